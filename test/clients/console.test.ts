@@ -225,6 +225,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
   test("the console at GET / by keyboard alone: past the bar, to an agent, and through a chat; the focus follows", async () => {
     await page.goto(`${service.url}/#/workflows`);
     await page.reload();
+    await page.getByRole("main").getByRole("link", { name: "Refund" }).waitFor();
     const focused = () => page.locator(":focus");
     await page.keyboard.press("Tab");
     assert.equal(await textOf(focused()), "Skip to the content");

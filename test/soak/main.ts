@@ -19,12 +19,12 @@ function print({ outcomes, measures, base, end, sockets }: SoakReport): void {
   for (const [name, counts] of [...outcomes].toSorted()) {
     console.log(`${name.padEnd(24)} ${[...counts].map(([outcome, count]) => `${outcome} ${count}`).join(", ")}`);
   }
-  console.log(`before    ${describeMeasure(base)}, ${sockets[0]} sockets`);
+  console.log(`before    ${describeMeasure(base)}, ${sockets[0].length} sockets`);
   for (const quarter of [1, 2, 3, 4] as const) {
     if (measures.length < 4) break;
     console.log(`quarter ${quarter} resident ${(residentIn(measures, quarter) / 1e6).toFixed(1)} MB`);
   }
-  console.log(`after     ${describeMeasure(end)}, ${sockets[1]} sockets`);
+  console.log(`after     ${describeMeasure(end)}, ${sockets[1].length} sockets`);
 }
 
 const ends: (() => unknown)[] = [];

@@ -72,7 +72,7 @@ export interface SoakReport {
   readonly base: Measure;
   readonly end: Measure;
   /** Sockets of the process, before and after the load. */
-  readonly sockets: readonly [before: number, after: number];
+  readonly sockets: readonly [before: readonly string[], after: readonly string[]];
   readonly served: Measured;
 }
 
@@ -100,7 +100,7 @@ export async function soak(test: Registrar, settings: SoakSettings): Promise<Soa
   await pool.destroy();
   await model.interrupt("SIGTERM");
   let after = served.sockets();
-  for (const until = Date.now() + SETTLE; after > before && Date.now() < until; after = served.sockets())
+  for (const until = Date.now() + SETTLE; after.length > before.length && Date.now() < until; after = served.sockets())
     await sleep(200);
   return { ...report, end: await served.measure(), sockets: [before, after] };
 }

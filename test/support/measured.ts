@@ -1,10 +1,11 @@
 /** Penstock as a process of its own that can be asked what it weighs. */
-import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { PENSTOCK, ROOT, type Served, serve } from "./command-line.ts";
+import { openSockets } from "./open-sockets.ts";
 import { EXAMPLES } from "./plugin-folder.ts";
 
 /** After a garbage collection; bytes, and microseconds of processor time since the start. */
@@ -20,8 +21,8 @@ export interface Measured extends Served {
   /** Where its manifest is, and with it its store. */
   readonly folder: string;
   measure(): Promise<Measure>;
-  /** Sockets that it has open; -1 where the system does not tell. */
-  sockets(): number;
+  /** Sockets that it has open, a line each; none where the system does not tell. */
+  sockets(): readonly string[];
 }
 
 const HANG_MS = 60_000;
@@ -77,19 +78,6 @@ export async function serveMeasured(
     },
     sockets: () => openSockets(pid),
   };
-}
-
-function openSockets(pid: number): number {
-  const folder = `/proc/${pid}/fd`;
-  if (!existsSync(folder)) return -1;
-  const isSocket = (name: string) => {
-    try {
-      return readlinkSync(join(folder, name)).startsWith("socket:");
-    } catch {
-      return false; // closed meanwhile
-    }
-  };
-  return readdirSync(folder).filter(isSocket).length;
 }
 
 export function median(numbers: readonly number[]): number {

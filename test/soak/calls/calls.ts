@@ -63,7 +63,7 @@ export interface CallsReport {
   /** The longest that a call took, in milliseconds. */
   readonly longest: number;
   /** Sockets of the process, before and after the load. */
-  readonly sockets: readonly [before: number, after: number];
+  readonly sockets: readonly [before: readonly string[], after: readonly string[]];
   readonly served: Measured;
 }
 
@@ -124,7 +124,7 @@ export async function callOften(test: Registrar, settings: CallsSettings): Promi
   await pool.destroy();
   await model.interrupt("SIGTERM");
   let after = served.sockets();
-  for (const until = Date.now() + SETTLE; after > before && Date.now() < until; after = served.sockets())
+  for (const until = Date.now() + SETTLE; after.length > before.length && Date.now() < until; after = served.sockets())
     await sleep(200);
   const [, gave = "{}"] = /^gave (.*)$/m.exec(model.stdout()) ?? [];
   return { outcomes, wrong, measures, gave: JSON.parse(gave), seconds, longest, sockets: [before, after], served };

@@ -32,7 +32,7 @@ try {
   );
   console.log(`${report.seconds.toFixed(0)} s, the longest call ${(report.longest / 1_000).toFixed(1)} s`);
   console.log(`heap             ${report.measures.map(({ heapUsed }) => mega(heapUsed)).join(", ")}`);
-  console.log(`sockets          ${report.sockets.join(" before, ")} after`);
+  console.log(`sockets          ${report.sockets.map(({ length }) => length).join(" before, ")} after`);
   problems = signal.aborted ? [...report.wrong, "interrupted"] : judgeCalls(report, calls);
 } finally {
   for (const end of ends) await end();
