@@ -34,7 +34,7 @@
  *   xu/USER/STATUS/#createdAt/#     -> the same of one user
  *   xv/USER/WORKFLOW/STATUS/...     -> the same of one user and workflow
  *   xd/HASH                         -> a definition that executions are pinned to
- *   xp/PROCESS                      -> a process on a shared store: the time of its last heartbeat
+ *   xp/PROCESS                      -> a process on a shared store: its last heartbeat (membership.ts)
  *   xc/#                            -> a request to the process that runs an execution: to suspend or cancel it
  *   th/SEGMENT                      -> head of a segment of traces (traces/segment.ts); SEGMENT is `#sealedAt/PROCESS`
  *   td/SEGMENT                      -> its spans
@@ -181,6 +181,8 @@ export const executionNameKeys = (id: string): IdKeys => ({
 export const definitionKey = (hash: string) => `xd/${hash}`;
 export const PROCESSES = "xp/";
 export const processKey = (process: string) => `xp/${encodeText(process)}`;
+/** Names of processes need no decoding. */
+export const processOfKey = (key: string) => key.slice(PROCESSES.length);
 export const STOP_REQUESTS = "xc/";
 export const stopRequestKey = (execution: number) => `xc/${encodeNumber(execution)}`;
 

@@ -5,11 +5,13 @@ import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
 export class MeasuredStore implements Store {
   readonly kind: string;
+  readonly presence: Store["presence"];
   readonly #store: Store;
   readonly #meters: Pick<Meters, "commits" | "commitDurations">;
 
   constructor(store: Store, meters: Pick<Meters, "commits" | "commitDurations">) {
     this.kind = store.kind;
+    this.presence = store.presence;
     this.#store = store;
     this.#meters = meters;
   }

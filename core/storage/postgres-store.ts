@@ -6,6 +6,7 @@ import { createBoundedReader, type WantedRows } from "./bounded-reader.ts";
 import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
+import { PostgresPresence } from "./postgres-presence.ts";
 import { createPostgresReader } from "./postgres-read.ts";
 import { preparePostgresSchema, REVISIONS_PER_GROUP } from "./postgres-schema.ts";
 import { writeGroup } from "./postgres-write.ts";
@@ -29,6 +30,7 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     await database.disconnect();
     throw new Error(`${addressWithoutSecrets(url)} cannot be opened: ${messageOf(error)}`, { cause: error });
   }
+  const presence = new PostgresPresence(url, database, logger);
   const commits = createBatch<Commit, number>((group) => writeGroup(database, group), {
     limit: REVISIONS_PER_GROUP,
     weigh: commitWeight,
@@ -69,8 +71,10 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
       checkCommit(commit);
       return commits(commit);
     },
+    presence,
     problem: () => database.problem(),
     close: async () => {
+      await presence.close();
       await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
       await database.disconnect();
     },

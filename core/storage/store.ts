@@ -3,6 +3,8 @@
  * layouts of keys are in keys.ts.
  */
 
+import type { Presence } from "./presence.ts";
+
 /** One row. `value` is JSON text, or the decimal text of a counter. `revision` changes with every write of the row. */
 export interface Row {
   readonly key: string;
@@ -83,6 +85,8 @@ export interface Store {
    * Rejects with CommitConflict.
    */
   commit(commit: Commit): Promise<number>;
+  /** Only of stores that can tell which processes have a session with the database. */
+  readonly presence?: Presence;
   /** For `/readyz`: why the store cannot be used now, or null. */
   problem(): Promise<string | null>;
   close(): Promise<void>;
