@@ -21,7 +21,7 @@
  *   s/NAME                          sequences
  *   h/AGENT/#startTime/RUN          -> a run as the agent's history gives it
  *   hu/AGENT/USER/#startTime/RUN    the runs of a user, where stored objects belong to users
- *   ho/RUN                          -> a running run: the key of its row, and the time of its last heartbeat
+ *   ho/RUN                          -> a running run: the key of its row, its process, and when it was last known to run
  *   n/h/AGENT                       counter of the runs in an agent's history
  *   n/hu/AGENT/USER                 counter of the user's runs among them
  *   x/#/r                           -> an execution that is not running: [record, rest] (workflows/journal)
@@ -44,7 +44,7 @@
  *   a2/AGENT/TASK                   -> a task of A2A: its owner, times and state
  *   a2i/AGENT/#updatedAt/TASK       -> [state, context]; the agent's tasks by their last change
  *   a2u/AGENT/USER/#updatedAt/TASK  -> the same of one user, where stored objects belong to users
- *   a2o/TASK                        -> a running task: its agent, and the time of its last heartbeat
+ *   a2o/TASK                        -> a running task: its agent, and its process
  *   kv/NAMESPACE/KEY                -> an entry of a plugin: the key as it wrote it, the value, when it expires
  *   kx/#expires/NAMESPACE/KEY       -> key of an entry that expires
  *

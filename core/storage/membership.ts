@@ -111,9 +111,22 @@ export class Membership {
     }
   }
 
-  /** Whether a process, other than this one, is gone for good. */
-  async isGone(name: string): Promise<boolean> {
-    return name !== this.#name && (await this.#store.get(processKey(name))) === undefined;
+  /** Tells of names whether their processes, other than this one, are gone for good. To be asked for anew with each look. */
+  goneCheck(): (name: string) => Promise<boolean> {
+    const known = new Map<string, Promise<boolean>>();
+    return (name) => {
+      let gone = known.get(name);
+      if (gone === undefined) {
+        // A process writes its first heartbeat before anything names it.
+        gone = name === this.#name ? Promise.resolve(false) : this.#hasNoRow(name);
+        known.set(name, gone);
+      }
+      return gone;
+    };
+  }
+
+  async #hasNoRow(name: string): Promise<boolean> {
+    return (await this.#store.get(processKey(name))) === undefined;
   }
 
   /** Calls `listener` whenever another process is gone: it has stopped, or was taken for gone by any process. */

@@ -25,6 +25,7 @@ export class PostgresPresence implements Presence {
   readonly #database: PostgresDatabase;
   readonly #logger: Logger;
   #session: Session | null = null;
+  #closed: Promise<void> | null = null;
   /** Set where a connection is not one session, as behind PgBouncer in transaction mode. */
   #isUseless = false;
 
@@ -54,10 +55,12 @@ export class PostgresPresence implements Presence {
     return new Set(names.filter((name) => held.has(lockOf(name))));
   }
 
-  async close(): Promise<void> {
+  /** A second call has no effect. */
+  close(): Promise<void> {
     this.#isUseless = true;
     this.#end();
-    await this.#pool.end();
+    this.#closed ??= this.#pool.end();
+    return this.#closed;
   }
 
   async #begin(name: string): Promise<void> {

@@ -90,13 +90,7 @@ export class Processes {
   }
 
   async #recoverAll(): Promise<void> {
-    const gone = new Map<string, boolean>();
-    const isGone = async (process: string) => {
-      // A process wrote its first heartbeat before it ran anything.
-      if (!gone.has(process)) gone.set(process, await this.#membership.isGone(process));
-      return gone.get(process) === true;
-    };
-    const count = await recoverExecutions(this.#engine, isGone, () => this.#stopped);
+    const count = await recoverExecutions(this.#engine, this.#membership.goneCheck(), () => this.#stopped);
     if (count > 0) this.#engine.logger.info({ executions: count }, "recovered executions of a process that is gone");
   }
 }

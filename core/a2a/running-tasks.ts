@@ -1,33 +1,27 @@
-/**
- * The tasks that run in this process, where other processes use the store too: their heartbeats are written, and what other
- * processes did to them is noticed.
- */
+/** The tasks that run in this process, where other processes use the store too: what these did to them is noticed. */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
-import { openTaskKey, taskKey } from "../storage/keys.ts";
-import { HeartbeatTimer } from "../storage/leases.ts";
-import { type TaskRows, taskLeaseText } from "./task-rows.ts";
+import { taskKey } from "../storage/keys.ts";
+import type { TaskRows } from "./task-rows.ts";
 import type { TaskRun } from "./task-run.ts";
 
 const POLL_INTERVAL_MS = 1_000;
-const HEARTBEAT_INTERVAL_MS = 10_000;
 
-interface TaskHeartbeatsOptions {
+interface RunningTasksOptions {
   readonly logger: Logger;
   /** Another process has changed the row of a task that runs here. */
   lost(run: TaskRun): void;
 }
 
-export class TaskHeartbeats {
+export class RunningTasks {
   readonly #rows: TaskRows;
   readonly #runs: ReadonlyMap<string, TaskRun>;
-  readonly #options: TaskHeartbeatsOptions;
+  readonly #options: RunningTasksOptions;
   readonly #polls: Interval;
-  readonly #heartbeats = new HeartbeatTimer(HEARTBEAT_INTERVAL_MS);
   #started = false;
 
-  constructor(rows: TaskRows, runs: ReadonlyMap<string, TaskRun>, options: TaskHeartbeatsOptions) {
+  constructor(rows: TaskRows, runs: ReadonlyMap<string, TaskRun>, options: RunningTasksOptions) {
     this.#rows = rows;
     this.#runs = runs;
     this.#options = options;
@@ -42,7 +36,6 @@ export class TaskHeartbeats {
   begin(): void {
     if (this.#started) return;
     this.#started = true;
-    this.#heartbeats.restart();
     this.#polls.start();
   }
 
@@ -51,16 +44,10 @@ export class TaskHeartbeats {
   }
 
   async #poll(): Promise<void> {
-    // The row of a task that has just begun is its first heartbeat.
-    if (this.#runs.size === 0) this.#heartbeats.restart();
     const runs = [...this.#runs.values()].filter(({ ending, revision }) => ending === null && revision !== -1);
     if (runs.length === 0) return;
     const keys = runs.map(({ record }) => taskKey(record.agent, record.task.id));
     const rows = await this.#rows.store.getMany(keys);
     for (const [index, run] of runs.entries()) if (rows[index]?.revision !== run.revision) this.#options.lost(run);
-    if (!this.#heartbeats.isDue()) return;
-    await this.#rows.store.commit({
-      put: runs.map(({ record }) => [openTaskKey(record.task.id), taskLeaseText(record.agent, Date.now())]),
-    });
   }
 }
