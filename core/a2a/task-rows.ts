@@ -99,6 +99,6 @@ interface TaskLease {
   readonly process?: string | undefined;
 }
 
-export const taskLeaseText = (agent: string, process?: string): string =>
+const taskLeaseText = (agent: string, process?: string): string =>
   JSON.stringify({ agent, process } satisfies TaskLease);
 export const parseTaskLease = (value: string): TaskLease => JSON.parse(value) as TaskLease;
