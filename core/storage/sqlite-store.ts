@@ -14,8 +14,10 @@ import { explainSqlite } from "./sqlite-failure.ts";
 import { lockFile, realFile } from "./sqlite-lock.ts";
 import { createPresence } from "./sqlite-presence.ts";
 import { createSqliteReader } from "./sqlite-read.ts";
-import { createRevisions, prepareSqliteSchema } from "./sqlite-schema.ts";
+import { createRevisions, prepareSqliteSchema, type SqliteLayout } from "./sqlite-schema.ts";
+import { createShrinkingFile, shrinkInBackground } from "./sqlite-shrink.ts";
 import { readTails } from "./sqlite-tail.ts";
+import { upgradeSqlite } from "./sqlite-upgrade.ts";
 import { createSqliteWriter } from "./sqlite-write.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
@@ -33,6 +35,10 @@ export interface SqliteOptions {
   busyTimeout?: number;
   /** A file of at most so many bytes is read whole for damage before it is used; default 256 MiB. */
   checkUpTo?: number;
+  /** Default: that of this release. */
+  layout?: SqliteLayout;
+  /** Milliseconds between two looks whether the file can be made smaller; default 10,000. */
+  shrinkInterval?: number;
 }
 
 /** Bounds a transaction, so that the next one need not wait long. */
@@ -62,7 +68,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   });
   const file = await realFile(options.file, where);
   const unlock = await lockFile(file, where);
-  const { busyTimeout = BUSY_TIMEOUT_MS, checkUpTo = CHECK_UP_TO } = options;
+  const { busyTimeout = BUSY_TIMEOUT_MS, checkUpTo = CHECK_UP_TO, layout } = options;
   // The journal with which a statement can be rolled back is kept in memory, not in a file.
   const pragmas = [`cache_size = -${CACHE_KIB}`, `synchronous = ${synchronous}`, "temp_store = MEMORY"];
   const opened: { close(): Promise<void> }[] = [];
@@ -73,15 +79,17 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
 
   try {
     const sizeLimit = options.maxPages === undefined ? [] : [`max_page_count = ${options.maxPages}`];
+    await createShrinkingFile(file, busyTimeout);
     const writing = await openSqliteConnection({
       file,
       busyTimeout,
       pragmas: ["journal_mode = WAL", `wal_autocheckpoint = ${CHECKPOINT_PAGES}`, ...pragmas, ...sizeLimit],
     });
     opened.push(writing);
-    await prepareSqliteSchema(writing, where);
     const damage = (await stat(file)).size <= checkUpTo ? await findDamageIn(file, busyTimeout) : null;
     if (damage !== null) throw new Error(`${where} is damaged (${damage}): bring back a backup with penstock restore`);
+    await upgradeSqlite(writing, { file, where }, { layout, report: (line) => logger.info(line) });
+    await prepareSqliteSchema(writing, layout?.version);
     const reading = await openSqliteConnection({ file, busyTimeout, pragmas: [...pragmas, "query_only = true"] });
     opened.push(reading);
     return createStore(writing, reading, await createPresence(file));
@@ -99,6 +107,11 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
     const writer = createSqliteWriter(writing, createRevisions(writing));
     const reader = createBoundedReader(createSqliteReader(reading));
     const health = createHealth(logger, where, explainSqlite);
+    const shrinking = shrinkInBackground(writing, {
+      inTurn: writer.inTurn,
+      failed: (error) => logger.debug({ err: error }, `${where} could not be made smaller`),
+      interval: options.shrinkInterval,
+    });
     let closed = false;
     /** Once damage was met, nobody knows what else is damaged: what works elsewhere in the file does not take this back. */
     let damage: string | null = null;
@@ -185,6 +198,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       async close() {
         if (closed) return;
         closed = true;
+        await shrinking.stop();
         await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
         await closeAll();
       },
