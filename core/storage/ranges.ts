@@ -4,7 +4,8 @@ import { isVolatile } from "./sharing.ts";
 import type { Range, Row, Store } from "./store.ts";
 
 const ROWS_PER_READ = 1000;
-const MAX_ROWS_SKIPPED_PER_QUERY = 50_000;
+/** Takes an engine a few milliseconds, which is how long others wait for it. */
+export const MAX_ROWS_SKIPPED_PER_QUERY = 10_000;
 /** Between two pages of work in the background, so that it does not keep the store busy. */
 const PAUSE_BETWEEN_PAGES_MS = 20;
 
@@ -30,7 +31,7 @@ export async function* pagesInBackground(
   signal: AbortSignal,
 ): AsyncGenerator<Row[], void> {
   for (let rest = range; !signal.aborted; ) {
-    const rows = await store.scan({ ...rest, limit });
+    const rows = await store.scan({ ...rest, limit, background: true });
     if (rows.length > 0) yield rows;
     if (rows.length < limit) return;
     rest = rangeBehind(range, rows.at(-1)!);
@@ -56,19 +57,20 @@ export async function* firstRows(store: Store, prefix: string, endOf: (row: Row)
   }
 }
 
-/** The rows after the first `offset` of a prefix. Skipped rows cost time in the engine, but are not transferred. */
-export async function rowsAt(
+/** The rows after the first `offset` of a prefix. */
+export const rowsAt = (
   store: Store,
-  { prefix, reverse, limit }: Pick<Range, "prefix" | "limit"> & { reverse: boolean },
+  range: Pick<Range, "prefix" | "limit"> & { reverse: boolean },
   offset: number,
-): Promise<Row[]> {
-  let bound: { after?: string; before?: string } = {};
-  let left = offset;
-  while (left > MAX_ROWS_SKIPPED_PER_QUERY) {
-    const [last] = await store.scan({ prefix, reverse, limit: 1, skip: MAX_ROWS_SKIPPED_PER_QUERY - 1, ...bound });
+): Promise<Row[]> => scanInSlices((slice) => store.scan(slice), { ...range, skip: offset });
+
+/** Skips rows a slice at a time, so that other reads have their turn in between. They cost time in the engine, but are not transferred. */
+export async function scanInSlices(scan: (slice: Range) => Promise<Row[]>, range: Range): Promise<Row[]> {
+  let rest = range;
+  for (let skip = range.skip ?? 0; skip > MAX_ROWS_SKIPPED_PER_QUERY; skip -= MAX_ROWS_SKIPPED_PER_QUERY) {
+    const [last] = await scan({ ...rest, limit: 1, skip: MAX_ROWS_SKIPPED_PER_QUERY - 1, longest: 0 });
     if (last === undefined) return [];
-    bound = reverse ? { before: last.key } : { after: last.key };
-    left -= MAX_ROWS_SKIPPED_PER_QUERY;
+    rest = { ...rangeBehind(rest, last), limit: range.limit, skip: skip - MAX_ROWS_SKIPPED_PER_QUERY };
   }
-  return store.scan({ prefix, reverse, limit, skip: left, ...bound });
+  return scan(rest);
 }
