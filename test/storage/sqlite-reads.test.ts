@@ -17,7 +17,9 @@ async function openFilled(t: TestContext): Promise<Store> {
   const store = await openSqliteStore({ file, synchronous: "normal", logger: pino({ level: "silent" }) });
   t.after(() => store.close());
   for (let n = 0; n < ROWS; n += 10_000)
-    await store.commit({ put: Array.from({ length: 10_000 }, (_, index) => [key(n + index), `${n + index}`] as const) });
+    await store.commit({
+      put: Array.from({ length: 10_000 }, (_, index) => [key(n + index), `${n + index}`] as const),
+    });
   return store;
 }
 
