@@ -216,13 +216,9 @@ export class ChainedAnswer implements ModelStream {
 
   /** The batch with all that was held back, or null when nothing of it is for clients. */
   #releaseVisible(batch: PartBatch): PartBatch | null {
-    let released: PartBatch | null = batch;
-    // Most answers begin with a batch that is shown: those have nothing to hold back.
-    if (this.#held !== null || !isShownAtOnce(batch)) {
-      this.#held ??= new HeldParts((warnings) => this.#warn(warnings));
-      released = this.#held.release(batch);
-      if (released === null) return null;
-    }
+    if (this.#held === null && !isShownAtOnce(batch)) this.#held = new HeldParts((warnings) => this.#warn(warnings));
+    const released = this.#held === null ? batch : this.#held.release(batch);
+    if (released === null) return null;
     this.#visible = true;
     this.#held = null;
     if (this.#isTrial) this.#models[this.#position]!.circuit?.began();
