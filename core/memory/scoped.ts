@@ -108,9 +108,7 @@ class ScopedMemory implements MemoryAccess {
   }
 
   async messages(id: string, query: MessageQuery): Promise<Serialized> {
-    const page = await this.#lookup.page(id, query.userId, (number) =>
-      messagePage(this.#memory.domain, number, query),
-    );
+    const page = await this.#lookup.page(id, query.userId, (number) => messagePage(this.#memory.domain, number, query));
     if (page === undefined) throw conversationNotFound(id);
     const { messages } = page;
     const begin = `{"conversation":${page.conversation},"messages":[`;

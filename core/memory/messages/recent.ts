@@ -155,7 +155,8 @@ export class RecentMessages {
     const entry = this.#entries.get(key);
     if (entry === undefined) return;
     const { row, kept } = entry;
-    const after = kept === null || row.revision !== expected ? null : stateAfter({ row, kept }, number, commit, revision);
+    const after =
+      kept === null || row.revision !== expected ? null : stateAfter({ row, kept }, number, commit, revision);
     if (after === null) this.#entries.delete(key);
     else this.#set(after.row, null, after.kept);
   }
