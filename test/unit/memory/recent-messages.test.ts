@@ -140,6 +140,18 @@ test("while a save is on its way, and after one that failed, pages come from the
   assert.deepEqual(await earlierTexts(access), ["stored"]);
 });
 
+test("a process that saves after another one does not take what it kept before for what is stored", async () => {
+  const store = shared(createMemoryStore());
+  const [one, other] = await Promise.all([openMemories({ store }), openMemories({ store })]);
+  await one.access.create(ADA);
+  assert.deepEqual(await earlierTexts(one.access), []);
+  await save(other.access, "of the other");
+  // Learns the new revision, and reads no messages.
+  await one.access.append(ADA, []);
+  await save(one.access, "of the one");
+  assert.deepEqual(await earlierTexts(one.access), ["of the other", "of the one"]);
+});
+
 const operation = fc.oneof(
   { weight: 4, arbitrary: fc.record({ kind: fc.constant("save" as const), count: fc.integer({ min: 1, max: 3 }) }) },
   fc.record({ kind: fc.constant("named" as const), id: fc.constantFrom("m1", "m2") }),
