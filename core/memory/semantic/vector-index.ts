@@ -25,4 +25,6 @@ export interface VectorIndex {
   delete: Vectors["delete"];
   clear: Vectors["clear"];
   search(query: VectorQuery): ReturnType<Vectors["search"]>;
+  /** Resolves when nothing is done in the background. */
+  idle(): Promise<void>;
 }
