@@ -53,7 +53,7 @@ export class OwnerVectors {
     const owner = this.#cache.begin(keys);
     let rows = 0;
     try {
-      for await (const vectors of storedVectors(this.#store, keys, owner.blocks)) {
+      for await (const vectors of storedVectors(this.#store, keys, owner.progress)) {
         if ("rows" in vectors) rows += vectors.rows.length;
         if (!(await this.#cache.add(owner, vectors))) return null;
       }

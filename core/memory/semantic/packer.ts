@@ -11,8 +11,10 @@ import type { IndexState } from "./state.ts";
 import { type Pack, readPack, rowsOfNotes, writePack } from "./stored-vectors.ts";
 
 /** Fewer are read as fast as rows. */
-export const PACKED_FROM = 512;
+const PACKED_FROM = 512;
 export const VECTORS_PER_BLOCK = 256;
+/** In a row. */
+const MAX_CONFLICTS = 5;
 
 interface PackerParts {
   store: Store;
@@ -46,14 +48,22 @@ export class Packer {
     await null;
     for (const [key, owner] of this.#waiting) {
       this.#waiting.delete(key);
-      try {
-        while (!this.#parts.signal?.aborted && (await this.#step(owner)));
-      } catch (error) {
-        // Another process packs them, or somebody has just written or deleted one. The next check goes on.
-        if (!(error instanceof CommitConflict)) this.#report(error);
-      }
+      await this.#pack(owner).catch((error) => this.#report(error));
     }
     this.#running = null;
+  }
+
+  async #pack(owner: OwnerKeys): Promise<void> {
+    for (let conflicts = 0; !this.#parts.signal?.aborted; ) {
+      try {
+        if (!(await this.#step(owner))) return;
+        conflicts = 0;
+      } catch (error) {
+        // Another process packs them, or somebody has just written or deleted one. The next check goes on.
+        if (!(error instanceof CommitConflict)) throw error;
+        if (++conflicts === MAX_CONFLICTS) return;
+      }
+    }
   }
 
   #report(error: unknown): void {
@@ -79,18 +89,18 @@ export class Packer {
   }
 
   async #packRows(keys: OwnerKeys, row: Row): Promise<boolean> {
+    const { store } = this.#parts;
     const pack = readPack(row);
-    const range = { prefix: keys.vectors, after: `${keys.vectors}${pack.after}`, limit: VECTORS_PER_BLOCK };
-    const rows = await this.#parts.store.scan(range);
-    const last = rows.length < VECTORS_PER_BLOCK ? null : rows.at(-1)!.key.slice(keys.vectors.length);
+    const range = { prefix: keys.vectors, after: keys.vectors + pack.after, limit: VECTORS_PER_BLOCK };
+    const rows = await store.scan(range);
     const names = rows.map(({ key }) => key.slice(keys.vectors.length));
-    await this.#write(
-      keys,
-      row,
-      names,
-      rows.map(({ value }) => value),
-      { after: last, next: pack.next },
+    const last = rows.length < VECTORS_PER_BLOCK ? null : names.at(-1)!;
+    // One commit writes a vector and its note, so that both have one revision unless the vector was written again since.
+    const notes = (await store.getMany(names.map((name) => keys.recent + name))).filter(
+      (note, index) => note !== undefined && note.revision === rows[index]!.revision,
     );
+    const values = rows.map(({ value }) => value);
+    await this.#write(keys, row, names, values, { after: last, next: pack.next }, notes as Row[]);
     return true;
   }
 
@@ -100,26 +110,24 @@ export class Packer {
     if (notes.length < VECTORS_PER_BLOCK) return false;
     // A row that is written or deleted after this has a note with another revision, or none.
     const { keys: names, rows } = await rowsOfNotes(store, keys, notes);
-    await this.#write(keys, row, names, rows, readPack(row), {
-      delete: notes.map(({ key }) => key),
-      expect: notes.map(({ key, revision }) => [key, revision] as const),
-    });
+    await this.#write(keys, row, names, rows, readPack(row), notes);
     return true;
   }
 
+  /** Adds a block, and removes the notes of its vectors, which must not have changed. */
   async #write(
     keys: OwnerKeys,
     { revision }: Row,
     names: readonly string[],
     rows: readonly string[],
     { after, next }: Pack,
-    beside: Commit = {},
+    notes: readonly Row[],
   ): Promise<void> {
     const block = rows.length === 0 ? [] : [[keys.block(next), await this.#parts.thread.pack(names, rows)] as const];
     await this.#commit({
-      ...beside,
       put: [...block, [keys.pack, writePack({ after, next: next + block.length })]],
-      expect: [[keys.pack, revision], ...(beside.expect ?? [])],
+      delete: notes.map(({ key }) => key),
+      expect: [[keys.pack, revision], ...notes.map((note) => [note.key, note.revision] as const)],
     });
   }
 

@@ -5,7 +5,6 @@
  * are bytes: far smaller and faster to read. A vector that is written after that is noted under `recent` until it is in a block too. So
  * blocks may have vectors that were deleted or replaced meanwhile. Whoever finds one there looks at its row.
  */
-import { groupsOf } from "../../storage/bounded-reader.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { OwnerKeys } from "./layout.ts";
@@ -13,9 +12,7 @@ import type { StoredVectors } from "./scan-thread.ts";
 
 /** A row has some thousand characters. */
 const ROWS_PER_READ = 256;
-const BYTES_PER_READ = 2 * 1024 * 1024;
-/** Of blocks only keys and sizes are read first. A store that cannot leave out the rest gives this many whole ones. */
-const HEADS_PER_READ = 64;
+const BLOCK_CHARACTERS_PER_READ = 2 * 1024 * 1024;
 
 /** How far an owner's vectors are packed. */
 export interface Pack {
@@ -25,8 +22,10 @@ export interface Pack {
   readonly next: number;
 }
 
-/** Revisions of blocks, by key. */
-export type BlockRevisions = Map<string, number>;
+/** How many blocks were read. */
+export interface Progress {
+  blocks: number;
+}
 
 export const readPack = ({ value }: Row): Pack => JSON.parse(value) as Pack;
 export const writePack = (pack: Pack): string => JSON.stringify(pack);
@@ -34,26 +33,24 @@ export const writePack = (pack: Pack): string => JSON.stringify(pack);
 /**
  * All vectors of an owner; of two with one key the later counts.
  *
- * @param known blocks that need not be read. Those that are read are added
+ * @param progress blocks that were read before are not read again. Those that are read are counted
  */
 export async function* storedVectors(
   store: Store,
   keys: OwnerKeys,
-  known: BlockRevisions = new Map(),
+  progress: Progress = { blocks: 0 },
 ): AsyncGenerator<StoredVectors, void> {
-  const row = await store.get(keys.pack);
+  let row = await store.get(keys.pack);
   if (row === undefined) return yield* rowsBelow(store, keys, keys.vectors);
-  const { after } = readPack(row);
-  let fresh = await unknownBlocks(store, keys, known);
-  let rest = after;
+  let { after } = readPack(row);
   do {
-    yield* readBlocks(store, fresh, known);
-    if (rest !== null) yield* rowsBelow(store, keys, keys.vectors, rest);
-    rest = null;
+    yield* newBlocks(store, keys, progress, readPack(row).next);
+    if (after !== null) yield* rowsBelow(store, keys, keys.vectors, after);
+    after = null;
     yield* recentRows(store, keys);
     // Recent ones may have gone into a block before they were read here.
-    fresh = await unknownBlocks(store, keys, known);
-  } while (fresh.length > 0);
+    row = await store.get(keys.pack);
+  } while (row !== undefined && readPack(row).next > progress.blocks);
 }
 
 /** The rows of vectors below a prefix: those of the owner, or of one conversation. */
@@ -81,27 +78,23 @@ export async function rowsOfNotes(store: Store, keys: OwnerKeys, notes: readonly
   return { keys: found.map(({ key }) => key), rows: found.map(({ value }) => value) };
 }
 
-/** Key and size of each, in the order of their numbers. */
-async function unknownBlocks(store: Store, keys: OwnerKeys, known: BlockRevisions): Promise<Row[]> {
-  const unknown: Row[] = [];
-  for await (const heads of allRows(store, { prefix: keys.blocks, longest: 1 }, HEADS_PER_READ)) {
-    for (const head of heads) if (known.get(head.key) !== head.revision) unknown.push(head);
-  }
-  return unknown;
-}
-
-async function* readBlocks(
+async function* newBlocks(
   store: Store,
-  heads: readonly Row[],
-  known: BlockRevisions,
+  keys: OwnerKeys,
+  progress: Progress,
+  end: number,
 ): AsyncGenerator<StoredVectors, void> {
-  for (const group of groupsOf(heads, ({ size, value }) => size ?? value.length, BYTES_PER_READ)) {
-    const rows = await store.getMany(group.map(({ key }) => key));
-    const blocks: string[] = [];
-    for (const [index, { key, revision }] of group.entries()) {
-      known.set(key, rows[index]?.revision ?? revision);
-      if (rows[index] !== undefined) blocks.push(rows[index].value);
-    }
+  // The first one shows how large they are.
+  for (let count = 1; progress.blocks < end; ) {
+    const numbers = Array.from(
+      { length: Math.min(count, end - progress.blocks) },
+      (_, index) => progress.blocks + index,
+    );
+    const rows = await store.getMany(numbers.map((number) => keys.block(number)));
+    const blocks = rows.flatMap((row) => (row === undefined ? [] : [row.value]));
+    progress.blocks += numbers.length;
     yield { blocks };
+    const largest = Math.max(...blocks.map(({ length }) => length), 1024);
+    count = Math.max(1, Math.floor(BLOCK_CHARACTERS_PER_READ / largest));
   }
 }

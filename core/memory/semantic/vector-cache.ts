@@ -1,7 +1,7 @@
 /** Which owners' vectors the scan thread has: a bounded number of bytes, of which the least recently used are given up. */
 import type { OwnerKeys } from "./layout.ts";
 import { ScanThread, type StoredVectors } from "./scan-thread.ts";
-import type { BlockRevisions } from "./stored-vectors.ts";
+import type { Progress } from "./stored-vectors.ts";
 
 /** Room for 100,000 vectors of 1,536 dimensions, or 300,000 of 512. */
 const CACHE_BYTES = 192 * 1024 * 1024;
@@ -13,7 +13,7 @@ export interface CachedOwner {
   readonly keys: OwnerKeys;
   changes: number;
   bytes: number;
-  readonly blocks: BlockRevisions;
+  readonly progress: Progress;
 }
 
 /** One for all memories of a service. */
@@ -45,8 +45,8 @@ export class VectorCache {
 
   /** The owner is about to be read, for the first time or again: what was read before stays. */
   begin(keys: OwnerKeys): CachedOwner {
-    const { bytes = 0, blocks = new Map() } = this.#owners.get(keys.vectors) ?? {};
-    const owner: CachedOwner = { keys, changes: Number.NaN, bytes, blocks };
+    const { bytes = 0, progress = { blocks: 0 } } = this.#owners.get(keys.vectors) ?? {};
+    const owner: CachedOwner = { keys, changes: Number.NaN, bytes, progress };
     this.#owners.delete(keys.vectors);
     this.#owners.set(keys.vectors, owner);
     return owner;
