@@ -8,6 +8,7 @@ import { CommitConflict } from "../../lib/errors.ts";
 import { RecentMap } from "../../lib/recent-map.ts";
 import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
 import type { Commit, Store } from "../../storage/store.ts";
+import { Cleaner } from "./cleaner.ts";
 import { type Layout, type OwnerKeys, shortKey } from "./layout.ts";
 import { OwnerVectors } from "./owner-vectors.ts";
 import { Packer, VECTORS_PER_BLOCK } from "./packer.ts";
@@ -34,6 +35,7 @@ export class ExactVectors implements VectorIndex, Vectors {
   readonly #state: IndexState | null;
   readonly #cache: VectorCache;
   readonly #packer: Packer;
+  readonly #cleaner: Cleaner;
   readonly #search: VectorSearch;
   /** How many vectors of an owner were written since they were last packed, of owners with blocks. */
   #packed = new RecentMap<number>(COUNTED_OWNERS);
@@ -48,21 +50,31 @@ export class ExactVectors implements VectorIndex, Vectors {
     this.#state = state;
     this.#cache = cache;
     this.#packer = new Packer({ store, state, thread: cache.thread, signal, logger });
+    this.#cleaner = new Cleaner({ store, layout, thread: cache.thread, signal, logger });
     const owners = new OwnerVectors(store, cache, (keys) => this.#packer.check(keys));
     this.#search = new VectorSearch(store, layout, cache, owners);
   }
 
-  /** Resolves when nothing is done in the background. */
-  idle(): Promise<void> {
-    return this.#packer.idle();
+  start(): void {
+    this.#cleaner.start();
+  }
+
+  async idle(): Promise<void> {
+    await Promise.all([this.#packer.idle(), this.#cleaner.idle()]);
   }
 
   dropMessages(draft: Draft, places: readonly MessagePlace[]): void {
-    for (const place of places) draft.delete.push(this.#layout.vector(place), this.#layout.wait(place));
+    const owners = new Map<string, number>();
+    for (const place of places) {
+      draft.delete.push(this.#layout.vector(place), this.#layout.wait(place));
+      owners.set(place.owner, (owners.get(place.owner) ?? 0) + 1);
+    }
+    for (const [owner, count] of owners) this.#cleaner.deletes(draft, this.#layout.of(owner), count);
   }
 
   dropConversation(draft: Draft, owner: string, conversation: string): void {
     draft.clear.push(this.#layout.vectors(owner, conversation), this.#layout.waiting(owner, conversation));
+    this.#cleaner.deletes(draft, this.#layout.of(owner), 1);
   }
 
   async finish(finished: readonly FinishedRow[]): Promise<void> {
@@ -139,7 +151,7 @@ export class ExactVectors implements VectorIndex, Vectors {
   }
 
   async clear(): Promise<void> {
-    await this.#store.commit({ clear: [this.#layout.vectors(), this.#layout.packs] });
+    await this.#store.commit({ clear: [this.#layout.vectors(), this.#layout.packs, this.#layout.deletions] });
     this.#cache.forget(this.#layout.vectors());
     this.#packed = new RecentMap(COUNTED_OWNERS);
     this.#unpacked = new RecentMap(COUNTED_OWNERS);

@@ -14,8 +14,10 @@ export interface Layout {
   readonly packs: string;
   /** Prefix of the counters of all owners who ever had a vector. */
   readonly counters: string;
+  /** Prefix of the counters of deletions. */
+  readonly deletions: string;
   of(owner: string): OwnerKeys;
-  /** From the key of an owner's counter. */
+  /** From the key of one of an owner's counters. */
   ofCounter(key: string): OwnerKeys;
   /** Prefix of all waiting rows, of those of one owner, or of those of one conversation. */
   waiting(owner?: string, conversation?: string): string;
@@ -30,6 +32,8 @@ export interface OwnerKeys {
   readonly vectors: string;
   /** A counter that rises with every vector that is written, so that caches notice that they are out of date. */
   readonly changes: string;
+  /** A counter of deletions since the blocks were last cleaned of what was deleted (cleaner.ts). */
+  readonly deletions: string;
   /** How far the vectors are packed into blocks (packer.ts). Absent: not at all. */
   readonly pack: string;
   /** Prefix of the blocks, which are numbered. */
@@ -54,9 +58,11 @@ export function createLayout(memory: string): Layout {
   const vectors = below("vectors");
   const packs = `${ROOT}/packs/${name}/`;
   const counters = `${ROOT}/changes/${name}/`;
+  const deletions = `${ROOT}/deletions/${name}/`;
   const ofPart = (owner: string): OwnerKeys => ({
     vectors: `${vectors()}${owner}/`,
     changes: counters + owner,
+    deletions: deletions + owner,
     pack: `${packs}${owner}/state`,
     blocks: `${packs}${owner}/block/`,
     block: (number) => `${packs}${owner}/block/${encodeNumber(number)}`,
@@ -69,8 +75,9 @@ export function createLayout(memory: string): Layout {
     vector: ({ owner, conversation, message }) => `${vectors(owner, conversation)}${part(message)}`,
     packs,
     counters,
+    deletions,
     of: (owner) => ofPart(part(owner)),
-    ofCounter: (key) => ofPart(key.slice(counters.length)),
+    ofCounter: (key) => ofPart(key.slice(key.lastIndexOf("/") + 1)),
     waiting,
     wait: ({ owner, conversation, message }) => `${waiting(owner, conversation)}${part(message)}`,
     waitingConversation: (owner, conversation) => waiting(owner, conversation).slice(0, -1),

@@ -16,6 +16,7 @@ import { EmbeddingQueue } from "./queue.ts";
 import type { Semantic } from "./semantic.ts";
 import { type IndexSettings, IndexState } from "./state.ts";
 import { VectorCache } from "./vector-cache.ts";
+import type { VectorIndex } from "./vector-index.ts";
 
 export interface SemanticSource extends EmbeddingSource {
   store: Store;
@@ -28,7 +29,7 @@ interface OpenedSemantics {
   semantics: Map<string, Semantic>;
   /** An `error` stops the boot. */
   problems: Problem[];
-  /** Embeds the texts that an earlier process left in the queue. Called once, when the service starts. */
+  /** Goes on with what an earlier process left to be done, such as texts in the queue. Called once, when the service starts. */
   start(): void;
 }
 
@@ -38,6 +39,7 @@ export async function openSemantics(manifest: Manifest, source: SemanticSource):
   const problems: Problem[] = [];
   const embeddings = createEmbeddings(source);
   const cache = new VectorCache();
+  const indexes: VectorIndex[] = [];
   // Of all callbacks here the last to be called.
   source.host.onClose(() => cache.thread.close());
   for (const [name, { semantic }] of Object.entries(manifest.memory)) {
@@ -59,12 +61,14 @@ export async function openSemantics(manifest: Manifest, source: SemanticSource):
       problems.push({ path, message, severity: "warning" });
     }
     semantics.set(name, opened.semantic);
+    indexes.push(opened.index);
   }
   return {
     semantics,
     problems,
     start() {
       for (const semantic of semantics.values()) semantic.committed();
+      for (const index of indexes) index.start();
     },
   };
 }
@@ -72,7 +76,9 @@ export async function openSemantics(manifest: Manifest, source: SemanticSource):
 const isModelName = (embedding: SemanticMemoryManifest["embedding"], { registry }: SemanticSource) =>
   typeof embedding === "string" && !embedding.startsWith("local/") && !registry.names("embedding").includes(embedding);
 
-type OpenedIndex = { semantic: Semantic; gaps: boolean } | { problem: string; at: "embedding" | "vectors" };
+type OpenedIndex =
+  | { semantic: Semantic; index: VectorIndex; gaps: boolean }
+  | { problem: string; at: "embedding" | "vectors" };
 
 async function openIndex(
   name: string,
@@ -99,7 +105,7 @@ async function openIndex(
     await queue.idle();
     await index.idle();
   });
-  return { semantic: new SemanticIndex({ layout, state, embedding, index, queue, logger }), gaps: state.gaps };
+  return { semantic: new SemanticIndex({ layout, state, embedding, index, queue, logger }), index, gaps: state.gaps };
 }
 
 export type Embeddings = (settings: SemanticMemoryManifest) => Promise<NamedEmbedding>;

@@ -13,6 +13,8 @@ import type { StoredVectors } from "./scan-thread.ts";
 /** A row has some thousand characters. */
 const ROWS_PER_READ = 256;
 const BLOCK_CHARACTERS_PER_READ = 2 * 1024 * 1024;
+/** Blocks of which most vectors were deleted are small, and others may follow. */
+const LEAST_BLOCK_CHARACTERS = 64 * 1024;
 
 /** How far an owner's vectors are packed. */
 export interface Pack {
@@ -84,17 +86,16 @@ async function* newBlocks(
   progress: Progress,
   end: number,
 ): AsyncGenerator<StoredVectors, void> {
-  // The first one shows how large they are.
-  for (let count = 1; progress.blocks < end; ) {
-    const numbers = Array.from(
-      { length: Math.min(count, end - progress.blocks) },
-      (_, index) => progress.blocks + index,
-    );
+  // The first ones show how large they are.
+  for (let largest = BLOCK_CHARACTERS_PER_READ; progress.blocks < end; ) {
+    const count = Math.min(Math.floor(BLOCK_CHARACTERS_PER_READ / largest), end - progress.blocks);
+    const numbers = Array.from({ length: Math.max(1, count) }, (_, index) => progress.blocks + index);
     const rows = await store.getMany(numbers.map((number) => keys.block(number)));
     const blocks = rows.flatMap((row) => (row === undefined ? [] : [row.value]));
     progress.blocks += numbers.length;
-    yield { blocks };
-    const largest = Math.max(...blocks.map(({ length }) => length), 1024);
-    count = Math.max(1, Math.floor(BLOCK_CHARACTERS_PER_READ / largest));
+    const sizes = blocks.map(({ length }) => length);
+    if (largest === BLOCK_CHARACTERS_PER_READ && sizes.length > 0) largest = LEAST_BLOCK_CHARACTERS;
+    largest = Math.max(largest, ...sizes);
+    if (blocks.length > 0) yield { blocks };
   }
 }
