@@ -68,8 +68,13 @@ export class ScanThread {
 
   async close(): Promise<void> {
     this.#closed = true;
+    await this.terminate();
+  }
+
+  /** Ends the thread. The next call starts another one. */
+  async terminate(): Promise<void> {
     const worker = this.#worker;
-    this.#end("the service is stopping");
+    this.#end("it was stopped");
     await worker?.terminate();
   }
 

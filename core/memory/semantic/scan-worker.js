@@ -16,17 +16,24 @@ const ENTRY_BYTES = 160;
 
 const padded = (dimensions) => Math.ceil(dimensions / LANES) * LANES;
 
-/** Bytes that are proportional to the numbers of a vector, and the factor between both. */
+/**
+ * Bytes that are proportional to the numbers of a vector, and the factor between both: that with which the vector's similarity to
+ * itself is exact, so that errors are least where vectors are near each other.
+ */
 function quantize(vector, bytes, offset) {
   let largest = 0;
   for (const number of vector) largest = Math.max(largest, Math.abs(number));
-  if (largest === 0) {
-    bytes.fill(0, offset, offset + vector.length);
-    return 0;
+  const scale = largest === 0 ? 0 : 127 / largest;
+  let square = 0;
+  let product = 0;
+  for (let index = 0; index < vector.length; index++) {
+    const number = vector[index];
+    const byte = Math.round(number * scale);
+    bytes[offset + index] = byte;
+    square += number * number;
+    product += number * byte;
   }
-  const factor = 127 / largest;
-  for (let index = 0; index < vector.length; index++) bytes[offset + index] = Math.round(vector[index] * factor);
-  return 1 / factor;
+  return product === 0 ? 0 : square / product;
 }
 
 /** The vector of a row of the store: base64 of 32-bit floats, the last of its fields. */
