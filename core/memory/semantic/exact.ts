@@ -8,7 +8,7 @@ import { CommitConflict } from "../../lib/errors.ts";
 import { RecentMap } from "../../lib/recent-map.ts";
 import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
 import type { Commit, Store } from "../../storage/store.ts";
-import { Cleaner } from "./cleaner.ts";
+import { BlockCleaner } from "./block-cleaner.ts";
 import { type Layout, type OwnerKeys, shortKey } from "./layout.ts";
 import { OwnerVectors } from "./owner-vectors.ts";
 import { Packer, VECTORS_PER_BLOCK } from "./packer.ts";
@@ -35,7 +35,7 @@ export class ExactVectors implements VectorIndex, Vectors {
   readonly #state: IndexState | null;
   readonly #cache: VectorCache;
   readonly #packer: Packer;
-  readonly #cleaner: Cleaner;
+  readonly #cleaner: BlockCleaner;
   readonly #search: VectorSearch;
   /** How many vectors of an owner were written since they were last packed, of owners with blocks. */
   #packed = new RecentMap<number>(COUNTED_OWNERS);
@@ -50,7 +50,7 @@ export class ExactVectors implements VectorIndex, Vectors {
     this.#state = state;
     this.#cache = cache;
     this.#packer = new Packer({ store, state, thread: cache.thread, signal, logger });
-    this.#cleaner = new Cleaner({ store, layout, thread: cache.thread, signal, logger });
+    this.#cleaner = new BlockCleaner({ store, layout, thread: cache.thread, signal, logger });
     const owners = new OwnerVectors(store, cache, (keys) => this.#packer.check(keys));
     this.#search = new VectorSearch(store, layout, cache, owners);
   }

@@ -32,7 +32,7 @@ export interface OwnerKeys {
   readonly vectors: string;
   /** A counter that rises with every vector that is written, so that caches notice that they are out of date. */
   readonly changes: string;
-  /** A counter of deletions since the blocks were last cleaned of what was deleted (cleaner.ts). */
+  /** A counter of deletions since the blocks were last cleaned of what was deleted (block-cleaner.ts). */
   readonly deletions: string;
   /** How far the vectors are packed into blocks (packer.ts). Absent: not at all. */
   readonly pack: string;

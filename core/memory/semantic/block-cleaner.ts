@@ -18,7 +18,7 @@ const MIN_DELAY_MS = 60_000;
 const SHARE = 1 / 20;
 const MAX_DELAY_MS = 24 * 3_600_000;
 
-interface CleanerParts {
+interface BlockCleanerParts {
   store: Store;
   layout: Layout;
   thread: ScanThread;
@@ -26,13 +26,13 @@ interface CleanerParts {
   logger?: Logger | undefined;
 }
 
-export class Cleaner {
-  readonly #parts: CleanerParts;
+export class BlockCleaner {
+  readonly #parts: BlockCleanerParts;
   #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> = Promise.resolve();
   #delay = MIN_DELAY_MS;
 
-  constructor(parts: CleanerParts) {
+  constructor(parts: BlockCleanerParts) {
     this.#parts = parts;
     parts.signal?.addEventListener("abort", () => clearTimeout(this.#timer), { once: true });
   }
