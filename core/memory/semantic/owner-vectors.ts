@@ -53,6 +53,8 @@ export class OwnerVectors {
     const owner = this.#cache.begin(keys);
     let rows = 0;
     try {
+      // So that the thread knows the owner, even one without vectors.
+      if (!(await this.#cache.add(owner, { blocks: [] }))) return null;
       for await (const vectors of storedVectors(this.#store, keys, owner.progress)) {
         if ("rows" in vectors) rows += vectors.rows.length;
         if (!(await this.#cache.add(owner, vectors))) return null;

@@ -67,8 +67,24 @@ export class VectorSearch {
   }
 
   async #searchOwner(keys: OwnerKeys, search: Search): Promise<void> {
+    if (await this.#searchShortConversation(keys, search)) return;
     const changes = countOf(await this.#store.get(keys.changes));
-    await this.#searchCurrent(keys, changes, search);
+    // Nothing was ever stored of this owner.
+    if (changes > 0) await this.#searchCurrent(keys, changes, search);
+  }
+
+  /**
+   * A conversation that one read gives whole, of an owner who is not in the cache: the others of the owner may be many.
+   *
+   * @returns false when it was not searched
+   */
+  async #searchShortConversation(keys: OwnerKeys, search: Search): Promise<boolean> {
+    if (search.conversation === undefined || this.#cache.peek(keys.vectors) !== undefined) return false;
+    const prefix = keys.vectors + search.prefix;
+    const rows = await this.#store.scan({ prefix, limit: ROWS_PER_READ });
+    for (const { value } of rows) offer(search.nearest, search.vector, value);
+    for (const { key } of rows) search.seen.add(key);
+    return rows.length < ROWS_PER_READ;
   }
 
   async #searchCurrent(keys: OwnerKeys, changes: number, search: Search): Promise<void> {

@@ -5,6 +5,8 @@ import type { Progress } from "./stored-vectors.ts";
 
 /** Room for 100,000 vectors of 1,536 dimensions, or 300,000 of 512. */
 const CACHE_BYTES = 192 * 1024 * 1024;
+/** What an owner costs who has no vectors. */
+const OWNER_BYTES = 1_000;
 /** Owners remembered to have more vectors than the cache holds; beyond this number they are found out again. */
 const MAX_LARGE_OWNERS = 1_000;
 
@@ -45,7 +47,9 @@ export class VectorCache {
 
   /** The owner is about to be read, for the first time or again: what was read before stays. */
   begin(keys: OwnerKeys): CachedOwner {
-    const { bytes = 0, progress = { blocks: 0 } } = this.#owners.get(keys.vectors) ?? {};
+    const known = this.#owners.get(keys.vectors);
+    if (known === undefined) this.#bytes += OWNER_BYTES;
+    const { bytes = OWNER_BYTES, progress = { blocks: 0 } } = known ?? {};
     const owner: CachedOwner = { keys, changes: Number.NaN, bytes, progress };
     this.#owners.delete(keys.vectors);
     this.#owners.set(keys.vectors, owner);
@@ -56,7 +60,7 @@ export class VectorCache {
   async add(owner: CachedOwner, vectors: StoredVectors): Promise<boolean> {
     const name = owner.keys.vectors;
     if (this.#owners.get(name) !== owner) return false;
-    const bytes = await this.thread.add(name, vectors);
+    const bytes = OWNER_BYTES + (await this.thread.add(name, vectors));
     if (this.#owners.get(name) !== owner) return false;
     this.#bytes += bytes - owner.bytes;
     owner.bytes = bytes;
