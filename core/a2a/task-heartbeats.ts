@@ -56,7 +56,8 @@ export class TaskHeartbeats {
     const runs = [...this.#runs.values()].filter(({ ending, revision }) => ending === null && revision !== -1);
     if (runs.length === 0) return;
     const keys = runs.map(({ record }) => taskKey(record.agent, record.task.id));
-    const rows = await this.#rows.store.getMany(keys);
+    // Only their revisions: a task may be large.
+    const rows = await this.#rows.store.getMany(keys, 0);
     for (const [index, run] of runs.entries()) if (rows[index]?.revision !== run.revision) this.#options.lost(run);
     if (!this.#heartbeats.isDue()) return;
     await this.#rows.store.commit({

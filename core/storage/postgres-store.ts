@@ -9,6 +9,7 @@ import { PostgresDatabase } from "./postgres-database.ts";
 import { createPostgresReader } from "./postgres-read.ts";
 import { preparePostgresSchema, REVISIONS_PER_GROUP } from "./postgres-schema.ts";
 import { writeGroup } from "./postgres-write.ts";
+import { scanInSlices } from "./ranges.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
 const MAX_KEYS_PER_QUERY = 1_000;
@@ -59,7 +60,7 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     },
     scan: async (range) => {
       checkRange(range);
-      return range.limit === 0 ? [] : scans(range);
+      return range.limit === 0 ? [] : scanInSlices(scans, range);
     },
     tail: async (tail) => {
       checkTail(tail);

@@ -29,10 +29,12 @@ export interface Range {
   readonly skip?: number;
   /** Bytes of the longest value that is wanted whole; default: all are. It bounds what a read of many large rows takes. */
   readonly longest?: number;
+  /** Nobody waits for these rows: an engine may read them where they keep nobody waiting. */
+  readonly background?: boolean;
 }
 
 /** The last values of a prefix, at most `limit`, and one other row. */
-export interface Tail extends Omit<Range, "reverse" | "skip" | "longest"> {
+export interface Tail extends Omit<Range, "reverse" | "skip" | "longest" | "background"> {
   /** Bytes of the longest text that is wanted; default and maximum: 32 MiB. */
   readonly most?: number;
   /** The key of the other row. */
