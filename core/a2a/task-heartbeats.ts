@@ -5,7 +5,7 @@
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
-import { openTaskKey, taskKey } from "../storage/keys.ts";
+import { OPEN_TASKS, openTaskKey, taskKey } from "../storage/keys.ts";
 import { HeartbeatTimer } from "../storage/leases.ts";
 import { type TaskRows, taskLeaseText } from "./task-rows.ts";
 import type { TaskRun } from "./task-run.ts";
@@ -26,6 +26,7 @@ export class TaskHeartbeats {
   readonly #polls: Interval;
   readonly #heartbeats = new HeartbeatTimer(HEARTBEAT_INTERVAL_MS);
   #started = false;
+  #endWatch: (() => void) | undefined;
 
   constructor(rows: TaskRows, runs: ReadonlyMap<string, TaskRun>, options: TaskHeartbeatsOptions) {
     this.#rows = rows;
@@ -43,10 +44,12 @@ export class TaskHeartbeats {
     if (this.#started) return;
     this.#started = true;
     this.#heartbeats.restart();
+    this.#endWatch = this.#rows.store.watch?.(OPEN_TASKS, () => this.#polls.hurry());
     this.#polls.start();
   }
 
   stop(): Promise<void> {
+    this.#endWatch?.();
     return this.#polls.stop();
   }
 

@@ -6,6 +6,7 @@ import { createBoundedReader, type WantedRows } from "./bounded-reader.ts";
 import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
+import { PostgresNotices } from "./postgres-notices.ts";
 import { createPostgresReader } from "./postgres-read.ts";
 import { preparePostgresSchema, REVISIONS_PER_GROUP } from "./postgres-schema.ts";
 import { writeGroup } from "./postgres-write.ts";
@@ -29,6 +30,7 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     await database.disconnect();
     throw new Error(`${addressWithoutSecrets(url)} cannot be opened: ${messageOf(error)}`, { cause: error });
   }
+  const notices = new PostgresNotices(url, database, logger);
   const commits = createBatch<Commit, number>((group) => writeGroup(database, group), {
     limit: REVISIONS_PER_GROUP,
     weigh: commitWeight,
@@ -69,8 +71,11 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
       checkCommit(commit);
       return commits(commit);
     },
+    wake: (topic) => notices.wake(topic),
+    watch: (topic, woken) => notices.watch(topic, woken),
     problem: () => database.problem(),
     close: async () => {
+      await notices.close();
       await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
       await database.disconnect();
     },
