@@ -15,6 +15,8 @@ const HEARTBEAT_INTERVAL_MS = 10_000;
 
 interface TaskHeartbeatsOptions {
   readonly logger: Logger;
+  /** Milliseconds between two looks at the rows; default: 1,000. */
+  readonly pollInterval?: number | undefined;
   /** Another process has changed the row of a task that runs here. */
   lost(run: TaskRun): void;
 }
@@ -33,7 +35,7 @@ export class TaskHeartbeats {
     this.#runs = runs;
     this.#options = options;
     this.#polls = new Interval(
-      POLL_INTERVAL_MS,
+      options.pollInterval ?? POLL_INTERVAL_MS,
       () => this.#poll(),
       (error) => options.logger.warn({ err: error }, `tasks could not be looked at: ${messageOf(error)}`),
     );

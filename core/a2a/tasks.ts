@@ -54,11 +54,13 @@ export class Tasks {
   readonly #writing = new Set<Promise<void>>();
   readonly #closing = new AbortController();
 
-  constructor(rows: TaskRows, logger: Logger) {
+  /** @param pollInterval milliseconds between two looks at what other processes did to tasks of this one */
+  constructor(rows: TaskRows, logger: Logger, pollInterval?: number) {
     this.rows = rows;
     this.#logger = logger;
     this.#heartbeats = new TaskHeartbeats(rows, this.#runs, {
       logger,
+      pollInterval,
       lost: (run) => void this.#end(run, { state: "TASK_STATE_CANCELED" }),
     });
   }
