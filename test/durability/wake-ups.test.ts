@@ -66,7 +66,12 @@ test("POST .../cancel and .../suspend of an execution that another process runs 
   for (const kind of ["cancel", "suspend"] as const) {
     const executing = execute(one, kind);
     await probe.next("one", kind);
-    const stopping = stopRemoteExecution(other.store, await found(other.store, kind), { kind, reason: "enough" }, NO_POLLS);
+    const stopping = stopRemoteExecution(
+      other.store,
+      await found(other.store, kind),
+      { kind, reason: "enough" },
+      NO_POLLS,
+    );
     const { status } = await soon(stopping, `the answer to ${kind}`);
     assert.equal(status, kind === "cancel" ? "cancelled" : "suspended");
     assert.equal(JSON.parse((await executing).json).status, status);
@@ -90,8 +95,7 @@ test("GET .../stream of an execution that another process runs, and has resumed,
     followRemoteExecution(other.store, execution, outline, 0, NEVER_MS),
     (event) => void events.push(event),
   );
-  const saw = (type: string, from: string) => () =>
-    events.some(({ data }) => data.type === type && data.from === from);
+  const saw = (type: string, from: string) => () => events.some(({ data }) => data.type === type && data.from === from);
   await until(saw("step-start", "two"), "the start of two");
   two.release({});
   const three = await probe.next("three", "e");

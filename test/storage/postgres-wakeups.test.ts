@@ -24,7 +24,8 @@ async function open(t: TestContext, url: string, logger = silent): Promise<Requi
   return store as Required<Store>;
 }
 
-const LISTENERS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'SELECT pg_notify%'";
+const LISTENERS =
+  "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'SELECT pg_notify%'";
 
 /** Wakes again and again: the first one may come before the other store is known to watch. */
 async function expectWake(from: Required<Store>, to: Required<Store>, topic: string): Promise<void> {
@@ -51,7 +52,9 @@ test("store postgres: wake reaches a watch of another store on the same database
   await expectWake(one, one, "own");
 });
 
-test("store postgres: Watch.wait ends with a wake-up after a commit, whose rows can be read then", { skip }, async (t) => {
+test("store postgres: Watch.wait ends with a wake-up after a commit, whose rows can be read then", {
+  skip,
+}, async (t) => {
   const url = await db.createDatabase();
   const [one, two] = [await open(t, url), await open(t, url)];
   one.watch("one", () => {});

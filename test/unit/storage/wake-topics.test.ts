@@ -136,7 +136,16 @@ test("a process that has closed is told nothing any more", async () => {
 test("notices that mean nothing are passed over", () => {
   const process = new WakeTopics(async () => {});
   const a = watched(process, "a");
-  for (const notice of ["", "woken", "woken x", "woken x A", "woken x ÄÖ", "woken x AA AA", "other x AA", "watches x !!"])
+  for (const notice of [
+    "",
+    "woken",
+    "woken x",
+    "woken x A",
+    "woken x ÄÖ",
+    "woken x AA AA",
+    "other x AA",
+    "watches x !!",
+  ])
     process.heard(notice);
   assert.equal(a.count, 0);
 });
