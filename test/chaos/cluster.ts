@@ -147,7 +147,7 @@ export class Cluster {
   }
 
   async restartDatabase(mode: "fast" | "immediate", milliseconds: number): Promise<void> {
-    await this.#outage(async () => {
+    await this.outage(async () => {
       await this.#database.stop!(mode);
       await sleep(milliseconds);
       await this.#database.start!();
@@ -155,14 +155,15 @@ export class Cluster {
   }
 
   async freezeDatabase(milliseconds: number): Promise<void> {
-    await this.#outage(async () => {
+    await this.outage(async () => {
       const goOn = await this.#database.freeze!();
       await sleep(milliseconds);
       goOn();
     });
   }
 
-  async #outage(work: () => Promise<void>): Promise<void> {
+  /** The database is away until `work` has ended. */
+  async outage(work: () => Promise<void>): Promise<void> {
     const span = { from: Date.now(), to: Number.POSITIVE_INFINITY };
     this.deeds.outages.push(span);
     await work();
