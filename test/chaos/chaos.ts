@@ -17,6 +17,9 @@ const FREEZE_INTERVAL_MS = 4_000;
 const LONGEST_FREEZE_MS = 3_000;
 const OUTAGE_INTERVAL_MS = 20_000;
 const LONGEST_DATABASE_FREEZE_MS = 6_000;
+/** Longer than a lease: nobody may be taken for dead because of it. */
+const LONG_OUTAGE_MS = 45_000;
+const LONG_OUTAGE_INTERVAL_MS = 120_000;
 /** A process that is frozen for so long is taken for dead. */
 const LONG_FREEZE_MS = 50_000;
 const LONG_FREEZE_INTERVAL_MS = 100_000;
@@ -75,15 +78,18 @@ async function makeTrouble(cluster: Cluster, { duration, seed }: ChaosSettings, 
     }
   };
   const outageInterval = Math.min(OUTAGE_INTERVAL_MS, duration / 4.5);
+  // One at a time.
   let outage = Promise.resolve();
+  const next = (work: () => Promise<void>) => {
+    outage = outage.then(work);
+    return outage;
+  };
   await Promise.all([
     every(KILL_INTERVAL_MS, () => cluster.kill(random)),
     every(FREEZE_INTERVAL_MS, () => cluster.freeze(random, LONGEST_FREEZE_MS * random.next())),
     every(LONG_FREEZE_INTERVAL_MS, () => cluster.freeze(random, LONG_FREEZE_MS)),
-    every(outageInterval, async (round) => {
-      outage = outage.then(() => oneOutage(cluster, random, round));
-      await outage;
-    }),
+    every(outageInterval, (round) => next(() => oneOutage(cluster, random, round))),
+    every(LONG_OUTAGE_INTERVAL_MS, () => next(() => cluster.freezeDatabase(LONG_OUTAGE_MS))),
   ]);
   await Promise.all(under);
 }
