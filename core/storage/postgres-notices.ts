@@ -6,7 +6,6 @@ import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { isStatementError } from "./postgres-errors.ts";
-import { createPool } from "./postgres-pool.ts";
 import { ANNOUNCEMENT_INTERVAL_MS, WakeTopics } from "./wake-topics.ts";
 
 const CHANNEL = "penstock";
@@ -43,9 +42,9 @@ export class PostgresNotices {
   #running: Promise<void> | null = null;
   #heard: (notice: string) => void = () => {};
 
-  /** Nothing is connected before the first `watch`. */
-  constructor(url: string, database: PostgresDatabase, logger: Logger) {
-    this.#pool = createPool(url, 1, logger);
+  /** @param pool of one connection, for this alone. It is made with the first `watch` */
+  constructor(pool: Pool, database: PostgresDatabase, logger: Logger) {
+    this.#pool = pool;
     this.#database = database;
     this.#logger = logger;
   }

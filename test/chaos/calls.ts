@@ -37,6 +37,12 @@ export const createKnowledge = (wrong: string[]): Knowledge => ({
   wrong,
 });
 
+/** A resume goes on where it was asked for. */
+export function mayMove({ executions }: Knowledge): (execution: string) => boolean {
+  const resumed = new Set(executions.filter(({ workflow }) => workflow === "approval").map(({ id }) => id));
+  return (execution) => resumed.has(execution);
+}
+
 export interface Client {
   readonly cluster: Cluster;
   readonly knowledge: Knowledge;

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { caseSeed, type Random, randomOf } from "../fuzz/random.ts";
 import type { PostgresServer } from "../support/postgres.ts";
-import { createKnowledge, type Knowledge } from "./calls.ts";
+import { createKnowledge, type Knowledge, mayMove } from "./calls.ts";
 import { createClients, work } from "./clients.ts";
 import { Cluster, type Deeds } from "./cluster.ts";
 import { judgeRuns, readRuns } from "./effects.ts";
@@ -58,7 +58,7 @@ export async function chaos(database: PostgresServer, settings: ChaosSettings): 
     await Promise.all(working);
     await settled(cluster, clients, knowledge);
     const runs = readRuns(cluster.folder);
-    const problems = [...wrong, ...judgeRuns(runs, deeds, knowledge.told)];
+    const problems = [...wrong, ...judgeRuns(runs, deeds, knowledge.told, mayMove(knowledge))];
     return { knowledge, deeds, runs: runs.length, problems };
   } finally {
     await cluster.close();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Deeds } from "./cluster.ts";
-import { judgeRuns } from "./effects.ts";
+import { judgeRuns as judge } from "./effects.ts";
 
 const run = (key: string, pid: number, begin: number, end = Number.POSITIVE_INFINITY) => ({
   key,
@@ -12,6 +12,8 @@ const run = (key: string, pid: number, begin: number, end = Number.POSITIVE_INFI
   end,
 });
 const deeds = (rest: Partial<Deeds> = {}): Deeds => ({ kills: new Map(), freezes: [], outages: [], ...rest });
+const judgeRuns = (runs: Parameters<typeof judge>[0], done: Deeds, told: ReadonlyMap<string, number>, moves = true) =>
+  judge(runs, done, told, () => moves);
 const NOTHING = new Map<string, number>();
 
 test("the judge of the chaos: two processes at one execution are found, at one step or at two", () => {
@@ -37,4 +39,13 @@ test("the judge of the chaos: a run after a kill, one after the other, branches,
   // When it goes on it may begin nothing more.
   const back = [run("e:a", 1, 10, 95), run("e:a", 2, 60, 100), run("e:b", 1, 96, 99)];
   assert.equal(judgeRuns(back, deeds({ freezes }), NOTHING).length, 1);
+});
+
+test("the judge of the chaos: an execution that goes from a living process to another one is found", () => {
+  const runs = [run("e:a", 1, 10, 20), run("e:b", 2, 8_000, 8_040)];
+  assert.equal(judgeRuns(runs, deeds(), NOTHING, false).length, 1);
+  assert.deepEqual(judgeRuns(runs, deeds(), NOTHING, true), []);
+  assert.deepEqual(judgeRuns(runs, deeds({ kills: new Map([[1, 30]]) }), NOTHING, false), []);
+  assert.deepEqual(judgeRuns(runs, deeds({ freezes: [{ pid: 1, from: 15, to: 9_000 }] }), NOTHING, false), []);
+  assert.equal(judgeRuns(runs, deeds({ freezes: [{ pid: 1, from: 15, to: 900 }] }), NOTHING, false).length, 1);
 });

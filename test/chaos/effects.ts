@@ -38,13 +38,22 @@ export function readRuns(folder: string): Run[] {
   return runs;
 }
 
+/** A process that is frozen for less is not taken for dead. */
+const TAKE_OVER_MS = 4_000;
+
 /**
  * What is wrong, in words. A step may run again after a crash. While one process works on an execution no other one may, unless the
- * first was stopped at that time: then what it had begun may end when it goes on.
+ * first was stopped at that time: then what it had begun may end when it goes on. Nothing goes from a process that lives to another one.
  *
  * @param told when a client has read of each step that it is complete
+ * @param mayMove whether another process may go on with an execution because a client has asked it to
  */
-export function judgeRuns(runs: readonly Run[], deeds: Deeds, told: ReadonlyMap<string, number>): string[] {
+export function judgeRuns(
+  runs: readonly Run[],
+  deeds: Deeds,
+  told: ReadonlyMap<string, number>,
+  mayMove: (execution: string) => boolean,
+): string[] {
   const problems: string[] = [];
   for (const { key, pid, begin } of runs) {
     const known = told.get(key);
@@ -55,6 +64,9 @@ export function judgeRuns(runs: readonly Run[], deeds: Deeds, told: ReadonlyMap<
   for (const run of runs) executions.set(run.execution, [...(executions.get(run.execution) ?? []), run]);
   for (const [execution, mine] of executions) {
     for (const [index, later] of mine.entries()) {
+      const before = mine[index - 1];
+      if (before !== undefined && before.pid !== later.pid && !mayMove(execution) && lives(before, later.begin, deeds))
+        problems.push(`${execution}: ${later.pid} has taken it from ${before.pid}, which was alive`);
       for (const earlier of mine.slice(0, index)) {
         // Branches of one execution run beside each other.
         if (earlier.pid === later.pid && earlier.key !== later.key) continue;
@@ -72,3 +84,8 @@ export function judgeRuns(runs: readonly Run[], deeds: Deeds, told: ReadonlyMap<
 
 const wasFrozen = (pid: number, time: number, { freezes }: Deeds): boolean =>
   freezes.some((freeze) => freeze.pid === pid && freeze.from <= time && time <= freeze.to);
+
+/** Whether the process of a run was neither killed nor frozen for long since, until a moment. */
+const lives = ({ pid, begin }: Run, until: number, { kills, freezes }: Deeds): boolean =>
+  (kills.get(pid) ?? Number.POSITIVE_INFINITY) > until &&
+  !freezes.some((span) => span.pid === pid && span.to >= begin && Math.min(span.to, until) - span.from > TAKE_OVER_MS);
