@@ -1,4 +1,7 @@
-/** The store of `sqlite:FILE`. One connection writes groups of commits, another one reads; both use Keyv's adapter. */
+/**
+ * The store of `sqlite:FILE`. One connection writes groups of commits, and each kind of read has one of its own, so that none waits for
+ * another: SQLite runs one statement at a time on a connection. All use Keyv's adapter.
+ */
 import { mkdir, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Logger } from "pino";
@@ -8,6 +11,7 @@ import { createBoundedReader, type WantedRows } from "./bounded-reader.ts";
 import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { createHealth, type Side } from "./health.ts";
+import { scanInSlices } from "./ranges.ts";
 import { openSqliteConnection, type SqliteConnection } from "./sqlite-connection.ts";
 import { findDamageIn, isDamage } from "./sqlite-damage.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
@@ -58,7 +62,10 @@ const CHECK_UP_TO = 256 * 1024 * 1024;
 const CHECKPOINT_PAGES = 8_000;
 
 /** Page cache of each connection. */
-const CACHE_KIB = 32 * 1024;
+const CACHE_MIB = { writing: 32, rows: 12, scans: 8, tails: 12, walks: 4 };
+
+/** By kind: rows by key, short ranges, last messages, and long or background ranges. */
+type Reading = Record<"rows" | "scans" | "tails" | "walks", SqliteConnection>;
 
 /** @throws Error with a message for the user when the file cannot be used: locked by another process, of a newer version, not writable */
 export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
@@ -70,7 +77,11 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   const unlock = await lockFile(file, where);
   const { busyTimeout = BUSY_TIMEOUT_MS, checkUpTo = CHECK_UP_TO, layout } = options;
   // The journal with which a statement can be rolled back is kept in memory, not in a file.
-  const pragmas = [`cache_size = -${CACHE_KIB}`, `synchronous = ${synchronous}`, "temp_store = MEMORY"];
+  const pragmas = (cacheMib: number) => [
+    `cache_size = -${cacheMib * 1024}`,
+    `synchronous = ${synchronous}`,
+    "temp_store = MEMORY",
+  ];
   const opened: { close(): Promise<void> }[] = [];
   const closeAll = async (): Promise<void> => {
     for (const connection of opened.reverse()) await connection.close();
@@ -83,15 +94,33 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
     const writing = await openSqliteConnection({
       file,
       busyTimeout,
-      pragmas: ["journal_mode = WAL", `wal_autocheckpoint = ${CHECKPOINT_PAGES}`, ...pragmas, ...sizeLimit],
+      pragmas: [
+        "journal_mode = WAL",
+        `wal_autocheckpoint = ${CHECKPOINT_PAGES}`,
+        ...pragmas(CACHE_MIB.writing),
+        ...sizeLimit,
+      ],
     });
     opened.push(writing);
     const damage = (await stat(file)).size <= checkUpTo ? await findDamageIn(file, busyTimeout) : null;
     if (damage !== null) throw new Error(`${where} is damaged (${damage}): bring back a backup with penstock restore`);
     await upgradeSqlite(writing, { file, where }, { layout, report: (line) => logger.info(line) });
     await prepareSqliteSchema(writing, layout?.version);
-    const reading = await openSqliteConnection({ file, busyTimeout, pragmas: [...pragmas, "query_only = true"] });
-    opened.push(reading);
+    const openReading = async (cacheMib: number): Promise<SqliteConnection> => {
+      const connection = await openSqliteConnection({
+        file,
+        busyTimeout,
+        pragmas: [...pragmas(cacheMib), "query_only = true"],
+      });
+      opened.push(connection);
+      return connection;
+    };
+    const reading = {
+      rows: await openReading(CACHE_MIB.rows),
+      scans: await openReading(CACHE_MIB.scans),
+      tails: await openReading(CACHE_MIB.tails),
+      walks: await openReading(CACHE_MIB.walks),
+    };
     return createStore(writing, reading, await createPresence(file));
   } catch (error) {
     await closeAll().catch(() => {});
@@ -101,11 +130,10 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
 
   function createStore(
     writing: SqliteConnection,
-    reading: SqliteConnection,
+    reading: Reading,
     present: Awaited<ReturnType<typeof createPresence>>,
   ): Store {
     const writer = createSqliteWriter(writing, createRevisions(writing));
-    const reader = createBoundedReader(createSqliteReader(reading));
     const health = createHealth(logger, where, explainSqlite);
     const shrinking = shrinkInBackground(writing, {
       inTurn: writer.inTurn,
@@ -134,19 +162,25 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
         weigh: commitWeight,
       },
     );
+    const reader = createBoundedReader(createSqliteReader(reading.rows));
     const gets = createBatch<WantedRows, (Row | undefined)[]>((lists) => tracked("read", () => reader.lists(lists)), {
       limit: MAX_ROWS_PER_QUERY,
       weigh: ({ keys }) => keys.length,
     });
-    const scans = createBatch<Range, Row[]>((ranges) => tracked("read", () => reader.ranges(ranges)), {
-      limit: MAX_ROWS_PER_QUERY,
-      weigh: ({ limit, skip = 0 }) => 4 + limit + skip,
-    });
+    const scansOver = (connection: SqliteConnection) => {
+      const { ranges: read } = createBoundedReader(createSqliteReader(connection));
+      return createBatch<Range, Row[]>((ranges) => tracked("read", () => read(ranges)), {
+        limit: MAX_ROWS_PER_QUERY,
+        weigh: ({ limit, skip = 0 }) => 4 + limit + skip,
+      });
+    };
+    const scans = scansOver(reading.scans);
+    const walks = scansOver(reading.walks);
     /** Estimated characters of a value, from the largest ones of recent tails. */
     let size = 512;
     const tails = createBatch<Tail, Joined | null>(
       async (asked) => {
-        const found = await tracked("read", () => readTails(reading, asked));
+        const found = await tracked("read", () => readTails(reading.tails, asked));
         size = Math.max(largestValue(asked, found), size * 0.95, 512);
         return found;
       },
@@ -172,7 +206,8 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       async scan(range) {
         checkOpen();
         checkRange(range);
-        return scans(range);
+        const { limit, skip = 0, background } = range;
+        return background || limit + skip > MAX_ROWS_PER_QUERY ? scanInSlices(walks, range) : scans(range);
       },
       async tail(tail) {
         checkOpen();
@@ -192,14 +227,14 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
         // After a failure a write is tried here, since there may be no other write to show that it works again.
         if (health.problem("write") === null) await present(true).catch((error) => void health.failed("write", error));
         else await tracked("write", () => present(true).then(writer.probe)).catch(() => {});
-        await tracked("read", () => reading.query("SELECT 1 FROM rows LIMIT 1")).catch(() => {});
+        await tracked("read", () => reading.rows.query("SELECT 1 FROM rows LIMIT 1")).catch(() => {});
         return health.problem("write") ?? health.problem("read");
       },
       async close() {
         if (closed) return;
         closed = true;
         await shrinking.stop();
-        await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
+        await Promise.all([commits.idle(), gets.idle(), scans.idle(), walks.idle(), tails.idle()]);
         await closeAll();
       },
     };
