@@ -76,7 +76,21 @@ async function openPlugin(url: string, { registry, host }: OpenOptions): Promise
   const config = rest === undefined ? {} : { url: rest };
   const made = await createInstance(plugin, config, { ...host, name });
   const store = { kind: made.kind, ...guarded(made, METHODS) };
-  return { ...store, tail: store.tail ?? ((tail) => tailByScan(store, tail)) };
+  return { ...store, tail: store.tail ?? ((tail) => tailByScan(store, tail)), ...wakingOf(made) };
+}
+
+/** Wake-ups are hints: one that fails is none. */
+function wakingOf(made: PluginStore): Pick<Store, "wake" | "watch"> {
+  const { wake, watch } = guarded(made, ["wake", "watch"]);
+  if (wake === undefined || watch === undefined) return {};
+  return {
+    wake: (topic) => void Promise.resolve(wake(topic)).catch(() => {}),
+    watch(topic, woken) {
+      const watching = Promise.resolve(watch(topic, woken));
+      watching.catch(() => {});
+      return () => void watching.then((end) => end()).catch(() => {});
+    },
+  };
 }
 
 async function tailByScan(store: PluginStore, tail: Tail): Promise<Joined | null> {
