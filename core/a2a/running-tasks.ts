@@ -2,7 +2,7 @@
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
-import { taskKey } from "../storage/keys.ts";
+import { OPEN_TASKS, taskKey } from "../storage/keys.ts";
 import type { TaskRows } from "./task-rows.ts";
 import type { TaskRun } from "./task-run.ts";
 
@@ -10,6 +10,8 @@ const POLL_INTERVAL_MS = 1_000;
 
 interface RunningTasksOptions {
   readonly logger: Logger;
+  /** Milliseconds between two looks at the rows; default: 1,000. */
+  readonly pollInterval?: number | undefined;
   /** Another process has changed the row of a task that runs here. */
   lost(run: TaskRun): void;
 }
@@ -20,13 +22,14 @@ export class RunningTasks {
   readonly #options: RunningTasksOptions;
   readonly #polls: Interval;
   #started = false;
+  #endWatch: (() => void) | undefined;
 
   constructor(rows: TaskRows, runs: ReadonlyMap<string, TaskRun>, options: RunningTasksOptions) {
     this.#rows = rows;
     this.#runs = runs;
     this.#options = options;
     this.#polls = new Interval(
-      POLL_INTERVAL_MS,
+      options.pollInterval ?? POLL_INTERVAL_MS,
       () => this.#poll(),
       (error) => options.logger.warn({ err: error }, `tasks could not be looked at: ${messageOf(error)}`),
     );
@@ -36,10 +39,12 @@ export class RunningTasks {
   begin(): void {
     if (this.#started) return;
     this.#started = true;
+    this.#endWatch = this.#rows.store.watch?.(OPEN_TASKS, () => this.#polls.hurry());
     this.#polls.start();
   }
 
   stop(): Promise<void> {
+    this.#endWatch?.();
     return this.#polls.stop();
   }
 
@@ -47,7 +52,8 @@ export class RunningTasks {
     const runs = [...this.#runs.values()].filter(({ ending, revision }) => ending === null && revision !== -1);
     if (runs.length === 0) return;
     const keys = runs.map(({ record }) => taskKey(record.agent, record.task.id));
-    const rows = await this.#rows.store.getMany(keys);
+    // Only their revisions: a task may be large.
+    const rows = await this.#rows.store.getMany(keys, 0);
     for (const [index, run] of runs.entries()) if (rows[index]?.revision !== run.revision) this.#options.lost(run);
   }
 }

@@ -6,12 +6,16 @@ import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 export class MeasuredStore implements Store {
   readonly kind: string;
   readonly presence: Store["presence"];
+  readonly wake: Store["wake"];
+  readonly watch: Store["watch"];
   readonly #store: Store;
   readonly #meters: Pick<Meters, "commits" | "commitDurations">;
 
   constructor(store: Store, meters: Pick<Meters, "commits" | "commitDurations">) {
     this.kind = store.kind;
     this.presence = store.presence;
+    this.wake = store.wake?.bind(store);
+    this.watch = store.watch?.bind(store);
     this.#store = store;
     this.#meters = meters;
   }

@@ -70,6 +70,7 @@ export class Membership {
   #starting: Promise<void> | null = null;
   #beating: Promise<void> | null = null;
   #isReleased = false;
+  #endWatch: (() => void) | undefined;
 
   constructor(store: Store, { logger, times = DEFAULT_TIMES, name = nameProcess }: MembershipOptions) {
     const { heartbeatInterval, leaseTimeout } = times;
@@ -95,7 +96,11 @@ export class Membership {
 
   /** Writes the first heartbeat, and looks at the other processes. A second call does nothing more. */
   start(): Promise<void> {
-    this.#starting ??= this.#rounds.begin();
+    if (this.#starting === null) {
+      this.#starting = this.#rounds.begin();
+      // Others have stopped, or were taken for gone.
+      this.#endWatch = this.#store.watch?.(PROCESSES, () => this.#rounds.hurry());
+    }
     return this.#starting;
   }
 
@@ -149,9 +154,12 @@ export class Membership {
   async release(): Promise<void> {
     if (this.#isReleased) return;
     this.#isReleased = true;
+    this.#endWatch?.();
     await this.#rounds.stop();
     await this.#beating?.catch(() => {});
-    if (this.#revision !== null) await this.#store.commit({ delete: [processKey(this.#name)] }).catch(() => {});
+    if (this.#revision === null) return;
+    await this.#store.commit({ delete: [processKey(this.#name)] }).catch(() => {});
+    this.#store.wake?.(PROCESSES);
   }
 
   async #round(): Promise<void> {

@@ -4,7 +4,6 @@ import type { Pool, PoolClient } from "pg";
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
-import { createPool } from "./postgres-pool.ts";
 import type { Presence } from "./presence.ts";
 
 /** A session that does not answer for so long does not count. */
@@ -29,9 +28,9 @@ export class PostgresPresence implements Presence {
   /** Set where a connection is not one session, as behind PgBouncer in transaction mode. */
   #isUseless = false;
 
-  /** Nothing is connected before something is shown. */
-  constructor(url: string, database: PostgresDatabase, logger: Logger) {
-    this.#pool = createPool(url, 1, logger);
+  /** @param pool of one connection, which is made when something is shown for the first time */
+  constructor(pool: Pool, database: PostgresDatabase, logger: Logger) {
+    this.#pool = pool;
     this.#database = database;
     this.#logger = logger;
   }

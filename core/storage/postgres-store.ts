@@ -6,10 +6,13 @@ import { createBoundedReader, type WantedRows } from "./bounded-reader.ts";
 import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
+import { PostgresNotices } from "./postgres-notices.ts";
+import { createPool } from "./postgres-pool.ts";
 import { PostgresPresence } from "./postgres-presence.ts";
 import { createPostgresReader } from "./postgres-read.ts";
 import { preparePostgresSchema, REVISIONS_PER_GROUP } from "./postgres-schema.ts";
 import { writeGroup } from "./postgres-write.ts";
+import { scanInSlices } from "./ranges.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
 const MAX_KEYS_PER_QUERY = 1_000;
@@ -30,7 +33,8 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     await database.disconnect();
     throw new Error(`${addressWithoutSecrets(url)} cannot be opened: ${messageOf(error)}`, { cause: error });
   }
-  const presence = new PostgresPresence(url, database, logger);
+  const notices = new PostgresNotices(createPool(url, 1, logger), database, logger);
+  const presence = new PostgresPresence(createPool(url, 1, logger), database, logger);
   const commits = createBatch<Commit, number>((group) => writeGroup(database, group), {
     limit: REVISIONS_PER_GROUP,
     weigh: commitWeight,
@@ -61,7 +65,7 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     },
     scan: async (range) => {
       checkRange(range);
-      return range.limit === 0 ? [] : scans(range);
+      return range.limit === 0 ? [] : scanInSlices(scans, range);
     },
     tail: async (tail) => {
       checkTail(tail);
@@ -72,8 +76,11 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
       return commits(commit);
     },
     presence,
+    wake: (topic) => notices.wake(topic),
+    watch: (topic, woken) => notices.watch(topic, woken),
     problem: () => database.problem(),
     close: async () => {
+      await notices.close();
       await presence.close();
       await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
       await database.disconnect();

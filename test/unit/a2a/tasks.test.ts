@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { before, describe, type TestContext, test } from "node:test";
 import { followRemoteTask, type TaskEvent } from "../../../core/a2a/follow.ts";
+import type { Task } from "../../../core/a2a/task.ts";
 import { newTaskId } from "../../../core/a2a/task-ids.ts";
 import { TaskKeeper } from "../../../core/a2a/task-keeper.ts";
 import { TaskRows } from "../../../core/a2a/task-rows.ts";
@@ -15,6 +16,8 @@ import { processKey } from "../../../core/storage/keys.ts";
 import { Membership } from "../../../core/storage/membership.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
+import { WakeTopics } from "../../../core/storage/wake-topics.ts";
+import { soon } from "../../support/providers.ts";
 import { manifestWith, startService } from "../../support/service.ts";
 import { recordingLogger } from "../../support/storage.ts";
 
@@ -48,10 +51,14 @@ async function member(t: TestContext, store: Store): Promise<Membership> {
   return membership;
 }
 
-function processOn(t: TestContext, store: Store, membership: Membership | null = null) {
+function processOn(
+  t: TestContext,
+  store: Store,
+  { membership = null, pollInterval }: { membership?: Membership | null; pollInterval?: number } = {},
+) {
   const { logger, lines } = recordingLogger();
   const rows = new TaskRows(store, true, membership);
-  const tasks = new Tasks(rows, logger);
+  const tasks = new Tasks(rows, logger, pollInterval);
   t.after(() => tasks.close());
   const keeper = (retention = 60_000) => new TaskKeeper(rows, { hasAgents: true, retention, logger });
   const begin = (agent: string, principal = ADA): Promise<TaskRun> =>
@@ -86,6 +93,29 @@ describe("two processes on one store", () => {
     assert.equal(await one.stateOf("slow", idOf(run)), "TASK_STATE_CANCELED");
   });
 
+  test("on a store that wakes the others, a cancel and the end reach the other one without a poll", async (t) => {
+    const NEVER = 600_000;
+    const topics = new WakeTopics(async () => {});
+    const wakes = { wake: topics.wake.bind(topics), watch: topics.watch.bind(topics) };
+    const store = { ...shared(), ...wakes };
+    const [one, two] = [processOn(t, store, { pollInterval: NEVER }), processOn(t, store, { pollInterval: NEVER })];
+    const run = await one.begin("slow");
+    const seen = await two.tasks.find("slow", idOf(run), ADA);
+    const follow = async () => {
+      const record = { agent: "slow", task: seen!.task };
+      const events: TaskEvent[] = [];
+      for await (const event of followRemoteTask(two.tasks, record, ADA, new AbortController().signal, NEVER))
+        events.push(event);
+      return events;
+    };
+    const following = follow();
+    assert.equal((await two.tasks.cancel("slow", idOf(run), ADA))?.status.state, "TASK_STATE_CANCELED");
+    await whenOver(run);
+    assert.equal(run.signal.aborted, true);
+    const last = (await soon(following, "the end")).at(-1) as { endOf: Task };
+    assert.equal(last.endOf.status.state, "TASK_STATE_CANCELED");
+  });
+
   test("one follows what the other works on: the answer comes with its end", async (t) => {
     const store = shared();
     const [one, two] = [processOn(t, store), processOn(t, store)];
@@ -105,7 +135,9 @@ describe("two processes on one store", () => {
   test("what a silent process left is failed, what a living one runs is not", async (t) => {
     const store = shared();
     const [silent, living] = [await member(t, store), await member(t, store)];
-    const [one, two, three] = [silent, living, await member(t, store)].map((each) => processOn(t, store, each));
+    const [one, two, three] = [silent, living, await member(t, store)].map((each) =>
+      processOn(t, store, { membership: each }),
+    );
     const [left, run] = [await one!.begin("slow"), await two!.begin("slow")];
     const keeper = three!.keeper();
     await keeper.start();
@@ -121,7 +153,7 @@ describe("two processes on one store", () => {
   test("a process that others have taken for gone ends what it works on, whose agent stops", async (t) => {
     const store = shared();
     const silent = await member(t, store);
-    const one = processOn(t, store, silent);
+    const one = processOn(t, store, { membership: silent });
     const run = await one.begin("slow");
     await store.commit({ delete: [processKey(silent.name)] });
     await whenOver(run);
@@ -133,7 +165,10 @@ describe("two processes on one store", () => {
   test("what a process runs whose clock is an hour slow is not failed by one that starts", async (t) => {
     const store = shared();
     const slow = await member(t, store);
-    const [one, two] = [processOn(t, store, slow), processOn(t, store, await member(t, store))];
+    const [one, two] = [
+      processOn(t, store, { membership: slow }),
+      processOn(t, store, { membership: await member(t, store) }),
+    ];
     const run = await one.begin("slow");
     const { value } = (await store.get(processKey(slow.name)))!;
     await store.commit({
