@@ -254,6 +254,8 @@ export class Execution {
     )
       this.#dropOldest();
     this.notifyReaders();
+    // Readers in other processes.
+    this.#environment.store.wake?.(openExecutionKey(this.state.start.number));
   }
 
   /** Forgets the older half of the log, which is on disk. */
