@@ -59,6 +59,8 @@ export class RecentMessages {
       scan: (range) => store.scan(range),
       tail: (tail) => store.tail(tail),
       commit: (commit) => this.#commit(commit),
+      wake: store.wake?.bind(store),
+      watch: store.watch?.bind(store),
       problem: () => store.problem(),
       close: () => store.close(),
     };
