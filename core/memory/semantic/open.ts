@@ -22,6 +22,8 @@ export interface SemanticSource extends EmbeddingSource {
   store: Store;
   /** The models have problems that are reported already, so that an unknown provider of an embedding is not reported again. */
   modelsFailed?: boolean;
+  /** `server.limits.vectors`; default: 192 MiB. */
+  vectorBytes?: number;
 }
 
 interface OpenedSemantics {
@@ -38,7 +40,7 @@ export async function openSemantics(manifest: Manifest, source: SemanticSource):
   const semantics = new Map<string, Semantic>();
   const problems: Problem[] = [];
   const embeddings = createEmbeddings(source);
-  const cache = new VectorCache();
+  const cache = new VectorCache(source.vectorBytes);
   const indexes: VectorIndex[] = [];
   // Of all callbacks here the last to be called.
   source.host.onClose(() => cache.thread.close());

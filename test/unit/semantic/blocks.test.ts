@@ -240,6 +240,18 @@ test("a search of one owner's conversation, or of everybody, is the same whether
   }
 });
 
+test("a search of one conversation reads no other of the owner's conversations when it is short", async () => {
+  const { store, seen } = watched(createMemoryStore());
+  const writer = new ExactVectors(store, LAYOUT, null);
+  await writer.put([...entries(1_200), { ...entry(0), conversation: "short" }]);
+  await writer.idle();
+  const vectors = new ExactVectors(store, LAYOUT, null);
+  seen.rows = 0;
+  const hits = await vectors.search({ vector: query, owner: "u", conversation: "short", ...ALL });
+  assert.deepEqual(names(hits), ["m0"]);
+  assert.ok(seen.rows <= 2, `${seen.rows} rows`);
+});
+
 test("a search goes on after the thread that compares vectors has ended", async () => {
   const store = createMemoryStore();
   const cache = new VectorCache();
