@@ -34,6 +34,8 @@ declare module "pg" {
   }
 
   export class PoolClient extends EventEmitter {
+    /** Of the server's process, as whoever answered the connection gave it. */
+    readonly processID: number | null;
     query(statement: QueryConfig): Promise<QueryResult>;
     /** One or more statements without parameters: a result for each, an array when there are several. */
     query(text: string): Promise<QueryResult | QueryResult[]>;
