@@ -54,6 +54,6 @@ export async function runLoop(plan: LoopPlan): Promise<Looped> {
 
 function send(socket: Socket, path: string, body: string): void {
   socket.write(
-    `POST ${path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+    `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   );
 }

@@ -2,7 +2,6 @@
  * `node --import tsx bench/processes.ts`: one, two and four processes of Penstock on one PostgreSQL: what an operation costs the database
  * and the processes, and what is refused or rolled back.
  */
-import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
@@ -73,13 +72,9 @@ async function post(port: number, path: string, body: unknown): Promise<void> {
   if (!reply.ok) throw new Error(`${path}: ${reply.status} ${await reply.text()}`);
 }
 
-function parentOf(pid: number): number {
-  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-  return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
-}
-
 /** CPU seconds of all processes of the server, those that live now. */
-const serverCpu = (postmaster: number) => [postmaster, ...childrenOf(postmaster)].map(cpuSeconds).reduce((a, b) => a + b, 0);
+const serverCpu = (postmaster: number) =>
+  [postmaster, ...childrenOf(postmaster)].map(cpuSeconds).reduce((a, b) => a + b, 0);
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
@@ -96,8 +91,8 @@ async function main(): Promise<void> {
   if (values.help) return console.log(USAGE);
   const postgres = await startPostgres();
   if (postgres === null) throw new Error("there is no PostgreSQL");
-  const [{ pid } = {}] = await postgres.query("SELECT pg_backend_pid() AS pid");
-  const postmaster = parentOf(Number(pid));
+  const [{ pid } = {}] = await postgres.query("SELECT split_part(pg_read_file('postmaster.pid'), E'\\n', 1) AS pid");
+  const postmaster = Number(pid);
   const lines: string[][] = [];
   try {
     for (let round = 0; round < Number(values.rounds); round++) {
@@ -108,7 +103,19 @@ async function main(): Promise<void> {
   } finally {
     await postgres.close();
   }
-  const head = ["row", "processes", "rate/s", "refused", "p50 ms", "p99 ms", "PG us/op", "process us/op", "both", "transactions/op", "rolled back"];
+  const head = [
+    "row",
+    "processes",
+    "rate/s",
+    "refused",
+    "p50 ms",
+    "p99 ms",
+    "PG us/op",
+    "process us/op",
+    "both",
+    "transactions/op",
+    "rolled back",
+  ];
   console.log(table([head, ...lines]));
   console.log(`${availableParallelism()} cores for the processes, the database and the load`);
 
@@ -119,7 +126,8 @@ async function main(): Promise<void> {
     const servers: Running[] = [];
     const statistics = async () => {
       await sleep(SETTLE_MS);
-      const text = "SELECT xact_commit::int AS done, xact_rollback::int AS undone FROM pg_stat_database WHERE datname = current_database()";
+      const text =
+        "SELECT xact_commit::int AS done, xact_rollback::int AS undone FROM pg_stat_database WHERE datname = current_database()";
       return (await postgres!.query(text, store))[0] as { done: number; undone: number };
     };
     try {
@@ -146,7 +154,10 @@ async function main(): Promise<void> {
       };
       await load(WARM_UP_SECONDS);
       const before = await statistics();
-      const cpu = () => [serverCpu(postmaster), servers.map((server) => cpuSeconds(server.pid)).reduce((a, b) => a + b, 0)];
+      const cpu = () => [
+        serverCpu(postmaster),
+        servers.map((server) => cpuSeconds(server.pid)).reduce((a, b) => a + b, 0),
+      ];
       const [databaseBefore = 0, processesBefore = 0] = cpu();
       const began = performance.now();
       const results = await load(Number(values.seconds));

@@ -47,9 +47,6 @@ export const isConflict = (error: unknown): boolean => CONFLICT.test(postgresErr
 export const isRefusedSetting = (error: unknown): boolean =>
   postgresErrorCode(error) === "08P01" && /startup parameter/.test(messageOf(error));
 
-/** Whether the user has no right to do it, or what it needs is not there. */
-export const isNotAllowed = (error: unknown): boolean => /^(?:42501|42704|0A000|25006)$/.test(postgresErrorCode(error));
-
 /** The connection was lost. Its last statement may or may not have been executed. */
 export const isPostgresConnectionLost = (error: unknown): boolean =>
   LOST.test(postgresErrorCode(error)) || LOST_MESSAGE.test(messageOf(error));

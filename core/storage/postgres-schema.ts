@@ -1,9 +1,7 @@
 /** Creates the tables and the function, and checks that this release can read and write their version. */
 import type { Logger } from "pino";
-import { messageOf } from "../lib/errors.ts";
 import { commitSignature, createCommitFunction } from "./postgres-commit-sql.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
-import { isNotAllowed } from "./postgres-errors.ts";
 import { REVISIONS_PER_BLOCK } from "./postgres-lane.ts";
 import { checkLayout, LAYOUT } from "./postgres-layout.ts";
 import type { PostgresNames } from "./postgres-names.ts";
@@ -45,20 +43,19 @@ export async function preparePostgresSchema(database: PostgresDatabase, logger: 
 
 async function prepareFunction(database: PostgresDatabase, logger: Logger): Promise<boolean> {
   const { names } = database;
-  const text = "SELECT has_function_privilege(to_regprocedure($1), 'EXECUTE') AS allowed";
-  const [{ allowed } = {}] = await database.query(text, [commitSignature(names)]);
-  if (allowed === true) return true;
-  try {
-    await create(database, [createCommitFunction(names)]);
-    return true;
-  } catch (error) {
-    const reason = error instanceof Error && error.cause !== undefined ? error.cause : error;
-    if (!isNotAllowed(reason)) throw error;
+  const [{ there, possible } = {}] = await database.query(
+    `SELECT has_function_privilege(to_regprocedure($1), 'EXECUTE') AS there,
+       has_schema_privilege(to_regnamespace($2)::oid, 'CREATE')
+         AND EXISTS (SELECT FROM pg_language WHERE lanname = 'plpgsql') AS possible`,
+    [commitSignature(names), names.schema],
+  );
+  if (there === true) return true;
+  if (possible === true) await create(database, [createCommitFunction(names)]);
+  else
     logger.warn(
-      `PostgreSQL: the function for commits cannot be made (${messageOf(reason)}): a commit takes several round trips, and not one`,
+      `PostgreSQL: this user may not make the function ${names.commitFunction}: a commit takes several round trips, and not one`,
     );
-    return false;
-  }
+  return possible === true;
 }
 
 /** Processes that start at once wait for each other. */
