@@ -51,6 +51,6 @@ declare module "pg" {
     readonly totalCount: number;
   }
 
-  const pg: { Pool: typeof Pool };
+  const pg: { Pool: typeof Pool; Client: typeof PoolClient };
   export default pg;
 }
