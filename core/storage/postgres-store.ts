@@ -1,4 +1,4 @@
-/** The store of `postgres://`: one table, one SERIALIZABLE transaction for all commits of a tick. */
+/** The store of `postgres://`: one table, one transaction for all commits of a tick. */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { createBatch } from "./batch.ts";
@@ -6,12 +6,12 @@ import { createBoundedReader, type WantedRows } from "./bounded-reader.ts";
 import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
+import { REVISIONS_PER_BLOCK } from "./postgres-lane.ts";
 import { PostgresNotices } from "./postgres-notices.ts";
-import { createPool } from "./postgres-pool.ts";
 import { PostgresPresence } from "./postgres-presence.ts";
 import { createPostgresReader } from "./postgres-read.ts";
-import { preparePostgresSchema, REVISIONS_PER_GROUP } from "./postgres-schema.ts";
-import { writeGroup } from "./postgres-write.ts";
+import { preparePostgresSchema } from "./postgres-schema.ts";
+import { createGroupWriter } from "./postgres-write.ts";
 import { scanInSlices } from "./ranges.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
@@ -26,17 +26,11 @@ const CHARACTERS_PER_WEIGHT = 8 * 1024;
  * @throws Error with a message for the user when there is no connection, or when a newer release has written the database
  */
 export async function openPostgresStore(url: string, { logger }: { logger: Logger }): Promise<Store> {
-  const database = new PostgresDatabase(url, logger);
-  try {
-    await preparePostgresSchema(database);
-  } catch (error) {
-    await database.disconnect();
-    throw new Error(`${addressWithoutSecrets(url)} cannot be opened: ${messageOf(error)}`, { cause: error });
-  }
-  const notices = new PostgresNotices(createPool(url, 1, logger), database, logger);
-  const presence = new PostgresPresence(createPool(url, 1, logger), database, logger);
-  const commits = createBatch<Commit, number>((group) => writeGroup(database, group), {
-    limit: REVISIONS_PER_GROUP,
+  const { database, calls } = await connect(url, logger);
+  const notices = new PostgresNotices(database.createPool(1), database, logger);
+  const presence = new PostgresPresence(database.createPool(1), database, logger);
+  const commits = createBatch<Commit, number>(createGroupWriter(database, calls), {
+    limit: REVISIONS_PER_BLOCK,
     weigh: commitWeight,
   });
   const queries = createPostgresReader(database);
@@ -53,6 +47,13 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     limit: MAX_ROWS_PER_QUERY,
     weigh: ({ limit }) => 4 + limit,
   });
+  let closed: Promise<void> | null = null;
+  async function close(): Promise<void> {
+    await notices.close();
+    await presence.close();
+    await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
+    await database.disconnect();
+  }
   return {
     kind: "postgres",
     get: async (key) => {
@@ -78,14 +79,21 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     presence,
     wake: (topic) => notices.wake(topic),
     watch: (topic, woken) => notices.watch(topic, woken),
-    problem: () => database.problem(),
-    close: async () => {
-      await notices.close();
-      await presence.close();
-      await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
-      await database.disconnect();
-    },
+    problem: async () => (await database.problem()) ?? waiting(commits.oldest()),
+    close: () => (closed ??= close()),
   };
+}
+
+async function connect(url: string, logger: Logger) {
+  let database: PostgresDatabase | undefined;
+  try {
+    database = new PostgresDatabase(url, logger);
+    await database.examine();
+    return { database, calls: await preparePostgresSchema(database, logger) };
+  } catch (error) {
+    await database?.disconnect();
+    throw new Error(`${addressWithoutSecrets(url)} cannot be opened: ${messageOf(error)}`, { cause: error });
+  }
 }
 
 /** The URL without user, password and settings. */
@@ -94,6 +102,12 @@ function addressWithoutSecrets(url: string): string {
   const { host, pathname } = new URL(url);
   return `postgres://${host}${pathname}`;
 }
+
+/** Who waits for so long has no use for a process that takes further requests. */
+const LONGEST_WAIT_MS = 5_000;
+
+const waiting = (milliseconds: number): string | null =>
+  milliseconds < LONGEST_WAIT_MS ? null : `a commit has waited for ${Math.floor(milliseconds / 1000)} s`;
 
 /** At least 1, so that a group has no more commits than revisions are reserved for it. */
 function commitWeight({ put = [], add = [], delete: removed = [] }: Commit): number {
