@@ -8,7 +8,7 @@ import { pino } from "pino";
 import { CommitConflict } from "../../core/lib/errors.ts";
 import { openStore, parseSqliteUrl } from "../../core/storage/open-store.ts";
 import { openSqliteStore, type SqliteOptions } from "../../core/storage/sqlite-store.ts";
-import type { Store } from "../../core/storage/store.ts";
+import type { Commit, Store } from "../../core/storage/store.ts";
 import { storeSuite } from "../suites/store.suite.ts";
 import { otherConnection, otherProcess, recordingLogger, temporaryFolder } from "../support/storage.ts";
 
@@ -111,6 +111,26 @@ test("store sqlite: a group that the disk refuses is refused to all who are in i
   assert.equal(await countOf(store, "k/"), 0);
   const next = await store.commit({ put: [["a", "2"]], expect: [["a", revision]] });
   assert.ok(next > revision);
+});
+
+test("store sqlite: when the disk fills up while a group is written again without a commit that is refused, nothing that is refused has happened", async (t) => {
+  const store = await open(t, { maxPages: 60 });
+  await store.commit({ put: [["b", '"no counter"']] });
+  const group: Record<string, Commit> = {
+    a: { put: [["a", "1"]] },
+    b: { put: [["c", "1"]], add: [["b", 1]] },
+    z: { put: [["z", JSON.stringify("x".repeat(1_000_000))]] },
+  };
+  const results = await Promise.allSettled(Object.values(group).map((commit) => store.commit(commit)));
+  for (const [index, key] of ["a", "c", "z"].entries()) {
+    const row = await store.get(key);
+    assert.equal(results[index]!.status === "fulfilled", row !== undefined, key);
+  }
+  assert.deepEqual(
+    (await Promise.allSettled([group.a!, group.b!].map((commit) => store.commit(commit)))).map(({ status }) => status),
+    ["fulfilled", "rejected"],
+  );
+  assert.deepEqual([(await store.get("a"))?.value, await store.get("c")], ["1", undefined]);
 });
 
 test("store sqlite: a file that was moved away takes no commit that would be lost, and does when it is back", async (t) => {
