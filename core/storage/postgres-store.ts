@@ -6,6 +6,8 @@ import { createBoundedReader, type WantedRows } from "./bounded-reader.ts";
 import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
+import { PostgresNotices } from "./postgres-notices.ts";
+import { createPool } from "./postgres-pool.ts";
 import { createPostgresReader } from "./postgres-read.ts";
 import { preparePostgresSchema, REVISIONS_PER_GROUP } from "./postgres-schema.ts";
 import { writeGroup } from "./postgres-write.ts";
@@ -30,6 +32,7 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     await database.disconnect();
     throw new Error(`${addressWithoutSecrets(url)} cannot be opened: ${messageOf(error)}`, { cause: error });
   }
+  const notices = new PostgresNotices(createPool(url, 1, logger), database, logger);
   const commits = createBatch<Commit, number>((group) => writeGroup(database, group), {
     limit: REVISIONS_PER_GROUP,
     weigh: commitWeight,
@@ -70,8 +73,11 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
       checkCommit(commit);
       return commits(commit);
     },
+    wake: (topic) => notices.wake(topic),
+    watch: (topic, woken) => notices.watch(topic, woken),
     problem: () => database.problem(),
     close: async () => {
+      await notices.close();
       await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
       await database.disconnect();
     },

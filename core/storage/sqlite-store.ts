@@ -2,7 +2,7 @@
  * The store of `sqlite:FILE`. One connection writes groups of commits, and each kind of read has one of its own, so that none waits for
  * another: SQLite runs one statement at a time on a connection. All use Keyv's adapter.
  */
-import { mkdir } from "node:fs/promises";
+import { mkdir, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Logger } from "pino";
 import { messageOf, unavailable } from "../lib/errors.ts";
@@ -13,12 +13,15 @@ import { checkKey } from "./encoding.ts";
 import { createHealth, type Side } from "./health.ts";
 import { scanInSlices } from "./ranges.ts";
 import { openSqliteConnection, type SqliteConnection } from "./sqlite-connection.ts";
+import { findDamageIn, isDamage } from "./sqlite-damage.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
 import { lockFile, realFile } from "./sqlite-lock.ts";
 import { createPresence } from "./sqlite-presence.ts";
 import { createSqliteReader } from "./sqlite-read.ts";
-import { createRevisions, prepareSqliteSchema } from "./sqlite-schema.ts";
+import { createRevisions, prepareSqliteSchema, type SqliteLayout } from "./sqlite-schema.ts";
+import { createShrinkingFile, shrinkInBackground } from "./sqlite-shrink.ts";
 import { readTails } from "./sqlite-tail.ts";
+import { upgradeSqlite } from "./sqlite-upgrade.ts";
 import { createSqliteWriter } from "./sqlite-write.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
@@ -34,6 +37,12 @@ export interface SqliteOptions {
   maxPages?: number;
   /** Milliseconds to wait for a lock of another process, such as a backup; default 2,000. */
   busyTimeout?: number;
+  /** A file of at most so many bytes is read whole for damage before it is used; default 256 MiB. */
+  checkUpTo?: number;
+  /** Default: that of this release. */
+  layout?: SqliteLayout;
+  /** Milliseconds between two looks whether the file can be made smaller; default 10,000. */
+  shrinkInterval?: number;
 }
 
 /** Bounds a transaction, so that the next one need not wait long. */
@@ -45,6 +54,9 @@ const MAX_ROWS_PER_QUERY = 1_600;
 const MAX_TAILS_CHARACTERS = 8 * 1024 * 1024;
 
 const BUSY_TIMEOUT_MS = 2_000;
+
+/** Read in a fraction of a second: a start must not take minutes. */
+const CHECK_UP_TO = 256 * 1024 * 1024;
 
 /** Size of the write-ahead log, in pages of 4 KiB, before a checkpoint: a page that changes often is then copied only once. */
 const CHECKPOINT_PAGES = 8_000;
@@ -63,7 +75,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   });
   const file = await realFile(options.file, where);
   const unlock = await lockFile(file, where);
-  const { busyTimeout = BUSY_TIMEOUT_MS } = options;
+  const { busyTimeout = BUSY_TIMEOUT_MS, checkUpTo = CHECK_UP_TO, layout } = options;
   // The journal with which a statement can be rolled back is kept in memory, not in a file.
   const pragmas = (cacheMib: number) => [
     `cache_size = -${cacheMib * 1024}`,
@@ -78,6 +90,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
 
   try {
     const sizeLimit = options.maxPages === undefined ? [] : [`max_page_count = ${options.maxPages}`];
+    await createShrinkingFile(file, busyTimeout);
     const writing = await openSqliteConnection({
       file,
       busyTimeout,
@@ -89,7 +102,10 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       ],
     });
     opened.push(writing);
-    await prepareSqliteSchema(writing, where);
+    const damage = (await stat(file)).size <= checkUpTo ? await findDamageIn(file, busyTimeout) : null;
+    if (damage !== null) throw new Error(`${where} is damaged (${damage}): bring back a backup with penstock restore`);
+    await upgradeSqlite(writing, { file, where }, { layout, report: (line) => logger.info(line) });
+    await prepareSqliteSchema(writing, layout?.version);
     const openReading = async (cacheMib: number): Promise<SqliteConnection> => {
       const connection = await openSqliteConnection({
         file,
@@ -119,14 +135,22 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   ): Store {
     const writer = createSqliteWriter(writing, createRevisions(writing));
     const health = createHealth(logger, where, explainSqlite);
+    const shrinking = shrinkInBackground(writing, {
+      inTurn: writer.inTurn,
+      failed: (error) => logger.debug({ err: error }, `${where} could not be made smaller`),
+      interval: options.shrinkInterval,
+    });
     let closed = false;
+    /** Once damage was met, nobody knows what else is damaged: what works elsewhere in the file does not take this back. */
+    let damage: string | null = null;
 
     async function tracked<T>(side: Side, work: () => Promise<T>): Promise<T> {
       try {
         const result = await work();
-        health.worked(side);
+        if (damage === null) health.worked(side);
         return result;
       } catch (error) {
+        if (isDamage(error)) damage = explainSqlite(error);
         throw health.failed(side, error);
       }
     }
@@ -193,10 +217,13 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       async commit(commit) {
         checkOpen();
         checkCommit(commit);
+        // It would be lost with the file.
+        if (damage !== null) throw unavailable(`storage is unavailable: ${damage}`);
         return commits(commit);
       },
       async problem() {
         if (closed) return "it is closed";
+        if (damage !== null) return damage;
         // After a failure a write is tried here, since there may be no other write to show that it works again.
         if (health.problem("write") === null) await present(true).catch((error) => void health.failed("write", error));
         else await tracked("write", () => present(true).then(writer.probe)).catch(() => {});
@@ -206,6 +233,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       async close() {
         if (closed) return;
         closed = true;
+        await shrinking.stop();
         await Promise.all([commits.idle(), gets.idle(), scans.idle(), walks.idle(), tails.idle()]);
         await closeAll();
       },

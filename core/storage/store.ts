@@ -85,6 +85,13 @@ export interface Store {
    * Rejects with CommitConflict.
    */
   commit(commit: Commit): Promise<number>;
+  /**
+   * Only of stores that can tell other processes: those that watch `topic` look at once, instead of at their next poll. It is a hint that
+   * may be lost, and may come without a reason. What has changed is in the rows.
+   */
+  wake?(topic: string): void;
+  /** Goes with `wake`. Calls `woken` when this process or another one has woken the topic, until the function that it returns is called. */
+  watch?(topic: string, woken: () => void): () => void;
   /** For `/readyz`: why the store cannot be used now, or null. */
   problem(): Promise<string | null>;
   close(): Promise<void>;

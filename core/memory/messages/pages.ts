@@ -1,11 +1,13 @@
 /** Pages of the messages of a conversation, as JSON text that is not parsed on the way to the client. */
+import type { Message } from "../../../generated/types.ts";
 import { joined, type Text } from "../../lib/serialized.ts";
 import { encodeNumber, NUMBER_LIMIT } from "../../storage/encoding.ts";
 import { conversationKey, messageRows } from "../../storage/keys.ts";
 import { sizeOf, wholeRows } from "../../storage/large-rows.ts";
 import type { Row, Store } from "../../storage/store.ts";
+import type { Domain } from "../domain.ts";
 import type { MessageQuery } from "../memory.ts";
-import { roleHead } from "../records/message.ts";
+import { parseMessages, roleHead } from "../records/message.ts";
 
 const ROWS_PER_READ = 200;
 /** Longer messages are only measured at first, and read when it is their turn. */
@@ -14,7 +16,7 @@ const LARGE_MESSAGE_BYTES = 16 * 1024;
 const MAX_WHOLE_BYTES = 8 * 1024 * 1024;
 const MAX_PAGE_CHARACTERS = 64 * 1024 * 1024;
 
-export interface MessagePage {
+interface MessagePage {
   /** The row of the conversation; undefined when it is gone. */
   readonly conversation: Row | undefined;
   /** JSON texts with commas between them, in consecutive pieces: of a large page as they are asked for. Null: together they are too large. */
@@ -22,17 +24,24 @@ export interface MessagePage {
 }
 
 /** A page that is held at once. */
-export interface WholePage extends MessagePage {
+interface WholePage extends MessagePage {
   readonly messages: readonly Text[] | null;
 }
 
 type Bounds = { before?: string; after?: string };
 
 /** The newest `limit` messages that match, in order. */
-export async function messagePage(store: Store, conversation: number, query: MessageQuery): Promise<MessagePage> {
+export async function messagePage(
+  { store, recent }: Pick<Domain, "store" | "recent">,
+  conversation: number,
+  query: MessageQuery,
+): Promise<MessagePage> {
   const bounds = keyBoundsFor(conversation, query);
-  if (bounds !== null && query.roles === undefined && query.limit > 0) {
-    const page = await joinedPage(store, conversation, bounds, query.limit);
+  const { limit } = query;
+  if (bounds !== null && query.roles === undefined && limit > 0) {
+    const load = () => joinedPage(store, conversation, bounds, limit);
+    const isNewest = limit <= ROWS_PER_READ && bounds.before === undefined && bounds.after === undefined;
+    const page = await (isNewest ? recent.page(conversation, limit, load) : load());
     if (page !== null) return page;
   }
   const [conversationRow, found] = await Promise.all([
@@ -42,15 +51,23 @@ export async function messagePage(store: Store, conversation: number, query: Mes
   return { conversation: conversationRow, messages: found && (allTexts(found) ?? joined(texts(store, found))) };
 }
 
-/** The same as a page that is held at once: for the prompt of a run. */
-export async function unfilteredPage(
-  store: Store,
+/** The newest messages, for the prompt of a run: parsed, and shared, so that nobody may change them. Null: they are too large. */
+export async function newestMessages(
+  { store, recent }: Pick<Domain, "store" | "recent">,
   conversation: number,
   bounds: Bounds,
   limit: number,
-): Promise<WholePage> {
-  const page = await joinedPage(store, conversation, bounds, limit);
-  if (page !== null) return page;
+): Promise<{ conversation: Row | undefined; messages: readonly Message[] | null }> {
+  const load = () => joinedPage(store, conversation, bounds, limit);
+  if (limit <= ROWS_PER_READ && bounds.before === undefined) {
+    const found = await recent.messages(conversation, limit, load);
+    if (found !== null) return found;
+  }
+  const page = (await load()) ?? (await wholePage(store, conversation, bounds, limit));
+  return { conversation: page.conversation, messages: page.messages && parseMessages(page.messages) };
+}
+
+async function wholePage(store: Store, conversation: number, bounds: Bounds, limit: number): Promise<WholePage> {
   const [row, found] = await Promise.all([
     store.get(conversationKey(conversation)),
     measuredPage(store, conversation, bounds, { limit }),
