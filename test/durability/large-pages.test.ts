@@ -91,7 +91,7 @@ for (const transport of TRANSPORTS) {
       Array.from({ length: MESSAGES }, (_, n) => `m${n}`),
     );
     // What is not read cannot be sent: the connection ends before the end of the page. Only a write shows it to who does not read.
-    for (const end = Date.now() + HANG_MS; !slow.isClosed && Date.now() < end; await sleep(50))
+    for (const end = Date.now() + HANG_MS; !slow.isClosed && Date.now() < end; await sleep(PROBE_MS))
       slow.socket.write("\r\n");
     assert.ok(slow.isClosed, "the reader is cut off");
     assert.ok(!slow.received.endsWith(END));

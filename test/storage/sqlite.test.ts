@@ -1,6 +1,8 @@
 /** The SQLite engine: what every store does, and what a file, a disk and other processes can do to us. */
 import assert from "node:assert/strict";
-import { chmod, link, mkdir, readdir, rename, symlink, unlink, writeFile } from "node:fs/promises";
+import { spawnSync } from "node:child_process";
+import { chmod, link, mkdir, mkdtemp, readdir, rename, rm, symlink, unlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { type TestContext, test } from "node:test";
 import { pathToFileURL } from "node:url";
@@ -99,6 +101,36 @@ test("store sqlite: on a full disk a commit is unavailable and leaves nothing, o
   await store.commit({ put: [long(0)] });
   assert.equal(await countOf(store, "k/"), 1);
   assert.deepEqual([...new Set(lines)].length, 2);
+});
+
+const canMount = process.platform === "linux" && process.getuid?.() === 0;
+
+test("store sqlite: on a full disk a deletion is refused with what it needs, and happens once there is room for the log", {
+  skip: canMount ? false : "only root on Linux can mount a small disk",
+}, async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "penstock-full-"));
+  let store: Store | undefined;
+  t.after(async () => {
+    await store?.close();
+    spawnSync("umount", [folder]);
+    await rm(folder, { recursive: true });
+  });
+  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=3m", "tmpfs", folder]);
+  if (mounted.status !== 0) return t.skip("a small disk cannot be mounted here");
+  store = await openSqliteStore({ file: join(folder, "test.db"), where: "sqlite:test.db", logger: silent });
+  await writeFile(join(folder, "other"), Buffer.alloc(1024 * 1024));
+  const fill = async () => {
+    for (let index = 0; ; index++) await store.commit({ put: [long(index)] });
+  };
+  await assert.rejects(fill(), (error: Error) => error.message === "storage is unavailable: the disk is full");
+  const needsRoom = isUnavailable(/the disk is full; to delete, SQLite needs a few MiB for its log: make room/);
+  await assert.rejects(store.commit({ clear: ["k/"] }), needsRoom);
+  await assert.rejects(store.commit({ delete: ["k/1"] }), needsRoom);
+  assert.ok((await countOf(store, "k/")) > 10);
+  await unlink(join(folder, "other"));
+  await store.commit({ clear: ["k/"] });
+  assert.equal(await countOf(store, "k/"), 0);
+  assert.equal(await store.problem(), null);
 });
 
 test("store sqlite: a group that the disk refuses is refused to all who are in it, and revisions stay right", async (t) => {
