@@ -810,10 +810,10 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "Id": {
     "title": "Id",
-    "description": "1 to 128 letters, digits, `_`, `.`, `:` and `-`.",
+    "description": "1 to 128 letters, digits, `_`, `.`, `:` and `-`, but not `.` or `..`.",
     "type": "string",
-    "pattern": "^[A-Za-z0-9_.:-]{1,128}$",
-    "patternErrorMessage": "must be 1 to 128 letters, digits, \"_\", \".\", \":\" or \"-\""
+    "pattern": "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{1,128}$",
+    "patternErrorMessage": "must be 1 to 128 letters, digits, \"_\", \".\", \":\" or \"-\", and not \".\" or \"..\""
   },
   "JsonSchema": {
     "title": "JSON Schema",

@@ -618,7 +618,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "string",
         "description": "Id of the copy; made by the service when absent.",
         "minLength": 1,
-        "maxLength": 256
+        "maxLength": 256,
+        "pattern": "^(?!\\.{1,2}$)"
       },
       "title": {
         "type": "string",
@@ -935,7 +936,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "string",
         "description": "Its id; made by the service when absent.",
         "minLength": 1,
-        "maxLength": 256
+        "maxLength": 256,
+        "pattern": "^(?!\\.{1,2}$)"
       },
       "userId": {
         "type": "string",
@@ -1097,12 +1099,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "string",
         "description": "Kept on the record, handed to steps, and the conversation of the agents that it runs.",
         "minLength": 1,
-        "maxLength": 256
+        "maxLength": 256,
+        "pattern": "^(?!\\.{1,2}$)"
       },
       "executionId": {
         "type": "string",
         "description": "Id of the execution. Left out: the server makes one.",
-        "pattern": "^[A-Za-z0-9_.:-]{1,128}$"
+        "pattern": "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{1,128}$"
       },
       "context": {
         "type": "object",
@@ -1726,6 +1729,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "description": "Use `memory.conversationId`.",
         "minLength": 1,
         "maxLength": 256,
+        "pattern": "^(?!\\.{1,2}$)",
         "deprecated": true
       },
       "contextLimit": {
@@ -2450,7 +2454,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "string",
         "description": "The conversation to continue or to begin.",
         "minLength": 1,
-        "maxLength": 256
+        "maxLength": 256,
+        "pattern": "^(?!\\.{1,2}$)"
       }
     },
     "required": [
@@ -2729,7 +2734,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "string",
         "description": "The conversation to continue or to begin.",
         "minLength": 1,
-        "maxLength": 256
+        "maxLength": 256,
+        "pattern": "^(?!\\.{1,2}$)"
       },
       "options": {
         "$ref": "#/components/schemas/MemoryRuntimeOptions"
@@ -3308,7 +3314,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "contextId": {
                 "type": "string",
                 "description": "What goes on: the conversation of the agent. Left out, a new one begins.",
-                "pattern": "^[A-Za-z0-9_.:-]{0,128}$"
+                "pattern": "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{0,128}$"
               },
               "taskId": {
                 "type": "string",
@@ -3426,7 +3432,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "contextId": {
                 "type": "string",
                 "description": "What goes on: the conversation of the agent. Left out, a new one begins.",
-                "pattern": "^[A-Za-z0-9_.:-]{0,128}$"
+                "pattern": "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{0,128}$"
               },
               "taskId": {
                 "type": "string",
@@ -4791,7 +4797,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "string",
         "description": "Conversation of the message.",
         "minLength": 1,
-        "maxLength": 256
+        "maxLength": 256,
+        "pattern": "^(?!\\.{1,2}$)"
       }
     },
     "if": {
@@ -4841,7 +4848,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "string",
         "description": "Conversation, for entries that do not say.",
         "minLength": 1,
-        "maxLength": 256
+        "maxLength": 256,
+        "pattern": "^(?!\\.{1,2}$)"
       },
       "messages": {
         "type": "array",

@@ -213,7 +213,7 @@ export type Duration = number;
 export type Size = number;
 
 /**
- * 1 to 128 letters, digits, `_`, `.`, `:` and `-`.
+ * 1 to 128 letters, digits, `_`, `.`, `:` and `-`, but not `.` or `..`.
  */
 export type Id = string;
 

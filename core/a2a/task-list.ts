@@ -3,6 +3,7 @@ import { ownerOf } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
 import { indexedTask, taskEntry, taskIndex } from "../storage/keys.ts";
+import { inTurn } from "../storage/large-rows.ts";
 import type { Row } from "../storage/store.ts";
 import type { Task } from "./task.ts";
 import { isTaskId } from "./task-ids.ts";
@@ -13,7 +14,7 @@ import type { Tasks } from "./tasks.ts";
 const MAX_SCANNED_ROWS = 10_000;
 const BATCH_ROWS = 1_000;
 /** A page ends early when the stored tasks on it have this many characters. */
-const MAX_PAGE_CHARACTERS = 16 * 1024 * 1024;
+const MAX_PAGE_CHARACTERS = 2 * 1024 * 1024;
 
 interface TaskListQuery {
   readonly contextId: string | undefined;
@@ -58,7 +59,8 @@ export async function listTasks(
   let size = 0;
   let taken = 0;
   while (taken < Math.min(keys.length, pageSize) && size < MAX_PAGE_CHARACTERS) {
-    const seen = await tasks.find(agent, indexedTask(keys[taken++]!).task, principal);
+    const { task } = indexedTask(keys[taken++]!);
+    const seen = await inTurn(() => tasks.find(agent, task, principal));
     if (seen === undefined) continue;
     found.push(seen.task);
     size += seen.size;

@@ -45,6 +45,15 @@ export function createSchemaCompiler(options: { defaults?: boolean } = {}): Sche
 const MAX_PROBLEM_CHARACTERS = 1_000;
 const MAX_FIELD_CHARACTERS = 256;
 
+/** What to say instead of a pattern. Clients take `.` and `..` out of a path, so that nothing with such an id could be addressed. */
+const PATTERN_MESSAGES: Readonly<Record<string, string>> = {
+  "^(?!\\.{1,2}$)": 'must not be "." or "..", which cannot stand in a path',
+  "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{1,128}$":
+    'must be 1 to 128 letters, digits, "_", ".", ":" or "-", and not "." or "..", which cannot stand in a path',
+  "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{0,128}$":
+    'must be at most 128 letters, digits, "_", ".", ":" or "-", and not "." or "..", which cannot stand in a path',
+};
+
 /** All problems joined by `; `: `input.amount must be number; input.name is required`. `root` names the whole value. */
 export function describeProblems(errors: readonly ErrorObject[] | null | undefined, root = ""): string {
   const seen = new Set<string>();
@@ -73,6 +82,8 @@ function describeProblem(error: ErrorObject, root: string): string | null {
       return `${at || "body"} must be ${JSON.stringify(params.allowedValue)}`;
     case "if":
       return null;
+    case "pattern":
+      return `${at || "body"} ${PATTERN_MESSAGES[String(params.pattern)] ?? error.message}`;
     case "type":
       return `${at || "body"} must be ${[params.type].flat().join(" or ")}`;
     default:

@@ -12,7 +12,7 @@ import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { createHealth, type Side } from "./health.ts";
 import { scanInSlices } from "./ranges.ts";
-import { openSqliteConnection, type SqliteConnection } from "./sqlite-connection.ts";
+import { openSqliteConnection, type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
 import { findDamage, isDamage } from "./sqlite-damage.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
 import { lockFile, realFile } from "./sqlite-lock.ts";
@@ -159,7 +159,10 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
     }
 
     const commits = createBatch<Commit, number>(
-      (group) => tracked("write", () => present().then(() => writer.write(group))),
+      (group) =>
+        tracked("write", () => present().then(() => writer.write(group))).catch((error) =>
+          group.map((commit) => refusalOf(commit, error)),
+        ),
       {
         limit: MAX_GROUP_CHARACTERS,
         weigh: commitWeight,
@@ -242,6 +245,17 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       },
     };
   }
+}
+
+/** Who deletes on a full disk wants to make room, and has to be told that this takes some. */
+function refusalOf({ delete: removed = [], clear = [] }: Commit, refusal: Error): Error {
+  const isFull = sqliteErrorCode(refusal.cause) === "SQLITE_FULL";
+  if (!isFull || removed.length + clear.length === 0) return refusal;
+  const error = unavailable(
+    `${refusal.message}; to delete, SQLite needs a few MiB for its log: make room for it first`,
+  );
+  error.cause = refusal.cause;
+  return error;
 }
 
 /** About how many characters the commit adds to the transaction. */

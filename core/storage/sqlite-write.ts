@@ -84,18 +84,37 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
       return results;
     });
 
-  /** When the content of one commit is refused, the group is written one by one, so that it fails alone. */
+  /** One by one, in one transaction: all happen but those that are refused, or none does. */
+  const writeSeparately = (commits: readonly Commit[]) =>
+    inTurn(async () => {
+      const base = await revisions.take(commits.length);
+      return transaction(async () => {
+        const results: (number | Error)[] = [];
+        for (const [index, commit] of commits.entries()) {
+          await connection.query("SAVEPOINT one");
+          try {
+            const stored = await readRevisions(expectedKeys([commit]));
+            const { changes, results: own } = mergeCommits([commit], stored, base + index);
+            await apply(changes);
+            results.push(...own);
+          } catch (error) {
+            results.push(refusalOf(error));
+            await connection.query("ROLLBACK TO one");
+          }
+          await connection.query("RELEASE one");
+        }
+        return results;
+      });
+    });
+
+  /** When the content of one commit is refused, it fails alone. */
   async function write(commits: readonly Commit[]): Promise<readonly (number | Error)[]> {
     try {
       return await writeTogether(commits);
     } catch (error) {
-      const refusal = CONTENT_ERRORS.get(sqliteErrorCode(error));
-      if (refusal === undefined) throw error;
-      if (commits.length === 1) return [new Error(refusal, { cause: error })];
+      const refusal = refusalOf(error);
+      return commits.length === 1 ? [refusal] : writeSeparately(commits);
     }
-    const results: (number | Error)[] = [];
-    for (const commit of commits) results.push(...(await write([commit])));
-    return results;
   }
 
   return {
@@ -112,6 +131,13 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
         }),
       ),
   };
+}
+
+/** @throws the error when it is not about the content of a commit */
+function refusalOf(error: unknown): Error {
+  const refusal = CONTENT_ERRORS.get(sqliteErrorCode(error));
+  if (refusal === undefined) throw error;
+  return new Error(refusal, { cause: error });
 }
 
 /** There is nearly always only one revision: see `mergeCommits`. */

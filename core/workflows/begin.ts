@@ -34,6 +34,8 @@ export async function beginExecution(
   if (problem !== null) throw invalid(problem);
   const userId = actingUser(principal, options.userId) || undefined;
   const { executionId, conversationId, context, workflowState, metadata } = options;
+  if (executionId === "." || executionId === "..")
+    throw invalid('options.executionId must not be "." or "..", which cannot stand in a path');
   if (executionId !== undefined) {
     // The first commit makes sure that the id is free. This check spares an execution with a taken id from running its first steps.
     // Nothing may be awaited between the last check and the begin.

@@ -1,13 +1,16 @@
 /** Long reads of SQLite beside short ones: nobody waits for them, and least of all the event loop. */
 import assert from "node:assert/strict";
+import { createRequire } from "node:module";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { pino } from "pino";
-import sqlite3 from "sqlite3";
 import { MAX_ROWS_SKIPPED_PER_QUERY, pagesInBackground } from "../../core/storage/ranges.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import { temporaryFolder } from "../support/storage.ts";
+
+/** The driver that Keyv's adapter uses. */
+const sqlite3 = createRequire(import.meta.resolve("@keyv/sqlite"))("sqlite3") as { Database: { prototype: object } };
 
 const ROWS = 100_000;
 const key = (n: number) => `k/${String(n).padStart(6, "0")}`;
@@ -27,7 +30,7 @@ async function openFilled(t: TestContext): Promise<Store> {
 function watchDriver(t: TestContext): Map<object, { running: number; most: number }> {
   type All = (this: object, ...parameters: unknown[]) => unknown;
   const calls = new Map<object, { running: number; most: number }>();
-  const database = sqlite3.Database.prototype as unknown as { all: All };
+  const database = sqlite3.Database.prototype as { all: All };
   const { all } = database;
   database.all = function (...parameters) {
     const seen = calls.get(this) ?? { running: 0, most: 0 };

@@ -1,6 +1,8 @@
 /** The SQLite engine: what every store does, and what a file, a disk and other processes can do to us. */
 import assert from "node:assert/strict";
-import { chmod, link, mkdir, readdir, rename, symlink, unlink, writeFile } from "node:fs/promises";
+import { spawnSync } from "node:child_process";
+import { chmod, link, mkdir, mkdtemp, readdir, rename, rm, symlink, unlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { type TestContext, test } from "node:test";
 import { pathToFileURL } from "node:url";
@@ -8,7 +10,7 @@ import { pino } from "pino";
 import { CommitConflict } from "../../core/lib/errors.ts";
 import { openStore, parseSqliteUrl } from "../../core/storage/open-store.ts";
 import { openSqliteStore, type SqliteOptions } from "../../core/storage/sqlite-store.ts";
-import type { Store } from "../../core/storage/store.ts";
+import type { Commit, Store } from "../../core/storage/store.ts";
 import { storeSuite } from "../suites/store.suite.ts";
 import { otherConnection, otherProcess, recordingLogger, temporaryFolder } from "../support/storage.ts";
 
@@ -101,6 +103,36 @@ test("store sqlite: on a full disk a commit is unavailable and leaves nothing, o
   assert.deepEqual([...new Set(lines)].length, 2);
 });
 
+const canMount = process.platform === "linux" && process.getuid?.() === 0;
+
+test("store sqlite: on a full disk a deletion is refused with what it needs, and happens once there is room for the log", {
+  skip: canMount ? false : "only root on Linux can mount a small disk",
+}, async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "penstock-full-"));
+  let store: Store | undefined;
+  t.after(async () => {
+    await store?.close();
+    spawnSync("umount", [folder]);
+    await rm(folder, { recursive: true });
+  });
+  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=3m", "tmpfs", folder]);
+  if (mounted.status !== 0) return t.skip("a small disk cannot be mounted here");
+  store = await openSqliteStore({ file: join(folder, "test.db"), where: "sqlite:test.db", logger: silent });
+  await writeFile(join(folder, "other"), Buffer.alloc(1024 * 1024));
+  const fill = async () => {
+    for (let index = 0; ; index++) await store.commit({ put: [long(index)] });
+  };
+  await assert.rejects(fill(), (error: Error) => error.message === "storage is unavailable: the disk is full");
+  const needsRoom = isUnavailable(/the disk is full; to delete, SQLite needs a few MiB for its log: make room/);
+  await assert.rejects(store.commit({ clear: ["k/"] }), needsRoom);
+  await assert.rejects(store.commit({ delete: ["k/1"] }), needsRoom);
+  assert.ok((await countOf(store, "k/")) > 10);
+  await unlink(join(folder, "other"));
+  await store.commit({ clear: ["k/"] });
+  assert.equal(await countOf(store, "k/"), 0);
+  assert.equal(await store.problem(), null);
+});
+
 test("store sqlite: a group that the disk refuses is refused to all who are in it, and revisions stay right", async (t) => {
   const store = await open(t, { maxPages: 60 });
   const revision = await store.commit({ put: [["a", "1"]] });
@@ -111,6 +143,26 @@ test("store sqlite: a group that the disk refuses is refused to all who are in i
   assert.equal(await countOf(store, "k/"), 0);
   const next = await store.commit({ put: [["a", "2"]], expect: [["a", revision]] });
   assert.ok(next > revision);
+});
+
+test("store sqlite: when the disk fills up while a group is written again without a commit that is refused, nothing that is refused has happened", async (t) => {
+  const store = await open(t, { maxPages: 60 });
+  await store.commit({ put: [["b", '"no counter"']] });
+  const group: Record<string, Commit> = {
+    a: { put: [["a", "1"]] },
+    b: { put: [["c", "1"]], add: [["b", 1]] },
+    z: { put: [["z", JSON.stringify("x".repeat(1_000_000))]] },
+  };
+  const results = await Promise.allSettled(Object.values(group).map((commit) => store.commit(commit)));
+  for (const [index, key] of ["a", "c", "z"].entries()) {
+    const row = await store.get(key);
+    assert.equal(results[index]!.status === "fulfilled", row !== undefined, key);
+  }
+  assert.deepEqual(
+    (await Promise.allSettled([group.a!, group.b!].map((commit) => store.commit(commit)))).map(({ status }) => status),
+    ["fulfilled", "rejected"],
+  );
+  assert.deepEqual([(await store.get("a"))?.value, await store.get("c")], ["1", undefined]);
 });
 
 test("store sqlite: a file that was moved away takes no commit that would be lost, and does when it is back", async (t) => {

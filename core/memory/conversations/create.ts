@@ -1,6 +1,6 @@
 /** Creating conversations. */
 import type { Conversation } from "../../../generated/types.ts";
-import { CommitConflict, ServiceError } from "../../lib/errors.ts";
+import { CommitConflict, invalid, ServiceError } from "../../lib/errors.ts";
 import { findIdPlaces } from "../../storage/id-spaces.ts";
 import { conversationIdKeys, conversationKey, unfinishedCopyKey } from "../../storage/keys.ts";
 import { withFreeNumber } from "../../storage/sequence.ts";
@@ -32,6 +32,8 @@ export function preparePending(
   wanted: NewConversation,
   now: number,
 ): PendingConversation {
+  if (wanted.id === "." || wanted.id === "..")
+    throw invalid('conversationId must not be "." or "..", which cannot stand in a path');
   const { id = createId(now), userId, resourceId, title = "", metadata = {} } = wanted;
   const createdAt = new Date(now).toISOString();
   const conversation = { id, resourceId, userId, title, metadata, createdAt, updatedAt: createdAt };
