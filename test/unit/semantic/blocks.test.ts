@@ -223,6 +223,94 @@ for (const [engine, pairOf] of Object.entries(PAIRS)) {
   });
 }
 
+/** A store that lets `action` happen right before the first call that is meant. */
+function interrupted(
+  inner: Store,
+  isMeant: (call: { scan?: string; commit?: Commit }) => boolean,
+  action: () => Promise<unknown>,
+): Store {
+  let isDone = false;
+  const interrupt = async (call: { scan?: string; commit?: Commit }) => {
+    if (isDone || !isMeant(call)) return;
+    isDone = true;
+    await action();
+  };
+  return {
+    ...inner,
+    scan: (range) => interrupt({ scan: range.prefix }).then(() => inner.scan(range)),
+    commit: (commit) => interrupt({ commit }).then(() => inner.commit(commit)),
+  };
+}
+
+const writesBlock = ({ commit }: { commit?: Commit }) =>
+  commit?.put?.some(([key]) => key.startsWith(KEYS.blocks)) === true;
+
+test("a search finds vectors that another process packs between its reads", async () => {
+  const inner = createMemoryStore();
+  const writer = new ExactVectors(inner, LAYOUT, null);
+  const all = entries(900);
+  await writer.put(all.slice(0, 600));
+  await writer.idle();
+  const notes = async () => (await inner.scan({ prefix: KEYS.recent, limit: 1_000 })).length;
+  await writer.put(all.slice(600, 600 + 255 - (await notes())));
+  assert.equal(await notes(), 255);
+  const written = 600 + 255;
+  const store = interrupted(
+    inner,
+    ({ scan }) => scan === KEYS.recent,
+    async () => {
+      await writer.put(all.slice(written));
+      await new ExactVectors(inner, LAYOUT, null).put([entry(900)]);
+      const packer = new ExactVectors(inner, LAYOUT, null);
+      await everything(packer);
+      await packer.idle();
+      assert.ok((await notes()) < 255);
+    },
+  );
+  const found = new Set(names(await everything(new ExactVectors(store, LAYOUT, null))));
+  assert.deepEqual(
+    all.slice(0, written).filter(({ message }) => !found.has(message)),
+    [],
+  );
+});
+
+test("a vector that is replaced while it is being packed is found by what it is now", async () => {
+  const inner = createMemoryStore();
+  const replaced = { ...entry(3), vector: query };
+  const store = interrupted(inner, writesBlock, () => new ExactVectors(inner, LAYOUT, null).put([replaced]));
+  const vectors = new ExactVectors(store, LAYOUT, null);
+  const far = () => randomVector(next, DIMENSIONS).map((number, at) => Math.abs(number) * -Math.sign(query[at]!));
+  await vectors.put(entries(900).map((one) => ({ ...one, vector: far() })));
+  await vectors.idle();
+  assert.ok((await blocksOf(inner)).length >= 2);
+  const hits = await new ExactVectors(inner, LAYOUT, null).search({
+    vector: query,
+    owner: "u",
+    limit: 1,
+    threshold: 0,
+  });
+  assert.deepEqual(names(hits), ["m3"]);
+});
+
+test("of two processes that pack the same vectors one gives way", async () => {
+  const inner = createMemoryStore();
+  const other = new ExactVectors(inner, LAYOUT, null);
+  const store = interrupted(inner, writesBlock, async () => {
+    await everything(other);
+    await other.idle();
+  });
+  const all = entries(1_300);
+  for (const row of all) {
+    await inner.commit({ put: [[LAYOUT.vector(row), writeVector(row)]], add: [[KEYS.changes, 1]] });
+  }
+  const vectors = new ExactVectors(store, LAYOUT, null);
+  await everything(vectors);
+  await vectors.idle();
+  const packed = (await blocksOf(inner)).flatMap(keysIn);
+  assert.equal(packed.length, all.length);
+  assert.equal(new Set(packed).size, all.length);
+});
+
 test("deleted vectors take no place among the hits, and are removed from the blocks and by the next process after a crash", async () => {
   const store = createMemoryStore();
   const near = Array.from({ length: 900 }, (_, number) => ({ ...entry(number), conversation: "near", vector: query }));
