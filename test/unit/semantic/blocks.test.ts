@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, type TestContext, test } from "node:test";
 import { ExactVectors } from "../../../core/memory/semantic/exact.ts";
-import { createLayout } from "../../../core/memory/semantic/layout.ts";
+import { createLayout, shortKey } from "../../../core/memory/semantic/layout.ts";
 import { writeVector } from "../../../core/memory/semantic/rows.ts";
 import { VectorCache } from "../../../core/memory/semantic/vector-cache.ts";
 import type { VectorEntry } from "../../../core/plugin/plugin.ts";
@@ -276,13 +276,20 @@ test("a search finds vectors that another process packs between its reads", asyn
 
 test("a vector that is replaced while it is being packed is found by what it is now", async () => {
   const inner = createMemoryStore();
-  const replaced = { ...entry(3), vector: query };
-  const store = interrupted(inner, writesBlock, () => new ExactVectors(inner, LAYOUT, null).put([replaced]));
+  const replaced = { ...entry(3), conversation: "late", vector: query };
+  const note = KEYS.recent + shortKey(replaced);
+  const store = interrupted(
+    inner,
+    (call) => writesBlock(call) && call.commit?.delete?.includes(note) === true,
+    () => new ExactVectors(inner, LAYOUT, null).put([replaced]),
+  );
   const vectors = new ExactVectors(store, LAYOUT, null);
-  const far = () => randomVector(next, DIMENSIONS).map((number, at) => Math.abs(number) * -Math.sign(query[at]!));
-  await vectors.put(entries(900).map((one) => ({ ...one, vector: far() })));
+  const far = () => randomVector(next, DIMENSIONS).map((number, at) => -Math.abs(number) * Math.sign(query[at]!));
+  await vectors.put(entries(600).map((one) => ({ ...one, vector: far() })));
   await vectors.idle();
-  assert.ok((await blocksOf(inner)).length >= 2);
+  await vectors.put(entries(300).map((one) => ({ ...one, conversation: "late", vector: far() })));
+  await vectors.idle();
+  assert.ok((await blocksOf(inner)).flatMap(keysIn).includes(shortKey(replaced)), "packed");
   const hits = await new ExactVectors(inner, LAYOUT, null).search({
     vector: query,
     owner: "u",
@@ -295,20 +302,25 @@ test("a vector that is replaced while it is being packed is found by what it is 
 test("of two processes that pack the same vectors one gives way", async () => {
   const inner = createMemoryStore();
   const other = new ExactVectors(inner, LAYOUT, null);
+  const old = entries(1_300);
+  // Their keys are among the first, which both pack first.
+  const recent = entries(300).map((one) => ({ ...one, conversation: "c0", message: `m0 ${one.message}` }));
   const store = interrupted(inner, writesBlock, async () => {
     await everything(other);
     await other.idle();
+    await other.put(recent);
+    await other.idle();
   });
-  const all = entries(1_300);
-  for (const row of all) {
+  for (const row of old) {
     await inner.commit({ put: [[LAYOUT.vector(row), writeVector(row)]], add: [[KEYS.changes, 1]] });
   }
   const vectors = new ExactVectors(store, LAYOUT, null);
   await everything(vectors);
   await vectors.idle();
   const packed = (await blocksOf(inner)).flatMap(keysIn);
-  assert.equal(packed.length, all.length);
-  assert.equal(new Set(packed).size, all.length);
+  assert.equal(new Set(packed).size, packed.length, "in two blocks");
+  const found = await everything(new ExactVectors(inner, LAYOUT, null));
+  assert.deepEqual(names(found), names([...old, ...recent]));
 });
 
 test("deleted vectors take no place among the hits, and are removed from the blocks and by the next process after a crash", async () => {
