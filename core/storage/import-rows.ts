@@ -10,6 +10,13 @@ const MARKER = "import/unfinished";
 const ROWS_PER_COMMIT = 1_000;
 const CHARACTERS_PER_COMMIT = 4 * 1024 * 1024;
 
+/** What was put by others is not cleared: it may be a service's work. */
+class OtherWriter extends Error {
+  constructor(what: string, options?: ErrorOptions) {
+    super(`${what} meanwhile: stop it, and import into a new store`, options);
+  }
+}
+
 /** @throws Error with a message for the user when an import did not come to its end */
 export async function requireNoImport(store: Store): Promise<void> {
   if ((await store.get(MARKER)) === undefined) return;
@@ -31,10 +38,11 @@ export async function importRows(store: Store, input: AsyncIterable<Uint8Array>)
   tally.hash(first.value);
   try {
     const end = await putRows(store, lines, tally);
-    if ((await signsOfLife(store)).length > 0) throw new Error("a service has started on the store meanwhile");
+    if ((await signsOfLife(store)).length > 0) throw new OtherWriter("a service has started on the store");
     await store.commit({ delete: [MARKER] });
     return end;
   } catch (error) {
+    if (error instanceof OtherWriter) throw error;
     // What fails here again is left to the next import.
     await clearAllBut(store, MARKER)
       .then(() => store.commit({ delete: [MARKER] }))
@@ -106,7 +114,8 @@ async function commitBatch(store: Store, { put, add }: Batch, line: number): Pro
     // Nothing is there yet: whoever else writes is found.
     await store.commit({ put, add, expect: put.map(([key]) => [key, null]) });
   } catch (error) {
-    if (error instanceof CommitConflict) throw new Error("another process writes to the store", { cause: error });
+    if (error instanceof CommitConflict)
+      throw new OtherWriter("another process has written to the store", { cause: error });
     if (error instanceof TypeError) throw new Error(`before line ${line + 1}: ${messageOf(error)}`, { cause: error });
     throw error;
   }

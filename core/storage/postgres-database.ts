@@ -5,6 +5,7 @@ import type { Pool, PoolClient, QueryConfig, QueryResult } from "pg";
 import type { Logger } from "pino";
 import { ServiceError, unavailable } from "../lib/errors.ts";
 import { createHealth, type Health, type Side } from "./health.ts";
+import { LAYOUT_VERSION } from "./layout.ts";
 import {
   explainPostgres,
   isConflict,
@@ -16,6 +17,8 @@ import { createPool } from "./postgres-pool.ts";
 
 /** The table of Keyv's adapter, which keeps the version of the schema: key, value. */
 export const POSTGRES_META = "penstock_meta";
+
+const UPGRADED = "a newer version has upgraded the database";
 
 /** Runs the statements of one transaction. */
 export type Session = Pick<PoolClient, "query">;
@@ -99,22 +102,24 @@ export class PostgresDatabase extends KeyvPostgres {
   /** Why the database cannot be used now, or null. */
   async problem(): Promise<string | null> {
     if (this.#closed !== null) return "storage is closed";
-    const text = "SELECT current_setting('transaction_read_only') AS only";
-    const only = await this.#query(
+    const text = `SELECT current_setting('transaction_read_only') AS only,
+      (SELECT value FROM public.${POSTGRES_META} WHERE key = 'schema') AS schema`;
+    const found = await this.#query(
       "read",
       this.#readers,
       { text, query_timeout: SHORT_QUERY_TIMEOUT_MS },
       MAX_LOST_CONNECTION_TRIES,
     ).then(
-      ({ rows }) => rows[0]?.only,
+      ({ rows }) => rows[0],
       () => undefined,
     );
+    if (found !== undefined && found.schema !== String(LAYOUT_VERSION)) return UPGRADED;
     const { problem } = this.#health;
     // After a failure a write is tried here, since there may be no other write to show that it works again.
-    if (only !== undefined && problem("write") !== null) {
+    if (found !== undefined && problem("write") !== null) {
       await this.transaction(async () => undefined).catch(() => undefined);
     }
-    return problem("read") ?? problem("write") ?? (only === "on" ? "the database is read-only" : null);
+    return problem("read") ?? problem("write") ?? (found?.only === "on" ? "the database is read-only" : null);
   }
 
   /** Waits for the running queries. A second call has no effect. */

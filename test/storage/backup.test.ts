@@ -232,11 +232,14 @@ test("penstock restore: brings back a damaged store, makes one that is gone, and
   for (const ending of ["", "-wal"]) await copyFile(file + ending, join(cwd, `copy.db${ending}`));
   await store.close();
   await damagePages(file, 2, 100);
+  // What an earlier restore left that was killed.
+  for (const ending of ["", "-wal"]) await writeFile(`${file}.restoring${ending}`, "half of a file");
   await restoreSqlite(named, join(cwd, "one.db"));
   assert.equal(await rowsOf(file), 20_000);
   await rm(file);
   await restoreSqlite(named, join(cwd, "copy.db"));
   assert.equal(await rowsOf(file), 20_000);
+  assert.deepEqual(await readdir(join(cwd, "data")), ["test.db", "test.db.lock"]);
 });
 
 test("penstock restore: a file that another service uses is not copied", async (t) => {
