@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, type TestContext, test } from "node:test";
 import { ExactVectors } from "../../../core/memory/semantic/exact.ts";
-import { createLayout } from "../../../core/memory/semantic/layout.ts";
+import { createLayout, shortKey } from "../../../core/memory/semantic/layout.ts";
 import { writeVector } from "../../../core/memory/semantic/rows.ts";
 import { VectorCache } from "../../../core/memory/semantic/vector-cache.ts";
 import type { VectorEntry } from "../../../core/plugin/plugin.ts";
@@ -222,6 +222,106 @@ for (const [engine, pairOf] of Object.entries(PAIRS)) {
     assert.ok((await blocksOf(stores[0])).length >= 3);
   });
 }
+
+/** A store that lets `action` happen right before the first call that is meant. */
+function interrupted(
+  inner: Store,
+  isMeant: (call: { scan?: string; commit?: Commit }) => boolean,
+  action: () => Promise<unknown>,
+): Store {
+  let isDone = false;
+  const interrupt = async (call: { scan?: string; commit?: Commit }) => {
+    if (isDone || !isMeant(call)) return;
+    isDone = true;
+    await action();
+  };
+  return {
+    ...inner,
+    scan: (range) => interrupt({ scan: range.prefix }).then(() => inner.scan(range)),
+    commit: (commit) => interrupt({ commit }).then(() => inner.commit(commit)),
+  };
+}
+
+const writesBlock = ({ commit }: { commit?: Commit }) =>
+  commit?.put?.some(([key]) => key.startsWith(KEYS.blocks)) === true;
+
+test("a search finds vectors that another process packs between its reads", async () => {
+  const inner = createMemoryStore();
+  const writer = new ExactVectors(inner, LAYOUT, null);
+  const all = entries(900);
+  await writer.put(all.slice(0, 600));
+  await writer.idle();
+  const notes = async () => (await inner.scan({ prefix: KEYS.recent, limit: 1_000 })).length;
+  await writer.put(all.slice(600, 600 + 255 - (await notes())));
+  assert.equal(await notes(), 255);
+  const written = 600 + 255;
+  const store = interrupted(
+    inner,
+    ({ scan }) => scan === KEYS.recent,
+    async () => {
+      await writer.put(all.slice(written));
+      await new ExactVectors(inner, LAYOUT, null).put([entry(900)]);
+      const packer = new ExactVectors(inner, LAYOUT, null);
+      await everything(packer);
+      await packer.idle();
+      assert.ok((await notes()) < 255);
+    },
+  );
+  const found = new Set(names(await everything(new ExactVectors(store, LAYOUT, null))));
+  assert.deepEqual(
+    all.slice(0, written).filter(({ message }) => !found.has(message)),
+    [],
+  );
+});
+
+test("a vector that is replaced while it is being packed is found by what it is now", async () => {
+  const inner = createMemoryStore();
+  const replaced = { ...entry(3), conversation: "late", vector: query };
+  const note = KEYS.recent + shortKey(replaced);
+  const store = interrupted(
+    inner,
+    (call) => writesBlock(call) && call.commit?.delete?.includes(note) === true,
+    () => new ExactVectors(inner, LAYOUT, null).put([replaced]),
+  );
+  const vectors = new ExactVectors(store, LAYOUT, null);
+  const far = () => randomVector(next, DIMENSIONS).map((number, at) => -Math.abs(number) * Math.sign(query[at]!));
+  await vectors.put(entries(600).map((one) => ({ ...one, vector: far() })));
+  await vectors.idle();
+  await vectors.put(entries(300).map((one) => ({ ...one, conversation: "late", vector: far() })));
+  await vectors.idle();
+  assert.ok((await blocksOf(inner)).flatMap(keysIn).includes(shortKey(replaced)), "packed");
+  const hits = await new ExactVectors(inner, LAYOUT, null).search({
+    vector: query,
+    owner: "u",
+    limit: 1,
+    threshold: 0,
+  });
+  assert.deepEqual(names(hits), ["m3"]);
+});
+
+test("of two processes that pack the same vectors one gives way", async () => {
+  const inner = createMemoryStore();
+  const other = new ExactVectors(inner, LAYOUT, null);
+  const old = entries(1_300);
+  // Their keys are among the first, which both pack first.
+  const recent = entries(300).map((one) => ({ ...one, conversation: "c0", message: `m0 ${one.message}` }));
+  const store = interrupted(inner, writesBlock, async () => {
+    await everything(other);
+    await other.idle();
+    await other.put(recent);
+    await other.idle();
+  });
+  for (const row of old) {
+    await inner.commit({ put: [[LAYOUT.vector(row), writeVector(row)]], add: [[KEYS.changes, 1]] });
+  }
+  const vectors = new ExactVectors(store, LAYOUT, null);
+  await everything(vectors);
+  await vectors.idle();
+  const packed = (await blocksOf(inner)).flatMap(keysIn);
+  assert.equal(new Set(packed).size, packed.length, "in two blocks");
+  const found = await everything(new ExactVectors(inner, LAYOUT, null));
+  assert.deepEqual(names(found), names([...old, ...recent]));
+});
 
 test("deleted vectors take no place among the hits, and are removed from the blocks and by the next process after a crash", async () => {
   const store = createMemoryStore();
