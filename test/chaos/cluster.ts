@@ -12,7 +12,7 @@ import { EXAMPLES } from "../support/plugin-folder.ts";
 import type { PostgresServer } from "../support/postgres.ts";
 
 /** A time span in milliseconds since 1970; it still lasts while `to` is infinite. */
-export interface Span {
+interface Span {
   readonly from: number;
   to: number;
 }
