@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import { isIsolated } from "../identity/principal.ts";
 import type { Manifest } from "../manifest/manifest.ts";
+import type { Membership } from "../storage/membership.ts";
 import type { Store } from "../storage/store.ts";
 import type { A2aEndpoint } from "./endpoint.ts";
 import { TaskKeeper } from "./task-keeper.ts";
@@ -12,6 +13,8 @@ const REPLY_TIMEOUT_SHARE = 0.9;
 
 interface A2aSource {
   readonly store: Store;
+  /** The processes that share the store. */
+  readonly membership: Membership | null;
   readonly logger: Logger;
 }
 
@@ -20,10 +23,10 @@ export class A2a {
   readonly #load: () => Promise<A2aEndpoint>;
   #endpoint: Promise<A2aEndpoint> | null = null;
 
-  constructor(manifest: Manifest, { store, logger }: A2aSource) {
+  constructor(manifest: Manifest, { store, membership, logger }: A2aSource) {
     const { agents, history, server } = manifest;
     const isolated = isIsolated(manifest);
-    const rows = new TaskRows(store, isolated);
+    const rows = new TaskRows(store, isolated, membership);
     const retention = history.retention;
     this.#keeper = new TaskKeeper(rows, { hasAgents: Object.keys(agents).length > 0, retention, logger });
     const replyTimeout = server.limits.request * REPLY_TIMEOUT_SHARE;

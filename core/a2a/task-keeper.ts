@@ -5,8 +5,7 @@ import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { removeUnchanged, unlessConflict } from "../storage/conflict.ts";
 import { OPEN_TASKS, openTask, taskEntry, taskIndex } from "../storage/keys.ts";
-import { Leases, type LeaseTimeout, NO_TIMEOUT } from "../storage/leases.ts";
-import { pagesInBackground } from "../storage/ranges.ts";
+import { allRows, pagesInBackground } from "../storage/ranges.ts";
 import { isShared } from "../storage/sharing.ts";
 import type { Row } from "../storage/store.ts";
 import { ended, isOver } from "./task.ts";
@@ -14,7 +13,7 @@ import { type IndexValue, parseTaskLease, type TaskRows } from "./task-rows.ts";
 
 const ROUND_INTERVAL_MS = 60_000;
 const ROWS_PER_COMMIT = 100;
-const LEASE_TIMEOUT: LeaseTimeout = { sinceHeartbeat: 0, unchanged: 45_000 };
+const LEASES_PER_READ = 1_000;
 
 interface TaskKeeperOptions {
   /** Whether there are agents, whose tasks come and go. */
@@ -28,22 +27,24 @@ export class TaskKeeper {
   readonly #rows: TaskRows;
   readonly #options: TaskKeeperOptions;
   readonly #rounds: Interval;
-  readonly #leases: Leases;
 
   constructor(rows: TaskRows, options: TaskKeeperOptions) {
     this.#rows = rows;
     this.#options = options;
-    this.#leases = new Leases(rows.store, { prefix: OPEN_TASKS, readTime: (value) => parseTaskLease(value).seen });
     this.#rounds = new Interval(
       ROUND_INTERVAL_MS,
       () => this.#round(),
-      (error) => options.logger.warn({ err: error }, `tasks could not be looked through: ${messageOf(error)}`),
+      (error) => this.#failed(error),
     );
   }
 
   /** On a store that no other process uses, every open task was interrupted. */
   async start(): Promise<void> {
-    await this.interrupt(isShared(this.#rows.store) ? LEASE_TIMEOUT : NO_TIMEOUT);
+    if (isShared(this.#rows.store)) await this.#interruptTasksOfGone();
+    else await this.interrupt(() => true);
+    this.#rows.membership?.onGone(() => {
+      this.#interruptTasksOfGone().catch((error) => this.#failed(error));
+    });
     if (this.#options.hasAgents) this.#rounds.start();
   }
 
@@ -51,16 +52,27 @@ export class TaskKeeper {
     return this.#rounds.stop();
   }
 
-  /** Ends every open task whose lease has run out. */
-  async interrupt(timeout: LeaseTimeout): Promise<void> {
-    for await (const lease of this.#leases.expired(timeout)) {
-      await this.#interrupt(lease);
-      if (this.#rounds.signal.aborted) return;
+  /** Ends every open task whose process is gone. */
+  async interrupt(isGone: (process: string) => boolean | Promise<boolean>): Promise<void> {
+    for await (const leases of allRows(this.#rows.store, { prefix: OPEN_TASKS }, LEASES_PER_READ)) {
+      for (const lease of leases) {
+        const { agent, process = "" } = parseTaskLease(lease.value);
+        if (await isGone(process)) await this.#interrupt(lease, agent);
+        if (this.#rounds.signal.aborted) return;
+      }
     }
   }
 
-  async #interrupt(lease: Row): Promise<void> {
-    const { agent } = parseTaskLease(lease.value);
+  async #interruptTasksOfGone(): Promise<void> {
+    const { membership } = this.#rows;
+    if (membership !== null) await this.interrupt(membership.goneCheck());
+  }
+
+  #failed(error: unknown): void {
+    this.#options.logger.warn({ err: error }, `tasks could not be looked through: ${messageOf(error)}`);
+  }
+
+  async #interrupt(lease: Row, agent: string): Promise<void> {
     const found = await this.#rows.read(agent, openTask(lease.key));
     if (found === undefined || isOver(found.record.task)) {
       await removeUnchanged(this.#rows.store, lease);
@@ -84,7 +96,7 @@ export class TaskKeeper {
   }
 
   async #round(): Promise<void> {
-    if (isShared(this.#rows.store)) await this.interrupt(LEASE_TIMEOUT);
+    await this.#interruptTasksOfGone();
     await this.forget(Math.max(0, systemTime() - this.#options.retention));
   }
 }

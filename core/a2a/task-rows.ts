@@ -9,6 +9,7 @@ import {
   taskIndexEnd,
   taskKey,
 } from "../storage/keys.ts";
+import type { Membership } from "../storage/membership.ts";
 import { firstRows } from "../storage/ranges.ts";
 import type { Row, Store } from "../storage/store.ts";
 import { isOver, type TaskRecord, type TaskState } from "./task.ts";
@@ -25,11 +26,14 @@ export type IndexValue = [state: TaskState, contextId: string, owner: string];
 
 export class TaskRows {
   readonly store: Store;
+  /** The processes that share the store; null where no other one uses it. */
+  readonly membership: Membership | null;
   readonly #isolated: boolean;
 
   /** @param isolated whether tasks belong to users: then each user has an index of their own */
-  constructor(store: Store, isolated: boolean) {
+  constructor(store: Store, isolated: boolean, membership: Membership | null = null) {
     this.store = store;
+    this.membership = membership;
     this.#isolated = isolated;
   }
 
@@ -49,7 +53,7 @@ export class TaskRows {
   create(record: TaskRecord): Promise<number> {
     const { agent, task } = record;
     const key = taskKey(agent, task.id);
-    const open: [string, string] = [openTaskKey(task.id), taskLeaseText(agent, record.createdAt)];
+    const open: [string, string] = [openTaskKey(task.id), taskLeaseText(agent, this.membership?.name)];
     return this.store.commit({
       put: [[key, JSON.stringify(record)], ...this.#indexRows(record), open],
       expect: [[key, null]],
@@ -91,12 +95,12 @@ export class TaskRows {
   }
 }
 
-/** The lease of a running task: its agent, and when its last heartbeat was. */
+/** What says that a task runs: its agent, and the process where it does. */
 interface TaskLease {
   readonly agent: string;
-  readonly seen: number;
+  readonly process?: string | undefined;
 }
 
-export const taskLeaseText = (agent: string, seen: number): string =>
-  JSON.stringify({ agent, seen } satisfies TaskLease);
+const taskLeaseText = (agent: string, process?: string): string =>
+  JSON.stringify({ agent, process } satisfies TaskLease);
 export const parseTaskLease = (value: string): TaskLease => JSON.parse(value) as TaskLease;

@@ -9,8 +9,8 @@ import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { OPEN_TASKS } from "../storage/keys.ts";
 import { isShared } from "../storage/sharing.ts";
+import { RunningTasks } from "./running-tasks.ts";
 import { type Ending, ended, isOver, type Message, type Task, type TaskRecord } from "./task.ts";
-import { TaskHeartbeats } from "./task-heartbeats.ts";
 import { isTaskId, newTaskId } from "./task-ids.ts";
 import { INTERRUPTED } from "./task-keeper.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
@@ -22,6 +22,7 @@ const MAX_RUNNING_TASKS = 1_000;
 const WRITE_RETRY_DELAY_MS = 1_000;
 /** For agents to stop once their signal has aborted, when the service ends. */
 const SHUTDOWN_TIMEOUT_MS = 1_000;
+const ENDED_BY_STOP: Ending = { state: "TASK_STATE_FAILED", reason: INTERRUPTED };
 
 /** What a task begins with. */
 export interface NewTask {
@@ -45,7 +46,7 @@ type Caller = Omit<RunCall, "signal">;
 export class Tasks {
   readonly rows: TaskRows;
   readonly #logger: Logger;
-  readonly #heartbeats: TaskHeartbeats;
+  readonly #watched: RunningTasks;
   /** Tasks whose end has not been written, by their ids. */
   readonly #runs = new Map<string, TaskRun>();
   /** Agents at work, including those that ignore their signal. */
@@ -58,10 +59,14 @@ export class Tasks {
   constructor(rows: TaskRows, logger: Logger, pollInterval?: number) {
     this.rows = rows;
     this.#logger = logger;
-    this.#heartbeats = new TaskHeartbeats(rows, this.#runs, {
+    this.#watched = new RunningTasks(rows, this.#runs, {
       logger,
       pollInterval,
       lost: (run) => void this.#end(run, { state: "TASK_STATE_CANCELED" }),
+    });
+    // Others have taken this process for gone, and fail what it runs.
+    rows.membership?.onLost(() => {
+      for (const run of this.#runs.values()) void this.#end(run, ENDED_BY_STOP);
     });
   }
 
@@ -89,7 +94,7 @@ export class Tasks {
       this.#runs.delete(id);
       throw error;
     }
-    if (isShared(this.rows.store)) this.#heartbeats.begin();
+    if (isShared(this.rows.store)) this.#watched.begin();
     const work = this.#work(run, agent, body, caller).finally(() => this.#working.delete(work));
     this.#working.add(work);
     return run;
@@ -216,9 +221,8 @@ export class Tasks {
   /** Ends all that runs. */
   async close(): Promise<void> {
     this.#closing.abort();
-    await this.#heartbeats.stop();
-    const ending = { state: "TASK_STATE_FAILED", reason: INTERRUPTED } as const;
-    await Promise.all([...this.#runs.values()].map((run) => this.#end(run, ending)));
+    await this.#watched.stop();
+    await Promise.all([...this.#runs.values()].map((run) => this.#end(run, ENDED_BY_STOP)));
     await Promise.all(this.#writing);
     await atMost(SHUTDOWN_TIMEOUT_MS, Promise.all(this.#working));
   }

@@ -10,6 +10,7 @@ import type { Memory } from "../memory/memory.ts";
 import type { Models } from "../models/models.ts";
 import { agentSpan } from "../observability/attributes.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
+import type { Membership } from "../storage/membership.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import type { Tool } from "../tools/tool.ts";
@@ -43,6 +44,8 @@ interface AgentParts {
   /** Where the history goes. */
   readonly store: Store;
   readonly logger: Logger;
+  /** The processes that share the store. */
+  readonly membership?: Membership | null;
   readonly meters?: Pick<Meters, "agents">;
 }
 
@@ -135,9 +138,13 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
 }
 
 /** A volatile store loses the history with the process anyway, so that a ring buffer in memory does. */
-function createHistories(manifest: Manifest, { store, logger }: AgentParts, isolated: boolean): AgentHistories {
+function createHistories(
+  manifest: Manifest,
+  { store, logger, membership = null }: AgentParts,
+  isolated: boolean,
+): AgentHistories {
   if (isVolatile(store)) return ringHistories(Object.keys(manifest.agents).length);
-  return new StoredHistories(store, { retention: manifest.history.retention, logger, isolated });
+  return new StoredHistories(store, { retention: manifest.history.retention, logger, isolated, membership });
 }
 
 /** An agent with a working memory has the tool that updates it, so that its name is taken. */

@@ -29,10 +29,12 @@ export function createKeyedMutex(): KeyedMutex {
   return {
     // Always in the same order, so that no two callers wait for each other.
     run: (keys, work) =>
-      runAll(
-        [...new Set(keys)].sort((a, b) => a - b),
-        0,
-        work,
-      ),
+      keys.length === 1
+        ? runOne(keys[0]!, work)
+        : runAll(
+            [...new Set(keys)].sort((a, b) => a - b),
+            0,
+            work,
+          ),
   };
 }

@@ -8,21 +8,21 @@ interface Active {
   writes: number;
 }
 
-export class Overlaps {
+export class Overlaps<K> {
   /** Only the keys that are being read or written. */
-  readonly #active = new Map<string, Active>();
+  readonly #active = new Map<K, Active>();
 
-  isWritten(key: string): boolean {
+  isWritten(key: K): boolean {
     return (this.#active.get(key)?.writers ?? 0) > 0;
   }
 
-  beginWrite(key: string): void {
+  beginWrite(key: K): void {
     const active = this.#enter(key);
     active.writers++;
     active.writes++;
   }
 
-  endWrite(key: string): void {
+  endWrite(key: K): void {
     const active = this.#active.get(key)!;
     active.writers--;
     active.writes++;
@@ -30,7 +30,7 @@ export class Overlaps {
   }
 
   /** `alone`: no write was under way at any time of the read. */
-  async read<T>(key: string, read: () => Promise<T>): Promise<{ result: T; alone: boolean }> {
+  async read<T>(key: K, read: () => Promise<T>): Promise<{ result: T; alone: boolean }> {
     const active = this.#enter(key);
     const { writers, writes } = active;
     try {
@@ -41,7 +41,7 @@ export class Overlaps {
     }
   }
 
-  #enter(key: string): Active {
+  #enter(key: K): Active {
     let active = this.#active.get(key);
     if (active === undefined) {
       active = { users: 0, writers: 0, writes: 0 };
@@ -51,7 +51,7 @@ export class Overlaps {
     return active;
   }
 
-  #leave(key: string, active: Active): void {
+  #leave(key: K, active: Active): void {
     active.users--;
     if (active.users === 0) this.#active.delete(key);
   }

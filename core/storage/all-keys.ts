@@ -7,19 +7,10 @@ import type { Row, Store } from "./store.ts";
 const PREFIXES = Array.from({ length: 0x7f - 0x21 }, (_, index) => String.fromCharCode(0x21 + index));
 
 const ROWS_PER_READ = 500;
-/** Longer values are read one by one: rows of one read are in memory together. */
-const MAX_VALUE_BYTES = 16 * 1024;
 
 /** In the order of their keys, in bounded memory. */
 export async function* everyRow(store: Store): AsyncGenerator<Row, void> {
-  for (const prefix of PREFIXES) {
-    for await (const rows of allRows(store, { prefix, longest: MAX_VALUE_BYTES }, ROWS_PER_READ)) {
-      for (const row of rows) {
-        const whole = row.size === undefined ? row : await store.get(row.key);
-        if (whole !== undefined) yield whole;
-      }
-    }
-  }
+  for (const prefix of PREFIXES) for await (const rows of allRows(store, { prefix }, ROWS_PER_READ)) yield* rows;
 }
 
 export async function isEmpty(store: Store): Promise<boolean> {
@@ -30,8 +21,12 @@ export async function isEmpty(store: Store): Promise<boolean> {
 /** Deletes all rows but one, a little at a time. */
 export async function clearAllBut(store: Store, kept: string): Promise<void> {
   for (const prefix of PREFIXES) {
-    for await (const rows of allRows(store, { prefix, longest: 1 }, ROWS_PER_READ)) {
+    for (let range: { prefix: string; after?: string } = { prefix }; ; ) {
+      const rows = await store.scan({ ...range, limit: ROWS_PER_READ, longest: 0 });
+      const last = rows.at(-1);
+      if (last === undefined) break;
       await store.commit({ delete: rows.map(({ key }) => key).filter((key) => key !== kept) });
+      range = { prefix, after: last.key };
     }
   }
 }

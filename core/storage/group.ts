@@ -63,8 +63,8 @@ export function mergeCommits(
 
   let revision = base;
   const results = group.map((commit): number | Error => {
-    const broken = commit.expect === undefined ? [] : commit.expect.filter((expectation) => !matches(expectation));
-    if (broken.length > 0) return new CommitConflict(broken.map(([key]) => key));
+    if (commit.expect?.every(matches) === false)
+      return new CommitConflict(commit.expect.filter((each) => !matches(each)).map(([key]) => key));
     if (cleared.length > 0 || rewrites(commit, changes)) revision++;
     try {
       apply(commit, revision);

@@ -21,7 +21,7 @@
  *   s/NAME                          sequences
  *   h/AGENT/#startTime/RUN          -> a run as the agent's history gives it
  *   hu/AGENT/USER/#startTime/RUN    the runs of a user, where stored objects belong to users
- *   ho/RUN                          -> a running run: the key of its row, and the time of its last heartbeat
+ *   ho/RUN                          -> a running run: the key of its row, its process, and when it was last known to run
  *   n/h/AGENT                       counter of the runs in an agent's history
  *   n/hu/AGENT/USER                 counter of the user's runs among them
  *   x/#/r                           -> an execution that is not running: [record, rest] (workflows/journal)
@@ -34,7 +34,7 @@
  *   xu/USER/STATUS/#createdAt/#     -> the same of one user
  *   xv/USER/WORKFLOW/STATUS/...     -> the same of one user and workflow
  *   xd/HASH                         -> a definition that executions are pinned to
- *   xp/PROCESS                      -> a process on a shared store: the time of its last heartbeat
+ *   xp/PROCESS                      -> a process on a shared store: its last heartbeat (membership.ts)
  *   xc/#                            -> a request to the process that runs an execution: to suspend or cancel it
  *   th/SEGMENT                      -> head of a segment of traces (traces/segment.ts); SEGMENT is `#sealedAt/PROCESS`
  *   td/SEGMENT                      -> its spans
@@ -44,7 +44,7 @@
  *   a2/AGENT/TASK                   -> a task of A2A: its owner, times and state
  *   a2i/AGENT/#updatedAt/TASK       -> [state, context]; the agent's tasks by their last change
  *   a2u/AGENT/USER/#updatedAt/TASK  -> the same of one user, where stored objects belong to users
- *   a2o/TASK                        -> a running task: its agent, and the time of its last heartbeat
+ *   a2o/TASK                        -> a running task: its agent, and its process
  *   kv/NAMESPACE/KEY                -> an entry of a plugin: the key as it wrote it, the value, when it expires
  *   kx/#expires/NAMESPACE/KEY       -> key of an entry that expires
  *
@@ -186,6 +186,8 @@ export const executionNameKeys = (id: string): IdKeys => ({
 export const definitionKey = (hash: string) => `xd/${hash}`;
 export const PROCESSES = "xp/";
 export const processKey = (process: string) => `xp/${encodeText(process)}`;
+/** Names of processes need no decoding. */
+export const processOfKey = (key: string) => key.slice(PROCESSES.length);
 export const STOP_REQUESTS = "xc/";
 export const stopRequestKey = (execution: number) => `xc/${encodeNumber(execution)}`;
 

@@ -14,7 +14,7 @@ export interface LayoutStep<Database> {
   apply(database: Database): Promise<void>;
 }
 
-export interface Layout<Database> {
+export interface StoreLayout<Database> {
   readonly version: number;
   /** One for each version that can be upgraded, in order. */
   readonly steps: readonly LayoutStep<Database>[];
@@ -27,7 +27,7 @@ export interface Layout<Database> {
  * @throws Error with a message for the user when no steps lead there
  */
 export function pendingSteps<Database>(
-  { version, steps }: Layout<Database>,
+  { version, steps }: StoreLayout<Database>,
   found: number,
   { where, instead }: { where: string; instead: string },
 ): readonly LayoutStep<Database>[] {

@@ -5,6 +5,7 @@ import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
 export class MeasuredStore implements Store {
   readonly kind: string;
+  readonly presence: Store["presence"];
   readonly wake: Store["wake"];
   readonly watch: Store["watch"];
   readonly #store: Store;
@@ -12,6 +13,7 @@ export class MeasuredStore implements Store {
 
   constructor(store: Store, meters: Pick<Meters, "commits" | "commitDurations">) {
     this.kind = store.kind;
+    this.presence = store.presence;
     this.wake = store.wake?.bind(store);
     this.watch = store.watch?.bind(store);
     this.#store = store;

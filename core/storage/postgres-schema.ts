@@ -1,13 +1,13 @@
 /** Creates the tables, and checks that this release can read and write their version. */
-import { LAYOUT_VERSION, type Layout, type LayoutStep, pendingSteps } from "./layout.ts";
+import { LAYOUT_VERSION, type LayoutStep, pendingSteps, type StoreLayout } from "./layout.ts";
 import { POSTGRES_META, type PostgresDatabase, type Session } from "./postgres-database.ts";
 
 /** What a step is given: a session in a transaction, and the table with the rows of its version. */
-export interface PostgresUpgrade extends Pick<Session, "query"> {
+interface PostgresUpgrade extends Pick<Session, "query"> {
   readonly table: string;
 }
 
-export type PostgresLayout = Layout<PostgresUpgrade>;
+export type PostgresLayout = StoreLayout<PostgresUpgrade>;
 
 export const POSTGRES_LAYOUT: PostgresLayout = { version: LAYOUT_VERSION, steps: [] };
 

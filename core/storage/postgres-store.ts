@@ -8,6 +8,7 @@ import { checkKey } from "./encoding.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
 import { PostgresNotices } from "./postgres-notices.ts";
 import { createPool } from "./postgres-pool.ts";
+import { PostgresPresence } from "./postgres-presence.ts";
 import { createPostgresReader } from "./postgres-read.ts";
 import { preparePostgresSchema, REVISIONS_PER_GROUP } from "./postgres-schema.ts";
 import { writeGroup } from "./postgres-write.ts";
@@ -33,6 +34,7 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     throw new Error(`${addressWithoutSecrets(url)} cannot be opened: ${messageOf(error)}`, { cause: error });
   }
   const notices = new PostgresNotices(createPool(url, 1, logger), database, logger);
+  const presence = new PostgresPresence(createPool(url, 1, logger), database, logger);
   const commits = createBatch<Commit, number>((group) => writeGroup(database, group), {
     limit: REVISIONS_PER_GROUP,
     weigh: commitWeight,
@@ -73,11 +75,13 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
       checkCommit(commit);
       return commits(commit);
     },
+    presence,
     wake: (topic) => notices.wake(topic),
     watch: (topic, woken) => notices.watch(topic, woken),
     problem: () => database.problem(),
     close: async () => {
       await notices.close();
+      await presence.close();
       await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
       await database.disconnect();
     },

@@ -1,5 +1,5 @@
 /** Damage in a SQLite file: pages that another program or the disk has overwritten. */
-import { openSqliteConnection, type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
+import { type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
 
 /** Whether a statement met a page that makes no sense. Most statements meet none, and work on. */
 export const isDamage = (error: unknown): boolean => /^SQLITE_(CORRUPT|NOTADB)/.test(sqliteErrorCode(error));
@@ -16,15 +16,5 @@ export async function findDamage(connection: SqliteConnection): Promise<string |
   } catch (error) {
     if (isDamage(error)) return (error as Error).message;
     throw error;
-  }
-}
-
-/** The same on a connection of its own, so that the pages do not fill the cache of another. */
-export async function findDamageIn(file: string, busyTimeout: number): Promise<string | null> {
-  const connection = await openSqliteConnection({ file, busyTimeout, pragmas: [] });
-  try {
-    return await findDamage(connection);
-  } finally {
-    await connection.close();
   }
 }

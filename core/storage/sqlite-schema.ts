@@ -1,8 +1,8 @@
 /** The tables of a SQLite file, their version, and the numbering of revisions. */
-import { LAYOUT_VERSION, type Layout, type LayoutStep, pendingSteps } from "./layout.ts";
+import { LAYOUT_VERSION, type LayoutStep, pendingSteps, type StoreLayout } from "./layout.ts";
 import { SQLITE_META, type SqliteConnection } from "./sqlite-connection.ts";
 
-export type SqliteLayout = Layout<SqliteConnection>;
+export type SqliteLayout = StoreLayout<SqliteConnection>;
 
 /** A step is given a connection in a transaction. */
 export const SQLITE_LAYOUT: SqliteLayout = { version: LAYOUT_VERSION, steps: [] };

@@ -2,7 +2,7 @@
 import { stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Interval } from "../lib/interval.ts";
-import { openSqliteConnection, type SqliteConnection } from "./sqlite-connection.ts";
+import type { SqliteConnection } from "./sqlite-connection.ts";
 
 /** A pragma for a new file, or for `VACUUM`: SQLite then knows for each page who refers to it, so that pages can be moved. */
 export const SHRINKING = "auto_vacuum = INCREMENTAL";
@@ -15,20 +15,12 @@ const MIN_FREE_SHARE = 1 / 4;
 const PAGES_PER_SLICE = 64;
 const PAUSE_BETWEEN_SLICES_MS = 50;
 
-/** Only a file without tables can be told, and Keyv's adapter makes its table at once: `VACUUM` writes that small file anew. */
-export async function createShrinkingFile(file: string, busyTimeout: number): Promise<void> {
-  const size = await stat(file).then(
-    (found) => found.size,
-    () => 0,
+/** Whether nothing was written into a file yet, or it is not there. */
+export const isEmptyFile = (file: string): Promise<boolean> =>
+  stat(file).then(
+    ({ size }) => size === 0,
+    () => true,
   );
-  if (size > 0) return;
-  const connection = await openSqliteConnection({ file, busyTimeout, pragmas: [SHRINKING] });
-  try {
-    await connection.query("VACUUM");
-  } finally {
-    await connection.close();
-  }
-}
 
 interface ShrinkOptions {
   /** Runs work between two transactions. */

@@ -13,13 +13,13 @@ import { checkKey } from "./encoding.ts";
 import { createHealth, type Side } from "./health.ts";
 import { scanInSlices } from "./ranges.ts";
 import { openSqliteConnection, type SqliteConnection } from "./sqlite-connection.ts";
-import { findDamageIn, isDamage } from "./sqlite-damage.ts";
+import { findDamage, isDamage } from "./sqlite-damage.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
 import { lockFile, realFile } from "./sqlite-lock.ts";
 import { createPresence } from "./sqlite-presence.ts";
 import { createSqliteReader } from "./sqlite-read.ts";
 import { createRevisions, prepareSqliteSchema, type SqliteLayout } from "./sqlite-schema.ts";
-import { createShrinkingFile, shrinkInBackground } from "./sqlite-shrink.ts";
+import { isEmptyFile, SHRINKING, shrinkInBackground } from "./sqlite-shrink.ts";
 import { readTails } from "./sqlite-tail.ts";
 import { upgradeSqlite } from "./sqlite-upgrade.ts";
 import { createSqliteWriter } from "./sqlite-write.ts";
@@ -90,11 +90,12 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
 
   try {
     const sizeLimit = options.maxPages === undefined ? [] : [`max_page_count = ${options.maxPages}`];
-    await createShrinkingFile(file, busyTimeout);
+    const isNew = await isEmptyFile(file);
     const writing = await openSqliteConnection({
       file,
       busyTimeout,
       pragmas: [
+        SHRINKING,
         "journal_mode = WAL",
         `wal_autocheckpoint = ${CHECKPOINT_PAGES}`,
         ...pragmas(CACHE_MIB.writing),
@@ -102,8 +103,8 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       ],
     });
     opened.push(writing);
-    const damage = (await stat(file)).size <= checkUpTo ? await findDamageIn(file, busyTimeout) : null;
-    if (damage !== null) throw new Error(`${where} is damaged (${damage}): bring back a backup with penstock restore`);
+    // Only a file without tables can be told to shrink, and Keyv's adapter makes its table at once: it is written anew.
+    if (isNew) await writing.query("VACUUM");
     await upgradeSqlite(writing, { file, where }, { layout, report: (line) => logger.info(line) });
     await prepareSqliteSchema(writing, layout?.version);
     const openReading = async (cacheMib: number): Promise<SqliteConnection> => {
@@ -121,6 +122,8 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       tails: await openReading(CACHE_MIB.tails),
       walks: await openReading(CACHE_MIB.walks),
     };
+    const damage = (await stat(file)).size <= checkUpTo ? await findDamage(reading.walks) : null;
+    if (damage !== null) throw new Error(`${where} is damaged (${damage}): bring back a backup with penstock restore`);
     return createStore(writing, reading, await createPresence(file));
   } catch (error) {
     await closeAll().catch(() => {});

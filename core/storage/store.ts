@@ -3,6 +3,8 @@
  * layouts of keys are in keys.ts.
  */
 
+import type { Presence } from "./presence.ts";
+
 /** One row. `value` is JSON text, or the decimal text of a counter. `revision` changes with every write of the row. */
 export interface Row {
   readonly key: string;
@@ -92,6 +94,8 @@ export interface Store {
   wake?(topic: string): void;
   /** Goes with `wake`. Calls `woken` when this process or another one has woken the topic, until the function that it returns is called. */
   watch?(topic: string, woken: () => void): () => void;
+  /** Only of stores that can tell which processes have a session with the database. */
+  readonly presence?: Presence;
   /** For `/readyz`: why the store cannot be used now, or null. */
   problem(): Promise<string | null>;
   close(): Promise<void>;

@@ -7,8 +7,10 @@ import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { Serialized } from "../lib/serialized.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { IdSpaces } from "../storage/id-spaces.ts";
+import type { Membership } from "../storage/membership.ts";
+import { nameProcess } from "../storage/process-name.ts";
 import type { Sequence } from "../storage/sequence.ts";
-import { isShared, isVolatile } from "../storage/sharing.ts";
+import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Definitions } from "./definition/definitions.ts";
@@ -31,8 +33,8 @@ import type { WorkflowAccess, Workflows } from "./workflows.ts";
 interface EngineParts {
   readonly store: Store;
   readonly logger: Logger;
-  /** The id of this process in the store. */
-  readonly process: string;
+  /** The processes that share the store; null where no other one uses it. */
+  readonly membership: Membership | null;
   readonly sequence: Sequence;
   readonly spaces: IdSpaces;
   readonly definitions: Definitions;
@@ -63,6 +65,9 @@ export class Engine implements Workflows {
   mayHaveUnowned = false;
   /** Numbers of executions that failed in a way that could not be recorded. They are not recovered before the next start. */
   readonly abandoned = new Set<number>();
+  /** Executions that nobody runs and that need what this process does not have, and the revisions of their open rows. */
+  leftAlone: ReadonlyMap<number, number> = new Map();
+  readonly membership: Membership | null;
   /** Executions of other processes; null when the store is used by this process alone. */
   readonly remote: RemoteExecutions | null;
   readonly #described: ReadonlyMap<string, DescribedWorkflow>;
@@ -76,24 +81,44 @@ export class Engine implements Workflows {
     this.sequence = parts.sequence;
     this.spaces = parts.spaces;
     this.trace = parts.trace;
-    const { store, process } = parts;
+    const { store, membership } = parts;
     this.capacity = new ExecutionCapacity(parts.maxExecutions, () => this.live.size);
-    this.environment = { store, process, shared: isShared(store), volatile: isVolatile(store) };
+    const alone = nameProcess();
+    this.environment = {
+      store,
+      get process() {
+        return membership?.name ?? alone;
+      },
+      shared: membership !== null,
+      lease: membership,
+      volatile: isVolatile(store),
+    };
+    this.membership = membership;
+    if (membership !== null) {
+      membership.busy = () => [...this.#running.keys()].filter((id) => this.#isRunningHere(id));
+      membership.onLost(() => this.#giveUpAll());
+    }
     this.remote = this.environment.shared ? new RemoteExecutions(store, () => this.liveNumbers()) : null;
     this.#described = parts.described;
   }
 
-  list(): Serialized {
-    this.#list ??= new Serialized(
-      JSON.stringify([...this.#described].map(([id, workflow]) => workflow.summary(this.#statusOf(id)))),
-    );
+  list(): Serialized | Promise<Serialized> {
+    if (this.membership !== null) return this.membership.busyElsewhere().then((busy) => this.#listed(busy));
+    this.#list ??= this.#listed();
     return this.#list;
   }
 
-  detail(id: string): WorkflowDetail {
+  detail(id: string): WorkflowDetail | Promise<WorkflowDetail> {
     const workflow = this.#described.get(id);
     if (workflow === undefined) throw noWorkflow(id);
-    return workflow.detail(this.#statusOf(id));
+    if (this.membership === null || this.#isRunningHere(id)) return workflow.detail(this.#statusOf(id));
+    return this.membership.busyElsewhere().then((busy) => workflow.detail(this.#statusOf(id, busy)));
+  }
+
+  #listed(elsewhere?: ReadonlySet<string>): Serialized {
+    return new Serialized(
+      JSON.stringify([...this.#described].map(([id, workflow]) => workflow.summary(this.#statusOf(id, elsewhere)))),
+    );
   }
 
   for(principal: Principal): WorkflowAccess {
@@ -165,7 +190,7 @@ export class Engine implements Workflows {
       execution.spans?.end(execution.state);
     } catch (error) {
       execution.spans?.end(execution.state, error);
-      if (isStoreUnavailable(error)) this.mayHaveUnowned = true;
+      if (isStoreUnavailable(error) || execution.lifetime.stopped?.kind === "lost") this.mayHaveUnowned = true;
       if (execution.isRecorded) this.#logAbandoned(execution, error);
       throw error;
     } finally {
@@ -220,7 +245,18 @@ export class Engine implements Workflows {
     if (before === 0 || before + change === 0) this.#list = null;
   }
 
-  #statusOf(id: string): "running" | "idle" {
-    return (this.#running.get(id) ?? 0) > 0 ? "running" : "idle";
+  #isRunningHere(id: string): boolean {
+    return (this.#running.get(id) ?? 0) > 0;
+  }
+
+  #statusOf(id: string, elsewhere?: ReadonlySet<string>): "running" | "idle" {
+    return this.#isRunningHere(id) || elsewhere?.has(id) ? "running" : "idle";
+  }
+
+  /** Others have taken this process for gone: what it runs is theirs. What they have not taken up yet may go on here again. */
+  #giveUpAll(): void {
+    const stop = { kind: "lost", reason: "another process has taken this execution over", gracePeriod: 0 } as const;
+    for (const execution of this.live.values()) execution.stop(stop);
+    this.mayHaveUnowned = true;
   }
 }

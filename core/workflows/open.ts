@@ -1,5 +1,4 @@
 /** Makes the workflow engine from the manifest: compiles the workflows, recovers executions at the start, and shuts down. */
-import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import { isIsolated } from "../identity/principal.ts";
 import { messageOf } from "../lib/errors.ts";
@@ -10,8 +9,9 @@ import type { Manifest } from "../manifest/manifest.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import { openIdSpaces } from "../storage/id-spaces.ts";
 import { EXECUTION_SEQUENCE, EXECUTIONS, OPEN_EXECUTIONS, OWN_EXECUTION_NAMES } from "../storage/keys.ts";
+import { Membership } from "../storage/membership.ts";
 import { createSequence } from "../storage/sequence.ts";
-import { isVolatile } from "../storage/sharing.ts";
+import { isShared, isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import { Processes, type ProcessTimes } from "./cluster/processes.ts";
 import { recoverExecutions } from "./cluster/recovery.ts";
@@ -25,6 +25,15 @@ import { ExecutionRetention } from "./retention.ts";
 
 /** How many ended executions `memory:` keeps, because they are in the heap. */
 const MAX_ENDED_IN_MEMORY = 20_000;
+
+interface WorkflowParts {
+  readonly store: Store;
+  readonly logger: Logger;
+  readonly processTimes?: ProcessTimes | undefined;
+  /** The processes that share the store; default: only the workflows of this process belong to it. */
+  readonly membership?: Membership | null;
+  readonly trace?: SpanOrigin | undefined;
+}
 
 interface OpenedWorkflows {
   engine: Engine;
@@ -44,9 +53,10 @@ export async function openWorkflows(
     store,
     logger,
     processTimes,
+    membership = isShared(store) ? new Membership(store, { logger, times: processTimes }) : null,
     trace,
     ...parts
-  }: LinkedParts & { store: Store; logger: Logger; processTimes?: ProcessTimes; trace?: SpanOrigin | undefined },
+  }: LinkedParts & WorkflowParts,
 ): Promise<OpenedWorkflows> {
   const { workflows, problems } = compileWorkflows(manifest, loaded, parts);
   const definitions = new Definitions(store, workflows, (pinned) => {
@@ -66,7 +76,7 @@ export async function openWorkflows(
   const spaces = await openIdSpaces(store, isIsolated(manifest), OWN_EXECUTION_NAMES);
   const maxExecutions = manifest.server.limits.executions;
   const kept = { store, sequence, spaces, definitions, described };
-  const engine = new Engine({ ...kept, logger, process: randomUUID(), maxExecutions, trace });
+  const engine = new Engine({ ...kept, logger, membership, maxExecutions, trace });
   const retention = new ExecutionRetention(store, {
     workflows: retentionPeriods(manifest),
     otherWorkflows: manifest.history.retention,
@@ -89,7 +99,7 @@ export async function openWorkflows(
     if (executions > 0) logger.info({ executions }, "executions that were interrupted go on");
   };
   let recovering = Promise.resolve();
-  const processes = engine.environment.shared ? new Processes(engine, processTimes) : null;
+  const processes = membership === null ? null : new Processes(engine, membership, processTimes?.stopRequestInterval);
   return {
     engine,
     problems,
@@ -117,7 +127,8 @@ export async function openWorkflows(
       // Before the engine is closed, so that this process does not recover what the engine interrupts.
       await processes?.stop();
       await engine.close();
-      await processes?.deregister();
+      // At once, so that others need not wait for the rest of the shutdown.
+      await membership?.release();
     },
   };
 }

@@ -35,9 +35,9 @@ export interface ExecutionQuery {
 
 export interface Workflows {
   /** `data` of `GET /workflows`. It is built again only when the status of a workflow has changed. */
-  list(): Serialized;
+  list(): Serialized | Promise<Serialized>;
   /** @throws ServiceError `not_found` */
-  detail(id: string): WorkflowDetail;
+  detail(id: string): WorkflowDetail | Promise<WorkflowDetail>;
   for(principal: Principal): WorkflowAccess;
 }
 

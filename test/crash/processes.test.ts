@@ -1,6 +1,6 @@
 /**
- * Two processes on one PostgreSQL under load, and `kill -9` for one of them: the other one finishes what it ran. It takes most of a
- * minute until a silent process is taken for dead, so that this runs with `npm run test:crash` alone.
+ * Two processes on one PostgreSQL under load, and `kill -9` for one of them: the other one finishes what it ran. It takes long, so that
+ * it runs with `npm run test:crash` alone.
  */
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -23,7 +23,7 @@ const database = long ? await startPostgres() : null;
 after(() => database?.close());
 const skip = !long ? "it takes a minute: npm run test:crash" : database === null ? NO_POSTGRES : false;
 const CLIENTS = 32;
-/** Milliseconds until the dead process is taken for dead, and all it ran has come to its end. */
+/** Milliseconds until all that the dead process ran has come to its end. */
 const PATIENCE = 90_000;
 
 test("what a process ran that was killed is finished by another one on the same PostgreSQL", {

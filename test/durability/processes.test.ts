@@ -305,7 +305,7 @@ for (const { name, skip, open } of SHARED) {
 
     test("a process whose clock is behind by an hour is not taken for dead", async (t) => {
       const start = await processes(t);
-      const late = (value: string) => String(Number(value) - 3_600_000);
+      const late = (value: string) => JSON.stringify({ ...JSON.parse(value), at: JSON.parse(value).at - 3_600_000 });
       const one = await start((store) => ({
         ...bound(store),
         commit: ({ put, ...rest }) =>
@@ -322,6 +322,103 @@ for (const { name, skip, open } of SHARED) {
       go();
       assert.equal((await parsed(executed)).status, "completed");
       assert.deepEqual(world.runs, ["e:one", "e:two"]);
+    });
+
+    for (const minutes of [10, -10])
+      test(`what a killed process ran whose clock was ten minutes ${minutes > 0 ? "ahead" : "behind"} is taken over like that of any other`, async (t) => {
+        const start = await processes(t);
+        const cuts: ReturnType<typeof cutStore>[] = [];
+        const one = await start((store) => {
+          const commit: Store["commit"] = ({ put, ...rest }) =>
+            store.commit({
+              ...rest,
+              ...(put && { put: put.map(([key, value]) => [key, shift(key, value)] as const) }),
+            });
+          const shift = (key: string, value: string) => {
+            if (!key.startsWith("xp/")) return value;
+            const heartbeat = JSON.parse(value);
+            return JSON.stringify({ ...heartbeat, at: heartbeat.at + minutes * 60_000 });
+          };
+          cuts.push(cutStore({ ...bound(store), commit }));
+          return cuts[0]!;
+        });
+        const other = await start();
+        const { began, go } = hold();
+        one.access.execute("w", input("e"), CALL).catch(() => {});
+        await soon(began, "the step");
+        cuts[0]!.arm(0);
+        await until("the take-over", async () => world.runs.length === 2);
+        go();
+        await until("the end", async () => (await status(other, "e")) === "completed");
+      });
+
+    test("an execution whose plugin a process does not have is left to one that has it, and can be cancelled meanwhile", async (t) => {
+      const view = await open(t);
+      const whole = await processesOf(t, MANIFEST, { plugins: PLUGINS });
+      const older = { workflows: { w: { steps: [{ id: "one", andThen: { set: { n: 1 } } }] } } };
+      const old = await processesOf(t, older);
+      const { logger, lines } = recordingLogger();
+      const killed = cutStore(await view());
+      const one = await whole(killed, { processTimes: TIMES });
+      const other = await old(await view(), { processTimes: TIMES, logger });
+      t.after(() => other.opened.close());
+      const { go } = hold();
+      for (const id of ["e", "f"]) one.access.execute("w", input(id), CALL).catch(() => {});
+      await until("the steps", async () => world.runs.length === 2);
+      killed.arm(0);
+      const left = () => lines.filter((line) => /is left to other processes: .*step plugin "pause"/.test(line)).length;
+      await until("that it leaves both alone", async () => left() === 2);
+      assert.equal(await status(other, "e"), "running");
+      const cancelled = await soon(other.access.cancel("w", "f", "no more"), "the cancel");
+      assert.deepEqual([cancelled.status, cancelled.reason], ["cancelled", "no more"]);
+      const next = await whole(await view(), { processTimes: TIMES });
+      t.after(() => next.opened.close());
+      await until("the take-over", async () => world.runs.filter((key) => key === "e:one").length === 2);
+      go();
+      await until("the end", async () => (await status(next, "e")) === "completed");
+      assert.deepEqual([await status(next, "f"), left()], ["cancelled", 2], "and it says so once for each");
+    });
+
+    test("GET /workflows and /workflows/:id say running for what another process runs, and idle when that has ended", async (t) => {
+      const start = await processes(t);
+      const [one, other] = [await start(), await start()];
+      const { engine } = other.opened;
+      const statuses = async () =>
+        JSON.parse((await engine.list()).json).map(
+          ({ id, status }: { id: string; status: string }) => `${id} ${status}`,
+        );
+      assert.deepEqual(await statuses(), ["w idle", "ask idle"]);
+      const { began, go } = hold();
+      const executed = one.access.execute("w", input("e"), CALL);
+      await soon(began, "the step");
+      await until("the status", async () => (await statuses())[0] === "w running");
+      assert.deepEqual([(await engine.detail("w")).status, (await engine.detail("ask")).status], ["running", "idle"]);
+      go();
+      await executed;
+      await until("the status", async () => (await statuses())[0] === "w idle");
+      assert.equal((await engine.detail("w")).status, "idle");
+    });
+
+    test("a process that others have taken for gone begins no other try of what it ran, and tells its steps to stop", async (t) => {
+      const start = await processes(t);
+      let silentNow = false;
+      const one = await start((store) => ({
+        ...bound(store),
+        commit: (commit: Commit) =>
+          silentNow && commit.put?.[0]?.[0].startsWith("xp/")
+            ? Promise.reject(unavailable("away"))
+            : store.commit(commit),
+      }));
+      await start();
+      const { began, go } = hold();
+      const executed = refusal(one.access.execute("w", input("e"), CALL));
+      await soon(began, "the step");
+      silentNow = true;
+      await until("the take-over", async () => world.runs.length === 2);
+      silentNow = false;
+      // The step has not ended: it hears that it has to stop.
+      assert.equal((await soon(executed, "the refusal")).kind, "unavailable");
+      go();
     });
 
     test("an execution whose start happened while nobody heard of it goes on all the same", async (t) => {

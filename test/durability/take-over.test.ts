@@ -81,7 +81,7 @@ test("a process that takes over for long writes its heartbeat all the time", asy
   let oldest = 0;
   const watching = setInterval(async () => {
     for (const { value } of await base.scan({ prefix: PROCESSES, limit: 9 }))
-      oldest = Math.max(oldest, Date.now() - Number(value));
+      oldest = Math.max(oldest, Date.now() - JSON.parse(value).at);
   }, 10);
   t.after(() => clearInterval(watching));
   const slow: Partial<Store> = {

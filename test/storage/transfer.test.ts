@@ -157,6 +157,11 @@ test("penstock export: no read asks for more than some megabytes, and no piece i
       sizeOf([row]);
       return row;
     },
+    getMany: async (keys, longest) => {
+      const rows = await store.getMany(keys, longest);
+      sizeOf(rows);
+      return rows;
+    },
     scan: async (range) => {
       const rows = await store.scan(range);
       sizeOf(rows);

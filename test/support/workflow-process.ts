@@ -5,6 +5,7 @@ import type { Logger } from "pino";
 import { NOBODY } from "../../core/identity/caller.ts";
 import { EVERYTHING } from "../../core/identity/principal.ts";
 import type { ServiceError } from "../../core/lib/errors.ts";
+import type { Membership } from "../../core/storage/membership.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
 import type { ProcessTimes } from "../../core/workflows/cluster/processes.ts";
 import { openWorkflows } from "../../core/workflows/open.ts";
@@ -22,14 +23,15 @@ export interface Process {
 interface ProcessOptions {
   logger?: Logger;
   processTimes?: ProcessTimes;
+  membership?: Membership;
 }
 
 /** Compiles a manifest once; what it gives starts one process after the other. */
 export async function processesOf(t: TestContext, manifest: string | object, options: DefinitionOptions = {}) {
   const { manifest: whole, loaded, parts, problems } = await linked(t, manifest, options);
   assert.deepEqual(problems, []);
-  return async (store: Store, { logger = silent, processTimes }: ProcessOptions = {}): Promise<Process> => {
-    const opened = await openWorkflows(whole, loaded, { ...parts, store, logger, processTimes });
+  return async (store: Store, { logger = silent, ...rest }: ProcessOptions = {}): Promise<Process> => {
+    const opened = await openWorkflows(whole, loaded, { ...parts, store, logger, ...rest });
     await opened.start();
     return { opened, access: opened.engine.for(EVERYTHING) };
   };

@@ -15,50 +15,57 @@ import {
   ownHistoryTotal,
   ownKeyOf,
 } from "../../storage/keys.ts";
-import { Leases, type LeaseTimeout, NO_TIMEOUT } from "../../storage/leases.ts";
-import { firstRows, pagesInBackground } from "../../storage/ranges.ts";
+import type { Membership } from "../../storage/membership.ts";
+import { allRows, firstRows, pagesInBackground } from "../../storage/ranges.ts";
 import { isShared } from "../../storage/sharing.ts";
 import type { Row, Store } from "../../storage/store.ts";
 
 const INTERVAL_MS = 60_000;
 const FIRST_ROUND_DELAY_MS = 5_000;
 const ROWS_PER_COMMIT = 100;
-const LEASE_TIMEOUT: LeaseTimeout = { sinceHeartbeat: 60_000, unchanged: 0 };
+const LEASES_PER_READ = 1_000;
 
 interface HistoryMaintenanceOptions {
   /** Milliseconds. */
   retention: number;
   logger: Logger;
+  /** The processes that share the store; null where no other one uses it. */
+  membership?: Membership | null;
 }
 
-/** The lease of a run: the key of its row, and when its last heartbeat was. */
+/** What says that a run goes on: the key of its row, when that was last known, and the process that runs it. */
 interface RunLease {
   readonly key: string;
   readonly seen: number;
+  readonly process?: string | undefined;
 }
 
-export const runLeaseText = (key: string, seen: number): string => JSON.stringify({ key, seen } satisfies RunLease);
+export const runLeaseText = (key: string, seen: number, process?: string): string =>
+  JSON.stringify({ key, seen, process } satisfies RunLease);
 const parseRunLease = (value: string): RunLease => JSON.parse(value) as RunLease;
 
 export class HistoryMaintenance {
   readonly #store: Store;
   readonly #options: HistoryMaintenanceOptions;
-  readonly #leases: Leases;
   readonly #rounds: Interval;
 
   constructor(store: Store, options: HistoryMaintenanceOptions) {
     this.#store = store;
     this.#options = options;
-    this.#leases = new Leases(store, { prefix: OPEN_RUNS, readTime: (value) => parseRunLease(value).seen });
     this.#rounds = new Interval(
       INTERVAL_MS,
       () => this.#round(),
-      (error) => options.logger.warn({ err: error }, `the maintenance of the history failed: ${messageOf(error)}`),
+      (error) => this.#failed(error),
     );
   }
 
   async start(): Promise<void> {
-    await this.closeOrphanedRuns(isShared(this.#store) ? LEASE_TIMEOUT : NO_TIMEOUT);
+    // On a store that no other process uses, every open run was interrupted.
+    if (isShared(this.#store)) await this.#closeRunsOfGone();
+    else await this.closeOrphanedRuns(() => true);
+    this.#options.membership?.onGone(() => {
+      this.#closeRunsOfGone().catch((error) => this.#failed(error));
+    });
     this.#rounds.start(FIRST_ROUND_DELAY_MS);
   }
 
@@ -66,13 +73,26 @@ export class HistoryMaintenance {
     return this.#rounds.stop();
   }
 
-  /** Marks every open run whose lease has run out as interrupted. */
-  async closeOrphanedRuns(timeout: LeaseTimeout): Promise<void> {
-    for await (const lease of this.#leases.expired(timeout)) await this.#closeRun(lease);
+  /** Marks every open run whose process is gone as interrupted. */
+  async closeOrphanedRuns(isGone: (process: string) => boolean | Promise<boolean>): Promise<void> {
+    for await (const leases of allRows(this.#store, { prefix: OPEN_RUNS }, LEASES_PER_READ)) {
+      for (const lease of leases) {
+        const { key, seen, process = "" } = parseRunLease(lease.value);
+        if (await isGone(process)) await this.#closeRun(lease, key, seen);
+      }
+    }
   }
 
-  async #closeRun(lease: Row): Promise<void> {
-    const { key, seen } = parseRunLease(lease.value);
+  async #closeRunsOfGone(): Promise<void> {
+    const { membership } = this.#options;
+    if (membership != null) await this.closeOrphanedRuns(membership.goneCheck());
+  }
+
+  #failed(error: unknown): void {
+    this.#options.logger.warn({ err: error }, `the maintenance of the history failed: ${messageOf(error)}`);
+  }
+
+  async #closeRun(lease: Row, key: string, seen: number): Promise<void> {
     const row = await this.#store.get(key);
     const put: [string, string][] = [];
     if (row !== undefined) {
@@ -120,7 +140,7 @@ export class HistoryMaintenance {
   }
 
   async #round(): Promise<void> {
-    if (isShared(this.#store)) await this.closeOrphanedRuns(LEASE_TIMEOUT);
+    await this.#closeRunsOfGone();
     await this.deleteRunsBefore(Math.max(0, systemTime() - this.#options.retention));
   }
 }

@@ -8,6 +8,7 @@ import { storedTime } from "../../lib/clock.ts";
 import { invalid, messageOf } from "../../lib/errors.ts";
 import type { Serialized } from "../../lib/serialized.ts";
 import { MAX_SKIPPED_ROWS } from "../../storage/check.ts";
+import { HeartbeatTimer } from "../../storage/heartbeat-timer.ts";
 import {
   historyKey,
   historyKeyOfOwn,
@@ -19,7 +20,7 @@ import {
   ownHistoryTotal,
 } from "../../storage/keys.ts";
 import { longestOfMany, measuredRows, rowsInReply } from "../../storage/large-rows.ts";
-import { HeartbeatTimer } from "../../storage/leases.ts";
+import type { Membership } from "../../storage/membership.ts";
 import type { Store } from "../../storage/store.ts";
 import type { RunResult } from "../run/run.ts";
 import {
@@ -35,8 +36,9 @@ import { HistoryMaintenance, runLeaseText } from "./maintenance.ts";
 
 /** Ended runs are written together after this time. */
 const WRITE_DELAY_MS = 50;
-/** A run that takes longer than this is written while it runs. */
-const LONG_RUN_MS = 1_000;
+/** A run that takes longer than this is written while it runs, at the latest after twice the time. */
+const LONG_RUN_MS = 500;
+const RETRY_DELAY_MS = 1_000;
 const HEARTBEAT_INTERVAL_MS = 10_000;
 /** Rows and characters of one commit, so that no commit delays the others for long. */
 const COMMIT_LIMIT = { rows: 500, content: 4 * 1024 * 1024 };
@@ -61,12 +63,15 @@ interface StoredHistoriesOptions {
   logger: Logger;
   /** Whether users see only their own runs, which needs an index by user. */
   isolated?: boolean;
+  /** The processes that share the store; null where no other one uses it. */
+  membership?: Membership | null;
 }
 
 export class StoredHistories implements AgentHistories {
   readonly #store: Store;
   readonly #logger: Logger;
   readonly #isolated: boolean;
+  readonly #membership: Membership | null;
   readonly #maintenance: HistoryMaintenance;
   readonly #heartbeats = new HeartbeatTimer(HEARTBEAT_INTERVAL_MS);
   /** Agent ids of runs that go on, oldest first: of those without a row, and of those with one. */
@@ -76,6 +81,8 @@ export class StoredHistories implements AgentHistories {
   #ended: Recorded[] = [];
   #content = 0;
   #timer: NodeJS.Timeout | null = null;
+  /** When the timer fires, by `performance.now()`. */
+  #due = 0;
   #flushing: Promise<void> | null = null;
   #failing = false;
   #dropped = 0;
@@ -85,6 +92,7 @@ export class StoredHistories implements AgentHistories {
     this.#store = store;
     this.#logger = options.logger;
     this.#isolated = options.isolated ?? false;
+    this.#membership = options.membership ?? null;
     this.#maintenance = new HistoryMaintenance(store, options);
   }
 
@@ -112,7 +120,7 @@ export class StoredHistories implements AgentHistories {
 
   #begin(agentId: string, run: HistoryRun): HistoryRun {
     this.#withoutRow.set(run, agentId);
-    if (this.#timer === null) this.#schedule(LONG_RUN_MS);
+    if (this.#withoutRow.size === 1) this.#schedule(LONG_RUN_MS);
     return run;
   }
 
@@ -154,9 +162,12 @@ export class StoredHistories implements AgentHistories {
     return rowsInReply(this.#store, found, '{"entries":[', `],"total":${total},"page":${page},"limit":${limit}}`);
   }
 
+  /** Unless a flush comes sooner. */
   #schedule(delay: number): void {
-    if (this.#closed) return;
+    const due = performance.now() + delay;
+    if (this.#closed || (this.#timer !== null && this.#due <= due)) return;
     if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#due = due;
     this.#timer = setTimeout(() => {
       this.#timer = null;
       void this.#flush(false);
@@ -174,7 +185,7 @@ export class StoredHistories implements AgentHistories {
     this.#flushing = this.#write(everything);
     await this.#flushing;
     this.#flushing = null;
-    if (this.#ended.length > 0) this.#schedule(this.#failing ? LONG_RUN_MS : WRITE_DELAY_MS);
+    if (this.#ended.length > 0) this.#schedule(this.#failing ? RETRY_DELAY_MS : WRITE_DELAY_MS);
     else if (this.#withoutRow.size > 0) this.#schedule(LONG_RUN_MS);
     else if (this.#withRow.size > 0) this.#schedule(HEARTBEAT_INTERVAL_MS);
   }
@@ -222,13 +233,19 @@ export class StoredHistories implements AgentHistories {
     for (const [run, agentId] of this.#withoutRow) {
       if (run.startTime > before || begun.length === COMMIT_LIMIT.rows) break;
       const key = historyKey(agentId, run.startTime, run.id);
-      put.push([key, JSON.stringify(historyEntry(agentId, run))], [openRunKey(run.id), runLeaseText(key, now)]);
+      put.push(
+        [key, JSON.stringify(historyEntry(agentId, run))],
+        [openRunKey(run.id), runLeaseText(key, now, this.#membership?.name)],
+      );
       this.#addFirstRow(agentId, run, put, totals);
       begun.push([run, agentId]);
     }
     if (this.#heartbeats.isDue()) {
       for (const [run, agentId] of this.#withRow) {
-        put.push([openRunKey(run.id), runLeaseText(historyKey(agentId, run.startTime, run.id), now)]);
+        put.push([
+          openRunKey(run.id),
+          runLeaseText(historyKey(agentId, run.startTime, run.id), now, this.#membership?.name),
+        ]);
       }
     }
     if (put.length === 0) return;

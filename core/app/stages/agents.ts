@@ -2,7 +2,7 @@
 import { compileAgents } from "../../agents/compile.ts";
 import type { Stage } from "./stage.ts";
 
-type AgentNeeds = "manifest" | "tools" | "models" | "memories" | "store" | "meters" | "options";
+type AgentNeeds = "manifest" | "tools" | "models" | "memories" | "store" | "membership" | "meters" | "options";
 
 export const agents: Stage<AgentNeeds, "agents"> = ({ manifest, options: { logger }, ...parts }) => {
   const { agents, problems, histories } = compileAgents(manifest, { ...parts, logger });

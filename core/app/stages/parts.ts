@@ -21,6 +21,7 @@ import type { Platform } from "../../platform/platform.ts";
 import type { OwnedHost } from "../../registry/host.ts";
 import type { Registry } from "../../registry/registry.ts";
 import type { Namespaces } from "../../storage/keyv-namespace.ts";
+import type { Membership } from "../../storage/membership.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Tool } from "../../tools/tool.ts";
 import type { Traces } from "../../traces/traces.ts";
@@ -69,6 +70,8 @@ export interface Parts extends FirstParts {
   /** What checks the tokens of users; null where no provider is named, and without authentication. */
   readonly verifier: Verifier | null;
   readonly store: Store;
+  /** The processes that share the store; null where no other one can use it. */
+  readonly membership: Membership | null;
   readonly metrics: MetricsPage;
   readonly tools: ToolDirectory;
   readonly traces: Traces;

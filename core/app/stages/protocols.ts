@@ -4,8 +4,10 @@ import { createMcpServers } from "../../mcp/servers.ts";
 import type { Service } from "../service.ts";
 import type { Stage } from "./stage.ts";
 
-export const a2a: Stage<"manifest" | "store" | "options", "a2a"> = ({ manifest, store, options: { logger } }) => {
-  const a2a = new A2a(manifest, { store, logger });
+type TaskNeeds = "manifest" | "store" | "membership" | "options";
+
+export const a2a: Stage<TaskNeeds, "a2a"> = ({ manifest, store, membership, options: { logger } }) => {
+  const a2a = new A2a(manifest, { store, membership, logger });
   return {
     parts: { a2a },
     begin: () => a2a.start(),

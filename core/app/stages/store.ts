@@ -2,8 +2,10 @@
 import { messageOf } from "../../lib/errors.ts";
 import type { Problem } from "../../lib/problem.ts";
 import { MeasuredStore } from "../../storage/measured-store.ts";
+import { Membership } from "../../storage/membership.ts";
 import { createMemoryStore } from "../../storage/memory-store.ts";
 import { openStore, parseSqliteUrl } from "../../storage/open-store.ts";
+import { isShared } from "../../storage/sharing.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Parts } from "./parts.ts";
 import type { Stage } from "./stage.ts";
@@ -39,6 +41,12 @@ async function openOrCheck(
   }
   return { store: createMemoryStore(), problems };
 }
+
+/** Begins before everything that leaves work open in the store, and ends after it. */
+export const membership: Stage<"store" | "options", "membership"> = ({ store, options: { logger } }) => {
+  const membership = isShared(store) ? new Membership(store, { logger }) : null;
+  return { parts: { membership }, begin: () => membership?.start(), end: () => membership?.release() };
+};
 
 /** Last of all stages, so that no plugin comes to wait for the store while it is created. */
 export const pluginStorage: Stage<"namespaces" | "store", never> = ({ namespaces, store }) => {

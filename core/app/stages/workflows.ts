@@ -7,6 +7,7 @@ type WorkflowNeeds =
   | "manifest"
   | "loaded"
   | "store"
+  | "membership"
   | "tools"
   | "agents"
   | "registry"
@@ -18,6 +19,7 @@ export const workflows: Stage<WorkflowNeeds, "workflows"> = async ({
   manifest,
   loaded,
   store,
+  membership,
   tools,
   agents,
   registry,
@@ -27,6 +29,7 @@ export const workflows: Stage<WorkflowNeeds, "workflows"> = async ({
 }) => {
   const { engine, problems, start, idle, close } = await openWorkflows(manifest, loaded, {
     store,
+    membership,
     logger,
     tools,
     agents,

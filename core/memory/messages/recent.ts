@@ -7,7 +7,7 @@ import type { Message } from "../../../generated/types.ts";
 import { Overlaps } from "../../lib/overlaps.ts";
 import { RecentMap } from "../../lib/recent-map.ts";
 import type { Text } from "../../lib/serialized.ts";
-import { conversationKey, conversationOfKey } from "../../storage/keys.ts";
+import { conversationOfKey } from "../../storage/keys.ts";
 import { isShared } from "../../storage/sharing.ts";
 import type { Commit, Row, Store } from "../../storage/store.ts";
 import { parseMessages } from "../records/message.ts";
@@ -45,9 +45,9 @@ export class RecentMessages {
   readonly store: Store;
   readonly #store: Store;
   readonly #shared: boolean;
-  /** By the key of the conversation's row. */
-  readonly #entries = new RecentMap<Entry>(MAX_BYTES, ({ bytes }) => bytes);
-  readonly #overlaps = new Overlaps();
+  /** By the number of the conversation. */
+  readonly #entries = new RecentMap<Entry, number>(MAX_BYTES, ({ bytes }) => bytes);
+  readonly #overlaps = new Overlaps<number>();
 
   constructor(store: Store) {
     this.#store = store;
@@ -59,6 +59,8 @@ export class RecentMessages {
       scan: (range) => store.scan(range),
       tail: (tail) => store.tail(tail),
       commit: (commit) => this.#commit(commit),
+      wake: store.wake?.bind(store),
+      watch: store.watch?.bind(store),
       problem: () => store.problem(),
       close: () => store.close(),
     };
@@ -70,96 +72,96 @@ export class RecentMessages {
     limit: number,
     load: () => Promise<P | null>,
   ): Promise<P | PageTexts | null> {
-    const key = conversationKey(conversation);
-    const entry = await this.#current(key);
+    const entry = await this.#current(conversation);
     if (entry?.page?.limit === limit) return { conversation: entry.row, messages: entry.page.messages };
-    const { result, alone } = await this.#overlaps.read(key, load);
+    const { result, alone } = await this.#overlaps.read(conversation, load);
     const row = result?.conversation;
-    if (alone && row !== undefined && result?.messages) this.#keep(row, { limit, messages: result.messages }, null);
+    if (alone && row !== undefined && result?.messages)
+      this.#keep(conversation, row, { limit, messages: result.messages }, null);
     return result;
   }
 
   /** The same, parsed. They are shared: nobody may change them. */
   async messages(conversation: number, limit: number, load: () => Promise<PageTexts | null>) {
-    const key = conversationKey(conversation);
-    const entry = await this.#current(key);
+    const entry = await this.#current(conversation);
     const known = entry?.kept ? newestOf(entry.kept, limit) : null;
     if (entry !== undefined && known !== null) return { conversation: entry.row, messages: known };
-    const { result, alone } = await this.#overlaps.read(key, load);
+    const { result, alone } = await this.#overlaps.read(conversation, load);
     if (result === null) return null;
     const { conversation: row, messages: texts } = result;
     const messages: readonly Message[] | null = texts && parseMessages(texts);
-    if (alone && row !== undefined && messages !== null) this.#keep(row, null, keepMessages(messages, limit));
+    if (alone && row !== undefined && messages !== null)
+      this.#keep(conversation, row, null, keepMessages(messages, limit));
     return { conversation: row, messages };
   }
 
   /** What is kept of a conversation, if that is how it is now. */
-  #current(key: string): Entry | undefined | Promise<Entry | undefined> {
-    const entry = this.#entries.get(key);
+  #current(conversation: number): Entry | undefined | Promise<Entry | undefined> {
+    const entry = this.#entries.get(conversation);
     if (entry === undefined) return undefined;
-    if (this.#shared) return this.#unchanged(key, entry);
+    if (this.#shared) return this.#unchanged(conversation, entry);
     // Every change comes from here. While one is on its way, only the store knows whether it has happened.
-    if (this.#overlaps.isWritten(key)) return undefined;
-    this.#entries.set(key, entry);
+    if (this.#overlaps.isWritten(conversation)) return undefined;
+    this.#entries.set(conversation, entry);
     return entry;
   }
 
   /** Other processes write as well. The text is compared too: after a failover a revision may come a second time. */
-  async #unchanged(key: string, entry: Entry): Promise<Entry | undefined> {
-    const row = await this.#store.get(key);
+  async #unchanged(conversation: number, entry: Entry): Promise<Entry | undefined> {
+    const row = await this.#store.get(entry.row.key);
     if (row?.revision !== entry.row.revision || row.value !== entry.row.value) return undefined;
-    this.#entries.set(key, entry);
+    this.#entries.set(conversation, entry);
     return entry;
   }
 
-  #keep(row: Row, page: Page | null, kept: KeptMessages | null): void {
-    const known = this.#entries.get(row.key);
+  #keep(conversation: number, row: Row, page: Page | null, kept: KeptMessages | null): void {
+    const known = this.#entries.get(conversation);
     const same = known?.row.revision === row.revision && known.row.value === row.value;
-    this.#set(row, page ?? (same ? known.page : null), kept ?? (same ? known.kept : null));
+    this.#set(conversation, row, page ?? (same ? known.page : null), kept ?? (same ? known.kept : null));
   }
 
-  #set(row: Row, page: Page | null, kept: KeptMessages | null): void {
+  #set(conversation: number, row: Row, page: Page | null, kept: KeptMessages | null): void {
     const bytes = ENTRY_BYTES + row.value.length + pageBytes(page) + (kept === null ? 0 : keptBytes(kept));
-    if (bytes > MAX_ENTRY_BYTES) this.#entries.delete(row.key);
-    else this.#entries.set(row.key, { row, page, kept, bytes });
+    if (bytes > MAX_ENTRY_BYTES) this.#entries.delete(conversation);
+    else this.#entries.set(conversation, { row, page, kept, bytes });
   }
 
-  #commit(commit: Commit): Promise<number> {
-    const changed: [key: string, number: number, revision: number][] = [];
-    for (const [key, revision] of commit.expect ?? []) {
-      const number = conversationOfKey(key);
-      if (number !== null && revision !== null) changed.push([key, number, revision]);
+  async #commit(commit: Commit): Promise<number> {
+    const changed = changedConversations(commit);
+    for (const [conversation] of changed) this.#overlaps.beginWrite(conversation);
+    let revision: number | null = null;
+    try {
+      revision = await this.#store.commit(commit);
+      return revision;
+    } finally {
+      for (const [conversation, expected] of changed) {
+        this.#overlaps.endWrite(conversation);
+        this.#follow(conversation, expected, commit, revision);
+      }
     }
-    if (changed.length === 0) return this.#store.commit(commit);
-    for (const [key] of changed) this.#overlaps.beginWrite(key);
-    return this.#store.commit(commit).then(
-      (revision) => {
-        for (const [key, number, expected] of changed) {
-          this.#overlaps.endWrite(key);
-          this.#follow(key, number, expected, commit, revision);
-        }
-        return revision;
-      },
-      (error: unknown) => {
-        for (const [key] of changed) {
-          this.#overlaps.endWrite(key);
-          this.#entries.delete(key);
-        }
-        throw error;
-      },
-    );
   }
 
-  /** Brings what is kept of a conversation to the state after a commit. */
-  #follow(key: string, number: number, expected: number, commit: Commit, revision: number): void {
-    const entry = this.#entries.get(key);
+  /** Brings what is kept of a conversation to the state after a commit. @param revision null: nobody knows whether it has happened */
+  #follow(conversation: number, expected: number, commit: Commit, revision: number | null): void {
+    const entry = this.#entries.get(conversation);
     if (entry === undefined) return;
     const { row, kept } = entry;
-    const after =
-      kept === null || row.revision !== expected ? null : stateAfter({ row, kept }, number, commit, revision);
-    if (after === null) this.#entries.delete(key);
-    else this.#set(after.row, null, after.kept);
+    const follows = revision !== null && kept !== null && row.revision === expected;
+    const after = follows ? stateAfter({ row, kept }, conversation, commit, revision) : null;
+    if (after === null) this.#entries.delete(conversation);
+    else this.#set(conversation, after.row, null, after.kept);
   }
+}
+
+/** The conversations that a commit changes, all of which expect their row at some revision. New ones have none. */
+function changedConversations({ expect }: Commit): readonly (readonly [conversation: number, revision: number])[] {
+  const changed: [number, number][] = [];
+  for (const [key, revision] of expect ?? []) {
+    if (revision === null) continue;
+    const conversation = conversationOfKey(key);
+    if (conversation !== null) changed.push([conversation, revision]);
+  }
+  return changed;
 }
 
 function pageBytes(page: Page | null): number {

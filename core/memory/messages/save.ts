@@ -56,8 +56,9 @@ export function createSaver(domain: Domain): Saver {
     void domain.mutex.run([conversation.number], async () => {
       const calls = take(conversation.number);
       try {
-        const messages = calls.flatMap((call) => call.messages);
-        await write(domain, [{ conversation, messages, place: calls[0]!.place }]);
+        const [first] = calls as [Waiting];
+        const messages = calls.length === 1 ? first.messages : calls.flatMap((call) => call.messages);
+        await write(domain, [{ conversation, messages, place: first.place }]);
         for (const call of calls) call.resolve();
       } catch (error) {
         for (const call of calls) call.reject(error);
@@ -94,6 +95,14 @@ export function createSaver(domain: Domain): Saver {
   };
 }
 
+/** The ids that are looked for among the stored messages: most messages get theirs when they are stored. */
+function namedIds(messages: readonly PreparedMessage[], place: TurnPlace | undefined): string[] {
+  const ids: string[] = [];
+  if (place?.answers !== undefined) ids.push(place.answers);
+  for (const { id } of messages) if (id !== undefined) ids.push(id);
+  return ids;
+}
+
 /** One commit, retried while other processes change one of the conversations. The caller holds the mutex of all of them. */
 function write(domain: Domain, batches: readonly SaveBatch[]): Promise<void> {
   return retryOnConflict(async (reload) => {
@@ -103,8 +112,8 @@ function write(domain: Domain, batches: readonly SaveBatch[]): Promise<void> {
     for (const { conversation, messages, place } of batches) {
       const cached = reload ? undefined : domain.conversations.known(conversation);
       const before = cached ?? (await domain.conversations.current(conversation, reload));
-      const ids = [place?.answers, ...messages.map(({ id }) => id)].filter((id) => id !== undefined);
-      const known = ids.length === 0 ? new Map() : await findMessages(domain, before.number, ids);
+      const ids = namedIds(messages, place);
+      const known = ids.length === 0 ? new Map<string, string>() : await findMessages(domain, before.number, ids);
       if (place !== undefined) {
         const displaced = await displacedMessages(domain, before.number, place, known);
         if (displaced === null) return;

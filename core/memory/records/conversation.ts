@@ -1,6 +1,7 @@
 /** The row of a conversation, and the snapshot that the process keeps of it. */
 import type { Conversation } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
+import { isoTime } from "../../lib/iso-time.ts";
 import type { IdPlace } from "../../storage/id-spaces.ts";
 import { conversationIdKey } from "../../storage/keys.ts";
 import type { Row } from "../../storage/store.ts";
@@ -31,11 +32,7 @@ const TAIL_CHARACTERS = 26;
 
 type Changing = Pick<Snapshot, "head" | "updatedAt" | "messages" | "latest">;
 
-/** ISO 8601 of milliseconds since 1970. */
-export const timeText = (time: number): string => new Date(time).toISOString();
-
-const apiText = ({ head, updatedAt }: Pick<Changing, "head" | "updatedAt">): string =>
-  `${head}${timeText(updatedAt)}"}`;
+const apiText = ({ head, updatedAt }: Pick<Changing, "head" | "updatedAt">): string => `${head}${isoTime(updatedAt)}"}`;
 
 /** The value of the row: a list of the conversation, the number of its messages, and the date of the newest. */
 export const conversationRow = (conversation: Changing): string =>

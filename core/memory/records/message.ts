@@ -1,10 +1,10 @@
 /** Messages as they are stored: a JSON text that begins with the role and the id. */
 import type { Message } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
+import { isoTime } from "../../lib/iso-time.ts";
 import { joinTexts, type Text } from "../../lib/serialized.ts";
 import { NUMBER_LIMIT } from "../../storage/encoding.ts";
 import type { NewMessage } from "../memory.ts";
-import { timeText } from "./conversation.ts";
 import { searchableText } from "./searchable-text.ts";
 
 const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);
@@ -43,7 +43,7 @@ export function prepareMessage(message: NewMessage, searched: boolean): Prepared
 }
 
 export function messageText({ role, members }: PreparedMessage, id: string, time: number): string {
-  const createdAt = timeText(time);
+  const createdAt = isoTime(time);
   return `${roleHead(role)}"id":${JSON.stringify(id)},${members},"createdAt":"${createdAt}"}`;
 }
 

@@ -7,7 +7,7 @@ import { messageOf } from "../../lib/errors.ts";
 import { removeUnchanged, unlessConflict } from "../../storage/conflict.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
-import type { Layout, OwnerKeys } from "./layout.ts";
+import type { IndexLayout, OwnerKeys } from "./layout.ts";
 import type { ScanThread } from "./scan-thread.ts";
 import type { Draft } from "./semantic.ts";
 import { readPack } from "./stored-vectors.ts";
@@ -20,7 +20,7 @@ const MAX_DELAY_MS = 24 * 3_600_000;
 
 interface BlockCleanerParts {
   store: Store;
-  layout: Layout;
+  layout: IndexLayout;
   thread: ScanThread;
   signal?: AbortSignal | undefined;
   logger?: Logger | undefined;

@@ -9,7 +9,7 @@ import { RecentMap } from "../../lib/recent-map.ts";
 import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
 import type { Commit, Store } from "../../storage/store.ts";
 import { BlockCleaner } from "./block-cleaner.ts";
-import { type Layout, type OwnerKeys, shortKey } from "./layout.ts";
+import { type IndexLayout, type OwnerKeys, shortKey } from "./layout.ts";
 import { OwnerVectors } from "./owner-vectors.ts";
 import { Packer, VECTORS_PER_BLOCK } from "./packer.ts";
 import { type VectorRow, writeVector } from "./rows.ts";
@@ -31,7 +31,7 @@ interface ExactOptions {
 
 export class ExactVectors implements VectorIndex, Vectors {
   readonly #store: Store;
-  readonly #layout: Layout;
+  readonly #layout: IndexLayout;
   readonly #state: IndexState | null;
   readonly #cache: VectorCache;
   readonly #packer: Packer;
@@ -43,7 +43,7 @@ export class ExactVectors implements VectorIndex, Vectors {
   #unpacked = new RecentMap<number>(COUNTED_OWNERS);
 
   /** @param state what commits of vectors expect to be unchanged; null to write vectors without that check */
-  constructor(store: Store, layout: Layout, state: IndexState | null, options: ExactOptions = {}) {
+  constructor(store: Store, layout: IndexLayout, state: IndexState | null, options: ExactOptions = {}) {
     const { cache = new VectorCache(), signal, logger } = options;
     this.#store = store;
     this.#layout = layout;

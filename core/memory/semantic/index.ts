@@ -2,7 +2,7 @@
 import type { Logger } from "pino";
 import { invalid, messageOf, ServiceError, unavailable } from "../../lib/errors.ts";
 import { EmbeddingRefused, type NamedEmbedding } from "../embedding/embedding.ts";
-import type { Layout } from "./layout.ts";
+import type { IndexLayout } from "./layout.ts";
 import { normalize } from "./nearest.ts";
 import type { EmbeddingQueue } from "./queue.ts";
 import { writeWaiting } from "./rows.ts";
@@ -19,7 +19,7 @@ const ROUNDING_ERROR = 1e-6;
 const FAILURE_MESSAGES = { embed: "the text could not be embedded", search: "the index of vectors did not answer" };
 
 interface IndexParts {
-  layout: Layout;
+  layout: IndexLayout;
   state: IndexState;
   embedding: NamedEmbedding;
   index: VectorIndex;

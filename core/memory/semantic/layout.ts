@@ -4,7 +4,7 @@ import type { MessagePlace } from "./semantic.ts";
 
 const ROOT = "semantic";
 
-export interface Layout {
+export interface IndexLayout {
   /** Provider, model and dimensions of the vectors. */
   readonly state: string;
   /** Prefix of all vectors, of those of one owner, or of those of one conversation. */
@@ -48,7 +48,7 @@ export const shortPrefix = (conversation: string): string => `${part(conversatio
 export const shortKey = ({ conversation, message }: Omit<MessagePlace, "owner">): string =>
   `${shortPrefix(conversation)}${part(message)}`;
 
-export function createLayout(memory: string): Layout {
+export function createLayout(memory: string): IndexLayout {
   const name = part(memory);
   const below = (kind: string) => (owner?: string, conversation?: string) => {
     const ofAll = `${ROOT}/${kind}/${name}/`;

@@ -10,7 +10,7 @@ import type { NamedEmbedding } from "../embedding/embedding.ts";
 import { type EmbeddingSource, openEmbedding } from "../embedding/open.ts";
 import { ExactVectors } from "./exact.ts";
 import { SemanticIndex } from "./index.ts";
-import { createLayout, type Layout } from "./layout.ts";
+import { createLayout, type IndexLayout } from "./layout.ts";
 import { PluginVectors } from "./plugin-vectors.ts";
 import { EmbeddingQueue } from "./queue.ts";
 import type { Semantic } from "./semantic.ts";
@@ -134,7 +134,7 @@ export const indexSettings = (embedding: NamedEmbedding, { vectors }: SemanticMe
 export async function openVectors(
   name: string,
   settings: SemanticMemoryManifest,
-  layout: Layout,
+  layout: IndexLayout,
   state: IndexState,
   { store, registry, host }: SemanticSource,
   cache: VectorCache,

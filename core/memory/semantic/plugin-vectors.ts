@@ -6,7 +6,7 @@
 import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
 import { removeUnchanged } from "../../storage/conflict.ts";
 import type { Store } from "../../storage/store.ts";
-import type { Layout } from "./layout.ts";
+import type { IndexLayout } from "./layout.ts";
 import { writeWaiting } from "./rows.ts";
 import type { Draft, MessagePlace } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
@@ -14,11 +14,11 @@ import type { FinishedRow, VectorIndex } from "./vector-index.ts";
 
 export class PluginVectors implements VectorIndex {
   readonly #store: Store;
-  readonly #layout: Layout;
+  readonly #layout: IndexLayout;
   readonly #state: IndexState;
   readonly #vectors: Vectors;
 
-  constructor(store: Store, layout: Layout, state: IndexState, vectors: Vectors) {
+  constructor(store: Store, layout: IndexLayout, state: IndexState, vectors: Vectors) {
     this.#store = store;
     this.#layout = layout;
     this.#state = state;

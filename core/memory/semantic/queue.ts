@@ -7,7 +7,7 @@ import { messageOf } from "../../lib/errors.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import { EmbeddingRefused, type NamedEmbedding } from "../embedding/embedding.ts";
-import type { Layout } from "./layout.ts";
+import type { IndexLayout } from "./layout.ts";
 import { normalize } from "./nearest.ts";
 import { readWaiting, type Waiting } from "./rows.ts";
 import type { IndexState } from "./state.ts";
@@ -25,7 +25,7 @@ const MAX_REMEMBERED_REFUSALS = 10_000;
 
 interface QueueParts {
   store: Store;
-  layout: Layout;
+  layout: IndexLayout;
   state: IndexState;
   index: VectorIndex;
   embedding: NamedEmbedding;

@@ -2,7 +2,7 @@
 import type { VectorHit, VectorQuery } from "../../plugin/plugin.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Store } from "../../storage/store.ts";
-import { type Layout, type OwnerKeys, shortPrefix } from "./layout.ts";
+import { type IndexLayout, type OwnerKeys, shortPrefix } from "./layout.ts";
 import { Nearest, similarity } from "./nearest.ts";
 import { countOf, type OwnerVectors } from "./owner-vectors.ts";
 import { readVector } from "./rows.ts";
@@ -43,12 +43,12 @@ interface Place {
 
 export class VectorSearch {
   readonly #store: Store;
-  readonly #layout: Layout;
+  readonly #layout: IndexLayout;
   readonly #cache: VectorCache;
   readonly #owners: OwnerVectors;
   #pieces = 0;
 
-  constructor(store: Store, layout: Layout, cache: VectorCache, owners: OwnerVectors) {
+  constructor(store: Store, layout: IndexLayout, cache: VectorCache, owners: OwnerVectors) {
     this.#store = store;
     this.#layout = layout;
     this.#cache = cache;

@@ -5,6 +5,7 @@ import { allRows } from "../../storage/ranges.ts";
 import type { Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import type { Engine } from "../engine.ts";
+import type { ExecutionStart } from "../journal/entries.ts";
 import { liveKey } from "../journal/ids.ts";
 import { loadExecution, readExecution } from "../journal/load.ts";
 import { parseOpenRow, reopenedRowText } from "../journal/rows.ts";
@@ -12,6 +13,7 @@ import { timeAfter } from "../journal/state.ts";
 import { isSuperseded } from "../journal/superseded.ts";
 import { isStoreUnavailable } from "../run/commit-retry.ts";
 import type { Execution } from "../run/execution.ts";
+import { type StopRequest, stopsAsked } from "./stop-requests.ts";
 
 /** Open rows read at once; each may hold the whole input of its execution. */
 const ROWS_PER_READ = 100;
@@ -31,6 +33,7 @@ export async function recoverExecutions(
 ): Promise<number> {
   let count = 0;
   const live = engine.liveNumbers();
+  const leftAlone = new Map<number, number>();
   for await (const rows of allRows(engine.store, { prefix: OPEN_EXECUTIONS }, ROWS_PER_READ)) {
     for (const row of rows) {
       if (isStopped()) return count;
@@ -40,7 +43,9 @@ export async function recoverExecutions(
         const number = indexedExecution(row.key);
         if (own ? live.has(number) || engine.abandoned.has(number) : !(await isGone(process))) continue;
         // By the time that there is a free slot this process may be shutting down.
-        if (await engine.capacity.whenFree(async () => !isStopped() && recoverOne(engine, row, number))) count++;
+        const recovered = await engine.capacity.whenFree(async () => !isStopped() && recoverOne(engine, row, number));
+        if (recovered === true) count++;
+        else if (recovered === LEFT_ALONE) leftAlone.set(number, row.revision);
       } catch (error) {
         if (isStoreUnavailable(error)) throw error;
         const message = `an execution cannot be recovered: ${messageOf(error)}`;
@@ -48,14 +53,23 @@ export async function recoverExecutions(
       }
     }
   }
+  engine.leftAlone = leftAlone;
   return count;
 }
 
-async function recoverOne(engine: Engine, row: Row, number: number): Promise<boolean> {
+/** This process does not have what the execution needs, but another one may. */
+const LEFT_ALONE = "left alone";
+
+async function recoverOne(engine: Engine, row: Row, number: number): Promise<boolean | typeof LEFT_ALONE> {
   const found = await readExecution(engine.store, number);
   if (found?.openRow?.revision !== row.revision || engine.live.has(liveKey(found.start))) return false;
   const { definition, problem } = await findDefinition(engine, found.start.definition);
   let { openRow } = found;
+  let asked: StopRequest | undefined;
+  if (problem !== null && engine.environment.shared) {
+    [asked] = await stopsAsked(engine.store, new Map([[number, row.revision]]));
+    if (asked === undefined) return leaveAlone(engine, found.start, problem);
+  }
   if (engine.environment.shared) {
     // Executions of this process too: one may have run and come to rest since its row was read.
     const claimed = await claim(engine, found.openRow);
@@ -67,7 +81,8 @@ async function recoverOne(engine: Engine, row: Row, number: number): Promise<boo
   const caller = { requestId: "", logger: engine.logger, trace: engine.trace };
   const execution = engine.restore(loaded.state, definition, caller, { loaded, openRow, recordRow: null });
   engine.beginTrace(execution, "recovery");
-  if (problem !== null) engine.run(execution, (it) => suspendFor(it, problem));
+  if (asked !== undefined) engine.run(execution, (it) => stopAsAsked(it, asked));
+  else if (problem !== null) engine.run(execution, (it) => suspendFor(it, problem));
   else if (definition.recovery === "fail") engine.run(execution, failInterrupted);
   else engine.run(execution);
   return true;
@@ -98,6 +113,19 @@ async function findDefinition(
   const found = await definitions.find(hash);
   if (typeof found !== "string") return { definition: found, problem: null };
   return { definition: { outline: await definitions.outline(hash) } as WorkflowDefinition, problem: found };
+}
+
+/** A process of a newer release, or one that has the plugin, goes on with it: it begins there with its next start at the latest. */
+function leaveAlone({ leftAlone, logger }: Engine, { id, number, workflowId }: ExecutionStart, problem: string): typeof LEFT_ALONE {
+  if (!leftAlone.has(number))
+    logger.warn({ executionId: id, workflowId }, `an execution is left to other processes: ${problem}`);
+  return LEFT_ALONE;
+}
+
+function stopAsAsked(execution: Execution, { kind, reason }: StopRequest): Promise<void> {
+  const at = timeAfter(execution.state);
+  execution.append(kind === "cancel" ? ["cancel", "", at, reason] : ["suspend", "", at, reason, null]);
+  return execution.writeRecord();
 }
 
 /** Nothing is lost: the execution can be resumed once what it needs is back. */

@@ -115,6 +115,20 @@ async function withdrawRequest(store: Store, number: number, open: number): Prom
   await removeUnchanged(store, row);
 }
 
+/**
+ * What is asked of executions that nobody runs.
+ *
+ * @param open numbers of executions, and the revisions of their open rows
+ */
+export async function stopsAsked(store: Store, open: ReadonlyMap<number, number>): Promise<StopRequest[]> {
+  const rows = await store.getMany([...open.keys()].map(stopRequestKey));
+  return rows.flatMap((row) => {
+    if (row === undefined) return [];
+    const [kind, reason, about] = parseRequest(row);
+    return about === open.get(indexedExecution(row.key)) ? [{ kind, reason }] : [];
+  });
+}
+
 /** Reads the stop requests for executions that run in this process, and stops them. */
 export class StopRequests {
   readonly #engine: Engine;

@@ -56,6 +56,9 @@ export async function runWork(
     if (!step.readOnly || attempt > 1 || execution.unwritten > MAX_UNWRITTEN) await execution.flush();
     const pause = pauseLeft(step, execution.state.steps.get(step.path));
     if (pause > 0) await lifetime.sleep(pause);
+    // After a long pause, or when this process itself stood still, another one may have the execution by now.
+    const { lease } = execution;
+    if (lease !== null && !lease.isHeld()) await lease.confirm(lifetime.signal);
     if (lifetime.stopped !== null) return stopped(step.path);
     const own = new Lifetime(lifetime, step.timeout);
     const call = new StepAttempt(execution, step, expressionScope(execution, frame, given.data), attempt, own);

@@ -2,6 +2,7 @@
 
 import { formatDuration } from "../../lib/duration.ts";
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
+import { openExecutionKey } from "../../storage/keys.ts";
 import type { JournalEntry, StepPath } from "../journal/entries.ts";
 import { timeAfter } from "../journal/state.ts";
 import { UnrecordableError } from "./commit-retry.ts";
@@ -27,7 +28,8 @@ export async function drive(execution: Execution): Promise<void> {
     const outcome = await runSteps(execution, definition.steps, frame, { data: input, source: "" }, lifetime);
     await conclude(execution, outcome);
   } catch (error) {
-    if (error instanceof CommitConflict || !execution.isRecorded || lifetime.stopped?.kind === "closing") throw error;
+    const stop = lifetime.stopped?.kind;
+    if (error instanceof CommitConflict || !execution.isRecorded || stop === "closing" || stop === "lost") throw error;
     // A bug of ours must not leave the execution hanging. Branches that still run are stopped and record nothing more.
     lifetime.stop({ kind: "lost", reason: "internal error", gracePeriod: 0 });
     executionLogger(execution).error({ err: error }, messageOf(error));
@@ -43,7 +45,11 @@ export async function drive(execution: Execution): Promise<void> {
 
 async function conclude(execution: Execution, outcome: Outcome): Promise<void> {
   const entry = outcomeEntry(execution, outcome);
-  if (entry === null) return execution.flush();
+  if (entry === null) {
+    await execution.flush();
+    if (execution.lifetime.stopped?.kind !== "lost") return;
+    throw new CommitConflict([openExecutionKey(execution.state.start.number)]);
+  }
   execution.append(entry);
   return execution.writeRecord();
 }

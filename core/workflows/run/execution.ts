@@ -15,7 +15,7 @@ import { executionRecordText } from "../journal/record.ts";
 import { entriesText, openRowText, recordRowText, reopenedRowText } from "../journal/rows.ts";
 import { applyEntry, type JournalState, stateFromJournal } from "../journal/state.ts";
 import { commitWithRetry, notRecordedYet } from "./commit-retry.ts";
-import type { ExecutionCaller, ExecutionEnvironment, StoredRows } from "./environment.ts";
+import type { ExecutionCaller, ExecutionEnvironment, Lease, StoredRows } from "./environment.ts";
 import { asFirst, type Reopening, reopeningCommit, restRows, restWithoutReopening } from "./execution-commits.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { executionLogger } from "./logger.ts";
@@ -96,6 +96,10 @@ export class Execution {
   /** Of its open row: stop requests name it. */
   get revision(): number {
     return this.#revision;
+  }
+
+  get lease(): Lease | null {
+    return this.#environment.lease;
   }
 
   get isAtRest(): boolean {

@@ -1,19 +1,19 @@
 /** Tasks between two processes on one store, on a store that fails, and after a process that died. */
 import assert from "node:assert/strict";
 import { before, describe, type TestContext, test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { followRemoteTask, type TaskEvent } from "../../../core/a2a/follow.ts";
 import type { Task } from "../../../core/a2a/task.ts";
 import { newTaskId } from "../../../core/a2a/task-ids.ts";
 import { TaskKeeper } from "../../../core/a2a/task-keeper.ts";
-import { TaskRows, taskLeaseText } from "../../../core/a2a/task-rows.ts";
+import { TaskRows } from "../../../core/a2a/task-rows.ts";
 import { MAX_ANSWER_CHARACTERS, type TaskRun } from "../../../core/a2a/task-run.ts";
 import { Tasks } from "../../../core/a2a/tasks.ts";
 import type { Agent } from "../../../core/agents/agent.ts";
 import { NOBODY } from "../../../core/identity/caller.ts";
 import { EVERYTHING, type Principal } from "../../../core/identity/principal.ts";
 import { unavailable } from "../../../core/lib/errors.ts";
-import { openTaskKey } from "../../../core/storage/keys.ts";
+import { processKey } from "../../../core/storage/keys.ts";
+import { Membership } from "../../../core/storage/membership.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import { WakeTopics } from "../../../core/storage/wake-topics.ts";
@@ -42,9 +42,22 @@ before(async (t) => {
 /** A store that other processes use too. */
 const shared = (): Store => ({ ...createMemoryStore(), kind: "postgres" });
 
-function processOn(t: TestContext, store: Store, pollInterval?: number) {
+/** Writes its heartbeats. */
+async function member(t: TestContext, store: Store): Promise<Membership> {
+  const times = { heartbeatInterval: 20, leaseTimeout: 60_000 };
+  const membership = new Membership(store, { logger: recordingLogger().logger, times });
+  await membership.start();
+  t.after(() => membership.release());
+  return membership;
+}
+
+function processOn(
+  t: TestContext,
+  store: Store,
+  { membership = null, pollInterval }: { membership?: Membership | null; pollInterval?: number } = {},
+) {
   const { logger, lines } = recordingLogger();
-  const rows = new TaskRows(store, true);
+  const rows = new TaskRows(store, true, membership);
   const tasks = new Tasks(rows, logger, pollInterval);
   t.after(() => tasks.close());
   const keeper = (retention = 60_000) => new TaskKeeper(rows, { hasAgents: true, retention, logger });
@@ -85,7 +98,7 @@ describe("two processes on one store", () => {
     const topics = new WakeTopics(async () => {});
     const wakes = { wake: topics.wake.bind(topics), watch: topics.watch.bind(topics) };
     const store = { ...shared(), ...wakes };
-    const [one, two] = [processOn(t, store, NEVER), processOn(t, store, NEVER)];
+    const [one, two] = [processOn(t, store, { pollInterval: NEVER }), processOn(t, store, { pollInterval: NEVER })];
     const run = await one.begin("slow");
     const seen = await two.tasks.find("slow", idOf(run), ADA);
     const follow = async () => {
@@ -121,29 +134,46 @@ describe("two processes on one store", () => {
 
   test("what a silent process left is failed, what a living one runs is not", async (t) => {
     const store = shared();
-    const [one, two] = [processOn(t, store), processOn(t, store)];
+    const [silent, living] = [await member(t, store), await member(t, store)];
+    const [one, two, three] = [silent, living, await member(t, store)].map((each) =>
+      processOn(t, store, { membership: each }),
+    );
+    const [left, run] = [await one!.begin("slow"), await two!.begin("slow")];
+    const keeper = three!.keeper();
+    await keeper.start();
+    t.after(() => keeper.close());
+    assert.equal(await three!.stateOf("slow", idOf(left)), "TASK_STATE_WORKING", "both live");
+    await silent.release();
+    await whenOver(left);
+    assert.equal(await three!.stateOf("slow", idOf(left)), "TASK_STATE_FAILED");
+    assert.equal(left.record.task.status.state, "TASK_STATE_FAILED", "and its process takes that for the truth");
+    assert.equal(await three!.stateOf("slow", idOf(run)), "TASK_STATE_WORKING");
+  });
+
+  test("a process that others have taken for gone ends what it works on, whose agent stops", async (t) => {
+    const store = shared();
+    const silent = await member(t, store);
+    const one = processOn(t, store, { membership: silent });
     const run = await one.begin("slow");
-    const keeper = two.keeper();
-    const look = async () => {
-      await keeper.interrupt({ sinceHeartbeat: 0, unchanged: 40 });
-      await sleep(50);
-      return two.stateOf("slow", idOf(run));
-    };
-    assert.equal(await look(), "TASK_STATE_WORKING", "it is not known for long");
-    const alive: [string, string] = [openTaskKey(idOf(run)), taskLeaseText("slow", Date.now())];
-    await store.commit({ put: [alive] });
-    assert.equal(await look(), "TASK_STATE_WORKING", "its heartbeat is new");
-    assert.equal(await look(), "TASK_STATE_FAILED");
+    await store.commit({ delete: [processKey(silent.name)] });
     await whenOver(run);
-    assert.equal(run.record.task.status.state, "TASK_STATE_FAILED", "and its process takes that for the truth");
+    assert.equal(run.signal.aborted, true);
+    assert.equal(await one.stateOf("slow", idOf(run)), "TASK_STATE_FAILED");
+    assert.equal((await one.begin("nap")).isOver, false, "it takes new ones");
   });
 
   test("what a process runs whose clock is an hour slow is not failed by one that starts", async (t) => {
     const store = shared();
-    const [one, two] = [processOn(t, store), processOn(t, store)];
+    const slow = await member(t, store);
+    const [one, two] = [
+      processOn(t, store, { membership: slow }),
+      processOn(t, store, { membership: await member(t, store) }),
+    ];
     const run = await one.begin("slow");
-    const slow: [string, string] = [openTaskKey(idOf(run)), taskLeaseText("slow", Date.now() - 3_600_000)];
-    await store.commit({ put: [slow] });
+    const { value } = (await store.get(processKey(slow.name)))!;
+    await store.commit({
+      put: [[processKey(slow.name), JSON.stringify({ ...JSON.parse(value), at: Date.now() - 3_600_000 })]],
+    });
     const keeper = two.keeper();
     await keeper.start();
     await keeper.close();

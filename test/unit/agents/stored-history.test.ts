@@ -8,17 +8,18 @@ import { DEFAULT_SETTINGS } from "../../../core/agents/run/options.ts";
 import { emptyRunResult } from "../../../core/agents/run/run.ts";
 import { ServiceError, unavailable } from "../../../core/lib/errors.ts";
 import { Serialized } from "../../../core/lib/serialized.ts";
-import { NO_TIMEOUT } from "../../../core/storage/leases.ts";
+import { Membership } from "../../../core/storage/membership.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import { silent } from "../../support/agents.ts";
+import { until } from "../../support/probe.ts";
 
 const { memory } = DEFAULT_SETTINGS;
 const DAY = 86_400_000;
 const outcome = (text: string) => ({ ...emptyRunResult(), text });
 
-function historiesOver(store: Store, isolated = false) {
-  const histories = new StoredHistories(store, { retention: 30 * DAY, logger: silent, isolated });
+function historiesOver(store: Store, isolated = false, membership: Membership | null = null) {
+  const histories = new StoredHistories(store, { retention: 30 * DAY, logger: silent, isolated, membership });
   const page = async (agent: string, number = 0, limit = 10, owner?: string) => {
     const answer = await histories.forAgent(agent).page(number, limit, owner);
     assert.ok(answer instanceof Serialized);
@@ -101,7 +102,7 @@ test("GET /agents/:id/history leaves the runs of another living process alone", 
   await next.histories.start();
   assert.equal((await next.page("a")).entries[0].status, "running");
   const keeper = new HistoryMaintenance(store, { retention: DAY, logger: silent });
-  await keeper.closeOrphanedRuns(NO_TIMEOUT);
+  await keeper.closeOrphanedRuns(() => true);
   assert.equal((await next.page("a")).entries[0].error, "interrupted");
   // The other one was slow, not dead: what it says at the end counts.
   other.histories.forAgent("a").end(run, "completed", outcome("late"));
@@ -109,6 +110,63 @@ test("GET /agents/:id/history leaves the runs of another living process alone", 
   assert.equal((await next.page("a")).entries[0].output, "late");
   assert.equal((await next.page("a")).total, 1);
   await next.histories.close();
+});
+
+test("GET /agents/:id/history says interrupted of runs whose process is gone, and of no others, whatever their clocks say", async (t) => {
+  const store = shared(createMemoryStore());
+  const start = async () => {
+    const membership = new Membership(store, {
+      logger: silent,
+      times: { heartbeatInterval: 20, leaseTimeout: 60_000 },
+    });
+    await membership.start();
+    t.after(() => membership.release());
+    return { membership, ...historiesOver(store, false, membership) };
+  };
+  const [slow, gone, next] = [await start(), await start(), await start()];
+  const run = slow.histories.forAgent("a").begin("slow", "x", memory);
+  gone.histories.forAgent("a").begin("gone", "x", memory);
+  for (const { page } of [slow, gone]) await page("a");
+  const lease = (await store.get("ho/slow"))!;
+  const hourAgo = { ...JSON.parse(lease.value), seen: Date.now() - 3_600_000 };
+  await store.commit({ put: [["ho/slow", JSON.stringify(hourAgo)]] });
+  await next.histories.start();
+  const statuses = async () => {
+    const { entries } = await next.page("a");
+    return new Map(entries.map(({ id, status }: { id: string; status: string }) => [id, status]));
+  };
+  assert.deepEqual(
+    await statuses(),
+    new Map([
+      ["slow", "running"],
+      ["gone", "running"],
+    ]),
+  );
+  await gone.membership.release();
+  await until(async () => (await statuses()).get("gone") === "error", "the end of the run");
+  assert.equal((await statuses()).get("slow"), "running");
+  slow.histories.forAgent("a").end(run, "completed", outcome("late"));
+  await slow.histories.close();
+  assert.equal((await statuses()).get("slow"), "completed");
+  for (const { histories } of [gone, next]) await histories.close();
+});
+
+test("GET /agents/:id/history: a run has its row soon after it began, also while another one goes on for long", async () => {
+  const store = shared(createMemoryStore());
+  const { histories } = historiesOver(store);
+  const history = histories.forAgent("a");
+  history.begin("long", "x", memory);
+  const leases = async () => store.scan({ prefix: "ho/", limit: 10 });
+  await until(async () => (await leases()).length === 1, "the row of the first run");
+  // Its first heartbeat comes with the next flush, the second one ten seconds later.
+  const second = history.begin("second", "x", memory);
+  await until(async () => (await leases()).length === 2, "the row of the second run");
+  const [long] = await leases();
+  const third = history.begin("third", "x", memory);
+  await until(async () => (await leases()).length === 3, "the row of the third run");
+  assert.deepEqual((await leases())[0], long, "it did not wait for the next heartbeat");
+  for (const run of [second, third]) history.end(run, "completed", emptyRunResult());
+  await histories.close();
 });
 
 test("history.retention forgets what is older, of every agent that has runs in the store, and counts what is left", async () => {

@@ -1,14 +1,24 @@
 /** `exact` over many vectors: packed into blocks beside the rows, through crashes, other processes and deletions. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { join } from "node:path";
+import { after, type TestContext, test } from "node:test";
 import { ExactVectors } from "../../../core/memory/semantic/exact.ts";
 import { createLayout } from "../../../core/memory/semantic/layout.ts";
 import { writeVector } from "../../../core/memory/semantic/rows.ts";
 import { VectorCache } from "../../../core/memory/semantic/vector-cache.ts";
 import type { VectorEntry } from "../../../core/plugin/plugin.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
+import { openPostgresStore } from "../../../core/storage/postgres-store.ts";
+import { openSqliteStore } from "../../../core/storage/sqlite-store.ts";
 import type { Commit, Row, Store } from "../../../core/storage/store.ts";
+import { startPostgres } from "../../support/postgres.ts";
+import { silent } from "../../support/providers.ts";
+import { temporaryFolder } from "../../support/storage.ts";
 import { createNumbers, randomVector } from "../../support/vectors.ts";
+
+/** Null, which is said, where there is no PostgreSQL. */
+const postgres = await startPostgres();
+after(() => postgres?.close());
 
 const LAYOUT = createLayout("default");
 const KEYS = LAYOUT.of("u");
@@ -143,40 +153,75 @@ test("a process that ends before any commit of packing loses no vector and finds
   }
 });
 
-test("what two processes write, replace and delete while both pack is what a search finds", async () => {
-  const inner = createMemoryStore();
+/** A store for each of two processes. In memory, and on a file that has one owner, both have the same, whose calls mix. */
+const PAIRS: Record<string, (context: TestContext) => Promise<[Store, Store]>> = {
+  "memory:": async () => {
+    const store = pausing(createMemoryStore());
+    return [store, store];
+  },
+  "sqlite:": async (context) => {
+    const file = join(await temporaryFolder(context), "vectors.db");
+    const store = await openSqliteStore({ file, synchronous: "normal", logger: silent });
+    context.after(() => store.close());
+    return [store, store];
+  },
+  ...(postgres === null
+    ? {}
+    : {
+        "postgres:": async (context: TestContext): Promise<[Store, Store]> => {
+          const url = await postgres.createDatabase();
+          const first = await openPostgresStore(url, { logger: silent });
+          const second = await openPostgresStore(url, { logger: silent });
+          context.after(() => Promise.all([first.close(), second.close()]));
+          return [first, second];
+        },
+      }),
+};
+
+/** Lets others go on before every call. */
+function pausing(inner: Store): Store {
   const pause = () => new Promise(setImmediate);
-  const store: Store = {
+  return {
     ...inner,
     get: (key) => pause().then(() => inner.get(key)),
     getMany: (keys, longest) => pause().then(() => inner.getMany(keys, longest)),
     scan: (range) => pause().then(() => inner.scan(range)),
     commit: (commit) => pause().then(() => inner.commit(commit)),
   };
-  const both = [new ExactVectors(store, LAYOUT, null), new ExactVectors(store, LAYOUT, null)];
-  const model = new Map<string, VectorEntry>();
-  for (let round = 0; round < 30; round++) {
-    const vectors = both[round % 2]!;
-    const written = Array.from({ length: 60 }, () => entry(Math.floor(next() * 1_500)));
-    const distinct = [...new Map(written.map((one) => [one.message, one])).values()];
-    const searching = everything(both[(round + 1) % 2]!);
-    await vectors.put(distinct);
-    for (const one of distinct) model.set(one.message, one);
-    const gone = [...model.values()].filter(() => next() < 0.02);
-    await vectors.delete(gone);
-    for (const { message } of gone) model.delete(message);
-    await searching;
-    for (const each of both) {
-      const hits = await everything(each);
-      assert.deepEqual(names(hits), [...model.keys()].sort());
-      for (const { message, score } of hits) {
-        const exact = model.get(message)!.vector.reduce((sum, number, at) => sum + number * query[at]!, 0);
-        assert.ok(Math.abs(score - exact) < 1e-5, `${message}: ${score}, not ${exact}`);
+}
+
+for (const [engine, pairOf] of Object.entries(PAIRS)) {
+  test(`what two processes write, replace and delete while both pack is what a search finds: ${engine}`, async (context) => {
+    const stores = await pairOf(context);
+    const both = stores.map((store) => new ExactVectors(store, LAYOUT, null));
+    context.after(() => Promise.all(both.map((vectors) => vectors.idle())));
+    const model = new Map<string, VectorEntry>();
+    for (let round = 0; round < 30; round++) {
+      const vectors = both[round % 2]!;
+      const written = Array.from({ length: 60 }, () => entry(Math.floor(next() * 1_500)));
+      const distinct = [...new Map(written.map((one) => [one.message, one])).values()];
+      const searching = everything(both[(round + 1) % 2]!);
+      await vectors.put(distinct);
+      for (const one of distinct) model.set(one.message, one);
+      const gone = [...model.values()].filter(() => next() < 0.02);
+      await vectors.delete(gone);
+      for (const { message } of gone) model.delete(message);
+      await searching;
+      for (const each of both) {
+        const hits = await everything(each);
+        assert.deepEqual(names(hits), [...model.keys()].sort());
+        for (const { message, score } of hits) {
+          const exact = model.get(message)!.vector.reduce((sum, number, at) => sum + number * query[at]!, 0);
+          assert.ok(Math.abs(score - exact) < 1e-5, `${message}: ${score}, not ${exact}`);
+        }
       }
     }
-  }
-  assert.ok((await blocksOf(inner)).length >= 3);
-});
+    for (const each of both) await each.idle();
+    const afresh = new ExactVectors(stores[0], LAYOUT, null);
+    assert.deepEqual(names(await everything(afresh)), [...model.keys()].sort());
+    assert.ok((await blocksOf(stores[0])).length >= 3);
+  });
+}
 
 test("deleted vectors take no place among the hits, and are removed from the blocks and by the next process after a crash", async () => {
   const store = createMemoryStore();

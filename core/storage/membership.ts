@@ -1,0 +1,266 @@
+/**
+ * The processes that share a store. Each has a row, its lease, and writes a heartbeat to it from time to time. A process whose heartbeats
+ * stop is taken for gone: the row is removed first, and only then what it left is taken over. Every heartbeat expects the row as it was
+ * written last, so that a process which was taken for gone and lives finds out with its next heartbeat. By its own clock it knows
+ * sooner that it may have been: once its last heartbeat is so old that others could have removed the row, it begins nothing new before
+ * it has written another.
+ */
+import type { Logger } from "pino";
+import { CommitConflict, messageOf } from "../lib/errors.ts";
+import { Interval } from "../lib/interval.ts";
+import { isObject } from "../lib/is-object.ts";
+import { removeUnchanged } from "./conflict.ts";
+import { PROCESSES, processKey, processOfKey } from "./keys.ts";
+import { hasEnded, nameProcess } from "./process-name.ts";
+import { allRows } from "./ranges.ts";
+import { Silence } from "./silence.ts";
+import type { Row, Store } from "./store.ts";
+
+/** All in milliseconds. */
+export interface MembershipTimes {
+  /** Between two heartbeats, and between two looks at those of the others. */
+  readonly heartbeatInterval: number;
+  /** A process that wrote no heartbeat for so long is taken for gone. */
+  readonly leaseTimeout: number;
+  /** The same for one that has lost its session with the database as well. */
+  readonly sessionTimeout?: number | undefined;
+}
+
+const DEFAULT_TIMES: MembershipTimes = { heartbeatInterval: 1_000, leaseTimeout: 30_000 };
+/** Enough heartbeats to make a new session after the database was restarted. */
+const HEARTBEATS_WITHOUT_SESSION = 6;
+
+const ROWS_PER_READ = 1_000;
+const RETRY_PAUSE_MS = 250;
+
+interface MembershipOptions {
+  readonly logger: Logger;
+  readonly times?: MembershipTimes | undefined;
+  /** Makes a name for this process; default: one by which others at the same place know it. */
+  name?(): string;
+}
+
+/** The value of the row of a process. */
+interface Heartbeat {
+  /** When it was written, for people: its clock may be wrong. */
+  readonly at: number;
+  /** Whether the process shows itself by a session too. */
+  readonly session?: true;
+  /** What it is at work on, as it says itself. */
+  readonly busy?: readonly string[];
+}
+
+export class Membership {
+  /** Tells what this process is at work on, for `busyElsewhere`. */
+  busy: () => readonly string[] = () => [];
+  readonly times: MembershipTimes & { readonly sessionTimeout: number };
+  readonly #store: Store;
+  readonly #logger: Logger;
+  readonly #newName: () => string;
+  readonly #silent: Silence;
+  readonly #silentWithoutSession: Silence;
+  readonly #rounds: Interval;
+  readonly #goneListeners: (() => void)[] = [];
+  readonly #lostListeners: (() => void)[] = [];
+  #name: string;
+  /** Of its own row, as it was last written or read; null before there is one. */
+  #revision: number | null = null;
+  #confirmedAt: Moment | null = null;
+  #others: ReadonlySet<string> = new Set();
+  #starting: Promise<void> | null = null;
+  #beating: Promise<void> | null = null;
+  #isReleased = false;
+  #endWatch: (() => void) | undefined;
+
+  constructor(store: Store, { logger, times = DEFAULT_TIMES, name = nameProcess }: MembershipOptions) {
+    const { heartbeatInterval, leaseTimeout } = times;
+    this.#store = store;
+    this.#logger = logger;
+    this.#newName = name;
+    this.#name = name();
+    const sessionTimeout = Math.min(leaseTimeout, HEARTBEATS_WITHOUT_SESSION * heartbeatInterval);
+    this.times = { ...times, sessionTimeout: times.sessionTimeout ?? sessionTimeout };
+    this.#silent = new Silence(leaseTimeout);
+    this.#silentWithoutSession = new Silence(this.times.sessionTimeout);
+    this.#rounds = new Interval(
+      heartbeatInterval,
+      () => this.#round(),
+      (error) => logger.warn({ err: error }, `the heartbeat of this process cannot be written: ${messageOf(error)}`),
+    );
+  }
+
+  /** What this process is called in the store. Another name after it was taken for gone. */
+  get name(): string {
+    return this.#name;
+  }
+
+  /** Writes the first heartbeat, and looks at the other processes. A second call does nothing more. */
+  start(): Promise<void> {
+    if (this.#starting === null) {
+      this.#starting = this.#rounds.begin();
+      // Others have stopped, or were taken for gone.
+      this.#endWatch = this.#store.watch?.(PROCESSES, () => this.#rounds.hurry());
+    }
+    return this.#starting;
+  }
+
+  /** Whether no other process can have taken this one for gone, as far as its own clocks tell. */
+  isHeld(): boolean {
+    return this.#confirmedAt !== null && elapsedSince(this.#confirmedAt) < this.times.sessionTimeout;
+  }
+
+  /** Resolves once a new heartbeat shows that this process was not taken for gone, once it has a new name, and when `signal` aborts. */
+  async confirm(signal: AbortSignal): Promise<void> {
+    while (!this.isHeld() && !signal.aborted && !this.#isReleased) {
+      await this.#beat().catch(() => pause(RETRY_PAUSE_MS, signal));
+    }
+  }
+
+  /** Tells of names whether their processes, other than this one, are gone for good. To be asked for anew with each look. */
+  goneCheck(): (name: string) => Promise<boolean> {
+    const known = new Map<string, Promise<boolean>>();
+    return (name) => {
+      let gone = known.get(name);
+      if (gone === undefined) {
+        // A process writes its first heartbeat before anything names it.
+        gone = name === this.#name ? Promise.resolve(false) : this.#hasNoRow(name);
+        known.set(name, gone);
+      }
+      return gone;
+    };
+  }
+
+  async #hasNoRow(name: string): Promise<boolean> {
+    return (await this.#store.get(processKey(name))) === undefined;
+  }
+
+  /** Calls `listener` whenever another process is gone: it has stopped, or was taken for gone by any process. */
+  onGone(listener: () => void): void {
+    this.#goneListeners.push(listener);
+  }
+
+  /** Calls `listener` when this process was taken for gone: what it was at work on is left to others. */
+  onLost(listener: () => void): void {
+    this.#lostListeners.push(listener);
+  }
+
+  /** What other processes are at work on, as of their last heartbeats. */
+  async busyElsewhere(): Promise<ReadonlySet<string>> {
+    const rows = await this.#otherRows();
+    return new Set(rows.flatMap(({ value }) => parseHeartbeat(value).busy ?? []));
+  }
+
+  /** Gives the lease back: others take over at once what this process has left. A second call does nothing more. */
+  async release(): Promise<void> {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    this.#endWatch?.();
+    await this.#rounds.stop();
+    await this.#beating?.catch(() => {});
+    if (this.#revision === null) return;
+    await this.#store.commit({ delete: [processKey(this.#name)] }).catch(() => {});
+    this.#store.wake?.(PROCESSES);
+  }
+
+  async #round(): Promise<void> {
+    // A look counts only where this process can write as well: otherwise the silence may be that of the store.
+    await this.#beat();
+    await this.#look();
+  }
+
+  /** One heartbeat at a time. */
+  #beat(): Promise<void> {
+    this.#beating ??= this.#write().finally(() => {
+      this.#beating = null;
+    });
+    return this.#beating;
+  }
+
+  async #write(): Promise<void> {
+    const session = (await this.#store.presence?.show(this.#name)) === true;
+    const busy = this.busy();
+    const heartbeat: Heartbeat = { at: Date.now(), ...(session && { session }), ...(busy.length > 0 && { busy }) };
+    const begun = moment();
+    const key = processKey(this.#name);
+    try {
+      this.#revision = await this.#store.commit({
+        put: [[key, JSON.stringify(heartbeat)]],
+        expect: [[key, this.#revision]],
+      });
+      this.#confirmedAt = begun;
+    } catch (error) {
+      if (!(error instanceof CommitConflict)) throw error;
+      const row = await this.#store.get(key);
+      if (this.#isReleased) return;
+      // A heartbeat happened of which this process did not hear: nobody else writes this row.
+      if (row !== undefined) this.#revision = row.revision;
+      else if (this.#revision !== null) this.#lose();
+      await this.#write();
+    }
+  }
+
+  #lose(): void {
+    this.#logger.warn(
+      "this process was silent for so long that another one has taken it for gone: it gives up what it was at work on",
+    );
+    this.#name = this.#newName();
+    this.#revision = null;
+    for (const listener of this.#lostListeners) listener();
+  }
+
+  async #look(): Promise<void> {
+    const rows = await this.#otherRows();
+    const claimed = rows.filter(({ value }) => parseHeartbeat(value).session === true);
+    const shown =
+      claimed.length === 0 ? null : await this.#store.presence?.shown(claimed.map(({ key }) => processOfKey(key)));
+    const withoutSession = shown == null ? [] : claimed.filter(({ key }) => !shown.has(processOfKey(key)));
+    const now = performance.now();
+    const gone = new Set([
+      ...this.#silent.after(rows, now),
+      ...this.#silentWithoutSession.after(withoutSession, now),
+      ...rows.filter(({ key }) => hasEnded(processOfKey(key))),
+    ]);
+    // One that has written another heartbeat meanwhile keeps its lease.
+    for (const row of gone) if (!(await removeUnchanged(this.#store, row))) gone.delete(row);
+    const left = new Set(rows.filter((row) => !gone.has(row)).map(({ key }) => key));
+    const hasChanged = gone.size > 0 || [...this.#others].some((key) => !left.has(key));
+    this.#others = left;
+    if (hasChanged) for (const listener of this.#goneListeners) listener();
+  }
+
+  async #otherRows(): Promise<Row[]> {
+    const own = processKey(this.#name);
+    const all: Row[] = [];
+    for await (const rows of allRows(this.#store, { prefix: PROCESSES }, ROWS_PER_READ))
+      all.push(...rows.filter(({ key }) => key !== own));
+    return all;
+  }
+}
+
+/** By two clocks: one stands still while the machine sleeps, the other may be set. */
+type Moment = readonly [steady: number, system: number];
+
+const moment = (): Moment => [performance.now(), Date.now()];
+const elapsedSince = ([steady, system]: Moment): number => Math.max(performance.now() - steady, Date.now() - system);
+
+/** A row in another form, as an earlier version wrote it, says nothing. */
+function parseHeartbeat(value: string): Partial<Heartbeat> {
+  try {
+    const heartbeat: unknown = JSON.parse(value);
+    return isObject(heartbeat) ? heartbeat : {};
+  } catch {
+    return {};
+  }
+}
+
+function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, milliseconds);
+    signal.addEventListener("abort", done);
+  });
+}
