@@ -65,7 +65,7 @@ export const RETRY_MS = 150;
 /** A database that is back is found within this. */
 const ECHO_MS = 20_000;
 
-export const agent = new Agent({ connections: 64, bodyTimeout: HANG_MS, headersTimeout: HANG_MS });
+const agent = new Agent({ connections: 64, bodyTimeout: HANG_MS, headersTimeout: HANG_MS });
 
 interface Sent {
   readonly method?: Dispatcher.HttpMethod;

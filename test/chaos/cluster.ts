@@ -12,7 +12,7 @@ import { EXAMPLES } from "../support/plugin-folder.ts";
 import type { PostgresServer } from "../support/postgres.ts";
 
 /** A time span in milliseconds since 1970; it still lasts while `to` is infinite. */
-export interface Span {
+interface Span {
   readonly from: number;
   to: number;
 }
@@ -119,10 +119,10 @@ export class Cluster {
     }
   }
 
-  /** `kill -9`. At least two others stay. */
+  /** `kill -9`. At least one other stays. */
   async kill(random: Random): Promise<void> {
     const able = this.members.filter(({ served, frozen }) => served !== null && !frozen);
-    if (able.length < 3) return;
+    if (able.length < 2) return;
     const member = random.pick(able);
     const { served } = member;
     member.served = null;
@@ -133,7 +133,7 @@ export class Cluster {
 
   async freeze(random: Random, milliseconds: number): Promise<void> {
     const able = this.members.filter(({ served, frozen }) => served !== null && !frozen);
-    if (able.length < 3) return;
+    if (able.length < 2) return;
     const member = random.pick(able);
     const child = member.served!.child as ChildProcess;
     const span = { pid: child.pid!, from: Date.now(), to: Number.POSITIVE_INFINITY };

@@ -15,7 +15,7 @@ import { createKnowledge, type Knowledge, mayMove } from "./calls.ts";
 import { createClients, work } from "./clients.ts";
 import { Cluster } from "./cluster.ts";
 import { judgeRuns, readRuns } from "./effects.ts";
-import { settled } from "./settled.ts";
+import { ready, settled } from "./settled.ts";
 
 const server = await startPostgres();
 after(() => server?.close());
@@ -125,8 +125,7 @@ test("two processes whose PostgreSQL goes away in every way: 503 meanwhile, noth
         for (const { served } of cluster.members) await until(() => saysWhy(served!.url, reason), `why it ${name}`);
       }),
     );
-    for (const { served } of cluster.members)
-      await until(async () => (await request(`${served!.url}/readyz`)).statusCode === 200, `/readyz after it ${name}`);
+    for (const { served } of cluster.members) await ready(served!.url);
     await answersMore(`answers after it ${name}`);
     await until(async () => (await listeners(url)) === PROCESSES, `connections for notices after it ${name}`);
     assert.deepEqual(cluster.wrong, [], `it ${name}, seed ${seed}`);

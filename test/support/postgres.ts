@@ -144,6 +144,8 @@ async function startEmbedded(): Promise<PostgresServer> {
       const log = await openFile(join(folder, "log"), "a");
       const child = spawn(join(bin, "postgres"), ["-D", data, ...settings.flatMap((setting) => ["-c", setting])], {
         ...options,
+        // Not in the group of the tests: the end of another process of it could send SIGHUP to all while the server is stopped.
+        detached: true,
         stdio: ["ignore", "ignore", log.fd],
       });
       await log.close();
@@ -219,7 +221,8 @@ async function ready(data: string): Promise<boolean> {
 
 /** Ends the server and removes its folder when this process is gone, however it went. */
 function watch(pid: number, folder: string): ChildProcess {
-  const script = 'trap "" INT TERM; read _; kill -9 "$1" 2>/dev/null; sleep 0.2; rm -rf "$2"';
+  const script =
+    'trap "" INT TERM HUP; read _; kill -9 "$1" $(cat /proc/"$1"/task/"$1"/children) 2>/dev/null; sleep 0.2; rm -rf "$2"';
   const child = spawn("/bin/sh", ["-c", script, "sh", String(pid), folder], { stdio: ["pipe", "ignore", "ignore"] });
   child.unref();
   (child.stdin as unknown as { unref(): void }).unref();
