@@ -58,7 +58,9 @@ function exists(pid: number): boolean {
 function readState(pid: number): ProcessState | null {
   try {
     // The name of the program comes before, in parentheses, and may hold anything.
-    const fields = readFileSync(`/proc/${pid}/stat`, "utf8").replace(/^.*\) /s, "").split(" ");
+    const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
+      .replace(/^.*\) /s, "")
+      .split(" ");
     return { state: fields[0]!, started: fields[19]! };
   } catch {
     return null;

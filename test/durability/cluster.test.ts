@@ -74,8 +74,7 @@ async function beatsOnOf(beats: () => Promise<Map<string, number>>, processes: n
   let before = await beats();
   await until(async () => {
     const now = await beats();
-    for (const [key, revision] of now)
-      if (before.get(key) !== revision) changes.set(key, (changes.get(key) ?? 0) + 1);
+    for (const [key, revision] of now) if (before.get(key) !== revision) changes.set(key, (changes.get(key) ?? 0) + 1);
     before = now;
     return [...changes.values()].filter((count) => count >= 12).length >= processes;
   }, "the heartbeats");
@@ -134,7 +133,10 @@ test("a process that was frozen while another one took over does nothing more of
   await until(async () => (await retries()) === 1, "the end of the first try");
   frozen.child.kill("SIGSTOP");
   const living = await start();
-  await until(async () => (await living.ask(status("again", "a"))) === "completed", "the end of the one that is tried again");
+  await until(
+    async () => (await living.ask(status("again", "a"))) === "completed",
+    "the end of the one that is tried again",
+  );
   await until(async () => (await runsOf(living, "b:one")) > 0, "the take-over of the other");
   frozen.child.kill("SIGCONT");
   await until(() => frozen.lines.some((line) => /taken it for gone/.test(line)), "that it finds out");

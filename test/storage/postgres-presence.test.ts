@@ -25,7 +25,8 @@ test("store postgres: a process is shown as long as its session lasts, and again
   skip,
 }, async (t) => {
   const url = await db.createDatabase();
-  const [one, other] = [await open(t, url), await open(t, url)];
+  const one = await openPostgresStore(url, { logger: silent });
+  const other = await open(t, url);
   const shown = async () => [...(await other.presence!.shown(["one", "two", "three"]))].sort();
   assert.deepEqual(await shown(), []);
   assert.equal(await one.presence!.show("one"), true);

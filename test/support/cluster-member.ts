@@ -35,7 +35,9 @@ const { access } = await start(store, { logger, membership });
 async function answer(asked: Asked): Promise<unknown> {
   switch (asked.what) {
     case "execute":
-      return JSON.parse((await access.execute(asked.workflow, { input: { n: 1 }, options: { executionId: asked.id } }, CALL)).json);
+      return JSON.parse(
+        (await access.execute(asked.workflow, { input: { n: 1 }, options: { executionId: asked.id } }, CALL)).json,
+      );
     case "status":
       return (await access.state(asked.workflow, asked.id)).status;
   }

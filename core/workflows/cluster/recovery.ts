@@ -116,7 +116,11 @@ async function findDefinition(
 }
 
 /** A process of a newer release, or one that has the plugin, goes on with it: it begins there with its next start at the latest. */
-function leaveAlone({ leftAlone, logger }: Engine, { id, number, workflowId }: ExecutionStart, problem: string): typeof LEFT_ALONE {
+function leaveAlone(
+  { leftAlone, logger }: Engine,
+  { id, number, workflowId }: ExecutionStart,
+  problem: string,
+): typeof LEFT_ALONE {
   if (!leftAlone.has(number))
     logger.warn({ executionId: id, workflowId }, `an execution is left to other processes: ${problem}`);
   return LEFT_ALONE;

@@ -35,7 +35,13 @@ const RUNS = 150;
 const INPUT = { in: 3 };
 const CALLER = { requestId: "r", logger: silent };
 
-const around = (store: Store): ExecutionEnvironment => ({ store, process: "p", shared: false, volatile: false, lease: null });
+const around = (store: Store): ExecutionEnvironment => ({
+  store,
+  process: "p",
+  shared: false,
+  volatile: false,
+  lease: null,
+});
 
 const startOf = (change: Partial<ExecutionStart> = {}): ExecutionStart => ({
   id: "e1",
