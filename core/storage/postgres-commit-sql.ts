@@ -105,13 +105,15 @@ export const commitSignature = (names: PostgresNames) => `${names.commitFunction
 
 /**
  * The function gives null when everything is written. Otherwise nothing is, and it gives `lane`, or what `wrongRows` found. Its plans are
- * made while the table may be empty, and are used when it is large: hence no sequential scans.
+ * made once, while the table may be empty, and are used when it is large: hence each row is looked up by its key, whatever the planner
+ * thinks of a small table. Planning anew for the number of rows would cost more than the commit.
  */
 export function createCommitFunction(names: PostgresNames): string {
   const parameters = Object.entries(PARAMETERS).map(([name, type]) => `${name} ${type}`);
   const variables = Object.fromEntries(Object.keys(PARAMETERS).map((name) => [name, name])) as unknown as Arguments;
   return `CREATE OR REPLACE FUNCTION ${names.commitFunction}(${parameters.join(", ")}) RETURNS text
-  LANGUAGE plpgsql SET enable_seqscan = off AS $penstock$
+  LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  AS $penstock$
   DECLARE
     wrong text;
     prefix text;
