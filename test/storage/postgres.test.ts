@@ -35,7 +35,7 @@ async function openEmpty(t: TestContext): Promise<Store> {
   return open(t, shared);
 }
 
-storeSuite("postgres:", { open: openEmpty, skip, runs: 50 });
+storeSuite("postgres:", { open: openEmpty, skip, runs: 50, fenced: false });
 
 /** Ends every connection of Penstock to the database, and waits until they have ended. */
 const cut = (url: string) =>
