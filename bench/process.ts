@@ -24,13 +24,19 @@ export function pins(): boolean {
 }
 
 /**
- * Spawns on one core. `taskset` replaces itself by the command, so the child's pid is the command's. However this process
+ * Spawns on one core, or on any with null. `taskset` replaces itself by the command, so the child's pid is the command's. However this process
  * ends, the child does not outlive it.
  */
-export function spawnOn(core: number, command: string, args: readonly string[], options: SpawnOptions): ChildProcess {
-  const child = pins()
-    ? spawn("taskset", ["-c", String(core), command, ...args], options)
-    : spawn(command, [...args], options);
+export function spawnOn(
+  core: number | null,
+  command: string,
+  args: readonly string[],
+  options: SpawnOptions,
+): ChildProcess {
+  const child =
+    core !== null && pins()
+      ? spawn("taskset", ["-c", String(core), command, ...args], options)
+      : spawn(command, [...args], options);
   const kill = () => child.kill("SIGKILL");
   process.once("exit", kill);
   child.once("exit", () => process.removeListener("exit", kill));

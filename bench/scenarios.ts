@@ -54,6 +54,7 @@ export type Service =
   | "traced-content"
   | "auth"
   | "upstream"
+  | "processes"
   | "everything";
 
 interface Next {

@@ -31,6 +31,8 @@ interface PenstockOptions {
   file?: string;
   /** Options for node itself: `--cpu-prof`. */
   nodeOptions?: readonly string[];
+  /** Whether it has a core to itself; default: yes, where that can be. */
+  pinned?: boolean;
   /** Read by the manifest, beside what its service always has. */
   env?: Readonly<Record<string, string>>;
 }
@@ -52,6 +54,7 @@ const SERVICES: Readonly<Record<Service, Served>> = {
   "traced-content": { manifest: "service.yaml", file: false, env: { BENCH_SAMPLE: "1", BENCH_CONTENT: "redacted" } },
   auth: { manifest: "auth.yaml", file: false, env: AUTH_ENV },
   upstream: { manifest: "upstream/service.yaml", file: false },
+  processes: { manifest: "processes.yaml", file: false },
   everything: { manifest: "upstream/everything.yaml", file: true, env: AUTH_ENV },
 };
 
@@ -66,7 +69,7 @@ export async function startPenstock(options: PenstockOptions = {}): Promise<Runn
   const store = folder === null ? {} : { BENCH_STORE: `sqlite:${options.file ?? join(folder, "penstock.db")}` };
   const args = [...nodeOptions, entry, "serve", "--config", join(HERE, manifest), "--host", "127.0.0.1", "--port", "0"];
   const began = performance.now();
-  const child = spawnOn(SERVER_CORE, process.execPath, args, {
+  const child = spawnOn(options.pinned === false ? null : SERVER_CORE, process.execPath, args, {
     cwd: root,
     env: { ...process.env, BENCH_TRANSPORT: transport, ...env, ...options.env, ...store },
     stdio: ["ignore", "pipe", "pipe"],

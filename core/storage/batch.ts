@@ -4,6 +4,8 @@ interface Batch<I, O> {
   (input: I): Promise<O>;
   /** Resolves when no call is waiting and no group is being processed. */
   idle(): Promise<void>;
+  /** For how many milliseconds the oldest call has waited that has no result yet; 0 without one. */
+  oldest(): number;
 }
 
 interface BatchOptions<I> {
@@ -14,6 +16,8 @@ interface BatchOptions<I> {
 
 interface Call<I, O> {
   readonly input: I;
+  /** By `performance.now()`. */
+  readonly since: number;
   resolve(value: O): void;
   reject(error: unknown): void;
 }
@@ -30,6 +34,7 @@ export function createBatch<I, O>(
 ): Batch<I, O> {
   const { limit, weigh = () => 1 } = options;
   let waiting: Call<I, O>[] = [];
+  let processed: readonly Call<I, O>[] = [];
   let busy = false;
   const idleWaiters: (() => void)[] = [];
 
@@ -48,6 +53,7 @@ export function createBatch<I, O>(
 
   async function runGroup(): Promise<void> {
     const calls = take();
+    processed = calls;
     try {
       const results = await run(calls.map(({ input }) => input));
       calls.forEach(({ resolve, reject }, index) => {
@@ -58,6 +64,7 @@ export function createBatch<I, O>(
     } catch (error) {
       for (const { reject } of calls) reject(error);
     }
+    processed = [];
     // The outer `setImmediate` runs in this turn of the event loop, the inner one after the next poll phase.
     setImmediate(setImmediate, next);
   }
@@ -73,7 +80,7 @@ export function createBatch<I, O>(
 
   const call = (input: I): Promise<O> =>
     new Promise((resolve, reject) => {
-      waiting.push({ input, resolve, reject });
+      waiting.push({ input, since: performance.now(), resolve, reject });
       if (busy) return;
       busy = true;
       setImmediate(next);
@@ -81,5 +88,9 @@ export function createBatch<I, O>(
 
   return Object.assign(call, {
     idle: () => (busy ? new Promise<void>((resolve) => idleWaiters.push(resolve)) : Promise.resolve()),
+    oldest() {
+      const call = processed[0] ?? waiting[0];
+      return call === undefined ? 0 : performance.now() - call.since;
+    },
   });
 }

@@ -29,14 +29,14 @@ export function expectedKeys(group: readonly Commit[]): string[] {
  * Merges a group into its changes, one commit after the other. A later commit sees the changes of the earlier ones: nobody can know the
  * new revision of a row that one of them wrote, so that any expectation of it conflicts. A commit that conflicts changes nothing.
  *
- * @param stored revisions of the expected keys before the group, without those that do not exist
+ * @param stored revisions of the expected keys before the group; null, or nothing, for those that do not exist
  * @param base revision of the first commit. The others have the same one, except that a commit that writes a row of an earlier commit
  *   gets the next revision
  * @returns the changes, and for each commit its revision or its error
  */
 export function mergeCommits(
   group: readonly Commit[],
-  stored: ReadonlyMap<string, number>,
+  stored: ReadonlyMap<string, number | null>,
   base: number,
 ): { changes: Changes; results: (number | Error)[] } {
   const changes = new Map<string, Change>();

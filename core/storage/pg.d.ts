@@ -34,6 +34,8 @@ declare module "pg" {
   }
 
   export class PoolClient extends EventEmitter {
+    /** Of the server's process, as whoever answered the connection gave it. */
+    readonly processID: number | null;
     query(statement: QueryConfig): Promise<QueryResult>;
     /** One or more statements without parameters: a result for each, an array when there are several. */
     query(text: string): Promise<QueryResult | QueryResult[]>;
@@ -49,6 +51,6 @@ declare module "pg" {
     readonly totalCount: number;
   }
 
-  const pg: { Pool: typeof Pool };
+  const pg: { Pool: typeof Pool; Client: typeof PoolClient };
   export default pg;
 }

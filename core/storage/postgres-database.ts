@@ -1,43 +1,31 @@
-/** Keyv's adapter for PostgreSQL with pools of its own, transactions, and recovery when the server comes back. */
+/** Keyv's adapter for PostgreSQL with pools of its own, and recovery when the server comes back. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { KeyvPostgres } from "@keyv/postgres";
-import type { Pool, PoolClient, QueryConfig, QueryResult } from "pg";
+import type { Pool, QueryConfig, QueryResult } from "pg";
 import type { Logger } from "pino";
 import { ServiceError, unavailable } from "../lib/errors.ts";
 import { createHealth, type Health, type Side } from "./health.ts";
 import {
   explainPostgres,
   isConflict,
-  isPostgresConnectionLost,
+  isRefusedSetting,
   isStatementError,
   mayWorkOnAnotherConnection,
 } from "./postgres-errors.ts";
+import { checkLayout, LayoutError } from "./postgres-layout.ts";
+import { META, type PostgresNames, postgresNames } from "./postgres-names.ts";
 import { createPool } from "./postgres-pool.ts";
+import { Session } from "./postgres-session.ts";
+import { type PostgresSettings, parsePostgresUrl } from "./postgres-settings.ts";
 
-/** The table of Keyv's adapter, which keeps the version of the schema: key, value. */
-export const POSTGRES_META = "penstock_meta";
-
-/** Runs the statements of one transaction. */
-export type Session = Pick<PoolClient, "query">;
-
-/** @param first the first row of the query that was sent together with BEGIN */
-type PostgresWork<T> = (session: Session, first: Record<string, unknown>) => Promise<T>;
-
-const READ_CONNECTIONS = 8;
 /** One transaction writes at a time; the other connection is for the case that the first one hangs. */
 const WRITE_CONNECTIONS = 2;
 const MAX_CONFLICT_TRIES = 12;
 const MAX_CONFLICT_PAUSE_MS = 100;
 /** When the server has closed all connections, several of the pool may fail one after the other. */
 const MAX_LOST_CONNECTION_TRIES = 4;
-/** How long, and how often, the server is asked for the outcome of a transaction whose connection broke. */
-const OUTCOME_TIMEOUT_MS = 2_000;
-const OUTCOME_PAUSE_MS = 50;
 /** For short queries on which a caller waits that has more to do. */
-const SHORT_QUERY_TIMEOUT_MS = 2_000;
-
-/** One round trip. With the transaction's number its outcome can be asked for later. */
-const BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT txid_current()::text AS transaction";
+export const SHORT_QUERY_TIMEOUT_MS = 2_000;
 
 /**
  * The original adapter has four problems. Its pool has no listener for errors, so that an idle connection that breaks ends the process.
@@ -49,19 +37,28 @@ const BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT txid_current()::text A
  * wrong.
  */
 export class PostgresDatabase extends KeyvPostgres {
-  readonly #readers: Pool;
-  readonly #writers: Pool;
+  readonly names: PostgresNames;
+  readonly #settings: PostgresSettings;
   readonly #health: Health;
   readonly #logger: Logger;
+  #readers: Pool;
+  #writers: Pool;
+  /** Whether connections are those of the server itself, which keep what a session prepares. */
+  #direct = true;
+  /** A newer release has changed the layout: its rows are neither read nor written. */
+  #newer: LayoutError | null = null;
   #closed: Promise<void> | null = null;
 
   /** @param url `postgres://user:password@host:port/database`. Nothing is connected before the first query. */
   constructor(url: string, logger: Logger) {
-    super({ uri: url, table: POSTGRES_META });
-    this.#readers = createPool(url, READ_CONNECTIONS, logger);
-    this.#writers = createPool(url, WRITE_CONNECTIONS, logger);
-    this.#health = createHealth(logger, "PostgreSQL", explainPostgres);
+    const settings = parsePostgresUrl(url);
+    const names = postgresNames(settings.schema);
+    super({ uri: settings.url, table: META, schema: names.schema });
+    this.names = names;
+    this.#settings = settings;
     this.#logger = logger;
+    this.#health = createHealth(logger, "PostgreSQL", explainPostgres);
+    [this.#readers, this.#writers] = this.#createPools(true);
     this.query = async (text: string, values: unknown[] = []) =>
       (await this.#query("write", this.#writers, { text, values }, 1)).rows;
   }
@@ -71,19 +68,58 @@ export class PostgresDatabase extends KeyvPostgres {
     return async () => [];
   }
 
+  /**
+   * Finds out what is between this process and the server. A pooler (PgBouncer) lends a connection for one transaction: what a session
+   * sets or prepares is then somebody else's, and the bounds of sessions are refused unless it is told to ignore them.
+   */
+  async examine(): Promise<void> {
+    try {
+      this.#direct = await this.#isDirect().catch(async (error: unknown) => {
+        if (!isRefusedSetting(error)) throw error;
+        await Promise.all([this.#readers.end(), this.#writers.end()]);
+        [this.#readers, this.#writers] = this.#createPools(false);
+        this.#logger.warn(
+          "PostgreSQL: the pooler refuses the bounds of sessions, set statement_timeout, lock_timeout and idle_in_transaction_session_timeout at the role",
+        );
+        return this.#isDirect();
+      });
+    } catch (error) {
+      throw this.#failed("write", error);
+    }
+  }
+
+  /** A pooler does not give the number of the server's process. */
+  async #isDirect(): Promise<boolean> {
+    const client = await this.#readers.connect();
+    const session = new Session(client, false);
+    try {
+      const { rows } = await session.query({ text: "SELECT pg_backend_pid() AS process" });
+      return rows[0]?.process === client.processID;
+    } finally {
+      session.release();
+    }
+  }
+
+  #createPools(bounded: boolean): [Pool, Pool] {
+    const { url, pool } = this.#settings;
+    return [
+      createPool(url, pool - WRITE_CONNECTIONS, bounded, this.#logger),
+      createPool(url, WRITE_CONNECTIONS, bounded, this.#logger),
+    ];
+  }
+
   /** A statement that may safely run twice. */
-  read(statement: QueryConfig): Promise<QueryResult> {
+  async read(statement: QueryConfig): Promise<QueryResult> {
+    if (this.#newer !== null) throw this.#failed("read", this.#newer);
     return this.#query("read", this.#readers, statement, MAX_LOST_CONNECTION_TRIES);
   }
 
-  /**
-   * Runs `work` in a SERIALIZABLE transaction, and again after a conflict with another process.
-   * @param first a query that is sent together with BEGIN; `work` gets its first row
-   */
-  async transaction<T>(work: PostgresWork<T>, first = ""): Promise<T> {
+  /** Runs `work`, and again after a conflict with another process, or on another connection. What it throws must not have happened. */
+  async write<T>(work: (session: Session) => Promise<T>): Promise<T> {
     for (let tries = 1; ; tries++) {
       try {
-        const result = await this.#attempt(work, first);
+        const session = new Session(await this.#writers.connect(), this.#direct);
+        const result = await work(session).finally(() => session.release());
         this.#health.worked("write");
         return result;
       } catch (error) {
@@ -96,25 +132,45 @@ export class PostgresDatabase extends KeyvPostgres {
     }
   }
 
+  /** A statement on a connection of its own, tried once for a short time. Undefined when there is no answer. */
+  async ask(statement: QueryConfig): Promise<Record<string, unknown>[] | undefined> {
+    try {
+      const session = new Session(await this.#writers.connect(), false);
+      const asked = session.query({ ...statement, query_timeout: SHORT_QUERY_TIMEOUT_MS });
+      return (await asked.finally(() => session.release())).rows;
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** The error for a commit of which nobody knows whether it happened. */
+  uncertain(cause: unknown): ServiceError {
+    this.#health.failed("write", cause);
+    this.#logger.error({ err: cause }, "PostgreSQL: a commit may have happened, its connection broke");
+    return unavailable("storage is unavailable: the connection was lost during the commit, which may have happened");
+  }
+
   /** Why the database cannot be used now, or null. */
   async problem(): Promise<string | null> {
     if (this.#closed !== null) return "storage is closed";
-    const text = "SELECT current_setting('transaction_read_only') AS only";
-    const only = await this.#query(
-      "read",
-      this.#readers,
-      { text, query_timeout: SHORT_QUERY_TIMEOUT_MS },
-      MAX_LOST_CONNECTION_TRIES,
-    ).then(
-      ({ rows }) => rows[0]?.only,
+    const { meta } = this.names;
+    const text = `SELECT current_setting('transaction_read_only') AS only, (SELECT value FROM ${meta} WHERE key = 'schema') AS layout`;
+    const statement = { text, query_timeout: SHORT_QUERY_TIMEOUT_MS };
+    const found = await this.#query("read", this.#readers, statement, MAX_LOST_CONNECTION_TRIES).then(
+      ({ rows }) => rows[0],
       () => undefined,
     );
     const { problem } = this.#health;
-    // After a failure a write is tried here, since there may be no other write to show that it works again.
-    if (only !== undefined && problem("write") !== null) {
-      await this.transaction(async () => undefined).catch(() => undefined);
+    if (found !== undefined) {
+      this.#newer = checkLayout(found.layout);
+      if (this.#newer !== null) return explainPostgres(this.#newer);
+      // After a failure a write is tried here, since there may be no other write to show that it works again.
+      if (problem("write") !== null) {
+        const touch = { text: `UPDATE ${meta} SET value = value WHERE key = 'schema'` };
+        await this.write((session) => session.query(touch)).catch(() => undefined);
+      }
     }
-    return problem("read") ?? problem("write") ?? (only === "on" ? "the database is read-only" : null);
+    return problem("read") ?? problem("write") ?? (found?.only === "on" ? "the database is read-only" : null);
   }
 
   /** Waits for the running queries. A second call has no effect. */
@@ -124,9 +180,10 @@ export class PostgresDatabase extends KeyvPostgres {
   }
 
   async #query(side: Side, pool: Pool, statement: QueryConfig, tries: number): Promise<QueryResult> {
+    const { name: _, ...unnamed } = statement;
     for (let attempt = 1; ; attempt++) {
       try {
-        const result = await pool.query(statement);
+        const result = await pool.query(this.#direct ? statement : unnamed);
         this.#health.worked(side);
         return result;
       } catch (error) {
@@ -137,57 +194,7 @@ export class PostgresDatabase extends KeyvPostgres {
 
   #failed(side: Side, error: unknown): unknown {
     if (error instanceof ServiceError || isStatementError(error)) return error;
+    if (error instanceof LayoutError) this.#newer = error;
     return this.#closed === null ? this.#health.failed(side, error) : unavailable("storage is closed");
-  }
-
-  async #attempt<T>(work: PostgresWork<T>, first: string): Promise<T> {
-    const client = await this.#writers.connect();
-    let transaction = "";
-    let done: { result: T } | null = null;
-    try {
-      const [, begun, given] = (await client.query(`${BEGIN}; ${first}`)) as QueryResult[];
-      transaction = String(begun?.rows[0]?.transaction);
-      done = { result: await work(client, given?.rows[0] ?? {}) };
-      const ended = (await client.query("COMMIT")) as QueryResult;
-      // A transaction that has failed answers COMMIT with ROLLBACK, and no error.
-      if (ended.command !== "COMMIT") throw new Error(`the transaction ended with ${ended.command}`);
-      client.release();
-      return done.result;
-    } catch (error) {
-      if (isPostgresConnectionLost(error)) client.release(true);
-      else await rollback(client);
-      // When the connection broke after COMMIT was sent, only the server knows the outcome.
-      const outcome = done !== null && isPostgresConnectionLost(error) ? await this.#outcome(transaction) : "aborted";
-      if (done !== null && outcome === "committed") return done.result;
-      if (outcome === "aborted") throw error;
-      this.#health.failed("write", error);
-      this.#logger.error({ err: error, transaction }, "PostgreSQL: a commit may have happened, its connection broke");
-      throw unavailable("storage is unavailable: the connection was lost during the commit, which may have happened");
-    }
-  }
-
-  async #outcome(transaction: string): Promise<"committed" | "aborted" | "unknown"> {
-    const text = "SELECT txid_status($1::bigint) AS status";
-    const statement = { text, values: [transaction], query_timeout: SHORT_QUERY_TIMEOUT_MS };
-    const end = performance.now() + OUTCOME_TIMEOUT_MS;
-    while (performance.now() < end) {
-      const status = await this.#readers.query(statement).then(
-        ({ rows }) => rows[0]?.status,
-        () => undefined,
-      );
-      if (status === "committed" || status === "aborted") return status;
-      await sleep(OUTCOME_PAUSE_MS);
-    }
-    return "unknown";
-  }
-}
-
-/** Gives the connection back, or closes it when it does not even roll back. */
-async function rollback(client: PoolClient): Promise<void> {
-  try {
-    await client.query("ROLLBACK");
-    client.release();
-  } catch {
-    client.release(true);
   }
 }

@@ -1,8 +1,14 @@
 /** The meaning of errors of PostgreSQL, and of the connection to it. */
 import { messageOf } from "../lib/errors.ts";
+import { LayoutError } from "./postgres-layout.ts";
 
-/** Serialization failure and deadlock: the same transaction may well succeed the next time. */
-const CONFLICT = /^(?:40001|40P01)$/;
+/** The code of our own error when a row has changed between its check and its lock (postgres-commit.ts). */
+export const ROWS_CHANGED = "PN001";
+
+export const rowsChanged = (): Error => Object.assign(new Error("rows have changed"), { code: ROWS_CHANGED });
+
+/** That, serialization failure and deadlock: the same transaction may well succeed the next time. */
+const CONFLICT = /^(?:40001|40P01|PN001)$/;
 
 /** Errors that end a connection: SQLSTATE classes 08 and 57P, and those of sockets. */
 const LOST = /^(?:08...|57P0[1-5]|25P03|ECONNRESET|EPIPE|ETIMEDOUT|ECONNABORTED)$/;
@@ -37,6 +43,10 @@ function postgresErrorCode(error: unknown): string {
 
 export const isConflict = (error: unknown): boolean => CONFLICT.test(postgresErrorCode(error));
 
+/** A pooler does not know a setting that a session begins with. */
+export const isRefusedSetting = (error: unknown): boolean =>
+  postgresErrorCode(error) === "08P01" && /startup parameter/.test(messageOf(error));
+
 /** The connection was lost. Its last statement may or may not have been executed. */
 export const isPostgresConnectionLost = (error: unknown): boolean =>
   LOST.test(postgresErrorCode(error)) || LOST_MESSAGE.test(messageOf(error));
@@ -57,6 +67,7 @@ export const isStatementError = (error: unknown): boolean =>
 
 /** A message for logs and clients, without addresses. */
 export function explainPostgres(error: unknown): string {
+  if (error instanceof LayoutError) return error.message;
   const code = postgresErrorCode(error);
   const meaning = MEANINGS.find(([pattern]) => pattern.test(code))?.[1];
   if (meaning !== undefined) return meaning;

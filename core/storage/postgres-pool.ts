@@ -16,17 +16,20 @@ const IDLE_TIMEOUT_MS = 30_000;
 /**
  * @param url settings in it, such as `?statement_timeout=120000` in milliseconds, go before those of here
  * @param max connections; none is made before the first query
+ * @param bounded whether the server is told the bounds of its sessions
  */
-export function createPool(url: string, max: number, logger: Logger): Pool {
+export function createPool(url: string, max: number, bounded: boolean, logger: Logger): Pool {
   const pool = new pg.Pool({
     connectionString: url,
     application_name: "penstock",
     max,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     query_timeout: QUERY_TIMEOUT_MS,
-    statement_timeout: STATEMENT_TIMEOUT_MS,
-    lock_timeout: LOCK_TIMEOUT_MS,
-    idle_in_transaction_session_timeout: IDLE_TRANSACTION_TIMEOUT_MS,
+    ...(bounded && {
+      statement_timeout: STATEMENT_TIMEOUT_MS,
+      lock_timeout: LOCK_TIMEOUT_MS,
+      idle_in_transaction_session_timeout: IDLE_TRANSACTION_TIMEOUT_MS,
+    }),
     idleTimeoutMillis: IDLE_TIMEOUT_MS,
     keepAlive: true,
   });

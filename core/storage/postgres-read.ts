@@ -3,7 +3,6 @@ import { fairShare, type RowQueries } from "./bounded-reader.ts";
 import { keyBounds } from "./encoding.ts";
 import { POSTGRES, packRowSql, textLimit, unpack } from "./packed.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
-import { TABLE } from "./postgres-schema.ts";
 import type { Joined, Range, Row, Tail } from "./store.ts";
 
 /** @param longest a parameter of the query */
@@ -19,6 +18,8 @@ type Direction = "ASC" | "DESC";
 const directionOf = ({ reverse }: Range): Direction => (reverse ? "DESC" : "ASC");
 
 export function createPostgresReader(database: PostgresDatabase): PostgresReader {
+  const TABLE = database.names.table;
+
   /** One query for all ranges of one direction. */
   async function scanTogether(direction: Direction, ranges: readonly Range[], longest: number): Promise<Row[][]> {
     if (ranges.length === 0) return [];

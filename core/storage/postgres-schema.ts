@@ -1,46 +1,63 @@
-/** Creates the tables, and checks that this release can read and write their version. */
-import { POSTGRES_META, type PostgresDatabase } from "./postgres-database.ts";
-
-/** Rises with every incompatible change of tables or keys. */
-const VERSION = 2;
-
-export const TABLE = "public.penstock";
-
-/** The sequence of revisions rises by this much for each group of commits. */
-export const REVISIONS_PER_GROUP = 1024;
-
-/** Key of an advisory lock, so that processes that start at once wait for each other. Any number that nobody else uses. */
-const LOCK_KEY = 7_363_774_101;
+/** Creates the tables and the function, and checks that this release can read and write their version. */
+import type { Logger } from "pino";
+import { commitSignature, createCommitFunction } from "./postgres-commit-sql.ts";
+import type { PostgresDatabase } from "./postgres-database.ts";
+import { REVISIONS_PER_BLOCK } from "./postgres-lane.ts";
+import { checkLayout, LAYOUT } from "./postgres-layout.ts";
+import type { PostgresNames } from "./postgres-names.ts";
 
 /** `COLLATE "C"` sorts keys by their bytes, whatever the language of the database is. */
-const CREATE_TABLES = [
-  `CREATE TABLE IF NOT EXISTS ${TABLE} (key text COLLATE "C" PRIMARY KEY, value text NOT NULL, revision bigint NOT NULL)`,
-  `CREATE SEQUENCE IF NOT EXISTS public.penstock_revision INCREMENT BY ${REVISIONS_PER_GROUP}`,
-  `CREATE TABLE IF NOT EXISTS public.${POSTGRES_META} (key text PRIMARY KEY, value text)`,
-  `INSERT INTO public.${POSTGRES_META} VALUES ('schema', '${VERSION}') ON CONFLICT DO NOTHING`,
+const createTables = ({ table, sequence, meta }: PostgresNames): string[] => [
+  `CREATE TABLE IF NOT EXISTS ${table} (key text COLLATE "C" PRIMARY KEY, value text NOT NULL, revision bigint NOT NULL)`,
+  `CREATE SEQUENCE IF NOT EXISTS ${sequence} INCREMENT BY ${REVISIONS_PER_BLOCK}`,
+  `CREATE TABLE IF NOT EXISTS ${meta} (key text PRIMARY KEY, value text)`,
+  `INSERT INTO ${meta} VALUES ('schema', '${LAYOUT}') ON CONFLICT DO NOTHING`,
 ];
 
 /**
  * Creates what is missing.
+ * @returns whether commits may call the function
  * @throws Error with a message for the user when the database is of another version
  */
-export async function preparePostgresSchema(database: PostgresDatabase): Promise<void> {
-  const [table] = await database.query(`SELECT to_regclass('public.${POSTGRES_META}') AS found`);
-  if (table?.found === null) {
-    await database.transaction(async (session) => {
-      await session.query({ text: "SELECT pg_advisory_xact_lock($1)", values: [LOCK_KEY] });
-      for (const text of CREATE_TABLES) await session.query({ text });
-    });
-  }
-  const version = Number(await database.get("schema"));
-  if (version === VERSION) return;
-  if (version < VERSION) {
-    throw new Error(
-      `it was written by a version before the first release (schema ${version}; this one needs ${VERSION}): name another database`,
-    );
-  }
-  throw new Error(
-    `it was written by a newer version (schema ${version}; this one knows ${VERSION}): ` +
-      "run that version, or name another database",
+export async function preparePostgresSchema(database: PostgresDatabase, logger: Logger): Promise<boolean> {
+  const { names } = database;
+  const found = await database.query(
+    "SELECT to_regclass($1) AS meta, to_regnamespace($2) AS schema, current_setting('default_transaction_isolation') AS isolation",
+    [names.meta, names.schema],
   );
+  const [{ meta, schema, isolation } = {}] = found;
+  if (meta === null) {
+    const creation = schema === null ? [`CREATE SCHEMA IF NOT EXISTS ${names.schema}`] : [];
+    await create(database, [...creation, ...createTables(names)]);
+  }
+  const problem = checkLayout(await database.get("schema"));
+  if (problem !== null) throw problem;
+  if (isolation !== "read committed") {
+    logger.warn(
+      `PostgreSQL: default_transaction_isolation is ${isolation}: a commit takes several round trips, and not one`,
+    );
+    return false;
+  }
+  return prepareFunction(database, logger);
 }
+
+async function prepareFunction(database: PostgresDatabase, logger: Logger): Promise<boolean> {
+  const { names } = database;
+  const [{ there, possible } = {}] = await database.query(
+    `SELECT has_function_privilege(to_regprocedure($1), 'EXECUTE') AS there,
+       has_schema_privilege(to_regnamespace($2)::oid, 'CREATE')
+         AND EXISTS (SELECT FROM pg_language WHERE lanname = 'plpgsql') AS possible`,
+    [commitSignature(names), names.schema],
+  );
+  if (there === true) return true;
+  if (possible === true) await create(database, [createCommitFunction(names)]);
+  else
+    logger.warn(
+      `PostgreSQL: this user may not make the function ${names.commitFunction}: a commit takes several round trips, and not one`,
+    );
+  return possible === true;
+}
+
+/** Processes that start at once wait for each other. */
+const create = (database: PostgresDatabase, statements: readonly string[]): Promise<void> =>
+  database.write((session) => session.transaction([`SELECT ${database.names.alone}`, ...statements], async () => true));

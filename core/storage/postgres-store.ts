@@ -1,4 +1,4 @@
-/** The store of `postgres://`: one table, one SERIALIZABLE transaction for all commits of a tick. */
+/** The store of `postgres://`: one table, one transaction for all commits of a tick. */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { createBatch } from "./batch.ts";
@@ -6,9 +6,10 @@ import { createBoundedReader, type WantedRows } from "./bounded-reader.ts";
 import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
+import { REVISIONS_PER_BLOCK } from "./postgres-lane.ts";
 import { createPostgresReader } from "./postgres-read.ts";
-import { preparePostgresSchema, REVISIONS_PER_GROUP } from "./postgres-schema.ts";
-import { writeGroup } from "./postgres-write.ts";
+import { preparePostgresSchema } from "./postgres-schema.ts";
+import { createGroupWriter } from "./postgres-write.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
 const MAX_KEYS_PER_QUERY = 1_000;
@@ -22,15 +23,13 @@ const CHARACTERS_PER_WEIGHT = 8 * 1024;
  * @throws Error with a message for the user when there is no connection, or when a newer release has written the database
  */
 export async function openPostgresStore(url: string, { logger }: { logger: Logger }): Promise<Store> {
-  const database = new PostgresDatabase(url, logger);
-  try {
-    await preparePostgresSchema(database);
-  } catch (error) {
-    await database.disconnect();
-    throw new Error(`${addressWithoutSecrets(url)} cannot be opened: ${messageOf(error)}`, { cause: error });
-  }
-  const commits = createBatch<Commit, number>((group) => writeGroup(database, group), {
-    limit: REVISIONS_PER_GROUP,
+  const cannotBeOpened = (error: unknown) =>
+    new Error(`${addressWithoutSecrets(url)} cannot be opened: ${messageOf(error)}`, { cause: error });
+  const { database, calls } = await connect(url, logger).catch((error) => {
+    throw cannotBeOpened(error);
+  });
+  const commits = createBatch<Commit, number>(createGroupWriter(database, calls), {
+    limit: REVISIONS_PER_BLOCK,
     weigh: commitWeight,
   });
   const queries = createPostgresReader(database);
@@ -69,12 +68,23 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
       checkCommit(commit);
       return commits(commit);
     },
-    problem: () => database.problem(),
+    problem: async () => (await database.problem()) ?? waiting(commits.oldest()),
     close: async () => {
       await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
       await database.disconnect();
     },
   };
+}
+
+async function connect(url: string, logger: Logger) {
+  const database = new PostgresDatabase(url, logger);
+  try {
+    await database.examine();
+    return { database, calls: await preparePostgresSchema(database, logger) };
+  } catch (error) {
+    await database.disconnect();
+    throw error;
+  }
 }
 
 /** The URL without user, password and settings. */
@@ -83,6 +93,12 @@ function addressWithoutSecrets(url: string): string {
   const { host, pathname } = new URL(url);
   return `postgres://${host}${pathname}`;
 }
+
+/** Who waits for so long has no use for a process that takes further requests. */
+const LONGEST_WAIT_MS = 5_000;
+
+const waiting = (milliseconds: number): string | null =>
+  milliseconds < LONGEST_WAIT_MS ? null : `a commit has waited for ${Math.floor(milliseconds / 1000)} s`;
 
 /** At least 1, so that a group has no more commits than revisions are reserved for it. */
 function commitWeight({ put = [], add = [], delete: removed = [] }: Commit): number {

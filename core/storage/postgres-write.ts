@@ -1,79 +1,112 @@
-/** Writes a group of commits in one transaction of PostgreSQL. */
-import { prefixEnd } from "./encoding.ts";
-import { type Change, type Changes, expectedKeys, mergeCommits } from "./group.ts";
-import type { PostgresDatabase, Session } from "./postgres-database.ts";
-import { isStatementError } from "./postgres-errors.ts";
-import { TABLE } from "./postgres-schema.ts";
+/** Writes a group of commits to PostgreSQL: in one round trip when everything is as they expect. */
+import { setTimeout as sleep } from "node:timers/promises";
+import { mergeCommits } from "./group.ts";
+import { packChanges, sendByCall, sendInSteps } from "./postgres-commit.ts";
+import type { PostgresDatabase } from "./postgres-database.ts";
+import { isPostgresConnectionLost, isStatementError } from "./postgres-errors.ts";
+import { closeLaneSql, hasMoved, PostgresLane, type Ticket } from "./postgres-lane.ts";
+import type { Session } from "./postgres-session.ts";
 import type { Commit } from "./store.ts";
 
-/** The driver returns a bigint as text. */
-const NEXT_REVISION = "SELECT nextval('public.penstock_revision') AS base";
+/** How long, and how often, the server is asked for the fate of a commit whose connection broke. */
+const OUTCOME_TIMEOUT_MS = 2_000;
+const OUTCOME_PAUSE_MS = 50;
 
-const upsert = (keys: number, value: string): string =>
-  `INSERT INTO ${TABLE} AS stored (key, value, revision)
-     SELECT * FROM unnest($${keys}::text[], $${keys + 1}::text[], $${keys + 2}::bigint[])
-     ON CONFLICT (key) DO UPDATE SET revision = excluded.revision, value = ${value}`;
+type GroupWriter = (group: readonly Commit[]) => Promise<(number | Error)[]>;
 
-/** The three parts of this statement run in no fixed order, which is safe because no row is in two of them. */
-const WRITE = `WITH removed AS (DELETE FROM ${TABLE} WHERE key = ANY($1::text[])),
-  written AS (${upsert(2, "excluded.value")})
-  ${upsert(5, "(stored.value::bigint + excluded.value::bigint)::text")}`;
+/** @param calls whether the database has the function of postgres-commit.ts */
+export function createGroupWriter(database: PostgresDatabase, calls: boolean): GroupWriter {
+  const { names } = database;
+  const send = (calls ? sendByCall : sendInSteps)(names);
+  const lane = new PostgresLane(names);
 
-/**
- * Returns the revision of each commit, or its error. When PostgreSQL refuses the content of one commit, the others are written again without it,
- * one by one, so that it fails alone.
- *
- * @throws ServiceError `unavailable`
- */
-export async function writeGroup(database: PostgresDatabase, group: readonly Commit[]): Promise<(number | Error)[]> {
-  try {
-    return await database.transaction((session, { base }) => writeCommits(session, group, Number(base)), NEXT_REVISION);
-  } catch (error) {
-    if (!isStatementError(error)) throw error;
-    if (group.length === 1) return [error as Error];
+  /** Once it has thrown, the changes are not written, and will not be. */
+  async function write(session: Session, ticket: Ticket, packed: ReturnType<typeof packChanges>) {
+    let decided = true;
+    try {
+      return await send(session, ticket, packed, () => {
+        decided = false;
+      });
+    } catch (error) {
+      if (!isPostgresConnectionLost(error)) throw error;
+      lane.leave();
+      if (decided) throw error;
+      const happened = await outcome(ticket);
+      if (happened === undefined) throw database.uncertain(error);
+      if (!happened) throw error;
+      return null;
+    }
   }
-  const results: (number | Error)[] = [];
-  for (const commit of group) {
-    // The commits before it are written already, whatever happens to this one.
-    results.push(...(await writeGroup(database, [commit]).catch((error: Error) => [error])));
+
+  /** Whether a commit happened. If it did not, it can no longer happen. Undefined when nobody can be asked. */
+  async function outcome(ticket: Ticket): Promise<boolean | undefined> {
+    const end = performance.now() + OUTCOME_TIMEOUT_MS;
+    while (performance.now() < end) {
+      const rows = await database.ask({ text: closeLaneSql(names), values: [ticket.lane] });
+      if (rows !== undefined) return hasMoved(rows[0]?.value, ticket);
+      await sleep(OUTCOME_PAUSE_MS);
+    }
+    return undefined;
   }
-  return results;
-}
 
-async function writeCommits(session: Session, group: readonly Commit[], base: number): Promise<(number | Error)[]> {
-  const keys = expectedKeys(group);
-  const stored = keys.length === 0 ? new Map<string, number>() : await storedRevisions(session, keys);
-  const { changes, results } = mergeCommits(group, stored, base);
-  await write(session, changes);
-  return results;
-}
-
-async function storedRevisions(session: Session, keys: readonly string[]): Promise<Map<string, number>> {
-  const { rows } = await session.query({
-    name: "penstock-expect",
-    text: `SELECT key, revision FROM ${TABLE} WHERE key = ANY($1::text[])`,
-    values: [keys],
-  });
-  return new Map(rows.map((row) => [row.key as string, Number(row.revision)]));
-}
-
-async function write(session: Session, changes: Changes): Promise<void> {
-  for (const prefix of changes.clear) {
-    await session.query({
-      name: "penstock-clear",
-      text: `DELETE FROM ${TABLE} WHERE key >= $1 AND key < $2`,
-      values: [prefix, prefixEnd(prefix)],
-    });
+  async function attempt(session: Session, group: readonly Commit[]): Promise<(number | Error)[]> {
+    /** Revisions that the database told, because they are not as expected. */
+    const known = new Map<string, number | null>();
+    for (;;) {
+      const ticket = await lane.ticket(session, group.length);
+      const stored = assumedRevisions(group, known);
+      const { changes, results } = mergeCommits(group, stored, ticket.base);
+      const writesNothing = changes.rows.length === 0 && changes.clear.length === 0;
+      // Then all that is assumed was so at one moment.
+      if (writesNothing && (known.size > 0 || stored.size === 0)) return results;
+      const answer = await write(session, ticket, packChanges(changes, stored));
+      if (answer === null) {
+        lane.moved(ticket, lastRevision(results, ticket.base));
+        return results;
+      }
+      if (answer === "lane") lane.leave();
+      else for (const [key, revision] of Object.entries(JSON.parse(answer))) known.set(key, revision as number | null);
+    }
   }
-  if (changes.rows.length === 0) return;
-  const of = (wanted: Change["kind"]): Change[] => changes.rows.filter(({ kind }) => kind === wanted);
-  const removed = of("delete").map(({ key }) => key);
-  const values = [removed, ...columns(of("put")), ...columns(of("add"))];
-  await session.query({ name: "penstock-write", text: WRITE, values });
+
+  /**
+   * Returns the revision of each commit, or its error. When PostgreSQL refuses the content of one commit, the others are written again
+   * without it, one by one, so that it fails alone.
+   *
+   * @throws ServiceError `unavailable`
+   */
+  async function writeGroup(group: readonly Commit[]): Promise<(number | Error)[]> {
+    try {
+      return await database.write((session) => attempt(session, group));
+    } catch (error) {
+      if (!isStatementError(error)) throw error;
+      if (group.length === 1) return [error as Error];
+    }
+    const results: (number | Error)[] = [];
+    for (const commit of group) {
+      // The commits before it are written already, whatever happens to this one.
+      results.push(...(await writeGroup([commit]).catch((error: Error) => [error])));
+    }
+    return results;
+  }
+
+  return writeGroup;
 }
 
-const columns = (rows: readonly Change[]): [string[], string[], number[]] => [
-  rows.map(({ key }) => key),
-  rows.map(({ value }) => value),
-  rows.map(({ revision }) => revision),
-];
+/** What the commits expect is taken for true: the first that expects a row says what it is. */
+function assumedRevisions(group: readonly Commit[], known: ReadonlyMap<string, number | null>) {
+  const assumed = new Map<string, number | null>();
+  for (const { expect } of group) {
+    if (expect === undefined) continue;
+    for (const [key, revision] of expect) {
+      if (!assumed.has(key)) assumed.set(key, known.has(key) ? (known.get(key) ?? null) : revision);
+    }
+  }
+  return assumed;
+}
+
+function lastRevision(results: readonly (number | Error)[], base: number): number {
+  let last = base;
+  for (const result of results) if (typeof result === "number" && result > last) last = result;
+  return last;
+}

@@ -40,7 +40,7 @@ export const crowd = (stores: readonly Store[], random: Random): Store[] =>
   Array.from({ length: 3 + random.below(4) }, (_, index) => stores[index] ?? random.pick(stores));
 
 /** What is there in the end, read in every way. */
-export async function judged({ history, prefix, seen }: Scene, store: Store, fenced = true): Promise<string | null> {
+export async function judged({ history, prefix, seen }: Scene, store: Store): Promise<string | null> {
   for (const { reply } of history.operations) {
     const name = reply?.kind ?? "unanswered";
     seen[name] = (seen[name] ?? 0) + 1;
@@ -55,7 +55,7 @@ export async function judged({ history, prefix, seen }: Scene, store: Store, fen
   const keys = history.operations.flatMap(({ call }) => (call.kind === "get" ? call.keys : []));
   await record(history, store, { kind: "get", keys: [...new Set(keys)] });
   await record(history, store, { kind: "tail", tail: { ...range, otherKey: `${prefix}b` } });
-  return complaint(history.operations, fenced);
+  return complaint(history.operations);
 }
 
 export async function playMemory({ createMemoryStore }: Engines, seed: number, seen: Seen): Promise<string | null> {

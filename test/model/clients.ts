@@ -44,6 +44,8 @@ interface Shared {
   readonly random: Random;
   /** What the keys of the case begin with. */
   readonly prefix: string;
+  /** How likely a commit is to change a row. */
+  readonly density: number;
   /** Versions of rows that were seen or written, the last one at the end. */
   readonly known: Map<string, Version[]>;
 }
@@ -61,7 +63,7 @@ interface Play {
 
 /** Lets the clients work at once, each one call or a handful after the other. */
 export async function play({ stores, calls, ...given }: Play): Promise<void> {
-  const shared: Shared = { ...given, known: new Map() };
+  const shared: Shared = { ...given, density: given.random.pick([0.15, 0.3, 0.6]), known: new Map() };
   await Promise.all(stores.map((store) => client(shared, store, calls)));
 }
 
@@ -122,12 +124,14 @@ function learn(known: Map<string, Version[]>, { key, value, revision }: Row): vo
 
 const forget = (known: Map<string, Version[]>, key: string): void => void known.get(key)?.push([key, null, null]);
 
-function commitOf({ random, prefix, numbers }: Shared): Commit {
+function commitOf({ random, prefix, numbers, density }: Shared): Commit {
   const some = (list: readonly string[], chance: number) =>
     list.filter(() => random.chance(chance)).map((key) => prefix + key);
-  const rows = some(ROWS, 0.25);
-  const deleted = some(ROWS, 0.06);
-  const counted = some(COUNTERS, 0.3);
+  // Who only deletes does so often without an expectation: then others find their rows gone.
+  if (random.chance(0.15)) return { delete: some(ROWS, density) };
+  const rows = some(ROWS, density);
+  const deleted = some(ROWS, density / 2);
+  const counted = some(COUNTERS, density);
   const clear = random.chance(0.08) ? [prefix + random.pick(PREFIXES)] : [];
   const setCounters = random.chance(0.04) ? counted.splice(0, 1) : [];
   return { ...numbered(numbers, { put: [...rows, ...setCounters], add: counted }), delete: deleted, clear };

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { NO_POSTGRES, startPostgres } from "../support/postgres.ts";
 import { buildEngines } from "./built.ts";
-import { openCases } from "./engine-cases.ts";
+import { isPostgres, openCases } from "./engine-cases.ts";
 import { GUARDS } from "./guards.ts";
 
 const SEEDS = Number(process.env.SEEDS ?? 100);
@@ -15,7 +15,7 @@ const server = await startPostgres();
 after(() => server?.close());
 
 for (const { title, engine, ...patch } of GUARDS) {
-  const skip = engine === "postgres" && server === null ? NO_POSTGRES : false;
+  const skip = isPostgres(engine) && server === null ? NO_POSTGRES : false;
   test(`the model test of ${engine} notices when it is not true that ${title}`, { skip }, async (t) => {
     const built = await buildEngines([patch]);
     t.after(built.remove);

@@ -13,9 +13,15 @@ const MEMORY = { engine: "memory", file: "core/storage/memory-store.ts" } as con
 const GROUP = { engine: "sqlite", file: "core/storage/group.ts" } as const;
 const SEQUENCE = { engine: "sqlite", file: "core/storage/sequence.ts" } as const;
 const SQLITE_WRITE = { engine: "sqlite", file: "core/storage/sqlite-write.ts" } as const;
-const DATABASE = { engine: "postgres", file: "core/storage/postgres-database.ts" } as const;
-const POSTGRES_WRITE = { engine: "postgres", file: "core/storage/postgres-write.ts" } as const;
+/** In steps there is time between two statements, in which others can do something. */
+const STEPS = { engine: "postgres in steps" } as const;
+const COMMIT_SQL = { ...STEPS, file: "core/storage/postgres-commit-sql.ts" } as const;
+const COMMIT = { ...STEPS, file: "core/storage/postgres-commit.ts" } as const;
+const CALL = { engine: "postgres in one call", file: "core/storage/postgres-commit-sql.ts" } as const;
+const LANE = { engine: "postgres in one call", file: "core/storage/postgres-lane.ts" } as const;
+const POSTGRES_WRITE = { engine: "postgres in one call", file: "core/storage/postgres-write.ts" } as const;
 
+// biome-ignore-start lint/suspicious/noTemplateCurlyInString: pieces of the source
 export const GUARDS: readonly Guard[] = [
   {
     ...MEMORY,
@@ -104,33 +110,71 @@ export const GUARDS: readonly Guard[] = [
     to: "const unlock = async () => {};",
   },
   {
-    ...DATABASE,
-    title: "in PostgreSQL, a transaction is isolated from those of other processes",
-    from: "BEGIN ISOLATION LEVEL SERIALIZABLE;",
-    to: "BEGIN ISOLATION LEVEL READ COMMITTED;",
+    ...COMMIT_SQL,
+    title: "in PostgreSQL, a row is written only if its revision is still the expected one",
+    from: "stored.revision = (${expected} ->> stored.key)::bigint)",
+    to: "true)",
   },
   {
-    ...DATABASE,
+    ...COMMIT_SQL,
+    title: "in PostgreSQL, a row that is expected and not written is compared while it is locked",
+    from: "`(NOT ${expected} ? key OR revision = coalesce((${expected} ->> key)::bigint, 0))`",
+    to: "`(${expected} IS NOT NULL)`",
+  },
+  {
+    ...COMMIT_SQL,
+    title: "in PostgreSQL, rows are locked in the order of their keys",
+    from: 'ORDER BY key COLLATE "C"',
+    to: "ORDER BY random()",
+  },
+  {
+    ...COMMIT,
+    title: "in PostgreSQL, a row that must exist and is gone is not made again",
+    from: "mustExist ? -revision : revision",
+    to: "revision",
+  },
+  {
+    ...COMMIT,
+    title: "in PostgreSQL, a commit that clears a prefix is alone",
+    from: "packed.cleared === null ? names.shared : names.alone",
+    to: "names.shared",
+  },
+  {
+    ...COMMIT,
+    title: "in PostgreSQL, a commit is undone whose rows were changed before they were locked",
+    from: "if (found !== packed.wanted) throw rowsChanged();",
+    to: "",
+  },
+  {
+    ...STEPS,
+    file: "core/storage/postgres-session.ts",
+    title: "in PostgreSQL, the steps of a commit are one transaction",
+    from: "BEGIN ISOLATION LEVEL READ COMMITTED",
+    to: "SELECT 1",
+  },
+  {
+    ...CALL,
+    title: "in PostgreSQL, a commit that was given up cannot happen later",
+    from: "IF NOT FOUND THEN",
+    to: "IF false THEN",
+  },
+  {
+    ...LANE,
+    title: "in PostgreSQL, who asks for the fate of a commit prevents it from happening afterwards",
+    from: "`UPDATE ${meta} SET value = split_part(value, ' ', 1) || ' ' || split_part(value, ' ', 2) || ' closed' WHERE key = $1\n     RETURNING value`",
+    to: "`SELECT value || ' closed' AS value FROM ${meta} WHERE key = $1`",
+  },
+  {
+    ...POSTGRES_WRITE,
     title: "in PostgreSQL, a commit whose answer is missing is asked for before it is done again",
-    from: "await this.#outcome(transaction) :",
-    to: '"aborted" :',
+    from: "const happened = await outcome(ticket);",
+    to: "const happened = false;",
   },
   {
-    ...DATABASE,
+    ...POSTGRES_WRITE,
     title: "in PostgreSQL, a commit whose answer is missing is acknowledged only if it happened",
-    from: 'if (done !== null && outcome === "committed") return done.result;',
-    to: "if (done !== null) return done.result;",
-  },
-  {
-    ...POSTGRES_WRITE,
-    title: "in PostgreSQL, what takes several statements is one transaction",
-    from: "  if (changes.rows.length === 0) return;",
-    to: '  if (changes.clear.length > 0) await session.query("COMMIT; BEGIN");\n  if (changes.rows.length === 0) return;',
-  },
-  {
-    ...POSTGRES_WRITE,
-    title: "in PostgreSQL, every group of commits has revisions of its own",
-    from: "nextval('public.penstock_revision')",
-    to: "1",
+    from: "if (!happened) throw error;",
+    to: "",
   },
 ];
+// biome-ignore-end lint/suspicious/noTemplateCurlyInString: pieces of the source

@@ -2,26 +2,18 @@
  * Decides whether a history can be explained: whether there is one order of all operations, each between its beginning and its end, in
  * which a store as simple as can be (state.ts) would have said the same. A commit whose outcome nobody was told may be anywhere after its
  * beginning, or nowhere. What that covers: acknowledged commits are there, wholly; refused ones had a false expectation and left
- * nothing; counters are sums; reads see what was acknowledged before them, and one moment each.
+ * nothing; counters are sums; reads see what was acknowledged before them, and one moment each. A row that a commit expects and does not
+ * write is a fence: nobody who has seen it changed sees the commit happen afterwards.
  */
 import type { Operation } from "./history.ts";
-import { applied, explains, falseIn, type State } from "./state.ts";
+import { applied, explains, falseIn, type State, versionsSeen } from "./state.ts";
 
 /** Of a history that cannot be explained, all orders are tried. It has never come near this bound. */
 const MAX_STEPS = 300_000;
 
-/**
- * What is wrong with the history, or null.
- * @param fenced false: reads beside commits, and refusals, may see commits in another order than that in which these expect and clear.
- *   Then the commits by themselves have to have an order, which what is read in the end confirms
- */
-export function complaint(operations: readonly Operation[], fenced = true): string | null {
-  const settled = operations.reduce(
-    (end, each) => (isChange(each) && isKnown(each) ? Math.max(end, each.end) : end),
-    0,
-  );
-  const ordered = operations.filter((each) => fenced || isChange(each) || each.begin > settled);
-  return refusalComplaint(operations) ?? revisionsComplaint(operations) ?? orderComplaint(ordered);
+/** What is wrong with the history, or null. */
+export function complaint(operations: readonly Operation[]): string | null {
+  return refusalComplaint(operations) ?? revisionsComplaint(operations) ?? orderComplaint(operations);
 }
 
 /** Nothing that the clients ask for is a mistake. */
@@ -69,9 +61,11 @@ interface Place {
 }
 
 function orderComplaint(operations: readonly Operation[]): string | null {
+  const relevant = operations.filter((each) => isKnown(each) || isChange(each));
+  const needed = neededVersions(relevant);
   const tried = new Set<string>();
   let furthest: Place | null = null;
-  const open: Place[] = [{ state: new Map(), left: operations.filter((each) => isKnown(each) || isChange(each)) }];
+  const open: Place[] = [{ state: new Map(), left: relevant }];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const place = withoutExplained(next);
     const known = place.left.filter(isKnown);
@@ -81,9 +75,32 @@ function orderComplaint(operations: readonly Operation[]): string | null {
     tried.add(name);
     if (tried.size > MAX_STEPS) return `no order was found in ${MAX_STEPS} steps`;
     if (furthest === null || known.length < furthest.left.filter(isKnown).length) furthest = place;
-    open.push(...following(place));
+    for (const after of following(place)) if (!losesNeeded(place, after, needed)) open.push(after);
   }
   return described(furthest!);
+}
+
+/** Who was told of a version of a row, or expected it, by key and value. */
+type Needed = ReadonlyMap<string, readonly Operation[]>;
+
+function neededVersions(operations: readonly Operation[]): Needed {
+  const needed = new Map<string, Operation[]>();
+  for (const operation of operations) {
+    for (const [key, value] of versionsSeen(operation)) {
+      const name = `${key} ${value}`;
+      needed.set(name, [...(needed.get(name) ?? []), operation]);
+    }
+  }
+  return needed;
+}
+
+/** A version that is gone never comes back: who has to see it can no longer come. */
+function losesNeeded(before: Place, after: Place, needed: Needed): boolean {
+  for (const [key, value] of before.state) {
+    if (after.state.get(key) === value) continue;
+    if (needed.get(`${key} ${value}`)?.some((each) => after.left.includes(each))) return true;
+  }
+  return false;
 }
 
 /** The first end: what begins behind it cannot come next. */

@@ -4,14 +4,13 @@ import pg from "pg";
 import type { Store } from "../../core/storage/store.ts";
 import { caseSeed, type Random, randomOf } from "../fuzz/random.ts";
 import type { PostgresServer } from "../support/postgres.ts";
+import type { CommitMode } from "../support/postgres-modes.ts";
 import { silent } from "../support/providers.ts";
 import { type End, type Fate, type StatementProxy, startStatementProxy } from "../support/statement-proxy.ts";
 import { type Cases, crowd, type Engines, judged, playNumbers, type Scene, type Seen, sceneOf } from "./cases.ts";
 import { createNumbers, play } from "./clients.ts";
 
 const STORES = 4;
-/** See `complaint`: plain reads are not part of the isolation of commits. */
-const FENCED = false;
 
 /** Milliseconds for which no connection can be made. */
 const OUTAGE_MS = 30;
@@ -20,10 +19,10 @@ const OUTAGE_MS = 30;
 type Weather = "calm" | "slow" | "rough";
 
 /** Opens four stores, which all cases use: they have to recover from one case for the next. */
-export async function openPostgresCases(engines: Engines, server: PostgresServer): Promise<Cases> {
+export async function openPostgresCases(engines: Engines, server: PostgresServer, mode: CommitMode): Promise<Cases> {
   const seen: Seen = {};
-  const url = await server.createDatabase();
-  const admin = new pg.Pool({ connectionString: url, max: 1 });
+  const { url, ownerUrl } = await mode.createDatabase(server);
+  const admin = new pg.Pool({ connectionString: ownerUrl, max: 1 });
   admin.on("error", () => undefined);
   const { hostname, port } = new URL(url);
   const proxy = await startStatementProxy({
@@ -44,19 +43,27 @@ export async function openPostgresCases(engines: Engines, server: PostgresServer
     while (Number((await admin.query({ text })).rows[0]?.busy) > 0) await sleep(5);
   }
 
+  /** Whoever waits for rows does so in their order. */
+  async function deadlocks(): Promise<string | null> {
+    const text = "SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()";
+    const count = Number((await admin.query({ text })).rows[0]?.deadlocks);
+    return count === 0 ? null : `there were ${count} deadlocks`;
+  }
+
   async function playSeed(seed: number): Promise<string | null> {
     const scene = sceneOf(seed, seen);
     const { random } = scene;
     const stores = all.slice(0, 1 + random.below(STORES));
-    const weather = random.pick<Weather>(["calm", "slow", "rough", "rough"]);
+    const weather = random.pick<Weather>(["calm", "slow", "rough", "rough", "rough"]);
     proxy.fate = fates(weather, proxy, randomOf(caseSeed(seed, 1)));
-    await play({ ...scene, numbers: createNumbers(), calls: 8, stores: crowd(stores, random) });
+    await play({ ...scene, numbers: createNumbers(), calls: 12, stores: crowd(stores, random) });
     const numbers = weather === "rough" ? null : await playNumbers(engines, stores, seed);
     proxy.fate = null;
     proxy.refusing = false;
+    await proxy.settled();
     await quiet();
-    const found = await judged(scene, random.pick(stores), FENCED);
-    return found ?? (weather === "rough" ? null : needless(scene)) ?? numbers;
+    const found = await judged(scene, random.pick(stores));
+    return found ?? (await deadlocks()) ?? (weather === "rough" ? null : needless(scene)) ?? numbers;
   }
 
   return {
@@ -80,13 +87,13 @@ function needless({ history }: Scene): string | null {
 
 function fates(weather: Weather, proxy: StatementProxy, random: Random): (() => Fate) | null {
   if (weather === "calm") return null;
-  /** Of hundreds of statements of a case, some. */
-  const rate = weather === "rough" ? random.pick([0.02, 0.05, 0.1]) : 0;
+  /** Of a hundred statements of a case and more, some. */
+  const rate = weather === "rough" ? random.pick([0.03, 0.08, 0.15]) : 0;
   return () => {
     const delay = random.weighted([
-      [6, 0],
-      [3, 1],
-      [1, 1 + random.below(4)],
+      [4, 0],
+      [4, 1],
+      [2, 1 + random.below(5)],
     ]);
     if (!random.chance(rate)) return { delay, end: "pass" };
     if (random.chance(0.2)) {
@@ -95,6 +102,6 @@ function fates(weather: Weather, proxy: StatementProxy, random: Random): (() => 
         proxy.refusing = false;
       }, OUTAGE_MS);
     }
-    return { delay, end: random.pick<End>(["before", "sent", "answered", "terminated"]) };
+    return { delay, end: random.pick<End>(["before", "sent", "late", "answered", "terminated"]) };
   };
 }

@@ -54,6 +54,14 @@ export function explains(state: State, { call, reply }: Operation): boolean {
   }
 }
 
+/** The versions of rows that have to be there at the operation's place. */
+export function versionsSeen({ call, reply }: Operation): (readonly [key: string, value: string])[] {
+  if (reply?.kind === "rows") return reply.rows.flatMap((row) => (row === null ? [] : [[row.key, row.value] as const]));
+  if (reply?.kind === "joined") return reply.other === null ? [] : [[reply.other.key, reply.other.value]];
+  if (reply?.kind !== "committed" || call.kind !== "commit") return [];
+  return call.expected.flatMap(([key, value]) => (value === null ? [] : [[key, value] as const]));
+}
+
 const sameSet = (one: readonly string[], other: readonly string[]): boolean =>
   String([...new Set(one)].sort()) === String([...new Set(other)].sort());
 

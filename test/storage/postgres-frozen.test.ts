@@ -10,6 +10,7 @@ import { PostgresDatabase } from "../../core/storage/postgres-database.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { COMMIT_MODES } from "../support/postgres-modes.ts";
 import { silent } from "../support/providers.ts";
 
 const server = await startPostgres();
@@ -26,8 +27,8 @@ async function open(t: TestContext, url: string): Promise<Store> {
 }
 
 /** Starts the writer, and waits until it has stopped itself. `go` lets it go on, and gives what it says. */
-async function stoppedWriter(t: TestContext, url: string, when: "before" | "after") {
-  const child = spawn(process.execPath, ["--import", "tsx", WRITER, url, when], {
+async function stoppedWriter(t: TestContext, url: string, when: "before" | "after", last: string) {
+  const child = spawn(process.execPath, ["--import", "tsx", WRITER, url, when, last], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   t.after(() => child.kill("SIGKILL"));
@@ -56,10 +57,11 @@ async function stoppedWriter(t: TestContext, url: string, when: "before" | "afte
 test("store postgres: a process stopped (SIGSTOP) in its transaction holds up nobody, and commits once when it goes on", {
   skip,
 }, async (t) => {
-  const url = await db.createDatabase();
+  const { createDatabase, last } = COMMIT_MODES.find(({ name }) => name === "in steps")!;
+  const { url } = await createDatabase(db);
   const store = await open(t, url);
   await store.commit({ add: [["n", 1]] });
-  const writer = await stoppedWriter(t, url, "before");
+  const writer = await stoppedWriter(t, url, "before", last);
   const started = performance.now();
   // The same row that the stopped transaction has changed.
   await store.commit({ add: [["n", 1]] });
@@ -74,22 +76,24 @@ test("store postgres: a process stopped (SIGSTOP) in its transaction holds up no
   assert.deepEqual([said, own?.value, n?.value], [{ revision: own?.revision }, "1", "23"]);
 });
 
-test("store postgres: a process stopped when its COMMIT was on the way knows later that it happened, and does not repeat it", {
-  skip,
-}, async (t) => {
-  const url = await db.createDatabase();
-  const store = await open(t, url);
-  const writer = await stoppedWriter(t, url, "after");
-  await store.commit({ add: [["n", 1]] });
-  // Its sessions end meanwhile, as they do when a network between the two gives up.
-  await db.query(
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle' AND pid <> pg_backend_pid()",
-    url,
-  );
-  const said = await writer.go();
-  const [own, n] = await store.getMany(["own", "n"]);
-  assert.deepEqual([said, own?.value, n?.value], [{ revision: own?.revision }, "1", "2"]);
-});
+for (const { name, last, createDatabase } of COMMIT_MODES) {
+  test(`store postgres: a process stopped when its commit ${name} was on the way knows later that it happened, and does not repeat it`, {
+    skip,
+  }, async (t) => {
+    const { url, ownerUrl } = await createDatabase(db);
+    const store = await open(t, url);
+    const writer = await stoppedWriter(t, url, "after", last);
+    await store.commit({ add: [["n", 1]] });
+    // Its sessions end meanwhile, as they do when a network between the two gives up.
+    await db.query(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle' AND pid <> pg_backend_pid()",
+      ownerUrl,
+    );
+    const said = await writer.go();
+    const [own, n] = await store.getMany(["own", "n"]);
+    assert.deepEqual([said, own?.value, n?.value], [{ revision: own?.revision }, "1", "2"]);
+  });
+}
 
 test("store postgres: a row that another session keeps locked: 503 that says so, and commits go on when it lets go", {
   skip,

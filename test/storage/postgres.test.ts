@@ -9,6 +9,7 @@ import type { Store } from "../../core/storage/store.ts";
 import { storeSuite } from "../suites/store.suite.ts";
 import { type CutProxy, startCutProxy } from "../support/cut-proxy.ts";
 import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { COMMIT_MODES } from "../support/postgres-modes.ts";
 
 const server = await startPostgres();
 const skip = server === null ? NO_POSTGRES : false;
@@ -26,16 +27,18 @@ async function open(t: TestContext, url?: string): Promise<Store> {
   return store;
 }
 
-let shared: string | undefined;
+for (const [index, { name, createDatabase }] of COMMIT_MODES.entries()) {
+  let shared: { url: string; ownerUrl: string } | undefined;
 
-/** For the suite, whose tests run one after the other: a database for each would take most of their time. */
-async function openEmpty(t: TestContext): Promise<Store> {
-  if (shared === undefined) shared = await db.createDatabase();
-  else await db.query("TRUNCATE penstock", shared);
-  return open(t, shared);
+  /** For the suite, whose tests run one after the other: a database for each would take most of their time. */
+  async function openEmpty(t: TestContext): Promise<Store> {
+    if (shared === undefined) shared = await createDatabase(db);
+    else await db.query("TRUNCATE penstock", shared.ownerUrl);
+    return open(t, shared.url);
+  }
+
+  storeSuite(`postgres: (commits ${name})`, { open: openEmpty, skip, runs: 50, largeReads: index === 0 });
 }
-
-storeSuite("postgres:", { open: openEmpty, skip, runs: 50, fenced: false });
 
 /** Ends every connection of Penstock to the database, and waits until they have ended. */
 const cut = (url: string) =>
@@ -211,9 +214,9 @@ test("store postgres: connections cut under a stream of commits: what was acknow
   assert.deepEqual(twice, []);
 });
 
-/** A store whose connections pass through a proxy, and the URL without it. */
-async function openBehindProxy(t: TestContext): Promise<[Store, CutProxy, string]> {
-  const url = await db.createDatabase();
+/** A store whose connections pass through a proxy, and the URL without it for the owner. */
+async function openBehindProxy(t: TestContext, mode = COMMIT_MODES[0]!): Promise<[Store, CutProxy, string]> {
+  const { url, ownerUrl } = await mode.createDatabase(db);
   const proxied = new URL(url);
   const proxy = await startCutProxy(Number(proxied.port || 5432));
   proxied.host = `127.0.0.1:${proxy.port}`;
@@ -222,49 +225,73 @@ async function openBehindProxy(t: TestContext): Promise<[Store, CutProxy, string
     await store.close();
     await proxy.close();
   });
-  return [store, proxy, url];
+  return [store, proxy, ownerUrl];
 }
 
 const local = skip || (process.env.PENSTOCK_TEST_POSTGRES ? "the proxy of this test needs a server of its own" : false);
 
-test("store postgres: a connection cut before the commit reached the server: it is done again, once", {
-  skip: local,
-}, async (t) => {
-  const [store, proxy] = await openBehindProxy(t);
-  for (const [index, text] of ["penstock-write", "COMMIT"].entries()) {
-    proxy.cut(text, "before");
-    await store.commit({ put: [[`k/${index}`, "1"]], add: [["n", 1]] });
-    assert.equal(proxy.cuts, index + 1);
-    assert.equal((await store.get("n"))?.value, String(index + 1));
-  }
-});
+for (const mode of COMMIT_MODES) {
+  // As the protocol ends a text: COMMIT alone is in READ COMMITTED too.
+  const [last, ...earlier] = [mode.last, ...mode.earlier].map((text) => `${text}\0`) as [string, ...string[]];
+  const { name } = mode;
 
-test("store postgres: a connection cut while the answer to a commit was on its way: it happened, once", {
-  skip: local,
-}, async (t) => {
-  const [store, proxy] = await openBehindProxy(t);
-  proxy.cut("COMMIT", "answered");
-  const revision = await store.commit({ put: [["k", "1"]], add: [["n", 1]], expect: [["k", null]] });
-  assert.equal(proxy.cuts, 1);
-  const [row, count] = await store.getMany(["k", "n"]);
-  assert.deepEqual([row?.value, row?.revision, count?.value], ["1", revision, "1"]);
-});
-
-test("store postgres: a connection cut in mid-commit, and no other to be had: 503, never done twice", {
-  skip: local,
-}, async (t) => {
-  const [store, proxy, url] = await openBehindProxy(t);
-  proxy.refuse(true);
-  proxy.cut("COMMIT", "answered");
-  await assert.rejects(store.commit({ add: [["n", 1]] }), (error: Error) => {
-    assert.match(error.message, /the connection was lost during the commit, which may have happened/);
-    return isUnavailable(error);
+  test(`store postgres: a connection cut before a commit ${name} reached the server: it is done again, once`, {
+    skip: local,
+  }, async (t) => {
+    const [store, proxy] = await openBehindProxy(t, mode);
+    for (const [index, text] of [...earlier, last, last].entries()) {
+      proxy.cut(text, "before");
+      await store.commit({ put: [[`k/${index}`, "1"]], add: [["n", 1]] });
+      assert.equal(proxy.cuts, index + 1);
+      assert.equal((await store.get("n"))?.value, String(index + 1));
+    }
   });
-  assert.deepEqual(await db.query("SELECT value FROM penstock WHERE key = 'n'", url), [{ value: "1" }]);
-  proxy.refuse(false);
-  await store.commit({ add: [["n", 1]] });
-  assert.equal((await store.get("n"))?.value, "2");
-});
+
+  test(`store postgres: a connection cut while the answer to a commit ${name} was on its way: it happened, once`, {
+    skip: local,
+  }, async (t) => {
+    const [store, proxy] = await openBehindProxy(t, mode);
+    for (const round of [1, 2, 3]) {
+      const before = await store.get("k");
+      proxy.cut(last, "answered");
+      const expect = [["k", before?.revision ?? null]] as const;
+      const revision = await store.commit({ put: [["k", String(round)]], add: [["n", 1]], expect });
+      assert.equal(proxy.cuts, round);
+      const [row, count] = await store.getMany(["k", "n"]);
+      assert.deepEqual([row?.value, row?.revision, count?.value], [String(round), revision, String(round)]);
+    }
+  });
+
+  test(`store postgres: a connection cut in the middle of a commit ${name}, and no other to be had: 503, never done twice`, {
+    skip: local,
+  }, async (t) => {
+    const [store, proxy, url] = await openBehindProxy(t, mode);
+    proxy.refuse(true);
+    proxy.cut(last, "answered");
+    await assert.rejects(store.commit({ add: [["n", 1]] }), (error: Error) => {
+      assert.match(error.message, /the connection was lost during the commit, which may have happened/);
+      return isUnavailable(error);
+    });
+    assert.deepEqual(await db.query("SELECT value FROM penstock WHERE key = 'n'", url), [{ value: "1" }]);
+    proxy.refuse(false);
+    await store.commit({ add: [["n", 1]] });
+    assert.equal((await store.get("n"))?.value, "2");
+  });
+
+  test(`store postgres: a commit ${name} that reaches the server after it was done again: it does not happen`, {
+    skip: local,
+  }, async (t) => {
+    const [store, proxy] = await openBehindProxy(t, mode);
+    await store.commit({ add: [["n", 1]] });
+    proxy.cut(last, "late");
+    const revision = await store.commit({ put: [["k", "1"]], add: [["n", 1]] });
+    await proxy.deliver();
+    const [row, count] = await store.getMany(["k", "n"]);
+    assert.deepEqual([row?.revision, count?.value], [revision, "2"]);
+    await store.commit({ add: [["n", 1]] });
+    assert.equal((await store.get("n"))?.value, "3");
+  });
+}
 
 test("store postgres: a server that does not answer: the probe says so and does not wait for it, and then it is back", {
   skip: local,

@@ -2,13 +2,17 @@
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 
+type CutTime = "before" | "answered" | "late";
+
 export interface CutProxy {
   readonly port: number;
   /**
-   * Breaks the next connection on which a client sends something that contains `text`: before the server gets it, or when
-   * the server has answered it and the client does not know yet.
+   * Breaks the next connection on which a client sends something that contains `text`: before the server gets it, when
+   * the server has answered it and the client does not know yet, or so that the server gets it later, by `deliver`.
    */
-  cut(text: string, when: "before" | "answered"): void;
+  cut(text: string, when: CutTime): void;
+  /** Resolves when the server has answered. */
+  deliver(): Promise<void>;
   /** How often it did. */
   readonly cuts: number;
   /** Whether answers of the server are held back: the connection is there, and nothing comes. */
@@ -20,7 +24,8 @@ export interface CutProxy {
 
 export async function startCutProxy(targetPort: number): Promise<CutProxy> {
   const sockets = new Set<Socket>();
-  let plan: { text: string; when: "before" | "answered" } | null = null;
+  let plan: { text: string; when: CutTime } | null = null;
+  let late: { upstream: Socket; chunk: Buffer } | null = null;
   let refusing = false;
   let refuseAfterCut = false;
   let cuts = 0;
@@ -42,7 +47,9 @@ export async function startCutProxy(targetPort: number): Promise<CutProxy> {
     const upstream = connect(targetPort, "127.0.0.1");
     keep(upstream);
     upstreams.add(upstream);
-    client.on("close", () => upstream.destroy());
+    client.on("close", () => {
+      if (late?.upstream !== upstream) upstream.destroy();
+    });
     upstream.on("close", () => {
       upstreams.delete(upstream);
       client.destroy();
@@ -54,12 +61,18 @@ export async function startCutProxy(targetPort: number): Promise<CutProxy> {
       client.destroy();
       upstream.destroy();
     };
-    client.on("data", (chunk) => {
+    client.on("data", (chunk: Buffer) => {
       if (plan !== null && chunk.includes(plan.text)) {
         const { when } = plan;
         plan = null;
         if (when === "before") {
           breakUp();
+          return;
+        }
+        if (when === "late") {
+          late = { upstream, chunk };
+          cuts++;
+          client.destroy();
           return;
         }
         deaf = true;
@@ -81,6 +94,16 @@ export async function startCutProxy(targetPort: number): Promise<CutProxy> {
     port: address.port,
     cut(text, when) {
       plan = { text, when };
+    },
+    async deliver() {
+      if (late === null) throw new Error("nothing was cut to be delivered later");
+      const { upstream, chunk } = late;
+      late = null;
+      // The server may have ended the connection meanwhile.
+      if (upstream.destroyed) return;
+      upstream.write(chunk);
+      await Promise.race([once(upstream, "data"), once(upstream, "close")]);
+      upstream.destroy();
     },
     get cuts() {
       return cuts;

@@ -8,10 +8,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 /**
  * `pass`: nothing happens. `before`: the connection breaks, and the server never gets the statement. `sent`: it breaks as soon as the
- * server was given the statement. `answered`: it breaks when the server is through, and the client does not know. `terminated`: the
+ * server was given the statement. `late`: it breaks, and the server gets the statement some time afterwards. `answered`: it breaks when the server is through, and the client does not know. `terminated`: the
  * server itself ends the session meanwhile.
  */
-export type End = "pass" | "before" | "sent" | "answered" | "terminated";
+export type End = "pass" | "before" | "sent" | "late" | "answered" | "terminated";
 
 export interface Fate {
   /** Milliseconds before it goes on. */
@@ -27,6 +27,8 @@ export interface StatementProxy {
   refusing: boolean;
   /** How many statements met each end. */
   readonly ends: Record<End, number>;
+  /** Resolves when every statement has had its fate. */
+  settled(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -36,6 +38,8 @@ interface ProxyOptions {
   /** Ends the session of the server process `pid`. */
   terminate(pid: number): Promise<unknown>;
 }
+
+const LATE_MS = 30;
 
 const READY_FOR_QUERY = 0x5a;
 const BACKEND_KEY_DATA = 0x4b;
@@ -48,6 +52,7 @@ export async function startStatementProxy({
   terminate,
 }: ProxyOptions): Promise<StatementProxy> {
   const sockets = new Set<Socket>();
+  const underWay = new Set<Promise<void>>();
   const keep = (socket: Socket) => {
     sockets.add(socket);
     socket.setNoDelay(true);
@@ -67,7 +72,10 @@ export async function startStatementProxy({
       client.destroy();
       upstream.destroy();
     };
-    client.on("close", breakUp);
+    let late = false;
+    client.on("close", () => {
+      if (!late) upstream.destroy();
+    });
     upstream.on("close", breakUp);
 
     let pid = 0;
@@ -86,7 +94,12 @@ export async function startStatementProxy({
       proxy.ends[end]++;
       if (delay > 0) await sleep(delay);
       if (end === "before") return breakUp();
-      swallowing = end === "answered";
+      swallowing = end === "answered" || end === "late";
+      late = end === "late";
+      if (late) {
+        client.destroy();
+        await sleep(LATE_MS);
+      }
       if (end === "terminated") terminate(pid).catch(() => undefined);
       upstream.write(Buffer.concat(statement), () => {
         if (end === "sent") breakUp();
@@ -104,6 +117,9 @@ export async function startStatementProxy({
       const whole = statement;
       statement = [];
       turn = turn.then(() => (pass ? void upstream.write(Buffer.concat(whole)) : send(whole)));
+      const current = turn;
+      underWay.add(current);
+      void current.finally(() => underWay.delete(current));
     });
     client.on("data", asked);
   }
@@ -117,7 +133,10 @@ export async function startStatementProxy({
     port: address.port,
     fate: null,
     refusing: false,
-    ends: { pass: 0, before: 0, sent: 0, answered: 0, terminated: 0 },
+    ends: { pass: 0, before: 0, sent: 0, late: 0, answered: 0, terminated: 0 },
+    async settled() {
+      while (underWay.size > 0) await Promise.all(underWay);
+    },
     async close() {
       for (const socket of sockets) socket.destroy();
       server.close();

@@ -1,0 +1,94 @@
+/**
+ * A lane is the row of one process in which each of its commits leaves a mark, so that its fate can be asked for when the connection
+ * breaks: a commit moves the mark from where the one before left it. Who asks closes the lane at the same time, so that a commit that is
+ * still on its way, or waits in a server that stands still, can no longer happen.
+ *
+ * With it come the revisions that a process may use, taken in blocks ahead. Both are given up with the connection: behind it there may
+ * be a server that has lost them.
+ */
+import { randomUUID } from "node:crypto";
+import { checkLayout } from "./postgres-layout.ts";
+import type { PostgresNames } from "./postgres-names.ts";
+import type { Session } from "./postgres-session.ts";
+
+/** The sequence of revisions rises by this much, and no group of commits is larger. */
+export const REVISIONS_PER_BLOCK = 1024;
+
+/** Lanes of processes that are gone. A process that was silent for so long only opens another one. */
+const FORGOTTEN_SECONDS = 24 * 60 * 60;
+
+/** What one transaction may use. */
+export interface Ticket {
+  readonly lane: string;
+  readonly from: string;
+  readonly to: string;
+  /** The first of as many revisions as were asked for. */
+  readonly base: number;
+}
+
+export class PostgresLane {
+  readonly #names: PostgresNames;
+  #lane: { readonly key: string; mark: string } | null = null;
+  #next = 0;
+  #end = 0;
+
+  constructor(names: PostgresNames) {
+    this.#names = names;
+  }
+
+  /** @throws LayoutError */
+  async ticket(session: Session, revisions: number): Promise<Ticket> {
+    const lane = this.#lane ?? (await this.#open(session));
+    if (this.#next + revisions > this.#end) {
+      const { rows } = await session.query({ text: `SELECT nextval('${this.#names.sequence}') AS base` });
+      this.#begin(rows[0]?.base);
+    }
+    const base = this.#next;
+    return { lane: lane.key, from: lane.mark, to: markOf(base), base };
+  }
+
+  /** @param last the greatest revision that was used */
+  moved({ to }: Ticket, last: number): void {
+    if (this.#lane !== null) this.#lane.mark = to;
+    this.#next = last + 1;
+  }
+
+  leave(): void {
+    this.#lane = null;
+    this.#end = 0;
+  }
+
+  async #open(session: Session) {
+    const { meta, sequence } = this.#names;
+    const lane = { key: `lane/${randomUUID()}`, mark: markOf(0) };
+    const { rows } = await session.query({
+      text: `WITH opened AS (INSERT INTO ${meta} (key, value) VALUES ($1, $2)), forgotten AS (DELETE FROM ${meta}
+          WHERE key LIKE 'lane/%' AND split_part(value, ' ', 2)::bigint < $3)
+        SELECT nextval('${sequence}') AS base, (SELECT value FROM ${meta} WHERE key = 'schema') AS layout`,
+      values: [lane.key, lane.mark, seconds() - FORGOTTEN_SECONDS],
+    });
+    const [{ base, layout } = {}] = rows;
+    const problem = checkLayout(layout);
+    if (problem !== null) throw problem;
+    this.#begin(base);
+    this.#lane = lane;
+    return lane;
+  }
+
+  #begin(base: unknown): void {
+    // The driver gives a bigint as text.
+    this.#next = Number(base);
+    this.#end = this.#next + REVISIONS_PER_BLOCK;
+  }
+}
+
+const seconds = () => Math.floor(Date.now() / 1000);
+const markOf = (revision: number) => `${revision} ${seconds()}`;
+
+/** Closes a lane, whatever its state. */
+export const closeLaneSql = ({ meta }: PostgresNames) =>
+  `UPDATE ${meta} SET value = split_part(value, ' ', 1) || ' ' || split_part(value, ' ', 2) || ' closed' WHERE key = $1
+     RETURNING value`;
+
+/** @param mark what `closeLaneSql` gave; undefined when there is no such lane */
+export const hasMoved = (mark: unknown, { to }: Ticket): boolean => mark === `${to} closed`;

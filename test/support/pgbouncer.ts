@@ -1,0 +1,83 @@
+/** PgBouncer in transaction mode before a PostgreSQL server. */
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { connect, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { TestContext } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+
+/** The title of a skipped test says why. */
+export const NO_PGBOUNCER: string | false =
+  spawnSync("pgbouncer", ["--version"], { stdio: "ignore" }).status === 0
+    ? false
+    : "no pgbouncer on this machine: apt-get install pgbouncer";
+if (NO_PGBOUNCER !== false) console.error(`\n*** NOT TESTED BEHIND PGBOUNCER: ${NO_PGBOUNCER}\n`);
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+const answers = (port: number) =>
+  new Promise<boolean>((resolve) => {
+    const socket = connect(port, "127.0.0.1");
+    socket.once("connect", () => resolve(true)).once("error", () => resolve(false));
+    socket.once("close", () => resolve(false));
+    socket.unref();
+    socket.once("connect", () => socket.destroy());
+  });
+
+/**
+ * Starts it, with two connections to the server at most.
+ * @param settings lines of its configuration
+ * @returns the URL of the database through it
+ */
+export async function startPgBouncer(t: TestContext, url: string, settings = ""): Promise<string> {
+  const target = new URL(url);
+  const folder = await mkdtemp(join(tmpdir(), "penstock-pgbouncer-"));
+  await chmod(folder, 0o755);
+  const port = await freePort();
+  const { hostname, port: targetPort, username, password, pathname } = target;
+  const login = `user=${username}${password === "" ? "" : ` password=${password}`}`;
+  const config = join(folder, "pgbouncer.ini");
+  await writeFile(
+    config,
+    `[databases]
+${pathname.slice(1)} = host=${hostname} port=${targetPort || 5432} ${login}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = ${port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 2
+${settings}
+`,
+  );
+  // Like PostgreSQL, it refuses to run as root.
+  const user = process.getuid?.() === 0 ? ["-u", "nobody"] : [];
+  const child: ChildProcess = spawn("pgbouncer", ["-q", ...user, config], { stdio: ["ignore", "ignore", "pipe"] });
+  let said = "";
+  child.stderr!.setEncoding("utf8").on("data", (text) => {
+    said += text;
+  });
+  t.after(async () => {
+    if (child.exitCode === null && child.signalCode === null) {
+      child.kill("SIGKILL");
+      await once(child, "exit");
+    }
+    await rm(folder, { recursive: true, force: true });
+  });
+  while (!(await answers(port))) {
+    if (child.exitCode !== null) throw new Error(`pgbouncer ended: ${said}`);
+    await sleep(10);
+  }
+  target.host = `127.0.0.1:${port}`;
+  return target.href;
+}
