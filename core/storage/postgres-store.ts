@@ -23,11 +23,7 @@ const CHARACTERS_PER_WEIGHT = 8 * 1024;
  * @throws Error with a message for the user when there is no connection, or when a newer release has written the database
  */
 export async function openPostgresStore(url: string, { logger }: { logger: Logger }): Promise<Store> {
-  const cannotBeOpened = (error: unknown) =>
-    new Error(`${addressWithoutSecrets(url)} cannot be opened: ${messageOf(error)}`, { cause: error });
-  const { database, calls } = await connect(url, logger).catch((error) => {
-    throw cannotBeOpened(error);
-  });
+  const { database, calls } = await connect(url, logger);
   const commits = createBatch<Commit, number>(createGroupWriter(database, calls), {
     limit: REVISIONS_PER_BLOCK,
     weigh: commitWeight,
@@ -77,13 +73,14 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
 }
 
 async function connect(url: string, logger: Logger) {
-  const database = new PostgresDatabase(url, logger);
+  let database: PostgresDatabase | undefined;
   try {
+    database = new PostgresDatabase(url, logger);
     await database.examine();
     return { database, calls: await preparePostgresSchema(database, logger) };
   } catch (error) {
-    await database.disconnect();
-    throw error;
+    await database?.disconnect();
+    throw new Error(`${addressWithoutSecrets(url)} cannot be opened: ${messageOf(error)}`, { cause: error });
   }
 }
 
