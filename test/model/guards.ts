@@ -7,6 +7,8 @@ export interface Guard extends Patch {
   readonly title: string;
   /** Where its absence shows. */
   readonly engine: Engine;
+  /** `seldom`: some ten cases may pass before it does. */
+  readonly shows?: "seldom";
 }
 
 const MEMORY = { engine: "memory", file: "core/storage/memory-store.ts" } as const;
@@ -56,6 +58,7 @@ export const GUARDS: readonly Guard[] = [
   {
     ...GROUP,
     title: "what an earlier commit of the group cleared counts for an expectation",
+    shows: "seldom",
     from: "if (cleared.some((prefix) => key.startsWith(prefix))) return wanted === null;",
     to: "",
   },
@@ -68,6 +71,7 @@ export const GUARDS: readonly Guard[] = [
   {
     ...GROUP,
     title: "a clear takes what earlier commits of the group put under its prefix",
+    shows: "seldom",
     from: "for (const key of changes.keys()) if (key.startsWith(prefix)) changes.delete(key);",
     to: "",
   },
@@ -92,6 +96,7 @@ export const GUARDS: readonly Guard[] = [
   {
     ...SQLITE_WRITE,
     title: "in SQLite, what takes several statements is one transaction",
+    shows: "seldom",
     from: "else await transaction(() => apply(changes));",
     to: "else await apply(changes);",
   },
@@ -106,6 +111,7 @@ export const GUARDS: readonly Guard[] = [
     engine: "sqlite",
     file: "core/storage/sqlite-store.ts",
     title: "in SQLite, a file that is in use is locked",
+    shows: "seldom",
     from: "const unlock = await lockFile(file, where);",
     to: "const unlock = async () => {};",
   },
@@ -118,18 +124,21 @@ export const GUARDS: readonly Guard[] = [
   {
     ...COMMIT_SQL,
     title: "in PostgreSQL, a row that is expected and not written is compared while it is locked",
+    shows: "seldom",
     from: "`(NOT ${expected} ? key OR revision = coalesce((${expected} ->> key)::bigint, 0))`",
     to: "`(${expected} IS NOT NULL)`",
   },
   {
     ...COMMIT_SQL,
     title: "in PostgreSQL, rows are locked in the order of their keys",
+    shows: "seldom",
     from: 'ORDER BY key COLLATE "C"',
     to: "ORDER BY random()",
   },
   {
     ...COMMIT,
     title: "in PostgreSQL, a row that must exist and is gone is not made again",
+    shows: "seldom",
     from: "mustExist ? -revision : revision",
     to: "revision",
   },
@@ -155,12 +164,14 @@ export const GUARDS: readonly Guard[] = [
   {
     ...CALL,
     title: "in PostgreSQL, a commit that was given up cannot happen later",
+    shows: "seldom",
     from: "IF NOT FOUND THEN",
     to: "IF false THEN",
   },
   {
     ...LANE,
     title: "in PostgreSQL, who asks for the fate of a commit prevents it from happening afterwards",
+    shows: "seldom",
     from: "`UPDATE ${meta} SET value = split_part(value, ' ', 1) || ' ' || split_part(value, ' ', 2) || ' closed' WHERE key = $1\n     RETURNING value`",
     to: "`SELECT value || ' closed' AS value FROM ${meta} WHERE key = $1`",
   },
