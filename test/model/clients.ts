@@ -12,7 +12,7 @@ const PUT_COUNTER = 2 ** 40;
 type Version = readonly [key: string, revision: number | null, value: string | null];
 
 /** Numbers that no other operation of a case gets. */
-export interface Numbers {
+interface Numbers {
   value(): number;
   /** The power of two by which a counter is added to; undefined when they are used up. */
   power(key: string): number | undefined;

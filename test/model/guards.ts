@@ -2,7 +2,7 @@
 import type { Patch } from "./built.ts";
 import type { Engine } from "./engine-cases.ts";
 
-export interface Guard extends Patch {
+interface Guard extends Patch {
   /** What nobody takes care of without it. */
   readonly title: string;
   /** Where its absence shows. */

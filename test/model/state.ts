@@ -4,7 +4,7 @@ import type { Call, Operation } from "./history.ts";
 /** Values by key. */
 export type State = ReadonlyMap<string, string>;
 
-export type CommitCall = Extract<Call, { kind: "commit" }>;
+type CommitCall = Extract<Call, { kind: "commit" }>;
 
 /** The keys whose expectation is false. */
 export const falseIn = (state: State, { expected }: CommitCall): string[] =>
