@@ -1,7 +1,7 @@
 /** A closed loop of POST requests over raw sockets. It costs little, since the servers and the database have the same cores. */
 import { connect, type Socket } from "node:net";
 
-export interface Looped {
+interface Looped {
   requests: number;
   /** Replies that were not 2xx. */
   refused: number;

@@ -849,6 +849,11 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/Size",
         "default": "256MiB"
       },
+      "vectors": {
+        "description": "Most bytes of vectors in memory, of all users and memories together; those that were not used for longest are read again.",
+        "$ref": "#/$defs/Size",
+        "default": "192MiB"
+      },
       "executions": {
         "description": "Most workflow executions that run at once in this process; more are answered 503.",
         "type": "integer",

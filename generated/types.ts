@@ -731,6 +731,10 @@ export interface LimitsManifest {
    */
   uploads: Size;
   /**
+   * Most bytes of vectors in memory, of all users and memories together; those that were not used for longest are read again.
+   */
+  vectors: Size;
+  /**
    * Most workflow executions that run at once in this process; more are answered 503.
    */
   executions: number;

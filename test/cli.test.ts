@@ -28,8 +28,9 @@ const start = (t: TestContext, args: string[], call?: Call) => serve(t, [process
 test("penstock --help lists every command and option, --version says the package's version; both exit 0", async () => {
   const help = await penstock(["--help"]);
   assert.deepEqual([help.code, help.stderr], [0, ""]);
-  for (const word of ["serve", "dev", "check", "explain PATH", "routes", "reindex", "generate"])
-    assert.match(help.stdout, new RegExp(`^  ${word} `, "m"));
+  const commands = ["serve", "dev", "check", "explain PATH", "routes", "reindex", "generate"];
+  const ofStore = ["backup FILE", "restore FILE", "export FILE", "import FILE", "migrate", "vacuum"];
+  for (const word of [...commands, ...ofStore]) assert.match(help.stdout, new RegExp(`^  ${word} `, "m"));
   for (const option of ["--config FILE", "--plugins DIR", "--port N", "--host H"])
     assert.match(help.stdout, new RegExp(`^  ${option} `, "m"));
   const { version } = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8"));
@@ -48,6 +49,7 @@ test("penstock: a mistake in the call exits 2, says which, and starts nothing", 
     [["--port", ""], /--port must be a number/],
     [["--port", "1e3"], /--port must be a number/],
     [["explain"], /explain needs a PATH, e\.g\. penstock explain server\.port/],
+    [["backup"], /backup needs a FILE, e\.g\. penstock backup backup\.db/],
     [["explain", "server", "host"], /explain takes no "host"/],
     [["serve", "other.yaml"], /serve takes no "other\.yaml"/],
     [["check", "--check"], /--check belongs to generate/],

@@ -56,6 +56,7 @@ const WAITING = [
   "test/cli",
   "test/contract/token-end",
   "test/crash/",
+  "test/chaos/",
   "test/soak/",
   "test/durability/log-output",
   "test/security/stop",

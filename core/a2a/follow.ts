@@ -1,10 +1,11 @@
 /** The events of a task, for clients that stream it. */
 import type { Principal } from "../identity/principal.ts";
+import { taskKey } from "../storage/keys.ts";
+import { Watch } from "../storage/watch.ts";
 import type { ArtifactUpdate } from "./output.ts";
 import { isOver, type Task, type TaskRecord } from "./task.ts";
 import type { TaskRun } from "./task-run.ts";
 import type { Tasks } from "./tasks.ts";
-import { Waiters } from "./waiters.ts";
 
 export type TaskEvent =
   | { readonly task: Task }
@@ -50,16 +51,22 @@ export async function* followRemoteTask(
   { agent, task }: Pick<TaskRecord, "agent" | "task">,
   principal: Principal,
   signal: AbortSignal,
+  pollInterval = POLL_INTERVAL_MS,
 ): AsyncGenerator<TaskEvent> {
-  const clock = new Waiters();
-  yield { task };
-  while (!signal.aborted) {
-    await clock.wait(signal, POLL_INTERVAL_MS);
-    const seen = await tasks.find(agent, task.id, principal);
-    if (seen === undefined) return;
-    if (!isOver(seen.task)) continue;
-    for (const artifact of seen.task.artifacts) yield { artifact, append: false, of: seen.task };
-    yield { endOf: seen.task };
-    return;
+  const watch = new Watch(tasks.rows.store, taskKey(agent, task.id));
+  try {
+    yield { task };
+    while (!signal.aborted) {
+      const seen = await tasks.find(agent, task.id, principal);
+      if (seen === undefined) return;
+      if (isOver(seen.task)) {
+        for (const artifact of seen.task.artifacts) yield { artifact, append: false, of: seen.task };
+        yield { endOf: seen.task };
+        return;
+      }
+      await watch.wait(pollInterval, signal);
+    }
+  } finally {
+    watch.end();
   }
 }

@@ -5,7 +5,7 @@
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
-import { openTaskKey, taskKey } from "../storage/keys.ts";
+import { OPEN_TASKS, openTaskKey, taskKey } from "../storage/keys.ts";
 import { HeartbeatTimer } from "../storage/leases.ts";
 import { type TaskRows, taskLeaseText } from "./task-rows.ts";
 import type { TaskRun } from "./task-run.ts";
@@ -15,6 +15,8 @@ const HEARTBEAT_INTERVAL_MS = 10_000;
 
 interface TaskHeartbeatsOptions {
   readonly logger: Logger;
+  /** Milliseconds between two looks at the rows; default: 1,000. */
+  readonly pollInterval?: number | undefined;
   /** Another process has changed the row of a task that runs here. */
   lost(run: TaskRun): void;
 }
@@ -26,13 +28,14 @@ export class TaskHeartbeats {
   readonly #polls: Interval;
   readonly #heartbeats = new HeartbeatTimer(HEARTBEAT_INTERVAL_MS);
   #started = false;
+  #endWatch: (() => void) | undefined;
 
   constructor(rows: TaskRows, runs: ReadonlyMap<string, TaskRun>, options: TaskHeartbeatsOptions) {
     this.#rows = rows;
     this.#runs = runs;
     this.#options = options;
     this.#polls = new Interval(
-      POLL_INTERVAL_MS,
+      options.pollInterval ?? POLL_INTERVAL_MS,
       () => this.#poll(),
       (error) => options.logger.warn({ err: error }, `tasks could not be looked at: ${messageOf(error)}`),
     );
@@ -43,10 +46,12 @@ export class TaskHeartbeats {
     if (this.#started) return;
     this.#started = true;
     this.#heartbeats.restart();
+    this.#endWatch = this.#rows.store.watch?.(OPEN_TASKS, () => this.#polls.hurry());
     this.#polls.start();
   }
 
   stop(): Promise<void> {
+    this.#endWatch?.();
     return this.#polls.stop();
   }
 
@@ -56,7 +61,8 @@ export class TaskHeartbeats {
     const runs = [...this.#runs.values()].filter(({ ending, revision }) => ending === null && revision !== -1);
     if (runs.length === 0) return;
     const keys = runs.map(({ record }) => taskKey(record.agent, record.task.id));
-    const rows = await this.#rows.store.getMany(keys);
+    // Only their revisions: a task may be large.
+    const rows = await this.#rows.store.getMany(keys, 0);
     for (const [index, run] of runs.entries()) if (rows[index]?.revision !== run.revision) this.#options.lost(run);
     if (!this.#heartbeats.isDue()) return;
     await this.#rows.store.commit({

@@ -57,14 +57,16 @@ export class TaskRows {
   }
 
   /** @param revision of the row that held `before` */
-  change(before: TaskRecord, after: TaskRecord, revision: number): Promise<number> {
+  async change(before: TaskRecord, after: TaskRecord, revision: number): Promise<number> {
     const { agent, task } = after;
     const key = taskKey(agent, task.id);
     const put = [[key, JSON.stringify(after)] as [string, string], ...this.#indexRows(after)];
     const kept = new Set(put.map(([key]) => key));
     const old = this.#indexRows(before).flatMap(([key]) => (kept.has(key) ? [] : [key]));
     if (isOver(task)) old.push(openTaskKey(task.id));
-    return this.store.commit({ put, delete: old, expect: [[key, revision]] });
+    const changed = await this.store.commit({ put, delete: old, expect: [[key, revision]] });
+    this.store.wake?.(key);
+    return changed;
   }
 
   /** @param found rows of the index of all tasks of an agent, none of which has changed since */

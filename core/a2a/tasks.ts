@@ -7,6 +7,7 @@ import { mayAccess, ownerOf } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { OPEN_TASKS } from "../storage/keys.ts";
 import { isShared } from "../storage/sharing.ts";
 import { type Ending, ended, isOver, type Message, type Task, type TaskRecord } from "./task.ts";
 import { TaskHeartbeats } from "./task-heartbeats.ts";
@@ -53,11 +54,13 @@ export class Tasks {
   readonly #writing = new Set<Promise<void>>();
   readonly #closing = new AbortController();
 
-  constructor(rows: TaskRows, logger: Logger) {
+  /** @param pollInterval milliseconds between two looks at what other processes did to tasks of this one */
+  constructor(rows: TaskRows, logger: Logger, pollInterval?: number) {
     this.rows = rows;
     this.#logger = logger;
     this.#heartbeats = new TaskHeartbeats(rows, this.#runs, {
       logger,
+      pollInterval,
       lost: (run) => void this.#end(run, { state: "TASK_STATE_CANCELED" }),
     });
   }
@@ -192,6 +195,7 @@ export class Tasks {
     try {
       // The process that works on it notices that the row has changed.
       await this.rows.change(found.record, record, found.revision);
+      this.rows.store.wake?.(OPEN_TASKS);
       return record.task;
     } catch (error) {
       if (!(error instanceof CommitConflict)) throw error;

@@ -1,4 +1,4 @@
-/** The command line: `penstock [serve] | dev | check | explain PATH | routes | reindex | generate`. */
+/** The command line: `penstock [serve]`, or another command of the table below. */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { messageOf } from "../lib/errors.ts";
@@ -16,6 +16,12 @@ Commands
   explain PATH     show a value of the manifest and where it came from, e.g. explain server.port
   routes           list every route with its access class
   reindex          make the indexes of semantic search anew from the stored messages
+  backup FILE      copy the SQLite file of the store, also while it is served
+  restore FILE     put a backup in the place of the store's file, while it is not served
+  export FILE      write all rows of the store as lines of JSON, for any engine; - is standard output
+  import FILE      put an export into a store without rows; - is standard input
+  migrate          bring a store that an older version wrote to the layout of this one
+  vacuum           give the space of deleted rows in the SQLite file back to the disk
   generate         rewrite generated/ from schemas/ (in a checkout of the source)
 
 Options
@@ -29,23 +35,44 @@ Options
 `;
 
 interface Command {
-  /** What stands after the command; each is required. */
-  readonly takes: readonly string[];
+  /** What stands after the command, each with an example; all are required. */
+  readonly takes: Readonly<Record<string, string>>;
   run(invocation: Invocation): Promise<number>;
 }
 
 const COMMANDS: Record<string, Command> = {
-  serve: { takes: [], run: async (invocation) => (await import("./serve.ts")).serve(invocation) },
-  dev: { takes: [], run: async (invocation) => (await import("./dev.ts")).dev(invocation) },
-  check: { takes: [], run: async (invocation) => (await import("./inspect.ts")).check(invocation) },
-  explain: { takes: ["PATH"], run: async (invocation) => (await import("./inspect.ts")).explain(invocation) },
-  routes: { takes: [], run: async (invocation) => (await import("./inspect.ts")).listRoutes(invocation) },
+  serve: { takes: {}, run: async (invocation) => (await import("./serve.ts")).serve(invocation) },
+  dev: { takes: {}, run: async (invocation) => (await import("./dev.ts")).dev(invocation) },
+  check: { takes: {}, run: async (invocation) => (await import("./inspect.ts")).check(invocation) },
+  explain: {
+    takes: { PATH: "server.port" },
+    run: async (invocation) => (await import("./inspect.ts")).explain(invocation),
+  },
+  routes: { takes: {}, run: async (invocation) => (await import("./inspect.ts")).listRoutes(invocation) },
   reindex: {
-    takes: [],
+    takes: {},
     run: async (invocation) => (await import("./reindex.ts")).reindexAll(invocation),
   },
+  backup: {
+    takes: { FILE: "backup.db" },
+    run: async (invocation) => (await import("./backup.ts")).backup(invocation),
+  },
+  restore: {
+    takes: { FILE: "backup.db" },
+    run: async (invocation) => (await import("./backup.ts")).restore(invocation),
+  },
+  export: {
+    takes: { FILE: "export.jsonl" },
+    run: async (invocation) => (await import("./transfer.ts")).exportStore(invocation),
+  },
+  import: {
+    takes: { FILE: "export.jsonl" },
+    run: async (invocation) => (await import("./transfer.ts")).importStore(invocation),
+  },
+  migrate: { takes: {}, run: async (invocation) => (await import("./upkeep.ts")).migrate(invocation) },
+  vacuum: { takes: {}, run: async (invocation) => (await import("./upkeep.ts")).vacuum(invocation) },
   generate: {
-    takes: [],
+    takes: {},
     run: async ({ checkOnly }) => {
       const { runCodegen } = await import("../codegen/main.ts");
       return runCodegen(fileURLToPath(new URL("../..", import.meta.url)), checkOnly, (line) => console.log(line));
@@ -72,9 +99,10 @@ export async function main(argv: string[]): Promise<void> {
     const [name = "serve", ...rest] = positionals;
     const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
     if (command === undefined) throw new Misuse(`unknown command "${name}"${near(name, Object.keys(COMMANDS), "")}`);
-    const [missing] = command.takes.slice(rest.length);
-    if (missing !== undefined) throw new Misuse(`${name} needs a ${missing}, e.g. penstock ${name} server.port`);
-    const [surplus] = rest.slice(command.takes.length);
+    const takes = Object.entries(command.takes);
+    const [missing] = takes.slice(rest.length);
+    if (missing !== undefined) throw new Misuse(`${name} needs a ${missing[0]}, e.g. penstock ${name} ${missing[1]}`);
+    const [surplus] = rest.slice(takes.length);
     if (surplus !== undefined) throw new Misuse(`${name} takes no "${surplus}"`);
     if (values.check && name !== "generate") throw new Misuse("--check belongs to generate");
     const { config, plugins, host } = values;

@@ -59,12 +59,22 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
   };
 }
 
+/** What is given to a connection at once: a copy of it waits there, outside of the heap, when its reader is slow. */
+const CHUNK_CHARACTERS = 128 * 1024;
+
 async function sendPieces(sink: TextSink, pieces: AsyncIterable<string>): Promise<void> {
   for await (const piece of pieces) {
+    for (let at = 0; at < piece.length && !sink.closed; ) {
+      const end = endOfChunk(piece, at + CHUNK_CHARACTERS);
+      await sink.send(piece.slice(at, end));
+      at = end;
+    }
     if (sink.closed) return;
-    await sink.send(piece);
   }
 }
+
+/** Not between the two halves of a character. */
+const endOfChunk = (text: string, end: number): number => (/[\uD800-\uDBFF]/.test(text[end - 1] ?? "") ? end + 1 : end);
 
 function combine(own: HeaderList, constant: HeaderList | null): (cors: HeaderList) => HeaderList {
   const list = [...own, ...(constant ?? [])];

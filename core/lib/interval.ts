@@ -7,6 +7,7 @@ export class Interval {
   #timer: NodeJS.Timeout | null = null;
   #round: Promise<void> = Promise.resolve();
   #isFailing = false;
+  #isHurried = false;
 
   /** @param interval milliseconds between the end of one round and the start of the next */
   constructor(interval: number, work: () => Promise<void>, failed: (error: unknown) => void) {
@@ -30,10 +31,23 @@ export class Interval {
   /** Starts with a round after `delay` milliseconds. */
   start(delay = this.#interval): void {
     if (this.signal.aborted) return;
+    const wait = this.#isHurried ? 0 : delay;
+    this.#isHurried = false;
     this.#timer = setTimeout(() => {
+      this.#timer = null;
       this.#round = this.#report(this.#work()).finally(() => this.start());
-    }, delay);
+    }, wait);
     this.#timer.unref();
+  }
+
+  /** The next round starts now, or as soon as the current one has ended. */
+  hurry(): void {
+    if (this.#timer === null) {
+      this.#isHurried = true;
+      return;
+    }
+    clearTimeout(this.#timer);
+    this.start(0);
   }
 
   /** No further round starts. Resolves when the current one has ended. */

@@ -1,27 +1,39 @@
 /** A bounded map of the entries that were used last. It has two generations: to delete the oldest key of one large `Map` is slow. */
-export class RecentMap<V> {
+export class RecentMap<V, K = string> {
   readonly #capacity: number;
-  #current = new Map<string, V>();
-  #previous = new Map<string, V>();
+  readonly #weigh: (value: V) => number;
+  #current = new Map<K, V>();
+  #previous = new Map<K, V>();
+  /** Of the entries in `#current`. */
+  #weight = 0;
 
-  /** @param capacity entries of a generation: at least as many are kept, and at most twice as many */
-  constructor(capacity: number) {
+  /**
+   * @param capacity the weight of a generation: entries of at least this weight are kept, and of at most twice as much
+   * @param weigh default: each entry weighs 1
+   */
+  constructor(capacity: number, weigh: (value: V) => number = () => 1) {
     this.#capacity = capacity;
+    this.#weigh = weigh;
   }
 
-  get(key: string): V | undefined {
+  get(key: K): V | undefined {
     return this.#current.get(key) ?? this.#previous.get(key);
   }
 
   /** Marks the entry as used: one that is only read, and not set again, is dropped in time. */
-  set(key: string, value: V): void {
+  set(key: K, value: V): void {
+    const known = this.#current.get(key);
+    this.#weight += this.#weigh(value) - (known === undefined ? 0 : this.#weigh(known));
     this.#current.set(key, value);
-    if (this.#current.size < this.#capacity) return;
+    if (this.#weight < this.#capacity) return;
     this.#previous = this.#current;
     this.#current = new Map();
+    this.#weight = 0;
   }
 
-  delete(key: string): void {
+  delete(key: K): void {
+    const known = this.#current.get(key);
+    if (known !== undefined) this.#weight -= this.#weigh(known);
     this.#current.delete(key);
     this.#previous.delete(key);
   }

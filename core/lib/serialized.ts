@@ -42,6 +42,29 @@ export class SerializedStream extends Serialized {
   }
 }
 
+/** Longer texts are pieces of their own, so that they need not be copied. */
+const LONG_TEXT = 16 * 1024;
+
+/** The texts with commas between them. */
+export async function* joined(groups: AsyncIterable<readonly string[]>): AsyncGenerator<string, void> {
+  let separator = "";
+  for await (const texts of groups) {
+    let piece = "";
+    for (const text of texts) {
+      piece += separator;
+      separator = ",";
+      if (text.length < LONG_TEXT) {
+        piece += text;
+        continue;
+      }
+      if (piece !== "") yield piece;
+      yield text;
+      piece = "";
+    }
+    if (piece !== "") yield piece;
+  }
+}
+
 export async function* between(
   begin: string,
   stream: AsyncIterable<string>,

@@ -3,6 +3,7 @@ import type { KeyedMutex } from "../lib/keyed-mutex.ts";
 import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import type { Store } from "../storage/store.ts";
+import type { RecentMessages } from "./messages/recent.ts";
 import type { Conversations } from "./records/directory.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 
@@ -10,6 +11,7 @@ export interface Domain {
   readonly store: Store;
   readonly spaces: IdSpaces;
   readonly conversations: Conversations;
+  readonly recent: RecentMessages;
   /** Work on one conversation runs one after the other within this process. */
   readonly mutex: KeyedMutex;
   /** Internal numbers of conversations. */

@@ -3,8 +3,8 @@
 import { conversationNotFound, mayAccess, permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
+import type { Row } from "../storage/store.ts";
 import type { Domain } from "./domain.ts";
-import type { MessagePage } from "./messages/pages.ts";
 import { conversationJson, type Snapshot } from "./records/conversation.ts";
 import { type Conversations, isRowAt } from "./records/directory.ts";
 
@@ -76,17 +76,17 @@ export class ConversationLookup {
   }
 
   /**
-   * The conversation and its messages as JSON texts; undefined when there is none. One read gives both, and the owner is checked
+   * The conversation as JSON text and its messages; undefined when there is none. One read gives both, and the owner is checked
    * before anything is returned.
    *
    * @throws ServiceError `invalid_input` when they are too large together
    */
-  async page<P extends MessagePage>(
+  async page<P extends { conversation: Row | undefined; messages: unknown }>(
     id: string,
     wantedUser: string | undefined,
     pageOf: (number: number) => Promise<P>,
   ): Promise<
-    (Omit<P, keyof MessagePage> & { conversation: string; messages: NonNullable<P["messages"]> }) | undefined
+    (Omit<P, "conversation" | "messages"> & { conversation: string; messages: NonNullable<P["messages"]> }) | undefined
   > {
     const memory = this.#memory;
     const conversations = this.#conversations;
@@ -104,7 +104,11 @@ export class ConversationLookup {
         if (found === undefined) return undefined;
         this.checked(id, found, userId);
         if (messages === null) throw invalid(MESSAGES_TOO_LARGE);
-        return { ...page, conversation: conversationJson(conversation.value), messages };
+        return {
+          ...page,
+          conversation: conversationJson(conversation.value),
+          messages: messages as NonNullable<P["messages"]>,
+        };
       }
       conversations.forget({ memory, id, number, ownId, userId: owner ?? "" });
     }

@@ -11,6 +11,7 @@ import type { Store } from "../storage/store.ts";
 import { discardUnfinishedCopies } from "./conversations/unfinished-copies.ts";
 import type { Domain } from "./domain.ts";
 import type { Memory } from "./memory.ts";
+import { RecentMessages } from "./messages/recent.ts";
 import { createSaver } from "./messages/save.ts";
 import { Conversations } from "./records/directory.ts";
 import { asMemory } from "./scoped.ts";
@@ -58,10 +59,12 @@ async function createDomain(
   { isolated = false, semantic = new Map(), now }: MemoriesOptions,
 ): Promise<Domain> {
   const spaces = await openIdSpaces(store, isolated, OWN_CONVERSATION_IDS);
+  const recent = new RecentMessages(store);
   return {
-    store,
+    store: recent.store,
     spaces,
     conversations: new Conversations(store, spaces),
+    recent,
     mutex: createKeyedMutex(),
     numbers: await createSequence(store, CONVERSATION_SEQUENCE, [CONVERSATIONS]),
     semantic,

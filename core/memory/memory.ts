@@ -68,8 +68,8 @@ export interface EarlierQuery {
 }
 
 export interface Earlier {
-  /** In order. */
-  readonly messages: Message[];
+  /** In order. They may be shared with other readers: nobody may change them. */
+  readonly messages: readonly Message[];
   /** The position from which on the posted messages are the conversation; undefined: they come after all that is stored. */
   readonly before: string | undefined;
   readonly discarded: Discarded | null;

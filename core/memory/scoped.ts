@@ -29,7 +29,7 @@ import type { SaveBatch, Saver } from "./messages/save.ts";
 import { unsummarized, writeSummary } from "./messages/summary.ts";
 import { conversationFromSnapshot, type Snapshot } from "./records/conversation.ts";
 import { ConversationGone } from "./records/directory.ts";
-import { type PreparedMessage, parseMessages, prepareMessage } from "./records/message.ts";
+import { type PreparedMessage, prepareMessage } from "./records/message.ts";
 import { findByMeaning, findSimilar, requireSemantic } from "./semantic/find.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 import type { WorkingMemoryRules } from "./working-memory/content.ts";
@@ -108,9 +108,7 @@ class ScopedMemory implements MemoryAccess {
   }
 
   async messages(id: string, query: MessageQuery): Promise<Serialized> {
-    const page = await this.#lookup.page(id, query.userId, (number) =>
-      messagePage(this.#memory.domain.store, number, query),
-    );
+    const page = await this.#lookup.page(id, query.userId, (number) => messagePage(this.#memory.domain, number, query));
     if (page === undefined) throw conversationNotFound(id);
     const { messages } = page;
     const begin = `{"conversation":${page.conversation},"messages":[`;
@@ -187,7 +185,7 @@ class ScopedMemory implements MemoryAccess {
     });
     if (page === undefined)
       return { messages: [], before: undefined, discarded: null, last: undefined, summary: undefined };
-    return { ...page, messages: parseMessages(page.messages) };
+    return page;
   }
 
   async unsummarized({ id, userId }: { id: string; userId: string }, before: string, limit: number) {

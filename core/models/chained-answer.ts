@@ -16,7 +16,7 @@ import { CallLimits } from "./call-limits.ts";
 import type { ChainedModel, ChainSettings, ModelCallOptions, ModelStream, ScaledModel } from "./chain.ts";
 import { classifyFailure, type ModelFailure, modelsUnavailable, providerFailed } from "./failure.ts";
 import { hasFileUrls } from "./files/prompt-files.ts";
-import { HeldParts } from "./held-parts.ts";
+import { HeldParts, isShownAtOnce } from "./held-parts.ts";
 import {
   isBatched,
   type PartBatch,
@@ -45,7 +45,7 @@ export class ChainedAnswer implements ModelStream {
   #source: PartSource | null = null;
   /** Whether a client has seen a part of this answer. */
   #visible = false;
-  /** Made when the first part comes. */
+  /** Made when something has to be held back. */
   #held: HeldParts | null = null;
   #cancelled = false;
   /** When the current try began (0 if it is not timed), and whether there is one. */
@@ -216,8 +216,8 @@ export class ChainedAnswer implements ModelStream {
 
   /** The batch with all that was held back, or null when nothing of it is for clients. */
   #releaseVisible(batch: PartBatch): PartBatch | null {
-    this.#held ??= new HeldParts((warnings) => this.#warn(warnings));
-    const released = this.#held.release(batch);
+    if (this.#held === null && !isShownAtOnce(batch)) this.#held = new HeldParts((warnings) => this.#warn(warnings));
+    const released = this.#held === null ? batch : this.#held.release(batch);
     if (released === null) return null;
     this.#visible = true;
     this.#held = null;

@@ -12,6 +12,15 @@ const INVISIBLE_PARTS: ReadonlySet<string> = new Set<LanguageModelV3StreamPart["
 /** How many of them are held back. After more, a failure is final. */
 const MAX_INVISIBLE_PARTS = 1024;
 
+/** Whether a batch has a part that clients are shown, and nothing that the log is told. */
+export function isShownAtOnce(batch: PartBatch): boolean {
+  for (const part of batch) {
+    if (part.type === "stream-start" && part.warnings.length > 0) return false;
+    if (!INVISIBLE_PARTS.has(part.type)) return true;
+  }
+  return false;
+}
+
 export class HeldParts {
   #parts: LanguageModelV3StreamPart[] | null = null;
   readonly #warned: (warnings: readonly SharedV3Warning[]) => void;

@@ -71,6 +71,8 @@ export interface ToolPlugin<I = Loose> {
   /** `250ms`, `5s`; default 60s. */
   timeout?: string;
   approval?: boolean;
+  /** It changes nothing outside, so that it may run again after a crash: a workflow then need not store its begin first. Default: false. */
+  readOnly?: boolean;
   /** Returns the result, or a promise of it. When it throws, the client gets a 500 with the message of the error. */
   execute(input: I, call: ToolPluginCall): unknown;
 }
@@ -120,6 +122,8 @@ export interface StepPlugin {
   description?: string;
   /** JSON Schema of `with` in the manifest. */
   config?: JsonSchema;
+  /** It changes nothing outside, so that it may run again after a crash: the workflow then need not store its begin first. Default: false. */
+  readOnly?: boolean;
   /** Returns the output, or a promise of it. When it throws, it is tried again if the manifest says so, else the execution fails. */
   execute(step: StepContext): unknown;
 }

@@ -76,12 +76,19 @@ const ROWS: Readonly<Record<PluginKind, KindRow>> = {
       config: optional(object),
       timeout: optional(duration),
       approval: optional(flag),
+      readOnly: optional(flag),
       execute: required(callback),
     },
   },
   step: {
     folder: "steps",
-    fields: { ...commonFields, description: optional(text), config: optional(object), execute: required(callback) },
+    fields: {
+      ...commonFields,
+      description: optional(text),
+      config: optional(object),
+      readOnly: optional(flag),
+      execute: required(callback),
+    },
   },
   route: {
     folder: "routes",

@@ -64,12 +64,12 @@ export function createBoundedReader(queries: RowQueries): BoundedReader {
   }
 
   async function list({ keys, longest }: WantedRows, first?: MaybeRows): Promise<MaybeRows> {
-    const read = async () => pick(await queries.rows([...new Set(keys)], fairShare(keys.length)), keys);
+    const read = async () => pick(await queries.rows([...new Set(keys)], fairShare(keys.length, longest)), keys);
     return whole(first, read, longest);
   }
 
   async function range(wanted: Range, first?: Row[]): Promise<Row[]> {
-    const read = async () => (await queries.ranges([wanted], fairShare(wanted.limit)))[0] ?? [];
+    const read = async () => (await queries.ranges([wanted], fairShare(wanted.limit, wanted.longest)))[0] ?? [];
     return (await whole(first, read, wanted.longest)) as Row[];
   }
 
@@ -87,14 +87,15 @@ export function createBoundedReader(queries: RowQueries): BoundedReader {
   return {
     async lists(lists) {
       const keys = [...new Set(lists.flatMap((each) => each.keys))];
-      const rows = await queries.rows(keys, fairShare(keys.length));
+      const rows = await queries.rows(keys, fairShare(keys.length, longestOf(lists)));
       const results: MaybeRows[] = [];
       for (const each of lists) results.push(await list(each, pick(rows, each.keys)));
       return results;
     },
     async ranges(ranges) {
       const usual = ranges.filter(({ limit }) => limit <= MAX_RANGE_ROWS);
-      const share = fairShare(usual.reduce((sum, { limit }) => sum + limit, 0));
+      const total = usual.reduce((sum, { limit }) => sum + limit, 0);
+      const share = fairShare(total, longestOf(usual));
       const found = usual.length === 0 ? [] : await queries.ranges(usual, share);
       const results: Row[][] = [];
       for (const each of ranges) {
@@ -108,8 +109,12 @@ export function createBoundedReader(queries: RowQueries): BoundedReader {
 
 const pick = (rows: ReadonlyMap<string, Row>, keys: readonly string[]): MaybeRows => keys.map((key) => rows.get(key));
 
-/** Bytes of the longest value that comes with a query of this many rows. */
-export const fairShare = (rows: number): number => Math.floor(MAX_RESULT_BYTES / Math.max(1, rows));
+/** Bytes of the longest value that comes with a query of this many rows, of which none longer than `wanted` is wanted. */
+export const fairShare = (rows: number, wanted = Number.POSITIVE_INFINITY): number =>
+  Math.min(wanted, Math.floor(MAX_RESULT_BYTES / Math.max(1, rows)));
+
+const longestOf = (reads: readonly { readonly longest?: number | undefined }[]): number =>
+  reads.reduce((most, { longest = Number.POSITIVE_INFINITY }) => Math.max(most, longest), 0);
 
 /** Groups of items in their order, each of at most that size together, or of one item. */
 export function* groupsOf<T>(items: readonly T[], sizeOf: (item: T) => number, most: number): Generator<T[]> {

@@ -74,6 +74,11 @@ export const conversationIds = (memory: string) => [`id/${encodeText(memory)}/`,
 /** Prefix of all rows of one conversation. */
 export const conversationRows = (conversation: number) => `c/${encodeNumber(conversation)}/`;
 export const conversationKey = (conversation: number) => `c/${encodeNumber(conversation)}/n`;
+/** The conversation whose row has that key; null for other rows. */
+export const conversationOfKey = (key: string): number | null =>
+  key.length === "c/#########/n".length && key.startsWith("c/") && key.endsWith("/n")
+    ? decodeNumber(key.slice(2, 11))
+    : null;
 export const messageRows = (conversation: number) => `c/${encodeNumber(conversation)}/m/`;
 /** The position of a message in its conversation: milliseconds since 1970, then its rising number. */
 export const messagePosition = (time: number, sequence: number) => `${encodeNumber(time)}/${encodeNumber(sequence)}`;

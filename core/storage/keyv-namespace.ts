@@ -72,11 +72,13 @@ function createAdapter(opened: () => Promise<Store>, namespace: string): KeyvSto
     if (systemTime() - sweptAt < SWEEP_INTERVAL_MS) return;
     sweptAt = systemTime();
     const expired = await store.scan({ prefix: KEYV_ENDS, before: keyvEndsBefore(sweptAt), limit: MAX_SWEPT_ROWS });
-    const rows = await store.getMany(expired.map(({ value }) => JSON.parse(value) as string));
+    const rows = await store.getMany(
+      expired.map(({ value }) => JSON.parse(value) as string),
+      0,
+    );
     for (const [index, { key, revision }] of expired.entries()) {
       const row = rows[index];
-      const expires = row === undefined ? null : parseEntry(row)[2];
-      const isExpired = row !== undefined && expires !== null && expires <= sweptAt;
+      const isExpired = row !== undefined && endOf(row) <= sweptAt;
       const change: Commit = {
         delete: [key, ...(isExpired ? [row.key] : [])],
         expect: isExpired ? [[row.key, row.revision]] : [[key, revision]],
@@ -141,6 +143,9 @@ function createAdapter(opened: () => Promise<Store>, namespace: string): KeyvSto
     on: () => undefined as never,
   };
 }
+
+/** When an entry expires, which stands last: also in an excerpt. */
+const endOf = ({ value }: Row): number => Number(/,(\d+)\]$/.exec(value)?.[1] ?? Number.POSITIVE_INFINITY);
 
 const parseEntry = (row: Row): Entry => JSON.parse(row.value) as Entry;
 

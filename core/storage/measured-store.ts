@@ -5,11 +5,15 @@ import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
 export class MeasuredStore implements Store {
   readonly kind: string;
+  readonly wake: Store["wake"];
+  readonly watch: Store["watch"];
   readonly #store: Store;
   readonly #meters: Pick<Meters, "commits" | "commitDurations">;
 
   constructor(store: Store, meters: Pick<Meters, "commits" | "commitDurations">) {
     this.kind = store.kind;
+    this.wake = store.wake?.bind(store);
+    this.watch = store.watch?.bind(store);
     this.#store = store;
     this.#meters = meters;
   }

@@ -5,6 +5,7 @@ import type { Host } from "../plugin/plugin.ts";
 import { createInstance } from "../registry/create.ts";
 import { guarded } from "../registry/guarded.ts";
 import type { Registry } from "../registry/registry.ts";
+import { requireNoImport } from "./import-rows.ts";
 import { createMemoryStore } from "./memory-store.ts";
 import { joinRows } from "./packed.ts";
 import type { Joined, PluginStore, Store, Tail } from "./store.ts";
@@ -15,6 +16,8 @@ interface OpenOptions {
   host: Host;
   /** The folder of the manifest, which a relative FILE is relative to. */
   folder: string;
+  /** True: also a store into which an import did not come to its end, for the next import. */
+  unfinished?: boolean;
 }
 
 /**
@@ -22,6 +25,17 @@ interface OpenOptions {
  * @throws Error with a message for the user when the store cannot be used
  */
 export async function openStore(url: string, options: OpenOptions): Promise<Store> {
+  const store = await openEngine(url, options);
+  try {
+    if (!options.unfinished) await requireNoImport(store);
+    return store;
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+}
+
+async function openEngine(url: string, options: OpenOptions): Promise<Store> {
   if (url === "memory:") return createMemoryStore();
   if (url.startsWith("sqlite:")) {
     const { openSqliteStore } = await import("./sqlite-store.ts");
@@ -62,7 +76,21 @@ async function openPlugin(url: string, { registry, host }: OpenOptions): Promise
   const config = rest === undefined ? {} : { url: rest };
   const made = await createInstance(plugin, config, { ...host, name });
   const store = { kind: made.kind, ...guarded(made, METHODS) };
-  return { ...store, tail: store.tail ?? ((tail) => tailByScan(store, tail)) };
+  return { ...store, tail: store.tail ?? ((tail) => tailByScan(store, tail)), ...wakingOf(made) };
+}
+
+/** Wake-ups are hints: one that fails is none. */
+function wakingOf(made: PluginStore): Pick<Store, "wake" | "watch"> {
+  const { wake, watch } = guarded(made, ["wake", "watch"]);
+  if (wake === undefined || watch === undefined) return {};
+  return {
+    wake: (topic) => void Promise.resolve(wake(topic)).catch(() => {}),
+    watch(topic, woken) {
+      const watching = Promise.resolve(watch(topic, woken));
+      watching.catch(() => {});
+      return () => void watching.then((end) => end()).catch(() => {});
+    },
+  };
 }
 
 async function tailByScan(store: PluginStore, tail: Tail): Promise<Joined | null> {

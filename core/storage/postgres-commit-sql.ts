@@ -31,9 +31,9 @@ interface Arguments {
   readonly kept: string;
 }
 
-export const SEPARATOR = "\x1f";
+export const LIST_SEPARATOR = "\x1f";
 
-const list = (text: string, type = "") => `string_to_array(${text}, chr(${SEPARATOR.charCodeAt(0)}))${type}`;
+const list = (text: string, type = "") => `string_to_array(${text}, chr(${LIST_SEPARATOR.charCodeAt(0)}))${type}`;
 
 /** Rows that are not as expected, as JSON of the same form. It takes no locks: it spares transactions that could only fail. */
 export const wrongRows = ({ table }: PostgresNames, { expected }: Pick<Arguments, "expected">, into = "") =>

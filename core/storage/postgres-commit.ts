@@ -2,24 +2,24 @@
 import type { QueryResult } from "pg";
 import { prefixEnd } from "./encoding.ts";
 import type { Changes } from "./group.ts";
+import { LAYOUT_VERSION } from "./layout.ts";
 import {
   callCommit,
   clearRange,
   countKept,
+  LIST_SEPARATOR,
   moveLane,
   removeRows,
-  SEPARATOR,
   writeRows,
   wrongRows,
 } from "./postgres-commit-sql.ts";
 import { rowsChanged } from "./postgres-errors.ts";
 import type { Ticket } from "./postgres-lane.ts";
-import { LAYOUT } from "./postgres-layout.ts";
 import type { PostgresNames } from "./postgres-names.ts";
 import type { Session } from "./postgres-session.ts";
 
 /** Null: everything is written. `lane`, or JSON of the rows that are not as expected: nothing is. */
-export type Answer = string | null;
+type Answer = string | null;
 
 /** The changes as PostgreSQL gets them. */
 interface Packed {
@@ -65,13 +65,13 @@ export function packChanges({ clear, rows }: Changes, stored: ReadonlyMap<string
   }
   return {
     cleared: clear.length === 0 ? null : clear,
-    keys: sent.map(({ key }) => key).join(SEPARATOR),
-    texts: sent.map(({ text }) => text).join(SEPARATOR),
-    revisions: sent.map(({ revision }) => revision).join(SEPARATOR),
+    keys: sent.map(({ key }) => key).join(LIST_SEPARATOR),
+    texts: sent.map(({ text }) => text).join(LIST_SEPARATOR),
+    revisions: sent.map(({ revision }) => revision).join(LIST_SEPARATOR),
     expected: stored.size === 0 ? NOTHING : JSON.stringify(Object.fromEntries(stored)),
     added: added.length === 0 ? NOTHING : JSON.stringify(Object.fromEntries(added)),
-    removed: removed.join(SEPARATOR),
-    kept: kept.join(SEPARATOR),
+    removed: removed.join(LIST_SEPARATOR),
+    kept: kept.join(LIST_SEPARATOR),
     wanted: sent.length,
   };
 }
@@ -87,7 +87,7 @@ export function sendByCall(names: PostgresNames): Send {
     const { rows } = await session.query({
       name: "penstock-commit",
       text,
-      values: [lane, from, to, LAYOUT, cleared, keys, texts, revisions, expected, added, removed, kept, wanted],
+      values: [lane, from, to, LAYOUT_VERSION, cleared, keys, texts, revisions, expected, added, removed, kept, wanted],
     });
     return rows[0]?.answer as Answer;
   };
@@ -115,7 +115,7 @@ export function sendInSteps(names: PostgresNames): Send {
     let answer: Answer = null;
     const first = [
       `SELECT ${packed.cleared === null ? names.shared : names.alone}`,
-      moveLane(names, `'${lane}'`, `'${from}'`, `'${to}'`, `'${LAYOUT}'`),
+      moveLane(names, `'${lane}'`, `'${from}'`, `'${to}'`, `'${LAYOUT_VERSION}'`),
     ];
     await session.transaction(first, async ([, moved]) => {
       const wrong = packed.expected === NOTHING ? null : (await run("wrong", packed.expected)).rows[0]?.wrong;

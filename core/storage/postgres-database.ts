@@ -25,7 +25,7 @@ const MAX_CONFLICT_PAUSE_MS = 100;
 /** When the server has closed all connections, several of the pool may fail one after the other. */
 const MAX_LOST_CONNECTION_TRIES = 4;
 /** For short queries on which a caller waits that has more to do. */
-export const SHORT_QUERY_TIMEOUT_MS = 2_000;
+const SHORT_QUERY_TIMEOUT_MS = 2_000;
 
 /**
  * The original adapter has four problems. Its pool has no listener for errors, so that an idle connection that breaks ends the process.
@@ -45,6 +45,8 @@ export class PostgresDatabase extends KeyvPostgres {
   #writers: Pool;
   /** Whether connections are those of the server itself, which keep what a session prepares. */
   #direct = true;
+  /** Whether the server is told the bounds of sessions. */
+  #bounded = true;
   /** A newer release has changed the layout: its rows are neither read nor written. */
   #newer: LayoutError | null = null;
   #closed: Promise<void> | null = null;
@@ -58,7 +60,7 @@ export class PostgresDatabase extends KeyvPostgres {
     this.#settings = settings;
     this.#logger = logger;
     this.#health = createHealth(logger, "PostgreSQL", explainPostgres);
-    [this.#readers, this.#writers] = this.#createPools(true);
+    [this.#readers, this.#writers] = this.#createPools();
     this.query = async (text: string, values: unknown[] = []) =>
       (await this.#query("write", this.#writers, { text, values }, 1)).rows;
   }
@@ -77,7 +79,8 @@ export class PostgresDatabase extends KeyvPostgres {
       this.#direct = await this.#isDirect().catch(async (error: unknown) => {
         if (!isRefusedSetting(error)) throw error;
         await Promise.all([this.#readers.end(), this.#writers.end()]);
-        [this.#readers, this.#writers] = this.#createPools(false);
+        this.#bounded = false;
+        [this.#readers, this.#writers] = this.#createPools();
         this.#logger.warn(
           "PostgreSQL: the pooler refuses the bounds of sessions, set statement_timeout, lock_timeout and idle_in_transaction_session_timeout at the role",
         );
@@ -100,12 +103,13 @@ export class PostgresDatabase extends KeyvPostgres {
     }
   }
 
-  #createPools(bounded: boolean): [Pool, Pool] {
-    const { url, pool } = this.#settings;
-    return [
-      createPool(url, pool - WRITE_CONNECTIONS, bounded, this.#logger),
-      createPool(url, WRITE_CONNECTIONS, bounded, this.#logger),
-    ];
+  /** Further connections like those of its own. */
+  createPool(max: number): Pool {
+    return createPool(this.#settings.url, max, this.#bounded, this.#logger);
+  }
+
+  #createPools(): [Pool, Pool] {
+    return [this.createPool(this.#settings.pool - WRITE_CONNECTIONS), this.createPool(WRITE_CONNECTIONS)];
   }
 
   /** A statement that may safely run twice. */

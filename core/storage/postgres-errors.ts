@@ -32,7 +32,7 @@ const MEANINGS: readonly (readonly [RegExp, string])[] = [
   [/^25006$/, "the database is read-only"],
   [/^(?:28...|42501)$/, "the database refuses the user"],
   [/^3D000$/, "the database does not exist"],
-  [/^42P01$/, "a table is gone"],
+  [/^42P01$/, "a table is gone, as when a newer version has upgraded the database"],
   [LOST, "the connection to the database was lost"],
 ];
 

@@ -1,17 +1,27 @@
 /** Creates the tables and the function, and checks that this release can read and write their version. */
 import type { Logger } from "pino";
+import { LAYOUT_VERSION, type Layout, type LayoutStep, pendingSteps } from "./layout.ts";
 import { commitSignature, createCommitFunction } from "./postgres-commit-sql.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { REVISIONS_PER_BLOCK } from "./postgres-lane.ts";
-import { checkLayout, LAYOUT } from "./postgres-layout.ts";
 import type { PostgresNames } from "./postgres-names.ts";
+import type { Session } from "./postgres-session.ts";
+
+/** What a step is given: a session in a transaction, and the table with the rows of its version. */
+interface PostgresUpgrade extends Pick<Session, "query"> {
+  readonly table: string;
+}
+
+export type PostgresLayout = Layout<PostgresUpgrade>;
+
+export const POSTGRES_LAYOUT: PostgresLayout = { version: LAYOUT_VERSION, steps: [] };
 
 /** `COLLATE "C"` sorts keys by their bytes, whatever the language of the database is. */
 const createTables = ({ table, sequence, meta }: PostgresNames): string[] => [
   `CREATE TABLE IF NOT EXISTS ${table} (key text COLLATE "C" PRIMARY KEY, value text NOT NULL, revision bigint NOT NULL)`,
   `CREATE SEQUENCE IF NOT EXISTS ${sequence} INCREMENT BY ${REVISIONS_PER_BLOCK}`,
   `CREATE TABLE IF NOT EXISTS ${meta} (key text PRIMARY KEY, value text)`,
-  `INSERT INTO ${meta} VALUES ('schema', '${LAYOUT}') ON CONFLICT DO NOTHING`,
+  `INSERT INTO ${meta} VALUES ('schema', '${LAYOUT_VERSION}') ON CONFLICT DO NOTHING`,
 ];
 
 /**
@@ -30,8 +40,12 @@ export async function preparePostgresSchema(database: PostgresDatabase, logger: 
     const creation = schema === null ? [`CREATE SCHEMA IF NOT EXISTS ${names.schema}`] : [];
     await create(database, [...creation, ...createTables(names)]);
   }
-  const problem = checkLayout(await database.get("schema"));
-  if (problem !== null) throw problem;
+  if ((await pendingPostgresSteps(database)).length > 0) {
+    throw new Error(
+      `it was written by an older version (schema ${await postgresVersion(database)}; this one needs ${LAYOUT_VERSION}): ` +
+        "stop all processes, make a backup with pg_dump, and run penstock migrate",
+    );
+  }
   if (isolation !== "read committed") {
     logger.warn(
       `PostgreSQL: default_transaction_isolation is ${isolation}: a commit takes several round trips, and not one`,
@@ -61,3 +75,14 @@ async function prepareFunction(database: PostgresDatabase, logger: Logger): Prom
 /** Processes that start at once wait for each other. */
 const create = (database: PostgresDatabase, statements: readonly string[]): Promise<void> =>
   database.write((session) => session.transaction([`SELECT ${database.names.alone}`, ...statements], async () => true));
+
+export const postgresVersion = async (database: PostgresDatabase): Promise<number> =>
+  Number(await database.get("schema"));
+
+/** @throws Error with a message for the user when this release cannot use the database */
+export async function pendingPostgresSteps(
+  database: PostgresDatabase,
+  layout = POSTGRES_LAYOUT,
+): Promise<readonly LayoutStep<PostgresUpgrade>[]> {
+  return pendingSteps(layout, await postgresVersion(database), { where: "it", instead: "another database" });
+}

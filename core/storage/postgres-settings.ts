@@ -9,9 +9,9 @@ export interface PostgresSettings {
   readonly pool: number;
 }
 
-export const DEFAULT_SCHEMA = "public";
+const DEFAULT_SCHEMA = "public";
 /** Two that write, and eight that read. */
-export const DEFAULT_POOL = 10;
+const DEFAULT_POOL = 10;
 const SMALLEST_POOL = 3;
 const LARGEST_POOL = 100;
 /** No capital letters, which would need quotes wherever somebody types the name. */

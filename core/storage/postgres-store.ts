@@ -7,9 +7,11 @@ import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
 import { REVISIONS_PER_BLOCK } from "./postgres-lane.ts";
+import { PostgresNotices } from "./postgres-notices.ts";
 import { createPostgresReader } from "./postgres-read.ts";
 import { preparePostgresSchema } from "./postgres-schema.ts";
 import { createGroupWriter } from "./postgres-write.ts";
+import { scanInSlices } from "./ranges.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
 const MAX_KEYS_PER_QUERY = 1_000;
@@ -24,6 +26,7 @@ const CHARACTERS_PER_WEIGHT = 8 * 1024;
  */
 export async function openPostgresStore(url: string, { logger }: { logger: Logger }): Promise<Store> {
   const { database, calls } = await connect(url, logger);
+  const notices = new PostgresNotices(database.createPool(1), database, logger);
   const commits = createBatch<Commit, number>(createGroupWriter(database, calls), {
     limit: REVISIONS_PER_BLOCK,
     weigh: commitWeight,
@@ -42,6 +45,12 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     limit: MAX_ROWS_PER_QUERY,
     weigh: ({ limit }) => 4 + limit,
   });
+  let closed: Promise<void> | null = null;
+  async function close(): Promise<void> {
+    await notices.close();
+    await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
+    await database.disconnect();
+  }
   return {
     kind: "postgres",
     get: async (key) => {
@@ -54,7 +63,7 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
     },
     scan: async (range) => {
       checkRange(range);
-      return range.limit === 0 ? [] : scans(range);
+      return range.limit === 0 ? [] : scanInSlices(scans, range);
     },
     tail: async (tail) => {
       checkTail(tail);
@@ -64,11 +73,10 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
       checkCommit(commit);
       return commits(commit);
     },
+    wake: (topic) => notices.wake(topic),
+    watch: (topic, woken) => notices.watch(topic, woken),
     problem: async () => (await database.problem()) ?? waiting(commits.oldest()),
-    close: async () => {
-      await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
-      await database.disconnect();
-    },
+    close: () => (closed ??= close()),
   };
 }
 

@@ -8,7 +8,7 @@ const STALE_CONNECTION = /^SQLITE_(IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|MISUSE
 export const SQLITE_META = "penstock";
 
 export interface SqliteConnection {
-  /** Runs one statement and returns its rows. Rejects with the driver's error. */
+  /** Runs one statement, after those that were given before, and returns its rows. Rejects with the driver's error. */
   query<T>(sql: string, ...parameters: unknown[]): Promise<T[]>;
   close(): Promise<void>;
 }
@@ -53,20 +53,31 @@ export async function openSqliteConnection(options: SqliteConnectionOptions): Pr
     return opening;
   }
 
-  await current();
-  return {
-    query: async (sql, ...parameters) => {
-      const used = current();
-      const adapter = await used;
-      try {
-        return await adapter.query(sql, ...parameters);
-      } catch (error) {
-        if (STALE_CONNECTION.test(sqliteErrorCode(error)) && opening === used) {
-          opening = undefined;
-          adapter.close().catch(() => {});
-        }
-        throw error;
+  async function run<T>(sql: string, parameters: readonly unknown[]): Promise<T[]> {
+    const used = current();
+    const adapter = await used;
+    try {
+      return await adapter.query(sql, ...parameters);
+    } catch (error) {
+      if (STALE_CONNECTION.test(sqliteErrorCode(error)) && opening === used) {
+        opening = undefined;
+        adapter.close().catch(() => {});
       }
+      throw error;
+    }
+  }
+
+  await current();
+  /**
+   * Settles with the statement before. SQLite runs one at a time on a connection, whoever waits: the driver ends a statement on the main
+   * thread, which would be held there for as long as another one takes.
+   */
+  let turn: Promise<unknown> = Promise.resolve();
+  return {
+    query: <T>(sql: string, ...parameters: unknown[]) => {
+      const result = turn.then(() => run<T>(sql, parameters));
+      turn = result.catch(() => {});
+      return result;
     },
     close: async () => {
       closed = true;

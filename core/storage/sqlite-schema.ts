@@ -1,8 +1,11 @@
 /** The tables of a SQLite file, their version, and the numbering of revisions. */
+import { LAYOUT_VERSION, type Layout, type LayoutStep, pendingSteps } from "./layout.ts";
 import { SQLITE_META, type SqliteConnection } from "./sqlite-connection.ts";
 
-/** Rises with every incompatible change of tables or keys. */
-const VERSION = 2;
+export type SqliteLayout = Layout<SqliteConnection>;
+
+/** A step is given a connection in a transaction. */
+export const SQLITE_LAYOUT: SqliteLayout = { version: LAYOUT_VERSION, steps: [] };
 
 /** Revisions are reserved in blocks, so that commits need not store the last one. */
 const REVISIONS_PER_BLOCK = 2 ** 24;
@@ -24,22 +27,47 @@ async function getMeta(connection: SqliteConnection, key: string): Promise<strin
 const setMeta = (connection: SqliteConnection, key: string, value: string): Promise<unknown[]> =>
   connection.query(`INSERT OR REPLACE INTO ${SQLITE_META} (key, value) VALUES (?, ?)`, key, value);
 
-/** @throws Error with a message for the user when the file is of another version */
-export async function prepareSqliteSchema(connection: SqliteConnection, where: string): Promise<void> {
-  const version = Number((await getMeta(connection, "schema")) ?? 0);
-  if (version > VERSION) {
-    throw new Error(
-      `${where} was written by a newer version (schema ${version}; this one knows ${VERSION}): run that version, or name another file`,
-    );
+/** 0 for a file in which nothing was written yet. */
+export const sqliteVersion = async (connection: SqliteConnection): Promise<number> =>
+  Number((await getMeta(connection, "schema")) ?? 0);
+
+/**
+ * What has to be done with a file before this release can use it.
+ *
+ * @throws Error with a message for the user when this release cannot use it
+ */
+export async function pendingSqliteSteps(
+  connection: SqliteConnection,
+  where: string,
+  layout = SQLITE_LAYOUT,
+): Promise<readonly LayoutStep<SqliteConnection>[]> {
+  const version = await sqliteVersion(connection);
+  return version === 0 ? [] : pendingSteps(layout, version, { where, instead: "another file" });
+}
+
+/** Runs the steps in one transaction: the file is of the old version or of the new one. */
+export async function upgradeSqliteSchema(
+  connection: SqliteConnection,
+  steps: readonly LayoutStep<SqliteConnection>[],
+): Promise<void> {
+  await connection.query("BEGIN IMMEDIATE");
+  try {
+    for (const { apply, from } of steps) {
+      await apply(connection);
+      await setMeta(connection, "schema", String(from + 1));
+    }
+    await connection.query("COMMIT");
+  } catch (error) {
+    await connection.query("ROLLBACK").catch(() => {});
+    throw error;
   }
-  if (version > 0 && version < VERSION) {
-    throw new Error(
-      `${where} was written by a version before the first release (schema ${version}; this one needs ${VERSION}): name another file`,
-    );
-  }
+}
+
+/** Creates what is missing in a file of the present version, or in a new one. */
+export async function prepareSqliteSchema(connection: SqliteConnection, version = LAYOUT_VERSION): Promise<void> {
   await connection.query(CREATE_ROWS);
   await connection.query(CREATE_REMOVAL_TRIGGER);
-  if (version === 0) await setMeta(connection, "schema", String(VERSION));
+  if ((await sqliteVersion(connection)) === 0) await setMeta(connection, "schema", String(version));
 }
 
 export interface Revisions {

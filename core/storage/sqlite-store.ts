@@ -1,5 +1,8 @@
-/** The store of `sqlite:FILE`. One connection writes groups of commits, another one reads; both use Keyv's adapter. */
-import { mkdir } from "node:fs/promises";
+/**
+ * The store of `sqlite:FILE`. One connection writes groups of commits, and each kind of read has one of its own, so that none waits for
+ * another: SQLite runs one statement at a time on a connection. All use Keyv's adapter.
+ */
+import { mkdir, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Logger } from "pino";
 import { messageOf, unavailable } from "../lib/errors.ts";
@@ -8,13 +11,17 @@ import { createBoundedReader, type WantedRows } from "./bounded-reader.ts";
 import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { createHealth, type Side } from "./health.ts";
+import { scanInSlices } from "./ranges.ts";
 import { openSqliteConnection, type SqliteConnection } from "./sqlite-connection.ts";
+import { findDamageIn, isDamage } from "./sqlite-damage.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
 import { lockFile, realFile } from "./sqlite-lock.ts";
 import { createPresence } from "./sqlite-presence.ts";
 import { createSqliteReader } from "./sqlite-read.ts";
-import { createRevisions, prepareSqliteSchema } from "./sqlite-schema.ts";
+import { createRevisions, prepareSqliteSchema, type SqliteLayout } from "./sqlite-schema.ts";
+import { createShrinkingFile, shrinkInBackground } from "./sqlite-shrink.ts";
 import { readTails } from "./sqlite-tail.ts";
+import { upgradeSqlite } from "./sqlite-upgrade.ts";
 import { createSqliteWriter } from "./sqlite-write.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
@@ -30,6 +37,12 @@ export interface SqliteOptions {
   maxPages?: number;
   /** Milliseconds to wait for a lock of another process, such as a backup; default 2,000. */
   busyTimeout?: number;
+  /** A file of at most so many bytes is read whole for damage before it is used; default 256 MiB. */
+  checkUpTo?: number;
+  /** Default: that of this release. */
+  layout?: SqliteLayout;
+  /** Milliseconds between two looks whether the file can be made smaller; default 10,000. */
+  shrinkInterval?: number;
 }
 
 /** Bounds a transaction, so that the next one need not wait long. */
@@ -42,11 +55,17 @@ const MAX_TAILS_CHARACTERS = 8 * 1024 * 1024;
 
 const BUSY_TIMEOUT_MS = 2_000;
 
+/** Read in a fraction of a second: a start must not take minutes. */
+const CHECK_UP_TO = 256 * 1024 * 1024;
+
 /** Size of the write-ahead log, in pages of 4 KiB, before a checkpoint: a page that changes often is then copied only once. */
 const CHECKPOINT_PAGES = 8_000;
 
 /** Page cache of each connection. */
-const CACHE_KIB = 32 * 1024;
+const CACHE_MIB = { writing: 32, rows: 12, scans: 8, tails: 12, walks: 4 };
+
+/** By kind: rows by key, short ranges, last messages, and long or background ranges. */
+type Reading = Record<"rows" | "scans" | "tails" | "walks", SqliteConnection>;
 
 /** @throws Error with a message for the user when the file cannot be used: locked by another process, of a newer version, not writable */
 export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
@@ -56,9 +75,13 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   });
   const file = await realFile(options.file, where);
   const unlock = await lockFile(file, where);
-  const { busyTimeout = BUSY_TIMEOUT_MS } = options;
+  const { busyTimeout = BUSY_TIMEOUT_MS, checkUpTo = CHECK_UP_TO, layout } = options;
   // The journal with which a statement can be rolled back is kept in memory, not in a file.
-  const pragmas = [`cache_size = -${CACHE_KIB}`, `synchronous = ${synchronous}`, "temp_store = MEMORY"];
+  const pragmas = (cacheMib: number) => [
+    `cache_size = -${cacheMib * 1024}`,
+    `synchronous = ${synchronous}`,
+    "temp_store = MEMORY",
+  ];
   const opened: { close(): Promise<void> }[] = [];
   const closeAll = async (): Promise<void> => {
     for (const connection of opened.reverse()) await connection.close();
@@ -67,15 +90,37 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
 
   try {
     const sizeLimit = options.maxPages === undefined ? [] : [`max_page_count = ${options.maxPages}`];
+    await createShrinkingFile(file, busyTimeout);
     const writing = await openSqliteConnection({
       file,
       busyTimeout,
-      pragmas: ["journal_mode = WAL", `wal_autocheckpoint = ${CHECKPOINT_PAGES}`, ...pragmas, ...sizeLimit],
+      pragmas: [
+        "journal_mode = WAL",
+        `wal_autocheckpoint = ${CHECKPOINT_PAGES}`,
+        ...pragmas(CACHE_MIB.writing),
+        ...sizeLimit,
+      ],
     });
     opened.push(writing);
-    await prepareSqliteSchema(writing, where);
-    const reading = await openSqliteConnection({ file, busyTimeout, pragmas: [...pragmas, "query_only = true"] });
-    opened.push(reading);
+    const damage = (await stat(file)).size <= checkUpTo ? await findDamageIn(file, busyTimeout) : null;
+    if (damage !== null) throw new Error(`${where} is damaged (${damage}): bring back a backup with penstock restore`);
+    await upgradeSqlite(writing, { file, where }, { layout, report: (line) => logger.info(line) });
+    await prepareSqliteSchema(writing, layout?.version);
+    const openReading = async (cacheMib: number): Promise<SqliteConnection> => {
+      const connection = await openSqliteConnection({
+        file,
+        busyTimeout,
+        pragmas: [...pragmas(cacheMib), "query_only = true"],
+      });
+      opened.push(connection);
+      return connection;
+    };
+    const reading = {
+      rows: await openReading(CACHE_MIB.rows),
+      scans: await openReading(CACHE_MIB.scans),
+      tails: await openReading(CACHE_MIB.tails),
+      walks: await openReading(CACHE_MIB.walks),
+    };
     return createStore(writing, reading, await createPresence(file));
   } catch (error) {
     await closeAll().catch(() => {});
@@ -85,20 +130,27 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
 
   function createStore(
     writing: SqliteConnection,
-    reading: SqliteConnection,
+    reading: Reading,
     present: Awaited<ReturnType<typeof createPresence>>,
   ): Store {
     const writer = createSqliteWriter(writing, createRevisions(writing));
-    const reader = createBoundedReader(createSqliteReader(reading));
     const health = createHealth(logger, where, explainSqlite);
+    const shrinking = shrinkInBackground(writing, {
+      inTurn: writer.inTurn,
+      failed: (error) => logger.debug({ err: error }, `${where} could not be made smaller`),
+      interval: options.shrinkInterval,
+    });
     let closed = false;
+    /** Once damage was met, nobody knows what else is damaged: what works elsewhere in the file does not take this back. */
+    let damage: string | null = null;
 
     async function tracked<T>(side: Side, work: () => Promise<T>): Promise<T> {
       try {
         const result = await work();
-        health.worked(side);
+        if (damage === null) health.worked(side);
         return result;
       } catch (error) {
+        if (isDamage(error)) damage = explainSqlite(error);
         throw health.failed(side, error);
       }
     }
@@ -110,19 +162,25 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
         weigh: commitWeight,
       },
     );
+    const reader = createBoundedReader(createSqliteReader(reading.rows));
     const gets = createBatch<WantedRows, (Row | undefined)[]>((lists) => tracked("read", () => reader.lists(lists)), {
       limit: MAX_ROWS_PER_QUERY,
       weigh: ({ keys }) => keys.length,
     });
-    const scans = createBatch<Range, Row[]>((ranges) => tracked("read", () => reader.ranges(ranges)), {
-      limit: MAX_ROWS_PER_QUERY,
-      weigh: ({ limit, skip = 0 }) => 4 + limit + skip,
-    });
+    const scansOver = (connection: SqliteConnection) => {
+      const { ranges: read } = createBoundedReader(createSqliteReader(connection));
+      return createBatch<Range, Row[]>((ranges) => tracked("read", () => read(ranges)), {
+        limit: MAX_ROWS_PER_QUERY,
+        weigh: ({ limit, skip = 0 }) => 4 + limit + skip,
+      });
+    };
+    const scans = scansOver(reading.scans);
+    const walks = scansOver(reading.walks);
     /** Estimated characters of a value, from the largest ones of recent tails. */
     let size = 512;
     const tails = createBatch<Tail, Joined | null>(
       async (asked) => {
-        const found = await tracked("read", () => readTails(reading, asked));
+        const found = await tracked("read", () => readTails(reading.tails, asked));
         size = Math.max(largestValue(asked, found), size * 0.95, 512);
         return found;
       },
@@ -148,7 +206,8 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       async scan(range) {
         checkOpen();
         checkRange(range);
-        return scans(range);
+        const { limit, skip = 0, background } = range;
+        return background || limit + skip > MAX_ROWS_PER_QUERY ? scanInSlices(walks, range) : scans(range);
       },
       async tail(tail) {
         checkOpen();
@@ -158,20 +217,24 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       async commit(commit) {
         checkOpen();
         checkCommit(commit);
+        // It would be lost with the file.
+        if (damage !== null) throw unavailable(`storage is unavailable: ${damage}`);
         return commits(commit);
       },
       async problem() {
         if (closed) return "it is closed";
+        if (damage !== null) return damage;
         // After a failure a write is tried here, since there may be no other write to show that it works again.
         if (health.problem("write") === null) await present(true).catch((error) => void health.failed("write", error));
         else await tracked("write", () => present(true).then(writer.probe)).catch(() => {});
-        await tracked("read", () => reading.query("SELECT 1 FROM rows LIMIT 1")).catch(() => {});
+        await tracked("read", () => reading.rows.query("SELECT 1 FROM rows LIMIT 1")).catch(() => {});
         return health.problem("write") ?? health.problem("read");
       },
       async close() {
         if (closed) return;
         closed = true;
-        await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
+        await shrinking.stop();
+        await Promise.all([commits.idle(), gets.idle(), scans.idle(), walks.idle(), tails.idle()]);
         await closeAll();
       },
     };

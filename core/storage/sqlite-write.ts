@@ -30,6 +30,8 @@ interface SqliteWriter {
   write(commits: readonly Commit[]): Promise<readonly (number | Error)[]>;
   /** Rejects when no transaction can be written now. Changes nothing. */
   probe(): Promise<void>;
+  /** Runs work of others between two transactions. */
+  inTurn<T>(work: () => Promise<T>): Promise<T>;
 }
 
 export function createSqliteWriter(connection: SqliteConnection, revisions: Revisions): SqliteWriter {
@@ -98,6 +100,7 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
 
   return {
     write,
+    inTurn,
     probe: () =>
       inTurn(() =>
         transaction(async () => {

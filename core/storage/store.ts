@@ -29,10 +29,12 @@ export interface Range {
   readonly skip?: number;
   /** Bytes of the longest value that is wanted whole; default: all are. It bounds what a read of many large rows takes. */
   readonly longest?: number;
+  /** Nobody waits for these rows: an engine may read them where they keep nobody waiting. */
+  readonly background?: boolean;
 }
 
 /** The last values of a prefix, at most `limit`, and one other row. */
-export interface Tail extends Omit<Range, "reverse" | "skip" | "longest"> {
+export interface Tail extends Omit<Range, "reverse" | "skip" | "longest" | "background"> {
   /** Bytes of the longest text that is wanted; default and maximum: 32 MiB. */
   readonly most?: number;
   /** The key of the other row. */
@@ -83,6 +85,13 @@ export interface Store {
    * Rejects with CommitConflict.
    */
   commit(commit: Commit): Promise<number>;
+  /**
+   * Only of stores that can tell other processes: those that watch `topic` look at once, instead of at their next poll. It is a hint that
+   * may be lost, and may come without a reason. What has changed is in the rows.
+   */
+  wake?(topic: string): void;
+  /** Goes with `wake`. Calls `woken` when this process or another one has woken the topic, until the function that it returns is called. */
+  watch?(topic: string, woken: () => void): () => void;
   /** For `/readyz`: why the store cannot be used now, or null. */
   problem(): Promise<string | null>;
   close(): Promise<void>;

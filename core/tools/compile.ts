@@ -80,6 +80,7 @@ function pluginTool(
     parameters,
     outputLimit: settings.toolOutput,
     approval: settings.approval ?? plugin.approval ?? false,
+    readOnly: plugin.readOnly,
     timeout: settings.timeout ?? (plugin.timeout === undefined ? DEFAULT_TIMEOUT_MS : parseDuration(plugin.timeout)),
     config,
     meter: shared.meters.of(name),

@@ -34,6 +34,8 @@ export interface Tool {
   readonly client?: true;
   /** Needs a person's approval before it runs. There are no approvals yet, so that such a tool never runs. */
   readonly approval: boolean;
+  /** It changes nothing outside, and may run again after a crash. */
+  readonly readOnly?: boolean | undefined;
   /** Most bytes of a result that a model is shown; undefined: as the agent says. */
   readonly outputLimit?: number | undefined;
   /** Milliseconds. */

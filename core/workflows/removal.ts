@@ -1,6 +1,7 @@
 /** Removes ended executions from the store: their rows, and the index rows and ids that lead to them. */
 import { unlessConflict } from "../storage/conflict.ts";
 import { executionKey, executionRows, indexedExecution } from "../storage/keys.ts";
+import { rowsOf } from "../storage/large-rows.ts";
 import { pagesInBackground } from "../storage/ranges.ts";
 import type { Commit, Range, Row, Store } from "../storage/store.ts";
 import type { ExecutionStatus } from "./journal/entries.ts";
@@ -23,29 +24,26 @@ export async function removeEnded(
 ): Promise<void> {
   for await (const rows of pagesInBackground(store, range, ROWS_PER_COMMIT, signal)) {
     const ended = rows.filter(({ value }) => Number(value) < time);
-    if (ended.length === 0) continue;
-    const records = await store.getMany(ended.map(({ key }) => executionKey(indexedExecution(key))));
-    await unlessConflict(store.commit(removalCommit(status, ended, records)));
+    const left = new Map(ended.map(({ key }) => [executionKey(indexedExecution(key)), key]));
+    for await (const records of rowsOf(store, [...left.keys()])) {
+      await unlessConflict(store.commit(removalCommit(status, records)));
+      for (const { key } of records) left.delete(key);
+    }
+    // Index rows that lead nowhere.
+    if (left.size === 0) continue;
+    const expect = [...left.keys()].map((key): [string, null] => [key, null]);
+    await unlessConflict(store.commit({ delete: [...left.values()], expect }));
   }
 }
 
-function removalCommit(status: ExecutionStatus, found: readonly Row[], records: readonly (Row | undefined)[]): Commit {
+function removalCommit(status: ExecutionStatus, records: readonly Row[]): Commit {
   const clear: string[] = [];
   const removed: string[] = [];
-  const expect: [string, number | null][] = [];
-  found.forEach(({ key }, index) => {
-    const number = indexedExecution(key);
-    const record = records[index];
-    expect.push([executionKey(number), record?.revision ?? null]);
-    if (record === undefined) {
-      // An index row that leads nowhere.
-      removed.push(key);
-      return;
-    }
-    const head = recordHead(record.value);
-    clear.push(executionRows(number));
+  for (const { value } of records) {
+    const head = recordHead(value);
+    clear.push(executionRows(head.number));
     removed.push(...indexKeys(head, status));
-    if (parseOwnId(head.id) !== number) removed.push(chosenIdKey(head));
-  });
-  return { clear, delete: removed, expect };
+    if (parseOwnId(head.id) !== head.number) removed.push(chosenIdKey(head));
+  }
+  return { clear, delete: removed, expect: records.map(({ key, revision }) => [key, revision]) };
 }

@@ -3,6 +3,7 @@ export default {
   kind: "step",
   name: "add-tax",
   description: "Adds tax to data.amount as data.total",
+  readOnly: true,
   config: {
     type: "object",
     properties: { rate: { type: "number", minimum: 0, maximum: 1, default: 0.2 } },

@@ -4,6 +4,7 @@ export default {
   name: "add",
   description: "Adds two numbers",
   tags: ["math"],
+  readOnly: true,
   parameters: {
     type: "object",
     properties: { a: { type: "number" }, b: { type: "number" } },

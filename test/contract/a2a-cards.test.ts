@@ -42,7 +42,7 @@ test("GET /agents/:id/card is the card in the envelope; under /.well-known it st
   assert.equal((await cardAt(service, "/.well-known/writer/agent-card.json")).name, "Writer");
 });
 
-test("a reader of A2A 1.0 finds all that the protocol asks for, and loses nothing of it", async () => {
+test("GET /.well-known/:id/agent-card.json: a reader of A2A 1.0 finds all that the protocol asks for, and loses nothing of it", async () => {
   const served = await cardAt(service, "/.well-known/desk/agent-card.json");
   const read = AgentCard.toJSON(AgentCard.fromJSON(served)) as Record<string, unknown>;
   const { url, preferredTransport, protocolVersion, ...own } = served;
@@ -67,7 +67,7 @@ test("a reader of A2A 1.0 finds all that the protocol asks for, and loses nothin
   });
 });
 
-test("a reader of 0.3 finds its fields in the same card", async () => {
+test("GET /.well-known/:id/agent-card.json: a reader of 0.3 finds its fields in the same card", async () => {
   const { supportedInterfaces, ...old } = await cardAt(service, "/.well-known/desk/agent-card.json");
   assert.equal(isLegacyAgentCard(old), true);
   const read = parseLegacyAgentCard(old);
@@ -83,12 +83,12 @@ test("a reader of 0.3 finds its fields in the same card", async () => {
   assert.equal(read.skills.length, 3);
 });
 
-test("instructions are in no card", async () => {
+test("GET /.well-known/:id/agent-card.json: instructions are in no card", async () => {
   for (const path of ["/agents/desk/card", "/.well-known/agent-card.json"])
     assert.doesNotMatch(await (await service.get(path)).text(), /0451|instructions/);
 });
 
-test("a bare card may be kept for five minutes, and is not sent to who has it", async () => {
+test("GET /.well-known/:id/agent-card.json: a bare card may be kept for five minutes, and is not sent to who has it", async () => {
   const path = "/.well-known/desk/agent-card.json";
   const { headers } = await service.get(path);
   assert.equal(headers.get("cache-control"), "private, max-age=300");
@@ -98,7 +98,7 @@ test("a bare card may be kept for five minutes, and is not sent to who has it", 
   assert.equal((await service.get(path, { "if-none-match": '"other"' })).status, 200);
 });
 
-test("an agent that does not exist has no card: 404, in the envelope", async () => {
+test("GET /.well-known/:id/agent-card.json: an agent that does not exist has no card: 404, in the envelope", async () => {
   for (const path of ["/agents/nobody/card", "/.well-known/nobody/agent-card.json"]) {
     const reply = await service.get(path);
     assert.equal(reply.status, 404);
@@ -106,7 +106,7 @@ test("an agent that does not exist has no card: 404, in the envelope", async () 
   }
 });
 
-test("cards name the public address with its base path, and tokens where the call needs one; without the key they are 401", async (t) => {
+test("GET /.well-known/:id/agent-card.json: cards name the public address with its base path, and tokens where the call needs one; without the key they are 401", async (t) => {
   const manifest = { ...MANIFEST, ...SECURED, server: { publicUrl: "https://desk.example/base/" } };
   const service = await startService(t, manifest, { env: { SERVICE_CONSOLE_ACCESS_KEY: "the-key" } });
   const refused = await service.get("/.well-known/desk/agent-card.json");
@@ -123,7 +123,7 @@ test("cards name the public address with its base path, and tokens where the cal
   assert.equal(legacy.securitySchemes.userToken?.scheme?.$case, "httpAuthSecurityScheme");
 });
 
-test("the card of an agent that anybody may call asks for nothing, whatever the others ask for", async (t) => {
+test("GET /.well-known/:id/agent-card.json: the card of an agent that anybody may call asks for nothing, whatever the others ask for", async (t) => {
   const auth = { ...SECURED.auth, publicRoutes: ["POST /a2a/writer", "GET /.well-known/*"] };
   const service = await startService(t, { ...MANIFEST, auth });
   const [open, closed] = await Promise.all(

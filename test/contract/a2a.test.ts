@@ -44,7 +44,7 @@ before(async (t) => {
 
 const fresh = () => `ctx-${Math.random().toString(36).slice(2)}`;
 
-test("SendMessage gives the task when it has ended: the answer as an artifact, the message as its history", async () => {
+test("POST /a2a/:id: SendMessage gives the task when it has ended: the answer as an artifact, the message as its history", async () => {
   const task = await peer.send("desk", said("tea for two"));
   const { id, contextId, status, artifacts, history, metadata } = task;
   assert.equal(status.state, "TASK_STATE_COMPLETED");
@@ -58,27 +58,27 @@ test("SendMessage gives the task when it has ended: the answer as an artifact, t
   assert.deepEqual(await peer.get("desk", id), task);
 });
 
-test("SendMessage and GetTask leave out the history that is not asked for", async () => {
+test("POST /a2a/:id: SendMessage and GetTask leave out the history that is not asked for", async () => {
   const { id, history } = await peer.send("desk", { ...said("x"), configuration: { historyLength: 0 } });
   assert.equal(history, undefined);
   assert.equal((await peer.result("desk", "GetTask", { id, historyLength: 0 })).history, undefined);
   assert.equal((await peer.result("desk", "GetTask", { id, historyLength: 1 })).history.length, 1);
 });
 
-test("SendMessage with returnImmediately gives the task at work, which goes on", async () => {
+test("POST /a2a/:id: SendMessage with returnImmediately gives the task at work, which goes on", async () => {
   const { id, status } = await peer.send("desk", { ...said("one two three"), ...now });
   assert.equal(status.state, "TASK_STATE_WORKING");
   assert.equal(textOf(await peer.when("desk", id, "TASK_STATE_COMPLETED")), "one two three");
 });
 
-test("SendMessage gives the task as it stands when it takes longer than a request may; it goes on", async () => {
+test("POST /a2a/:id: SendMessage gives the task as it stands when it takes longer than a request may; it goes on", async () => {
   const { id, status } = await peer.send("slow", said("x"));
   assert.equal(status.state, "TASK_STATE_WORKING");
   assert.equal((await peer.get("slow", id)).status.state, "TASK_STATE_WORKING");
   await peer.result("slow", "CancelTask", { id });
 });
 
-test("SendStreamingMessage tells the task, the answer as it grows, and the end", async () => {
+test("POST /a2a/:id: SendStreamingMessage tells the task, the answer as it grows, and the end", async () => {
   const events = await peer.events("desk", "SendStreamingMessage", said("four words of text"));
   const [{ task }, ...rest] = events;
   assert.deepEqual([task.status.state, task.artifacts], ["TASK_STATE_WORKING", undefined]);
@@ -96,7 +96,7 @@ test("SendStreamingMessage tells the task, the answer as it grows, and the end",
   assert.equal(statusUpdate.metadata.finishReason, "stop");
 });
 
-test("a client that leaves a stream does not end its task", async () => {
+test("POST /a2a/:id: a client that leaves a stream does not end its task", async () => {
   const reply = await peer.open("desk", "SendStreamingMessage", said("it goes on without me"));
   const reader = reply.body!.getReader();
   const first = Buffer.from((await reader.read()).value!).toString();
@@ -105,7 +105,7 @@ test("a client that leaves a stream does not end its task", async () => {
   assert.equal(textOf(await peer.when("desk", task.id, "TASK_STATE_COMPLETED")), "it goes on without me");
 });
 
-test("SubscribeToTask tells a task as it stands and what comes after, to as many as ask; of one that has ended it is refused", async () => {
+test("POST /a2a/:id: SubscribeToTask tells a task as it stands and what comes after, to as many as ask; of one that has ended it is refused", async () => {
   const { id } = await peer.send("desk", { ...said("a longer text for those who come late"), ...now });
   const both = await Promise.all([1, 2].map(() => peer.events("desk", "SubscribeToTask", { id })));
   for (const [{ task }, ...rest] of both as [Loose, ...Loose[]][]) {
@@ -118,7 +118,7 @@ test("SubscribeToTask tells a task as it stands and what comes after, to as many
   assert.deepEqual([code, message], [-32004, `task ${id} has ended: ask for the task instead`]);
 });
 
-test("CancelTask ends a task at work and its model call; a second one changes nothing, and a task that has ended is refused", async () => {
+test("POST /a2a/:id: CancelTask ends a task at work and its model call; a second one changes nothing, and a task that has ended is refused", async () => {
   const { id } = await peer.send("slow", { ...said("x"), ...now });
   const stream = peer.events("slow", "SubscribeToTask", { id });
   const task = await peer.result("slow", "CancelTask", { id });
@@ -135,7 +135,7 @@ test("CancelTask ends a task at work and its model call; a second one changes no
   assert.equal(code, -32002);
 });
 
-test("a task that failed says why as far as a client may know, and one that made no sense is rejected", async () => {
+test("POST /a2a/:id: a task that failed says why as far as a client may know, and one that made no sense is rejected", async () => {
   const failed = await peer.send("down", said("x"));
   assert.equal(failed.status.state, "TASK_STATE_FAILED");
   assert.equal(failed.status.message.parts[0].text, "model provider failed: unavailable");
@@ -144,18 +144,18 @@ test("a task that failed says why as far as a client may know, and one that made
   assert.match(rejected.status.message.parts[0].text, /demo\/nothing/);
 });
 
-test("metadata of a request is the context of the run", async () => {
+test("POST /a2a/:id: metadata of a request is the context of the run", async () => {
   const task = await peer.send("chosen", { ...said("x"), metadata: { model: "demo/loud" } });
   assert.equal(textOf(task), "LOUD");
 });
 
-test("an agent may use its tools: the answer is what it says itself", async () => {
+test("POST /a2a/:id: an agent may use its tools: the answer is what it says itself", async () => {
   const task = await peer.send("adder", said("add"));
   assert.equal(task.status.state, "TASK_STATE_COMPLETED");
   assert.match(textOf(task), /"sum":3/);
 });
 
-test("contextId is the conversation: an agent with memory goes on with it", async () => {
+test("POST /a2a/:id: contextId is the conversation: an agent with memory goes on with it", async () => {
   const contextId = fresh();
   for (const text of ["first", "second"]) {
     const task = await peer.send("friend", said(text, { contextId }));
@@ -171,7 +171,7 @@ test("contextId is the conversation: an agent with memory goes on with it", asyn
   ]);
 });
 
-test("a task is part of the trace of the request that began it", async () => {
+test("POST /a2a/:id: a task is part of the trace of the request that began it", async () => {
   const traceId = "0af7651916cd43dd8448eb211c80319c";
   const traced = new A2aCaller(service, { traceparent: `00-${traceId}-b7ad6b7169203331-01` });
   await traced.send("desk", said("x"));
@@ -179,7 +179,7 @@ test("a task is part of the trace of the request that began it", async () => {
   assert.equal(data.entries[0].traceId, traceId);
 });
 
-test("parts reach the agent: texts, data as JSON, files with their bytes or their address", async () => {
+test("POST /a2a/:id: parts reach the agent: texts, data as JSON, files with their bytes or their address", async () => {
   const parts = [
     { text: "look" },
     { data: { rows: [1, null] } },
@@ -199,7 +199,7 @@ test("parts reach the agent: texts, data as JSON, files with their bytes or thei
   ]);
 });
 
-test("ListTasks: the last changed first, by context, state and time, in pages", async () => {
+test("POST /a2a/:id: ListTasks: the last changed first, by context, state and time, in pages", async () => {
   const contextId = fresh();
   const ids: string[] = [];
   for (const text of ["a", "b", "c"]) ids.unshift((await peer.send("desk", said(text, { contextId }))).id);
@@ -310,14 +310,14 @@ const REFUSED: [what: string, method: string, params: unknown, code: number, mes
 ];
 
 for (const [what, method, params, code, expected] of REFUSED) {
-  test(`${method} with ${what} is refused with ${code}`, async () => {
+  test(`POST /a2a/:id: ${method} with ${what} is refused with ${code}`, async () => {
     const refused = await peer.error("desk", method, params);
     assert.equal(refused[0], code);
     assert.match(refused[1], expected);
   });
 }
 
-test("a task takes no second message: the refusal says how to go on", async () => {
+test("POST /a2a/:id: a task takes no second message: the refusal says how to go on", async () => {
   const { id, contextId } = await peer.send("slow", { ...said("x"), ...now });
   const [code, running] = await peer.error("slow", "SendMessage", said("y", { taskId: id }));
   assert.equal(code, -32004);
@@ -329,7 +329,7 @@ test("a task takes no second message: the refusal says how to go on", async () =
   );
 });
 
-test("a task of another agent does not exist for this one", async () => {
+test("POST /a2a/:id: a task of another agent does not exist for this one", async () => {
   const { id } = await peer.send("desk", said("x"));
   const running = await peer.send("slow", { ...said("x"), ...now });
   for (const known of [id, running.id]) assert.equal((await peer.error("down", "GetTask", { id: known }))[0], -32001);
@@ -347,7 +347,7 @@ const BODIES: [what: string, body: string, code: number][] = [
 ];
 
 for (const [what, body, code] of BODIES) {
-  test(`a body that is ${what} is refused with ${code}, in JSON-RPC`, async () => {
+  test(`POST /a2a/:id: a body that is ${what} is refused with ${code}, in JSON-RPC`, async () => {
     const reply = await service.post("/a2a/desk", body, { "a2a-version": "1.0" });
     const { jsonrpc, error } = (await reply.json()) as Loose;
     assert.deepEqual([reply.status, jsonrpc, error.code], [200, "2.0", code]);
@@ -355,7 +355,7 @@ for (const [what, body, code] of BODIES) {
   });
 }
 
-test("versions: 1.0 by its header or by its methods, 0.3 without a header, others are refused", async () => {
+test("POST /a2a/:id: versions: 1.0 by its header or by its methods, 0.3 without a header, others are refused", async () => {
   const sent = { jsonrpc: "2.0", id: 1, method: "GetTask", params: { id: "x" } };
   const codeOf = async (method: string, version?: string) => {
     const headers: Record<string, string> = version === undefined ? {} : { "a2a-version": version };
@@ -372,7 +372,7 @@ test("versions: 1.0 by its header or by its methods, 0.3 without a header, other
   assert.equal(await codeOf("GetTask", "one"), -32009);
 });
 
-test("message/send of 0.3 with a list that is none is refused with -32602, in the words of the request", async () => {
+test("POST /a2a/:id: message/send of 0.3 with a list that is none is refused with -32602, in the words of the request", async () => {
   const message = { kind: "message", messageId: "m", role: "user", parts: [{ kind: "text", text: "x" }] };
   const of = async (change: object) => {
     const body = { jsonrpc: "2.0", id: 1, method: "message/send", params: { message: { ...message, ...change } } };
@@ -383,7 +383,7 @@ test("message/send of 0.3 with a list that is none is refused with -32602, in th
   assert.equal((await of({ referenceTaskIds: {} })).message, "params.message.referenceTaskIds must be array");
 });
 
-test("an agent that does not exist is 404, and a body of another type 415, in the envelope", async () => {
+test("POST /a2a/:id: an agent that does not exist is 404, and a body of another type 415, in the envelope", async () => {
   const unknown = await service.post("/a2a/nobody", {});
   assert.deepEqual(
     [unknown.status, await unknown.json()],

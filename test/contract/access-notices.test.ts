@@ -27,15 +27,15 @@ async function issuesOf(t: TestContext, auth: string, env: Record<string, string
   return issues.map(({ severity, line, column, path, message }) => `${severity} ${line}:${column} ${path}: ${message}`);
 }
 
-test("in production, with a provider and a key, nothing is said of authNext", async (t) => {
+test("notices at the start: in production, with a provider and a key, nothing is said of authNext", async (t) => {
   assert.deepEqual(await issuesOf(t, `  mode: authNext\n${PROVIDER}`), []);
 });
 
-test("nothing is said where mode is none, whatever else is there", async (t) => {
+test("notices at the start: nothing is said where mode is none, whatever else is there", async (t) => {
   assert.deepEqual(await issuesOf(t, `  mode: none\n  protectedRoutes: [/a/**/b]\n`, {}), []);
 });
 
-test("what cannot be reached, and the bypass of development, are warnings where mode stands", async (t) => {
+test("notices at the start: what cannot be reached, and the bypass of development, are warnings where mode stands", async (t) => {
   assert.deepEqual(await issuesOf(t, "  mode: authNext\n", {}), [
     "warning 4:3 auth.mode: without auth.provider no token is accepted: nobody can reach the routes of users",
     "warning 4:3 auth.mode: SERVICE_CONSOLE_ACCESS_KEY is not set: nobody can reach the routes of the console with a key",
@@ -43,7 +43,7 @@ test("what cannot be reached, and the bypass of development, are warnings where 
   ]);
 });
 
-test("legacy is deprecated, and each mode says which keys are the other's", async (t) => {
+test("notices at the start: legacy is deprecated, and each mode says which keys are the other's", async (t) => {
   const keys = "  consoleRoutes: [/hello]\n  protectedRoutes: [GET /hello]\n  defaultPrivate: true\n";
   assert.deepEqual(await issuesOf(t, `  mode: legacy\n${PROVIDER}${keys}`), [
     "warning 4:3 auth.mode: legacy is deprecated: use authNext",
@@ -55,7 +55,7 @@ test("legacy is deprecated, and each mode says which keys are the other's", asyn
   ]);
 });
 
-test("patterns that match nothing are warnings, those that never could are errors", async (t) => {
+test("notices at the start: patterns that match nothing are warnings, those that never could are errors", async (t) => {
   const auth = `  mode: authNext\n${PROVIDER}  publicRoutes: [/hello, /helo, WS /wss, WS /ws, "/a/**/b"]\n  consoleRoutes: [$defaults, HEAD /hello, /admin*]\n`;
   assert.deepEqual(await issuesOf(t, auth), [
     "warning 6:26 auth.publicRoutes[1]: no route of this version matches",
@@ -66,7 +66,7 @@ test("patterns that match nothing are warnings, those that never could are error
   ]);
 });
 
-test("a pattern of protectedRoutes that is about public routes alone is said to have no effect", async (t) => {
+test("notices at the start: a pattern of protectedRoutes that is about public routes alone is said to have no effect", async (t) => {
   const auth = `  mode: legacy\n${PROVIDER}  protectedRoutes: [GET /agents/:id, /agents/**]\n`;
   const [, ...rest] = await issuesOf(t, auth);
   assert.deepEqual(rest, [
@@ -74,7 +74,7 @@ test("a pattern of protectedRoutes that is about public routes alone is said to 
   ]);
 });
 
-test("what a provider makes public must be patterns too", async (t) => {
+test("notices at the start: what a provider makes public must be patterns too", async (t) => {
   const provider = PROVIDER.replace("use: static", 'use: static, publicRoutes: ["/hello", "hello"]');
   assert.deepEqual(await issuesOf(t, `  mode: authNext\n${provider}`), [
     'error 5:3 auth.provider: publicRoutes of the provider: "hello": must be a path with an optional method before it, such as GET /hello or /reports/*',

@@ -23,7 +23,7 @@ const WORKFLOWS = {
   },
 };
 
-test("the user of a token is in routes, tools, steps and templates, with the fields that mapUser names", async (t) => {
+test("authNext.provider: the user of a token is in routes, tools, steps and templates, with the fields that mapUser names", async (t) => {
   const mapUser = { id: "sub", name: "profile.name" };
   const plugins = pluginFolder(t, {
     "tools/whoami.mjs":
@@ -62,7 +62,7 @@ test("the user of a token is in routes, tools, steps and templates, with the fie
   assert.equal(reply.status, 400, "a template that needs what this user has not");
 });
 
-test("while the keys of the provider cannot be read the answer is 503, not that a token is bad; then it is good", async (t) => {
+test("authNext.provider: while the keys of the provider cannot be read the answer is 503, not that a token is bad; then it is good", async (t) => {
   const rsa = rsaPair();
   const keys = await publisher(t, { a: rsa });
   keys.failing = { status: 500 };
@@ -81,7 +81,7 @@ test("while the keys of the provider cannot be read the answer is 503, not that 
   assert.equal((await inject(dispatch, request)).status, 200);
 });
 
-test("neither tokens nor secrets reach the log, whatever a provider throws", async (t) => {
+test("authNext.provider: neither tokens nor secrets reach the log, whatever a provider throws", async (t) => {
   const plugins = pluginFolder(t, {
     "auth/loud.mjs":
       'export default { kind: "auth", create: () => ({ type: "loud", verifyToken: async (token) => { throw new Error(`bad token ${token}`); } }) };\n',
@@ -111,7 +111,7 @@ test("neither tokens nor secrets reach the log, whatever a provider throws", asy
   }
 });
 
-test("a token that takes time to check is judged before the type of the body", async (t) => {
+test("authNext.provider: a token that takes time to check is judged before the type of the body", async (t) => {
   const plugins = pluginFolder(t, {
     "auth/slow.mjs": `export default { kind: "auth", create: () => ({ type: "slow", verifyToken: async (token) => {
       await new Promise((resolve) => setTimeout(resolve, 10));
@@ -132,7 +132,7 @@ test("a token that takes time to check is judged before the type of the body", a
   }
 });
 
-test("legacy takes the same providers, and isolates nobody unless it is told to", async (t) => {
+test("authNext.provider: legacy takes the same providers, and isolates nobody unless it is told to", async (t) => {
   const memory = { default: {} };
   const start = (auth: object) =>
     startService(t, manifestWith({ memory: "default" }, { memory, auth: { mode: "legacy", provider: JWT, ...auth } }), {
@@ -165,7 +165,7 @@ const problemsOf = async (auth: string, env: Record<string, string> = {}): Promi
     .map((issue) => formatIssue(issue).replace(/^.*service\.yaml:/, ""));
 };
 
-test("what is wrong with a provider is told at boot, at its line and column, without a secret", async () => {
+test("authNext.provider: what is wrong with a provider is told at boot, at its line and column, without a secret", async () => {
   assert.deepEqual(await problemsOf("  provider: { use: jwt, secret: short }\n"), [
     "5:25  auth.provider.secret: must have at least 32 bytes, not 5: shorter ones can be guessed",
   ]);
@@ -194,7 +194,7 @@ test("what is wrong with a provider is told at boot, at its line and column, wit
   ]);
 });
 
-test("under none a provider is checked for shape only, and nothing is made of it", async (t) => {
+test("authNext.provider: under none a provider is checked for shape only, and nothing is made of it", async (t) => {
   const auth = { mode: "none", provider: { use: "jwt", secret: "x" } };
   const { get } = await startService(t, manifestWith({}, { auth }));
   assert.equal((await get("/agents", bearer("x"))).status, 200);

@@ -86,7 +86,7 @@ test("POST /agents/:id/stream sends the client a tool's result whole", async (t)
   assert.equal(result.output.length, 100_006);
 });
 
-test("memory.NAME.contextTokens leaves out the oldest turns, and never the system prompt and the last message", async (t) => {
+test("POST /agents/:id/text: memory.NAME.contextTokens leaves out the oldest turns, and never the system prompt and the last message", async (t) => {
   const { upstream, say, told, prompt } = await serve(t, { memory: { contextTokens: 500, contextLimit: 100 } });
   const line = (turn: number) => `question ${turn} ${"word ".repeat(100)}`;
   for (const turn of [1, 2, 3, 4, 5]) {
@@ -101,7 +101,7 @@ test("memory.NAME.contextTokens leaves out the oldest turns, and never the syste
   assert.deepEqual(told(), [long]);
 });
 
-test("memory.NAME.contextTokens leaves out a call together with its result", async (t) => {
+test("POST /agents/:id/text: memory.NAME.contextTokens leaves out a call together with its result", async (t) => {
   const { upstream, say, prompt } = await serve(t, { length: 3000, memory: { contextTokens: 1500 } });
   upstream.replies(calls([{ name: "page", input: {}, id: "first" }], { usage: null }), says("one", { usage: null }));
   await say("Read");
@@ -116,7 +116,7 @@ test("memory.NAME.contextTokens leaves out a call together with its result", asy
   assert.equal(kept.at(-2).tool_calls[0].id, "second");
 });
 
-test("a model's contextWindow bounds the prompt within a run's steps too, whose oldest calls go with their results", async (t) => {
+test("POST /agents/:id/text: a model's contextWindow bounds the prompt within a run's steps too, whose oldest calls go with their results", async (t) => {
   const models = { "test-model": { contextWindow: 8000 } };
   const { upstream, say, prompt } = await serve(t, { length: 10_000, models, agent: { maxSteps: 10 } });
   const step = (id: string) => calls([{ name: "page", input: {}, id }], { usage: null });
@@ -130,7 +130,7 @@ test("a model's contextWindow bounds the prompt within a run's steps too, whose 
   assert.deepEqual(called, ids, "every call has its result, and every result its call");
 });
 
-test("a single result that is larger than the model's contextWindow is cut to fit", async (t) => {
+test("POST /agents/:id/text: a single result that is larger than the model's contextWindow is cut to fit", async (t) => {
   const models = { "test-model": { contextWindow: 4000 } };
   const { upstream, say, prompt } = await serve(t, { length: 30_000, models });
   upstream.replies(calls([{ name: "page", input: {} }]), says("Done"));
@@ -139,7 +139,7 @@ test("a single result that is larger than the model's contextWindow is cut to fi
   assert.match(results(prompt())[0], /bytes/);
 });
 
-test("what the provider counted for earlier calls corrects the estimate of a prompt", async (t) => {
+test("POST /agents/:id/text: what the provider counted for earlier calls corrects the estimate of a prompt", async (t) => {
   const turn = "word ".repeat(400);
   const after = async (prompt: number) => {
     const { upstream, say, told } = await serve(t, { memory: { contextTokens: 6000, contextLimit: 100 } });
@@ -169,7 +169,7 @@ const REFUSALS = {
 };
 
 for (const [provider, refusal] of Object.entries(REFUSALS)) {
-  test(`a prompt that is too long for the model is shortened once, as ${provider} says it, and the next turn begins with a short one`, async (t) => {
+  test(`POST /agents/:id/text: a prompt that is too long for the model is shortened once, as ${provider} says it, and the next turn begins with a short one`, async (t) => {
     const { upstream, say, told } = await serve(t, { memory: { contextLimit: 100 } });
     const line = (turn: number) => `question ${turn} ${"word ".repeat(200)}`;
     for (const turn of [1, 2, 3, 4, 5]) await say(line(turn));
@@ -228,7 +228,7 @@ test("POST /agents/:id/text: an id of a call that is not open is named with 128 
   assert.equal(error, `input: the call "${"x".repeat(128)}" is not open in the conversation`);
 });
 
-test("a prompt that stays too long after it was shortened is an error that is called context_length", async (t) => {
+test("POST /agents/:id/text: a prompt that stays too long after it was shortened is an error that is called context_length", async (t) => {
   const { service, upstream, say } = await serve(t);
   await say("one");
   await say("two");
@@ -251,7 +251,7 @@ test("POST /agents/:id/stream names context_length in its error event when the p
   assert.match(reply, /context_length/);
 });
 
-test("a tool's toolOutput holds for a tool whose name models are told in another form, in its own run and in later turns", async (t) => {
+test("POST /agents/:id/text: a tool's toolOutput holds for a tool whose name models are told in another form, in its own run and in later turns", async (t) => {
   const page = { description: "Reads a page", http: { url: await pages(t, 100_000) }, toolOutput: 300 };
   const rest = { memory: { default: {} }, tools: { "shop.page": page } };
   const { service, upstream } = await serveUpstream(t, { memory: "default", tools: ["shop.page"] }, rest);
@@ -274,7 +274,7 @@ async function serveChain(t: TestContext, models: object, memory: object = {}) {
   return { ...served, say: (input: unknown) => dataOf(served.service.post(TEXT, { input, options })) };
 }
 
-test("what a fallback counts of its prompts does not change how those of the first model are estimated", async (t) => {
+test("POST /agents/:id/text: what a fallback counts of its prompts does not change how those of the first model are estimated", async (t) => {
   const told = async (fallbackCounts: number) => {
     const { upstream, say } = await serveChain(t, {}, { contextTokens: 3000, contextLimit: 100 });
     const turn = "word ".repeat(100);
@@ -292,7 +292,7 @@ test("what a fallback counts of its prompts does not change how those of the fir
   assert.equal(dear, cheap);
 });
 
-test("a prompt that was shortened for one model is shortened again for a fallback that takes less", async (t) => {
+test("POST /agents/:id/text: a prompt that was shortened for one model is shortened again for a fallback that takes less", async (t) => {
   const { upstream, say } = await serveChain(t, {}, { contextLimit: 100 });
   for (const turn of [1, 2, 3, 4, 5, 6, 7, 8]) await say(`question ${turn} ${"word ".repeat(200)}`);
   const refuses = (limit: number, used: number) =>
@@ -310,7 +310,7 @@ test("a prompt that was shortened for one model is shortened again for a fallbac
   assert.ok(lengths[3]! < lengths[1]!, lengths.join());
 });
 
-test("a correction of a structured answer that is too long for the model is shortened, and keeps the request and the correction", async (t) => {
+test("POST /agents/:id/text: a correction of a structured answer that is too long for the model is shortened, and keeps the request and the correction", async (t) => {
   const { service, upstream } = await serve(t, { memory: { contextLimit: 100 } });
   for (const turn of [1, 2, 3, 4])
     await dataOf(service.post(TEXT, { input: `${turn} ${"word ".repeat(200)}`, options }));

@@ -49,7 +49,7 @@ for (const store of STORES) {
     for (let turn = from; turn <= to; turn++) await say(user(`u${turn}`, `question ${turn}`));
   };
 
-  describe(`summaries on ${store.name}`, () => {
+  describe(`memory.summary of POST /agents/:id/text on ${store.name}`, () => {
     test("POST /agents/:id/text sums up what is left out once there is enough of it, and tells it to the model from then on", async (t) => {
       const served = await serve(t);
       await turns(served, 1, 3);

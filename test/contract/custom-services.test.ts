@@ -161,7 +161,7 @@ test("a route that uses nothing of its call pays nothing for it", () => {
   assert.deepEqual({ ...call }, { requestId: "r" });
 });
 
-describe("what the API replies, as values", () => {
+describe("custom routes: what the API replies, as values", () => {
   test("a custom route lists agents, asks them and reads their history as the API does", async () => {
     const list = await done(ada, "agents.list");
     assert.deepEqual(list, (await send("GET", "/agents", console_)).data);
@@ -342,7 +342,7 @@ test("a route may catch what was refused: it is the ServiceError of #plugin", as
   ]);
 });
 
-describe("isolation", () => {
+describe("custom routes: isolation", () => {
   const objects: [string, unknown[]][] = [
     ["workflows.state", ["asking", "w"]],
     ["workflows.suspend", ["asking", "w"]],
@@ -460,7 +460,7 @@ test("a route that calls its user by another name acts for the same one", async 
   assert.equal(await as("ada", "/steal"), 200);
 });
 
-describe("the signal of the route", () => {
+describe("custom routes: the signal", () => {
   /** Resolves when the tool has begun and, later, when it was told to stop. */
   const hanging = () => {
     const once = (name: string) => new Promise<void>((resolve) => void process.once(name as never, () => resolve()));

@@ -54,7 +54,7 @@ for (const store of STORES) {
     return messages;
   };
 
-  describe(`edited messages on ${store.name}`, () => {
+  describe(`POST /agents/:id/chat with edited messages on ${store.name}`, () => {
     test("POST /agents/:id/chat with an earlier message's id and a new text takes the place of that message and of all after it", async (t) => {
       const served = await serve(t);
       const messages = await threeTurns(served);

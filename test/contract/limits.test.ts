@@ -39,7 +39,7 @@ test("the default limits are those that the manifest's grammar names", () => {
 });
 
 for (const transport of TRANSPORTS) {
-  describe(`over ${transport}`, () => {
+  describe(`server.limits over ${transport}`, () => {
     for (const endpoint of ["text", "object", "stream", "chat", "stream-object"]) {
       test(`POST /agents/:id/${endpoint}: no reply within limits.request is 503 with Retry-After, and the upstream is closed`, async (t) => {
         const { service, upstream } = await serveUpstream(

@@ -35,7 +35,7 @@ const SERVERS = {
 };
 
 for (const [kind, start] of Object.entries(SERVERS)) {
-  describe(`tools of ${kind}`, () => {
+  describe(`tools of mcp.clients, ${kind}`, () => {
     const over: (() => unknown)[] = [];
     const context = { after: (work: unknown) => void over.push(work as () => unknown) };
     let server: ForeignServer | null;

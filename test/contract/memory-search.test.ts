@@ -153,7 +153,7 @@ test("GET /api/memory/search is 400 without searchQuery, with a bad limit or thr
   assert.equal((await service.call("GET", "/search?searchQuery=x&conversationId=none")).status, 404);
 });
 
-test("an embedding model of an openai-compatible provider makes the vectors", async (t) => {
+test("GET /api/memory/search: an embedding model of an openai-compatible provider makes the vectors", async (t) => {
   const hash = createHashEmbedding();
   const asked: Loose[] = [];
   let failing = false;
@@ -241,7 +241,7 @@ async function files(t: TestContext, contents: Record<string, string>): Promise<
   return folder;
 }
 
-test("plugins of kind embedding and vectors serve a memory", async (t) => {
+test("GET /api/memory/search: plugins of kind embedding and vectors serve a memory", async (t) => {
   const folder = await files(t, { "embeddings/letters.ts": PLUGIN_EMBEDDING, "vectors/here.ts": PLUGIN_VECTORS });
   const semantic = { embedding: "letters", vectors: { use: "here", label: "this process" } };
   const options: TestOptions = { plugins: [folder] };
@@ -257,7 +257,7 @@ test("plugins of kind embedding and vectors serve a memory", async (t) => {
   assert.deepEqual(await found(service, { searchQuery: "aa" }), []);
 });
 
-test("a plugin that is no index of vectors, or an embedding that is not there, does not boot", async (t) => {
+test("GET /api/memory/search: a plugin that is no index of vectors, or an embedding that is not there, does not boot", async (t) => {
   const broken =
     'import { defineVectors } from "#plugin";\nexport default defineVectors({ create: () => ({ put() {} }) as never });\n';
   const folder = await files(t, { "vectors/broken.ts": broken });
@@ -294,7 +294,7 @@ memory: { default: ${semantic} }
 const start = (t: TestContext, cwd: string): Promise<Served> =>
   serve(t, [process.execPath, PENSTOCK, "serve"], { cwd });
 
-test("another embedding does not boot on an old index; penstock reindex makes it anew, and it serves", async (t) => {
+test("GET /api/memory/search: another embedding does not boot on an old index; penstock reindex makes it anew, and it serves", async (t) => {
   const cwd = await files(t, { "service.yaml": MANIFEST("{ semantic: { embedding: local/hash } }") });
   const first = await start(t, cwd);
   const calls = callsOf(first.url);
@@ -329,7 +329,7 @@ test("another embedding does not boot on an old index; penstock reindex makes it
   assert.match(nothing.stderr, /no memory has semantic search/);
 });
 
-test("an acknowledged message is found after SIGKILL, whether its text was embedded by then or not", async (t) => {
+test("GET /api/memory/search: an acknowledged message is found after SIGKILL, whether its text was embedded by then or not", async (t) => {
   const cwd = await files(t, { "service.yaml": MANIFEST("{ semantic: { embedding: local/use } }") });
   const first = await start(t, cwd);
   const calls = callsOf(first.url);

@@ -75,7 +75,7 @@ test("a run arrives at the collector as one tree, the same that GET /observabili
   }
 });
 
-test("the manifest of docs/observability.md sends its spans to a collector", async (t) => {
+test("observability.otlp: the manifest of docs/observability.md sends its spans to a collector", async (t) => {
   const receiver = await receiverOf(t);
   const readme = await readFile(new URL("../../docs/observability.md", import.meta.url), "utf8");
   const block = /^```yaml\n(observability:\n.*?)^```/ms.exec(readme)![1]!;
@@ -88,7 +88,7 @@ test("the manifest of docs/observability.md sends its spans to a collector", asy
   assert.equal(receiver.received[0]!.headers["x-team"], "pens");
 });
 
-test("the keys of the service are sent as Basic authorization, and stand in no line of the log", async (t) => {
+test("observability.otlp: the keys of the service are sent as Basic authorization, and stand in no line of the log", async (t) => {
   const receiver = await receiverOf(t);
   receiver.answers.push({ status: 401 });
   const env = { SERVICE_PUBLIC_KEY: "pk-public", SERVICE_SECRET_KEY: "sk-very-secret" };
@@ -102,7 +102,7 @@ test("the keys of the service are sent as Basic authorization, and stand in no l
   for (const secret of ["sk-very-secret", pair, "token=quiet"]) assert.ok(!lines.includes(secret), secret);
 });
 
-test("what waits is sent when the service stops", async (t) => {
+test("observability.otlp: what waits is sent when the service stops", async (t) => {
   const receiver = await receiverOf(t);
   const service = await sendingTo(t, { endpoint: receiver.url });
   await service.post("/tools/sum/execute", { input: { a: 1, b: 2 } });
@@ -134,7 +134,7 @@ test("a collector that is away slows no request and holds no stop up, and GET /m
   assert.ok(log.filter(({ msg }) => /collector/.test(String(msg))).length <= 3);
 });
 
-test("without observability.otlp nothing is counted of it, and one key of two is told", async (t) => {
+test("observability.otlp: without observability.otlp nothing is counted of it, and one key of two is told", async (t) => {
   const { get, log } = await sendingTo(t, {}, { env: { SERVICE_PUBLIC_KEY: "pk" } });
   assert.doesNotMatch(await (await get("/metrics")).text(), /otlp/);
   assert.deepEqual(

@@ -48,7 +48,7 @@ async function asker(t: Parameters<typeof startService>[0], given: object, rest:
   };
 }
 
-test("by default every page may; a list names those that may, and null is a name like any other", async (t) => {
+test("WebSocket handshakes: by default every page may; a list names those that may, and null is a name like any other", async (t) => {
   const anybody = await asker(t, {});
   for (const origin of [null, APP, "https://evil.example", "null", "no origin at all", "http://penstock.example"])
     assert.equal(await anybody(origin), 101, String(origin));
@@ -70,7 +70,7 @@ test("by default every page may; a list names those that may, and null is a name
       assert.equal(await listed(origin, path), 403, `${origin} ${path}`);
 });
 
-test("cors: false leaves pages of the service itself, by its address or its publicUrl, and programs", async (t) => {
+test("WebSocket handshakes: cors: false leaves pages of the service itself, by its address or its publicUrl, and programs", async (t) => {
   const ask = await asker(t, { cors: false, publicUrl: "https://penstock.example/base" });
   assert.equal(await ask(null), 101);
   assert.equal(await ask("https://penstock.example", "/ws", { host: "internal:3141" }), 101);
@@ -82,7 +82,7 @@ test("cors: false leaves pages of the service itself, by its address or its publ
   assert.equal(await ask(APP), 403);
 });
 
-test("corsRoutes open single sockets, by their path and what stands for **; an origin plugin decides as it does for routes", async (t) => {
+test("WebSocket handshakes: corsRoutes open single sockets, by their path and what stands for **; an origin plugin decides as it does for routes", async (t) => {
   const ask = await asker(t, {
     cors: false,
     corsRoutes: { "WS /live/:id": { origin: APP }, "WS /tree/open/*": {}, "GET /ws": {}, "/ws/observability/**": {} },
@@ -101,7 +101,7 @@ test("corsRoutes open single sockets, by their path and what stands for **; an o
   assert.equal(await odd("https://a.odd.example"), 403);
 });
 
-test("the origin goes before credentials, and credentials before the query and before what is there", async (t) => {
+test("WebSocket handshakes: the origin goes before credentials, and credentials before the query and before what is there", async (t) => {
   const auth = { mode: "authNext", provider: { use: "static", tokens: { "token-of-ada-0123456789": { id: "ada" } } } };
   const env = { NODE_ENV: "production", SERVICE_CONSOLE_ACCESS_KEY: "key-0123456789" };
   const manifest = manifestWith({}, { auth, server: { cors: { origin: APP } } });
@@ -119,7 +119,7 @@ test("the origin goes before credentials, and credentials before the query and b
   assert.equal(await status("/nowhere?token=token-of-ada-0123456789"), 404);
 });
 
-test("what a socket does with the service is its user's, and nobody else's", async (t) => {
+test("WebSocket handshakes: what a socket does with the service is its user's, and nobody else's", async (t) => {
   const tokens = { "token-of-ada-0123456789": { id: "ada" }, "token-of-bob-0123456789": { id: "bob" } };
   const auth = { mode: "authNext", provider: { use: "static", tokens } };
   const manifest = manifestWith({}, { auth, memory: { default: {} }, routes: [{ use: "notes" }] });
@@ -134,7 +134,7 @@ test("what a socket does with the service is its user's, and nobody else's", asy
   assert.deepEqual(await ada.next(), { id: "c1", userId: "ada" });
 });
 
-test("more messages than a handler keeps up with close the socket (1013)", async (t) => {
+test("WebSocket handshakes: more messages than a handler keeps up with close the socket (1013)", async (t) => {
   const plugins = [pluginFolder(t, PLUGINS)];
   const service = await startService(t, manifestWith({}, { routes: [{ use: "busy" }] }), { plugins });
   const socket = await openSocket(`${service.url}/busy`);
@@ -142,7 +142,7 @@ test("more messages than a handler keeps up with close the socket (1013)", async
   assert.deepEqual(await socket.closed, { code: 1013, reason: "too many messages at once" });
 });
 
-test("a path that is taken, or that no handshake could mean, stops the start", async (t) => {
+test("WebSocket handshakes: a path that is taken, or that no handshake could mean, stops the start", async (t) => {
   const plugins = pluginFolder(t, {
     "sockets/ws.mjs": `export default { kind: "socket", path: "/ws" };`,
     "sockets/spans.mjs": `export default { kind: "socket", path: "/ws/observability/**" };`,
@@ -170,7 +170,7 @@ test("a path that is taken, or that no handshake could mean, stops the start", a
 });
 
 for (const transport of TRANSPORTS) {
-  test(`over ${transport} an open socket does not hold up the end of the service, and is told of it (1001)`, async (t) => {
+  test(`WebSocket handshakes: over ${transport} an open socket does not hold up the end of the service, and is told of it (1001)`, async (t) => {
     const service = await startService(t, manifestWith({}, { server: { transport } }));
     const sockets = await Promise.all(Array.from({ length: 20 }, () => openSocket(`${service.url}/ws`)));
     const began = Date.now();

@@ -235,7 +235,7 @@ test("a workflow that is cancelled, and the branch that lost a race, are cancell
   ]);
 });
 
-describe("a workflow that suspends", () => {
+describe("traces of POST /workflows/:id/execute: a workflow that suspends", () => {
   test("ends its trace as suspended; resume and replay are traces with a link to the first", async () => {
     const { executionId } = await client.execute("asking");
     const first = await newest("asking");

@@ -19,7 +19,7 @@ const manifest = (server: object) =>
   manifestWith({}, { server: { allowedHosts: ["api.example", "inner"], ...server }, routes: [{ use: "from" }] });
 
 for (const transport of TRANSPORTS) {
-  test(`over ${transport}: custom routes, the log, cards and the landing page know the client of a trusted proxy`, async (t) => {
+  test(`server.trustedProxies: over ${transport}: custom routes, the log, cards and the landing page know the client of a trusted proxy`, async (t) => {
     const plugins = [pluginFolder(t, { "routes/from.mjs": FROM })];
     const service = await startService(t, manifest({ transport, trustedProxies: ["127.0.0.0/8"] }), { plugins });
     assert.deepEqual(await dataOf(service.get("/from", SAID)), {

@@ -23,7 +23,7 @@ function crowded({ status, headers, body }: { status: number; headers: Record<st
 }
 
 for (const transport of TRANSPORTS) {
-  describe(`POST bodies over ${transport}`, () => {
+  describe(`server.limits.uploads and POST bodies over ${transport}`, () => {
     const serve = (t: Parameters<typeof startService>[0]) =>
       startService(t, manifestWith({}, { server: { transport, limits: LIMITS } }));
     /** A client that has sent so much of a body, and stops there. */

@@ -57,7 +57,7 @@ const cancel = async (workflow: string, id: string, reason?: string) => {
   return data;
 };
 
-describe("a running execution", () => {
+describe("POST .../cancel: a running execution", () => {
   test("POST .../cancel: a running execution is cancelled at once where its step heeds the signal; replies, record, state and events say so", async (t) => {
     const watched = watchProbe(t);
     const { reply, id } = client.begin("held", "held-1", 1);
@@ -130,7 +130,7 @@ describe("a running execution", () => {
   });
 });
 
-describe("a suspended execution", () => {
+describe("POST .../cancel: a suspended execution", () => {
   test("POST .../cancel: a suspended execution is cancelled; it can neither be resumed nor cancelled again, but replayed", async (t) => {
     const watched = watchProbe(t);
     const { executionId: id } = await client.execute("asking", { n: 1 });

@@ -76,7 +76,7 @@ const failure = async (workflow: string, input: unknown = null) => {
   return { error, id: headers.get("x-execution-id")! };
 };
 
-describe("tries of a step", () => {
+describe("POST /workflows/:id/execute: tries of a step", () => {
   test("POST /workflows/:id/execute: the workflow's retry is the default; every try has its number and the same idempotencyKey", async (t) => {
     const watched = watchProbe(t);
     const { executionId, result } = await client.execute("inherits", 1);
@@ -137,7 +137,7 @@ describe("tries of a step", () => {
   });
 });
 
-describe("time limits", () => {
+describe("POST /workflows/:id/execute: time limits of steps", () => {
   test("timeout of a step: it is stopped by its signal, and fails", async (t) => {
     const watched = watchProbe(t);
     const { error, id } = await failure("short");

@@ -94,7 +94,7 @@ const run = async (workflow: string, input: unknown = null, options: object = {}
 const failure = async (workflow: string, input: unknown = null) =>
   (await refused(client.service.post(`/workflows/${workflow}/execute`, { input }))).error;
 
-describe("expressions of workflow steps", () => {
+describe("POST /workflows/:id/execute: expressions of steps", () => {
   test("expressions of workflow steps see data, input, state, context, user, steps and resume", async () => {
     assert.deepEqual(await run("scopes", { i: 1 }, { context: { c: 1 }, workflowState: { s: 1 } }), {
       data: { two: 2 },
@@ -131,7 +131,7 @@ describe("expressions of workflow steps", () => {
   });
 });
 
-describe("shared state", () => {
+describe("POST /workflows/:id/execute: shared state", () => {
   test("shared state: what a step sets is there for those that come after, key by key; a try that fails sets nothing", async () => {
     const { executionId, result } = await client.execute("stale", null, { workflowState: { kept: true, n: 0 } });
     assert.deepEqual(result, { state: { kept: true, n: 2, list: [1], tries: 1 }, seen: 1 });

@@ -109,7 +109,7 @@ const suspend = async (workflow: string, input: unknown = {}) => {
   return { id: result.executionId, suspension: result.suspension! };
 };
 
-describe("a step that suspends", () => {
+describe("POST /workflows/:id/execute and .../resume: a step that suspends", () => {
   for (const [workflow, input, index, reason, handed, result] of [
     ["first", { a: 1 }, 0, "ask?", undefined, { got: { a: 1, ok: true } }],
     ["first", "text", 0, "ask?", undefined, { got: { ok: true } }],

@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import type { Pool } from "undici";
 
-type Kind = "straight" | "approval";
+/** `slowly` is a row of steps, and is not among what `WorkflowClient` runs. */
+type Kind = "straight" | "approval" | "slowly";
+export const STEPS = 6;
 
 /** An execution as its client knows it. */
 export interface Known {
@@ -18,8 +20,12 @@ export interface Known {
 // biome-ignore lint/suspicious/noExplicitAny: replies of many shapes
 type Loose = any;
 
-const resultOf = ({ workflow, n }: Known): object =>
-  workflow === "straight" ? { n: n + 3, a: n, b: n } : { n: n + 2, answer: `yes ${n}` };
+export const resultOf = ({ workflow, n }: Known): object =>
+  ({
+    straight: { n: n + 3, a: n, b: n },
+    approval: { n: n + 2, answer: `yes ${n}` },
+    slowly: { n: n + STEPS },
+  })[workflow];
 
 export class WorkflowClient {
   readonly executions: Known[] = [];

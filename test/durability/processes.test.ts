@@ -102,7 +102,7 @@ const input = (id: string) => ({ input: { a: 1 }, options: { executionId: id } }
 const parsed = async (reply: Promise<{ json: string }>) => JSON.parse((await reply).json);
 
 for (const { name, skip, open } of SHARED) {
-  describe(`processes on ${name}`, { skip }, () => {
+  describe(`executions of several processes on ${name}`, { skip }, () => {
     /** Starts processes; `wrap` makes of each one's store what it sees. */
     async function processes(t: TestContext) {
       const view = await open(t);

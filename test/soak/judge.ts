@@ -1,4 +1,5 @@
 /** What must be true of a soak. */
+import { leftBehind } from "./aftermath.ts";
 import { residentIn, type SoakReport } from "./soak.ts";
 
 /** Least share of visits that are answered: with more refusals the load would show nothing. */
@@ -18,15 +19,5 @@ export function judge(report: SoakReport, growth: number): string[] {
   expect(answered >= ANSWERED * (answered + refused), `${answered} visits were answered and ${refused} refused`);
   const [third, last] = [residentIn(measures, 3), residentIn(measures, 4)];
   expect(last <= third * (1 + growth), `resident memory: ${third} bytes in the third quarter, ${last} in the last`);
-  const [before, after] = sockets;
-  expect(
-    after.length <= before.length,
-    `sockets before the load: ${before.join(", ")}; and after it: ${after.join(", ")}`,
-  );
-  const faults = served
-    .stdout()
-    .split("\n")
-    .filter((line) => /^\{"level":"(error|fatal)"/.test(line));
-  expect(faults.length === 0, `the log tells of faults: ${faults.slice(0, 3).join("\n")}`);
-  return problems;
+  return [...problems, ...leftBehind(served, sockets)];
 }

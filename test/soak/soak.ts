@@ -1,9 +1,11 @@
 /** The load, what it has seen, and what the process weighed meanwhile. */
+
 import { setTimeout as sleep } from "node:timers/promises";
 import { Pool } from "undici";
 import { caseSeed, randomOf } from "../fuzz/random.ts";
 import { serve } from "../support/command-line.ts";
 import { type Measure, type Measured, median } from "../support/measured.ts";
+import { type Sockets, settledSockets } from "./aftermath.ts";
 import * as agents from "./agents.ts";
 import { type Caller, Refused, type Visit } from "./caller.ts";
 import * as memory from "./memory.ts";
@@ -47,8 +49,6 @@ const CLIENTS = 24;
 const PATIENCE = 60_000;
 /** How often the process is measured. */
 const MEASURES = 40;
-/** Milliseconds for what is open to be let go at the end. */
-const SETTLE = 30_000;
 
 interface SoakSettings {
   /** Milliseconds. */
@@ -72,7 +72,7 @@ export interface SoakReport {
   readonly base: Measure;
   readonly end: Measure;
   /** Sockets of the process, before and after the load. */
-  readonly sockets: readonly [before: readonly string[], after: readonly string[]];
+  readonly sockets: Sockets;
   readonly served: Measured;
 }
 
@@ -99,10 +99,8 @@ export async function soak(test: Registrar, settings: SoakSettings): Promise<Soa
   await Promise.all(clients);
   await pool.destroy();
   await model.interrupt("SIGTERM");
-  let after = served.sockets();
-  for (const until = Date.now() + SETTLE; after.length > before.length && Date.now() < until; after = served.sockets())
-    await sleep(200);
-  return { ...report, end: await served.measure(), sockets: [before, after] };
+  const sockets = await settledSockets(served, before);
+  return { ...report, end: await served.measure(), sockets };
 }
 
 function startClients(

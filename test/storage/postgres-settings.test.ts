@@ -100,7 +100,7 @@ test("store postgres: a user who may not make the function: it works in steps, a
   t.after(() => store.close());
   await store.commit({ put: [["k", "1"]], expect: [["k", null]] });
   assert.deepEqual(lines, [
-    'warn: PostgreSQL: this user may not make the function "public".penstock_commit_1: a commit takes several round trips, and not one',
+    'warn: PostgreSQL: this user may not make the function "public".penstock_commit_2_1: a commit takes several round trips, and not one',
   ]);
 });
 
@@ -118,14 +118,14 @@ for (const { name, createDatabase } of COMMIT_MODES) {
       db.query(`UPDATE penstock_meta SET value = '${version}' WHERE key = 'schema'`, ownerUrl);
     const refused = {
       kind: "unavailable",
-      message: /^storage is unavailable: it was written by a newer version \(schema 3; this one knows 2\)/,
+      message: /^storage is unavailable: a newer version has upgraded the database \(schema 3; this one knows 2\)$/,
     };
     await layout(3);
     await assert.rejects(store.commit({ put: [["k", "2"]] }), refused);
     await assert.rejects(store.get("k"), refused);
     await assert.rejects(store.scan({ prefix: "k", limit: 1 }), refused);
-    assert.match((await store.problem())!, /newer version/);
-    assert.match(lines.join("\n"), /error: PostgreSQL cannot write: it was written by a newer version/);
+    assert.match((await store.problem())!, /a newer version has upgraded the database/);
+    assert.match(lines.join("\n"), /error: PostgreSQL cannot write: a newer version has upgraded the database/);
     assert.deepEqual(await db.query("SELECT value FROM penstock WHERE key = 'k'", ownerUrl), [{ value: "1" }]);
     await layout(2);
     assert.equal(await store.problem(), null);

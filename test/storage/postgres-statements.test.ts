@@ -53,7 +53,8 @@ test("store postgres: a commit, or a hundred at once, whatever they do: one stat
     expect: [["a", revision] as const, ["e", null] as const],
   };
   assert.deepEqual(await counted(t, () => store.commit(all)), ["penstock-commit"]);
-  const many = () => Array.from({ length: 100 }, (_, index) => store.commit({ put: [[`m/${index}`, "1"]], add: [["n", 1]] }));
+  const many = () =>
+    Array.from({ length: 100 }, (_, index) => store.commit({ put: [[`m/${index}`, "1"]], add: [["n", 1]] }));
   assert.deepEqual(await counted(t, () => Promise.all(many())), ["penstock-commit"]);
   const lost = () => assert.rejects(store.commit({ put: [["a", "2"]], expect: [["a", null]] }), CommitConflict);
   assert.deepEqual(await counted(t, lost), ["penstock-commit"], "one whose expectation fails");
@@ -108,7 +109,8 @@ test("requests to a service on PostgreSQL: each commits in as few statements as 
   for (const [name, run] of Object.entries(operations)) {
     // Heartbeats, history and the like may fall into it: the least of some runs is the operation's own.
     const runs: Counted[] = [];
-    for (let round = 0; round < 3; round++) runs.push(summary(await counted(t, name === "create" ? create(`other-${round}`) : run)));
+    for (let round = 0; round < 3; round++)
+      runs.push(summary(await counted(t, name === "create" ? create(`other-${round}`) : run)));
     table[name] = {
       reads: Math.min(...runs.map(({ reads }) => reads)),
       commits: Math.min(...runs.map(({ commits }) => commits)),

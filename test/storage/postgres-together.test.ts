@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
 import { CommitConflict } from "../../core/lib/errors.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
@@ -140,6 +141,37 @@ for (const { name, createDatabase } of COMMIT_MODES) {
     );
     await Promise.all(stores.map((store) => store.close()));
     assert.equal((await countedBy(ownerUrl)).deadlocks, 0);
+  });
+
+  test(`store postgres: commits ${name} that wait for a row while what they expect is changed: refused, and nothing of them is written`, {
+    skip,
+  }, async (t) => {
+    const { url, ownerUrl } = await createDatabase(db);
+    const [one, two] = (await openSeveral(t, url, 2)) as [Store, Store];
+    const holder = new pg.Pool({ connectionString: ownerUrl, max: 1 });
+    t.after(() => holder.end());
+    const waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    const revision = await one.commit({ put: ["a", "z"].map((key) => [key, "0"] as const) });
+    const cases: Record<string, [Commit, Commit]> = {
+      put: [{ put: [["z", "1"]], expect: [["z", revision]] }, { put: [["z", "2"]] }],
+      absent: [{ put: [["y", "1"]], expect: [["y", null]] }, { put: [["y", "2"]] }],
+      onlyAbsent: [{ expect: [["x", null]] }, { put: [["x", "2"]] }],
+      kept: [{ expect: [["w", await one.commit({ put: [["w", "0"]] })]] }, { put: [["w", "2"]] }],
+      gone: [{ put: [["v", "1"]], expect: [["v", await one.commit({ put: [["v", "0"]] })]] }, { delete: ["v"] }],
+      deleted: [{ delete: ["u"], expect: [["u", await one.commit({ put: [["u", "0"]] })]] }, { put: [["u", "2"]] }],
+    };
+    for (const [what, [commit, change]] of Object.entries(cases)) {
+      const session = await holder.connect();
+      await session.query("BEGIN; UPDATE penstock SET value = value WHERE key = 'a'");
+      const done = happened(one, { ...commit, put: [["a", what], ...(commit.put ?? [])] });
+      while ((await db.query(waiting, ownerUrl)).length === 0) await sleep(2);
+      await two.commit(change);
+      const before = await two.getMany(["a", "u", "v", "w", "x", "y", "z"]);
+      await session.query("ROLLBACK");
+      session.release();
+      assert.equal(await done, false, what);
+      assert.deepEqual(await two.getMany(["a", "u", "v", "w", "x", "y", "z"]), before, what);
+    }
   });
 
   test(`store postgres: a group of commits ${name} of which two expect what another store has changed: those two are refused, by their keys`, {

@@ -157,11 +157,12 @@ export function definitionOf(list: readonly Node[], failed: Map<string, number>)
     prefix: string,
     parents: readonly string[],
     run: (call: StepCall, path: string) => unknown,
-    retry = ONCE,
+    { retry = ONCE, readOnly = false } = {},
   ): Step => ({
     ...base(id, prefix, "andThen", parents, retry),
     kind: "work",
     tap: false,
+    readOnly,
     run: (call) => run(call, prefix + id),
   });
   const steps = (inner: readonly Node[], place: string, prefix: string, parents: readonly string[]): Step[] =>
@@ -191,13 +192,14 @@ export function definitionOf(list: readonly Node[], failed: Map<string, number>)
             call.setState({ [path]: node.add });
             return { ...dataOf(call.scope), [id]: node.add, ...(call.resume?.data as Data) };
           },
-          TRIES,
+          { retry: TRIES, readOnly: node.add % 2 === 0 },
         );
       case "tap":
         return {
           ...base(id, prefix, "andTap", parents),
           kind: "work",
           tap: true,
+          readOnly: node.fails,
           run(call) {
             if (node.fails) throw new Error("no tap");
             call.setState({ [prefix + id]: 1 });

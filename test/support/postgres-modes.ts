@@ -20,7 +20,7 @@ async function createLimited(db: PostgresServer): Promise<{ url: string; ownerUr
   await (await openPostgresStore(ownerUrl, { logger: pino({ level: "silent" }) })).close();
   await db.query(
     `DO $$ BEGIN CREATE ROLE ${LIMITED} LOGIN PASSWORD '${LIMITED}'; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
-     DROP FUNCTION penstock_commit_1;
+     DROP FUNCTION penstock_commit_2_1;
      DELETE FROM penstock_meta WHERE key LIKE 'lane/%';
      REVOKE CREATE ON SCHEMA public FROM PUBLIC;
      GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO ${LIMITED};

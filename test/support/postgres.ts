@@ -23,6 +23,8 @@ export interface PostgresServer {
   readonly stop: ((mode?: "fast" | "immediate") => Promise<void>) | null;
   /** Starts it again on the same port. */
   readonly start: (() => Promise<void>) | null;
+  /** Stops all processes of the server where they are (SIGSTOP), until the function that it resolves to is called. */
+  readonly freeze: (() => Promise<() => void>) | null;
   /** Stops it and removes everything. */
   close(): Promise<void>;
 }
@@ -81,7 +83,7 @@ function clientOf(serverUrl: string): Pick<PostgresServer, "createDatabase" | "q
 async function useExternal(url: string): Promise<PostgresServer> {
   const { query, createDatabase, drop } = clientOf(url);
   await query("SELECT 1");
-  return { query, createDatabase, stop: null, start: null, close: drop };
+  return { query, createDatabase, stop: null, start: null, freeze: null, close: drop };
 }
 
 /** The binaries in a folder that the unprivileged uid can read, which the one of the package may not be. */
@@ -172,9 +174,29 @@ async function startEmbedded(): Promise<PostgresServer> {
       watchdog = null;
     }
 
+    /** The first process is stopped before its children are listed: it makes no more of them. */
+    async function freeze(): Promise<() => void> {
+      const pid = server!.pid!;
+      process.kill(pid, "SIGSTOP");
+      const text = await readFile(`/proc/${pid}/task/${pid}/children`, "utf8");
+      const all = [pid, ...text.split(" ").filter(Boolean).map(Number)];
+      const signal = (name: NodeJS.Signals) => {
+        for (const each of all) {
+          try {
+            process.kill(each, name);
+          } catch {
+            // It has ended.
+          }
+        }
+      };
+      signal("SIGSTOP");
+      return () => signal("SIGCONT");
+    }
+
     await start();
     return {
       query,
+      freeze,
       createDatabase,
       stop,
       start,

@@ -1,7 +1,7 @@
 /** Files and connections for tests of storage. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, open, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import KeyvSqlite from "@keyv/sqlite";
@@ -65,4 +65,13 @@ export async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<st
     yield* parts;
   }
   return undefined;
+}
+
+const PAGE_BYTES = 4_096;
+
+/** Overwrites pages of a SQLite file, counted from 1, as a bad disk or another program may: the header of the file stays. */
+export async function damagePages(file: string, first: number, count: number): Promise<void> {
+  const handle = await open(file, "r+");
+  await handle.write(Buffer.alloc(count * PAGE_BYTES, 0xa5), 0, count * PAGE_BYTES, (first - 1) * PAGE_BYTES);
+  await handle.close();
 }

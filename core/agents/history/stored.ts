@@ -6,7 +6,7 @@
 import type { Logger } from "pino";
 import { storedTime } from "../../lib/clock.ts";
 import { invalid, messageOf } from "../../lib/errors.ts";
-import { Serialized } from "../../lib/serialized.ts";
+import type { Serialized } from "../../lib/serialized.ts";
 import { MAX_SKIPPED_ROWS } from "../../storage/check.ts";
 import {
   historyKey,
@@ -18,6 +18,7 @@ import {
   ownHistoryRows,
   ownHistoryTotal,
 } from "../../storage/keys.ts";
+import { longestOfMany, measuredRows, rowsInReply } from "../../storage/large-rows.ts";
 import { HeartbeatTimer } from "../../storage/leases.ts";
 import type { Store } from "../../storage/store.ts";
 import type { RunResult } from "../run/run.ts";
@@ -142,10 +143,15 @@ export class StoredHistories implements AgentHistories {
     const counter = everybody ? historyTotal(agentId) : ownHistoryTotal(agentId, owner);
     const prefix = everybody ? historyRows(agentId) : ownHistoryRows(agentId, owner);
     const total = Number((await this.#store.get(counter))?.value ?? 0);
-    const rows = skip >= total ? [] : await this.#store.scan({ prefix, reverse: true, limit, skip });
-    const found = everybody ? rows : await this.#store.getMany(rows.map(({ key }) => historyKeyOfOwn(key)));
-    const entries = found.flatMap((row) => (row === undefined ? [] : [row.value])).join(",");
-    return new Serialized(`{"entries":[${entries}],"total":${total},"page":${page},"limit":${limit}}`);
+    const longest = longestOfMany(limit);
+    const rows = skip >= total ? [] : await this.#store.scan({ prefix, reverse: true, limit, skip, longest });
+    const found = everybody
+      ? rows
+      : await measuredRows(
+          this.#store,
+          rows.map(({ key }) => historyKeyOfOwn(key)),
+        );
+    return rowsInReply(this.#store, found, '{"entries":[', `],"total":${total},"page":${page},"limit":${limit}}`);
   }
 
   #schedule(delay: number): void {

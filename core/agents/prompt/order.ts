@@ -10,15 +10,18 @@ const OPENING: LanguageModelV3Message = { role: "user", content: [{ type: "text"
  * conversation that was recalled.
  */
 export function inAcceptedOrder(prompt: LanguageModelV3Message[]): LanguageModelV3Message[] {
-  const begin = prompt.findIndex(({ role }) => role !== "system");
+  const begin = prompt.findIndex(isNotSystem);
   if (begin === -1) return prompt;
   const assistantBegins = prompt[begin]!.role === "assistant";
-  const isOrdered = prompt.findLastIndex(({ role }) => role === "system") < begin;
+  const isOrdered = prompt.findLastIndex(isSystem) < begin;
   if (isOrdered && !assistantBegins) return prompt;
-  const systems = prompt.filter(({ role }) => role === "system");
-  const others = prompt.filter(({ role }) => role !== "system");
+  const systems = prompt.filter(isSystem);
+  const others = prompt.filter(isNotSystem);
   return assistantBegins ? [...systems, OPENING, ...others] : [...systems, ...others];
 }
+
+const isSystem = ({ role }: LanguageModelV3Message): boolean => role === "system";
+const isNotSystem = ({ role }: LanguageModelV3Message): boolean => role !== "system";
 
 /**
  * Leaves out reasoning that leads to nothing, with which an answer ends that was cut off, and text without a word that carries

@@ -12,7 +12,8 @@ export const memories: Stage<MemoryNeeds, "memories"> = async (
 ) => {
   try {
     if (options.semantic === false) return { parts: { memories: await createMemories(manifest, store) } };
-    const source = { store, registry, host, models, modelsFailed: failed };
+    const vectorBytes = manifest.server.limits.vectors;
+    const source = { store, registry, host, models, modelsFailed: failed, vectorBytes };
     const { semantics, problems, start } = await openSemantics(manifest, source);
     return {
       parts: { memories: await createMemories(manifest, store, { semantic: semantics }) },

@@ -1,5 +1,5 @@
 /** Pages of conversations, by last change, creation or title, of a user, a resource or all. */
-import { Serialized } from "../../lib/serialized.ts";
+import type { Serialized } from "../../lib/serialized.ts";
 import {
   conversationKey,
   countedIndex,
@@ -10,6 +10,7 @@ import {
   userIndex,
   userTotal,
 } from "../../storage/keys.ts";
+import { measuredRows, rowsInReply, rowsOf } from "../../storage/large-rows.ts";
 import { mergedPage } from "../../storage/merged-page.ts";
 import { allRows, rowsAt } from "../../storage/ranges.ts";
 import type { Store } from "../../storage/store.ts";
@@ -29,9 +30,10 @@ export async function listConversations(
 ): Promise<Serialized> {
   const { limit, offset } = query;
   const { numbers, total } = await findPage(store, memory, query);
-  const found = (await load(store, numbers)).filter(({ row }) => belongs(row, query));
-  const texts = found.map(({ row }) => conversationJson(row)).join(",");
-  return new Serialized(`{"conversations":[${texts}],"total":${total},"limit":${limit},"offset":${offset}}`);
+  const rows = await measuredRows(store, numbers.map(conversationKey));
+  const end = `],"total":${total},"limit":${limit},"offset":${offset}}`;
+  const textOf = (row: string) => (belongs(row, query) ? conversationJson(row) : null);
+  return rowsInReply(store, rows, '{"conversations":[', end, textOf);
 }
 
 function findPage(store: Store, memory: string, query: ConversationListQuery): Promise<Page> {
@@ -72,9 +74,10 @@ async function sortedPage(store: Store, memory: string, query: ConversationListQ
   const entries: { number: number; value: string }[] = [];
   const numbers = await matchingNumbers(store, memory, query);
   for (let start = 0; start < numbers.length; start += 1000) {
-    for (const { number, row } of await load(store, numbers.slice(start, start + 1000))) {
-      entries.push({ number, value: parseConversation(row)[field] });
-    }
+    const numberOf = new Map(numbers.slice(start, start + 1000).map((number) => [conversationKey(number), number]));
+    for await (const rows of rowsOf(store, [...numberOf.keys()]))
+      for (const { key, value } of rows)
+        entries.push({ number: numberOf.get(key)!, value: parseConversation(value)[field] });
   }
   // Conversations are numbered in the order of their creation, which decides between equal values.
   entries.sort((a, b) => (a.value < b.value ? -1 : a.value > b.value ? 1 : a.number - b.number));
@@ -131,10 +134,4 @@ function belongs(row: string, { userId, resourceId }: ConversationListQuery): bo
   if (userId === undefined && resourceId === undefined) return true;
   const found = conversationIdentity(row);
   return (userId ?? found.userId) === found.userId && (resourceId ?? found.resourceId) === found.resourceId;
-}
-
-/** The rows that exist: a conversation may be deleted between two reads. */
-async function load(store: Store, numbers: readonly number[]): Promise<{ number: number; row: string }[]> {
-  const rows = await store.getMany(numbers.map(conversationKey));
-  return rows.flatMap((row, index) => (row === undefined ? [] : [{ number: numbers[index]!, row: row.value }]));
 }

@@ -1,12 +1,18 @@
 /** What is stored of a conversation beside the messages that a client posts. */
+import type { Message } from "../../../generated/types.ts";
 import { conversationKey, messageKey, messageRows, positionFromKey } from "../../storage/keys.ts";
+import type { Row } from "../../storage/store.ts";
 import type { Domain } from "../domain.ts";
 import type { Discarded, EarlierQuery } from "../memory.ts";
-import { unfilteredPage, type WholePage } from "./pages.ts";
+import { newestMessages } from "./pages.ts";
 import { summaryBefore } from "./summary.ts";
 import { findMessages } from "./write.ts";
 
-interface EarlierPage extends WholePage {
+interface EarlierPage {
+  /** Undefined when it is gone. */
+  readonly conversation: Row | undefined;
+  /** Null: together they are too large. */
+  readonly messages: readonly Message[] | null;
   readonly before: string | undefined;
   readonly discarded: Discarded | null;
   readonly last: string | undefined;
@@ -40,10 +46,10 @@ export async function earlierMessages(
 /** A position before all others. */
 const NOWHERE = "";
 
-async function newestBefore({ store }: Domain, number: number, limit: number, before: string | undefined) {
+async function newestBefore(domain: Domain, number: number, limit: number, before: string | undefined) {
   if (limit === 0 || before === NOWHERE)
-    return { conversation: await store.get(conversationKey(number)), messages: [] };
-  return unfilteredPage(store, number, before === undefined ? {} : { before: messageKey(number, before) }, limit);
+    return { conversation: await domain.store.get(conversationKey(number)), messages: [] };
+  return newestMessages(domain, number, before === undefined ? {} : { before: messageKey(number, before) }, limit);
 }
 
 async function messagesAfter({ store }: Domain, number: number, position: string): Promise<Discarded | null> {

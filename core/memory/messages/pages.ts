@@ -1,22 +1,22 @@
 /** Pages of the messages of a conversation, as JSON text that is not parsed on the way to the client. */
-import type { Text } from "../../lib/serialized.ts";
-import { groupsOf } from "../../storage/bounded-reader.ts";
+import type { Message } from "../../../generated/types.ts";
+import { joined, type Text } from "../../lib/serialized.ts";
 import { encodeNumber, NUMBER_LIMIT } from "../../storage/encoding.ts";
 import { conversationKey, messageRows } from "../../storage/keys.ts";
+import { sizeOf, wholeRows } from "../../storage/large-rows.ts";
 import type { Row, Store } from "../../storage/store.ts";
+import type { Domain } from "../domain.ts";
 import type { MessageQuery } from "../memory.ts";
-import { roleHead } from "../records/message.ts";
+import { parseMessages, roleHead } from "../records/message.ts";
 
 const ROWS_PER_READ = 200;
 /** Longer messages are only measured at first, and read when it is their turn. */
 const LARGE_MESSAGE_BYTES = 16 * 1024;
-/** Bytes of long messages that are read at once. */
-const BYTES_PER_READ = 2 * 1024 * 1024;
 /** Bytes of the largest page that is read at once. */
 const MAX_WHOLE_BYTES = 8 * 1024 * 1024;
 const MAX_PAGE_CHARACTERS = 64 * 1024 * 1024;
 
-export interface MessagePage {
+interface MessagePage {
   /** The row of the conversation; undefined when it is gone. */
   readonly conversation: Row | undefined;
   /** JSON texts with commas between them, in consecutive pieces: of a large page as they are asked for. Null: together they are too large. */
@@ -24,49 +24,57 @@ export interface MessagePage {
 }
 
 /** A page that is held at once. */
-export interface WholePage extends MessagePage {
+interface WholePage extends MessagePage {
   readonly messages: readonly Text[] | null;
-}
-
-/** A message of a page: its key, its size in bytes, and its text, or null for a long one. */
-interface Measured {
-  readonly key: string;
-  readonly size: number;
-  readonly text: string | null;
 }
 
 type Bounds = { before?: string; after?: string };
 
 /** The newest `limit` messages that match, in order. */
-export async function messagePage(store: Store, conversation: number, query: MessageQuery): Promise<MessagePage> {
+export async function messagePage(
+  { store, recent }: Pick<Domain, "store" | "recent">,
+  conversation: number,
+  query: MessageQuery,
+): Promise<MessagePage> {
   const bounds = keyBoundsFor(conversation, query);
-  if (bounds !== null && query.roles === undefined && query.limit > 0) {
-    const page = await joinedPage(store, conversation, bounds, query.limit);
+  const { limit } = query;
+  if (bounds !== null && query.roles === undefined && limit > 0) {
+    const load = () => joinedPage(store, conversation, bounds, limit);
+    const isNewest = limit <= ROWS_PER_READ && bounds.before === undefined && bounds.after === undefined;
+    const page = await (isNewest ? recent.page(conversation, limit, load) : load());
     if (page !== null) return page;
   }
   const [conversationRow, found] = await Promise.all([
     store.get(conversationKey(conversation)),
     bounds === null ? [] : measuredPage(store, conversation, bounds, query),
   ]);
-  return { conversation: conversationRow, messages: found && (allTexts(found) ?? pieces(store, found)) };
+  return { conversation: conversationRow, messages: found && (allTexts(found) ?? joined(texts(store, found))) };
 }
 
-/** The same as a page that is held at once: for the prompt of a run. */
-export async function unfilteredPage(
-  store: Store,
+/** The newest messages, for the prompt of a run: parsed, and shared, so that nobody may change them. Null: they are too large. */
+export async function newestMessages(
+  { store, recent }: Pick<Domain, "store" | "recent">,
   conversation: number,
   bounds: Bounds,
   limit: number,
-): Promise<WholePage> {
-  const page = await joinedPage(store, conversation, bounds, limit);
-  if (page !== null) return page;
+): Promise<{ conversation: Row | undefined; messages: readonly Message[] | null }> {
+  const load = () => joinedPage(store, conversation, bounds, limit);
+  if (limit <= ROWS_PER_READ && bounds.before === undefined) {
+    const found = await recent.messages(conversation, limit, load);
+    if (found !== null) return found;
+  }
+  const page = (await load()) ?? (await wholePage(store, conversation, bounds, limit));
+  return { conversation: page.conversation, messages: page.messages && parseMessages(page.messages) };
+}
+
+async function wholePage(store: Store, conversation: number, bounds: Bounds, limit: number): Promise<WholePage> {
   const [row, found] = await Promise.all([
     store.get(conversationKey(conversation)),
     measuredPage(store, conversation, bounds, { limit }),
   ]);
   if (found === null) return { conversation: row, messages: null };
   const messages: string[] = [];
-  for await (const piece of pieces(store, found)) messages.push(piece);
+  for await (const piece of joined(texts(store, found))) messages.push(piece);
   return { conversation: row, messages };
 }
 
@@ -94,14 +102,14 @@ async function joinedPage(
   return { conversation: row, messages };
 }
 
-/** The messages that match, in order. Null: together they are too large. */
+/** The messages that match, in order, the long ones as excerpts. Null: together they are too large. */
 async function measuredPage(
   store: Store,
   conversation: number,
   bounds: Bounds,
   { limit, roles }: Pick<MessageQuery, "limit" | "roles">,
-): Promise<Measured[] | null> {
-  const page: Measured[] = [];
+): Promise<Row[] | null> {
+  const page: Row[] = [];
   const heads = roles?.map(roleHead);
   const range = { ...bounds, prefix: messageRows(conversation), reverse: true, longest: LARGE_MESSAGE_BYTES };
   let total = 0;
@@ -109,12 +117,12 @@ async function measuredPage(
     // Where roles decide, a full piece even for a small limit: many rows may not match.
     const wanted = heads === undefined ? Math.min(ROWS_PER_READ, limit - page.length) : ROWS_PER_READ;
     const rows: Row[] = await store.scan({ ...range, limit: wanted });
-    for (const { key, value, size } of rows) {
+    for (const row of rows) {
       if (page.length === limit) break;
       // An excerpt begins like the message.
-      if (heads !== undefined && !heads.some((head) => value.startsWith(head))) continue;
-      page.push({ key, size: size ?? value.length, text: size === undefined ? value : null });
-      total += size ?? value.length;
+      if (heads !== undefined && !heads.some((head) => row.value.startsWith(head))) continue;
+      page.push(row);
+      total += sizeOf(row);
     }
     if (total > MAX_PAGE_CHARACTERS) return null;
     if (rows.length < wanted) break;
@@ -124,26 +132,14 @@ async function measuredPage(
 }
 
 /** A page without long messages. */
-function allTexts(page: readonly Measured[]): readonly Text[] | null {
-  const texts: string[] = [];
-  for (const { text } of page) {
-    if (text === null) return null;
-    texts.push(text);
-  }
-  return texts.length === 0 ? [] : [texts.join(",")];
+function allTexts(page: readonly Row[]): readonly Text[] | null {
+  if (page.some(({ size }) => size !== undefined)) return null;
+  return page.length === 0 ? [] : [page.map(({ value }) => value).join(",")];
 }
 
-/** The texts of a page. A message that has been deleted since is left out. */
-async function* pieces(store: Store, page: readonly Measured[]): AsyncGenerator<string, void> {
-  let separator = "";
-  for (const group of groupsOf(page, ({ size }) => size, BYTES_PER_READ)) {
-    const long = group.flatMap(({ key, text }) => (text === null ? [key] : []));
-    const rows = (await store.getMany(long)).values();
-    const texts = group.map(({ text }) => text ?? rows.next().value?.value).filter((text) => text !== undefined);
-    if (texts.length === 0) continue;
-    yield separator + texts.join(",");
-    separator = ",";
-  }
+/** Of a message that has been deleted since there is none. */
+async function* texts(store: Store, page: readonly Row[]): AsyncGenerator<string[], void> {
+  for await (const rows of wholeRows(store, page)) yield rows.map(({ value }) => value);
 }
 
 /** The keys between which the page lies; both ends are exclusive. Null: nothing can lie between them. */

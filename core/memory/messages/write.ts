@@ -2,10 +2,11 @@
 
 import { decodeNumber } from "../../storage/encoding.ts";
 import { messageIdKey, messageKey, messagePosition } from "../../storage/keys.ts";
+import { rowsOf } from "../../storage/large-rows.ts";
 import type { Domain } from "../domain.ts";
 import type { Snapshot } from "../records/conversation.ts";
 import { createMessageId, parseMessageId } from "../records/ids.ts";
-import { hasId, messageText, type PreparedMessage } from "../records/message.ts";
+import { idOf, messageText, type PreparedMessage } from "../records/message.ts";
 import { messagePlace, type Target } from "../records/target.ts";
 import type { Draft } from "../semantic/semantic.ts";
 
@@ -27,14 +28,17 @@ export async function findMessages(
   });
   const keys = wanted.map((id) => messageIdKey(number, id));
   const direct = idPositions.flatMap((position) => (position === undefined ? [] : [messageKey(number, position)]));
-  const rows = await domain.store.getMany([...keys, ...direct]);
-  let next = keys.length;
+  const stored = new Map<string, string>();
+  const readDirect = async () => {
+    for await (const messages of rowsOf(domain.store, direct))
+      for (const { key, value } of messages) stored.set(key, idOf(value));
+  };
+  const [rows] = await Promise.all([domain.store.getMany(keys), direct.length === 0 ? undefined : readDirect()]);
   for (const [index, id] of wanted.entries()) {
     const named = rows[index];
     const position = idPositions[index];
-    const own = position === undefined ? undefined : rows[next++];
     if (named !== undefined) found.set(id, JSON.parse(named.value) as string);
-    else if (position !== undefined && own !== undefined && hasId(own.value, id)) found.set(id, position);
+    else if (position !== undefined && stored.get(messageKey(number, position)) === id) found.set(id, position);
   }
   return found;
 }

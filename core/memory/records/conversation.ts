@@ -79,10 +79,20 @@ export const changedSnapshot = (
   revision: number,
 ): Snapshot => ({ memory, number, id, ownId, userId, resourceId, updatedAt, messages, latest, head, revision });
 
-/** Whether the row with the number of a conversation is its own: a number alone proves nothing. Undefined: of any owner. */
+/**
+ * Whether the row with the number of a conversation is its own: a number alone proves nothing. Undefined: of any owner. Compares texts,
+ * which costs less than to parse them, since every read asks.
+ */
 export function isRowOf({ id, userId }: { id: string; userId: string | undefined }, { value }: Row): boolean {
-  const found = conversationIdentity(value);
-  return found.id === id && (userId === undefined || found.userId === userId);
+  if (!value.startsWith(`[{"id":${JSON.stringify(id)},"resourceId":`)) return false;
+  const end = value.indexOf(AFTER_IDENTITY);
+  return userId === undefined || value.slice(0, end).endsWith(`,"userId":${JSON.stringify(userId)}`);
+}
+
+/** After which position all messages come that are new: the date of the newest one, and how many there ever were. Null in old rows. */
+export function endOfMessages({ value }: Row): { time: number; sequence: number } | null {
+  const [sequence, time] = value.slice(value.lastIndexOf("}") + 2, -1).split(",");
+  return time === undefined ? null : { time: Number(time), sequence: Number(sequence) };
 }
 
 export function parseSnapshot(memory: string, { number, ownId }: IdPlace, { value, revision }: Row): Snapshot {

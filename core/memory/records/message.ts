@@ -47,12 +47,6 @@ export function messageText({ role, members }: PreparedMessage, id: string, time
   return `${roleHead(role)}"id":${JSON.stringify(id)},${members},"createdAt":"${createdAt}"}`;
 }
 
-/** Whether the row holds the message of that id. */
-export function hasId(text: string, id: string): boolean {
-  const start = text.indexOf(',"id":') + 6;
-  return text.startsWith(`${JSON.stringify(id)},`, start);
-}
-
 /** The id of the message that a row holds. */
 export function idOf(text: string): string {
   const start = text.indexOf(',"id":') + 6;

@@ -1,40 +1,66 @@
 /**
- * `exact`: vectors in the store beside the messages, compared one by one. The first search of an owner reads the owner's vectors into a
- * bounded cache. A counter in the store rises with every change, so that the cache notices when it is out of date.
+ * `exact`: vectors in the store beside the messages. Each is a row of its own, which a commit writes or deletes together with the message.
+ * A thread compares all vectors of an owner roughly, as bytes, and names candidates; these are compared again by their rows. So scores
+ * are exact, and nothing is found whose row is gone, whatever the thread still knows.
  */
+import type { Logger } from "pino";
 import { CommitConflict } from "../../lib/errors.ts";
+import { RecentMap } from "../../lib/recent-map.ts";
 import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
-import { allRows } from "../../storage/ranges.ts";
 import type { Commit, Store } from "../../storage/store.ts";
-import type { Layout } from "./layout.ts";
-import { Nearest, similarity } from "./nearest.ts";
-import { readVector, type VectorRow, writeVector } from "./rows.ts";
+import { BlockCleaner } from "./block-cleaner.ts";
+import { type Layout, type OwnerKeys, shortKey } from "./layout.ts";
+import { OwnerVectors } from "./owner-vectors.ts";
+import { Packer, VECTORS_PER_BLOCK } from "./packer.ts";
+import { type VectorRow, writeVector } from "./rows.ts";
+import { VectorSearch } from "./search.ts";
 import { createDraft, type Draft, type MessagePlace } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
-import { OwnerVectors, VectorCache } from "./vector-cache.ts";
+import { VectorCache } from "./vector-cache.ts";
 import type { FinishedRow, VectorIndex } from "./vector-index.ts";
 
-/** One read is a megabyte or two. */
-const ROWS_PER_READ = 500;
-/** Room for a good twenty thousand vectors of 512 dimensions. */
-const CACHE_BYTES = 48 * 1024 * 1024;
-/** Owners remembered to have more vectors than the cache holds; beyond this number they are found out again. */
-const MAX_LARGE_OWNERS = 1_000;
+/** Owners whose writes are counted. */
+const COUNTED_OWNERS = 10_000;
+
+interface ExactOptions {
+  cache?: VectorCache;
+  /** Stops the work in the background. */
+  signal?: AbortSignal;
+  logger?: Logger;
+}
 
 export class ExactVectors implements VectorIndex, Vectors {
   readonly #store: Store;
   readonly #layout: Layout;
   readonly #state: IndexState | null;
   readonly #cache: VectorCache;
-  readonly #loading = new Map<string, { changes: number; vectors: Promise<OwnerVectors | null> }>();
-  readonly #large = new Set<string>();
+  readonly #packer: Packer;
+  readonly #cleaner: BlockCleaner;
+  readonly #search: VectorSearch;
+  /** How many vectors of an owner were written since they were last packed, of owners with blocks. */
+  #packed = new RecentMap<number>(COUNTED_OWNERS);
+  /** The same of owners who had no blocks when one was last written. */
+  #unpacked = new RecentMap<number>(COUNTED_OWNERS);
 
   /** @param state what commits of vectors expect to be unchanged; null to write vectors without that check */
-  constructor(store: Store, layout: Layout, state: IndexState | null, cacheBytes = CACHE_BYTES) {
+  constructor(store: Store, layout: Layout, state: IndexState | null, options: ExactOptions = {}) {
+    const { cache = new VectorCache(), signal, logger } = options;
     this.#store = store;
     this.#layout = layout;
     this.#state = state;
-    this.#cache = new VectorCache(cacheBytes);
+    this.#cache = cache;
+    this.#packer = new Packer({ store, state, thread: cache.thread, signal, logger });
+    this.#cleaner = new BlockCleaner({ store, layout, thread: cache.thread, signal, logger });
+    const owners = new OwnerVectors(store, cache, (keys) => this.#packer.check(keys));
+    this.#search = new VectorSearch(store, layout, cache, owners);
+  }
+
+  start(): void {
+    this.#cleaner.start();
+  }
+
+  async idle(): Promise<void> {
+    await Promise.all([this.#packer.idle(), this.#cleaner.idle()]);
   }
 
   dropMessages(draft: Draft, places: readonly MessagePlace[]): void {
@@ -43,12 +69,12 @@ export class ExactVectors implements VectorIndex, Vectors {
       draft.delete.push(this.#layout.vector(place), this.#layout.wait(place));
       owners.set(place.owner, (owners.get(place.owner) ?? 0) + 1);
     }
-    for (const [owner, count] of owners) draft.add.push([this.#layout.changes(owner), count]);
+    for (const [owner, count] of owners) this.#cleaner.deletes(draft, this.#layout.of(owner), count);
   }
 
   dropConversation(draft: Draft, owner: string, conversation: string): void {
     draft.clear.push(this.#layout.vectors(owner, conversation), this.#layout.waiting(owner, conversation));
-    draft.add.push([this.#layout.changes(owner), 1]);
+    this.#cleaner.deletes(draft, this.#layout.of(owner), 1);
   }
 
   async finish(finished: readonly FinishedRow[]): Promise<void> {
@@ -69,17 +95,46 @@ export class ExactVectors implements VectorIndex, Vectors {
   }
 
   async #write(row: VectorRow, beside: Commit): Promise<void> {
-    const { owner } = row;
-    const cached = this.#cache.peek(owner);
-    const state = this.#state === null ? [] : [this.#state.expectation];
+    const keys = this.#layout.of(row.owner);
+    const key = shortKey(row);
+    const value = writeVector(row);
+    const cached = this.#cache.peek(keys.vectors);
+    try {
+      await this.#commit(keys, key, value, beside);
+    } catch (error) {
+      if (!(error instanceof CommitConflict && error.keys.length === 1 && error.keys[0] === keys.pack)) throw error;
+      // Blocks of this owner have been begun.
+      this.#packed.set(keys.vectors, 0);
+      await this.#commit(keys, key, value, beside);
+    }
+    this.#count(keys);
+    // Vectors that were read during this commit may or may not include the new one; the counter shows it.
+    if (cached === undefined || this.#cache.peek(keys.vectors) !== cached) return;
+    this.#cache.add(cached, { keys: [key], rows: [value] }).catch(() => {});
+    cached.changes++;
+  }
+
+  /** Of an owner with blocks the vector is noted as recent. It must not be missing there, so that other commits expect that there are none. */
+  async #commit(keys: OwnerKeys, key: string, value: string, beside: Commit): Promise<void> {
+    const isPacked = this.#packed.get(keys.vectors) !== undefined;
     await this.#store.commit({
-      put: [[this.#layout.vector(row), writeVector(row)]],
-      add: [[this.#layout.changes(owner), 1]],
-      delete: beside.delete,
-      expect: [...(beside.expect ?? []), ...state],
+      put: [[keys.vectors + key, value], ...(isPacked ? [[keys.recent + key, "1"] as const] : [])],
+      add: [[keys.changes, 1]],
+      delete: beside.delete ?? [],
+      expect: [
+        ...(beside.expect ?? []),
+        ...(this.#state === null ? [] : [this.#state.expectation]),
+        ...(isPacked ? [] : [[keys.pack, null] as const]),
+      ],
     });
-    // Vectors that were loaded during this commit may or may not include the new one; the counter shows it.
-    if (cached !== undefined && this.#cache.peek(owner) === cached) this.#cache.add(cached, row);
+  }
+
+  #count(keys: OwnerKeys): void {
+    const known = this.#packed.get(keys.vectors);
+    const counts = known === undefined ? this.#unpacked : this.#packed;
+    const count = (counts.get(keys.vectors) ?? 0) + 1;
+    counts.set(keys.vectors, count % VECTORS_PER_BLOCK);
+    if (count === VECTORS_PER_BLOCK) this.#packer.check(keys);
   }
 
   async put(entries: readonly VectorEntry[]): Promise<void> {
@@ -96,77 +151,13 @@ export class ExactVectors implements VectorIndex, Vectors {
   }
 
   async clear(): Promise<void> {
-    await this.#store.commit({ clear: [this.#layout.vectors()] });
-    this.forget();
+    await this.#store.commit({ clear: [this.#layout.vectors(), this.#layout.packs, this.#layout.deletions] });
+    this.#cache.forget(this.#layout.vectors());
+    this.#packed = new RecentMap(COUNTED_OWNERS);
+    this.#unpacked = new RecentMap(COUNTED_OWNERS);
   }
 
-  /** Empties the cache. */
-  forget(): void {
-    this.#cache.clear();
-    this.#large.clear();
-  }
-
-  async search(query: VectorQuery): Promise<VectorHit[]> {
-    const { owner, conversation, vector, signal } = query;
-    const nearest = new Nearest<MessagePlace>(query.limit, query.threshold);
-    const found = owner === undefined ? null : await this.#ownerVectors(owner);
-    if (found !== null) await found.search(vector, conversation, nearest);
-    else await this.#searchStore(vector, this.#layout.vectors(owner, conversation), conversation, nearest, signal);
-    return nearest.list().map(({ score, item }) => ({ ...item, score }));
-  }
-
-  /** Null when they do not fit into the cache. */
-  async #ownerVectors(owner: string): Promise<OwnerVectors | null> {
-    if (this.#large.has(owner)) return null;
-    const row = await this.#store.get(this.#layout.changes(owner));
-    const changes = Number(row?.value ?? 0);
-    const cached = this.#cache.get(owner);
-    if (cached?.changes === changes) return cached;
-    const loading = this.#loading.get(owner);
-    if (loading?.changes === changes) return loading.vectors;
-    const vectors = this.#load(owner, changes);
-    this.#loading.set(owner, { changes, vectors });
-    try {
-      return await vectors;
-    } finally {
-      if (this.#loading.get(owner)?.vectors === vectors) this.#loading.delete(owner);
-    }
-  }
-
-  /** `changes` was read before the vectors: whatever is written meanwhile raises the counter, so that the next search loads again. */
-  async #load(owner: string, changes: number): Promise<OwnerVectors | null> {
-    const vectors = new OwnerVectors(owner, changes);
-    for await (const row of this.#rows(this.#layout.vectors(owner))) {
-      vectors.set(row);
-      if (vectors.bytes <= this.#cache.limit) continue;
-      if (this.#large.size >= MAX_LARGE_OWNERS) this.#large.clear();
-      this.#large.add(owner);
-      return null;
-    }
-    this.#cache.set(vectors);
-    return vectors;
-  }
-
-  /** Compares the vectors while it reads them, and caches nothing. */
-  async #searchStore(
-    query: Float32Array,
-    prefix: string,
-    conversation: string | undefined,
-    nearest: Nearest<MessagePlace>,
-    signal: AbortSignal | undefined,
-  ): Promise<void> {
-    for await (const row of this.#rows(prefix)) {
-      signal?.throwIfAborted();
-      const { vector, ...place } = row;
-      if (vector.length !== query.length || (conversation !== undefined && place.conversation !== conversation))
-        continue;
-      nearest.offer(similarity(query, vector, 0), place);
-    }
-  }
-
-  async *#rows(prefix: string): AsyncGenerator<VectorRow> {
-    for await (const rows of allRows(this.#store, { prefix }, ROWS_PER_READ)) {
-      for (const { value } of rows) yield readVector(value);
-    }
+  search(query: VectorQuery): Promise<VectorHit[]> {
+    return this.#search.find(query);
   }
 }

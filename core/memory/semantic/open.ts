@@ -15,11 +15,15 @@ import { PluginVectors } from "./plugin-vectors.ts";
 import { EmbeddingQueue } from "./queue.ts";
 import type { Semantic } from "./semantic.ts";
 import { type IndexSettings, IndexState } from "./state.ts";
+import { VectorCache } from "./vector-cache.ts";
+import type { VectorIndex } from "./vector-index.ts";
 
 export interface SemanticSource extends EmbeddingSource {
   store: Store;
   /** The models have problems that are reported already, so that an unknown provider of an embedding is not reported again. */
   modelsFailed?: boolean;
+  /** `server.limits.vectors`; default: 192 MiB. */
+  vectorBytes?: number;
 }
 
 interface OpenedSemantics {
@@ -27,7 +31,7 @@ interface OpenedSemantics {
   semantics: Map<string, Semantic>;
   /** An `error` stops the boot. */
   problems: Problem[];
-  /** Embeds the texts that an earlier process left in the queue. Called once, when the service starts. */
+  /** Goes on with what an earlier process left to be done, such as texts in the queue. Called once, when the service starts. */
   start(): void;
 }
 
@@ -36,13 +40,17 @@ export async function openSemantics(manifest: Manifest, source: SemanticSource):
   const semantics = new Map<string, Semantic>();
   const problems: Problem[] = [];
   const embeddings = createEmbeddings(source);
+  const cache = new VectorCache(source.vectorBytes);
+  const indexes: VectorIndex[] = [];
+  // Of all callbacks here the last to be called.
+  source.host.onClose(() => cache.thread.close());
   for (const [name, { semantic }] of Object.entries(manifest.memory)) {
     const path = ["memory", name, "semantic"];
     if (semantic === undefined) {
       await IndexState.markGaps(source.store, createLayout(name).state);
       continue;
     }
-    const opened = await openIndex(name, semantic, source, embeddings).catch(
+    const opened = await openIndex(name, semantic, source, embeddings, cache).catch(
       (error): OpenedIndex => ({ problem: messageOf(error), at: "embedding" }),
     );
     if ("problem" in opened) {
@@ -55,12 +63,14 @@ export async function openSemantics(manifest: Manifest, source: SemanticSource):
       problems.push({ path, message, severity: "warning" });
     }
     semantics.set(name, opened.semantic);
+    indexes.push(opened.index);
   }
   return {
     semantics,
     problems,
     start() {
       for (const semantic of semantics.values()) semantic.committed();
+      for (const index of indexes) index.start();
     },
   };
 }
@@ -68,13 +78,16 @@ export async function openSemantics(manifest: Manifest, source: SemanticSource):
 const isModelName = (embedding: SemanticMemoryManifest["embedding"], { registry }: SemanticSource) =>
   typeof embedding === "string" && !embedding.startsWith("local/") && !registry.names("embedding").includes(embedding);
 
-type OpenedIndex = { semantic: Semantic; gaps: boolean } | { problem: string; at: "embedding" | "vectors" };
+type OpenedIndex =
+  | { semantic: Semantic; index: VectorIndex; gaps: boolean }
+  | { problem: string; at: "embedding" | "vectors" };
 
 async function openIndex(
   name: string,
   settings: SemanticMemoryManifest,
   source: SemanticSource,
   embeddings: Embeddings,
+  cache: VectorCache,
 ): Promise<OpenedIndex> {
   const { store, host } = source;
   const embedding = await embeddings(settings);
@@ -83,15 +96,18 @@ async function openIndex(
   if ("problem" in state) return { problem: state.problem, at: "embedding" };
   let index: ExactVectors | PluginVectors;
   try {
-    index = await openVectors(name, settings, layout, state, source);
+    index = await openVectors(name, settings, layout, state, source, cache);
   } catch (error) {
     return { problem: messageOf(error), at: "vectors" };
   }
   const logger = host.logger.child({ memory: name });
   const queue = new EmbeddingQueue({ store, layout, state, index, embedding, logger, signal: host.signal });
   // The store closes after this callback: let the current writes finish first.
-  host.onClose(() => queue.idle());
-  return { semantic: new SemanticIndex({ layout, state, embedding, index, queue, logger }), gaps: state.gaps };
+  host.onClose(async () => {
+    await queue.idle();
+    await index.idle();
+  });
+  return { semantic: new SemanticIndex({ layout, state, embedding, index, queue, logger }), index, gaps: state.gaps };
 }
 
 export type Embeddings = (settings: SemanticMemoryManifest) => Promise<NamedEmbedding>;
@@ -121,15 +137,16 @@ export async function openVectors(
   layout: Layout,
   state: IndexState,
   { store, registry, host }: SemanticSource,
+  cache: VectorCache,
 ): Promise<ExactVectors | PluginVectors> {
   const { use, ...config } = typeof settings.vectors === "string" ? { use: settings.vectors } : settings.vectors;
   const plugin = registry.get("vectors", use);
-  if (plugin === undefined) {
-    if (use !== "exact") throw new Error(`no vectors plugin "${use}"`);
-    return new ExactVectors(store, layout, state);
-  }
   const { env, signal, onClose, keyv } = host;
   const logger = host.logger.child({ memory: name });
+  if (plugin === undefined) {
+    if (use !== "exact") throw new Error(`no vectors plugin "${use}"`);
+    return new ExactVectors(store, layout, state, { cache, signal, logger });
+  }
   const vectors = await createInstance(plugin, config, { name, logger, env, signal, onClose, keyv });
   return new PluginVectors(store, layout, state, guarded(vectors, ["put", "delete", "search", "clear"]));
 }

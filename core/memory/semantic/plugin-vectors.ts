@@ -59,6 +59,10 @@ export class PluginVectors implements VectorIndex {
     await this.#vectors.delete(places);
   }
 
+  start(): void {}
+
+  async idle(): Promise<void> {}
+
   async search(query: VectorQuery): Promise<VectorHit[]> {
     const { owner, conversation, limit, threshold } = query;
     const hits = await this.#vectors.search(query);

@@ -1,133 +1,102 @@
-/** A cache of vectors: one matrix for each owner, of which the least recently used are evicted. */
-import { type Nearest, similarity } from "./nearest.ts";
-import type { VectorRow } from "./rows.ts";
-import type { MessagePlace } from "./semantic.ts";
+/** Which owners' vectors the scan thread has: a bounded number of bytes, of which the least recently used are given up. */
+import type { OwnerKeys } from "./layout.ts";
+import { ScanThread, type StoredVectors } from "./scan-thread.ts";
+import type { Progress } from "./stored-vectors.ts";
 
-/** A search yields to the event loop after this many rows, which take some milliseconds. */
-const ROWS_PER_TURN = 4_096;
-/** Memory of a row beside its vector: two ids and their entries in a list and a map. */
-const ROW_BYTES = 200;
+/** Room for 100,000 vectors of 1,536 dimensions, or 300,000 of 512. */
+const CACHE_BYTES = 192 * 1024 * 1024;
+/** What an owner costs who has no vectors. */
+const OWNER_BYTES = 1_000;
+/** Owners remembered to have more vectors than the cache holds; beyond this number they are found out again. */
+const MAX_LARGE_OWNERS = 1_000;
 
-/** All vectors of one owner, as of the value `changes` of the owner's change counter. */
-export class OwnerVectors {
-  readonly owner: string;
+/** The vectors of an owner as of the value `changes` of the owner's counter; NaN while they are being read. */
+export interface CachedOwner {
+  readonly keys: OwnerKeys;
   changes: number;
-  #dimensions = 0;
-  #matrix = new Float32Array(0);
-  readonly #conversations: string[] = [];
-  readonly #messages: string[] = [];
-  readonly #rows = new Map<string, number>();
-
-  constructor(owner: string, changes: number) {
-    this.owner = owner;
-    this.changes = changes;
-  }
-
-  get bytes(): number {
-    return this.#matrix.byteLength + this.#messages.length * ROW_BYTES;
-  }
-
-  /** Adds or replaces. */
-  set({ conversation, message, vector }: VectorRow): void {
-    if (this.#dimensions === 0) this.#dimensions = vector.length;
-    // A vector of another length comes from another model, and cannot be compared.
-    if (vector.length !== this.#dimensions) return;
-    const key = `${conversation}\0${message}`;
-    let row = this.#rows.get(key);
-    if (row === undefined) {
-      row = this.#messages.length;
-      this.#rows.set(key, row);
-      this.#conversations.push(conversation);
-      this.#messages.push(message);
-      this.#reserve((row + 1) * this.#dimensions);
-    }
-    this.#matrix.set(vector, row * this.#dimensions);
-  }
-
-  #reserve(length: number): void {
-    if (length <= this.#matrix.length) return;
-    const larger = new Float32Array(Math.max(length, this.#matrix.length * 1.5, this.#dimensions * 16) | 0);
-    larger.set(this.#matrix);
-    this.#matrix = larger;
-  }
-
-  async search(query: Float32Array, conversation: string | undefined, nearest: Nearest<MessagePlace>): Promise<void> {
-    if (query.length !== this.#dimensions) return;
-    const count = this.#messages.length;
-    for (let row = 0; row < count; row++) {
-      if (row % ROWS_PER_TURN === ROWS_PER_TURN - 1) await new Promise(setImmediate);
-      if (conversation !== undefined && this.#conversations[row] !== conversation) continue;
-      const score = similarity(query, this.#matrix, row * this.#dimensions);
-      if (score < nearest.floor) continue;
-      const place = { owner: this.owner, conversation: this.#conversations[row]!, message: this.#messages[row]! };
-      nearest.offer(score, place);
-    }
-  }
+  bytes: number;
+  readonly progress: Progress;
 }
 
-/** A bounded set of owners. All changes of cached vectors go through it, so that it knows its size. */
+/** One for all memories of a service. */
 export class VectorCache {
-  /** The least recently used first. */
-  readonly #owners = new Map<string, OwnerVectors>();
+  readonly thread = new ScanThread(() => this.#forgetAll());
+  /** By prefix of the owner's vectors, the least recently used first. */
+  readonly #owners = new Map<string, CachedOwner>();
+  readonly #large = new Set<string>();
   readonly #limit: number;
   #bytes = 0;
 
   /** @param limit bytes of all owners together */
-  constructor(limit: number) {
+  constructor(limit = CACHE_BYTES) {
     this.#limit = limit;
   }
 
-  get limit(): number {
-    return this.#limit;
-  }
-
-  get bytes(): number {
-    return this.#bytes;
-  }
-
-  get(owner: string): OwnerVectors | undefined {
-    const found = this.#owners.get(owner);
+  get(name: string): CachedOwner | undefined {
+    const found = this.#owners.get(name);
     if (found === undefined) return undefined;
-    this.#owners.delete(owner);
-    this.#owners.set(owner, found);
+    this.#owners.delete(name);
+    this.#owners.set(name, found);
     return found;
   }
 
   /** Like `get`, but does not count as use. */
-  peek(owner: string): OwnerVectors | undefined {
-    return this.#owners.get(owner);
+  peek(name: string): CachedOwner | undefined {
+    return this.#owners.get(name);
   }
 
-  set(vectors: OwnerVectors): void {
-    this.#drop(vectors.owner);
-    this.#owners.set(vectors.owner, vectors);
-    this.#bytes += vectors.bytes;
-    this.#trim();
+  /** The owner is about to be read, for the first time or again: what was read before stays. */
+  begin(keys: OwnerKeys): CachedOwner {
+    const known = this.#owners.get(keys.vectors);
+    if (known === undefined) this.#bytes += OWNER_BYTES;
+    const { bytes = OWNER_BYTES, progress = { blocks: 0 } } = known ?? {};
+    const owner: CachedOwner = { keys, changes: Number.NaN, bytes, progress };
+    this.#owners.delete(keys.vectors);
+    this.#owners.set(keys.vectors, owner);
+    return owner;
   }
 
-  /** Adds or replaces a row of a cached owner, and counts the change. */
-  add(vectors: OwnerVectors, row: VectorRow): void {
-    const before = vectors.bytes;
-    vectors.set(row);
-    vectors.changes++;
-    this.#bytes += vectors.bytes - before;
-    this.#trim();
+  /** @returns false when the owner is no longer in the cache, or does not fit into it */
+  async add(owner: CachedOwner, vectors: StoredVectors): Promise<boolean> {
+    const name = owner.keys.vectors;
+    if (this.#owners.get(name) !== owner) return false;
+    const bytes = OWNER_BYTES + (await this.thread.add(name, vectors));
+    if (this.#owners.get(name) !== owner) return false;
+    this.#bytes += bytes - owner.bytes;
+    owner.bytes = bytes;
+    if (bytes > this.#limit) {
+      if (this.#large.size >= MAX_LARGE_OWNERS) this.#large.clear();
+      this.#large.add(name);
+      this.drop(owner);
+      return false;
+    }
+    for (const other of this.#owners.values()) {
+      if (this.#bytes <= this.#limit) break;
+      if (other !== owner) this.drop(other);
+    }
+    return true;
   }
 
-  clear(): void {
+  /** Whether the owner is known to have more vectors than fit. */
+  isLarge(name: string): boolean {
+    return this.#large.has(name);
+  }
+
+  drop({ keys: { vectors } }: CachedOwner): void {
+    this.#bytes -= this.#owners.get(vectors)?.bytes ?? 0;
+    this.#owners.delete(vectors);
+    // It fails only with the thread, and with that everything is gone.
+    this.thread.drop(vectors).catch(() => {});
+  }
+
+  /** Drops all owners whose vectors have this prefix. */
+  forget(prefix: string): void {
+    for (const [name, owner] of this.#owners) if (name.startsWith(prefix)) this.drop(owner);
+    for (const name of this.#large) if (name.startsWith(prefix)) this.#large.delete(name);
+  }
+
+  #forgetAll(): void {
     this.#owners.clear();
     this.#bytes = 0;
-  }
-
-  #drop(owner: string): void {
-    this.#bytes -= this.#owners.get(owner)?.bytes ?? 0;
-    this.#owners.delete(owner);
-  }
-
-  #trim(): void {
-    for (const owner of this.#owners.keys()) {
-      if (this.#bytes <= this.#limit) return;
-      this.#drop(owner);
-    }
   }
 }

@@ -1,7 +1,8 @@
 /** The events of an execution that another process of a shared store runs, read from its journal. */
-import { setTimeout as sleep } from "node:timers/promises";
 import type { EventProducer } from "../../lib/event-sink.ts";
+import { openExecutionKey } from "../../storage/keys.ts";
 import type { Store } from "../../storage/store.ts";
+import { Watch } from "../../storage/watch.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { JournalEntry } from "../journal/entries.ts";
 import { type FoundExecution, incompleteJournal, readExecution, readJournal } from "../journal/load.ts";
@@ -9,18 +10,21 @@ import { parseEntries, parseOpenRow, parseRecordRow } from "../journal/rows.ts";
 import { applyEntry, initialState } from "../journal/state.ts";
 import { openReader, sendEntries } from "../run/follow.ts";
 
+/** Between two reads of the journal where nobody tells that there is more. */
 const JOURNAL_POLL_MS = 250;
 
 /**
  * The events after the one numbered `after`, until the execution comes to rest.
  *
  * @param found an execution that runs
+ * @param pollInterval milliseconds
  */
 export function followRemoteExecution(
   store: Store,
   found: FoundExecution,
   outline: Outline,
   after: number,
+  pollInterval = JOURNAL_POLL_MS,
 ): EventProducer {
   const { start } = found;
   return async (sink) => {
@@ -34,22 +38,27 @@ export function followRemoteExecution(
     let last: string | undefined;
     /** Revision of a record that has fewer journal rows than were read. */
     let outdated: number | undefined;
-    await send(firstEntries(found));
-    while (!sink.closed) {
-      const now = await readExecution(store, start.number, start.id);
-      // Retention has removed it.
-      if (now === null) return;
-      const rows = await readJournal(store, start.number, last);
-      rowsSent += rows.length;
-      last = rows.at(-1)?.key ?? last;
-      await send(rows.flatMap((row) => parseEntries(row.value)));
-      if (now.openRow === null && now.recordRow !== null) {
-        const rest = parseRecordRow(now.recordRow.value);
-        if (rowsSent === rest.rows) return send(rest.tail);
-        // More rows than the record tells of: it was resumed between the two reads, so that a new record will follow.
-        if (rowsSent < rest.rows || now.recordRow.revision === outdated) throw incompleteJournal(start.id);
-        outdated = now.recordRow.revision;
-      } else await sleep(JOURNAL_POLL_MS, undefined, { ref: false });
+    const watch = new Watch(store, openExecutionKey(start.number));
+    try {
+      await send(firstEntries(found));
+      while (!sink.closed) {
+        const now = await readExecution(store, start.number, start.id);
+        // Retention has removed it.
+        if (now === null) return;
+        const rows = await readJournal(store, start.number, last);
+        rowsSent += rows.length;
+        last = rows.at(-1)?.key ?? last;
+        await send(rows.flatMap((row) => parseEntries(row.value)));
+        if (now.openRow === null && now.recordRow !== null) {
+          const rest = parseRecordRow(now.recordRow.value);
+          if (rowsSent === rest.rows) return await send(rest.tail);
+          // More rows than the record tells of: it was resumed between the two reads, so that a new record will follow.
+          if (rowsSent < rest.rows || now.recordRow.revision === outdated) throw incompleteJournal(start.id);
+          outdated = now.recordRow.revision;
+        } else await watch.wait(pollInterval);
+      }
+    } finally {
+      watch.end();
     }
   };
 }

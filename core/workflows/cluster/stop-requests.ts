@@ -1,29 +1,35 @@
 /**
  * Stop requests between processes of a shared store: one process asks another to suspend or cancel an execution that the other one
  * runs. The request is a row. A process that runs executions reads these rows at an interval, and the process that asked reads the
- * execution until it has come to rest.
+ * execution until it has come to rest. Where the store can wake other processes, each of the two is woken by the other.
  */
-import { setTimeout as sleep } from "node:timers/promises";
 import { messageOf } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
 import { removeUnchanged, unlessConflict } from "../../storage/conflict.ts";
-import { indexedExecution, openExecutionKey, STOP_REQUESTS, stopRequestKey } from "../../storage/keys.ts";
+import { indexedExecution, openExecutionKey, processKey, STOP_REQUESTS, stopRequestKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
+import { Watch } from "../../storage/watch.ts";
 import type { Engine } from "../engine.ts";
 import { noExecution, stillRunning } from "../journal/errors.ts";
 import { type FoundExecution, loadExecution, readExecution } from "../journal/load.ts";
+import { parseOpenRow } from "../journal/rows.ts";
 import type { JournalState } from "../journal/state.ts";
 import type { Stop } from "../run/lifetime.ts";
 
 /** How long the steps of a cancelled execution may still work after their signal has aborted. */
 const CANCEL_GRACE_MS = 5_000;
 /** Pauses between two reads of the execution that is to stop, and how long it is read at all. */
-const FIRST_PAUSE_MS = 50;
-const LONGEST_PAUSE_MS = 1_000;
+const READ_PAUSES: ReadPauses = { first: 50, longest: 1_000 };
 const GIVE_UP_AFTER_MS = 600_000;
 const MAX_REQUESTS_PER_READ = 1_000;
 
 export type StopRequest = Pick<Stop, "reason"> & { readonly kind: "suspend" | "cancel" };
+
+/** Milliseconds; each is twice the one before. */
+interface ReadPauses {
+  readonly first: number;
+  readonly longest: number;
+}
 
 export const stopFromRequest = ({ kind, reason }: StopRequest): Stop => ({
   kind,
@@ -43,12 +49,28 @@ const parseRequest = (row: Row): StoredRequest => JSON.parse(row.value) as Store
  */
 export async function stopRemoteExecution(
   store: Store,
+  found: FoundExecution,
+  request: StopRequest,
+  pauses = READ_PAUSES,
+): Promise<JournalState> {
+  const watch = new Watch(store, openExecutionKey(found.start.number));
+  try {
+    return await stopWatched(store, found, request, (pause) => watch.wait(pause), pauses);
+  } finally {
+    watch.end();
+  }
+}
+
+async function stopWatched(
+  store: Store,
   { start, recordRow }: FoundExecution,
   request: StopRequest,
+  wait: (milliseconds: number) => Promise<void>,
+  { first, longest }: ReadPauses,
 ): Promise<JournalState> {
   const end = performance.now() + GIVE_UP_AFTER_MS;
   let asked: number | null = null;
-  for (let delay = FIRST_PAUSE_MS; performance.now() < end; delay = Math.min(delay * 2, LONGEST_PAUSE_MS)) {
+  for (let pause = first; performance.now() < end; pause = Math.min(pause * 2, longest)) {
     const found = await readExecution(store, start.number, start.id);
     if (found === null) throw noExecution(start.id);
     const { openRow } = found;
@@ -62,7 +84,7 @@ export async function stopRemoteExecution(
     // When another process has recovered it, the request is about a row that is gone: write it again.
     else if (openRow.revision !== asked && (await writeRequest(store, openRow, start.number, request)))
       asked = openRow.revision;
-    await sleep(delay, undefined, { ref: false });
+    await wait(pause);
   }
   throw stillRunning(start.id);
 }
@@ -81,7 +103,9 @@ async function writeRequest(store: Store, open: Row, number: number, { kind, rea
     [open.key, open.revision],
     [key, known?.revision ?? null],
   ];
-  return unlessConflict(store.commit({ put: [[key, JSON.stringify(stored)]], expect }));
+  const isWritten = await unlessConflict(store.commit({ put: [[key, JSON.stringify(stored)]], expect }));
+  store.wake?.(processKey(parseOpenRow(open.value).process));
+  return isWritten;
 }
 
 /** Removes the request for a run that is over, but not one that is already about the next run. */
@@ -95,6 +119,7 @@ async function withdrawRequest(store: Store, number: number, open: number): Prom
 export class StopRequests {
   readonly #engine: Engine;
   readonly #reads: Interval;
+  #endWatch: (() => void) | undefined;
 
   /** @param interval milliseconds between two reads; nothing is read while nothing runs here */
   constructor(engine: Engine, interval: number) {
@@ -111,7 +136,8 @@ export class StopRequests {
 
   /** Removes requests for runs that are over, and begins to read. */
   async start(): Promise<void> {
-    const { store } = this.#engine;
+    const { store, environment } = this.#engine;
+    this.#endWatch = store.watch?.(processKey(environment.process), () => this.#reads.hurry());
     const rows = await store.scan({ prefix: STOP_REQUESTS, limit: MAX_REQUESTS_PER_READ });
     const open = await store.getMany(rows.map((row) => openExecutionKey(indexedExecution(row.key))));
     const stale = rows.filter((row, index) => open[index]?.revision !== parseRequest(row)[2]);
@@ -120,6 +146,7 @@ export class StopRequests {
   }
 
   close(): Promise<void> {
+    this.#endWatch?.();
     return this.#reads.stop();
   }
 

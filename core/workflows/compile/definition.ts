@@ -27,7 +27,7 @@ export function compileDefinition(pinned: PinnedDefinition, parts: LinkedParts):
     parts,
     workflows,
     checks: new Map(),
-    runs: new Map(),
+    works: new Map(),
     problems: [],
     missing: new Set(revealed.missing),
   };

@@ -2,7 +2,7 @@
 import { compileCondition, ExpressionError, SCOPES } from "../../manifest/expression.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { AgentStepManifest, StepList, StepManifest, WorkflowManifest } from "../../manifest/manifest.ts";
-import type { EvaluateInScope, Retry, Step, StepType, ValueCheck, WorkStep } from "../definition/definition.ts";
+import type { EvaluateInScope, Retry, Step, StepType, ValueCheck, Work, WorkStep } from "../definition/definition.ts";
 import { accept, compileCheck, compileText, compileValue, type LinkContext } from "../definition/linking.ts";
 import { stepType } from "../definition/outline.ts";
 import { compileAgent } from "../steps/agent.ts";
@@ -27,8 +27,6 @@ export function compileSteps(steps: StepManifest | StepList, at: Path, within: W
   if (!Array.isArray(steps)) return compileStep(steps, at, within);
   return steps.flatMap((step, index) => compileSteps(step, [...at, index], within));
 }
-
-type Run = WorkStep["run"];
 
 /** Nothing when something is missing: then the definition cannot be used anyway. */
 function compileStep(step: StepManifest, at: Path, within: Within): Step[] {
@@ -121,8 +119,8 @@ const COMPILERS: Readonly<Record<StepType, Compile>> = {
 const compileBranches = (branches: StepList, at: Path, within: Within): Step[][] =>
   branches.map((branch, index) => compileSteps(branch, [...at, index], within));
 
-const workStep = (base: Base, tap: boolean, run: Run | null): WorkStep | null =>
-  run === null ? null : { ...base, kind: "work", tap, run };
+const workStep = (base: Base, tap: boolean, work: Work | null): WorkStep | null =>
+  work === null ? null : { ...base, kind: "work", tap, ...work };
 
 /** Work that andThen and andTap share: a step plugin or a tool. */
 interface WorkManifest {
@@ -132,23 +130,23 @@ interface WorkManifest {
   readonly input?: unknown;
 }
 
-const compileWork = (work: WorkManifest, at: Path, linking: LinkContext, tap: boolean): Run | null =>
+const compileWork = (work: WorkManifest, at: Path, linking: LinkContext, tap: boolean): Work | null =>
   compileOnce(linking, work, () =>
     work.use !== undefined
       ? compilePlugin(linking, { use: work.use, with: work.with, tap }, at)
       : compileTool(linking, { tool: work.tool!, input: work.input }, at),
   );
 
-const compileAgentWork = (work: AgentStepManifest, at: Path, linking: LinkContext): Run | null =>
+const compileAgentWork = (work: AgentStepManifest, at: Path, linking: LinkContext): Work | null =>
   compileOnce(linking, work, () => compileAgent(linking, work, at));
 
-function compileOnce({ runs }: LinkContext, work: object, make: () => Run | null): Run | null {
-  let run = runs.get(work);
-  if (run === undefined) {
-    run = make();
-    runs.set(work, run);
+function compileOnce({ works }: LinkContext, manifest: object, make: () => Work | null): Work | null {
+  let work = works.get(manifest);
+  if (work === undefined) {
+    work = make();
+    works.set(manifest, work);
   }
-  return run;
+  return work;
 }
 
 function compileIf(linking: LinkContext, text: string, at: Path): EvaluateInScope {

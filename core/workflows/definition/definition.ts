@@ -101,8 +101,12 @@ export type WorkStep = StepBase & {
   readonly kind: "work";
   /** andTap: neither its output nor its failure matters. */
   readonly tap: boolean;
+  /** It changes nothing outside: it may run again after a crash, and before its begin is on disk. */
+  readonly readOnly: boolean;
   run(call: StepCall): unknown;
 };
+/** What a step does, whatever it is called and bound by. */
+export type Work = Pick<WorkStep, "run" | "readOnly">;
 export type WhenStep = StepBase & {
   readonly kind: "when";
   readonly condition: EvaluateInScope;

@@ -10,7 +10,7 @@ import type { WorkflowManifest } from "../../manifest/manifest.ts";
 import type { NamedMeters, WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { Registry } from "../../registry/registry.ts";
 import type { Tool } from "../../tools/tool.ts";
-import type { EvaluateInScope, StepScope, ValueCheck, WorkStep } from "./definition.ts";
+import type { EvaluateInScope, StepScope, ValueCheck, Work } from "./definition.ts";
 
 /** What definitions may refer to. */
 export interface LinkedParts {
@@ -33,7 +33,7 @@ export interface LinkContext {
   readonly workflows: Readonly<Record<string, WorkflowManifest>>;
   /** Compiled schemas and the work of steps, so that a workflow that is called twice is compiled once. */
   readonly checks: Map<object, ValueCheck | null>;
-  readonly runs: Map<object, WorkStep["run"] | null>;
+  readonly works: Map<object, Work | null>;
   readonly problems: Problem[];
   /** What it names and is not there: `step plugin "x"`. */
   readonly missing: Set<string>;

@@ -4,10 +4,11 @@
  * compared record by record, from the newest on, until the page is full. Large records are only measured at first, and read while the reply is sent.
  */
 import { invalid } from "../../lib/errors.ts";
-import { Serialized, SerializedStream } from "../../lib/serialized.ts";
+import { between, joined, Serialized, SerializedStream } from "../../lib/serialized.ts";
 import { groupsOf } from "../../storage/bounded-reader.ts";
 import { MAX_SKIPPED_ROWS } from "../../storage/check.ts";
 import { executionEntry, executionIndex, executionKey, openExecutionKey } from "../../storage/keys.ts";
+import { BYTES_PER_READ, inTurn } from "../../storage/large-rows.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { ExecutionStart, ExecutionStatus } from "../journal/entries.ts";
@@ -27,8 +28,6 @@ import { IndexWalk, type Item } from "./walk.ts";
 const RECORDS_PER_READ = 100;
 /** Larger records are read when it is their turn to be sent. */
 const LARGE_RECORD_BYTES = 32 * 1024;
-/** Bytes of rows that are read at once. */
-const BYTES_PER_READ = 2 * 1024 * 1024;
 /** What a running execution is taken for until its record is made. */
 const ASSUMED_BYTES = 128 * 1024;
 const MAX_PAGE_CHARACTERS = 64 * 1024 * 1024;
@@ -90,7 +89,8 @@ export async function listExecutions(query: ExecutionListQuery, sources: ListSou
     if (length > MAX_PAGE_CHARACTERS)
       throw invalid("these executions are larger than 64 MiB together: ask for fewer with limit");
   }
-  if (page.some(({ text }) => text === null)) return new SerializedStream(pieces(page, status, filter, sources));
+  if (page.some(({ text }) => text === null))
+    return new SerializedStream(between("[", joined(texts(page, status, filter, sources)), "]"));
   return new Serialized(`[${page.map(({ text }) => text).join()}]`);
 }
 
@@ -116,12 +116,8 @@ async function measured(
     else toLoad.push({ item, bytes });
   }
   for (const group of groupsOf(toLoad, ({ bytes }) => bytes, BYTES_PER_READ)) {
-    const texts = await loadRecords(
-      group.map(({ item }) => item),
-      status,
-      filter,
-      sources,
-    );
+    const wanted = group.map(({ item }) => item);
+    const texts = await inTurn(() => loadRecords(wanted, status, filter, sources));
     for (const [index, { item, bytes }] of group.entries())
       found.set(item, listedText(item, texts[index] ?? null, bytes));
   }
@@ -134,24 +130,19 @@ function listedText(item: Item, text: string | null, bytes: number): Listed | nu
   return { item, text: length > LARGE_RECORD_BYTES ? null : text, length, bytes: Math.max(bytes, length) };
 }
 
-/** The page as JSON text. An execution that has been removed since is left out. */
-async function* pieces(
+/** Of an execution that has been removed since there is none. */
+async function* texts(
   page: readonly Listed[],
   status: ExecutionStatus | undefined,
   filter: Filter,
   sources: ListSources,
-): AsyncGenerator<string, void> {
-  let separator = "[";
+): AsyncGenerator<string[], void> {
   for (const group of groupsOf(page, ({ bytes }) => bytes, BYTES_PER_READ)) {
     const large = group.filter(({ text }) => text === null);
     const items = large.map(({ item }) => item);
-    const loaded = (await loadRecords(items, status, filter, sources)).values();
-    const texts = group.map(({ text }) => text ?? loaded.next().value).filter((text) => typeof text === "string");
-    if (texts.length === 0) continue;
-    yield separator + texts.join();
-    separator = ",";
+    const loaded = (await inTurn(() => loadRecords(items, status, filter, sources))).values();
+    yield group.map(({ text }) => text ?? loaded.next().value).filter((text) => typeof text === "string");
   }
-  yield separator === "[" ? "[]" : "]";
 }
 
 async function openWalk(

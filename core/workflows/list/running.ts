@@ -1,5 +1,6 @@
 /** Executions that other processes of a shared store run, read from their open rows and journals. */
 import { executionKey, indexedExecution, OPEN_EXECUTIONS } from "../../storage/keys.ts";
+import { rowsOf } from "../../storage/large-rows.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
@@ -47,10 +48,9 @@ async function readStarts(store: Store, known: { has(number: number): boolean })
     const others = rows.filter(({ key }) => !known.has(indexedExecution(key)));
     const opened = others.map(({ value }) => parseOpenRow(value).start);
     const resumed = others.filter((_row, index) => opened[index] === null).map(({ key }) => indexedExecution(key));
-    const records = await store.getMany(resumed.map(executionKey));
     for (const start of opened) if (start !== null) starts.push(withoutInput(start));
-    for (const record of records)
-      if (record !== undefined) starts.push(withoutInput(parseRecordRow(record.value).start));
+    for await (const records of rowsOf(store, resumed.map(executionKey)))
+      for (const record of records) starts.push(withoutInput(parseRecordRow(record.value).start));
   }
   return starts;
 }

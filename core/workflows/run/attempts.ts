@@ -15,6 +15,8 @@ import { expressionScope, type Frame, type StepInput } from "./scope.ts";
 import { failStep, failTap, suspendStep } from "./step-entries.ts";
 
 const MAX_RETRY_DELAY_MS = 3_600_000;
+/** Entries that steps without effects leave to the next commit. */
+const MAX_UNWRITTEN = 64;
 
 /** @param attempt the try that failed, from 1 */
 const retryDelay = ({ delay, backoff }: Retry, attempt: number): number =>
@@ -51,7 +53,7 @@ export async function runWork(
 ): Promise<Outcome> {
   for (let attempt = (execution.state.steps.get(step.path)?.tries ?? 0) + 1; ; attempt++) {
     // The begin entry, or the failure of the last try, is on disk before the work has any effect: a restart must not repeat a try.
-    await execution.flush();
+    if (!step.readOnly || attempt > 1 || execution.unwritten > MAX_UNWRITTEN) await execution.flush();
     const pause = pauseLeft(step, execution.state.steps.get(step.path));
     if (pause > 0) await lifetime.sleep(pause);
     if (lifetime.stopped !== null) return stopped(step.path);
@@ -59,7 +61,7 @@ export async function runWork(
     const call = new StepAttempt(execution, step, expressionScope(execution, frame, given.data), attempt, own);
     let result: AttemptResult;
     try {
-      result = await runAttempt(step, call, own, lifetime);
+      result = await runAttempt(execution, step, call, own, lifetime);
     } finally {
       own.end();
     }
@@ -96,6 +98,7 @@ function completeTap(
 
 /** @returns null when the work was stopped, so that its result does not count */
 async function runAttempt(
+  execution: Execution,
   step: WorkStep,
   call: StepAttempt,
   own: Lifetime,
@@ -103,13 +106,29 @@ async function runAttempt(
 ): Promise<AttemptResult> {
   try {
     const running = step.run(call);
-    const result = isThenable(running) ? await own.wait(running) : running;
+    const result = isThenable(running) ? await waitFor(execution, step, running, own) : running;
     return result instanceof Suspend ? suspendAsJson(result) : outputAsJson(step, result);
   } catch (thrown) {
     if (lifetime.stopped !== null) return null;
     // Otherwise it was its own time limit.
     if (own.stopped !== null) return new Failure(`timed out after ${formatDuration(step.timeout ?? 0)}`, true);
     return toFailure(thrown);
+  }
+}
+
+/** Work without effects begins before that is on disk. If it takes time, that is written meanwhile; a failure shows at the next commit. */
+async function waitFor(
+  execution: Execution,
+  { readOnly }: WorkStep,
+  work: PromiseLike<unknown>,
+  own: Lifetime,
+): Promise<unknown> {
+  if (!readOnly) return own.wait(work);
+  const writing = setImmediate(() => execution.flush().catch(() => {}));
+  try {
+    return await own.wait(work);
+  } finally {
+    clearImmediate(writing);
   }
 }
 

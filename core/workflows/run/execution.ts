@@ -105,6 +105,11 @@ export class Execution {
   /** Set by the engine once this process has given it up before it came to rest. */
   abandoned = false;
 
+  /** How many entries have to be written. */
+  get unwritten(): number {
+    return this.#pending.length;
+  }
+
   /** How many entries are on disk. */
   get committed(): number {
     return this.#committed;
@@ -249,6 +254,8 @@ export class Execution {
     )
       this.#dropOldest();
     this.notifyReaders();
+    // Readers in other processes.
+    this.#environment.store.wake?.(openExecutionKey(this.state.start.number));
   }
 
   /** Forgets the older half of the log, which is on disk. */

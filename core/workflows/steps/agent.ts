@@ -5,12 +5,12 @@ import { cloneJson } from "../../lib/clone-json.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { AgentStepManifest } from "../../manifest/manifest.ts";
-import type { StepCall, StepScope, WorkStep } from "../definition/definition.ts";
+import type { StepCall, StepScope, Work } from "../definition/definition.ts";
 import { compileCheck, compileText, type LinkContext } from "../definition/linking.ts";
 import { StepCaller } from "./tool.ts";
 
 /** @returns null when there is no such agent */
-export function compileAgent(linking: LinkContext, work: AgentStepManifest, at: Path): WorkStep["run"] | null {
+export function compileAgent(linking: LinkContext, work: AgentStepManifest, at: Path): Work | null {
   const prompt = compileText(linking, work.prompt, [...at, "prompt"]);
   const { schema } = work;
   const check = compileCheck(linking, schema, [...at, "schema"]);
@@ -23,7 +23,7 @@ export function compileAgent(linking: LinkContext, work: AgentStepManifest, at: 
     schema === undefined || check === null
       ? undefined
       : { schema, problems: (value: unknown) => check(value, "result") };
-  return (call) => runAgent(agent, { prompt, result, stream: work.stream }, call);
+  return { run: (call) => runAgent(agent, { prompt, result, stream: work.stream }, call), readOnly: false };
 }
 
 interface AgentTask {

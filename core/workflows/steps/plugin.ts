@@ -4,7 +4,7 @@ import { isThenable } from "../../lib/thenable.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { StepPlugin } from "../../plugin/plugin.ts";
 import { configure } from "../../registry/create.ts";
-import { Suspend, type WorkStep } from "../definition/definition.ts";
+import { Suspend, type Work, type WorkStep } from "../definition/definition.ts";
 import type { LinkContext } from "../definition/linking.ts";
 import { PluginCall } from "./plugin-call.ts";
 
@@ -15,7 +15,7 @@ interface PluginWork {
 }
 
 /** @returns null when there is no such plugin, or its settings do not fit */
-export function compilePlugin(linking: LinkContext, work: PluginWork, at: Path): WorkStep["run"] | null {
+export function compilePlugin(linking: LinkContext, work: PluginWork, at: Path): Work | null {
   const plugin = linking.parts.registry.get("step", work.use);
   if (plugin === undefined) {
     linking.missing.add(`step plugin ${JSON.stringify(work.use)}`);
@@ -26,7 +26,8 @@ export function compilePlugin(linking: LinkContext, work: PluginWork, at: Path):
     linking.problems.push({ path: [...at, "with"], message: problem });
     return null;
   }
-  return work.tap ? runTap(plugin, config) : runPlugin(plugin, config);
+  const run = work.tap ? runTap(plugin, config) : runPlugin(plugin, config);
+  return { run, readOnly: plugin.readOnly ?? false };
 }
 
 const runPlugin =

@@ -7,22 +7,21 @@ import type { Path } from "../../manifest/issues.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
 import { executeTool } from "../../tools/execute.ts";
 import type { ToolOrigin } from "../../tools/tool.ts";
-import type { StepCall, WorkStep } from "../definition/definition.ts";
+import type { StepCall, Work } from "../definition/definition.ts";
 import { compileValue, type LinkContext } from "../definition/linking.ts";
 
 /** @returns null when there is no such tool */
-export function compileTool(
-  linking: LinkContext,
-  work: { tool: string; input: unknown },
-  at: Path,
-): WorkStep["run"] | null {
+export function compileTool(linking: LinkContext, work: { tool: string; input: unknown }, at: Path): Work | null {
   const input = compileValue(linking, work.input === undefined ? "{{ data }}" : work.input, [...at, "input"]);
   const tool = linking.parts.tools.get(work.tool);
   if (tool === undefined) {
     linking.missing.add(`tool ${JSON.stringify(work.tool)}`);
     return null;
   }
-  return (call) => executeTool(tool, cloneJson(input(call.scope)), new StepOrigin(call));
+  return {
+    run: (call) => executeTool(tool, cloneJson(input(call.scope)), new StepOrigin(call)),
+    readOnly: tool.readOnly ?? false,
+  };
 }
 
 /** On whose behalf tools and agents run in a step. The signal is made when it is first read. */

@@ -1,9 +1,10 @@
 /** Very many calls of agents over a faulty model behind HTTP, as fast as they go, and what they and the process came to. */
-import { setTimeout as sleep } from "node:timers/promises";
+
 import { Pool } from "undici";
 import { caseSeed, randomOf } from "../../fuzz/random.ts";
 import { serve } from "../../support/command-line.ts";
 import { type Measure, type Measured, serveMeasured } from "../../support/measured.ts";
+import { type Sockets, settledSockets } from "../aftermath.ts";
 import { chat, object, stream, streamedObject, text } from "../agents.ts";
 import { type Caller, Refused, type Visit } from "../caller.ts";
 
@@ -40,7 +41,6 @@ const CLIENTS = 64;
 const PATIENCE = 30_000;
 /** How often the process is measured. */
 const MEASURES = 20;
-const SETTLE = 30_000;
 
 interface CallsSettings {
   readonly calls: number;
@@ -63,7 +63,7 @@ export interface CallsReport {
   /** The longest that a call took, in milliseconds. */
   readonly longest: number;
   /** Sockets of the process, before and after the load. */
-  readonly sockets: readonly [before: readonly string[], after: readonly string[]];
+  readonly sockets: Sockets;
   readonly served: Measured;
 }
 
@@ -123,11 +123,9 @@ export async function callOften(test: Registrar, settings: CallsSettings): Promi
   await measuring.catch((error: Error) => void wrong.push(String(error)));
   await pool.destroy();
   await model.interrupt("SIGTERM");
-  let after = served.sockets();
-  for (const until = Date.now() + SETTLE; after.length > before.length && Date.now() < until; after = served.sockets())
-    await sleep(200);
+  const sockets = await settledSockets(served, before);
   const [, gave = "{}"] = /^gave (.*)$/m.exec(model.stdout()) ?? [];
-  return { outcomes, wrong, measures, gave: JSON.parse(gave), seconds, longest, sockets: [before, after], served };
+  return { outcomes, wrong, measures, gave: JSON.parse(gave), seconds, longest, sockets, served };
 }
 
 export const mega = (bytes: number) => `${(bytes / 1e6).toFixed(1)} MB`;

@@ -1,5 +1,7 @@
 /** What must be true of very many calls. */
+
 import { median } from "../../support/measured.ts";
+import { leftBehind } from "../aftermath.ts";
 import { type CallsReport, mega } from "./calls.ts";
 import { FAULT_KINDS, FAULT_SHARE } from "./faults.ts";
 
@@ -40,15 +42,5 @@ export function judgeCalls(report: CallsReport, calls: number): string[] {
     last <= second * HEAP_GROWTH + HEAP_SLACK,
     `the heap was ${mega(second)} early on, and ${mega(last)} at the end`,
   );
-  const [before, after] = sockets;
-  expect(
-    after.length <= before.length,
-    `sockets before the load: ${before.join(", ")}; and after it: ${after.join(", ")}`,
-  );
-  const faults = served
-    .stdout()
-    .split("\n")
-    .filter((line) => /^\{"level":"(error|fatal)"/.test(line));
-  expect(faults.length === 0, `the log tells of faults: ${faults.slice(0, 3).join("\n")}`);
-  return problems;
+  return [...problems, ...leftBehind(served, sockets)];
 }

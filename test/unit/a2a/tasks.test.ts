@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { before, describe, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { followRemoteTask, type TaskEvent } from "../../../core/a2a/follow.ts";
+import type { Task } from "../../../core/a2a/task.ts";
 import { newTaskId } from "../../../core/a2a/task-ids.ts";
 import { TaskKeeper } from "../../../core/a2a/task-keeper.ts";
 import { TaskRows, taskLeaseText } from "../../../core/a2a/task-rows.ts";
@@ -15,6 +16,8 @@ import { unavailable } from "../../../core/lib/errors.ts";
 import { openTaskKey } from "../../../core/storage/keys.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
+import { WakeTopics } from "../../../core/storage/wake-topics.ts";
+import { soon } from "../../support/providers.ts";
 import { manifestWith, startService } from "../../support/service.ts";
 import { recordingLogger } from "../../support/storage.ts";
 
@@ -39,10 +42,10 @@ before(async (t) => {
 /** A store that other processes use too. */
 const shared = (): Store => ({ ...createMemoryStore(), kind: "postgres" });
 
-function processOn(t: TestContext, store: Store) {
+function processOn(t: TestContext, store: Store, pollInterval?: number) {
   const { logger, lines } = recordingLogger();
   const rows = new TaskRows(store, true);
-  const tasks = new Tasks(rows, logger);
+  const tasks = new Tasks(rows, logger, pollInterval);
   t.after(() => tasks.close());
   const keeper = (retention = 60_000) => new TaskKeeper(rows, { hasAgents: true, retention, logger });
   const begin = (agent: string, principal = ADA): Promise<TaskRun> =>
@@ -75,6 +78,29 @@ describe("two processes on one store", () => {
     await whenOver(run);
     assert.equal(run.signal.aborted, true);
     assert.equal(await one.stateOf("slow", idOf(run)), "TASK_STATE_CANCELED");
+  });
+
+  test("on a store that wakes the others, a cancel and the end reach the other one without a poll", async (t) => {
+    const NEVER = 600_000;
+    const topics = new WakeTopics(async () => {});
+    const wakes = { wake: topics.wake.bind(topics), watch: topics.watch.bind(topics) };
+    const store = { ...shared(), ...wakes };
+    const [one, two] = [processOn(t, store, NEVER), processOn(t, store, NEVER)];
+    const run = await one.begin("slow");
+    const seen = await two.tasks.find("slow", idOf(run), ADA);
+    const follow = async () => {
+      const record = { agent: "slow", task: seen!.task };
+      const events: TaskEvent[] = [];
+      for await (const event of followRemoteTask(two.tasks, record, ADA, new AbortController().signal, NEVER))
+        events.push(event);
+      return events;
+    };
+    const following = follow();
+    assert.equal((await two.tasks.cancel("slow", idOf(run), ADA))?.status.state, "TASK_STATE_CANCELED");
+    await whenOver(run);
+    assert.equal(run.signal.aborted, true);
+    const last = (await soon(following, "the end")).at(-1) as { endOf: Task };
+    assert.equal(last.endOf.status.state, "TASK_STATE_CANCELED");
   });
 
   test("one follows what the other works on: the answer comes with its end", async (t) => {

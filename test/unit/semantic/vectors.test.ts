@@ -3,14 +3,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ExactVectors } from "../../../core/memory/semantic/exact.ts";
 import { createLayout } from "../../../core/memory/semantic/layout.ts";
+import { VectorCache } from "../../../core/memory/semantic/vector-cache.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import { vectorsSuite } from "../../suites/vectors.suite.ts";
 
 const LAYOUT = createLayout("default");
+const cached = (store: Store, bytes: number) =>
+  new ExactVectors(store, LAYOUT, null, { cache: new VectorCache(bytes) });
 
 vectorsSuite("exact", async () => new ExactVectors(createMemoryStore(), LAYOUT, null));
-vectorsSuite("exact with a cache for nothing", async () => new ExactVectors(createMemoryStore(), LAYOUT, null, 0));
+vectorsSuite("exact with a cache for nothing", async () => cached(createMemoryStore(), 0));
 
 /** A store that counts its scans. */
 function counting(): { store: Store; scans: () => number } {
@@ -108,8 +111,8 @@ test("writes of two processes in any order are never missed", async () => {
 
 test("the cache gives up the owner that was not used for longest, and stays within its bound", async () => {
   const { store, scans } = counting();
-  // 64 dimensions are 256 bytes, reserved for 16 rows at a time: three owners fit.
-  const vectors = new ExactVectors(store, LAYOUT, null, 3 * (16 * 256 + 200) + 100);
+  // 64 dimensions are 64 bytes and a factor, reserved for 16 vectors at a time: three owners fit.
+  const vectors = cached(store, 3 * (16 * 68 + 160 + 1_000) + 100);
   const search = (owner: string) => vectors.search({ vector: unit(1), owner, limit: 10, threshold: 0.5 });
   const owners = ["a", "b", "c", "d"];
   for (const owner of owners) await vectors.put([entry(owner, "m", 1)]);
@@ -124,7 +127,7 @@ test("the cache gives up the owner that was not used for longest, and stays with
 
 test("an owner with more vectors than fit is searched all the same, and not kept", async () => {
   const store = createMemoryStore();
-  const vectors = new ExactVectors(store, LAYOUT, null, 20_000);
+  const vectors = cached(store, 20_000);
   const many = Array.from({ length: 1_200 }, (_, count) => entry("u", `m${count}`, count % 64));
   await vectors.put(many);
   const hits = await vectors.search({ vector: unit(5), owner: "u", limit: 100, threshold: 0.5 });

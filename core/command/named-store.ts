@@ -1,0 +1,76 @@
+/** The store that a manifest names, for commands that look after it and serve nothing. */
+import type { Logger } from "pino";
+import { loadManifest } from "../manifest/load.ts";
+import { BUILT_IN_PLUGINS } from "../models/builtin.ts";
+import { LogText } from "../observability/log-text.ts";
+import { createLogger } from "../observability/logger.ts";
+import { pluginFolders } from "../registry/discover.ts";
+import { createHost } from "../registry/host.ts";
+import { loadPlugins } from "../registry/load.ts";
+import { pluginIssue } from "../registry/report.ts";
+import { openStore, parseSqliteUrl } from "../storage/open-store.ts";
+import type { NamedFile } from "../storage/sqlite-backup.ts";
+import type { Store } from "../storage/store.ts";
+import { printIssues } from "./inspect.ts";
+import type { Invocation } from "./invocation.ts";
+
+export interface NamedStore {
+  /** The name of the service. */
+  readonly service: string;
+  readonly url: string;
+  readonly kind: "memory" | "sqlite" | "postgres" | "plugin";
+  /** Where `sqlite:` leads to; null for all others. */
+  readonly sqlite: NamedFile | null;
+  /** Warnings and errors, on standard error. */
+  readonly logger: Logger;
+  /** As the service would open it, with its plugin. */
+  open(options?: { unfinished?: boolean }): Promise<Store>;
+}
+
+const KINDS: readonly (readonly [RegExp, NamedStore["kind"]])[] = [
+  [/^memory:$/, "memory"],
+  [/^sqlite:/, "sqlite"],
+  [/^postgres(ql)?:/, "postgres"],
+  [/^/, "plugin"],
+];
+
+/**
+ * What is wrong elsewhere in the manifest does not matter: a backup must be possible while a model's key is missing. Problems of the
+ * store itself are printed, and the exit code is 1.
+ */
+export async function withNamedStore(
+  { config, plugins }: Invocation,
+  work: (named: NamedStore) => Promise<number>,
+): Promise<number> {
+  const loaded = await loadManifest(config, process.env);
+  const { validSubset: manifest, folder, issues } = loaded;
+  const errors = issues.filter(({ severity }) => severity === "error");
+  const ofStore = errors.filter(({ path }) => path === "" || path === "store");
+  if (manifest === null || ofStore.length > 0) {
+    printIssues(manifest === null ? errors : ofStore);
+    return 1;
+  }
+  const url = manifest.store;
+  const kind = KINDS.find(([pattern]) => pattern.test(url))![1];
+  // The default, perhaps only because the key is misspelt.
+  if (kind === "memory") {
+    printIssues(errors);
+    throw new Error(`${config}: store memory: keeps nothing that a command could find`);
+  }
+  const text = new LogText();
+  text.hide(loaded.secrets);
+  const logger = createLogger("warn", { destination: process.stderr, text });
+  const host = createHost({ logger, env: process.env });
+  const open: NamedStore["open"] = async (options = {}) => {
+    const folders = kind === "plugin" ? [...pluginFolders(folder, manifest.plugins), ...plugins] : [];
+    const { registry, problems } = await loadPlugins(folders, BUILT_IN_PLUGINS);
+    printIssues(problems.map(pluginIssue));
+    return openStore(url, { logger, registry, host, folder, ...options });
+  };
+  try {
+    const sqlite = kind === "sqlite" ? parseSqliteUrl(url, folder) : null;
+    return await work({ service: manifest.name, url, kind, sqlite, logger, open });
+  } finally {
+    await host.close();
+  }
+}

@@ -1,0 +1,34 @@
+/** The commands `migrate` and `vacuum`: what a service that is stopped can do for its store. */
+import type { Invocation } from "./invocation.ts";
+import { withNamedStore } from "./named-store.ts";
+
+const report = (line: string): void => void process.stdout.write(`${line}\n`);
+
+/** From the layout of an older version to that of this one. */
+export const migrate = (invocation: Invocation): Promise<number> =>
+  withNamedStore(invocation, async ({ kind, sqlite, url, logger }) => {
+    let migrated: boolean;
+    if (sqlite !== null) {
+      const { migrateSqlite } = await import("../storage/sqlite-owned.ts");
+      migrated = await migrateSqlite(sqlite, { report });
+    } else if (kind === "postgres") {
+      const { migratePostgres } = await import("../storage/postgres-upgrade.ts");
+      migrated = await migratePostgres(url, { logger, report });
+    } else throw new Error(`the store is the plugin ${url.split(":", 1)[0]}, which looks after its layout itself`);
+    if (!migrated) report("nothing to do: the store has the layout of this version");
+    return 0;
+  });
+
+/** Gives the space of deleted rows back to the disk. */
+export const vacuum = (invocation: Invocation): Promise<number> =>
+  withNamedStore(invocation, async ({ kind, sqlite, url }) => {
+    if (sqlite === null) {
+      const other =
+        kind === "postgres" ? "PostgreSQL, which does this by itself" : `the plugin ${url.split(":", 1)[0]}`;
+      throw new Error(`the store is ${other}: vacuum is for SQLite`);
+    }
+    const { vacuumSqlite } = await import("../storage/sqlite-owned.ts");
+    const { before, after } = await vacuumSqlite(sqlite);
+    report(`${sqlite.where}: ${after} bytes, before ${before}`);
+    return 0;
+  });

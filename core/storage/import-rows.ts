@@ -1,0 +1,122 @@
+/** Puts an export into an empty store. A row marks the store until everything is there, and no service starts on it meanwhile. */
+import { CommitConflict, messageOf } from "../lib/errors.ts";
+import { clearAllBut, isEmpty, signsOfLife } from "./all-keys.ts";
+import { linesOf } from "./byte-lines.ts";
+import { checkHeader, type ExportEnd, isOfProcess, parseLine, RowTally } from "./row-lines.ts";
+import type { Store } from "./store.ts";
+
+const MARKER = "import/unfinished";
+
+const ROWS_PER_COMMIT = 1_000;
+const CHARACTERS_PER_COMMIT = 4 * 1024 * 1024;
+
+/** What was put by others is not cleared: it may be a service's work. */
+class OtherWriter extends Error {
+  constructor(what: string, options?: ErrorOptions) {
+    super(`${what} meanwhile: stop it, and import into a new store`, options);
+  }
+}
+
+/** @throws Error with a message for the user when an import did not come to its end */
+export async function requireNoImport(store: Store): Promise<void> {
+  if ((await store.get(MARKER)) === undefined) return;
+  throw new Error("an import into it did not come to its end: run penstock import again, which begins anew");
+}
+
+/**
+ * @param input the bytes of an export
+ * @returns what the last line says
+ * @throws Error with a message for the user. The store is empty then, or it is marked, and the next import clears it
+ */
+export async function importRows(store: Store, input: AsyncIterable<Uint8Array>): Promise<ExportEnd> {
+  const lines = linesOf(input);
+  const first = await lines.next();
+  if (first.done) throw new Error("it is empty");
+  checkHeader(first.value.toString());
+  await mark(store);
+  const tally = new RowTally();
+  tally.hash(first.value);
+  try {
+    const end = await putRows(store, lines, tally);
+    if ((await signsOfLife(store)).length > 0) throw new OtherWriter("a service has started on the store");
+    await store.commit({ delete: [MARKER] });
+    return end;
+  } catch (error) {
+    if (error instanceof OtherWriter) throw error;
+    // What fails here again is left to the next import.
+    await clearAllBut(store, MARKER)
+      .then(() => store.commit({ delete: [MARKER] }))
+      .catch(() => {});
+    throw error;
+  }
+}
+
+async function mark(store: Store): Promise<void> {
+  if ((await store.get(MARKER)) !== undefined) return clearAllBut(store, MARKER);
+  if (!(await isEmpty(store))) throw new Error("the store is not empty: name a new one");
+  await store.commit({ put: [[MARKER, JSON.stringify(new Date().toISOString())]], expect: [[MARKER, null]] });
+}
+
+interface Batch {
+  readonly put: [key: string, value: string][];
+  readonly add: [key: string, value: number][];
+  characters: number;
+}
+
+const newBatch = (): Batch => ({ put: [], add: [], characters: 0 });
+
+/** @throws Error when a row is impossible, or when the end does not fit what came before it */
+async function putRows(store: Store, lines: AsyncIterable<Buffer>, tally: RowTally): Promise<ExportEnd> {
+  let batch = newBatch();
+  let last = "";
+  let end: ExportEnd | undefined;
+  for await (const bytes of lines) {
+    if (end !== undefined) throw new Error("there is more after its last line: it was changed");
+    const line = parseLine(bytes.toString());
+    if (line === null)
+      throw new Error(`line ${tally.rows + 2} is neither a row nor the end: it was cut off or changed`);
+    if ("end" in line) {
+      end = line.end;
+      continue;
+    }
+    const [key, value] = line.row;
+    // So that no key is there twice.
+    if (key <= last) throw new Error(`line ${tally.rows + 2}: its key is not behind that of the line before`);
+    if (isOfProcess(key) || key === MARKER) throw new Error(`line ${tally.rows + 2}: ${key} is no row of an export`);
+    last = key;
+    tally.hash(bytes);
+    tally.count(key);
+    addRow(batch, key, value);
+    if (batch.put.length + batch.add.length < ROWS_PER_COMMIT && batch.characters < CHARACTERS_PER_COMMIT) continue;
+    await commitBatch(store, batch, tally.rows + 1);
+    batch = newBatch();
+  }
+  await commitBatch(store, batch, tally.rows + 1);
+  const found = tally.end();
+  if (end === undefined) throw new Error(`its last line is missing: it was cut off after ${found.rows} rows`);
+  if (end.rows !== found.rows) throw new Error(`it has ${found.rows} rows and should have ${end.rows}: it was changed`);
+  if (end.sha256 !== found.sha256) throw new Error("its checksum is another one: it was changed");
+  return found;
+}
+
+function addRow(batch: Batch, key: string, value: string | number): void {
+  batch.characters += key.length;
+  if (typeof value === "number") batch.add.push([key, value]);
+  else {
+    batch.put.push([key, value]);
+    batch.characters += value.length;
+  }
+}
+
+/** @param line the last one whose row is in the batch */
+async function commitBatch(store: Store, { put, add }: Batch, line: number): Promise<void> {
+  try {
+    // Nothing is there yet: whoever else writes is found.
+    await store.commit({ put, add, expect: put.map(([key]) => [key, null]) });
+  } catch (error) {
+    if (error instanceof CommitConflict)
+      throw new OtherWriter("another process has written to the store", { cause: error });
+    if (error instanceof TypeError) throw new Error(`before line ${line + 1}: ${messageOf(error)}`, { cause: error });
+    throw error;
+  }
+}

@@ -1,0 +1,30 @@
+/** Damage in a SQLite file: pages that another program or the disk has overwritten. */
+import { openSqliteConnection, type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
+
+/** Whether a statement met a page that makes no sense. Most statements meet none, and work on. */
+export const isDamage = (error: unknown): boolean => /^SQLITE_(CORRUPT|NOTADB)/.test(sqliteErrorCode(error));
+
+/** What SQLite finds wrong may be a text of many lines. */
+const MAX_FINDING = 200;
+
+/** Reads every page. @returns the first thing that is wrong, in one line; null when nothing is */
+export async function findDamage(connection: SqliteConnection): Promise<string | null> {
+  try {
+    const [row] = await connection.query<{ quick_check: string }>("PRAGMA quick_check(1)");
+    const found = row?.quick_check ?? "the check gave no result";
+    return found === "ok" ? null : found.replace(/\s+/g, " ").slice(0, MAX_FINDING);
+  } catch (error) {
+    if (isDamage(error)) return (error as Error).message;
+    throw error;
+  }
+}
+
+/** The same on a connection of its own, so that the pages do not fill the cache of another. */
+export async function findDamageIn(file: string, busyTimeout: number): Promise<string | null> {
+  const connection = await openSqliteConnection({ file, busyTimeout, pragmas: [] });
+  try {
+    return await findDamage(connection);
+  } finally {
+    await connection.close();
+  }
+}

@@ -1,0 +1,57 @@
+/** What commands do with a SQLite file that no service uses meanwhile. */
+import { stat } from "node:fs/promises";
+import { messageOf } from "../lib/errors.ts";
+import { type NamedFile, vacuumInto } from "./sqlite-backup.ts";
+import { sqliteErrorCode } from "./sqlite-connection.ts";
+import { explainSqlite } from "./sqlite-failure.ts";
+import { lockFile, realFile } from "./sqlite-lock.ts";
+import { removeSqliteFile, replaceSqliteFile, withSqliteConnection } from "./sqlite-replace.ts";
+import type { SqliteLayout } from "./sqlite-schema.ts";
+import { upgradeSqlite } from "./sqlite-upgrade.ts";
+
+/** @throws Error with a message for the user when there is no such file, or a service uses it */
+async function owning<T>({ file, where }: NamedFile, work: (real: string) => Promise<T>): Promise<T> {
+  // Opening it would create it.
+  await stat(file).catch((error) => {
+    throw new Error(`${where} cannot be read: ${messageOf(error)}`, { cause: error });
+  });
+  const real = await realFile(file, where);
+  const unlock = await lockFile(real, where);
+  try {
+    return await work(real);
+  } catch (error) {
+    if (!/^SQLITE_/.test(sqliteErrorCode(error))) throw error;
+    throw new Error(`${where}: ${explainSqlite(error)} (${messageOf(error)})`, { cause: error });
+  } finally {
+    await unlock();
+  }
+}
+
+/** @returns whether there was anything to do */
+export const migrateSqlite = (
+  named: NamedFile,
+  { layout, report }: { layout?: SqliteLayout; report(line: string): void },
+): Promise<boolean> =>
+  owning(named, (file) =>
+    withSqliteConnection(file, (connection) =>
+      upgradeSqlite(connection, { ...named, file }, { layout, report, upTo: Number.POSITIVE_INFINITY }),
+    ),
+  );
+
+/**
+ * Writes the rows into a new file, without the gaps that deleted ones have left, which then takes the place of the old one.
+ * It needs as much disk as the rows take.
+ */
+export const vacuumSqlite = ({ file, where }: NamedFile): Promise<{ before: number; after: number }> =>
+  owning({ file, where }, async (real) => {
+    const draft = `${real}.vacuum`;
+    try {
+      await removeSqliteFile(draft);
+      const before = (await stat(real)).size;
+      await vacuumInto(real, draft);
+      await replaceSqliteFile(draft, real, where);
+      return { before, after: (await stat(real)).size };
+    } finally {
+      await removeSqliteFile(draft);
+    }
+  });

@@ -1,0 +1,184 @@
+/** Several Penstock processes on one PostgreSQL, what is done to them, and when it was. */
+import type { ChildProcess } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { STEPS } from "../crash/workflow-clients.ts";
+import { MANIFEST } from "../crash/workflow-runs.ts";
+import type { Random } from "../fuzz/random.ts";
+import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
+import { EXAMPLES } from "../support/plugin-folder.ts";
+import type { PostgresServer } from "../support/postgres.ts";
+
+/** A time span in milliseconds since 1970; it still lasts while `to` is infinite. */
+export interface Span {
+  readonly from: number;
+  to: number;
+}
+
+export interface Member {
+  readonly index: number;
+  served: Served | null;
+  frozen: boolean;
+}
+
+/** Everything that was done, for who judges what has come of it. */
+export interface Deeds {
+  /** When each process was killed. */
+  readonly kills: Map<number, number>;
+  readonly freezes: (Span & { readonly pid: number })[];
+  /** The database was away: stopped, or frozen. */
+  readonly outages: Span[];
+}
+
+const BOOT_PAUSE_MS = 200;
+/** A process that boots while the database comes back may fail for so long after. */
+const OUTAGE_ECHO_MS = 10_000;
+
+/** What a step does outside has a mark at its begin and one at its end, in a file that outlives the process. */
+const STEP = `import { appendFileSync } from "node:fs";
+const mark = (what, key) => appendFileSync("effects.log", what + " " + process.pid + " " + Date.now() + " " + key + "\\n");
+export default { kind: "step", config: { type: "object", properties: { key: { type: "string" }, most: { type: "number", default: 20 } } },
+  execute: async ({ data, idempotencyKey, config, signal }) => {
+    mark("begin", idempotencyKey);
+    try {
+      await new Promise((resolve, reject) => {
+        setTimeout(resolve, Math.random() * config.most);
+        signal.addEventListener("abort", () => reject(new Error("stopped")));
+      });
+    } finally { mark("end", idempotencyKey); }
+    return config.key === undefined ? { ...data, n: data.n + 1 } : { [config.key]: data.n - 3 };
+  } };`;
+
+const slowSteps = Array.from(
+  { length: STEPS },
+  (_, index) => `      - { id: s${index}, andThen: { use: run, with: { most: 400 } } }\n`,
+).join("");
+
+const MORE = `  slowly:
+    steps:
+${slowSteps}
+memory: { default: {} }
+providers: { demo: { use: scripted } }
+agents:
+  assistant: { name: Assistant, description: Repeats, instructions: Repeat., model: demo/echo, memory: default }
+`;
+
+export class Cluster {
+  readonly members: Member[];
+  readonly deeds: Deeds = { kills: new Map(), freezes: [], outages: [] };
+  /** What must not happen to a process, in words. */
+  readonly wrong: string[] = [];
+  readonly folder = mkdtempSync(join(tmpdir(), "penstock-chaos-"));
+  readonly #database: PostgresServer;
+  readonly #ends: (() => unknown)[] = [];
+  #closed = false;
+
+  constructor(database: PostgresServer, url: string, size: number) {
+    this.#database = database;
+    this.members = Array.from({ length: size }, (_, index) => ({ index, served: null, frozen: false }));
+    mkdirSync(join(this.folder, "plugins/steps"), { recursive: true });
+    writeFileSync(join(this.folder, "plugins/steps/run.mjs"), STEP);
+    writeFileSync(join(this.folder, "service.yaml"), `store: ${url}${MANIFEST}${MORE}`);
+  }
+
+  /** Boots a member that is down, again and again while the database may be the reason that it does not start. */
+  async boot(member: Member): Promise<void> {
+    const config = join(this.folder, "service.yaml");
+    const command = ["serve", "--config", config, "--plugins", EXAMPLES, "--port", "0"];
+    while (!this.#closed) {
+      const since = Date.now();
+      try {
+        const registrar = { after: (end: () => unknown) => void this.#ends.push(end) };
+        const served = await serve(registrar as never, [process.execPath, PENSTOCK, ...command], { cwd: this.folder });
+        served.child.on("close", () => this.#ended(member, served));
+        member.served = served;
+        return;
+      } catch (error) {
+        if (!this.isAway(since - OUTAGE_ECHO_MS)) {
+          this.wrong.push(`a process does not start: ${(error as Error).message.slice(0, 2_000)}`);
+          return;
+        }
+        await sleep(BOOT_PAUSE_MS);
+      }
+    }
+  }
+
+  /** Whether the database was away at some time since. */
+  isAway(since: number): boolean {
+    return this.deeds.outages.some(({ to }) => to >= since);
+  }
+
+  /** One that is up, if need be after a while. Some of them may be frozen. */
+  async pick(random: Random, except?: Member): Promise<Member & { served: Served }> {
+    for (;;) {
+      const up = this.members.filter((member) => member.served !== null && member !== except);
+      if (up.length > 0) return random.pick(up) as Member & { served: Served };
+      await sleep(BOOT_PAUSE_MS);
+    }
+  }
+
+  /** `kill -9`. At least two others stay. */
+  async kill(random: Random): Promise<void> {
+    const able = this.members.filter(({ served, frozen }) => served !== null && !frozen);
+    if (able.length < 3) return;
+    const member = random.pick(able);
+    const { served } = member;
+    member.served = null;
+    await served!.interrupt("SIGKILL");
+    this.deeds.kills.set(served!.child.pid!, Date.now());
+    await this.boot(member);
+  }
+
+  async freeze(random: Random, milliseconds: number): Promise<void> {
+    const able = this.members.filter(({ served, frozen }) => served !== null && !frozen);
+    if (able.length < 3) return;
+    const member = random.pick(able);
+    const child = member.served!.child as ChildProcess;
+    const span = { pid: child.pid!, from: Date.now(), to: Number.POSITIVE_INFINITY };
+    member.frozen = true;
+    this.deeds.freezes.push(span);
+    child.kill("SIGSTOP");
+    await sleep(milliseconds);
+    child.kill("SIGCONT");
+    span.to = Date.now();
+    member.frozen = false;
+  }
+
+  async restartDatabase(mode: "fast" | "immediate", milliseconds: number): Promise<void> {
+    await this.outage(async () => {
+      await this.#database.stop!(mode);
+      await sleep(milliseconds);
+      await this.#database.start!();
+    });
+  }
+
+  async freezeDatabase(milliseconds: number): Promise<void> {
+    await this.outage(async () => {
+      const goOn = await this.#database.freeze!();
+      await sleep(milliseconds);
+      goOn();
+    });
+  }
+
+  /** The database is away until `work` has ended. */
+  async outage(work: () => Promise<void>): Promise<void> {
+    const span = { from: Date.now(), to: Number.POSITIVE_INFINITY };
+    this.deeds.outages.push(span);
+    await work();
+    span.to = Date.now();
+  }
+
+  #ended(member: Member, served: Served): void {
+    if (member.served !== served || this.#closed) return;
+    member.served = null;
+    this.wrong.push(`a process ended by itself with ${served.child.exitCode}: ${served.stderr().slice(-2_000)}`);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await Promise.all(this.#ends.map((end) => end()));
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
