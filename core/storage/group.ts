@@ -51,7 +51,11 @@ export function mergeCommits(
 
   function apply(commit: Commit, revision: number): void {
     // First, since it may throw, and must not leave half of the commit behind.
-    for (const [key, delta] of commit.add ?? []) addToChange(changes.get(key), key, delta, revision);
+    const removed = new Set(commit.delete);
+    for (const [key, delta] of commit.add ?? []) {
+      const isRemoved = removed.has(key) || commit.clear?.some((prefix) => key.startsWith(prefix));
+      if (!isRemoved) addToChange(changes.get(key), key, delta, revision);
+    }
     for (const prefix of commit.clear ?? []) {
       for (const key of changes.keys()) if (key.startsWith(prefix)) changes.delete(key);
       cleared.push(prefix);

@@ -15,11 +15,14 @@ export function createMemoryStore(): Store {
     checkCommit(commit);
     const conflicts = (commit.expect ?? []).filter(([key, wanted]) => (rows.get(key)?.revision ?? null) !== wanted);
     if (conflicts.length > 0) throw new CommitConflict(conflicts.map(([key]) => key));
+    const removed = new Set(commit.delete);
+    for (const prefix of commit.clear ?? []) for (const key of rows.keys(prefix)) removed.add(key);
     // First, since it may throw, and must not leave half of the commit behind.
-    for (const [key, delta] of commit.add ?? []) addToCounter(key, rows.get(key)?.value ?? "0", delta);
+    for (const [key, delta] of commit.add ?? []) {
+      addToCounter(key, (removed.has(key) ? undefined : rows.get(key)?.value) ?? "0", delta);
+    }
     revision++;
-    for (const prefix of commit.clear ?? []) for (const key of rows.keys(prefix)) rows.delete(key);
-    for (const key of commit.delete ?? []) rows.delete(key);
+    for (const key of removed) rows.delete(key);
     for (const [key, value] of commit.put ?? []) rows.set({ key, value, revision });
     for (const [key, delta] of commit.add ?? []) {
       rows.set({ key, value: addToCounter(key, rows.get(key)?.value ?? "0", delta), revision });

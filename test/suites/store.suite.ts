@@ -5,6 +5,8 @@ import fc from "fast-check";
 import { CommitConflict } from "../../core/lib/errors.ts";
 import { createSequence } from "../../core/storage/sequence.ts";
 import { EXCERPT_CHARACTERS, type Range, type Store, type Tail } from "../../core/storage/store.ts";
+import { crowd, judged, sceneOf } from "../model/cases.ts";
+import { createNumbers, play } from "../model/clients.ts";
 import { ModelStore } from "./store-model.ts";
 
 interface StoreUnderTest {
@@ -308,6 +310,29 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
       assert.deepEqual(await valuesOf(store, ["b/1", "c/1", "n/a"]), ['"b/1"', '"c/1"', "2"]);
     });
 
+    test("what a commit deletes or clears does not count for its additions, whatever it was", async (t) => {
+      const store = await open(t);
+      await store.commit({ put: [["t/1", '"text"'], ...puts(["t/2"])], add: [["t/n", 5]] });
+      await store.commit({
+        delete: ["t/1"],
+        clear: ["t/2"],
+        add: [
+          ["t/1", 3],
+          ["t/2", 4],
+        ],
+      });
+      assert.deepEqual(await valuesOf(store, ["t/1", "t/2", "t/n"]), ["3", "4", "5"]);
+      const results = await Promise.allSettled([
+        store.commit({ put: puts(["t/3"]) }),
+        store.commit({ delete: ["t/3"], add: [["t/3", 1]] }),
+      ]);
+      assert.deepEqual(
+        results.map(({ status }) => status),
+        ["fulfilled", "fulfilled"],
+      );
+      assert.deepEqual(await valuesOf(store, ["t/3"]), ["1"]);
+    });
+
     test("clear deletes what begins with the prefix and nothing else", async (t) => {
       const store = await open(t);
       await store.commit({ put: puts(["a/_/1", "a/x/1", "a/%/1", "a/_", "a/_0", "A/_/1"]) });
@@ -356,6 +381,90 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
           ["e/none", null],
         ],
       });
+    });
+
+    test("a commit that is made again, as by a caller who got no answer, happens once if it expects what it changes", async (t) => {
+      const store = await open(t);
+      const first = await store.commit({ put: puts(["d/1", "d/2"]) });
+      const again = [
+        { put: puts(["d/3"]), add: [["d/n", 1]], expect: [["d/3", null]] },
+        { put: puts(["d/1"]), add: [["d/n", 1]], expect: [["d/1", first]] },
+        { delete: ["d/2"], add: [["d/n", 1]], expect: [["d/2", first]] },
+      ] as const;
+      for (const commit of again) {
+        await store.commit(commit);
+        await assert.rejects(store.commit(commit), CommitConflict);
+      }
+      // Also while the first try is still under way.
+      const commit = { put: puts(["d/4"]), add: [["d/n", 1]], expect: [["d/4", null]] } as const;
+      const results = await Promise.allSettled([store.commit(commit), store.commit(commit), store.commit(commit)]);
+      assert.equal(results.filter(({ status }) => status === "fulfilled").length, 1);
+      assert.deepEqual(await valuesOf(store, ["d/n"]), ["4"]);
+    });
+
+    test("the revision of a counter can be expected until somebody adds to it", async (t) => {
+      const store = await open(t);
+      await store.commit({ add: [["c/n", 1]] });
+      const row = await store.get("c/n");
+      await store.commit({ put: puts(["c/1"]), expect: [["c/n", row!.revision]] });
+      await store.commit({ add: [["c/n", 1]], expect: [["c/n", row!.revision]] });
+      await assert.rejects(store.commit({ add: [["c/n", 1]], expect: [["c/n", row!.revision]] }), CommitConflict);
+      assert.deepEqual(await valuesOf(store, ["c/n"]), ["2"]);
+    });
+
+    test("of commits that each expect absent what the other puts, one happens", async (t) => {
+      const store = await open(t);
+      for (let round = 0; round < 10; round++) {
+        const [a, b] = [`k/${round}/a`, `k/${round}/b`];
+        const results = await Promise.allSettled([
+          store.commit({ put: puts([a]), expect: [[b, null]] }),
+          store.commit({ put: puts([b]), expect: [[a, null]] }),
+        ]);
+        assert.deepEqual(results.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
+        assert.equal((await keysOf(store, { prefix: `k/${round}/`, limit: 9 })).length, 1);
+      }
+    });
+
+    test("a commit that changes nothing is refused as well when its expectation is false", async (t) => {
+      const store = await open(t);
+      const revision = await store.commit({ put: puts(["f/1"]) });
+      await store.commit({
+        expect: [
+          ["f/1", revision],
+          ["f/2", null],
+        ],
+      });
+      await assert.rejects(store.commit({ expect: [["f/1", null]] }), CommitConflict);
+      await assert.rejects(store.commit({ expect: [["f/2", revision]] }), CommitConflict);
+    });
+
+    test("expecting a row that is not there leaves nothing in its place", async (t) => {
+      const store = await open(t);
+      await store.commit({ put: puts(["x/2"]), expect: [["x/1", null]] });
+      await assert.rejects(
+        store.commit({
+          put: puts(["x/2"]),
+          expect: [
+            ["x/3", 1],
+            ["x/4", null],
+          ],
+        }),
+        CommitConflict,
+      );
+      assert.deepEqual(await keysOf(store, { prefix: "x/", limit: 9 }), ["x/2"]);
+      assert.equal(await store.get("x/1"), undefined);
+    });
+
+    test("a row that a commit puts twice has the last value", async (t) => {
+      const store = await open(t);
+      const revision = await store.commit({
+        put: [
+          ["l/1", "1"],
+          ["l/2", "2"],
+          ["l/1", "3"],
+        ],
+      });
+      assert.deepEqual(await store.get("l/1"), { key: "l/1", value: "3", revision });
     });
 
     test("of many that expect the same revision at once, one wins", async (t) => {
@@ -512,6 +621,34 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
         assert.equal(new Set(await valuesOf(store, pair)).size, 1);
       }
       await writing;
+    });
+
+    test("the values of a tail and its other row are of one moment, whatever is written meanwhile", async (t) => {
+      const store = await open(t);
+      const keys = Array.from({ length: 40 }, (_, index) => `m/${String(index).padStart(2, "0")}`);
+      let over = false;
+      const writing = (async () => {
+        for (let round = 0; round < 40; round++) {
+          await store.commit({ clear: ["m/"], put: [...keys, "m"].map((key) => [key, String(round)]) });
+        }
+        over = true;
+      })();
+      while (!over) {
+        const joined = await store.tail({ prefix: "m/", limit: 100, otherKey: "m" });
+        if (joined!.other === undefined) continue;
+        const values = Buffer.from(joined!.text as string).toString();
+        assert.equal(values, keys.map(() => joined!.other!.value).join(","));
+      }
+      await writing;
+    });
+
+    test("what many clients are told, whatever they do at once, can be explained by an order of their calls", async (t) => {
+      const store = await open(t);
+      for (let seed = 1; seed <= 15; seed++) {
+        const scene = sceneOf(seed, {});
+        await play({ ...scene, numbers: createNumbers(), calls: 8, stores: crowd([store], scene.random) });
+        assert.equal(await judged(scene, store), null, `seed ${seed}`);
+      }
     });
 
     test("invalid keys, values and bounds are refused before anything happens", async (t) => {

@@ -3,7 +3,7 @@ import { pino } from "pino";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import type { PostgresServer } from "./postgres.ts";
 
-interface CommitMode {
+export interface CommitMode {
   readonly name: "in one call" | "in steps";
   /** The name, or the text, of the statement that a commit sends last, and of those before it. */
   readonly last: string;

@@ -57,7 +57,7 @@ export function otherProcess(t: Ending, code: string) {
 }
 
 /** Reads on after the end, unlike the iterator of `readline`, which throws then on Node 24. */
-async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<string, undefined> {
+export async function* linesOf(stream: AsyncIterable<Buffer>): AsyncGenerator<string, undefined> {
   let rest = "";
   for await (const chunk of stream) {
     const parts = (rest + chunk.toString()).split("\n");
