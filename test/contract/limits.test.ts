@@ -27,6 +27,7 @@ test("the default limits are those that the manifest's grammar names", () => {
   assert.deepEqual(manifest!.server.limits, {
     body: { default: 1024 * 1024, generation: 14 * 1024 * 1024 },
     uploads: 256 * 1024 * 1024,
+    vectors: 192 * 1024 * 1024,
     executions: 10_000,
     request: 120_000,
     heartbeat: 15_000,

@@ -129,12 +129,12 @@ describe("bodies of workflow requests", () => {
     [
       "with an executionId of odd characters",
       { input: { n: 1 }, options: { executionId: "a b" } },
-      /executionId must match/,
+      /options\.executionId must be 1 to 128 letters, digits/,
     ],
     [
       "with a too long executionId",
       { input: { n: 1 }, options: { executionId: "a".repeat(129) } },
-      /executionId must match/,
+      /options\.executionId must be 1 to 128 letters, digits/,
     ],
     [
       "with a context that is no object",

@@ -145,6 +145,7 @@ export const GUARDS: readonly Guard[] = [
   {
     ...COMMIT,
     title: "in PostgreSQL, a commit that clears a prefix is alone",
+    shows: "seldom",
     from: "packed.cleared === null ? names.shared : names.alone",
     to: "names.shared",
   },

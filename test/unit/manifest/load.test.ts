@@ -131,6 +131,7 @@ describe("explain", () => {
         "stall",
         "streamBuffer",
         "uploads",
+        "vectors",
       ].map((key) => `server.limits.${key}`),
     );
   });
