@@ -27,6 +27,6 @@ export const restore = (invocation: Invocation): Promise<number> =>
 
 function fileOf({ kind, sqlite, url }: NamedStore, tool: string): NonNullable<NamedStore["sqlite"]> {
   if (sqlite !== null) return sqlite;
-  if (kind === "postgres") throw new Error(`the store is PostgreSQL: use ${tool}, as docs/storage.md shows`);
+  if (kind === "postgres") throw new Error(`the store is PostgreSQL: use ${tool}, as docs/backup.md shows`);
   throw new Error(`the store is the plugin ${url.split(":", 1)[0]}: use penstock export and penstock import`);
 }
