@@ -126,8 +126,9 @@ export class Cluster {
     const member = random.pick(able);
     const { served } = member;
     member.served = null;
-    await served!.interrupt("SIGKILL");
+    // From now on: that it has ended is heard here later than others may see it.
     this.deeds.kills.set(served!.child.pid!, Date.now());
+    await served!.interrupt("SIGKILL");
     await this.boot(member);
   }
 
