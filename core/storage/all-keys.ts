@@ -1,7 +1,7 @@
 /** All rows of a store, whatever they are: of an empty one there are none. */
 import { PROCESSES } from "./keys.ts";
 import { allRows } from "./ranges.ts";
-import type { Row, Store } from "./store.ts";
+import type { Commit, Row, Store } from "./store.ts";
 
 /** Every key begins with a visible character of ASCII, and a range needs a prefix. */
 const PREFIXES = Array.from({ length: 0x7f - 0x21 }, (_, index) => String.fromCharCode(0x21 + index));
@@ -18,14 +18,18 @@ export async function isEmpty(store: Store): Promise<boolean> {
   return first.every((rows) => rows.length === 0);
 }
 
-/** Deletes all rows but one, a little at a time. */
-export async function clearAllBut(store: Store, kept: string): Promise<void> {
+/** Deletes all rows but one, a little at a time. @param commit makes each of the commits */
+export async function clearAllBut(
+  store: Store,
+  kept: string,
+  commit: (changes: Commit) => Promise<unknown>,
+): Promise<void> {
   for (const prefix of PREFIXES) {
     for (let range: { prefix: string; after?: string } = { prefix }; ; ) {
       const rows = await store.scan({ ...range, limit: ROWS_PER_READ, longest: 0 });
       const last = rows.at(-1);
       if (last === undefined) break;
-      await store.commit({ delete: rows.map(({ key }) => key).filter((key) => key !== kept) });
+      await commit({ delete: rows.map(({ key }) => key).filter((key) => key !== kept) });
       range = { prefix, after: last.key };
     }
   }

@@ -3,7 +3,7 @@ import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { clearAllBut, isEmpty, signsOfLife } from "./all-keys.ts";
 import { linesOf } from "./byte-lines.ts";
 import { checkHeader, type ExportEnd, isOfProcess, parseLine, RowTally } from "./row-lines.ts";
-import type { Store } from "./store.ts";
+import type { Commit, Store } from "./store.ts";
 
 const MARKER = "import/unfinished";
 
@@ -33,28 +33,52 @@ export async function importRows(store: Store, input: AsyncIterable<Uint8Array>)
   const first = await lines.next();
   if (first.done) throw new Error("it is empty");
   checkHeader(first.value.toString());
-  await mark(store);
+  const marked = await mark(store);
   const tally = new RowTally();
   tally.hash(first.value);
   try {
-    const end = await putRows(store, lines, tally);
+    const end = await putRows(store, marked, lines, tally);
     if ((await signsOfLife(store)).length > 0) throw new OtherWriter("a service has started on the store");
-    await store.commit({ delete: [MARKER] });
+    await expectingMark(store, marked, { delete: [MARKER] });
     return end;
   } catch (error) {
     if (error instanceof OtherWriter) throw error;
     // What fails here again is left to the next import.
-    await clearAllBut(store, MARKER)
-      .then(() => store.commit({ delete: [MARKER] }))
+    await clear(store, marked)
+      .then(() => expectingMark(store, marked, { delete: [MARKER] }))
       .catch(() => {});
     throw error;
   }
 }
 
-async function mark(store: Store): Promise<void> {
-  if ((await store.get(MARKER)) !== undefined) return clearAllBut(store, MARKER);
-  if (!(await isEmpty(store))) throw new Error("the store is not empty: name a new one");
-  await store.commit({ put: [[MARKER, JSON.stringify(new Date().toISOString())]], expect: [[MARKER, null]] });
+/**
+ * The row of an import that did not come to its end is written anew, so that this import goes on alone, also where the other one still
+ * runs.
+ *
+ * @returns the revision of the row
+ */
+async function mark(store: Store): Promise<number> {
+  const known = await store.get(MARKER);
+  if (known === undefined && !(await isEmpty(store))) throw new Error("the store is not empty: name a new one");
+  const marked = await expectingMark(store, known?.revision ?? null, {
+    put: [[MARKER, JSON.stringify(new Date().toISOString())]],
+  });
+  if (known !== undefined) await clear(store, marked);
+  return marked;
+}
+
+const clear = (store: Store, marked: number): Promise<void> =>
+  clearAllBut(store, MARKER, (commit) => expectingMark(store, marked, commit));
+
+/** @throws OtherWriter when another import has begun */
+async function expectingMark(store: Store, marked: number | null, commit: Commit): Promise<number> {
+  try {
+    return await store.commit({ ...commit, expect: [...(commit.expect ?? []), [MARKER, marked]] });
+  } catch (error) {
+    if (!(error instanceof CommitConflict)) throw error;
+    const what = error.keys.includes(MARKER) ? "another import has begun" : "another process has written to the store";
+    throw new OtherWriter(what, { cause: error });
+  }
 }
 
 interface Batch {
@@ -66,7 +90,12 @@ interface Batch {
 const newBatch = (): Batch => ({ put: [], add: [], characters: 0 });
 
 /** @throws Error when a row is impossible, or when the end does not fit what came before it */
-async function putRows(store: Store, lines: AsyncIterable<Buffer>, tally: RowTally): Promise<ExportEnd> {
+async function putRows(
+  store: Store,
+  marked: number,
+  lines: AsyncIterable<Buffer>,
+  tally: RowTally,
+): Promise<ExportEnd> {
   let batch = newBatch();
   let last = "";
   let end: ExportEnd | undefined;
@@ -88,10 +117,10 @@ async function putRows(store: Store, lines: AsyncIterable<Buffer>, tally: RowTal
     tally.count(key);
     addRow(batch, key, value);
     if (batch.put.length + batch.add.length < ROWS_PER_COMMIT && batch.characters < CHARACTERS_PER_COMMIT) continue;
-    await commitBatch(store, batch, tally.rows + 1);
+    await commitBatch(store, marked, batch, tally.rows + 1);
     batch = newBatch();
   }
-  await commitBatch(store, batch, tally.rows + 1);
+  await commitBatch(store, marked, batch, tally.rows + 1);
   const found = tally.end();
   if (end === undefined) throw new Error(`its last line is missing: it was cut off after ${found.rows} rows`);
   if (end.rows !== found.rows) throw new Error(`it has ${found.rows} rows and should have ${end.rows}: it was changed`);
@@ -109,13 +138,11 @@ function addRow(batch: Batch, key: string, value: string | number): void {
 }
 
 /** @param line the last one whose row is in the batch */
-async function commitBatch(store: Store, { put, add }: Batch, line: number): Promise<void> {
+async function commitBatch(store: Store, marked: number, { put, add }: Batch, line: number): Promise<void> {
   try {
     // Nothing is there yet: whoever else writes is found.
-    await store.commit({ put, add, expect: put.map(([key]) => [key, null]) });
+    await expectingMark(store, marked, { put, add, expect: put.map(([key]) => [key, null]) });
   } catch (error) {
-    if (error instanceof CommitConflict)
-      throw new OtherWriter("another process has written to the store", { cause: error });
     if (error instanceof TypeError) throw new Error(`before line ${line + 1}: ${messageOf(error)}`, { cause: error });
     throw error;
   }

@@ -51,6 +51,13 @@ export const isRefusedSetting = (error: unknown): boolean =>
 export const isPostgresConnectionLost = (error: unknown): boolean =>
   LOST.test(postgresErrorCode(error)) || LOST_MESSAGE.test(messageOf(error));
 
+/** SQLSTATE has five characters, as some names of errors of sockets have, which begin with E. */
+const SQLSTATE = /^[^E][0-9A-Z]{4}$/;
+
+/** Whether the server itself has refused a statement. After any other error the statement may or may not have been executed. */
+export const isRefusal = (error: unknown): boolean =>
+  SQLSTATE.test(postgresErrorCode(error)) && !isPostgresConnectionLost(error);
+
 /**
  * A timeout of the driver, after which the caller has waited long enough: there is no second try. What the server ends for taking too
  * long has a code, and an open transaction that it ended was undone: that one may be tried again.

@@ -94,6 +94,8 @@ export class PostgresNotices {
     try {
       await new Promise<void>((resolve, reject) => {
         stop = resolve;
+        // It may have been closed while the connection was made.
+        if (signal.aborted) return resolve();
         signal.addEventListener("abort", stop);
         client.on("error", reject);
         client.on("end", () => reject(new Error("the connection has ended")));

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { mergeCommits } from "./group.ts";
 import { packChanges, sendByCall, sendInSteps } from "./postgres-commit.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
-import { isPostgresConnectionLost, isStatementError } from "./postgres-errors.ts";
+import { isRefusal, isStatementError } from "./postgres-errors.ts";
 import { closeLaneSql, hasMoved, PostgresLane, type Ticket } from "./postgres-lane.ts";
 import type { Session } from "./postgres-session.ts";
 import type { Commit } from "./store.ts";
@@ -28,7 +28,7 @@ export function createGroupWriter(database: PostgresDatabase, calls: boolean): G
         decided = false;
       });
     } catch (error) {
-      if (!isPostgresConnectionLost(error)) throw error;
+      if (isRefusal(error)) throw error;
       lane.leave();
       if (decided) throw error;
       const happened = await outcome(ticket);

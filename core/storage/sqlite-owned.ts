@@ -1,5 +1,5 @@
 /** What commands do with a SQLite file that no service uses meanwhile. */
-import { stat } from "node:fs/promises";
+import { open, stat } from "node:fs/promises";
 import { messageOf } from "../lib/errors.ts";
 import { type NamedFile, vacuumInto } from "./sqlite-backup.ts";
 import { sqliteErrorCode } from "./sqlite-connection.ts";
@@ -47,7 +47,9 @@ export const vacuumSqlite = ({ file, where }: NamedFile): Promise<{ before: numb
     const draft = `${real}.vacuum`;
     try {
       await removeSqliteFile(draft);
-      const before = (await stat(real)).size;
+      const { size: before, mode } = await stat(real);
+      // Who may not read the store may not read the new file while it is written.
+      await (await open(draft, "wx", mode & 0o777)).close();
       await vacuumInto(real, draft);
       await replaceSqliteFile(draft, real, where);
       return { before, after: (await stat(real)).size };

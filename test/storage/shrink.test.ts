@@ -1,6 +1,6 @@
 /** The SQLite file gets smaller when rows were deleted: by itself, and by `penstock vacuum`. */
 import assert from "node:assert/strict";
-import { readdir, stat, writeFile } from "node:fs/promises";
+import { chmod, readdir, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -85,6 +85,25 @@ test("penstock vacuum: makes the file of an older version smaller at once, and f
     (await readdir(dirname(file))).filter((name) => /vacuum|restor|part/.test(name)),
     [],
   );
+});
+
+test("penstock vacuum: nobody can read the new file who may not read the store, also while it is written", async (t) => {
+  const file = await newFile(t);
+  const store = await openSqliteStore({ file, logger });
+  await fill(store);
+  await store.close();
+  await chmod(file, 0o600);
+  const seen = new Set<number>();
+  let ended = false;
+  const done = vacuumSqlite({ file, where: "sqlite:test.db" }).finally(() => {
+    ended = true;
+  });
+  while (!ended) {
+    const draft = await stat(`${file}.vacuum`).catch(() => undefined);
+    if (draft !== undefined) seen.add(draft.mode & 0o777);
+  }
+  await done;
+  assert.deepEqual([[...seen], (await stat(file)).mode & 0o777], [[0o600], 0o600]);
 });
 
 test("penstock vacuum: says both sizes; on PostgreSQL it is not needed, exit 1", async (t) => {

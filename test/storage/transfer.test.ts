@@ -316,6 +316,21 @@ test("penstock import: stops when another process writes to the store or has sta
   }
 });
 
+test("penstock import: a second one that begins meanwhile takes the store over, and the first says so", async () => {
+  const source = createMemoryStore();
+  await source.commit(small);
+  const { text } = await exported(source);
+  const store = createMemoryStore();
+  async function* interrupted(): AsyncGenerator<Uint8Array> {
+    const half = text.indexOf("\n", text.length / 2) + 1;
+    yield Buffer.from(text.slice(0, half));
+    await importRows(store, bytes(text));
+    yield Buffer.from(text.slice(half));
+  }
+  await assert.rejects(importRows(store, interrupted()), /another import has begun meanwhile/);
+  assert.deepEqual(await contentOf(store), await contentOf(source), "the second one is whole");
+});
+
 test("penstock export: waits to see whether the processes that left signs of life are alive, and refuses when one is", async () => {
   const store = createMemoryStore();
   await store.commit({
