@@ -4,7 +4,7 @@
  */
 import type { Logger } from "pino";
 import { messageOf } from "../../lib/errors.ts";
-import { removeUnchanged, unlessConflict } from "../../storage/conflict.ts";
+import { unlessConflict } from "../../storage/conflict.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { IndexLayout, OwnerKeys } from "./layout.ts";
@@ -62,10 +62,8 @@ export class BlockCleaner {
     try {
       for await (const counters of allRows(store, { prefix: layout.deletions })) {
         for (const counter of counters) {
-          await this.#cleanOwner(layout.ofCounter(counter.key));
+          await this.#cleanOwner(layout.ofCounter(counter.key), counter);
           if (signal?.aborted) return;
-          // Otherwise more was deleted meanwhile.
-          await removeUnchanged(store, counter);
         }
       }
     } catch (error) {
@@ -76,14 +74,25 @@ export class BlockCleaner {
     this.#delay = Math.min(Math.max(MIN_DELAY_MS, took / SHARE), MAX_DELAY_MS);
   }
 
-  async #cleanOwner(keys: OwnerKeys): Promise<void> {
+  async #cleanOwner(keys: OwnerKeys, counter: Row): Promise<void> {
     const { store, signal } = this.#parts;
     const pack = await store.get(keys.pack);
-    if (pack === undefined) return;
-    for (let number = 0, { next } = readPack(pack); number < next && !signal?.aborted; number++) {
+    for (let number = 0, next = pack === undefined ? 0 : readPack(pack).next; number < next; number++) {
       const block = await store.get(keys.block(number));
       if (block !== undefined) await this.#cleanBlock(keys, block);
+      if (signal?.aborted) return;
     }
+    await this.#endCleaning(keys, counter, pack);
+  }
+
+  /**
+   * Removes the counter, unless more was deleted or packed meanwhile. The pack row is written again, so that a packer which has read
+   * vectors before they were deleted gives way: it would bring them back into a block that is clean.
+   */
+  async #endCleaning({ pack: key }: OwnerKeys, counter: Row, pack: Row | undefined): Promise<void> {
+    const written = pack === undefined ? {} : { put: [[key, pack.value] as const] };
+    const expect = [[counter.key, counter.revision] as const, [key, pack?.revision ?? null] as const];
+    await unlessConflict(this.#parts.store.commit({ ...written, delete: [counter.key], expect }));
   }
 
   async #cleanBlock(keys: OwnerKeys, { key, value, revision }: Row): Promise<void> {

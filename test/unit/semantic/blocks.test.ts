@@ -347,6 +347,27 @@ test("deleted vectors take no place among the hits, and are removed from the blo
   assert.equal((await everything(new ExactVectors(store, LAYOUT, null))).length, far.length);
 });
 
+test("a vector that is deleted while it is being packed is in no block once the deletion is cleaned up", async () => {
+  const inner = createMemoryStore();
+  const deleted = entry(3);
+  const store = interrupted(inner, writesBlock, async () => {
+    const other = new ExactVectors(inner, LAYOUT, null);
+    await other.delete([deleted]);
+    other.start();
+    await other.idle();
+    assert.deepEqual(await inner.scan({ prefix: LAYOUT.deletions, limit: 1 }), []);
+  });
+  for (const row of entries(600)) {
+    await inner.commit({ put: [[LAYOUT.vector(row), writeVector(row)]], add: [[KEYS.changes, 1]] });
+  }
+  const vectors = new ExactVectors(store, LAYOUT, null);
+  await everything(vectors);
+  await vectors.idle();
+  const packed = (await blocksOf(inner)).flatMap(keysIn);
+  assert.ok(packed.length >= 512, `${packed.length} are packed`);
+  assert.ok(!packed.includes(shortKey(deleted)));
+});
+
 test("the vectors of many owners are read in small pieces, and others get their turn between them", async () => {
   const { store, seen } = watched(createMemoryStore());
   const writer = new ExactVectors(store, LAYOUT, null);
