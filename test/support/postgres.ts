@@ -5,7 +5,7 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { access, chmod, chown, cp, mkdir, mkdtemp, open as openFile, readFile, rm } from "node:fs/promises";
+import { access, chmod, chown, cp, mkdir, mkdtemp, open as openFile, readdir, readFile, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -111,6 +111,25 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
+const INITDB_TIMEOUT_MS = 45_000;
+
+/** One that hangs is given up and begun anew. */
+async function initialize(
+  initdb: string,
+  setup: readonly string[],
+  { data, ...options }: { data: string; cwd: string; env: NodeJS.ProcessEnv },
+): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      await run(initdb, [...setup], { ...options, timeout: INITDB_TIMEOUT_MS, killSignal: "SIGKILL" });
+      return;
+    } catch (error) {
+      if ((error as { killed?: boolean }).killed !== true || tries === 3) throw error;
+      for (const name of await readdir(data)) await rm(join(data, name), { recursive: true, force: true });
+    }
+  }
+}
+
 async function startEmbedded(): Promise<PostgresServer> {
   const folder = await mkdtemp(join(tmpdir(), "penstock-postgres-"));
   try {
@@ -123,7 +142,7 @@ async function startEmbedded(): Promise<PostgresServer> {
     // The order of English, which is not that of bytes: what counts on either one shows.
     const order = ["--encoding=UTF8", "--locale=C", "--locale-provider=icu", "--icu-locale=en-US"];
     const setup = ["-U", "penstock", "--auth=trust", ...order, "--no-sync", "--wal-segsize=1", "-D", data];
-    await run(join(bin, "initdb"), setup, options);
+    await initialize(join(bin, "initdb"), setup, { ...options, data });
 
     const port = await freePort();
     const url = `postgres://penstock@127.0.0.1:${port}/postgres`;
