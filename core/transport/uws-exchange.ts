@@ -19,7 +19,7 @@ export class UwsExchange implements Exchange {
   readonly query: string;
   closed = false;
   requestId = "";
-  private readonly listener: UwsListener;
+  protected readonly listener: UwsListener;
   /** Null as soon as the native object must not be touched any more. */
   private response: NativeResponse | null;
   /** The head of a stream that has begun, while it is not sent. */

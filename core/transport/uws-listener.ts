@@ -1,5 +1,6 @@
 /** What a listener of uWebSockets.js and its exchanges share. */
 import type { Heads } from "./heads.ts";
+import type { Anchor } from "./uws-anchor.ts";
 import type { UwsExchange } from "./uws-exchange.ts";
 import type { UwsFlows } from "./uws-flow.ts";
 import type { UwsHead } from "./uws-head.ts";
@@ -13,6 +14,8 @@ export interface UwsListener {
   reading: UwsExchange | null;
   /** The exchange whose socket is corked now: it writes without a cork of its own. */
   corked: UwsExchange | null;
+  /** Null when there are no sockets. */
+  readonly anchor: Anchor | null;
   /** True once the listener is stopping: every reply then closes its connection. */
   stopping: boolean;
   /** Reports an error of a callback: errors must not be thrown into native code. */

@@ -23,11 +23,13 @@ export class UwsUpgrade extends UwsExchange implements Upgrade {
     const response = this.release();
     if (response === null) return;
     const { requestId } = this;
-    // The socket is open when `upgrade` returns.
     response.cork(() => {
       response.writeStatus("101 Switching Protocols");
       if (requestId !== "") response.writeHeader("x-request-id", requestId);
-      response.upgrade({ socket: new UwsSocket(open) }, this.#key, this.#protocol, "", this.#context);
     });
+    const { corked, anchor } = this.listener;
+    const corks = corked === this ? response : (anchor?.response ?? response);
+    // The socket is open when `upgrade` returns.
+    corks.cork(() => response.upgrade({ socket: new UwsSocket(open) }, this.#key, this.#protocol, "", this.#context));
   }
 }

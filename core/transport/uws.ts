@@ -9,6 +9,7 @@ import { isHandshake } from "./handshake.ts";
 import { Heads } from "./heads.ts";
 import { listenError } from "./listen-error.ts";
 import { refusalBody, refusalText } from "./refusal.ts";
+import { type Anchor, openAnchor } from "./uws-anchor.ts";
 import { UwsExchange } from "./uws-exchange.ts";
 import { UwsFlows } from "./uws-flow.ts";
 import { type HeadProblem, UwsHead } from "./uws-head.ts";
@@ -58,6 +59,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
   reading: UwsExchange | null = null;
   corked: UwsExchange | null = null;
   stopping = false;
+  anchor: Anchor | null = null;
   port = 0;
   readonly #native: Native;
   readonly #app: NativeApp;
@@ -77,8 +79,9 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
     this.#app.any("/*", (response, request) => this.#receive(response, request));
   }
 
-  bind(): Promise<boolean> {
-    const { host, port } = this.#options;
+  async bind(): Promise<boolean> {
+    const { host, port, sockets } = this.#options;
+    if (sockets !== undefined) this.anchor = await openAnchor(this.#native).catch(() => null);
     return new Promise((resolve) => {
       // Without it a second process could bind the same port, and the kernel would distribute clients between the two.
       this.#app.listen(host, port, this.#native.LIBUS_LISTEN_EXCLUSIVE_PORT, (socket) => {
@@ -158,6 +161,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
     return new Promise((resolve) => {
       setImmediate(() => {
         this.#app.close();
+        this.anchor?.close();
         this.flows.close();
         resolve();
       });

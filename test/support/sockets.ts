@@ -25,6 +25,7 @@ export class TestSocket {
   /** Texts that have arrived and were not read. */
   readonly waiting: string[] = [];
   #arrived: (() => void)[] = [];
+  #end: Closed | null = null;
 
   constructor(socket: WebSocket) {
     this.socket = socket;
@@ -35,7 +36,8 @@ export class TestSocket {
     socket.on("error", () => {});
     this.closed = new Promise((resolve) => {
       socket.once("close", (code, reason) => {
-        resolve({ code, reason: reason.toString() });
+        this.#end = { code, reason: reason.toString() };
+        resolve(this.#end);
         for (const tell of this.#arrived.splice(0)) tell();
       });
     });
@@ -55,7 +57,7 @@ export class TestSocket {
   async until(holds: () => boolean, what: string): Promise<void> {
     const deadline = Date.now() + HANG_MS;
     while (!holds()) {
-      if (this.socket.readyState === WebSocket.CLOSED) throw new Error(`closed before ${what}`);
+      if (this.#end !== null) throw new Error(`closed before ${what}: ${this.#end.code} ${this.#end.reason}`);
       const left = deadline - Date.now();
       if (left <= 0) throw new Error(`there was no ${what}`);
       await new Promise<void>((resolve) => {
