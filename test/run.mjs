@@ -3,7 +3,7 @@
 // `--watch` runs the named files again whenever they or what they import change.
 // `--node VERSION` runs them on another Node.js, fetched from the npm registry and kept in node_modules/.cache.
 import { execFileSync, spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -46,7 +46,7 @@ if (files.length === 0) {
 
 /**
  * Folders whose files may share a process, and how many do. Starting one and loading the source costs more than most of these files
- * take; what ends, blocks or measures its process has one of its own.
+ * take; what ends, blocks or measures its process, or replaces its timers, has one of its own.
  */
 const SHARING = { "test/unit/": 8, "test/contract/": 6, "test/manifest/": 4, "test/storage/": 3, "test/plugins/": 4 };
 /** Files that take long because they wait. They begin first, so that what needs the processor runs meanwhile, and not they alone at the end. */
@@ -77,7 +77,9 @@ function bundle(name, mine) {
 function processes() {
   const first = WAITING.flatMap((start) => files.filter((file) => file.startsWith(start)));
   const rest = files.filter((file) => !first.includes(file));
-  const folderOf = (file) => Object.keys(SHARING).find((folder) => file.startsWith(folder));
+  // A timer that another file of the process sets meanwhile would never fire.
+  const mocks = (file) => readFileSync(file, "utf8").includes("mock.timers");
+  const folderOf = (file) => (mocks(file) ? undefined : Object.keys(SHARING).find((folder) => file.startsWith(folder)));
   const early = first.map((file, index) => bundle(`0-${String(index).padStart(2, "0")}`, [file]));
   const shared = Object.entries(SHARING).flatMap(([folder, together]) => {
     const mine = rest.filter((file) => folderOf(file) === folder);

@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { freePort } from "../support/command-line.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
 import { manifestWith, parseEvents, startService } from "../support/service.ts";
@@ -41,14 +41,6 @@ async function snippetOf(language: string): Promise<string> {
   const found = readme.match(new RegExp(`\`\`\`${language}\n(.*?)\`\`\``, "s"));
   assert.ok(found, `docs/deployment.md has a ${language} snippet`);
   return found[1]!;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 /** @param edit what a reader changes in the snippet */

@@ -2,11 +2,12 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { connect, createServer } from "node:net";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { freePort } from "./command-line.ts";
 
 /** The title of a skipped test says why. */
 export const NO_PGBOUNCER: string | false =
@@ -14,15 +15,6 @@ export const NO_PGBOUNCER: string | false =
     ? false
     : "no pgbouncer on this machine: apt-get install pgbouncer";
 if (NO_PGBOUNCER !== false) console.error(`\n*** NOT TESTED BEHIND PGBOUNCER: ${NO_PGBOUNCER}\n`);
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, "close");
-  return port;
-}
 
 const answers = (port: number) =>
   new Promise<boolean>((resolve) => {

@@ -7,12 +7,12 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { access, chmod, chown, cp, mkdir, mkdtemp, open as openFile, readdir, readFile, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import pg from "pg";
+import { freePort } from "./command-line.ts";
 
 export interface PostgresServer {
   /** Creates an empty database and gives its URL. */
@@ -99,16 +99,6 @@ async function binaries(folder: string): Promise<string> {
     await cp(native, copy, { recursive: true, verbatimSymlinks: true });
   });
   return join(folder, "native", "bin");
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  server.close();
-  await once(server, "close");
-  if (address === null || typeof address === "string") throw new Error("no free port");
-  return address.port;
 }
 
 const INITDB_TIMEOUT_MS = 45_000;
