@@ -41,7 +41,7 @@ function runBranches(
       group.end();
       reject(error as Error);
     };
-    branches.forEach((steps, index) => {
+    const begin = (steps: readonly Step[], index: number) =>
       runSteps(execution, steps, frame, given, group).then((outcome) => {
         // The branches have been decided: later outcomes do not count.
         if (group.stoppedItself) return;
@@ -54,7 +54,15 @@ function runBranches(
         // The others may run for long: write the outcome of this one now, so that a crash does not lose it.
         else execution.flush().catch(abort);
       }, abort);
-    });
+    const beginAll = async () => {
+      for (const [index, steps] of branches.entries()) {
+        while (execution.slice.isOver) await execution.slice.next();
+        // One of those that have begun has decided.
+        if (group.stoppedItself) return;
+        begin(steps, index);
+      }
+    };
+    beginAll().catch(abort);
   });
 }
 
@@ -80,17 +88,24 @@ export async function runAll(
   if (decider !== null) return decider;
   const unfinished = unfinishedOutcome(outcomes);
   if (unfinished !== undefined) return unfinished;
-  let merged: Record<string, unknown> = {};
-  step.branches.forEach((steps, index) => {
-    const outcome = outcomes[index];
-    if (outcome?.kind !== "done") return;
-    const { data } = outcome;
-    merged = isObject(data) ? { ...merged, ...data } : { ...merged, [steps.at(-1)?.id ?? ""]: data };
-  });
+  const merged = mergeOutputs(step.branches, outcomes);
   const problem = step.outputCheck?.(merged, "output") ?? null;
   if (problem !== null) return failed(step.path, problem);
   execution.append(["done", step.path, timeAfter(execution.state), merged]);
   return done(merged, step.path);
+}
+
+/** One object of all outputs: the members of those that are objects, the others by the id of the last step of their branch. */
+function mergeOutputs(branches: AllStep["branches"], outcomes: readonly (Outcome | undefined)[]): object {
+  const members = new Map<string, unknown>();
+  for (const [index, outcome] of outcomes.entries()) {
+    if (outcome?.kind !== "done") continue;
+    const { data } = outcome;
+    if (isObject(data)) for (const key of Object.keys(data)) members.set(key, (data as Record<string, unknown>)[key]);
+    else members.set(branches[index]!.at(-1)?.id ?? "", data);
+  }
+  // A member of any name is one of its own, `__proto__` too.
+  return Object.fromEntries(members);
 }
 
 /** After a restart: the output of the branch that had won by then. The others are not run again. */

@@ -165,7 +165,7 @@ async function runSub(
     }
   }
   beginStep(execution, step, known, given, { input });
-  const inner = createFrame(execution, input, source);
+  const inner = createFrame(execution, input, step.steps);
   const outcome = await runSteps(execution, step.steps, inner, { data: input, source }, lifetime);
   if (outcome.kind !== "done" || lifetime.isAbandoned) return outcome;
   const problem = step.resultCheck?.(outcome.data, "result") ?? null;

@@ -24,7 +24,7 @@ export async function drive(execution: Execution): Promise<void> {
   }
   try {
     const { input } = state.start;
-    const frame = createFrame(execution, input, "");
+    const frame = createFrame(execution, input, definition.steps);
     const outcome = await runSteps(execution, definition.steps, frame, { data: input, source: "" }, lifetime);
     await conclude(execution, outcome);
   } catch (error) {

@@ -20,6 +20,7 @@ import { asFirst, type Reopening, reopeningCommit, restRows, restWithoutReopenin
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { executionLogger } from "./logger.ts";
 import { countStep } from "./metrics.ts";
+import { Slice } from "./slice.ts";
 import type { ExecutionSpans } from "./spans.ts";
 
 /** Entries kept in memory for readers of events; a reader who is further behind reads the store. */
@@ -29,6 +30,7 @@ export class Execution {
   readonly state: JournalState;
   readonly definition: WorkflowDefinition;
   readonly lifetime = new Lifetime(null);
+  readonly slice = new Slice();
   caller: ExecutionCaller;
   /** Null when it is not traced. */
   spans: ExecutionSpans | null = null;
@@ -131,6 +133,7 @@ export class Execution {
     countStep(this.definition.meter, entry);
     this.#log.push(entry);
     this.#pending.push(text);
+    this.slice.add(text.length);
   }
 
   /** Resolves when all that was appended is on disk. Rejects when that can never be: another process has the execution. */
