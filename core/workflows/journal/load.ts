@@ -79,8 +79,9 @@ export interface Loaded {
   readonly first: readonly JournalEntry[];
   /** Entries in the record row. None while it runs. */
   readonly tail: readonly JournalEntry[];
-  /** Rows of the journal. */
+  /** Rows of the journal, and their bytes. */
   readonly rows: number;
+  readonly journalBytes: number;
 }
 
 /** @returns null when it was resumed or removed meanwhile */
@@ -98,8 +99,9 @@ export async function loadExecution(
     rows = rows.slice(0, resting.rows);
   }
   const tail = rests ? resting.tail : [];
+  const journalBytes = rows.reduce((bytes, { value }) => bytes + Buffer.byteLength(value), 0);
   const entries = [...first, ...rows.flatMap((row) => parseEntries(row.value)), ...tail];
-  return { state: stateFromJournal(start, entries), entries, first, tail, rows: rows.length };
+  return { state: stateFromJournal(start, entries), entries, first, tail, rows: rows.length, journalBytes };
 }
 
 /**

@@ -2,12 +2,11 @@
 import { isObject } from "../../lib/is-object.ts";
 import type { AllStep, RaceStep, Step } from "../definition/definition.ts";
 import type { ValueSource } from "../journal/entries.ts";
-import { timeAfter } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
-import { done, failed, type Outcome, stopped } from "./outcome.ts";
+import { failed, type Outcome, stopped } from "./outcome.ts";
 import type { Frame, RunSteps, StepInput } from "./scope.ts";
-import { passValueOn } from "./step-entries.ts";
+import { passValueOn, recordOutput } from "./step-entries.ts";
 
 const BRANCH_DECIDED: Stop = { kind: "branch", reason: "another branch has decided", gracePeriod: 0 };
 
@@ -91,8 +90,7 @@ export async function runAll(
   const merged = mergeOutputs(step.branches, outcomes);
   const problem = step.outputCheck?.(merged, "output") ?? null;
   if (problem !== null) return failed(step.path, problem);
-  execution.append(["done", step.path, timeAfter(execution.state), merged]);
-  return done(merged, step.path);
+  return recordOutput(execution, step, merged);
 }
 
 /** One object of all outputs: the members of those that are objects, the others by the id of the last step of their branch. */
