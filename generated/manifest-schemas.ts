@@ -861,6 +861,11 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "maximum": 1000000,
         "default": 10000
       },
+      "execution": {
+        "description": "Most bytes that one workflow execution may record: its input, the outputs of its steps, what it waits for. Beyond, it ends with an error.",
+        "$ref": "#/$defs/Size",
+        "default": "64MiB"
+      },
       "request": {
         "description": "Longest time until the headers of the reply are out.",
         "$ref": "#/$defs/Duration",

@@ -739,6 +739,10 @@ export interface LimitsManifest {
    */
   executions: number;
   /**
+   * Most bytes that one workflow execution may record: its input, the outputs of its steps, what it waits for. Beyond, it ends with an error.
+   */
+  execution: Size;
+  /**
    * Longest time until the headers of the reply are out.
    */
   request: Duration;
