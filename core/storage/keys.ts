@@ -13,6 +13,8 @@
  *   c/#/w                           -> its working memory
  *   u/MEMORY/USER/#updatedAt/#      -> resource id; the user's conversations by their last change
  *   r/MEMORY/RESOURCE/#updatedAt/#  -> user id; the resource's conversations by their last change
+ *   ct/MEMORY/CONVERSATION/USER     -> [process, run] whose turn it is in a conversation on a shared store
+ *   cs/MEMORY/CONVERSATION/USER     -> the run of that row which is asked to stop: it goes with that row
  *   cc/#                            -> an unfinished copy of a conversation: when it began, memory, user
  *   n/MEMORY/u/USER                 counter of the user's conversations
  *   n/MEMORY/r/RESOURCE             counter of the resource's conversations
@@ -85,6 +87,12 @@ export const messagePosition = (time: number, sequence: number) => `${encodeNumb
 export const messageKey = (conversation: number, position: string) => `c/${encodeNumber(conversation)}/m/${position}`;
 export const positionFromKey = (messageKey: string) => messageKey.slice("c/#########/m/".length);
 export const messageIdKey = (conversation: number, id: string) => `c/${encodeNumber(conversation)}/i/${encodeText(id)}`;
+export const TURN_CLAIMS = "ct/";
+export const turnClaimKey = (memory: string, conversation: string, user: string): string =>
+  `ct/${encodeText(memory)}/${encodeText(conversation)}/${encodeShortText(user)}`;
+export const TURN_INTERRUPTS = "cs/";
+export const turnInterruptKey = (turnClaimKey: string): string =>
+  TURN_INTERRUPTS + turnClaimKey.slice(TURN_CLAIMS.length);
 export const UNFINISHED_COPIES = "cc/";
 export const unfinishedCopyKey = (conversation: number) => `cc/${encodeNumber(conversation)}`;
 export const conversationSummaryKey = (conversation: number) => `c/${encodeNumber(conversation)}/s`;
