@@ -188,7 +188,14 @@ test("POST /agents/:id/stream with memory.turns: interrupt cancels the turn at w
   assert.equal(replaced.status, 409);
   assert.match(await replaced.text(), /another turn of the conversation has taken the place of this one/);
   const said = "assistant: ...one|two|three";
-  assert.deepEqual(await history(service), ["user: one", "assistant: ...", "user: two", "assistant: ...", "user: three", said]);
+  assert.deepEqual(await history(service), [
+    "user: one",
+    "assistant: ...",
+    "user: two",
+    "assistant: ...",
+    "user: three",
+    said,
+  ]);
 });
 
 test("POST /agents/:id/text that only reads the conversation waits for nobody, and nobody waits for it", async (t) => {

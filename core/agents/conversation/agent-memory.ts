@@ -10,7 +10,7 @@ import type { RunPlan } from "../run/run.ts";
 import type { AgentTool, ToolSet } from "../run/tool-set.ts";
 import { createSummarizer, type Summarizer, summarySection } from "./summary.ts";
 import { Turn } from "./turn.ts";
-import { Ticket, type TurnQueue } from "./turn-queue.ts";
+import { type TurnQueue, TurnTicket } from "./turn-queue.ts";
 import { withWorkingMemory, workingMemorySection, workingMemoryTool } from "./working-memory.ts";
 
 export interface TurnRequest {
@@ -55,7 +55,7 @@ export function agentMemory(agentId: string, memory: Memory, models: Models, que
       const ticket = { ...place, mode: memory.settings.turns, runId, isDelegated, call };
       return new Turn({
         queue,
-        ticket: settings.readOnly ? null : new Ticket(ticket),
+        ticket: settings.readOnly ? null : new TurnTicket(ticket),
         memory,
         access: principal === EVERYTHING ? everything : memory.for(principal),
         conversation: { id: conversationId, userId },

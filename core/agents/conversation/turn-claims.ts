@@ -13,7 +13,7 @@ import type { Membership } from "../../storage/membership.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import { Watch } from "../../storage/watch.ts";
-import { conversationBusy, type Ticket } from "./turn-queue.ts";
+import { conversationBusy, type TurnTicket } from "./turn-queue.ts";
 
 /** Between two looks at a row that another process has, where nobody tells of its end. */
 const POLL_INTERVAL_MS = 500;
@@ -23,11 +23,11 @@ export interface Claim {
   readonly key: string;
   readonly value: string;
   readonly revision: number;
-  readonly ticket: Ticket;
+  readonly ticket: TurnTicket;
 }
 
 /** One map for each store, since a service that is reloaded keeps its store. */
-const heldInStores = new WeakMap<Store, Map<string, Ticket>>();
+const heldInStores = new WeakMap<Store, Map<string, TurnTicket>>();
 
 const claimText = (process: string, runId: string): string => JSON.stringify([process, runId]);
 const parseClaim = (value: string): [process: string, runId: string] => JSON.parse(value);
@@ -37,7 +37,7 @@ export class TurnClaims {
   readonly #membership: Membership;
   readonly #logger: Logger;
   /** The turns that have a row of this process, or are about to, by their runs. */
-  readonly #held: Map<string, Ticket>;
+  readonly #held: Map<string, TurnTicket>;
   /** Rows that may be there although their turns are over, since a commit has failed: their keys and values. */
   readonly #left = new Map<string, string>();
   readonly #rounds: Interval;
@@ -72,12 +72,12 @@ export class TurnClaims {
   }
 
   /** Null when another process has the turn. */
-  take(ticket: Ticket): Promise<Claim | null> {
+  take(ticket: TurnTicket): Promise<Claim | null> {
     return this.#write(ticket, null);
   }
 
   /** Takes the turn as soon as the other process has ended its own. @throws the reason of `signal` once that aborts */
-  async wait(ticket: Ticket, signal: AbortSignal): Promise<Claim> {
+  async wait(ticket: TurnTicket, signal: AbortSignal): Promise<Claim> {
     const { key, mode } = ticket;
     const watch = new Watch(this.#store, key);
     let asked: number | undefined;
@@ -116,9 +116,7 @@ export class TurnClaims {
   async release(claim: Claim): Promise<void> {
     const { key, value, revision } = claim;
     try {
-      await unlessConflict(
-        this.#store.commit({ delete: [key, turnInterruptKey(key)], expect: [[key, revision]] }),
-      );
+      await unlessConflict(this.#store.commit({ delete: [key, turnInterruptKey(key)], expect: [[key, revision]] }));
     } catch {
       this.#left.set(key, value);
     }
@@ -131,7 +129,7 @@ export class TurnClaims {
   }
 
   /** @param before revision of the row that is taken over; null: there is none */
-  async #write(ticket: Ticket, before: number | null): Promise<Claim | null> {
+  async #write(ticket: TurnTicket, before: number | null): Promise<Claim | null> {
     const { key, runId, call } = ticket;
     if (!this.#membership.isHeld()) await this.#membership.confirm(call.signal);
     const value = claimText(this.#membership.name, runId);

@@ -3,7 +3,7 @@
  * work waits for it, is refused, or cancels it. The turns of this process are a list for each conversation in which one is at work; on a
  * store that several processes share a row says which of them has the turn (turn-claims.ts).
  */
-import { type AbortListener, type Aborts, AbortSource, abortsOf } from "../../lib/aborts.ts";
+import { type AbortListener, AbortSource, type Aborts, abortsOf } from "../../lib/aborts.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { MemoryManifest } from "../../manifest/manifest.ts";
 import type { TurnGuard } from "../../memory/memory.ts";
@@ -17,7 +17,7 @@ const MAX_WAITING = 16;
 /** The reply to a request that waits in vain goes out this long before the request would be cut, if that is not half of its time. */
 const REPLY_MARGIN_MS = 500;
 
-export interface TicketOptions {
+interface TicketOptions {
   readonly mode: MemoryManifest["turns"];
   readonly memory: string;
   readonly conversation: string;
@@ -29,7 +29,7 @@ export interface TicketOptions {
 }
 
 /** Conversations at work, by their keys: the ticket at work, and those that wait. */
-type Lines = Map<string, Ticket[]>;
+type Lines = Map<string, TurnTicket[]>;
 
 /** One for each store, since a service that is reloaded keeps its store. */
 const linesOfStores = new WeakMap<Store, Lines>();
@@ -56,7 +56,7 @@ export class TurnQueue {
    * @throws ServiceError `conflict` when the conversation is busy for too long, or at once as its mode says; the reason of the call's
    * signal when its client leaves
    */
-  enter(ticket: Ticket): Promise<void> | undefined {
+  enter(ticket: TurnTicket): Promise<void> | undefined {
     const line = this.#lines.get(ticket.key);
     if (line === undefined) {
       this.#lines.set(ticket.key, [ticket]);
@@ -71,7 +71,7 @@ export class TurnQueue {
   }
 
   /** Lets the next turn begin. A promise where other processes have to be told first; it never rejects. */
-  leave(ticket: Ticket): Promise<void> | undefined {
+  leave(ticket: TurnTicket): Promise<void> | undefined {
     const { claim } = ticket;
     if (claim === null) return this.#stepAside(ticket);
     ticket.claim = null;
@@ -79,11 +79,11 @@ export class TurnQueue {
   }
 
   /** The row with which the messages of a turn are committed. @param isLast whether its commit ends the turn */
-  guard({ claim }: Ticket, isLast: boolean): TurnGuard | undefined {
+  guard({ claim }: TurnTicket, isLast: boolean): TurnGuard | undefined {
     return claim === null ? undefined : this.#claims!.guard(claim, isLast);
   }
 
-  #stepAside(ticket: Ticket): undefined {
+  #stepAside(ticket: TurnTicket): undefined {
     const line = this.#lines.get(ticket.key);
     const index = line?.indexOf(ticket) ?? -1;
     if (line === undefined || index === -1) return;
@@ -92,7 +92,7 @@ export class TurnQueue {
     else if (index === 0) line[0]!.wait?.called();
   }
 
-  async #claim(ticket: Ticket, claims: TurnClaims): Promise<void> {
+  async #claim(ticket: TurnTicket, claims: TurnClaims): Promise<void> {
     try {
       ticket.claim = await claims.take(ticket);
     } catch (error) {
@@ -102,7 +102,7 @@ export class TurnQueue {
     if (ticket.claim === null) await this.#wait(ticket);
   }
 
-  async #wait(ticket: Ticket): Promise<void> {
+  async #wait(ticket: TurnTicket): Promise<void> {
     const wait = new Wait(ticket.call, ticket.isDelegated ? null : this.#longestWait);
     ticket.wait = wait;
     try {
@@ -119,7 +119,7 @@ export class TurnQueue {
 }
 
 /** What one run shows to take its turn. */
-export class Ticket {
+export class TurnTicket {
   readonly key: string;
   readonly runId: string;
   readonly mode: MemoryManifest["turns"];
@@ -185,7 +185,8 @@ class Wait implements AbortListener {
 export const conversationBusy = (why: string): ServiceError =>
   new ServiceError("conflict", `${why}, try again`, { headers: { "retry-after": "1" } });
 
-const waitedInVain = (): ServiceError => conversationBusy("the turns before this one in the conversation take too long");
+const waitedInVain = (): ServiceError =>
+  conversationBusy("the turns before this one in the conversation take too long");
 
 const turnInterrupted = (): ServiceError =>
   new ServiceError("conflict", "another turn of the conversation has taken the place of this one");

@@ -18,7 +18,7 @@ import { type Conversation, type RecalledContext, recall } from "./recall.ts";
 import type { Summarizer } from "./summary.ts";
 import { parseTurnInput, type TurnInput } from "./turn-input.ts";
 import { TurnMessage } from "./turn-message.ts";
-import type { Ticket, TurnQueue } from "./turn-queue.ts";
+import type { TurnQueue, TurnTicket } from "./turn-queue.ts";
 
 interface TurnOptions {
   readonly memory: Memory;
@@ -35,7 +35,7 @@ interface TurnOptions {
   readonly call: RunCall;
   readonly queue: TurnQueue;
   /** Null for a turn that only reads. */
-  readonly ticket: Ticket | null;
+  readonly ticket: TurnTicket | null;
 }
 
 export class Turn {

@@ -3,7 +3,7 @@ import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
 import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
-import { type Aborts, AbortSource, abortsOf } from "../../lib/aborts.ts";
+import { AbortSource, type Aborts, abortsOf } from "../../lib/aborts.ts";
 import { boundLogger } from "../../observability/bound-logger.ts";
 import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";

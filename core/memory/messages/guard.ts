@@ -20,6 +20,10 @@ export async function commitGuarded(store: Store, draft: Draft, guard: TurnGuard
 }
 
 const turnLost = (cause: CommitConflict): ServiceError =>
-  new ServiceError("unavailable", "this process was silent for so long that another one has taken the conversation over", {
-    cause,
-  });
+  new ServiceError(
+    "unavailable",
+    "this process was silent for so long that another one has taken the conversation over",
+    {
+      cause,
+    },
+  );

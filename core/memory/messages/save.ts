@@ -8,8 +8,8 @@ import { changeConversation } from "../records/index-rows.ts";
 import type { PreparedMessage } from "../records/message.ts";
 import { createDraft } from "../semantic/semantic.ts";
 import { displacedMessages } from "./displaced.ts";
-import { dropSummaryOf } from "./summary.ts";
 import { commitGuarded } from "./guard.ts";
+import { dropSummaryOf } from "./summary.ts";
 import { findMessages, removeMessages, writeMessages } from "./write.ts";
 
 /** Messages for one conversation. */
