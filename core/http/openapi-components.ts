@@ -21,6 +21,11 @@ const FAILURES = {
     "The body is not JSON.",
     "content-type must be application/json, not text/plain",
   ],
+  key_reused: [
+    "KeyReused",
+    "The Idempotency-Key was used for another request.",
+    "this Idempotency-Key was used for another request: send a new key with a new request",
+  ],
   internal: ["Failed", "A tool, the model provider or the service itself failed.", "model provider failed: timed out"],
   unavailable: [
     "Unavailable",

@@ -47,6 +47,8 @@
  *   a2i/AGENT/#updatedAt/TASK       -> [state, context]; the agent's tasks by their last change
  *   a2u/AGENT/USER/#updatedAt/TASK  -> the same of one user, where stored objects belong to users
  *   a2o/TASK                        -> a running task: its agent, and its process
+ *   ik/REQUEST                      -> an Idempotency-Key: who works on its request, or the reply (kept-replies.ts)
+ *   it/#claimedAt/REQUEST           the same by time
  *   kv/NAMESPACE/KEY                -> an entry of a plugin: the key as it wrote it, the value, when it expires
  *   kx/#expires/NAMESPACE/KEY       -> key of an entry that expires
  *
@@ -143,6 +145,14 @@ export const ownKeyOf = (agent: string, user: string, historyKey: string) =>
   ownHistoryRows(agent, user) + historyKey.slice(historyRows(agent).length);
 export const OPEN_RUNS = "ho/";
 export const openRunKey = (run: string) => `ho/${encodeText(run)}`;
+
+/** `request` is a digest, and needs no encoding. */
+export const keptReplyKey = (request: string) => `ik/${request}`;
+export const KEPT_REPLY_TIMES = "it/";
+export const keptReplyTime = (time: number, request: string) => `it/${encodeNumber(time)}/${request}`;
+/** Those that were claimed before `time`, in milliseconds since 1970, sort before this. */
+export const keptRepliesBefore = (time: number) => `it/${encodeNumber(time)}`;
+export const keptReplyOfTime = (keptReplyTime: string) => keptReplyTime.slice("it/#########/".length);
 
 /** Prefix of the entries of a plugin's namespace. */
 export const keyvRows = (namespace: string) => `kv/${encodeText(namespace)}/`;

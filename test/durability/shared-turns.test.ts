@@ -4,7 +4,7 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, test } from "node:test";
+import { after, type TestContext, test } from "node:test";
 import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
@@ -40,7 +40,9 @@ export default { kind: "provider", name: "filed",
 
 const folder = await mkdtemp(join(tmpdir(), "penstock-turns-"));
 after(() => rm(folder, { recursive: true, force: true }));
-const plugins = pluginFolder({ after }, { "providers/filed.mjs": FILED });
+/** What ends with this file. */
+const file = { after } as unknown as Pick<TestContext, "after">;
+const plugins = pluginFolder(file, { "providers/filed.mjs": FILED });
 const url = await server?.createDatabase();
 const config = join(folder, "service.yaml");
 writeFileSync(
@@ -56,7 +58,7 @@ writeFileSync(
 );
 
 const start = () =>
-  serve({ after }, [process.execPath, PENSTOCK, "serve", "--config", config, "--plugins", plugins, "--port", "0"]);
+  serve(file, [process.execPath, PENSTOCK, "serve", "--config", config, "--plugins", plugins, "--port", "0"]);
 const processes: Served[] = server === null ? [] : await Promise.all([start(), start()]);
 const [one, other] = processes as [Served, Served];
 
