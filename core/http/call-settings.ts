@@ -20,3 +20,6 @@ export interface CallSettings<S> {
   /** Whether each request is logged with one line. */
   readonly logs: boolean;
 }
+
+/** The headers of a stream are sent after this time even if the model has not accepted the call yet. */
+export const STREAM_OPEN_TIMEOUT_MS = 5_000;

@@ -10,7 +10,7 @@ import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Entity } from "../observability/sink.ts";
 import type { Span, SpanKind, SpanOrigin } from "../observability/span.ts";
-import type { CallSettings } from "./call-settings.ts";
+import { type CallSettings, STREAM_OPEN_TIMEOUT_MS } from "./call-settings.ts";
 import type { Client } from "./client.ts";
 import { errorReply, failureText } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
@@ -20,9 +20,6 @@ import type { InFlightRequest } from "./in-flight.ts";
 import type { Context, TextStream } from "./route.ts";
 import type { StreamWriter } from "./stream-writer.ts";
 import { TextWriter } from "./text-writer.ts";
-
-/** The headers of a stream are sent after this time even if the model has not accepted the call yet. */
-const STREAM_OPEN_TIMEOUT_MS = 5_000;
 
 export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   readonly exchange: Exchange;
@@ -89,7 +86,8 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   #abortSource(): AbortSource {
     this.#source ??= new AbortSource();
-    if (this.exchange.closed && this.keyed === undefined && !this.#source.hasSignal) this.#source.abort(new Error("the client has left"));
+    if (this.exchange.closed && this.keyed === undefined && !this.#source.hasSignal)
+      this.#source.abort(new Error("the client has left"));
     return this.#source;
   }
 
@@ -138,16 +136,19 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   reply(status: number, headers: HeaderList, body: string | Uint8Array | null): void {
     if (this.#finished || this.#isKeeping) return;
-    if (this.keyed === undefined) return this.#send(status, headers, body);
-    // First it is kept, so that no client has seen a reply that a repeated request does not get.
-    this.#keep(this.keyed, status, headers, body)
-      .then(() => this.#send(status, headers, body))
-      .catch((thrown) => {
-        // An error with a header that HTTP does not allow.
-        this.logger.error({ err: thrown, operation: this.operation }, messageOf(thrown));
-        this.exchange.destroy();
-        this.#finish(500);
-      });
+    if (this.keyed === undefined) this.#send(status, headers, body);
+    else {
+      // First it is kept, so that no client has seen a reply that a repeated request does not get.
+      const kept = this.#keep(this.keyed, status, headers, body);
+      kept.then(() => this.#send(status, headers, body)).catch((thrown) => this.#cut(thrown));
+    }
+  }
+
+  /** The reply has a header that HTTP does not allow. */
+  #cut(thrown: unknown): void {
+    this.logger.error({ err: thrown, operation: this.operation }, messageOf(thrown));
+    this.exchange.destroy();
+    this.#finish(500);
   }
 
   #send(status: number, headers: HeaderList, body: string | Uint8Array | null): void {

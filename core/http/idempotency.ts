@@ -48,13 +48,45 @@ export interface ReplyKeeper {
   take(request: KeyedRequest, signal: AbortSignal): Promise<KeptReply | KeyClaim>;
 }
 
-/** @param target path and query as sent @throws ServiceError `invalid_input` */
-export function keyedRequest(
-  { caller, user }: Requester,
-  key: string,
-  target: string,
-  body: Uint8Array,
-): KeyedRequest {
+/** A request as it arrived. */
+interface SentRequest {
+  readonly key: string;
+  /** Method, path and query. */
+  readonly target: string;
+  readonly body: Uint8Array;
+}
+
+/** The part of a call that this file needs. */
+interface KeyedCall extends Requester {
+  readonly signal: AbortSignal;
+  readonly finished: boolean;
+  keyed: KeyClaim | undefined;
+  reply(status: number, headers: HeaderList, body: KeptReply["body"]): void;
+}
+
+/**
+ * Resolves to whether the request is the first with its key, and is to be carried out. Otherwise it has been answered.
+ *
+ * @throws ServiceError `invalid_input` for a key that is none; else like `ReplyKeeper.take`
+ */
+export async function carryOutOnce(
+  replies: ReplyKeeper,
+  call: KeyedCall,
+  sent: SentRequest,
+  cors: HeaderList,
+): Promise<boolean> {
+  const taken = await replies.take(keyedRequest(call, sent), call.signal);
+  if (!("settle" in taken)) {
+    const { status, headers, body } = taken;
+    call.reply(status, [...headers, "idempotency-replayed", "true", ...cors], body);
+    return false;
+  }
+  if (call.finished) await taken.free();
+  else call.keyed = taken;
+  return !call.finished;
+}
+
+function keyedRequest({ caller, user }: Requester, { key, target, body }: SentRequest): KeyedRequest {
   if (!KEY.test(key)) throw invalid("Idempotency-Key must be 1 to 255 visible ASCII characters, without spaces");
   return {
     id: digest(JSON.stringify([caller.kind, userIdOf(user), key])),

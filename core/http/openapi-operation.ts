@@ -27,7 +27,8 @@ const KEY_PARAMETER = {
   name: "Idempotency-Key",
   in: "header",
   required: false,
-  description: "A repeated request with the same key and body is not carried out again: for 24 hours it gets the first reply.",
+  description:
+    "A repeated request with the same key and body is not carried out again: for 24 hours it gets the first reply.",
   schema: { type: "string", pattern: "^[!-~]{1,255}$" },
 };
 

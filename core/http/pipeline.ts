@@ -19,8 +19,8 @@ import {
 } from "./decode.ts";
 import { errorReply } from "./encode.ts";
 import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
+import { carryOutOnce, type ReplyKeeper } from "./idempotency.ts";
 import { foreignHost, foreignOrigin } from "./origin.ts";
-import { keyedRequest, type ReplyKeeper } from "./idempotency.ts";
 import { compileOutput } from "./output.ts";
 import type { InputSchemaId, Route } from "./route.ts";
 import { createRouter, type PathEndpoint } from "./router.ts";
@@ -202,32 +202,18 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       else answer(call, malformed(messageOf(error)), corsHeaders);
       return;
     }
-    if (keyed === null) return handle(call, values, query, body, corsHeaders);
+    if (keyed === null) {
+      handle(call, values, query, body, corsHeaders);
+      return;
+    }
     call.track();
     const target = `${route.method} ${keyed.path}?${query}`;
-    carryOutOnce(call, keyed.key, target, bytes, corsHeaders).then(
-      (isFirst) => isFirst && handle(call, values, query, body, corsHeaders),
+    carryOutOnce(replies!, call, { key: keyed.key, target, body: bytes }, corsHeaders).then(
+      (isFirst) => {
+        if (isFirst) handle(call, values, query, body, corsHeaders);
+      },
       (error) => call.fail(error),
     );
-  }
-
-  /** Resolves to whether the request is to be carried out; otherwise it has been answered. */
-  async function carryOutOnce(
-    call: Call<S>,
-    key: string,
-    target: string,
-    bytes: Uint8Array,
-    corsHeaders: HeaderList,
-  ): Promise<boolean> {
-    const taken = await replies!.take(keyedRequest(call, key, target, bytes), call.signal);
-    if (!("settle" in taken)) {
-      const { status, headers, body } = taken;
-      call.reply(status, [...headers, "idempotency-replayed", "true", ...corsHeaders], body);
-      return false;
-    }
-    if (call.finished) await taken.free();
-    else call.keyed = taken;
-    return !call.finished;
   }
 
   /** The closures in here stay anonymous: when the unbundled source runs, naming a function costs more than creating it. */

@@ -5,13 +5,7 @@
  */
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
-import {
-  isFinal,
-  type KeptReply,
-  type KeyClaim,
-  type KeyedRequest,
-  type ReplyKeeper,
-} from "../http/idempotency.ts";
+import { isFinal, type KeptReply, type KeyClaim, type KeyedRequest, type ReplyKeeper } from "../http/idempotency.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { systemTime } from "../lib/clock.ts";
 import { CommitConflict, messageOf, ServiceError } from "../lib/errors.ts";
@@ -245,7 +239,10 @@ function settling({ id, row, revision }: Claimed, kept: KeptReply | null, mayGoO
   if (kept !== null) {
     const { status, headers, body } = kept;
     const text = body instanceof Uint8Array ? Buffer.from(body).toString() : body;
-    return { put: [[key, JSON.stringify({ ...rest, reply: { status, headers, body: text } } satisfies KeyRow)]], expect };
+    return {
+      put: [[key, JSON.stringify({ ...rest, reply: { status, headers, body: text } } satisfies KeyRow)]],
+      expect,
+    };
   }
   if (mayGoOn) return { put: [[key, JSON.stringify({ ...row, process: "" } satisfies KeyRow)]], expect };
   return { delete: [key, keptReplyTime(row.at, id)], expect };
@@ -264,4 +261,7 @@ function readable(reply: KeptReply): KeptReply {
 }
 
 const keyReused = (): ServiceError =>
-  new ServiceError("key_reused", "this Idempotency-Key was used for another request: send a new key with a new request");
+  new ServiceError(
+    "key_reused",
+    "this Idempotency-Key was used for another request: send a new key with a new request",
+  );

@@ -51,7 +51,8 @@ export async function earlierOutcome(
       return outcomeOf(known.state, known.definition.outline);
     }
     const { found, loaded } = known;
-    if (found.openRow === null) return outcomeOf(loaded.state, await engine.definitions.outline(found.start.definition));
+    if (found.openRow === null)
+      return outcomeOf(loaded.state, await engine.definitions.outline(found.start.definition));
     if (!engine.environment.shared) throw stillRunning(id);
     await restsElsewhere(engine, found, call.signal);
   }

@@ -30,12 +30,12 @@ import { parseOpenRow } from "./journal/rows.ts";
 import { type JournalState, timeAfter } from "./journal/state.ts";
 import { listExecutions } from "./list/list.ts";
 import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
+import { earlierOutcome, outcomeOf } from "./outcome.ts";
 import type { Execution } from "./run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "./run/execution-commits.ts";
 import { followLive, followLoaded } from "./run/follow.ts";
 import { planReplay } from "./run/replay.ts";
 import { checkReplay, planResume } from "./run/resume.ts";
-import { earlierOutcome, outcomeOf } from "./outcome.ts";
 import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.ts";
 
 export class ScopedWorkflows implements WorkflowAccess {

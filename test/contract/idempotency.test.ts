@@ -9,8 +9,8 @@ import { pluginFolder } from "../support/plugin-folder.ts";
 import { until } from "../support/probe.ts";
 import { dataOf, errorOf, type Loose } from "../support/served-upstream.ts";
 import { startService, type TestService } from "../support/service.ts";
-import { SECRET, token } from "../support/tokens.ts";
 import { temporaryFolder } from "../support/storage.ts";
+import { SECRET, token } from "../support/tokens.ts";
 
 /** Counts its calls, and waits while the test holds it. */
 const CHARGE = `export default { kind: "tool", name: "charge", description: "Charges",
@@ -183,7 +183,7 @@ test("POST /tools/:name/execute whose reply is over 1 MiB is carried out once: a
 
 test("POST /tools/:name/execute with an Idempotency-Key that is too long, or has other than visible ASCII, is 400", async (t) => {
   const { service, charges } = await serve(t);
-  for (const key of ["x".repeat(256), "two words", "caf\u00e9"]) {
+  for (const key of ["x".repeat(256), "two words", "one, two"]) {
     const { status, error } = await errorOf(charge(service, key));
     assert.equal(status, 400, key);
     assert.match(error, /^Idempotency-Key must be 1 to 255 visible ASCII characters/);
