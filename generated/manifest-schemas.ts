@@ -1245,6 +1245,16 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "type": "integer",
         "minimum": 1
       },
+      "turns": {
+        "description": "What happens to a turn of a conversation in which another one is at work: it waits for it, is refused with 409, or cancels it.",
+        "type": "string",
+        "enum": [
+          "queue",
+          "reject",
+          "interrupt"
+        ],
+        "default": "queue"
+      },
       "summary": {
         "$ref": "#/$defs/SummaryManifest"
       },

@@ -384,6 +384,10 @@ export interface MemoryManifest {
    * Most tokens of a prompt, as estimated: the oldest turns are left out until it fits. Left out: what the model takes.
    */
   contextTokens?: number;
+  /**
+   * What happens to a turn of a conversation in which another one is at work: it waits for it, is refused with 409, or cancels it.
+   */
+  turns: "queue" | "reject" | "interrupt";
   summary?: SummaryManifest;
   workingMemory?: WorkingMemoryManifest;
   semantic?: SemanticMemoryManifest;

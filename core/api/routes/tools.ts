@@ -23,6 +23,7 @@ export const TOOL_ROUTES = [
     group: "execution",
     summary: "Execute a tool",
     body: "ExecuteToolRequest",
+    idempotent: true,
     output: { json: "ToolExecutionResult" },
     handle: ({ params, body }, call) => execute(call.service, params.name!, body, call),
   }),
