@@ -57,6 +57,7 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
     body: "InvokeMcpToolRequest",
     bodyOptional: true,
     failures: ["conflict"],
+    readsHeaders: ["x-approval-id"],
     output: { json: "McpCallResult" },
     handle: ({ params, body }, call) => invoke(call, params.serverId!, params.toolName!, body),
   }),
