@@ -61,7 +61,7 @@ export class Approvals implements ApprovalInbox {
     const rows = this.#connected();
     const principal = principalOf(requester, this.#options.isolated);
     // What has expired is no longer open, whether or not anybody has noticed.
-    await settleDue(rows);
+    if ((await settleDue(rows)) > 0) this.#upkeep?.hurry();
     const { status = "open", agentId, limit = DEFAULT_LIMIT, offset = 0 } = query;
     const owner = principal.isolated ? ownerOf(principal) : undefined;
     return (await rows.list({ status, agentId, owner, limit, offset })).map(approvalView);

@@ -19,14 +19,14 @@ export type Delivery = "later" | "gone";
 /** Resumes the step that waits for an approval. */
 export type Deliver = (record: ApprovalRecord) => Promise<Delivery>;
 
-/** Expires what is due, and removes what has been kept long enough: at most one page. @returns whether there may be more */
-export async function settleDue(rows: ApprovalRows, clock: Clock = systemTime): Promise<boolean> {
+/** Expires what is due, and removes what has been kept long enough: at most one page. @returns how many there were */
+export async function settleDue(rows: ApprovalRows, clock: Clock = systemTime): Promise<number> {
   const due = await rows.due(clock(), RECORDS_PER_PAGE);
   for (const found of due) {
     if (found.record.status === "open") await expire(rows, found);
     else await unlessConflict(rows.remove(found));
   }
-  return due.length === RECORDS_PER_PAGE;
+  return due.length;
 }
 
 export class Upkeep {
@@ -71,7 +71,7 @@ export class Upkeep {
   }
 
   async #round(): Promise<void> {
-    while (await settleDue(this.#rows, this.#clock)) if (this.#rounds.signal.aborted) return;
+    while ((await settleDue(this.#rows, this.#clock)) === RECORDS_PER_PAGE) if (this.#rounds.signal.aborted) return;
     let isLate = false;
     for (let after: string | undefined; ; ) {
       const page = await this.#rows.answers(after, RECORDS_PER_PAGE);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { beforeEach, describe, type TestContext, test } from "node:test";
 import { ran, serveApprovals } from "../support/approvals.ts";
 import { until } from "../support/probe.ts";
-import { dataOf, errorOf, type Loose } from "../support/served-upstream.ts";
+import { dataOf, type Loose } from "../support/served-upstream.ts";
 import type { TestService } from "../support/service.ts";
 
 beforeEach(() => void ran.splice(0));
@@ -51,7 +51,8 @@ async function ended(service: TestService, workflow: string, id: string): Promis
     last = await state(service, workflow, id);
     return !["running", "suspended"].includes(last.status);
   }, `the end of ${workflow}`);
-  return last;
+  const executions: Loose[] = await dataOf(service.get(`/workflows/executions?workflowId=${workflow}`));
+  return { ...last, output: executions.find((each) => each.id === id || each.executionId === id).output };
 }
 const answer = (service: TestService, id: string, body: object) => dataOf(service.post(`/approvals/${id}`, body));
 
