@@ -116,9 +116,9 @@ export class ApprovalRows {
     return this.#readAll(await rowsAt(this.store, { prefix, reverse: true, limit }, offset));
   }
 
-  /** Those with something to be done before `time`: to expire, or to be forgotten. */
+  /** Those with something to be done by `time`: to expire, or to be forgotten. */
   async due(time: number, limit: number): Promise<FoundApproval[]> {
-    const rows = await this.store.scan({ prefix: APPROVAL_TIMES, before: approvalTimesBefore(time), limit });
+    const rows = await this.store.scan({ prefix: APPROVAL_TIMES, before: approvalTimesBefore(time + 1), limit });
     return this.#findAll(rows);
   }
 
