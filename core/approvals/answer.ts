@@ -16,7 +16,7 @@ const MAX_NAMED_ID = 128;
 const MAX_INPUT_CHARACTERS = 64 * 1024;
 
 /** Who answers. */
-export interface Approver {
+interface Approver {
   readonly principal: Principal;
   /** For the record: a user's id, or what kind of caller it is. */
   readonly name: string;

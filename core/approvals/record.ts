@@ -3,7 +3,7 @@ import type { Approval } from "../../generated/types.ts";
 import type { CallKind } from "../tools/approval.ts";
 
 export type ApprovalStatus = Approval["status"];
-export type Verdict = Exclude<ApprovalStatus, "open">;
+type Verdict = Exclude<ApprovalStatus, "open">;
 
 /** Times are milliseconds since 1970. */
 export interface ApprovalRecord {

@@ -21,7 +21,7 @@ export interface FoundApproval {
 }
 
 /** Which approvals, newest first. An owner may be empty: that of calls without a user. */
-export interface ApprovalFilter {
+interface ApprovalFilter {
   readonly status: ApprovalStatus;
   readonly agentId?: string | undefined;
   readonly owner?: string | undefined;

@@ -11,13 +11,13 @@ type Loose = any;
 export const ran: Loose[] = [];
 (globalThis as { penstockPaid?: Loose[] }).penstockPaid = ran;
 
-export const PAY_PLUGIN = {
+const PAY_PLUGIN = {
   "tools/pay.mjs": `export default { kind: "tool", name: "pay",
     parameters: { type: "object", properties: { amount: { type: "number" } }, required: ["amount"], additionalProperties: false },
     execute: (input, call) => { globalThis.penstockPaid.push(input.amount); return { paid: input.amount, key: call.idempotencyKey ?? null }; } };`,
 };
 
-export const CONSOLE_KEY = "the-key-of-the-console";
+const CONSOLE_KEY = "the-key-of-the-console";
 export const AUTH = { mode: "authNext", provider: { use: "jwt", secret: SECRET } };
 export const as = (sub: string) => ({ authorization: `Bearer ${token({ sub })}` });
 export const CONSOLE = { "x-console-access-key": CONSOLE_KEY };
