@@ -71,6 +71,11 @@ export interface ToolOrigin {
   readonly conversationId?: string;
   readonly executionId?: string;
   readonly idempotencyKey?: string;
+  /**
+   * The caller wants what the tool gives after `call.signal` has aborted, since its effects have happened, and bounds by itself how long
+   * it waits for that.
+   */
+  readonly waitsForLate?: true;
   /** The span of this call, where the caller begins and ends it; null: the call is not traced. Left out: a span is made here. */
   readonly span?: Span | null;
 }
