@@ -21,7 +21,7 @@ const client = await startWorkflows(
   null,
   { paying: { steps: [pay("pay"), { id: "last", andThen: { set: { paid: "{{ data }}" } } }] } },
   { tools: { pay: { use: "pay" } } },
-  { plugins: [pluginFolder({ after }, { "tools/pay.mjs": PAY })] },
+  { plugins: [pluginFolder({ after } as never, { "tools/pay.mjs": PAY })] },
 );
 
 const signalled = (call: ProbeCall) => until(() => call.aborted !== null, "the signal");

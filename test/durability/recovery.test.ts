@@ -7,6 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { findExecution, loadExecution } from "../../core/workflows/journal/load.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
+import { until } from "../support/probe.ts";
 import { soon } from "../support/providers.ts";
 import { startService, type TestOptions, type TestService } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
@@ -188,6 +189,62 @@ test("recovery: resume, the default, runs the step that was in flight again", as
   await opened.engine.live.get("e")?.settled;
   assert.equal((await access.state("w", "e")).status, "completed");
   assert.equal(world.runs, 2);
+});
+
+test("an execution that kills its process is taken up three times without progress, then ends with an error that says so", async (t) => {
+  const steps = [
+    { id: "first", andThen: { use: "pause" } },
+    { id: "deadly", andThen: { use: "pause" } },
+  ];
+  const { store, start } = await diedWhilePausing(t, { steps }, 1);
+  const dies = async (runs: number) => {
+    const cutting = cutStore(store, "sqlite");
+    await start(cutting);
+    await until(() => world.runs === runs, `run ${runs}`);
+    cutting.arm(0);
+  };
+  for (const runs of [2, 3]) await dies(runs);
+  // The first step is done now, so that the count begins anew.
+  const through = cutStore(store, "sqlite");
+  let go = (_value: unknown) => {};
+  world.open = new Promise((resolve) => {
+    go = resolve;
+  });
+  await start(through);
+  await until(() => world.runs === 4, "the first step");
+  world.open = new Promise(() => {});
+  go(null);
+  await until(() => world.runs === 5, "the second step");
+  through.arm(0);
+  for (const runs of [6, 7, 8]) await dies(runs);
+
+  const { access, opened } = await start(cutStore(store, "sqlite"));
+  await opened.engine.live.get("e")?.settled;
+  const { status, error } = await access.state("w", "e");
+  assert.deepEqual([status, error], ["error", { message: "stopped its process 4 times", stepId: "deadly" }]);
+  assert.equal(world.runs, 8, "it was not run again");
+  await opened.close();
+});
+
+test("recoveries: a process that stops cleanly does not count, so that restarts never end an execution", async (t) => {
+  const { store, start } = await diedWhilePausing(t, {
+    recoveries: 1,
+    steps: [{ id: "only", andThen: { use: "pause" } }],
+  });
+  for (let runs = 2; runs < 7; runs++) {
+    const { opened } = await start(cutStore(store, "sqlite"));
+    await until(() => world.runs === runs, `run ${runs}`);
+    await opened.close();
+  }
+  const cutting = cutStore(store, "sqlite");
+  await start(cutting);
+  await until(() => world.runs === 7, "the last clean start");
+  cutting.arm(0);
+  // Its process was killed once since: that is as often as the manifest lets it.
+  world.open = Promise.resolve();
+  const { access, opened } = await start(cutStore(store, "sqlite"));
+  await opened.engine.live.get("e")?.settled;
+  assert.equal((await access.state("w", "e")).status, "completed");
 });
 
 test("an execution that ran when its plugin went rests as suspended, says why, and goes on when it is back", async (t) => {

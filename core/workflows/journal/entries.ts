@@ -90,7 +90,9 @@ export type JournalEntry =
   /** The execution ends: with a result, with the error of a step (`""` for none), or cancelled with a reason. */
   | readonly ["end", "", Time, unknown]
   | readonly ["error", StepPath, Time, string]
-  | readonly ["cancel", "", Time, string];
+  | readonly ["cancel", "", Time, string]
+  /** The process stopped cleanly while it ran: the execution goes on later, and did not stop the process itself. */
+  | readonly ["interrupt", "", Time];
 
 export type EntryKind = JournalEntry[0];
 
@@ -119,4 +121,5 @@ export const EVENT_COUNTS: Readonly<Record<EntryKind, number>> = {
   end: 2,
   error: 2,
   cancel: 2,
+  interrupt: 0,
 };

@@ -41,6 +41,7 @@ const EVENTS: EventTable = {
   ],
   retry: () => [],
   wait: () => [],
+  interrupt: () => [],
   part: ([, path, at, part], state, outline) => [
     `${stepHead("agent-part", path, at, state, outline)},"data":${entryJson(part)}}`,
   ],

@@ -218,6 +218,7 @@ const APPLY: Appliers = {
     state.suspension = null;
     state.cancellation = { at, reason };
   },
+  interrupt() {},
 };
 
 /** Keeps the choice of an andWhen, or the input of a sub-workflow. */

@@ -46,8 +46,11 @@ export async function drive(execution: Execution): Promise<void> {
 async function conclude(execution: Execution, outcome: Outcome): Promise<void> {
   const entry = outcomeEntry(execution, outcome);
   if (entry === null) {
+    const stop = execution.lifetime.stopped?.kind;
+    // Else the next process would take it for one that has stopped this one.
+    if (stop === "closing" && execution.isRecorded) execution.append(["interrupt", "", timeAfter(execution.state)]);
     await execution.flush();
-    if (execution.lifetime.stopped?.kind !== "lost") return;
+    if (stop !== "lost") return;
     throw new CommitConflict([openExecutionKey(execution.state.start.number)]);
   }
   execution.append(entry);
