@@ -19,22 +19,22 @@ import { withFreeNumber } from "../storage/sequence.ts";
 import { beginExecution, type Lost, lostBegin } from "./begin.ts";
 import { followRemoteExecution } from "./cluster/follow-remote.ts";
 import { type StopRequest, stopFromRequest, stopRemoteExecution } from "./cluster/stop-requests.ts";
-import type { WorkflowDefinition } from "./definition/definition.ts";
+import type { Outline, WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { alreadyEnded, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
-import { liveKey } from "./journal/ids.ts";
 import { type FoundExecution, readExecution } from "./journal/load.ts";
 import { executionRecordText, executionResultText, executionStateView } from "./journal/record.ts";
 import { parseOpenRow } from "./journal/rows.ts";
 import { type JournalState, timeAfter } from "./journal/state.ts";
 import { listExecutions } from "./list/list.ts";
 import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
+import { resumeExecution } from "./resume.ts";
 import type { Execution } from "./run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "./run/execution-commits.ts";
 import { followLive, followLoaded } from "./run/follow.ts";
 import { planReplay } from "./run/replay.ts";
-import { checkReplay, planResume } from "./run/resume.ts";
+import { checkReplay } from "./run/resume.ts";
 import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.ts";
 
 export class ScopedWorkflows implements WorkflowAccess {
@@ -112,20 +112,10 @@ export class ScopedWorkflows implements WorkflowAccess {
     call: WorkflowCall,
     userId?: string,
   ): Promise<Serialized> {
-    const { found, loaded } = await this.#suspended(workflowId, id, userId);
-    const definition = await this.#engine.definitions.pinned(found.start.definition);
-    const entry = planResume(loaded.state, definition, body);
-    if (this.#engine.live.has(liveKey(found.start))) throw notSuspended(id, "running");
-    this.#engine.capacity.requireFree();
-    const execution = this.#engine.restore(loaded.state, definition, call, {
-      loaded,
-      openRow: null,
-      recordRow: found.recordRow,
-    });
-    this.#engine.beginTrace(execution, "resume");
-    execution.append(entry);
-    this.#engine.run(execution);
-    return this.#result(execution, call, () => notSuspended(id, "running"));
+    const find = () => this.#lookup.find(workflowId, id, userId);
+    const resumed = await resumeExecution(this.#engine, find, body, call);
+    if ("outline" in resumed) return resultOf(resumed.state, resumed.outline);
+    return this.#result(resumed, call, () => notSuspended(id, "running"));
   }
 
   async replay(
@@ -216,14 +206,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     // When the reply cannot wait any longer the execution goes on, and the client needs its id to find it.
     call.unavailableHeaders = { "x-execution-id": execution.state.start.id };
     await this.#settled(execution, lost);
-    const { state, definition } = execution;
-    const { error, start, status } = state;
-    if (error !== null) {
-      const message = error.stepId === "" ? error.message : `step ${JSON.stringify(error.stepId)}: ${error.message}`;
-      throw new ServiceError("step_failed", message, { headers: { "x-execution-id": start.id } });
-    }
-    if (status === "running") throw stillRunning(start.id);
-    return new Serialized(executionResultText(state, definition.outline));
+    return resultOf(execution.state, execution.definition.outline);
   }
 
   /** Waits until the execution has come to rest. Throws when that has to wait for an unavailable store. */
@@ -239,14 +222,6 @@ export class ScopedWorkflows implements WorkflowAccess {
       if (!(error instanceof CommitConflict)) throw error;
       throw execution.isRecorded ? stillRunning(execution.state.start.id) : lost(error);
     }
-  }
-
-  async #suspended(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {
-    const record = await this.#lookup.find(workflowId, id, userId);
-    if (!("loaded" in record)) throw notSuspended(id, "running");
-    const { status } = record.loaded.state;
-    if (record.found.openRow !== null || status !== "suspended") throw notSuspended(id, status);
-    return record;
   }
 
   async #atRest(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {
@@ -295,4 +270,15 @@ export class ScopedWorkflows implements WorkflowAccess {
     execution.append(["cancel", "", timeAfter(execution.state), reason]);
     return (await unlessConflict(execution.writeRecord())) ? execution.state : null;
   }
+}
+
+/** @throws ServiceError `step_failed`, and `unavailable` for an execution that is not at rest here */
+function resultOf(state: JournalState, outline: Outline): Serialized {
+  const { error, start, status } = state;
+  if (error !== null) {
+    const message = error.stepId === "" ? error.message : `step ${JSON.stringify(error.stepId)}: ${error.message}`;
+    throw new ServiceError("step_failed", message, { headers: { "x-execution-id": start.id } });
+  }
+  if (status === "running") throw stillRunning(start.id);
+  return new Serialized(executionResultText(state, outline));
 }

@@ -35,28 +35,24 @@ export async function recoverExecutions(
   let count = 0;
   const live = engine.liveNumbers();
   const leftAlone = new Map<number, number>();
-  const recover = async (row: Row) => {
-    if (isStopped()) return;
-    const number = indexedExecution(row.key);
-    try {
-      const { process } = parseOpenRow(row.value);
-      const own = process === engine.environment.process;
-      if (own ? live.has(number) || engine.abandoned.has(number) : !(await isGone(process))) return;
-      // By the time that there is a free slot this process may be shutting down.
-      const recovered = await engine.capacity.whenFree(async () => !isStopped() && recoverOne(engine, row, number));
-      if (recovered === true) count++;
-      else if (recovered === LEFT_ALONE) leftAlone.set(number, row.revision);
-    } catch (error) {
-      if (isStoreUnavailable(error)) throw error;
-      const message = `an execution cannot be recovered: ${messageOf(error)}`;
-      engine.logger.error({ err: error, execution: number }, message);
-    }
-  };
   for await (const rows of allRows(engine.store, { prefix: OPEN_EXECUTIONS }, ROWS_PER_READ)) {
-    if (isStopped()) return count;
-    // Together, since each waits for the disk.
-    const recovered = await Promise.allSettled(rows.map(recover));
-    for (const each of recovered) if (each.status === "rejected") throw each.reason;
+    for (const row of rows) {
+      if (isStopped()) return count;
+      try {
+        const { process } = parseOpenRow(row.value);
+        const own = process === engine.environment.process;
+        const number = indexedExecution(row.key);
+        if (own ? live.has(number) || engine.abandoned.has(number) : !(await isGone(process))) continue;
+        // By the time that there is a free slot this process may be shutting down.
+        const recovered = await engine.capacity.whenFree(async () => !isStopped() && recoverOne(engine, row, number));
+        if (recovered === true) count++;
+        else if (recovered === LEFT_ALONE) leftAlone.set(number, row.revision);
+      } catch (error) {
+        if (isStoreUnavailable(error)) throw error;
+        const message = `an execution cannot be recovered: ${messageOf(error)}`;
+        engine.logger.error({ err: error, execution: indexedExecution(row.key) }, message);
+      }
+    }
   }
   engine.leftAlone = leftAlone;
   return count;

@@ -87,6 +87,8 @@ export type JournalEntry =
   | readonly ["suspend", StepPath, Time, string, unknown]
   /** The execution is resumed: the step that is given the data, and the data if there is any. */
   | readonly ["resume", StepPath, Time, unknown?]
+  /** The resume before it was asked for by another process: the token of its request. */
+  | readonly ["answer", StepPath, Time, string]
   /** The execution ends: with a result, with the error of a step (`""` for none), or cancelled with a reason. */
   | readonly ["end", "", Time, unknown]
   | readonly ["error", StepPath, Time, string]
@@ -122,4 +124,5 @@ export const EVENT_COUNTS: Readonly<Record<EntryKind, number>> = {
   error: 2,
   cancel: 2,
   interrupt: 0,
+  answer: 0,
 };

@@ -42,6 +42,7 @@ const EVENTS: EventTable = {
   retry: () => [],
   wait: () => [],
   interrupt: () => [],
+  answer: () => [],
   part: ([, path, at, part], state, outline) => [
     `${stepHead("agent-part", path, at, state, outline)},"data":${entryJson(part)}}`,
   ],

@@ -33,8 +33,9 @@ export interface StepState {
   branch: Branch | null;
   /** Why it waits, or why it failed. */
   message: string;
-  /** The data of its suspension. */
+  /** The data of its suspension, and since when it waits. */
   data: unknown;
+  waitsSince: number;
   /** Set from a resume until it waits again or fails. `waited`: the step had suspended itself. */
   resume: { readonly data: unknown; readonly waited: boolean } | null;
 }
@@ -129,7 +130,8 @@ export function applyEntry(state: JournalState, entry: JournalEntry): JournalSta
   state.sequence += EVENT_COUNTS[kind];
   state.updatedAt = at;
   const status = STATUS_AFTER[kind];
-  if (status === undefined) return state;
+  // A step may be resumed while others run.
+  if (status === undefined || status === state.status) return state;
   state.status = status;
   if (status === "running") state.since = at;
   else state.ran += at - state.since;
@@ -185,6 +187,7 @@ const APPLY: Appliers = {
     step.status = "waiting";
     step.message = reason;
     step.data = data;
+    step.waitsSince = at;
     step.tries = 0;
     step.resume = null;
     if (change !== undefined) state.state = { ...state.state, ...change };
@@ -196,8 +199,8 @@ const APPLY: Appliers = {
   resume(state, [, path, at, data]) {
     state.suspension = null;
     state.resume = data ?? null;
-    // A resume does not wait for the end of a pause between two tries.
-    for (const step of state.steps.values()) step.triedAt = 0;
+    // The resume of an execution at rest does not wait for the end of a pause between two tries.
+    if (state.status === "suspended") for (const step of state.steps.values()) step.triedAt = 0;
     if (path === "") return;
     const known = state.steps.get(path);
     const waited = known?.status === "waiting";
@@ -219,6 +222,7 @@ const APPLY: Appliers = {
     state.cancellation = { at, reason };
   },
   interrupt() {},
+  answer() {},
 };
 
 /** Keeps the choice of an andWhen, or the input of a sub-workflow. */
@@ -249,6 +253,7 @@ function getOrAddStep(state: JournalState, path: StepPath, at: number): StepStat
       branch: null,
       message: "",
       data: null,
+      waitsSince: 0,
       resume: null,
     };
     state.steps.set(path, step);

@@ -10,6 +10,7 @@ import type { Execution } from "./execution.ts";
 import { runSteps } from "./interpreter.ts";
 import { executionLogger } from "./logger.ts";
 import type { Outcome } from "./outcome.ts";
+import { isAnswered } from "./resume-beside.ts";
 import { createFrame } from "./scope.ts";
 
 /**
@@ -25,7 +26,9 @@ export async function drive(execution: Execution): Promise<void> {
   try {
     const { input } = state.start;
     const frame = createFrame(execution, input, "");
-    const outcome = await runSteps(execution, definition.steps, frame, { data: input, source: "" }, lifetime);
+    let outcome: Outcome;
+    do outcome = await runSteps(execution, definition.steps, frame, { data: input, source: "" }, lifetime);
+    while (isAnswered(execution, outcome));
     await conclude(execution, outcome);
   } catch (error) {
     const stop = lifetime.stopped?.kind;

@@ -9,7 +9,7 @@ import { CommitConflict, type ServiceError } from "../../lib/errors.ts";
 import { journalKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Commit, Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
-import type { JournalEntry } from "../journal/entries.ts";
+import type { JournalEntry, StepPath } from "../journal/entries.ts";
 import { readEntries } from "../journal/load.ts";
 import { executionRecordText } from "../journal/record.ts";
 import { entriesText, openRowText, recordRowText, reopenedRowText } from "../journal/rows.ts";
@@ -30,6 +30,8 @@ export class Execution {
   readonly definition: WorkflowDefinition;
   readonly lifetime = new Lifetime(null);
   caller: ExecutionCaller;
+  /** Lets branches go on that wait beside others which run, by the step that they wait at. */
+  readonly resumable = new Map<StepPath, () => void>();
   /** Null when it is not traced. */
   spans: ExecutionSpans | null = null;
   readonly #environment: ExecutionEnvironment;
