@@ -247,6 +247,32 @@ test("recoveries: a process that stops cleanly does not count, so that restarts 
   assert.equal((await access.state("w", "e")).status, "completed");
 });
 
+test("POST .../resume beside a timer whose process is killed: before it the step waits on, after it the answer stands", async (t) => {
+  const branches = [
+    [
+      { id: "ask", andThen: { suspend: { reason: "Yes?" } } },
+      { id: "slow", andThen: { use: "pause" } },
+    ],
+    { id: "timer", andThen: { use: "pause" } },
+  ];
+  const { store, start } = await diedWhilePausing(t, { steps: [{ id: "race", andRace: branches }] }, 1);
+  const cutting = cutStore(store, "sqlite");
+  const second = await start(cutting);
+  await until(() => world.runs === 2, "the timer after the restart");
+  const state = await second.access.state("w", "e");
+  assert.deepEqual([state.status, state.suspension?.stepId], ["running", "ask"]);
+  const answer = { resumeData: { ok: 1 }, options: { stepId: "ask" } };
+  second.access.resume("w", "e", answer, CALL).catch(() => {});
+  await until(() => world.runs === 3, "the step behind the answer");
+  cutting.arm(0);
+
+  world.open = Promise.resolve();
+  const third = await start(cutStore(store, "sqlite"));
+  await third.opened.engine.live.get("e")?.settled;
+  const { steps } = (await loadExecution(store, (await findExecution(store, "e"))!))!.state;
+  assert.deepEqual([steps.get("ask")?.status, (await third.access.state("w", "e")).status], ["done", "completed"]);
+});
+
 test("an execution that ran when its plugin went rests as suspended, says why, and goes on when it is back", async (t) => {
   const { store, start } = await diedWhilePausing(t, { steps: [{ id: "only", andThen: { use: "pause" } }] });
   const without = await processesOf(t, { workflows: { w: { steps: [ASK] } } });
