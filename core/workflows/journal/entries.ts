@@ -81,6 +81,8 @@ export type JournalEntry =
   | readonly ["retry", StepPath, Time, number, string, (readonly StepPath[])?]
   /** It waits to be resumed: reason, data, change of shared state. */
   | readonly ["wait", StepPath, Time, string, unknown, Record<string, unknown>?]
+  /** A container step with a time limit came to wait, or was suspended: how many milliseconds of the limit its try has used. */
+  | readonly ["rest", StepPath, Time, number]
   /** A part of the stream of an agent step. */
   | readonly ["part", StepPath, Time, unknown]
   /** The execution is suspended: the step it stands at (`""` for none), reason, data. */
@@ -117,6 +119,7 @@ export const EVENT_COUNTS: Readonly<Record<EntryKind, number>> = {
   fail: 1,
   retry: 0,
   wait: 0,
+  rest: 0,
   part: 1,
   suspend: 2,
   resume: 1,

@@ -41,6 +41,7 @@ const EVENTS: EventTable = {
   ],
   retry: () => [],
   wait: () => [],
+  rest: () => [],
   interrupt: () => [],
   answer: () => [],
   part: ([, path, at, part], state, outline) => [

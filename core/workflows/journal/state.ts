@@ -29,6 +29,8 @@ export interface StepState {
   /** How many tries have failed, and when the last of them did. */
   tries: number;
   triedAt: number;
+  /** Milliseconds of its time limit that the present try had used when it last came to rest. */
+  used: number;
   /** The choice of andWhen. */
   branch: Branch | null;
   /** Why it waits, or why it failed. */
@@ -156,6 +158,7 @@ const APPLY: Appliers = {
     step.begunAt = at;
     step.endedAt = null;
     step.source = source;
+    step.used = 0;
     keepExtra(state, step, extra);
   },
   done(state, [, path, at, output, change]) {
@@ -179,6 +182,7 @@ const APPLY: Appliers = {
     const step = getOrAddStep(state, path, at);
     step.tries = attempt;
     step.triedAt = at;
+    step.used = 0;
     step.endedAt = null;
     for (const inner of again ?? []) getOrAddStep(state, inner, at).endedAt = null;
   },
@@ -191,6 +195,9 @@ const APPLY: Appliers = {
     step.tries = 0;
     step.resume = null;
     if (change !== undefined) state.state = { ...state.state, ...change };
+  },
+  rest(state, [, path, at, used]) {
+    getOrAddStep(state, path, at).used = used;
   },
   part() {},
   suspend(state, [, stepId, at, reason, data]) {
@@ -250,6 +257,7 @@ function getOrAddStep(state: JournalState, path: StepPath, at: number): StepStat
       output: "",
       tries: 0,
       triedAt: 0,
+      used: 0,
       branch: null,
       message: "",
       data: null,
