@@ -2352,6 +2352,13 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         ],
         "default": "resume"
       },
+      "recoveries": {
+        "description": "How often an execution is taken up that has recorded nothing new since its process died the last time. The next time it ends with an error. Clean stops do not count.",
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 1000,
+        "default": 3
+      },
       "steps": {
         "$ref": "#/$defs/StepList"
       }

@@ -900,6 +900,10 @@ export interface WorkflowManifest {
    * What happens to a running execution after a crash.
    */
   recovery: "resume" | "fail";
+  /**
+   * How often an execution is taken up that has recorded nothing new since its process died the last time. The next time it ends with an error. Clean stops do not count.
+   */
+  recoveries: number;
   steps: StepList;
 }
 

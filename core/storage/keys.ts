@@ -38,6 +38,7 @@
  *   xd/HASH                         -> a definition that executions are pinned to
  *   xp/PROCESS                      -> a process on a shared store: its last heartbeat (membership.ts)
  *   xc/#                            -> a request to the process that runs an execution: to suspend or cancel it
+ *   xc/#/STEP                       -> the same to resume a step of it that waits
  *   th/SEGMENT                      -> head of a segment of traces (traces/segment.ts); SEGMENT is `#sealedAt/PROCESS`
  *   td/SEGMENT                      -> its spans
  *   tl/#second/SEGMENT              a segment with spans that began in that second, long before it was sealed
@@ -216,6 +217,10 @@ export const processKey = (process: string) => `xp/${encodeText(process)}`;
 export const processOfKey = (key: string) => key.slice(PROCESSES.length);
 export const STOP_REQUESTS = "xc/";
 export const stopRequestKey = (execution: number) => `xc/${encodeNumber(execution)}`;
+export const resumeRequestKey = (execution: number, step: string) =>
+  `xc/${encodeNumber(execution)}/${encodeShortText(step)}`;
+/** The execution that a request of either kind is about. */
+export const requestedExecution = (key: string) => decodeNumber(key.slice("xc/".length, "xc/#########".length));
 
 /** Prefix of the executions of a status that are not running: all, or those of a workflow, of a user, or of both. */
 export function executionIndex(status: string, workflow?: string, user?: string): string {

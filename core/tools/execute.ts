@@ -15,7 +15,7 @@ import { ToolInvocation } from "./tool-call.ts";
  * @throws ApprovalNeeded for a call that a person has to approve first; ServiceError `conflict` for one that was refused, and for a tool
  * that a client runs, `invalid_input` with every problem of the input,
  * `tool_failed` with the tool's own message or its time limit, `unavailable` when its server cannot be reached; once
- * `origin.call.signal` aborts, its reason
+ * `origin.call.signal` aborts, its reason, with `origin.waitsForLate` only if the tool fails then
  */
 export function executeTool(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
   const span = origin.span === undefined ? beginTool(tool, origin) : null;

@@ -74,6 +74,11 @@ export interface ToolOrigin {
   readonly idempotencyKey?: string;
   /** What the call says of itself where it needs approval; left out: it comes from the API. */
   readonly approval?: ApprovalClaim;
+  /**
+   * The caller wants what the tool gives after `call.signal` has aborted, since its effects have happened, and bounds by itself how long
+   * it waits for that.
+   */
+  readonly waitsForLate?: true;
   /** The span of this call, where the caller begins and ends it; null: the call is not traced. Left out: a span is made here. */
   readonly span?: Span | null;
 }

@@ -23,7 +23,6 @@ import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { alreadyEnded, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
-import { liveKey } from "./journal/ids.ts";
 import { type FoundExecution, readExecution } from "./journal/load.ts";
 import { executionRecord, executionStateView } from "./journal/record.ts";
 import { parseOpenRow } from "./journal/rows.ts";
@@ -31,11 +30,12 @@ import { type JournalState, timeAfter } from "./journal/state.ts";
 import { listExecutions } from "./list/list.ts";
 import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
 import { earlierOutcome, outcomeOf } from "./outcome.ts";
+import { resumeExecution } from "./resume.ts";
 import type { Execution } from "./run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "./run/execution-commits.ts";
 import { followLive, followLoaded } from "./run/follow.ts";
 import { planReplay } from "./run/replay.ts";
-import { checkReplay, planResume } from "./run/resume.ts";
+import { checkReplay } from "./run/resume.ts";
 import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.ts";
 
 export class ScopedWorkflows implements WorkflowAccess {
@@ -121,20 +121,10 @@ export class ScopedWorkflows implements WorkflowAccess {
     call: WorkflowCall,
     userId?: string,
   ): Promise<Serialized> {
-    const { found, loaded } = await this.#suspended(workflowId, id, userId);
-    const definition = await this.#engine.definitions.pinned(found.start.definition);
-    const entry = planResume(loaded.state, definition, body);
-    if (this.#engine.live.has(liveKey(found.start))) throw notSuspended(id, "running");
-    this.#engine.capacity.requireFree();
-    const execution = this.#engine.restore(loaded.state, definition, call, {
-      loaded,
-      openRow: null,
-      recordRow: found.recordRow,
-    });
-    this.#engine.beginTrace(execution, "resume");
-    execution.append(entry);
-    this.#engine.run(execution);
-    return this.#result(execution, call, () => notSuspended(id, "running"));
+    const find = () => this.#lookup.find(workflowId, id, userId);
+    const resumed = await resumeExecution(this.#engine, find, body, call);
+    if ("outline" in resumed) return outcomeOf(resumed.state, resumed.outline);
+    return this.#result(resumed, call, () => notSuspended(id, "running"));
   }
 
   async replay(
@@ -241,14 +231,6 @@ export class ScopedWorkflows implements WorkflowAccess {
       if (!(error instanceof CommitConflict)) throw error;
       throw execution.isRecorded ? stillRunning(execution.state.start.id) : lost(error);
     }
-  }
-
-  async #suspended(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {
-    const record = await this.#lookup.find(workflowId, id, userId);
-    if (!("loaded" in record)) throw notSuspended(id, "running");
-    const { status } = record.loaded.state;
-    if (record.found.openRow !== null || status !== "suspended") throw notSuspended(id, status);
-    return record;
   }
 
   async #atRest(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {

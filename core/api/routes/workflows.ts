@@ -108,11 +108,13 @@ export const WORKFLOW_ROUTES = [
     path: "/workflows/:id/executions/:executionId/resume",
     group: "execution",
     summary: "Resume a suspended execution",
-    description: "Answers when the execution rests again.",
+    description:
+      "Answers when the execution rests again. A step that waits while others run can be resumed too, when `options.stepId` names it.",
     query: "OwnerQuery",
     body: "ResumeExecutionRequest",
     idempotent: true,
     bodyOptional: true,
+    failures: ["conflict"],
     output: { json: "ExecutionResult" },
     handle: ({ params, query, body }, call) =>
       open(call).resume(params.id!, executionIdParam(params), body, call, query.userId),

@@ -167,6 +167,8 @@ export interface WorkflowDefinition {
   /** How many milliseconds an execution may run, not counting suspensions; or null. */
   readonly timeout: number | null;
   readonly recovery: "resume" | "fail";
+  /** How often it is taken up after its process died, while it makes no progress. */
+  readonly recoveries: number;
   /** Counts its executions and steps. */
   readonly meter?: WorkflowMeter | undefined;
 }

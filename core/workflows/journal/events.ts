@@ -41,6 +41,9 @@ const EVENTS: EventTable = {
   ],
   retry: () => [],
   wait: () => [],
+  rest: () => [],
+  interrupt: () => [],
+  answer: () => [],
   part: ([, path, at, part], state, outline) => [
     `${stepHead("agent-part", path, at, state, outline)},"data":${entryJson(part)}}`,
   ],

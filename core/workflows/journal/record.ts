@@ -6,7 +6,7 @@ import { type CompactText, CompactTextBuilder } from "./compact-text.ts";
 import { outcomeMembers, outcomeText, type RestEntry, restEntry } from "./outcome-text.ts";
 import type { JournalState } from "./state.ts";
 import { stepText } from "./step-text.ts";
-import { isSuperseded } from "./superseded.ts";
+import { isSuperseded, waitingSteps } from "./superseded.ts";
 
 /** The record as JSON. It is written to the store when the execution comes to rest, and lists return what is in the store. */
 export function executionRecord(state: JournalState, outline: Outline): CompactText {
@@ -78,11 +78,18 @@ export function executionResultText(state: JournalState, outline: Outline): stri
   return `{"executionId":"${state.start.id}",${outcomeText(state.start.at, rest, outline)}}`;
 }
 
+/** The first step that waits while others run: as if the execution were suspended there. Null where none waits. */
+function waitEntry(state: JournalState, outline: Outline): RestEntry | null {
+  const [step] = waitingSteps(state, outline);
+  return step === undefined ? null : ["suspend", step.path, step.waitsSince, step.message, step.data];
+}
+
 export function executionStateView(current: JournalState, outline: Outline): ExecutionState {
   const { start, status, state, endedAt } = current;
   const { replay } = start;
   const rest = restEntry(current);
-  const members = rest === null || rest[0] === "end" ? {} : JSON.parse(`{${outcomeMembers(rest, outline)}}`);
+  const shown = rest ?? waitEntry(current, outline);
+  const members = shown === null || shown[0] === "end" ? {} : JSON.parse(`{${outcomeMembers(shown, outline)}}`);
   return {
     executionId: start.id,
     workflowId: start.workflowId,

@@ -26,6 +26,13 @@ interface OpenRow {
   readonly process: string;
   readonly start: ExecutionStart | null;
   readonly first: readonly JournalEntry[] | null;
+  readonly recovered: Recovered;
+}
+
+/** How often it was taken up since it has made progress, and how far it had come by then. */
+export interface Recovered {
+  readonly times: number;
+  readonly progress: number;
 }
 
 /** The entries are JSON texts already, so that nothing is serialized twice. */
@@ -36,9 +43,16 @@ export const openRowText = (process: string, start: string, entries: readonly st
 
 export const reopenedRowText = (process: string): string => `[${JSON.stringify(process)},null,null]`;
 
+/** An open row with another process, and with how often the execution was taken up. */
+export function takenOverRowText(value: string, process: string, { times, progress }: Recovered): string {
+  const [, start, first] = JSON.parse(value) as unknown[];
+  return JSON.stringify([process, start, first, times, progress]);
+}
+
 export function parseOpenRow(value: string): OpenRow {
-  const [process, start, first] = JSON.parse(value) as [string, ExecutionStart | null, JournalEntry[] | null];
-  return { process, start, first };
+  type Stored = [string, ExecutionStart | null, JournalEntry[] | null, number?, number?];
+  const [process, start, first, times = 0, progress = 0] = JSON.parse(value) as Stored;
+  return { process, start, first, recovered: { times, progress } };
 }
 
 export const parseEntries = (value: string): JournalEntry[] => JSON.parse(value) as JournalEntry[];

@@ -36,7 +36,9 @@ export async function tryContainer(
     const pause = pauseLeft(step, known);
     if (pause > 0 && !(await lifetime.sleep(pause))) return stopped(step.path);
     const attempt = (known?.tries ?? 0) + 1;
-    const own = new Lifetime(lifetime, step.timeout);
+    const used = known?.used ?? 0;
+    const begun = performance.now();
+    const own = new Lifetime(lifetime, step.timeout === null ? null : Math.max(step.timeout - used, 0));
     let outcome: Outcome;
     try {
       outcome = await runContainer(runSteps, execution, step, frame, given, known, own, attempt <= step.retry.attempts);
@@ -45,6 +47,7 @@ export async function tryContainer(
         if (attempt > step.retry.attempts)
           execution.append(["fail", step.path, timeAfter(execution.state), outcome.message]);
       }
+      if (step.timeout !== null && comesToRest(outcome, lifetime)) recordUsed(execution, step, used, begun);
     } finally {
       own.end();
     }
@@ -61,6 +64,16 @@ export async function tryContainer(
     // On disk before the next try begins: a restart must not grant this one again.
     await execution.flush();
   }
+}
+
+/** Whether it goes on later with the same try. */
+const comesToRest = ({ kind }: Outcome, { stopped }: Lifetime): boolean =>
+  kind === "suspended" ? stopped === null || stopped.kind === "suspend" : stopped?.kind === "suspend";
+
+/** The time limit goes on from there: the time in which nothing inside runs does not count. */
+function recordUsed(execution: Execution, { path }: ContainerStep, before: number, begun: number): void {
+  const used = before + Math.round(performance.now() - begun);
+  if (used !== before) execution.append(["rest", path, timeAfter(execution.state), used]);
 }
 
 /** The steps in a container that failed, and that run again with its next try. A failed tap does not: its failure does not matter. */

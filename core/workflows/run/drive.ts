@@ -10,6 +10,7 @@ import type { Execution } from "./execution.ts";
 import { runSteps } from "./interpreter.ts";
 import { executionLogger } from "./logger.ts";
 import type { Outcome } from "./outcome.ts";
+import { isAnswered } from "./resume-beside.ts";
 import { createFrame } from "./scope.ts";
 
 /**
@@ -25,7 +26,9 @@ export async function drive(execution: Execution): Promise<void> {
   try {
     const { input } = state.start;
     const frame = createFrame(execution, input, definition.steps);
-    const outcome = await runSteps(execution, definition.steps, frame, { data: input, source: "" }, lifetime);
+    let outcome: Outcome;
+    do outcome = await runSteps(execution, definition.steps, frame, { data: input, source: "" }, lifetime);
+    while (isAnswered(execution, outcome));
     await conclude(execution, outcome);
   } catch (error) {
     const stop = lifetime.stopped?.kind;
@@ -46,8 +49,11 @@ export async function drive(execution: Execution): Promise<void> {
 async function conclude(execution: Execution, outcome: Outcome): Promise<void> {
   const entry = outcomeEntry(execution, outcome);
   if (entry === null) {
+    const stop = execution.lifetime.stopped?.kind;
+    // Else the next process would take it for one that has stopped this one.
+    if (stop === "closing" && execution.isRecorded) execution.append(["interrupt", "", timeAfter(execution.state)]);
     await execution.flush();
-    if (execution.lifetime.stopped?.kind !== "lost") return;
+    if (stop !== "lost") return;
     throw new CommitConflict([openExecutionKey(execution.state.start.number)]);
   }
   execution.append(entry);

@@ -9,7 +9,7 @@ import { CommitConflict, type ServiceError } from "../../lib/errors.ts";
 import { journalKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Commit, Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
-import { type JournalEntry, STATUS_AFTER } from "../journal/entries.ts";
+import { type JournalEntry, STATUS_AFTER, type StepPath } from "../journal/entries.ts";
 import { readEntries } from "../journal/load.ts";
 import { executionRecord } from "../journal/record.ts";
 import { entriesText, openRowText, recordRowText, reopenedRowText } from "../journal/rows.ts";
@@ -33,6 +33,8 @@ export class Execution {
   readonly lifetime = new Lifetime(null);
   readonly slice = new Slice();
   caller: ExecutionCaller;
+  /** Lets branches go on that wait beside others which run, by the step that they wait at. */
+  readonly resumable = new Map<StepPath, () => void>();
   /** Null when it is not traced. */
   spans: ExecutionSpans | null = null;
   readonly #environment: ExecutionEnvironment;
@@ -288,12 +290,9 @@ export class Execution {
   }
 
   #report(error: ServiceError, isFirst: boolean): void {
-    const { id } = this.state.start;
-    if (isFirst) {
-      const message = `an execution cannot be recorded and waits: ${error.message}`;
-      executionLogger(this).error({ err: error }, message);
-    }
-    for (const reject of this.#failureListeners.splice(0)) reject(notRecordedYet(id, error));
+    if (isFirst)
+      executionLogger(this).error({ err: error }, `an execution cannot be recorded and waits: ${error.message}`);
+    for (const reject of this.#failureListeners.splice(0)) reject(notRecordedYet(this.state.start.id, error));
   }
 }
 

@@ -69,6 +69,8 @@ export class StepCaller {
 }
 
 class StepOrigin implements ToolOrigin {
+  /** A tool that does not heed its signal has done what it was to do: the lifetime of the step says how long that is waited for. */
+  readonly waitsForLate = true;
   readonly call: StepCaller;
   readonly context: Record<string, unknown>;
   readonly conversationId: string | undefined;
