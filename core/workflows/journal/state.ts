@@ -222,6 +222,8 @@ const APPLY: Appliers = {
     state.output = output;
   },
   error(state, [, stepId, , message]) {
+    // One that waited may be ended by hand.
+    state.suspension = null;
     state.error = { message, stepId };
   },
   cancel(state, [, , at, reason]) {
