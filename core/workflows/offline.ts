@@ -99,7 +99,14 @@ export async function endExecution(
   const outline = await new Definitions(store, new Map(), () => ({ missing: [] })).outline(start.definition);
   const logger = pino({ level: "silent" });
   const stored = { loaded, openRow, recordRow: openRow === null ? recordRow : null };
-  const environment = { store, process: nameProcess(), shared: true, lease: null, volatile: false };
+  const environment = {
+    store,
+    process: nameProcess(),
+    shared: true,
+    lease: null,
+    volatile: false,
+    maxBytes: Number.POSITIVE_INFINITY,
+  };
   const definition = { outline } as WorkflowDefinition;
   const execution = new Execution(loaded.state, definition, { requestId: "", logger }, environment, stored);
   await unlessChanged(named, async () => {

@@ -2,13 +2,12 @@
 import { isObject } from "../../lib/is-object.ts";
 import type { AllStep, RaceStep, Step } from "../definition/definition.ts";
 import type { StepPath, ValueSource } from "../journal/entries.ts";
-import { timeAfter } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
-import { done, failed, type Outcome, stopped } from "./outcome.ts";
+import { failed, type Outcome, stopped } from "./outcome.ts";
 import { isAnswered } from "./resume-beside.ts";
 import type { Frame, RunSteps, StepInput } from "./scope.ts";
-import { passValueOn } from "./step-entries.ts";
+import { passValueOn, recordOutput } from "./step-entries.ts";
 
 const BRANCH_DECIDED: Stop = { kind: "branch", reason: "another branch has decided", gracePeriod: 0 };
 
@@ -79,7 +78,15 @@ function runBranches(
         }
       }, abort);
     };
-    for (const index of branches.keys()) run(index);
+    const beginAll = async () => {
+      for (const index of branches.keys()) {
+        while (execution.slice.isOver) await execution.slice.next();
+        // One of those that have begun has decided.
+        if (group.stoppedItself) return;
+        run(index);
+      }
+    };
+    beginAll().catch(abort);
   });
 }
 
@@ -105,17 +112,23 @@ export async function runAll(
   if (decider !== null) return decider;
   const unfinished = unfinishedOutcome(outcomes);
   if (unfinished !== undefined) return unfinished;
-  let merged: Record<string, unknown> = {};
-  step.branches.forEach((steps, index) => {
-    const outcome = outcomes[index];
-    if (outcome?.kind !== "done") return;
-    const { data } = outcome;
-    merged = isObject(data) ? { ...merged, ...data } : { ...merged, [steps.at(-1)?.id ?? ""]: data };
-  });
+  const merged = mergeOutputs(step.branches, outcomes);
   const problem = step.outputCheck?.(merged, "output") ?? null;
   if (problem !== null) return failed(step.path, problem);
-  execution.append(["done", step.path, timeAfter(execution.state), merged]);
-  return done(merged, step.path);
+  return recordOutput(execution, step, merged);
+}
+
+/** One object of all outputs: the members of those that are objects, the others by the id of the last step of their branch. */
+function mergeOutputs(branches: AllStep["branches"], outcomes: readonly (Outcome | undefined)[]): object {
+  const members = new Map<string, unknown>();
+  for (const [index, outcome] of outcomes.entries()) {
+    if (outcome?.kind !== "done") continue;
+    const { data } = outcome;
+    if (isObject(data)) for (const key of Object.keys(data)) members.set(key, (data as Record<string, unknown>)[key]);
+    else members.set(branches[index]!.at(-1)?.id ?? "", data);
+  }
+  // A member of any name is one of its own, `__proto__` too.
+  return Object.fromEntries(members);
 }
 
 /** After a restart: the output of the branch that had won by then. The others are not run again. */
