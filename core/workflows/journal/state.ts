@@ -223,6 +223,8 @@ const APPLY: Appliers = {
     state.output = source === undefined ? output : state.values.get(source);
   },
   error(state, [, stepId, , message]) {
+    // One that waited may be ended by hand.
+    state.suspension = null;
     state.error = { message, stepId };
   },
   cancel(state, [, , at, reason]) {
