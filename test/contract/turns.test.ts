@@ -24,6 +24,7 @@ const GATED = `export default { kind: "provider", name: "gated", create: () => (
         if (part !== undefined) return controller.enqueue(part);
         const gate = gates.held.get(question);
         if (gate !== undefined) await Promise.race([gate.promise, new Promise((resolve) => abortSignal?.addEventListener("abort", resolve))]);
+        await new Promise((resolve) => setTimeout(resolve, 1));
         if (abortSignal?.aborted) return controller.error(abortSignal.reason);
         const next = rest.shift();
         if (next === undefined) controller.close(); else controller.enqueue(next);
