@@ -96,6 +96,9 @@ function keyedRequest({ caller, user }: Requester, { key, target, body }: SentRe
 
 const digest = (text: string): string => createHash("sha256").update(text).digest("base64url");
 
-/** Whether a repeated request would get the same: not after a failure of the service, nor where the reply says to try again. */
+/** Headers of replies that ask for the same request again: later, or once a person has approved it. */
+const TRY_AGAIN = ["retry-after", "x-approval-id"];
+
+/** Whether a repeated request would get the same: not after a failure of the service, nor where the reply asks for it again. */
 export const isFinal = ({ status, headers }: KeptReply): boolean =>
-  status < 500 && !headers.some((name, index) => index % 2 === 0 && name === "retry-after");
+  status < 500 && !headers.some((name, index) => index % 2 === 0 && TRY_AGAIN.includes(name));

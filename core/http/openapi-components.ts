@@ -14,7 +14,11 @@ const FAILURES = {
     "authentication required: send a user's token in the header Authorization: Bearer TOKEN",
   ],
   not_found: ["NotFound", "What the path names does not exist.", 'no agent is called "suport"'],
-  conflict: ["Conflict", "The id is taken, or another request comes first: then `Retry-After` says when to try again.", 'conversation "order-1042" exists already'],
+  conflict: [
+    "Conflict",
+    "The id is taken, or another request comes first: then `Retry-After` says when to try again.",
+    'conversation "order-1042" exists already',
+  ],
   too_large: ["TooLarge", "The body is over the limit.", "body is larger than 1048576 bytes"],
   unsupported_media_type: [
     "UnsupportedMediaType",

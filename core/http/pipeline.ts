@@ -262,7 +262,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       try {
         const foreign = foreignOrigin(exchange, route, cors, settings.site);
         if (foreign !== null) throw foreign;
-        if (readsHeaders) call.headers = exchange.headers();
+        if (readsHeaders !== false) call.headers = readHeaders(exchange, readsHeaders);
         if (readsTrace) call.traceparent = exchange.header("traceparent");
         if (readsClient) call.readClient();
         if (checkBody !== null) return read(call, exchange, values, corsHeaders, exchange.header("content-type"));
@@ -280,4 +280,15 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       }
     },
   };
+}
+
+/** A header that was not sent is left out. */
+function readHeaders(exchange: Exchange, names: true | readonly string[]): Record<string, string> {
+  if (names === true) return exchange.headers();
+  const headers: Record<string, string> = {};
+  for (const name of names) {
+    const value = exchange.header(name);
+    if (value !== "") headers[name] = value;
+  }
+  return headers;
 }

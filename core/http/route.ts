@@ -40,7 +40,7 @@ export interface Context<S> {
   readonly logger: Logger;
   /** Where the request comes from. Complete if the route has `readsClient` or `readsHeaders`. */
   readonly client: Client;
-  /** The request's headers; empty unless the route has `readsHeaders`. */
+  /** The request's headers, or those that the route reads; empty unless the route has `readsHeaders`. */
   readonly headers: Record<string, string>;
   /** Parent of the spans of this request; absent when nothing is traced. */
   readonly trace?: SpanOrigin | undefined;
@@ -144,8 +144,8 @@ export interface Route<
   cors?: object | false;
   /** Which pages may use the route beside those of the service, others get 403; left out: CORS alone decides what pages may read. */
   pages?: AllowedPages;
-  /** Copies all headers for the handler. Off by default, because of its cost. */
-  readsHeaders?: boolean;
+  /** Copies headers for the handler: all of them, which costs some time, or those with these names. */
+  readsHeaders?: boolean | readonly string[];
   /** Reads the client's address for the handler. */
   readsClient?: boolean;
   output: RouteOutput;

@@ -49,6 +49,14 @@
  *   a2o/TASK                        -> a running task: its agent, and its process
  *   ik/REQUEST                      -> an Idempotency-Key: who works on its request, or the reply (kept-replies.ts)
  *   it/#claimedAt/REQUEST           the same by time
+ *   ap/APPROVAL                     -> a question that a person is asked before a tool runs (approvals/record.ts)
+ *   aq/DIGEST                       -> id of the approval that was last asked for of a call
+ *   as/STATUS/#createdAt/APPROVAL   approvals by status
+ *   aa/AGENT/STATUS/...             the same of one agent
+ *   au/USER/STATUS/...              the same of one user
+ *   av/USER/AGENT/STATUS/...        the same of one user and agent
+ *   ax/#time/APPROVAL               when an approval expires, or may be forgotten once it is decided
+ *   ar/APPROVAL                     an answer that the step which waits for it has not taken yet
  *   kv/NAMESPACE/KEY                -> an entry of a plugin: the key as it wrote it, the value, when it expires
  *   kx/#expires/NAMESPACE/KEY       -> key of an entry that expires
  *
@@ -244,3 +252,23 @@ export const foreignRows = (traceId: string) => `tf/${traceId}/`;
 export const foreignKey = (traceId: string, segment: string) => `tf/${traceId}/${segment}`;
 export const segmentFromForeignKey = (foreignKey: string) => foreignKey.slice("tf/".length + 32 + 1);
 export const TRACE_COUNTERS = { traces: "n/t/traces", spans: "n/t/spans", size: "n/t/size" } as const;
+
+export const approvalKey = (id: string) => `ap/${encodeText(id)}`;
+export const approvalCallKey = (digest: string) => `aq/${digest}`;
+/** Prefix of the approvals of a status: all, or those of an agent, of a user, or of both. */
+export function approvalIndex(status: string, agent?: string, user?: string): string {
+  if (user === undefined) return agent === undefined ? `as/${status}/` : `aa/${encodeText(agent)}/${status}/`;
+  return agent === undefined
+    ? `au/${encodeText(user)}/${status}/`
+    : `av/${encodeText(user)}/${encodeShortText(agent)}/${status}/`;
+}
+/** The rest of a row of any of these. */
+export const approvalEntry = (createdAt: number, id: string) => `${encodeNumber(createdAt)}/${id}`;
+export const APPROVAL_TIMES = "ax/";
+export const approvalTimeKey = (time: number, id: string) => `ax/${encodeNumber(time)}/${id}`;
+/** Approvals for which something was to be done before `time` sort before this. */
+export const approvalTimesBefore = (time: number) => `ax/${encodeNumber(time)}`;
+export const APPROVAL_ANSWERS = "ar/";
+export const approvalAnswerKey = (id: string) => `ar/${id}`;
+/** Ids of approvals need no decoding. */
+export const indexedApproval = (key: string) => key.slice(key.lastIndexOf("/") + 1);

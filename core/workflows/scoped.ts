@@ -25,7 +25,7 @@ import type { ExecutionStart } from "./journal/entries.ts";
 import { alreadyEnded, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
 import { liveKey } from "./journal/ids.ts";
 import { type FoundExecution, readExecution } from "./journal/load.ts";
-import { executionRecordText, executionStateView } from "./journal/record.ts";
+import { executionRecord, executionStateView } from "./journal/record.ts";
 import { parseOpenRow } from "./journal/rows.ts";
 import { type JournalState, timeAfter } from "./journal/state.ts";
 import { listExecutions } from "./list/list.ts";
@@ -183,7 +183,7 @@ export class ScopedWorkflows implements WorkflowAccess {
       *running() {
         for (const { state, definition, isRecorded } of live.values()) {
           if (!isRecorded) continue;
-          const record = () => (state.status === "running" ? executionRecordText(state, definition.outline) : null);
+          const record = () => (state.status === "running" ? executionRecord(state, definition.outline) : null);
           yield { start: state.start, record };
         }
       },

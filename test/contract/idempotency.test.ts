@@ -303,3 +303,15 @@ test("POST /workflows/:id/execute with the Idempotency-Key of a request that was
   assert.equal(charges.count, 1);
   assert.ok(isReplayed(await service.post("/workflows/pay/execute", { input: {} }, keyed("k"))));
 });
+
+test("POST /tools/:name/execute with an Idempotency-Key: the 409 that asks for approval is not kept, the approved call runs once", async (t) => {
+  const { service, charges } = await serve(t, { tools: { charge: { use: "charge", approval: true } } });
+  const asked = await charge(service, "k");
+  assert.equal(asked.status, 409);
+  const id = asked.headers.get("x-approval-id")!;
+  assert.equal((await service.post(`/approvals/${id}`, { approved: true })).status, 200);
+  const ran = await charge(service, "k", undefined, { "x-approval-id": id });
+  assert.deepEqual([ran.status, isReplayed(ran), charges.count], [200, false, 1]);
+  const again = await charge(service, "k", undefined, { "x-approval-id": id });
+  assert.deepEqual([again.status, isReplayed(again), charges.count], [200, true, 1]);
+});

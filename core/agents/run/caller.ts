@@ -19,7 +19,7 @@ export class RunCaller implements RunCall {
   readonly caller: Caller;
   readonly requestId: string;
   readonly #call: RunCall;
-  readonly #agentId: string;
+  readonly agentId: string;
   readonly #fields: LogFields;
   /** The span of the run, once it has begun; log lines name it. */
   span: Span | null = null;
@@ -36,7 +36,7 @@ export class RunCaller implements RunCall {
     this.user = call.user;
     this.caller = call.caller;
     this.requestId = call.requestId;
-    this.#agentId = agentId;
+    this.agentId = agentId;
     this.#fields = fields;
   }
 
@@ -75,7 +75,7 @@ export class RunCaller implements RunCall {
     if (this.#logger === null) {
       const { conversationId, userId } = this.#fields;
       const { traceId, spanId } = this.span ?? {};
-      const fields = { agentId: this.#agentId, conversationId, userId, traceId, spanId };
+      const fields = { agentId: this.agentId, conversationId, userId, traceId, spanId };
       this.#logger = boundLogger(this.#call.logger, fields);
     }
     return this.#logger;

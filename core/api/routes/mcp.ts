@@ -58,6 +58,7 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
     idempotent: true,
     bodyOptional: true,
     failures: ["conflict"],
+    readsHeaders: ["x-approval-id"],
     output: { json: "McpCallResult" },
     handle: ({ params, body }, call) => invoke(call, params.serverId!, params.toolName!, body),
   }),

@@ -10,12 +10,13 @@ import { logs, platform } from "./platform.ts";
 import { a2a, mcpServers } from "./protocols.ts";
 import { routes } from "./routes.ts";
 import { membership, pluginStorage, replies, store } from "./store.ts";
-import { declaredTools, models, tools } from "./tools.ts";
+import { approvalInbox, approvals, declaredTools, models, tools } from "./tools.ts";
 import { workflows } from "./workflows.ts";
 
 export const STAGES = [
   // These find most of what can be wrong, and leave nothing behind: the store is opened only where they find nothing.
   meters,
+  approvals,
   declaredTools,
   models,
   routes,
@@ -30,6 +31,7 @@ export const STAGES = [
   memories,
   agents,
   workflows,
+  approvalInbox,
   access,
   a2a,
   mcpServers,

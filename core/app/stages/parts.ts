@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { A2a } from "../../a2a/a2a.ts";
 import type { Agent } from "../../agents/agent.ts";
+import type { Approvals } from "../../approvals/approvals.ts";
 import type { AccessRules } from "../../auth/classes.ts";
 import type { Verifier } from "../../auth/provider-port.ts";
 import type { AccessGroup, Route } from "../../http/route.ts";
@@ -61,6 +62,8 @@ interface FirstParts {
 
 export interface Parts extends FirstParts {
   readonly meters: Meters;
+  /** Questions that people are asked before a tool runs. */
+  readonly approvals: Approvals;
   /** Those of the manifest, without those of MCP servers. */
   readonly declaredTools: ReadonlyMap<string, Tool>;
   readonly models: Models;
