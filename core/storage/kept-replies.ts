@@ -105,9 +105,10 @@ export class KeptReplies implements ReplyKeeper {
     const done = new Promise<KeptReply | null>((settled) => {
       resolve = settled;
     });
-    this.#pending.set(id, { fingerprint, done });
+    const own: Pending = { fingerprint, done };
+    this.#pending.set(id, own);
     const end: End = (reply, isWritten) => {
-      if (isWritten) this.#pending.delete(id);
+      if (isWritten && this.#pending.get(id) === own) this.#pending.delete(id);
       resolve(reply);
     };
     try {
@@ -133,6 +134,7 @@ export class KeptReplies implements ReplyKeeper {
   }
 
   async #claim({ id, fingerprint }: KeyedRequest, signal: AbortSignal): Promise<Claimed | KeptReply> {
+    if (this.#membership?.isHeld() === false) await this.#membership.confirm(signal);
     const first = await this.#write(id, { fingerprint, runId: randomUUID() });
     if (first !== null) return first;
     const key = keptReplyKey(id);
@@ -164,16 +166,22 @@ export class KeptReplies implements ReplyKeeper {
     old?: KeyRow,
   ): Promise<Claimed | null> {
     const row: KeyRow = { ...claim, at: systemTime(), process: this.#process };
-    const key = keptReplyKey(id);
+    const [[key, text], byTime] = keyRows(id, row);
     try {
       const revision = await this.#store.commit({
         delete: old === undefined ? [] : [keptReplyTime(old.at, id)],
-        put: keyRows(id, row),
+        put: [[key, text], byTime],
         expect: [[key, before?.revision ?? null]],
       });
       return { id, row, revision, isRepeated: old?.runId === row.runId };
     } catch (error) {
       if (error instanceof CommitConflict) return null;
+      // Whether it happened is not known.
+      this.#late.add(async () => {
+        const found = await this.#store.get(key);
+        if (found?.value !== text) return;
+        await unlessConflict(this.#store.commit({ delete: [key, byTime[0]], expect: [[key, found.revision]] }));
+      });
       throw error;
     }
   }

@@ -170,7 +170,9 @@ test("POST /agents/:id/text goes on with a conversation whose turn a process had
   assert.deepEqual(await claims(), []);
 });
 
-test("a conversation whose turn a killed process had is free although nobody asks for it", { skip }, async () => {
+test("POST /agents/:id/text in a process that is killed leaves no row of its turn, although nobody asks for the conversation", {
+  skip,
+}, async () => {
   hold("e1");
   const third = await start();
   say(third, "patient", "e", "e1").catch(() => {});
