@@ -1,8 +1,12 @@
-/** Gives the space of deleted rows back to the disk: a little at a time, beside the commits. */
+/**
+ * Gives the space of deleted rows back to the disk: a little at a time, beside the commits. On a full disk all of it at once, since
+ * somebody has deleted to make room.
+ */
 import { stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Interval } from "../lib/interval.ts";
 import type { SqliteConnection } from "./sqlite-connection.ts";
+import type { SqliteReserve } from "./sqlite-reserve.ts";
 
 /** A pragma for a new file, or for `VACUUM`: SQLite then knows for each page who refers to it, so that pages can be moved. */
 export const SHRINKING = "auto_vacuum = INCREMENTAL";
@@ -26,26 +30,37 @@ interface ShrinkOptions {
   /** Runs work between two transactions. */
   inTurn(work: () => Promise<unknown>): Promise<unknown>;
   failed(error: unknown): void;
+  reserve: SqliteReserve;
   /** Milliseconds; default 10,000. */
   interval?: number;
 }
 
-/** Looks from time to time whether much of the file is free. Does nothing with a file that was made without `SHRINKING`. */
+/** Looks from time to time whether much of the file is free. Does not shrink a file that was made without `SHRINKING`. */
 export function shrinkInBackground(
   connection: SqliteConnection,
-  { inTurn, failed, interval = CHECK_INTERVAL_MS }: ShrinkOptions,
+  { inTurn, failed, reserve, interval = CHECK_INTERVAL_MS }: ShrinkOptions,
 ): Interval {
   const rounds = new Interval(interval, round, failed);
 
   async function round(): Promise<void> {
+    await reserve.keep();
     const { free, all, mode } = await pages(connection);
-    if (mode === 0 || free < Math.max(MIN_FREE_PAGES, all * MIN_FREE_SHARE)) return;
+    const isPressed = reserve.isSpent();
+    if (isPressed) await emptyLog();
+    if (mode === 0 || (!isPressed && free < Math.max(MIN_FREE_PAGES, all * MIN_FREE_SHARE))) return;
     for (let left = free; left > 0 && !rounds.signal.aborted; left -= PAGES_PER_SLICE) {
       await inTurn(() => connection.query(`PRAGMA incremental_vacuum(${PAGES_PER_SLICE})`));
-      await sleep(PAUSE_BETWEEN_SLICES_MS, undefined, { signal: rounds.signal }).catch(() => {});
+      if (reserve.isSpent()) await emptyLog();
+      else await sleep(PAUSE_BETWEEN_SLICES_MS, undefined, { signal: rounds.signal }).catch(() => {});
     }
     // The file itself gets shorter when the log is written into it, which may be long after the last commit.
     await connection.query("PRAGMA wal_checkpoint(PASSIVE)");
+  }
+
+  /** Gives the room that the log takes back as well. */
+  async function emptyLog(): Promise<void> {
+    await inTurn(() => connection.query("PRAGMA wal_checkpoint(TRUNCATE)")).catch(failed);
+    await reserve.keep();
   }
 
   rounds.start();

@@ -62,6 +62,10 @@ export interface Commit {
   readonly add?: readonly (readonly [key: string, delta: number])[];
   /** Revisions that rows must still have; null: the row must not exist. */
   readonly expect?: readonly (readonly [key: string, revision: number | null])[];
+  /**
+   * It deletes more than it puts, so that an engine may write it on a full disk. A commit that deletes and puts nothing needs not say so.
+   */
+  readonly makesRoom?: boolean;
 }
 
 /**
