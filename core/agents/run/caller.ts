@@ -45,6 +45,10 @@ export class RunCaller implements RunCall {
     return this.#call.aborts;
   }
 
+  confirm(): Promise<void> | undefined {
+    return this.#call.confirm?.();
+  }
+
   get logger(): Logger {
     if (this.#logger === null) {
       const { conversationId, userId } = this.#fields;
