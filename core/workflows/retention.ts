@@ -115,8 +115,9 @@ export class ExecutionRetention {
       before = left;
       const oldest = await this.#oldestEntries();
       const records = await store.getMany(oldest.map((entry) => executionKey(indexedExecution(entry))));
-      const count = records.findIndex((record) => (left -= record?.value.length ?? 0) <= 0);
-      const last = oldest.at(count);
+      let count = 0;
+      for (let freed = 0; freed < left && count < records.length; count++) freed += records[count]?.value.length ?? 0;
+      const last = oldest[count - 1];
       if (last === undefined || this.#expiry.signal.aborted) return;
       await this.#removeUpTo(last);
     }
