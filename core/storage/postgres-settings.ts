@@ -31,15 +31,21 @@ const DRIVER_SETTINGS: ReadonlySet<string> = new Set(
   ),
 );
 
+/** What `penstock check` and a start look at, without a connection. @throws as `parsePostgresUrl` */
+export function checkPostgresUrl(text: string): void {
+  parsePostgresUrl(text);
+  if (!URL.canParse(text)) return;
+  for (const name of new URL(text).searchParams.keys()) {
+    if (name !== "schema" && name !== "pool" && !DRIVER_SETTINGS.has(name))
+      throw new Error(`unknown setting ${name}; postgres: knows schema, pool, and those of the driver such as sslmode`);
+  }
+}
+
 /** @throws Error with a message for the user. It holds nothing of the URL but names of settings */
 export function parsePostgresUrl(text: string): PostgresSettings {
   // The driver says what is wrong with it.
   if (!URL.canParse(text)) return { url: text, schema: DEFAULT_SCHEMA, pool: DEFAULT_POOL };
   const url = new URL(text);
-  for (const name of url.searchParams.keys()) {
-    if (name !== "schema" && name !== "pool" && !DRIVER_SETTINGS.has(name))
-      throw new Error(`unknown setting ${name}; postgres: knows schema, pool, and those of the driver such as sslmode`);
-  }
   const schema = url.searchParams.get("schema") ?? DEFAULT_SCHEMA;
   if (!SCHEMA.test(schema)) {
     throw new Error("schema must be a name of small letters, digits and _ that begins with no digit");
