@@ -6,9 +6,6 @@
 import { randomBytes } from "node:crypto";
 import { open, rm, stat, statfs } from "node:fs/promises";
 
-/** Ending of its name. */
-export const RESERVE = "-reserve";
-
 /** What one deletion may write to the log: it writes every page that it changes or leaves. */
 const ROOM_FOR_DELETIONS = 8 * 1024 * 1024;
 /** Written again and again. Random, since some file systems keep no room for what they can compress. */
@@ -25,7 +22,7 @@ export interface SqliteReserve {
 
 /** @param file of SQLite */
 export function createSqliteReserve(file: string): SqliteReserve {
-  const path = file + RESERVE;
+  const path = `${file}-reserve`;
   let isSpent = false;
   let turn = Promise.resolve();
 
