@@ -27,6 +27,8 @@ export class TaskKeeper {
   readonly #rows: TaskRows;
   readonly #options: TaskKeeperOptions;
   readonly #rounds: Interval;
+  /** What was begun because processes are gone, one after the other. */
+  #interrupting = Promise.resolve();
 
   constructor(rows: TaskRows, options: TaskKeeperOptions) {
     this.#rows = rows;
@@ -43,13 +45,17 @@ export class TaskKeeper {
     if (isShared(this.#rows.store)) await this.#interruptTasksOfGone();
     else await this.interrupt(() => true);
     this.#rows.membership?.onGone(() => {
-      this.#interruptTasksOfGone().catch((error) => this.#failed(error));
+      if (this.#rounds.signal.aborted) return;
+      this.#interrupting = this.#interrupting
+        .then(() => this.#interruptTasksOfGone())
+        .catch((error) => this.#failed(error));
     });
     if (this.#options.hasAgents) this.#rounds.start();
   }
 
-  close(): Promise<void> {
-    return this.#rounds.stop();
+  async close(): Promise<void> {
+    await this.#rounds.stop();
+    await this.#interrupting;
   }
 
   /** Ends every open task whose process is gone. */

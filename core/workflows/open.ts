@@ -23,8 +23,8 @@ import type { LinkedParts } from "./definition/linking.ts";
 import { Engine } from "./engine.ts";
 import { ExecutionRetention } from "./retention.ts";
 
-/** How many ended executions `memory:` keeps, because they are in the heap. */
-const MAX_ENDED_IN_MEMORY = 20_000;
+/** How many ended executions `memory:` keeps, because they are in the heap, and about how many bytes of executions. */
+const IN_MEMORY = { maxEnded: 20_000, maxBytes: 48 * 1024 * 1024 };
 
 interface WorkflowParts {
   readonly store: Store;
@@ -81,7 +81,7 @@ export async function openWorkflows(
     workflows: retentionPeriods(manifest),
     otherWorkflows: manifest.history.retention,
     logger,
-    ...(isVolatile(store) && { maxEnded: MAX_ENDED_IN_MEMORY }),
+    ...(isVolatile(store) && IN_MEMORY),
   });
   /** Set when the shutdown begins: what still waits for a free slot is left to the next process. */
   let isStopping = false;

@@ -40,6 +40,8 @@ export async function runToolCalls(
       try {
         if (index >= MAX_CALLS_PER_STEP)
           throw new Error(`too many calls in one step: at most ${MAX_CALLS_PER_STEP} run`);
+        const confirming = plan.call.confirm?.();
+        if (confirming !== undefined) await confirming;
         const returned = callTool({ plan, step, sink, span, usage: outcome.usage }, call);
         // Without an await for a tool that answers at once, results of such tools stay in the order of their calls.
         output = checkJson(toolName, returned instanceof Promise ? await returned : returned);

@@ -63,6 +63,8 @@ export interface StepCall {
   readonly signal: AbortSignal;
   /** Changes shared state when this try succeeds; a failed try changes nothing. */
   setState(change: Record<string, unknown>): void;
+  /** To be asked before each effect but the first, as in `RunCall` of agents. */
+  confirm?(): Promise<void> | undefined;
   /** Sends a part of an agent's run to the stream. The agent waits for the promise, if there is one. */
   part(part: unknown): Promise<void> | undefined;
 }
