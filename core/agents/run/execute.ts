@@ -7,6 +7,7 @@ import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
+import { awaitedCalls, NO_CALLS } from "../prompt/awaited-calls.ts";
 import { buildPrompt } from "../prompt/input.ts";
 import { repairPrompt } from "../prompt/repair.ts";
 import { beginOfResults, requireCalls } from "../prompt/results.ts";
@@ -80,6 +81,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     settings,
     output,
     call: caller,
+    awaited: request.runsTools === true ? awaitedCalls(request.input) : NO_CALLS,
     clientRunsTools: request.runsTools ?? false,
     depth: request.depth ?? 0,
     toolOutput: agent.toolOutput,
