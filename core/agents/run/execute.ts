@@ -41,6 +41,8 @@ export interface RunRequest {
   thread?: string | undefined;
   /** Whether a client reads the answer that can run tools and post their results. */
   runsTools?: boolean;
+  /** Whether that client also answers for a person, who has to approve a call. Default: as `runsTools`. */
+  approves?: boolean;
   /** How many agents have delegated down to this one. */
   depth?: number;
   /** The parent of the run's span; null when that is not traced. Default: the span of the request. */
@@ -73,6 +75,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   checkResults(request, turn !== null);
   const canUpdateWorkingMemory = turn?.writable === true && request.result === undefined;
   const tools = request.result === undefined ? agent.tools(scope) : NO_TOOLS;
+  const { runsTools = false, approves = runsTools } = request;
   const plan: RunPlan = {
     id,
     chain,
@@ -81,8 +84,9 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     settings,
     output,
     call: caller,
-    awaited: request.runsTools === true ? awaitedCalls(request.input) : NO_CALLS,
-    clientRunsTools: request.runsTools ?? false,
+    awaited: approves ? awaitedCalls(request.input) : NO_CALLS,
+    clientApproves: approves,
+    clientRunsTools: runsTools,
     depth: request.depth ?? 0,
     toolOutput: agent.toolOutput,
     contextTokens: agent.memory?.contextTokens,

@@ -29,7 +29,9 @@ export interface RunPlan {
   readonly call: RunCaller;
   /** Calls of an earlier answer that waited for approval when the request was made: they are run or refused first. */
   readonly awaited: readonly AwaitedCall[];
-  /** Whether calls of client-side tools, and those that need approval, are left to the client. Otherwise they fail. */
+  /** Whether calls that need approval are left to the client, which brings the answer. Otherwise the model is told of them. */
+  readonly clientApproves: boolean;
+  /** Whether calls of client-side tools are left to the client. Otherwise they fail. */
   readonly clientRunsTools: boolean;
   /** How many agents have delegated down to this one. */
   readonly depth: number;

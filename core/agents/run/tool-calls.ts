@@ -78,13 +78,13 @@ interface Failure {
   readonly approval?: PendingApproval;
 }
 
-function failure({ clientRunsTools }: RunPlan, { part }: CallToRun, error: unknown, message: string): Failure {
+function failure({ clientApproves }: RunPlan, { part }: CallToRun, error: unknown, message: string): Failure {
   const { toolCallId, toolName, input } = part;
-  if (clientRunsTools && error instanceof ApprovalNeeded) {
+  if (clientApproves && error instanceof ApprovalNeeded) {
     const approval = { approvalId: error.approvalId, toolCallId, toolName, input };
     return { part: { type: "tool-approval-request", ...approval }, output: null, approval };
   }
-  if (clientRunsTools && error instanceof ApprovalRefused) {
+  if (clientApproves && error instanceof ApprovalRefused) {
     const why = error.reason === undefined ? undefined : { reason: error.reason };
     const denied = { type: "tool-output-denied", toolCallId, toolName, ...why } as const;
     return { part: denied, output: { type: "execution-denied", ...why } };
@@ -143,7 +143,7 @@ function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: st
   const { conversationId } = plan.settings.memory;
   const { context } = plan.settings;
   const { userId } = plan.settings.memory;
-  const kind = plan.clientRunsTools ? "chat" : "model";
+  const kind = plan.clientApproves ? "chat" : "model";
   const approval = { kind, id, userId, agentId: plan.call.agentId, toolCallId } as const;
   const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${step}:${toolCallId}`, approval, span };
   return {
