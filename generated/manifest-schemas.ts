@@ -861,6 +861,11 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "maximum": 1000000,
         "default": 10000
       },
+      "execution": {
+        "description": "Most bytes that one workflow execution may record: its input, the outputs of its steps, what it waits for. Beyond, it ends with an error.",
+        "$ref": "#/$defs/Size",
+        "default": "64MiB"
+      },
       "request": {
         "description": "Longest time until the headers of the reply are out.",
         "$ref": "#/$defs/Duration",
@@ -1239,6 +1244,16 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "description": "Most tokens of a prompt, as estimated: the oldest turns are left out until it fits. Left out: what the model takes.",
         "type": "integer",
         "minimum": 1
+      },
+      "turns": {
+        "description": "What happens to a turn of a conversation in which another one is at work: it waits for it, is refused with 409, or cancels it.",
+        "type": "string",
+        "enum": [
+          "queue",
+          "reject",
+          "interrupt"
+        ],
+        "default": "queue"
       },
       "summary": {
         "$ref": "#/$defs/SummaryManifest"

@@ -384,6 +384,10 @@ export interface MemoryManifest {
    * Most tokens of a prompt, as estimated: the oldest turns are left out until it fits. Left out: what the model takes.
    */
   contextTokens?: number;
+  /**
+   * What happens to a turn of a conversation in which another one is at work: it waits for it, is refused with 409, or cancels it.
+   */
+  turns: "queue" | "reject" | "interrupt";
   summary?: SummaryManifest;
   workingMemory?: WorkingMemoryManifest;
   semantic?: SemanticMemoryManifest;
@@ -738,6 +742,10 @@ export interface LimitsManifest {
    * Most workflow executions that run at once in this process; more are answered 503.
    */
   executions: number;
+  /**
+   * Most bytes that one workflow execution may record: its input, the outputs of its steps, what it waits for. Beyond, it ends with an error.
+   */
+  execution: Size;
   /**
    * Longest time until the headers of the reply are out.
    */

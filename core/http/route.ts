@@ -9,6 +9,7 @@ import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { Validator } from "./decode.ts";
 import type { HeaderList } from "./exchange.ts";
+import type { KeyedWork } from "./idempotency.ts";
 import type { AllowedPages } from "./origin.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -45,6 +46,8 @@ export interface Context<S> {
   readonly trace?: SpanOrigin | undefined;
   /** Set by a handler: headers of the error reply if the request is cut short, by its time limit or because the service stops. */
   unavailableHeaders?: Record<string, string> | undefined;
+  /** Of a request with an `Idempotency-Key`, to an `idempotent` route. */
+  readonly keyed?: KeyedWork | undefined;
 }
 
 export type RouteOutput =
@@ -129,6 +132,8 @@ export interface Route<
   bodyClass?: "generation";
   /** A request without a body is read as `{}`. */
   bodyOptional?: boolean;
+  /** Whether an `Idempotency-Key` is heeded: its reply is kept, and repeated requests get that. Only of POST with a body and one reply. */
+  idempotent?: true;
   /** Validators of a plugin's route, in place of `query` and `body`. */
   checks?: { query?: Validator; body?: Validator };
   /** The schemas of a plugin's route, for `/doc`. */

@@ -44,6 +44,8 @@ interface EngineParts {
   readonly described: ReadonlyMap<string, DescribedWorkflow>;
   /** How many executions may run here at once. */
   readonly maxExecutions: number;
+  /** How much one of them may record. */
+  readonly maxExecutionBytes: number;
   /** Begins the traces of executions that are recovered; absent where nothing is traced. */
   readonly trace?: SpanOrigin | undefined;
 }
@@ -94,6 +96,7 @@ export class Engine implements Workflows {
       shared: membership !== null,
       lease: membership,
       volatile: isVolatile(store),
+      maxBytes: parts.maxExecutionBytes,
     };
     this.membership = membership;
     if (membership !== null) {

@@ -11,9 +11,9 @@ import type {
 import { permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
-import { CommitConflict, invalid, ServiceError } from "../lib/errors.ts";
+import { CommitConflict, invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import { Serialized } from "../lib/serialized.ts";
+import type { Serialized } from "../lib/serialized.ts";
 import { unlessConflict } from "../storage/conflict.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
 import { beginExecution, type Lost, lostBegin } from "./begin.ts";
@@ -25,11 +25,12 @@ import type { ExecutionStart } from "./journal/entries.ts";
 import { alreadyEnded, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
 import { liveKey } from "./journal/ids.ts";
 import { type FoundExecution, readExecution } from "./journal/load.ts";
-import { executionRecordText, executionResultText, executionStateView } from "./journal/record.ts";
+import { executionRecord, executionStateView } from "./journal/record.ts";
 import { parseOpenRow } from "./journal/rows.ts";
 import { type JournalState, timeAfter } from "./journal/state.ts";
 import { listExecutions } from "./list/list.ts";
 import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
+import { earlierOutcome, outcomeOf } from "./outcome.ts";
 import type { Execution } from "./run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "./run/execution-commits.ts";
 import { followLive, followLoaded } from "./run/follow.ts";
@@ -49,6 +50,14 @@ export class ScopedWorkflows implements WorkflowAccess {
   }
 
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
+    if (call.keyed === undefined) return this.#execute(workflowId, body, call);
+    const { executionId = call.keyed.runId, userId } = body.options ?? {};
+    const meant = { workflowId, id: executionId, userId };
+    const earlier = await earlierOutcome(this.#engine, this.#lookup, meant, call);
+    return earlier ?? this.#execute(workflowId, { ...body, options: { ...body.options, executionId } }, call);
+  }
+
+  #execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
     return this.#withFreeNumber(async (number) => {
       const execution = await beginExecution(this.#engine, this.#principal, number, workflowId, body, call);
       return this.#result(execution, call, lostBegin(execution));
@@ -174,7 +183,7 @@ export class ScopedWorkflows implements WorkflowAccess {
       *running() {
         for (const { state, definition, isRecorded } of live.values()) {
           if (!isRecorded) continue;
-          const record = () => (state.status === "running" ? executionRecordText(state, definition.outline) : null);
+          const record = () => (state.status === "running" ? executionRecord(state, definition.outline) : null);
           yield { start: state.start, record };
         }
       },
@@ -216,14 +225,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     // When the reply cannot wait any longer the execution goes on, and the client needs its id to find it.
     call.unavailableHeaders = { "x-execution-id": execution.state.start.id };
     await this.#settled(execution, lost);
-    const { state, definition } = execution;
-    const { error, start, status } = state;
-    if (error !== null) {
-      const message = error.stepId === "" ? error.message : `step ${JSON.stringify(error.stepId)}: ${error.message}`;
-      throw new ServiceError("step_failed", message, { headers: { "x-execution-id": start.id } });
-    }
-    if (status === "running") throw stillRunning(start.id);
-    return new Serialized(executionResultText(state, definition.outline));
+    return outcomeOf(execution.state, execution.definition.outline);
   }
 
   /** Waits until the execution has come to rest. Throws when that has to wait for an unavailable store. */

@@ -20,7 +20,8 @@ import type { ExecutionStatus } from "./journal/entries.ts";
 export type WorkflowCall = Pick<
   Context<unknown>,
   "user" | "caller" | "requestId" | "logger" | "trace" | "unavailableHeaders"
->;
+> &
+  Partial<Pick<Context<unknown>, "keyed" | "signal">>;
 
 /** An execution must match all filters. Times are milliseconds since 1970, inclusive. */
 export interface ExecutionQuery {

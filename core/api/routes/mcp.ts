@@ -55,6 +55,7 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
     summary: "Call a tool of an MCP server without MCP",
     description: "A failure is an error of the API, with its status; over MCP it is a result with `isError`.",
     body: "InvokeMcpToolRequest",
+    idempotent: true,
     bodyOptional: true,
     failures: ["conflict"],
     readsHeaders: ["x-approval-id"],

@@ -23,6 +23,7 @@ export const TOOL_ROUTES = [
     group: "execution",
     summary: "Execute a tool",
     body: "ExecuteToolRequest",
+    idempotent: true,
     failures: ["conflict"],
     readsHeaders: ["x-approval-id"],
     output: { json: "ToolExecutionResult" },

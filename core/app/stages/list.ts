@@ -9,7 +9,7 @@ import { meters, metrics, traces } from "./observability.ts";
 import { logs, platform } from "./platform.ts";
 import { a2a, mcpServers } from "./protocols.ts";
 import { routes } from "./routes.ts";
-import { membership, pluginStorage, store } from "./store.ts";
+import { membership, pluginStorage, replies, store } from "./store.ts";
 import { approvalInbox, approvals, declaredTools, models, tools } from "./tools.ts";
 import { workflows } from "./workflows.ts";
 
@@ -24,6 +24,7 @@ export const STAGES = [
   store,
   // From here on there is a store to work with.
   membership,
+  replies,
   metrics,
   tools,
   traces,

@@ -21,6 +21,7 @@ import type { Tracer } from "../../observability/tracer.ts";
 import type { Platform } from "../../platform/platform.ts";
 import type { OwnedHost } from "../../registry/host.ts";
 import type { Registry } from "../../registry/registry.ts";
+import type { KeptReplies } from "../../storage/kept-replies.ts";
 import type { Namespaces } from "../../storage/keyv-namespace.ts";
 import type { Membership } from "../../storage/membership.ts";
 import type { Store } from "../../storage/store.ts";
@@ -75,6 +76,8 @@ export interface Parts extends FirstParts {
   readonly store: Store;
   /** The processes that share the store; null where no other one can use it. */
   readonly membership: Membership | null;
+  /** The replies to requests with an `Idempotency-Key`. */
+  readonly replies: KeptReplies;
   readonly metrics: MetricsPage;
   readonly tools: ToolDirectory;
   readonly traces: Traces;

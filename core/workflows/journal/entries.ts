@@ -66,6 +66,9 @@ export type ReplayedEntry =
   /** The choice of an andWhen, or the input of a sub-workflow, when the chosen step is inside it. */
   | readonly ["begin", StepPath, ValueSource, unknown];
 
+/** The input that andWorkflow gives: a value, or where the journal has it already. */
+export type SubWorkflowInput = { readonly input: unknown } | { readonly same: ValueSource };
+
 export type Branch = "then" | "else" | "none";
 
 export type JournalEntry =
@@ -87,8 +90,8 @@ export type JournalEntry =
   | readonly ["suspend", StepPath, Time, string, unknown]
   /** The execution is resumed: the step that is given the data, and the data if there is any. */
   | readonly ["resume", StepPath, Time, unknown?]
-  /** The execution ends: with a result, with the error of a step (`""` for none), or cancelled with a reason. */
-  | readonly ["end", "", Time, unknown]
+  /** The execution ends: with a result (null when a source is given that has it), with the error of a step (`""` for none), or cancelled with a reason. */
+  | readonly ["end", "", Time, unknown, ValueSource?]
   | readonly ["error", StepPath, Time, string]
   | readonly ["cancel", "", Time, string];
 

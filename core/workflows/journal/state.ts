@@ -10,6 +10,7 @@ import {
   type Replay,
   STATUS_AFTER,
   type StepPath,
+  type SubWorkflowInput,
   type ValueSource,
 } from "./entries.ts";
 
@@ -208,8 +209,8 @@ const APPLY: Appliers = {
     // It has not begun yet, or has to run again.
     if (waited || known === undefined) step.status = "failed";
   },
-  end(state, [, , , output]) {
-    state.output = output;
+  end(state, [, , , output, source]) {
+    state.output = source === undefined ? output : state.values.get(source);
   },
   error(state, [, stepId, , message]) {
     state.error = { message, stepId };
@@ -224,7 +225,10 @@ const APPLY: Appliers = {
 function keepExtra(state: JournalState, step: StepState, extra: unknown): void {
   if (extra === undefined) return;
   if (extra === "then" || extra === "else" || extra === "none") step.branch = extra;
-  else state.values.set(`${step.path}/`, (extra as { input: unknown }).input);
+  else {
+    const given = extra as SubWorkflowInput;
+    state.values.set(`${step.path}/`, "same" in given ? state.values.get(given.same) : given.input);
+  }
 }
 
 function endStep(step: StepState, status: StepStatus, at: number, output: ValueSource): void {

@@ -2,12 +2,11 @@
 import { isObject } from "../../lib/is-object.ts";
 import type { AllStep, RaceStep, Step } from "../definition/definition.ts";
 import type { ValueSource } from "../journal/entries.ts";
-import { timeAfter } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
-import { done, failed, type Outcome, stopped } from "./outcome.ts";
+import { failed, type Outcome, stopped } from "./outcome.ts";
 import type { Frame, RunSteps, StepInput } from "./scope.ts";
-import { passValueOn } from "./step-entries.ts";
+import { passValueOn, recordOutput } from "./step-entries.ts";
 
 const BRANCH_DECIDED: Stop = { kind: "branch", reason: "another branch has decided", gracePeriod: 0 };
 
@@ -41,7 +40,7 @@ function runBranches(
       group.end();
       reject(error as Error);
     };
-    branches.forEach((steps, index) => {
+    const begin = (steps: readonly Step[], index: number) =>
       runSteps(execution, steps, frame, given, group).then((outcome) => {
         // The branches have been decided: later outcomes do not count.
         if (group.stoppedItself) return;
@@ -54,7 +53,15 @@ function runBranches(
         // The others may run for long: write the outcome of this one now, so that a crash does not lose it.
         else execution.flush().catch(abort);
       }, abort);
-    });
+    const beginAll = async () => {
+      for (const [index, steps] of branches.entries()) {
+        while (execution.slice.isOver) await execution.slice.next();
+        // One of those that have begun has decided.
+        if (group.stoppedItself) return;
+        begin(steps, index);
+      }
+    };
+    beginAll().catch(abort);
   });
 }
 
@@ -80,17 +87,23 @@ export async function runAll(
   if (decider !== null) return decider;
   const unfinished = unfinishedOutcome(outcomes);
   if (unfinished !== undefined) return unfinished;
-  let merged: Record<string, unknown> = {};
-  step.branches.forEach((steps, index) => {
-    const outcome = outcomes[index];
-    if (outcome?.kind !== "done") return;
-    const { data } = outcome;
-    merged = isObject(data) ? { ...merged, ...data } : { ...merged, [steps.at(-1)?.id ?? ""]: data };
-  });
+  const merged = mergeOutputs(step.branches, outcomes);
   const problem = step.outputCheck?.(merged, "output") ?? null;
   if (problem !== null) return failed(step.path, problem);
-  execution.append(["done", step.path, timeAfter(execution.state), merged]);
-  return done(merged, step.path);
+  return recordOutput(execution, step, merged);
+}
+
+/** One object of all outputs: the members of those that are objects, the others by the id of the last step of their branch. */
+function mergeOutputs(branches: AllStep["branches"], outcomes: readonly (Outcome | undefined)[]): object {
+  const members = new Map<string, unknown>();
+  for (const [index, outcome] of outcomes.entries()) {
+    if (outcome?.kind !== "done") continue;
+    const { data } = outcome;
+    if (isObject(data)) for (const key of Object.keys(data)) members.set(key, (data as Record<string, unknown>)[key]);
+    else members.set(branches[index]!.at(-1)?.id ?? "", data);
+  }
+  // A member of any name is one of its own, `__proto__` too.
+  return Object.fromEntries(members);
 }
 
 /** After a restart: the output of the branch that had won by then. The others are not run again. */

@@ -1,7 +1,8 @@
 /** Container steps, which contain other steps: andWhen, andAll, andRace and andWorkflow, with their retries and time limits. */
 import { formatDuration } from "../../lib/duration.ts";
 import { type Step, type SubStep, subWorkflowInputSource, type WhenStep } from "../definition/definition.ts";
-import type { Branch, StepPath } from "../journal/entries.ts";
+import type { Branch, StepPath, SubWorkflowInput, ValueSource } from "../journal/entries.ts";
+import { entryJson } from "../journal/outcome-text.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
 import { pauseLeft } from "./attempts.ts";
 import { runAll, runRace } from "./branches.ts";
@@ -144,6 +145,16 @@ async function runWhen(
 
 const NOT_A_CONDITION = "the condition gave neither true nor false";
 
+/** The input as the journal has it: a value that is there already is referred to. */
+function subWorkflowInput({ known, state }: Execution, source: ValueSource, input: unknown): SubWorkflowInput {
+  if (state.values.has(source)) return { same: source };
+  const text = entryJson(input);
+  const same = known.sourceOf(input) ?? known.sourceOfEqual(text);
+  if (same !== undefined) return { same };
+  known.add(source, input, text);
+  return { input };
+}
+
 async function runSub(
   runSteps: RunSteps,
   execution: Execution,
@@ -164,8 +175,8 @@ async function runSub(
       return failed(step.path, problem, true);
     }
   }
-  beginStep(execution, step, known, given, { input });
-  const inner = createFrame(execution, input, source);
+  beginStep(execution, step, known, given, subWorkflowInput(execution, source, input));
+  const inner = createFrame(execution, input, step.steps);
   const outcome = await runSteps(execution, step.steps, inner, { data: input, source }, lifetime);
   if (outcome.kind !== "done" || lifetime.isAbandoned) return outcome;
   const problem = step.resultCheck?.(outcome.data, "result") ?? null;

@@ -24,7 +24,7 @@ export async function drive(execution: Execution): Promise<void> {
   }
   try {
     const { input } = state.start;
-    const frame = createFrame(execution, input, "");
+    const frame = createFrame(execution, input, definition.steps);
     const outcome = await runSteps(execution, definition.steps, frame, { data: input, source: "" }, lifetime);
     await conclude(execution, outcome);
   } catch (error) {
@@ -58,10 +58,12 @@ async function conclude(execution: Execution, outcome: Outcome): Promise<void> {
 function outcomeEntry(execution: Execution, outcome: Outcome): JournalEntry | null {
   const { state, definition } = execution;
   const at = timeAfter(execution.state);
+  // The last output may be what was too large.
+  if (execution.lifetime.stopped?.kind === "size") return stopEntry(execution, "", at);
   switch (outcome.kind) {
     case "done": {
       const problem = definition.resultCheck?.(outcome.data, "result") ?? null;
-      return problem === null ? ["end", "", at, outcome.data] : ["error", "", at, problem];
+      return problem === null ? ["end", "", at, null, outcome.source] : ["error", "", at, problem];
     }
     case "failed":
       return ["error", outcome.path, at, outcome.message];
@@ -84,6 +86,8 @@ function stopEntry({ lifetime, definition }: Execution, path: StepPath, at: numb
       return ["cancel", "", at, stop.reason];
     case "timeout":
       return ["error", "", at, `the workflow timed out after ${formatDuration(definition.timeout ?? 0)}`];
+    case "size":
+      return ["error", "", at, stop.reason];
     default:
       return null;
   }

@@ -26,6 +26,7 @@ export async function runSteps(
 ): Promise<Outcome> {
   let last: Outcome & { kind: "done" } = done(given.data, given.source);
   for (const step of steps) {
+    while (execution.slice.isOver) await execution.slice.next();
     const running = runStep(execution, step, frame, last, lifetime);
     const outcome = running instanceof Promise ? await running : running;
     if (outcome.kind !== "done") return outcome;
