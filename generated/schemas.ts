@@ -4005,6 +4005,33 @@ export const schemas: Record<string, Record<string, unknown>> = {
     ],
     "additionalProperties": true
   },
+  "PendingApproval": {
+    "type": "object",
+    "description": "A tool call that waits for a person's approval.",
+    "properties": {
+      "approvalId": {
+        "type": "string",
+        "description": "Id of the approval, as `GET /approvals` has it."
+      },
+      "toolCallId": {
+        "type": "string",
+        "description": "Id of the call."
+      },
+      "toolName": {
+        "type": "string",
+        "description": "Name of the tool."
+      },
+      "input": {
+        "description": "What the tool is to be called with."
+      }
+    },
+    "required": [
+      "approvalId",
+      "toolCallId",
+      "toolName",
+      "input"
+    ]
+  },
   "ProviderMetadata": {
     "type": "object",
     "description": "What the provider wants back with the next call, by provider: signatures and encrypted forms of its reasoning, ids of its own. Send it back as it came.",
@@ -4526,6 +4553,91 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "error"
         ],
         "title": "tool-error"
+      },
+      {
+        "type": "object",
+        "description": "The call waits for a person's approval. The run ends with its step; the answer comes with the next request.",
+        "properties": {
+          "type": {
+            "const": "tool-approval-request",
+            "description": "Always `tool-approval-request`."
+          },
+          "approvalId": {
+            "type": "string",
+            "description": "Id of the approval, as `GET /approvals` has it."
+          },
+          "toolCallId": {
+            "type": "string",
+            "description": "Id of the call."
+          },
+          "toolName": {
+            "type": "string",
+            "description": "Name of the tool."
+          },
+          "input": {
+            "description": "What the tool is to be called with."
+          },
+          "subAgentId": {
+            "type": "string",
+            "description": "Id of the sub-agent that this part comes from."
+          },
+          "subAgentName": {
+            "type": "string",
+            "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
+          }
+        },
+        "required": [
+          "type",
+          "approvalId",
+          "toolCallId",
+          "toolName",
+          "input"
+        ],
+        "title": "tool-approval-request"
+      },
+      {
+        "type": "object",
+        "description": "A person has refused the call.",
+        "properties": {
+          "type": {
+            "const": "tool-output-denied",
+            "description": "Always `tool-output-denied`."
+          },
+          "toolCallId": {
+            "type": "string",
+            "description": "Id of the call."
+          },
+          "toolName": {
+            "type": "string",
+            "description": "Name of the tool."
+          },
+          "reason": {
+            "type": "string",
+            "description": "What was said with the answer."
+          },
+          "subAgentId": {
+            "type": "string",
+            "description": "Id of the sub-agent that this part comes from."
+          },
+          "subAgentName": {
+            "type": "string",
+            "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
+          }
+        },
+        "required": [
+          "type",
+          "toolCallId",
+          "toolName"
+        ],
+        "title": "tool-output-denied"
       },
       {
         "type": "object",
@@ -5672,6 +5784,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "items": {
           "$ref": "#/components/schemas/ToolResult"
         }
+      },
+      "approvals": {
+        "type": "array",
+        "description": "Tool calls that wait for a person's approval. Left out when there are none.",
+        "items": {
+          "$ref": "#/components/schemas/PendingApproval"
+        }
       }
     },
     "required": [
@@ -6460,6 +6579,51 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "type",
           "toolCallId",
           "errorText"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "tool-approval-request",
+        "description": "The call waits for a person's approval.",
+        "properties": {
+          "type": {
+            "const": "tool-approval-request",
+            "description": "Always `tool-approval-request`."
+          },
+          "approvalId": {
+            "type": "string",
+            "description": "Id of the approval, as `GET /approvals` has it."
+          },
+          "toolCallId": {
+            "type": "string",
+            "description": "Id of the call."
+          }
+        },
+        "required": [
+          "type",
+          "approvalId",
+          "toolCallId"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "tool-output-denied",
+        "description": "A person has refused the call.",
+        "properties": {
+          "type": {
+            "const": "tool-output-denied",
+            "description": "Always `tool-output-denied`."
+          },
+          "toolCallId": {
+            "type": "string",
+            "description": "Id of the call."
+          }
+        },
+        "required": [
+          "type",
+          "toolCallId"
         ],
         "additionalProperties": false
       },

@@ -2010,6 +2010,28 @@ export interface ToolResult {
 }
 
 /**
+ * A tool call that waits for a person's approval.
+ */
+export interface PendingApproval {
+  /**
+   * Id of the approval, as `GET /approvals` has it.
+   */
+  approvalId: string;
+  /**
+   * Id of the call.
+   */
+  toolCallId: string;
+  /**
+   * Name of the tool.
+   */
+  toolName: string;
+  /**
+   * What the tool is to be called with.
+   */
+  input: unknown;
+}
+
+/**
  * Result of a generation.
  */
 export interface TextResult {
@@ -2035,6 +2057,10 @@ export interface TextResult {
    * Tool results of all steps, in order.
    */
   toolResults: ToolResult[];
+  /**
+   * Tool calls that wait for a person's approval. Left out when there are none.
+   */
+  approvals?: PendingApproval[];
 }
 
 /**
@@ -4867,6 +4893,70 @@ export type RawStreamPart =
     }
   | {
       /**
+       * Always `tool-approval-request`.
+       */
+      type: "tool-approval-request";
+      /**
+       * Id of the approval, as `GET /approvals` has it.
+       */
+      approvalId: string;
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * Name of the tool.
+       */
+      toolName: string;
+      /**
+       * What the tool is to be called with.
+       */
+      input: unknown;
+      /**
+       * Id of the sub-agent that this part comes from.
+       */
+      subAgentId?: string;
+      /**
+       * Name of that sub-agent.
+       */
+      subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
+    }
+  | {
+      /**
+       * Always `tool-output-denied`.
+       */
+      type: "tool-output-denied";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * Name of the tool.
+       */
+      toolName: string;
+      /**
+       * What was said with the answer.
+       */
+      reason?: string;
+      /**
+       * Id of the sub-agent that this part comes from.
+       */
+      subAgentId?: string;
+      /**
+       * Name of that sub-agent.
+       */
+      subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
+    }
+  | {
+      /**
        * Always `source`.
        */
       type: "source";
@@ -5303,6 +5393,30 @@ export type UIMessageChunk =
        * Set when the provider ran the tool itself.
        */
       providerExecuted?: true;
+    }
+  | {
+      /**
+       * Always `tool-approval-request`.
+       */
+      type: "tool-approval-request";
+      /**
+       * Id of the approval, as `GET /approvals` has it.
+       */
+      approvalId: string;
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+    }
+  | {
+      /**
+       * Always `tool-output-denied`.
+       */
+      type: "tool-output-denied";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
     }
   | {
       /**
@@ -5783,6 +5897,7 @@ export interface Schemas {
   ChatRequest: ChatRequest;
   ToolCall: ToolCall;
   ToolResult: ToolResult;
+  PendingApproval: PendingApproval;
   TextResult: TextResult;
   GeneratedObject: GeneratedObject;
   HistoryQuery: HistoryQuery;

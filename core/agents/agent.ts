@@ -62,7 +62,8 @@ export interface Agent {
   detail(): AgentDetail;
   /** `listener` is called whenever `status` has changed. */
   onStatusChange(listener: () => void): void;
-  generateText(body: GenerateBody, call: RunCall): Promise<TextResult>;
+  /** @param approves whether the caller can bring a person's answer with its next request; default: yes */
+  generateText(body: GenerateBody, call: RunCall, approves?: boolean): Promise<TextResult>;
   /** The same for workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
   run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<{ text: string; output: unknown }>;
   /** Resolves to a value that is valid against `body.schema`. */

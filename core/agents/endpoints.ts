@@ -26,8 +26,8 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     summary: () => description.summary(),
     detail: () => description.detail(),
     onStatusChange: (listener) => agent.activity.onChange(listener),
-    async generateText(body, call) {
-      return textResult(await execute(agent, prepareRun(agent, answerRequest(body), call)));
+    async generateText(body, call, approves = true) {
+      return textResult(await execute(agent, prepareRun(agent, answerRequest(body, approves), call)));
     },
     async run({ result, ...body }, call, sink) {
       const output = result === undefined ? undefined : objectOutput(result);
@@ -62,7 +62,12 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
 }
 
 /** Not with a spread: copying a parsed body takes longer than all else that is done with it. */
-const answerRequest = ({ input, options }: GenerateBody): RunRequest => ({ input, options, runsTools: true });
+const answerRequest = ({ input, options }: GenerateBody, approves = true): RunRequest => ({
+  input,
+  options,
+  runsTools: true,
+  approves,
+});
 
 /** Accepts our own body, and the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
 function prepareChat(agent: CompiledAgent, body: ChatBody, call: RunCall): PreparedRun {

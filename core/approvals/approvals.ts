@@ -4,7 +4,7 @@ import type { AnswerApprovalRequest, Approval, ApprovalsQuery } from "../../gene
 import { ownerOf } from "../identity/ownership.ts";
 import { principalOf, type Requester, seesEverything } from "../identity/principal.ts";
 import { userIdOf } from "../identity/user.ts";
-import { unavailable } from "../lib/errors.ts";
+import { ServiceError, unavailable } from "../lib/errors.ts";
 import type { Store } from "../storage/store.ts";
 import type { ApprovalInbox, AskedCall } from "../tools/approval.ts";
 import type { Tool } from "../tools/tool.ts";
@@ -54,6 +54,14 @@ export class Approvals implements ApprovalInbox {
 
   async admit(call: AskedCall): Promise<unknown> {
     return admit(this.#connected(), call);
+  }
+
+  async hear(id: string, answer: { approved: boolean; reason?: string }, from: Requester): Promise<void> {
+    try {
+      await this.answer(id, answer, from);
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.kind === "unavailable") throw error;
+    }
   }
 
   /** Newest first. Users see their own. */

@@ -11,7 +11,7 @@ type Loose = any;
 export const ran: Loose[] = [];
 (globalThis as { penstockPaid?: Loose[] }).penstockPaid = ran;
 
-const PAY_PLUGIN = {
+export const PAY_PLUGIN = {
   "tools/pay.mjs": `export default { kind: "tool", name: "pay",
     parameters: { type: "object", properties: { amount: { type: "number" } }, required: ["amount"], additionalProperties: false },
     execute: (input, call) => { globalThis.penstockPaid.push(input.amount); return { paid: input.amount, key: call.idempotencyKey ?? null }; } };`,

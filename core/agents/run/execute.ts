@@ -7,6 +7,7 @@ import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
+import { awaitedCalls, NO_CALLS } from "../prompt/awaited-calls.ts";
 import { buildPrompt } from "../prompt/input.ts";
 import { repairPrompt } from "../prompt/repair.ts";
 import { beginOfResults, requireCalls } from "../prompt/results.ts";
@@ -40,6 +41,8 @@ export interface RunRequest {
   thread?: string | undefined;
   /** Whether a client reads the answer that can run tools and post their results. */
   runsTools?: boolean;
+  /** Whether that client also answers for a person, who has to approve a call. Default: as `runsTools`. */
+  approves?: boolean;
   /** How many agents have delegated down to this one. */
   depth?: number;
   /** The parent of the run's span; null when that is not traced. Default: the span of the request. */
@@ -72,6 +75,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   checkResults(request, turn !== null);
   const canUpdateWorkingMemory = turn?.writable === true && request.result === undefined;
   const tools = request.result === undefined ? agent.tools(scope) : NO_TOOLS;
+  const { runsTools = false, approves = runsTools } = request;
   const plan: RunPlan = {
     id,
     chain,
@@ -80,7 +84,9 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     settings,
     output,
     call: caller,
-    clientRunsTools: request.runsTools ?? false,
+    awaited: approves ? awaitedCalls(request.input) : NO_CALLS,
+    clientApproves: approves,
+    clientRunsTools: runsTools,
     depth: request.depth ?? 0,
     toolOutput: agent.toolOutput,
     contextTokens: agent.memory?.contextTokens,

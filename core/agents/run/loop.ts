@@ -11,13 +11,15 @@ import type { PartSink } from "./parts.ts";
 import { CallOptions, type RunPlan, type RunResult } from "./run.ts";
 import { RunCalls } from "./run-calls.ts";
 import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
-import { runToolCalls } from "./tool-calls.ts";
+import { runAwaitedCalls, runToolCalls } from "./tool-calls.ts";
 import type { PendingCall } from "./tool-input.ts";
 import { addUsage, costOf } from "./usage.ts";
 
 /** A run under way. */
 interface Run {
   readonly plan: RunPlan;
+  /** Whether it has begun with calls of an earlier answer. */
+  readonly isResumed: boolean;
   readonly options: CallOptions;
   readonly calls: RunCalls;
   readonly sink: PartSink;
@@ -31,9 +33,19 @@ interface Run {
  * when the turn cannot be stored; Aborted when the sink has closed; the signal's reason once it aborts
  */
 export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<void> {
+  const isResumed = plan.awaited.length > 0;
+  if (isResumed) {
+    sink.accepted?.();
+    sink.part({ type: "start" });
+    if (await runAwaitedCalls(plan, sink, outcome)) {
+      outcome.finishReason = "tool-calls";
+      await finish(plan, sink, outcome);
+      return;
+    }
+  }
   const options = new CallOptions(plan);
   options.prompt = inAcceptedOrder(plan.prompt);
-  const run: Run = { plan, options, calls: new RunCalls(plan.tools, plan.prompt), sink, outcome };
+  const run: Run = { plan, isResumed, options, calls: new RunCalls(plan.tools, plan.prompt), sink, outcome };
   for (let count = 1; ; count++) {
     const { step, answers, open } = await runStep(run, count);
     // The client posts the results of its calls: the answer goes on from them.
@@ -47,7 +59,11 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
     }
     extendPrompt(options, step, answers);
   }
-  // The last part tells the client that all is done: the turn is stored first.
+  await finish(plan, sink, outcome);
+}
+
+/** The last part tells the client that all is done: the turn is stored first. */
+async function finish(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<void> {
   if (plan.turn !== null) await plan.turn.finish();
   const { finishReason, usage: totalUsage, model, output } = outcome;
   const finish = { type: "finish", finishReason, totalUsage, model } as const;
@@ -56,7 +72,7 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
 }
 
 /** @param count its number, from 1 */
-async function runStep({ plan, options, calls, sink, outcome }: Run, count: number) {
+async function runStep({ plan, isResumed, options, calls, sink, outcome }: Run, count: number) {
   const span = plan.span === null ? null : beginModelCallSpan(plan.span, plan.chain);
   const step = new ModelStep(sink, outcome, calls, span);
   let stream: ModelStream;
@@ -67,7 +83,7 @@ async function runStep({ plan, options, calls, sink, outcome }: Run, count: numb
     if (span !== null) endModelCallSpan(span, plan, options, step, error);
     throw error;
   }
-  if (count === 1) {
+  if (count === 1 && !isResumed) {
     sink.accepted?.();
     sink.part({ type: "start" });
   }
@@ -85,12 +101,12 @@ async function runStep({ plan, options, calls, sink, outcome }: Run, count: numb
   settle(outcome, step, stream, stream.id);
   if (span !== null) endModelCallSpan(span, plan, options, step, null, stream.id);
   const own = plan.clientRunsTools ? step.calls.filter((call) => !isForClient(plan, call)) : step.calls;
-  const open = own.length < step.calls.length;
+  const answers = own.length === 0 ? [] : await runToolCalls(plan, count, own, sink, outcome);
+  const open = own.length < step.calls.length || outcome.approvals.length > 0;
   if (open) {
     step.finishReason = "tool-calls";
     outcome.finishReason = "tool-calls";
   }
-  const answers = own.length === 0 ? [] : await runToolCalls(plan, count, own, sink, outcome);
   const wait = sink.part({ type: "finish-step", usage: step.usage, model: stream.id, finishReason: step.finishReason });
   if (wait !== undefined) await wait;
   if (sink.closed) throw new Aborted();

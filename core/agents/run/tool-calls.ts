@@ -2,11 +2,12 @@
 import { messageOf, ServiceError } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
 import { cancelSpan } from "../../observability/spans.ts";
+import { ApprovalNeeded, ApprovalRefused } from "../../tools/approval.ts";
 import { toolResultText } from "../../tools/execute.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
-import type { PartSink, ToolResult, Usage } from "./parts.ts";
+import type { AgentPart, PartSink, PendingApproval, ToolResult, Usage } from "./parts.ts";
 import type { RunPlan, RunResult } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
 import type { PendingCall } from "./tool-input.ts";
@@ -18,7 +19,8 @@ type Answer = ToolContent[number];
 const MAX_CALLS_PER_STEP = 128;
 
 /**
- * Runs the calls in parallel. The sink gets their results as they come, the next prompt in the order of the calls.
+ * Runs the calls in parallel. The sink gets their results as they come, the next prompt in the order of the calls. A call that waits for
+ * a person's approval has none: it is in `outcome.approvals`.
  *
  * @param step its number, from 1
  * @throws only when the run is aborted.
@@ -26,13 +28,13 @@ const MAX_CALLS_PER_STEP = 128;
 export async function runToolCalls(
   plan: RunPlan,
   step: number,
-  calls: readonly PendingCall[],
+  calls: readonly CallToRun[],
   sink: PartSink,
   outcome: RunResult,
 ): Promise<ToolContent> {
   const results: (ToolResult | null)[] = new Array(calls.length).fill(null);
   const answers = await Promise.all(
-    calls.map(async (call, index): Promise<Answer> => {
+    calls.map(async (call, index): Promise<Answer | null> => {
       const { toolCallId, toolName, input } = call.part;
       const answer = { type: "tool-result", toolCallId, toolName: modelToolName(toolName) } as const;
       const span = plan.span === null ? null : beginToolCallSpan(plan.span, call.part);
@@ -53,9 +55,11 @@ export async function runToolCalls(
         }
         const message = messageOf(error);
         span?.fail(error instanceof ServiceError ? error.kind : "tool_failed", message);
-        const wait = sink.part({ type: "tool-error", toolCallId, toolName, input, error: message });
+        const failed = failure(plan, call, error, message);
+        if (failed.approval !== undefined) outcome.approvals.push(failed.approval);
+        const wait = sink.part(failed.part);
         if (wait !== undefined) await wait;
-        return { ...answer, output: toolFailure(message) };
+        return failed.output === null ? null : { ...answer, output: failed.output };
       }
       const result: ToolResult = { type: "tool-result", toolCallId, toolName, input, output };
       results[index] = result;
@@ -65,8 +69,57 @@ export async function runToolCalls(
     }),
   );
   for (const result of results) if (result !== null) outcome.toolResults.push(result);
-  return answers;
+  return answers.filter((answer) => answer !== null);
 }
+
+/** What the client and the model are told of a call that gave no result. */
+interface Failure {
+  readonly part: AgentPart;
+  /** Null: the call is left unanswered. */
+  readonly output: ReturnType<typeof toolFailure> | null;
+  readonly approval?: PendingApproval;
+}
+
+function failure({ clientApproves }: RunPlan, { part }: CallToRun, error: unknown, message: string): Failure {
+  const { toolCallId, toolName, input } = part;
+  if (clientApproves && error instanceof ApprovalNeeded) {
+    const approval = { approvalId: error.approvalId, toolCallId, toolName, input };
+    return { part: { type: "tool-approval-request", ...approval }, output: null, approval };
+  }
+  if (clientApproves && error instanceof ApprovalRefused) {
+    const why = error.reason === undefined ? undefined : { reason: error.reason };
+    const denied = { type: "tool-output-denied", toolCallId, toolName, ...why } as const;
+    return { part: denied, output: { type: "execution-denied", ...why } };
+  }
+  return { part: { type: "tool-error", toolCallId, toolName, input, error: message }, output: toolFailure(message) };
+}
+
+/**
+ * Runs what waited for approval when the request was made, or refuses it, and puts the results into the prompt.
+ *
+ * @returns whether a call still waits
+ */
+export async function runAwaitedCalls(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<boolean> {
+  await Promise.all(
+    plan.awaited.map(async ({ toolName, approvalId, answer }) => {
+      if (answer !== null) await plan.tools.byName.get(toolName)?.inbox?.hear(approvalId, answer, plan.call);
+    }),
+  );
+  const calls = plan.awaited.map(({ toolCallId, toolName, input, approvalId }): CallToRun => {
+    return { part: { type: "tool-call", toolCallId, toolName, input }, problem: null, approvalId };
+  });
+  const answers = new Map((await runToolCalls(plan, 0, calls, sink, outcome)).map((each) => [callIdOf(each), each]));
+  for (const { role, content } of plan.prompt) {
+    if (role !== "tool") continue;
+    for (const [index, part] of content.entries()) content[index] = answers.get(callIdOf(part)) ?? part;
+  }
+  return outcome.approvals.length > 0;
+}
+
+const callIdOf = (part: Answer): string => (part.type === "tool-result" ? part.toolCallId : "");
+
+/** A call, and the approval that it brings. */
+type CallToRun = PendingCall & { readonly approvalId?: string };
 
 /** What the calls of one step have in common, and the span of one. */
 interface StepCall {
@@ -79,20 +132,21 @@ interface StepCall {
   readonly usage: Usage;
 }
 
-function callTool(of: StepCall, call: PendingCall): unknown {
+function callTool(of: StepCall, call: CallToRun): unknown {
   const { plan } = of;
   const { toolName, toolCallId, input } = call.part;
   const tool = plan.tools.byName.get(toolName);
   if (tool === undefined) throw new Error(unknownToolMessage(plan, toolName));
   if (call.problem !== null) throw new Error(call.problem);
-  return tool.run(input, callContext(of, toolCallId));
+  return tool.run(input, callContext(of, toolCallId, call.approvalId));
 }
 
-function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: string): RunToolContext {
+function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: string, id?: string): RunToolContext {
   const { conversationId } = plan.settings.memory;
   const { context } = plan.settings;
   const { userId } = plan.settings.memory;
-  const approval = { kind: "model", userId, agentId: plan.call.agentId, toolCallId } as const;
+  const kind = plan.clientApproves ? "chat" : "model";
+  const approval = { kind, id, userId, agentId: plan.call.agentId, toolCallId } as const;
   const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${step}:${toolCallId}`, approval, span };
   return {
     origin: conversationId === undefined ? origin : { ...origin, conversationId },

@@ -47,7 +47,12 @@ function processOn(store: Store, now = 1_000) {
         { user: { id: user } },
         { executionId: "e1", idempotencyKey: "e1:pay", approval: claim(kind, { id }) },
       );
-      const rule = { expires: DAY, consoleOnly: false, inbox: { admit: () => assert.fail() }, asks: () => true };
+      const rule = {
+        expires: DAY,
+        consoleOnly: false,
+        inbox: { admit: () => assert.fail(), hear: async () => {} },
+        asks: () => true,
+      };
       try {
         return { runs: await admit(rows, { tool: pay, input, origin: of, rule }, time) };
       } catch (error) {
