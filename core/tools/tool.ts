@@ -79,8 +79,6 @@ export interface ToolOrigin {
    * it waits for that.
    */
   readonly waitsForLate?: true;
-  /** What the call says of itself where it needs approval; left out: it comes from the API. */
-  readonly approval?: ApprovalClaim;
   /** The span of this call, where the caller begins and ends it; null: the call is not traced. Left out: a span is made here. */
   readonly span?: Span | null;
 }
