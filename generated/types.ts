@@ -3880,6 +3880,10 @@ export interface ExecuteOptions {
   metadata?: {
     [k: string]: unknown;
   };
+  /**
+   * For `/execute`: answers 202 as soon as the execution is on disk, which goes on by itself.
+   */
+  background?: boolean;
 }
 
 /**
@@ -4127,6 +4131,28 @@ export interface ExecutionResult {
   suspension?: ResultSuspension;
   error?: ExecutionError;
   cancellation?: Cancellation;
+}
+
+/**
+ * An execution that has begun and goes on in the background.
+ */
+export interface ExecutionStarted {
+  /**
+   * Id of the execution.
+   */
+  executionId: string;
+  /**
+   * Id of the workflow.
+   */
+  workflowId: string;
+  /**
+   * Always `running`: `/state` says how it stands now.
+   */
+  status: "running";
+  /**
+   * When it began.
+   */
+  startAt: string;
 }
 
 /**
@@ -5745,6 +5771,7 @@ export interface Schemas {
   ExecutionError: ExecutionError;
   Cancellation: Cancellation;
   ExecutionResult: ExecutionResult;
+  ExecutionStarted: ExecutionStarted;
   ExecutionSuspended: ExecutionSuspended;
   ExecutionCancellation: ExecutionCancellation;
   ExecutionState: ExecutionState;
