@@ -251,6 +251,18 @@ export interface RetryManifest {
    * Whether the wait doubles with each try, or stays.
    */
   backoff: "exponential" | "fixed";
+  /**
+   * Longest wait. Left out: one hour where the wait doubles.
+   */
+  maxDelay?: Duration;
+  /**
+   * Whether each wait is cut short by up to a half, so that many do not try again at the same time. Left out: false.
+   */
+  jitter?: boolean;
+  /**
+   * CEL with `error` (`message`, `code`, `stepId`) in scope: when it gives true, there is no further try.
+   */
+  unless?: string;
 }
 
 /**
