@@ -1245,6 +1245,16 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "type": "integer",
         "minimum": 1
       },
+      "turns": {
+        "description": "What happens to a turn of a conversation in which another one is at work: it waits for it, is refused with 409, or cancels it.",
+        "type": "string",
+        "enum": [
+          "queue",
+          "reject",
+          "interrupt"
+        ],
+        "default": "queue"
+      },
       "summary": {
         "$ref": "#/$defs/SummaryManifest"
       },
@@ -2151,8 +2161,26 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/Size"
       },
       "approval": {
-        "description": "Whether a person must say yes before it runs.",
-        "type": "boolean"
+        "description": "Whether a person must say yes before it runs: always, or as an expression over `input`, `context` and `user` says. One that fails asks.",
+        "type": [
+          "boolean",
+          "string"
+        ],
+        "pattern": "^\\s*\\{\\{[\\s\\S]*\\}\\}\\s*$",
+        "patternErrorMessage": "must be true, false or one {{ expression }}",
+        "errorMessage": "must be true, false or one {{ expression }}"
+      },
+      "expires": {
+        "description": "With `approval`: how long it may be answered; no answer by then is a no. Default: 24h.",
+        "$ref": "#/$defs/Duration"
+      },
+      "approvers": {
+        "description": "With `approval`: who may answer. `owner`: the user whose call it is, and the console. Default: the plugin's, else `owner`.",
+        "type": "string",
+        "enum": [
+          "owner",
+          "console"
+        ]
       },
       "parameters": {
         "description": "With `http` or `client`: JSON Schema of the input.",
@@ -2225,6 +2253,14 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
           "approval": {
             "not": {},
             "errorMessage": "belongs to tools that the service runs: the client can ask by itself"
+          },
+          "expires": {
+            "not": {},
+            "errorMessage": "belongs to tools that the service runs"
+          },
+          "approvers": {
+            "not": {},
+            "errorMessage": "belongs to tools that the service runs"
           }
         }
       }

@@ -2,6 +2,7 @@
 
 import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
+import type { Delivery } from "../approvals/upkeep.ts";
 import type { Principal } from "../identity/principal.ts";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { Serialized } from "../lib/serialized.ts";
@@ -12,6 +13,7 @@ import { nameProcess } from "../storage/process-name.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
+import { type AwaitingStep, resumeAwaitingStep } from "./approved-step.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Definitions } from "./definition/definitions.ts";
 import type { DescribedWorkflow } from "./definition/describe.ts";
@@ -126,6 +128,10 @@ export class Engine implements Workflows {
 
   for(principal: Principal): WorkflowAccess {
     return new ScopedWorkflows(this, principal);
+  }
+
+  tellAnswer(step: AwaitingStep): Promise<Delivery> {
+    return resumeAwaitingStep(this, step);
   }
 
   /** The running execution with an id: the one that is the owner's own, else the one with that id in the shared space, whose owner may be another user. */

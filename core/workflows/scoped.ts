@@ -12,9 +12,13 @@ import type {
 import { permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
+<<<<<<< HEAD
 import { invalid, ServiceError } from "../lib/errors.ts";
+=======
+import { CommitConflict, invalid } from "../lib/errors.ts";
+>>>>>>> main
 import type { EventProducer } from "../lib/event-sink.ts";
-import { Serialized } from "../lib/serialized.ts";
+import type { Serialized } from "../lib/serialized.ts";
 import { unlessConflict } from "../storage/conflict.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
 import { acknowledge, beginExecution, type Lost, lostBegin, unlessLost, untilRecorded } from "./begin.ts";
@@ -26,11 +30,12 @@ import type { ExecutionStart } from "./journal/entries.ts";
 import { alreadyEnded, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
 import { liveKey } from "./journal/ids.ts";
 import { type FoundExecution, readExecution } from "./journal/load.ts";
-import { executionRecord, executionResultText, executionStateView } from "./journal/record.ts";
+import { executionRecord, executionStateView } from "./journal/record.ts";
 import { parseOpenRow } from "./journal/rows.ts";
 import { type JournalState, timeAfter } from "./journal/state.ts";
 import { listExecutions } from "./list/list.ts";
 import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
+import { earlierOutcome, outcomeOf } from "./outcome.ts";
 import type { Execution } from "./run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "./run/execution-commits.ts";
 import { followLive, followLoaded } from "./run/follow.ts";
@@ -50,6 +55,14 @@ export class ScopedWorkflows implements WorkflowAccess {
   }
 
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
+    if (call.keyed === undefined) return this.#execute(workflowId, body, call);
+    const { executionId = call.keyed.runId, userId } = body.options ?? {};
+    const meant = { workflowId, id: executionId, userId };
+    const earlier = await earlierOutcome(this.#engine, this.#lookup, meant, call);
+    return earlier ?? this.#execute(workflowId, { ...body, options: { ...body.options, executionId } }, call);
+  }
+
+  #execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
     return this.#withFreeNumber(async (number) => {
       const execution = await beginExecution(this.#engine, this.#principal, number, workflowId, body, call);
       return this.#result(execution, call, lostBegin(execution));
@@ -222,14 +235,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     // When the reply cannot wait any longer the execution goes on, and the client needs its id to find it.
     call.unavailableHeaders = { "x-execution-id": execution.state.start.id };
     await this.#settled(execution, lost);
-    const { state, definition } = execution;
-    const { error, start, status } = state;
-    if (error !== null) {
-      const message = error.stepId === "" ? error.message : `step ${JSON.stringify(error.stepId)}: ${error.message}`;
-      throw new ServiceError("step_failed", message, { headers: { "x-execution-id": start.id } });
-    }
-    if (status === "running") throw stillRunning(start.id);
-    return new Serialized(executionResultText(state, definition.outline));
+    return outcomeOf(execution.state, execution.definition.outline);
   }
 
   /** Waits until the execution has come to rest. Throws when that has to wait for an unavailable store. */

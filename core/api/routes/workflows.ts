@@ -53,6 +53,7 @@ export const WORKFLOW_ROUTES = [
     description:
       "Answers when the execution rests. A step that fails after its retries is a 500 with what it said, and `x-execution-id`. A client that leaves does not stop the execution. With `options.background` it answers 202 as soon as the execution is on disk; `location` says where to ask for it.",
     body: "ExecuteWorkflowRequest",
+    idempotent: true,
     failures: ["conflict"],
     output: { json: "ExecutionResult", accepted: "ExecutionStarted" },
     handle: ({ params, body }, call) =>
@@ -98,6 +99,7 @@ export const WORKFLOW_ROUTES = [
     description: "It stops before its next step, or at once where a step heeds its signal.",
     query: "OwnerQuery",
     body: "SuspendExecutionRequest",
+    idempotent: true,
     bodyOptional: true,
     output: { json: "ExecutionSuspended" },
     handle: ({ params, query, body }, call) =>
@@ -112,6 +114,7 @@ export const WORKFLOW_ROUTES = [
     description: "Answers when the execution rests again.",
     query: "OwnerQuery",
     body: "ResumeExecutionRequest",
+    idempotent: true,
     bodyOptional: true,
     output: { json: "ExecutionResult" },
     handle: ({ params, query, body }, call) =>
@@ -127,6 +130,7 @@ export const WORKFLOW_ROUTES = [
       "What came before the step is taken over. Answers when the new execution rests; the old one is unchanged.",
     query: "OwnerQuery",
     body: "ReplayExecutionRequest",
+    idempotent: true,
     output: { json: "ExecutionResult" },
     handle: ({ params, query, body }, call) =>
       open(call).replay(params.id!, executionIdParam(params), body, call, query.userId),
@@ -140,6 +144,7 @@ export const WORKFLOW_ROUTES = [
     description: "A step that does not heed its signal is given up after 5 s.",
     query: "OwnerQuery",
     body: "CancelExecutionRequest",
+    idempotent: true,
     bodyOptional: true,
     output: { json: "ExecutionCancellation" },
     handle: ({ params, query, body }, call) =>

@@ -55,7 +55,10 @@ export interface Retry {
 /** One try of a step that does work, as the work sees it. */
 export interface StepCall {
   readonly scope: StepScope;
+  readonly workflowId: string;
   readonly executionId: string;
+  /** The step, as its path in the execution. */
+  readonly path: StepPath;
   readonly conversationId: string | undefined;
   /** The user that the execution belongs to. */
   readonly userId: string | undefined;
@@ -83,9 +86,12 @@ export interface StepCall {
 export class Suspend {
   readonly reason: string;
   readonly data: unknown;
-  constructor(reason: string, data: unknown) {
+  /** Whether the step wants what its schemas say; false where it waits for a person's approval. */
+  readonly isChecked: boolean;
+  constructor(reason: string, data: unknown, isChecked = true) {
     this.reason = reason;
     this.data = data;
+    this.isChecked = isChecked;
   }
 }
 

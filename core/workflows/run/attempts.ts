@@ -103,7 +103,7 @@ export async function runWork(
     }
     const change = call.end();
     if (result === null || lifetime.isAbandoned) return stopped(step.path);
-    if (result instanceof Suspend) return suspendStep(execution, step, result.reason, result.data, change);
+    if (result instanceof Suspend) return suspendStep(execution, step, result, change);
     if (!(result instanceof Failure)) {
       // A tap passes its input on, whatever it gave itself.
       if (step.tap) return recordSame(execution, step, given.data, given.source, change);
@@ -170,9 +170,9 @@ function outputAsJson({ known, state }: Execution, step: WorkStep, result: unkno
   return problem === null ? { output, text } : new Failure(problem, true);
 }
 
-function suspendAsJson({ reason, data }: Suspend): AttemptResult {
+function suspendAsJson({ reason, data, isChecked }: Suspend): AttemptResult {
   try {
-    return new Suspend(String(reason ?? ""), data === undefined ? null : JSON.parse(JSON.stringify(data)));
+    return new Suspend(String(reason ?? ""), data === undefined ? null : JSON.parse(JSON.stringify(data)), isChecked);
   } catch {
     return new Failure("suspended with something that is not JSON", false);
   }

@@ -1,5 +1,5 @@
 /** Records how a step begins and how it comes out: appends the entry, and returns the outcome that follows from it. */
-import type { Step, ValueCheck } from "../definition/definition.ts";
+import type { Step, Suspend, ValueCheck } from "../definition/definition.ts";
 import type { ValueSource } from "../journal/entries.ts";
 import { entryJson } from "../journal/outcome-text.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
@@ -96,11 +96,10 @@ export function failTap(execution: Execution, step: Step, given: StepInput, mess
 export function suspendStep(
   execution: Execution,
   step: Step,
-  reason: string,
-  data: unknown,
+  { reason, data, isChecked }: Suspend,
   change?: Record<string, unknown>,
 ): Outcome {
-  const check: ValueCheck | null = step.suspendCheck ?? execution.definition.suspendCheck;
+  const check: ValueCheck | null = isChecked ? (step.suspendCheck ?? execution.definition.suspendCheck) : null;
   const problem = check?.(data, "suspend data") ?? null;
   if (problem !== null) return failStep(execution, step, problem);
   const at = timeAfter(execution.state);
