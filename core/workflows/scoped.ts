@@ -12,11 +12,7 @@ import type {
 import { permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
-<<<<<<< HEAD
-import { invalid, ServiceError } from "../lib/errors.ts";
-=======
-import { CommitConflict, invalid } from "../lib/errors.ts";
->>>>>>> main
+import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import { unlessConflict } from "../storage/conflict.ts";

@@ -20,14 +20,9 @@ import type { ExecutionStatus } from "./journal/entries.ts";
 /** The part of a request's context that an execution needs. */
 export type WorkflowCall = Pick<
   Context<unknown>,
-<<<<<<< HEAD
   "user" | "caller" | "requestId" | "logger" | "trace" | "unavailableHeaders" | "replyHeaders" | "replyStatus"
->;
-=======
-  "user" | "caller" | "requestId" | "logger" | "trace" | "unavailableHeaders"
 > &
   Partial<Pick<Context<unknown>, "keyed" | "signal">>;
->>>>>>> main
 
 /** An execution must match all filters. Times are milliseconds since 1970, inclusive. */
 export interface ExecutionQuery {

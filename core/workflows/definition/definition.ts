@@ -23,7 +23,7 @@ export interface StepScope {
   readonly error?: StepError;
 }
 
-export interface StepError {
+interface StepError {
   readonly message: string;
   /** As the step gave it with its error; null where it gave none. */
   readonly code: string | null;

@@ -63,7 +63,7 @@ class Failure {
  *
  * @returns a message when that cannot be told: then there is no further try either
  */
-export function isFinal(
+export function isFinalError(
   execution: Execution,
   { retry }: Step,
   frame: Frame,
@@ -110,7 +110,7 @@ export async function runWork(
       return recordOutput(execution, step, result.output, result.text, change);
     }
     const over = !result.isTemporary || attempt > step.retry.attempts;
-    const final = over || isFinal(execution, step, frame, given.data, { ...result, path: step.path });
+    const final = over || isFinalError(execution, step, frame, given.data, { ...result, path: step.path });
     if (final !== false) {
       const message = final === true ? result.message : final;
       return step.tap ? failTap(execution, step, given, message) : failStep(execution, step, message, result.code);

@@ -4,7 +4,7 @@ import { type Step, type SubStep, subWorkflowInputSource, type WhenStep } from "
 import type { Branch, StepPath, SubWorkflowInput, ValueSource } from "../journal/entries.ts";
 import { entryJson } from "../journal/outcome-text.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
-import { isFinal, pauseLeft } from "./attempts.ts";
+import { isFinalError, pauseLeft } from "./attempts.ts";
 import { runAll, runRace } from "./branches.ts";
 import type { Execution } from "./execution.ts";
 import { Lifetime } from "./lifetime.ts";
@@ -49,7 +49,7 @@ export async function tryContainer(
     }
     if (outcome.kind !== "failed" || outcome.isPermanent || attempt > step.retry.attempts) return outcome;
     if (lifetime.isAbandoned) return stopped(step.path);
-    const final = isFinal(execution, step, frame, given.data, outcome);
+    const final = isFinalError(execution, step, frame, given.data, outcome);
     if (final !== false) {
       const message = final === true ? outcome.message : final;
       recordFailure(execution, step, message, outcome.code);
