@@ -265,8 +265,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     this.#writer?.leave();
   }
 
-  #unavailable(message: string): ServiceError {
-    const { unavailableHeaders: headers } = this;
+  #unavailable(message: string, headers = this.unavailableHeaders): ServiceError {
     return headers === undefined ? unavailable(message) : new ServiceError("unavailable", message, { headers });
   }
 
