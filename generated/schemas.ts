@@ -1313,6 +1313,11 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "object",
         "description": "Kept on the record; lists can be filtered by it.",
         "additionalProperties": true
+      },
+      "background": {
+        "type": "boolean",
+        "description": "For `/execute`: answers 202 as soon as the execution is on disk, which goes on by itself.",
+        "default": false
       }
     }
   },
@@ -1580,6 +1585,43 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "amount": 300
           }
         }
+      }
+    ]
+  },
+  "ExecutionStarted": {
+    "type": "object",
+    "description": "An execution that has begun and goes on in the background.",
+    "properties": {
+      "executionId": {
+        "type": "string",
+        "description": "Id of the execution."
+      },
+      "workflowId": {
+        "type": "string",
+        "description": "Id of the workflow."
+      },
+      "status": {
+        "const": "running",
+        "description": "Always `running`: `/state` says how it stands now."
+      },
+      "startAt": {
+        "type": "string",
+        "description": "When it began.",
+        "format": "date-time"
+      }
+    },
+    "required": [
+      "executionId",
+      "workflowId",
+      "status",
+      "startAt"
+    ],
+    "examples": [
+      {
+        "executionId": "expense-1042",
+        "workflowId": "expense",
+        "status": "running",
+        "startAt": "2026-11-20T09:30:00.000Z"
       }
     ]
   },

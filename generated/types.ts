@@ -251,6 +251,18 @@ export interface RetryManifest {
    * Whether the wait doubles with each try, or stays.
    */
   backoff: "exponential" | "fixed";
+  /**
+   * Longest wait. Left out: one hour where the wait doubles.
+   */
+  maxDelay?: Duration;
+  /**
+   * Whether each wait is cut short by up to a half, so that many do not try again at the same time. Left out: false.
+   */
+  jitter?: boolean;
+  /**
+   * CEL with `error` (`message`, `code`, `stepId`) in scope: when it gives true, there is no further try.
+   */
+  unless?: string;
 }
 
 /**
@@ -4049,6 +4061,10 @@ export interface ExecuteOptions {
   metadata?: {
     [k: string]: unknown;
   };
+  /**
+   * For `/execute`: answers 202 as soon as the execution is on disk, which goes on by itself.
+   */
+  background?: boolean;
 }
 
 /**
@@ -4296,6 +4312,28 @@ export interface ExecutionResult {
   suspension?: ResultSuspension;
   error?: ExecutionError;
   cancellation?: Cancellation;
+}
+
+/**
+ * An execution that has begun and goes on in the background.
+ */
+export interface ExecutionStarted {
+  /**
+   * Id of the execution.
+   */
+  executionId: string;
+  /**
+   * Id of the workflow.
+   */
+  workflowId: string;
+  /**
+   * Always `running`: `/state` says how it stands now.
+   */
+  status: "running";
+  /**
+   * When it began.
+   */
+  startAt: string;
 }
 
 /**
@@ -6007,6 +6045,7 @@ export interface Schemas {
   ExecutionError: ExecutionError;
   Cancellation: Cancellation;
   ExecutionResult: ExecutionResult;
+  ExecutionStarted: ExecutionStarted;
   ExecutionSuspended: ExecutionSuspended;
   ExecutionCancellation: ExecutionCancellation;
   ExecutionState: ExecutionState;

@@ -38,6 +38,8 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   expires: number | null = null;
   headers: Record<string, string> = NO_HEADERS;
   unavailableHeaders: Record<string, string> | undefined = undefined;
+  replyHeaders: HeaderList | undefined = undefined;
+  replyStatus: 202 | undefined = undefined;
   /** Set for the first request with its key: it is carried out even if its client leaves, who may ask again for the reply. */
   keyed: KeyClaim | undefined = undefined;
   /** The header of that name; empty when it was not sent, or when nothing is traced. */
@@ -263,8 +265,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     this.#writer?.leave();
   }
 
-  #unavailable(message: string): ServiceError {
-    const { unavailableHeaders: headers } = this;
+  #unavailable(message: string, headers = this.unavailableHeaders): ServiceError {
     return headers === undefined ? unavailable(message) : new ServiceError("unavailable", message, { headers });
   }
 

@@ -44,6 +44,10 @@ export interface Context<S> {
   readonly headers: Record<string, string>;
   /** Parent of the spans of this request; absent when nothing is traced. */
   readonly trace?: SpanOrigin | undefined;
+  /** Set by a handler: headers of its reply beside those of the route. */
+  replyHeaders?: HeaderList | undefined;
+  /** Set by a handler: what it asks for has only begun. */
+  replyStatus?: 202 | undefined;
   /** Set by a handler: headers of the error reply if the request is cut short, by its time limit or because the service stops. */
   unavailableHeaders?: Record<string, string> | undefined;
   /** Of a request with an `Idempotency-Key`, to an `idempotent` route. */
@@ -51,8 +55,8 @@ export interface Context<S> {
 }
 
 export type RouteOutput =
-  /** A value in the envelope. */
-  | { json: SchemaId; status?: 201 }
+  /** A value in the envelope. `accepted`: the value where the handler answers 202. */
+  | { json: SchemaId; status?: 201; accepted?: SchemaId }
   /** A value that is the envelope itself: `success`, `data` and further keys. */
   | { envelope: SchemaId }
   /** A value that is the whole body (probes, `/doc`). */

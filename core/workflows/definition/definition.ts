@@ -19,6 +19,15 @@ export interface StepScope {
   readonly steps: Readonly<Record<string, unknown>>;
   /** The data of the last resume, or null. */
   readonly resume: unknown;
+  /** What a step failed with, where an expression is about that. */
+  readonly error?: StepError;
+}
+
+interface StepError {
+  readonly message: string;
+  /** As the step gave it with its error; null where it gave none. */
+  readonly code: string | null;
+  readonly stepId: StepPath;
 }
 
 /** Throws for a missing field. Then the step fails without another try. */
@@ -35,6 +44,12 @@ export interface Retry {
   /** Milliseconds before the second try; with `exponential` twice as long before each further one. */
   readonly delay: number;
   readonly backoff: "exponential" | "fixed";
+  /** Longest wait in milliseconds; null where the manifest has none. */
+  readonly maxDelay: number | null;
+  /** Whether waits are cut short by up to a half. */
+  readonly jitter: boolean;
+  /** Whether an error is not worth another try; null where the manifest does not say. */
+  readonly unless: EvaluateInScope | null;
 }
 
 /** One try of a step that does work, as the work sees it. */

@@ -36,6 +36,8 @@ export interface StepState {
   branch: Branch | null;
   /** Why it waits, or why it failed. */
   message: string;
+  /** Of the error that it failed with. */
+  code: string | null;
   /** The data of its suspension, and since when it waits. */
   data: unknown;
   waitsSince: number;
@@ -172,10 +174,11 @@ const APPLY: Appliers = {
     endStep(step, step.branch === "none" ? "skipped" : "done", at, source);
     if (change !== undefined) state.state = { ...state.state, ...change };
   },
-  fail(state, [, path, at, message]) {
+  fail(state, [, path, at, message, code = null]) {
     const step = getOrAddStep(state, path, at);
     endStep(step, "failed", at, "");
     step.message = message;
+    step.code = code;
     step.tries = 0;
     step.resume = null;
   },
@@ -266,6 +269,7 @@ function getOrAddStep(state: JournalState, path: StepPath, at: number): StepStat
       used: 0,
       branch: null,
       message: "",
+      code: null,
       data: null,
       waitsSince: 0,
       resume: null,
