@@ -28,7 +28,7 @@ export const serve = (test: Pick<TestContext, "after">, store: string, auth: obj
       {
         store,
         auth: { ...AUTH, ...auth },
-        tools: { sum: { use: "add" } },
+        tools: { sum: { use: "add" }, gated: { use: "add", approval: true } },
         memory: MEMORY,
         providers: { demo: { use: "scripted", replies: [{ when: ".", object: { n: 1 } }] } },
         workflows: WORKFLOWS,
@@ -81,7 +81,16 @@ export async function objectsOf(
   await make("/agents/assistant/text", { input: "x", options: { memory: { conversationId, ...user } } });
   await make("/workflows/asking/execute", { input: "x", options: { executionId: of.waiting, ...user } });
   await make("/workflows/flow/execute", { input: "x", options: { executionId: of.completed, ...user } });
-  return of;
+  // The same question would be asked once.
+  const input = { a: count++, b: 1 };
+  const asked = await inject(service.dispatch, {
+    method: "POST",
+    path: "/tools/gated/execute",
+    headers,
+    body: { input },
+  });
+  assert.equal(asked.status, 409, asked.text());
+  return { ...of, approval: String(asked.headers["x-approval-id"]) };
 }
 
 /** All that can be seen of them. */

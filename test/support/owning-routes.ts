@@ -12,6 +12,8 @@ export interface Objects {
   message: string;
   trace: string;
   span: string;
+  /** An open question whether a tool may run. */
+  approval: string;
 }
 
 export interface OwningRequest {
@@ -99,6 +101,16 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "workflows.replay": execution("flow", "replay", { stepId: "one" }),
   "workflows.cancel": execution("asking", "cancel", {}),
   "workflows.getState": execution("flow", "state"),
+  "approvals.list": {
+    kind: "list",
+    request: () => ({ path: "/approvals?limit=100" }),
+    ids: (list) => list.map(({ approvalId }: Loose) => approvalId),
+    owned: (of) => [of.approval],
+  },
+  "approvals.answer": {
+    kind: "object",
+    request: (of) => ({ path: `/approvals/${of.approval}`, body: { approved: true } }),
+  },
   "tools.list": FREE,
   "tools.execute": FREE,
   "memory.listConversations": {
