@@ -1,9 +1,11 @@
 /** What docs/approvals.md, docs/idempotency.md and docs/workflows.md show of approvals, keys and executions is run as it stands. */
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
 import { parse } from "yaml";
-import { run } from "./support/command-line.ts";
-import { block, DOCUMENTS, FLAGSHIP, merge, shell } from "./support/documents.ts";
+import { ROOT, run } from "./support/command-line.ts";
+import { block, DOCUMENTS, FLAGSHIP, folder, merge, shell } from "./support/documents.ts";
 import { dataOf, type Loose } from "./support/served-upstream.ts";
 import { startService } from "./support/service.ts";
 
@@ -56,4 +58,27 @@ test("docs/workflows.md: the retry that is shown is one that the manifest takes"
   assert.equal(workflow.retry.attempts, 5);
   const service = await startService(t, merge(parse(FLAGSHIP), { workflows: { again: workflow } }), { env: {} });
   assert.deepEqual((await dataOf(service.post("/workflows/again/execute", { input: {} }))).result, { a: 1 });
+});
+
+test("docs/workflows.md: penstock executions: an execution that waits is listed, and ended with the reason that is given", async (t) => {
+  const cwd = await folder(t, {});
+  const config = join(cwd, "service.yaml");
+  const manifest = { ...parse(FLAGSHIP), store: `sqlite:${join(cwd, "desk.db")}` };
+  await writeFile(config, JSON.stringify(manifest));
+  const service = await startService(t, manifest, { env: {} });
+  const options = { executionId: "order-7" };
+  await dataOf(service.post("/workflows/refund/execute", { input: { orderId: "A-1002", amount: 250 }, options }));
+  await service.stop();
+  const [list = "", end = ""] = [...block("console", "executions list").matchAll(/^\$ (.*)$/gm)].map(
+    ([, line]) => line!,
+  );
+  const command = (line: string) => {
+    const own = line.replace("npx penstock-gateway", `"${process.execPath}" "${join(ROOT, "core/penstock.js")}"`);
+    return run("sh", ["-c", `${own} --config "${config}"`], { cwd });
+  };
+  assert.match((await command(list)).stdout, /^order-7 .*suspended/m);
+  const ended = await command(end);
+  assert.equal(ended.code, 0, ended.stderr);
+  assert.match(ended.stdout, /order-7: ended with the error "stops the service"/);
+  assert.doesNotMatch((await command(list)).stdout, /order-7/);
 });
