@@ -157,7 +157,7 @@ function createHistories(
 /** What lets the turns of each conversation go one after the other. */
 function createTurns(manifest: Manifest, { store, logger, membership = null }: AgentParts) {
   const claims = membership === null ? null : new TurnClaims(store, membership, logger);
-  return { claims, queue: new TurnQueue(store, claims, manifest.server.limits.request) };
+  return { claims, queue: new TurnQueue(claims, manifest.server.limits.request) };
 }
 
 /** An agent with a working memory has the tool that updates it, so that its name is taken. */

@@ -44,9 +44,6 @@ interface Pending {
   readonly done: Promise<KeptReply | null>;
 }
 
-/** One map for each store, since a service that is reloaded keeps its store. */
-const pendingInStores = new WeakMap<Store, Map<string, Pending>>();
-
 /** A claim as it was written. */
 interface Claimed {
   readonly id: string;
@@ -65,7 +62,7 @@ export class KeptReplies implements ReplyKeeper {
   readonly #store: Store;
   readonly #membership: Membership | null;
   readonly #alone = nameProcess();
-  readonly #pending: Map<string, Pending>;
+  readonly #pending = new Map<string, Pending>();
   /** Changes that could not be written when their requests ended. */
   readonly #late = new Set<() => Promise<void>>();
   readonly #retention: Interval;
@@ -74,8 +71,6 @@ export class KeptReplies implements ReplyKeeper {
   constructor(store: Store, membership: Membership | null, logger: Logger) {
     this.#store = store;
     this.#membership = membership;
-    this.#pending = pendingInStores.get(store) ?? new Map();
-    pendingInStores.set(store, this.#pending);
     const failed = (error: unknown) => {
       logger.warn({ err: error }, `replies to requests with an Idempotency-Key: ${messageOf(error)}`);
     };

@@ -253,12 +253,12 @@ test("KeptReplies.take frees a key whose process has ended before the reply, and
   const { store, replies } = kept();
   const first = await claim(replies);
   assert.equal(first.isRepeated, false);
-  const restarted = new KeptReplies({ ...store }, null, silent);
+  const restarted = new KeptReplies(store, null, silent);
   const second = await claim(restarted);
   assert.deepEqual([second.isRepeated, second.runId], [true, first.runId]);
   await first.settle({ ...REPLY, body: "late" });
   await second.settle(REPLY);
-  const third = new KeptReplies({ ...store }, null, silent);
+  const third = new KeptReplies(store, null, silent);
   assert.deepEqual(await third.take(REQUEST, SIGNAL), REPLY);
 });
 
@@ -270,7 +270,7 @@ test("KeptReplies.take knows a reply that could not be stored when its request e
   assert.deepEqual(await replies.take(REQUEST, SIGNAL), REPLY);
   state.fails = false;
   replies.start();
-  const elsewhere = new KeptReplies({ ...store }, null, silent);
+  const elsewhere = new KeptReplies(store, null, silent);
   await until(async () => JSON.parse((await store.get("ik/r"))!.value).reply !== undefined, "the row");
   assert.deepEqual(await elsewhere.take(REQUEST, SIGNAL), REPLY);
   await replies.close();

@@ -8,7 +8,6 @@ import { ServiceError } from "../../lib/errors.ts";
 import type { MemoryManifest } from "../../manifest/manifest.ts";
 import type { TurnGuard } from "../../memory/memory.ts";
 import { turnClaimKey } from "../../storage/keys.ts";
-import type { Store } from "../../storage/store.ts";
 import type { RunCaller } from "../run/caller.ts";
 import type { Claim, TurnClaims } from "./turn-claims.ts";
 
@@ -31,11 +30,8 @@ interface TicketOptions {
 /** Conversations at work, by their keys: the ticket at work, and those that wait. */
 type Lines = Map<string, TurnTicket[]>;
 
-/** One for each store, since a service that is reloaded keeps its store. */
-const linesOfStores = new WeakMap<Store, Lines>();
-
 export class TurnQueue {
-  readonly #lines: Lines;
+  readonly #lines: Lines = new Map();
   readonly #claims: TurnClaims | null;
   readonly #longestWait: number;
 
@@ -43,9 +39,7 @@ export class TurnQueue {
    * @param claims null where no other process uses the store
    * @param requestLimit milliseconds after which a request without an answer is cut
    */
-  constructor(store: Store, claims: TurnClaims | null, requestLimit: number) {
-    this.#lines = linesOfStores.get(store) ?? new Map();
-    linesOfStores.set(store, this.#lines);
+  constructor(claims: TurnClaims | null, requestLimit: number) {
     this.#claims = claims;
     this.#longestWait = Math.max(requestLimit / 2, requestLimit - REPLY_MARGIN_MS);
   }
