@@ -27,6 +27,7 @@ export class TaskKeeper {
   readonly #rows: TaskRows;
   readonly #options: TaskKeeperOptions;
   readonly #rounds: Interval;
+  #hasBegun = false;
 
   constructor(rows: TaskRows, options: TaskKeeperOptions) {
     this.#rows = rows;
@@ -45,7 +46,14 @@ export class TaskKeeper {
     this.#rows.membership?.onGone(() => {
       this.#interruptTasksOfGone().catch((error) => this.#failed(error));
     });
-    if (this.#options.hasAgents) this.#rounds.start();
+    this.adopt();
+  }
+
+  /** Begins the rounds with the first agent. */
+  adopt(): void {
+    if (this.#hasBegun || !this.#options.hasAgents) return;
+    this.#hasBegun = true;
+    this.#rounds.start();
   }
 
   close(): Promise<void> {

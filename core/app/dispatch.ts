@@ -17,6 +17,7 @@ import type { LimitsManifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
 import type { Booted } from "./boot.ts";
 import { compileServiceCors } from "./cors.ts";
+import type { Generation } from "./generation.ts";
 import type { Service } from "./service.ts";
 
 /** What goes beyond all uploads together could never be received. */
@@ -41,7 +42,7 @@ export interface Dispatches {
 
 export function compileDispatch(
   service: Service,
-  { registry, verifier, tracer }: Pick<Booted, "registry" | "verifier" | "tracer">,
+  { registry, verifier, tracer, uses }: Pick<Generation, "verifier" | "tracer" | "uses"> & Pick<Booted, "registry">,
   { host, env, logger, inFlight, openSockets }: DispatchOptions,
 ): Dispatches {
   const { access, meters, manifest } = service;
@@ -55,6 +56,7 @@ export function compileDispatch(
     service,
     logger,
     inFlight,
+    uses,
     tracer,
     limits,
     logs: logger.isLevelEnabled("debug"),

@@ -6,6 +6,7 @@ import { type User, userIdOf } from "../identity/user.ts";
 import { AbortSource, type Aborts } from "../lib/aborts.ts";
 import { caught, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
+import type { Uses } from "../lib/uses.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Entity } from "../observability/sink.ts";
@@ -25,6 +26,8 @@ export interface CallSettings<S> {
   readonly service: S;
   readonly logger: Logger;
   readonly inFlight: InFlight;
+  /** Counts what is at work with these settings and this service; absent where nobody asks. */
+  readonly uses?: Uses;
   /** Absent or null where nothing is traced. */
   readonly tracer?: Tracer | null;
   /**
@@ -142,6 +145,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   track(): void {
     if (this.#tracked || this.#finished) return;
     this.#tracked = true;
+    this.#settings.uses?.enter();
     if (this.#started === 0) this.#started = performance.now();
     this.#idleSince = this.#settings.inFlight.now;
     this.#settings.inFlight.add(this);
@@ -213,13 +217,19 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   }
 
   #endWith(writer: StreamWriter, produced: Promise<void>): void {
+    const { uses } = this.#settings;
+    uses?.enter();
     produced.then(
       () => {
+        uses?.leave();
         if (this.#finished) return;
         if (!this.exchange.closed) writer.finish();
         this.#finish(this.#status);
       },
-      (error) => this.fail(error),
+      (error) => {
+        uses?.leave();
+        this.fail(error);
+      },
     );
   }
 
@@ -269,7 +279,10 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     if (this.#finished) return;
     this.#finished = true;
     const { inFlight } = this.#settings;
-    if (this.#tracked) inFlight.remove(this);
+    if (this.#tracked) {
+      inFlight.remove(this);
+      this.#settings.uses?.leave();
+    }
     if (this.#writer !== null) inFlight.streams--;
     const took = this.#started === 0 ? UNTIMED : performance.now() - this.#started;
     this.#meter.finished(status, took, this.#tracked);

@@ -144,7 +144,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
-  const { uploads, valuesLimit } = settings;
+  const { uploads, uses, valuesLimit } = settings;
   const bodyLimit = settings.bodyLimit(route);
   const { bodyOptional = false, readsHeaders = false } = route;
   const { readsClient = settings.isProxied && route.group === "execution" } = route;
@@ -161,9 +161,17 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       const result = route.handle(input as never, call);
       if (result instanceof Promise) {
         call.track();
+        // Counted to its end: it may go on for a while after its client has left.
+        uses?.enter();
         result.then(
-          (value) => answer(call, value, corsHeaders),
-          (error) => call.fail(error),
+          (value) => {
+            answer(call, value, corsHeaders);
+            uses?.leave();
+          },
+          (error) => {
+            call.fail(error);
+            uses?.leave();
+          },
         );
       } else answer(call, result, corsHeaders);
     } catch (error) {

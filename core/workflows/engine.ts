@@ -30,13 +30,17 @@ import { beginWorkflow, contextText, ExecutionSpans, type RunReason } from "./ru
 import { ScopedWorkflows } from "./scoped.ts";
 import type { WorkflowAccess, Workflows } from "./workflows.ts";
 
-interface EngineParts {
+interface EngineParts extends EngineSettings {
   readonly store: Store;
   readonly logger: Logger;
   /** The processes that share the store; null where no other one uses it. */
   readonly membership: Membership | null;
   readonly sequence: Sequence;
   readonly spaces: IdSpaces;
+}
+
+/** What follows from the manifest. */
+interface EngineSettings {
   readonly definitions: Definitions;
   /** By id, in the order of the manifest. */
   readonly described: ReadonlyMap<string, DescribedWorkflow>;
@@ -49,11 +53,11 @@ interface EngineParts {
 export class Engine implements Workflows {
   readonly store: Store;
   readonly logger: Logger;
-  readonly definitions: Definitions;
+  definitions: Definitions;
   readonly newId = createExecutionIds();
   readonly sequence: Sequence;
   readonly spaces: IdSpaces;
-  readonly trace: SpanOrigin | undefined;
+  trace: SpanOrigin | undefined;
   readonly environment: ExecutionEnvironment;
   /** The executions that run here, by `liveKey`. */
   readonly live = new Map<string, Execution>();
@@ -70,7 +74,7 @@ export class Engine implements Workflows {
   readonly membership: Membership | null;
   /** Executions of other processes; null when the store is used by this process alone. */
   readonly remote: RemoteExecutions | null;
-  readonly #described: ReadonlyMap<string, DescribedWorkflow>;
+  #described: ReadonlyMap<string, DescribedWorkflow>;
   readonly #running = new Map<string, number>();
   #list: Serialized | null = null;
 
@@ -100,6 +104,15 @@ export class Engine implements Workflows {
     }
     this.remote = this.environment.shared ? new RemoteExecutions(store, () => this.liveNumbers()) : null;
     this.#described = parts.described;
+  }
+
+  /** From now on executions begin, and suspended ones go on, with these parts. Those that run keep what they began with. */
+  adopt({ definitions, described, maxExecutions, trace }: EngineSettings): void {
+    this.definitions = definitions;
+    this.#described = described;
+    this.#list = null;
+    this.trace = trace;
+    this.capacity.limit = maxExecutions;
   }
 
   list(): Serialized | Promise<Serialized> {
@@ -176,6 +189,7 @@ export class Engine implements Workflows {
     this.live.set(liveKey(start), execution);
     this.#count(start.workflowId, 1);
     countStart(execution);
+    execution.definition.uses?.enter();
     execution.settled = this.#runToRest(execution, work);
     // Whoever waits for it handles the rejection; when nobody does, it must not end the process.
     execution.settled.catch(() => {});
@@ -197,6 +211,7 @@ export class Engine implements Workflows {
       if (this.live.get(key) === execution) this.live.delete(key);
       this.#count(start.workflowId, -1);
       countEnd(execution);
+      execution.definition.uses?.leave();
       this.capacity.slotFreed();
       execution.abandoned = !execution.isAtRest;
       execution.notifyReaders();

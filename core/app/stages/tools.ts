@@ -1,4 +1,5 @@
 /** Stages: the tools of the manifest, the models of its providers, and all tools with those of MCP servers. */
+import { McpClients } from "../../mcp/clients.ts";
 import { ToolDirectory } from "../../mcp/tool-directory.ts";
 import { createModels } from "../../models/models.ts";
 import { compileTools } from "../../tools/compile.ts";
@@ -26,13 +27,17 @@ export const models: Stage<"manifest" | "registry" | "host" | "loaded" | "meters
   return { parts: { models }, problems };
 };
 
-export const tools: Stage<"manifest" | "declaredTools" | "loaded" | "meters" | "options", "tools"> = ({
+/** Connections to MCP servers, which generations share as long as their settings stay. */
+export const mcpClients: Stage<"loaded" | "options", "mcpClients"> = ({ loaded: { folder }, options: { logger } }) => ({
+  parts: { mcpClients: new McpClients({ folder, logger }) },
+});
+
+export const tools: Stage<"manifest" | "declaredTools" | "mcpClients" | "meters", "tools"> = ({
   manifest,
   declaredTools,
-  loaded: { folder },
+  mcpClients,
   meters,
-  options: { logger },
 }) => {
-  const tools = new ToolDirectory(declaredTools, manifest, { folder, logger, meters: meters.tools });
+  const tools = new ToolDirectory(declaredTools, manifest, { clients: mcpClients, meters: meters.tools });
   return { parts: { tools }, begin: () => tools.begin(), end: () => tools.close() };
 };

@@ -54,6 +54,7 @@ export function compileDefinition(pinned: PinnedDefinition, parts: LinkedParts):
     timeout: workflow.timeout ?? null,
     recovery: workflow.recovery,
     meter: parts.meters?.of(workflowId),
+    uses: parts.uses,
   };
   const { problems, missing } = linking;
   return problems.length > 0 || missing.size > 0 ? { problems, missing: [...missing] } : { definition };
