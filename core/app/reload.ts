@@ -103,7 +103,7 @@ function fixedIssues(before: Manifest, { manifest, issueAt }: LoadedManifest, fi
   const paths = changedAmong(FIXED_SETTINGS, before, after);
   // The owners of stored objects are part of their keys.
   if (isIsolated(before) !== isIsolated(after))
-    paths.push(before.auth.isolation === after.auth.isolation ? "auth.mode" : "auth.isolation");
+    paths.push(...changedAmong(["auth.mode", "auth.isolation"], before, after));
   return sortIssues([
     ...paths.map((path) => issueAt(parsePath(path) ?? [], "cannot be changed by a reload: restart to apply it")),
     ...files.map((file) => issueAt([], `${shortPath(file)} has changed, and code cannot be loaded again: restart`)),

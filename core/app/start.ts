@@ -6,7 +6,7 @@ import type { Dispatch, Listening, SocketOptions } from "../http/exchange.ts";
 import { InFlight } from "../http/in-flight.ts";
 import { OpenSockets } from "../http/open-sockets.ts";
 import { sharedRuns } from "../lib/shared-runs.ts";
-import type { ServerManifest } from "../manifest/manifest.ts";
+import type { LimitsManifest, ServerManifest } from "../manifest/manifest.ts";
 import { LogOutput } from "../observability/log-output.ts";
 import { LogRing } from "../observability/log-ring.ts";
 import { LogText } from "../observability/log-text.ts";
@@ -129,7 +129,9 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   let bound: Awaited<ReturnType<typeof listen>>;
   try {
     await booted.begin();
-    bound = await listen(server, { dispatch, upgrade }, { host, port: options.port ?? server.port, logger });
+    const limits = () => serving.service.manifest.server.limits;
+    const port = options.port ?? server.port;
+    bound = await listen(server.transport, { dispatch, upgrade }, { host, port, limits, logger });
   } catch (error) {
     await close();
     throw error;
@@ -181,18 +183,22 @@ function openLog(env: NonNullable<StartOptions["env"]>, destination: Destination
 }
 
 async function listen(
-  { transport, limits }: ServerManifest,
+  transport: ServerManifest["transport"],
   { dispatch, upgrade }: Dispatches,
-  { host, port, logger }: { host: string; port: number; logger: Logger },
+  { host, port, limits, logger }: { host: string; port: number; limits: () => LimitsManifest; logger: Logger },
 ): Promise<{ listening: Listening; transport: string }> {
   const chosen = await chooseTransport(transport, host, logger);
   const listening = await chosen.listen(dispatch, {
     host,
     port,
-    connections: limits.connections,
+    get connections() {
+      return limits().connections;
+    },
     headLimit: MAX_HEAD_BYTES,
-    stall: limits.stall,
-    sockets: { dispatch: upgrade, message: limits.socketMessage },
+    get stall() {
+      return limits().stall;
+    },
+    sockets: { dispatch: upgrade, message: limits().socketMessage },
   });
   return { listening, transport: chosen.name };
 }

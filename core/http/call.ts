@@ -219,18 +219,15 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   #endWith(writer: StreamWriter, produced: Promise<void>): void {
     const { uses } = this.#settings;
     uses?.enter();
-    produced.then(
+    const ended = produced.then(
       () => {
-        uses?.leave();
         if (this.#finished) return;
         if (!this.exchange.closed) writer.finish();
         this.#finish(this.#status);
       },
-      (error) => {
-        uses?.leave();
-        this.fail(error);
-      },
+      (error) => this.fail(error),
     );
+    if (uses !== undefined) void ended.then(() => uses.leave());
   }
 
   tick(now: number): void {

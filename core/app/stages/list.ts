@@ -50,8 +50,6 @@ export const FIXED_SETTINGS: readonly string[] = [
   "server.host",
   "server.port",
   "server.transport",
-  "server.limits.connections",
-  "server.limits.stall",
   "server.limits.socketMessage",
   "plugins",
   ...fixedBy(STAGES),

@@ -24,7 +24,7 @@ export interface Built<Made, Needs = never> extends LifeCycle {
 }
 
 /** What a kept stage takes over from the next generation. */
-export interface Adoption {
+interface Adoption {
   readonly problems?: readonly Problem[];
   /** When there is nothing to report: what has to be stored before the swap. */
   begin?(): Promise<void>;
