@@ -100,7 +100,7 @@ function untilStopped(running: Awaited<ReturnType<typeof start>>): Promise<numbe
     process.on("SIGTERM", onSignal);
     process.on("SIGINT", onSignal);
     // What has become of it is in the log. Windows sends this signal when a terminal is closed, and then ends the process.
-    process.on("SIGHUP", () => void running.reload().catch(() => {}));
+    process.on("SIGHUP", () => void reloadAndTell(running));
     answerParent(running);
     const { registry } = running.booted;
     // A rejected promise leaves nothing else half done, so that logging it is enough, whoever it belongs to.
@@ -128,15 +128,24 @@ export interface ReloadAnswer {
   readonly needsRestart: boolean;
 }
 
+/** Says what is served now, or why that has not changed. Never rejects. */
+async function reloadAndTell(running: Awaited<ReturnType<typeof start>>): Promise<ReloadAnswer> {
+  try {
+    await running.reload();
+  } catch (error) {
+    const refused = error instanceof ReloadRefused ? error : null;
+    printIssues(refused?.issues ?? []);
+    return { needsRestart: refused?.needsRestart === true };
+  }
+  process.stdout.write(`${describe(running)}\n`);
+  return { needsRestart: false };
+}
+
 function answerParent(running: Awaited<ReturnType<typeof start>>): void {
   if (process.send === undefined) return;
   process.on("message", (message) => {
     if (message !== RELOAD_REQUEST) return;
-    const answer = (needsRestart: boolean) => process.send?.({ needsRestart } satisfies ReloadAnswer);
-    running.reload().then(
-      () => answer(false),
-      (error) => answer(error instanceof ReloadRefused && error.needsRestart),
-    );
+    void reloadAndTell(running).then((answer) => process.send?.(answer));
   });
   // A service that has ended must not live on because its parent might write.
   process.channel?.unref();
