@@ -34,6 +34,8 @@ function manifestOf(round: number, transport: string): string {
     manifestWith(
       { instructions: `Round ${round}.`, tools: odd ? ["sum"] : [] },
       {
+        // What is recorded of each run would grow with the load.
+        observability: { sample: 0 },
         logs: { level: odd ? "error" : "fatal" },
         providers: { demo: { use: "scripted", replies: [{ text: String(round) }] } },
         tools: odd ? { sum: { use: "add" } } : {},

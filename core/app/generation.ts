@@ -97,10 +97,10 @@ export function createGenerations(options: BootOptions, registry: Registry): Gen
         await ended.finally(() => ending.delete(ended));
       },
     };
-    open.set(
-      generation,
-      assembly.ends.filter((end) => !end.kept),
-    );
+    const own = assembly.ends.filter((end) => !end.kept);
+    // The service may have ended meanwhile.
+    if (closed === undefined) open.set(generation, own);
+    else await endAll(own);
     return generation;
   }
 

@@ -4,7 +4,7 @@
  */
 import type { Reloaded } from "../../generated/types.ts";
 import { isIsolated } from "../identity/principal.ts";
-import { messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { changedAmong, manifestChanges } from "../manifest/changes.ts";
 import { formatIssue, hasErrors, type Issue, parsePath, sortIssues } from "../manifest/issues.ts";
 import { type LoadedManifest, loadManifest } from "../manifest/load.ts";
@@ -55,13 +55,18 @@ export function createReload({ options, registry, generations, current, swap, is
     try {
       if (next.service === null) throw new ReloadRefused(next.issues.filter(({ severity }) => severity === "error"));
       await next.begin();
-      if (isStopping()) throw unavailable("the server is stopping");
-      swap(next);
-      return next;
     } catch (error) {
       await next.retire();
       throw error instanceof ServiceError ? error : unavailable(`not reloaded: ${messageOf(error)}`);
     }
+    try {
+      if (isStopping()) throw unavailable("the server is stopping");
+      swap(next);
+    } catch (error) {
+      await next.retire();
+      throw error instanceof ServiceError ? error : invalid(`not reloaded: ${messageOf(error)}`);
+    }
+    return next;
   }
 
   async function reload(): Promise<Reloaded> {

@@ -96,7 +96,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     ring.resize(buffer);
     return { generation: next, service, ...dispatches };
   };
-  let stopped: Promise<void> | null = null;
+  let isStopping = false;
   const reload = sharedRuns(
     createReload({
       options: bootOptions,
@@ -114,7 +114,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
           throw error;
         }
       },
-      isStopping: () => stopped !== null,
+      isStopping: () => isStopping,
     }),
   );
   /** The one reference to what serves: a reload replaces it between two requests. */
@@ -142,10 +142,12 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   serving.service.address = url;
 
   const kill = async () => {
+    isStopping = true;
     await listening.close();
     await close();
   };
   const drainAndClose = async () => {
+    isStopping = true;
     serving.service.stopping = true;
     listening.stop();
     const { drain } = serving.service.manifest.server.limits;
@@ -154,6 +156,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     await openSockets.close(SOCKET_CLOSE_TIMEOUT_MS);
     await kill();
   };
+  let stopped: Promise<void> | null = null;
   const stop = () => {
     stopped ??= drainAndClose();
     return stopped;

@@ -1,28 +1,35 @@
 /** The source files of plugin folders, to see whether code has changed: what is loaded cannot be loaded again. */
 import { createHash } from "node:crypto";
-import { readdirSync } from "node:fs";
+import { type Dirent, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { realFolder } from "./discover.ts";
 
 export const SOURCE_FILE = /^[^.].*\.(m?[jt]s|json)$/;
 
 /** A folder and all below it but packages; an empty list when it does not exist. */
 export function foldersIn(root: string): string[] {
+  const inside = entriesOf(root);
+  if (inside === null) return [];
+  const folders = inside.filter(
+    (entry) => entry.isDirectory() && entry.name !== "node_modules" && !entry.name.startsWith("."),
+  );
+  return [root, ...folders.flatMap(({ name }) => foldersIn(join(root, name)))];
+}
+
+function entriesOf(folder: string): Dirent[] | null {
   try {
-    const inside = readdirSync(root, { withFileTypes: true }).filter(
-      (entry) => entry.isDirectory() && entry.name !== "node_modules" && !entry.name.startsWith("."),
-    );
-    return [root, ...inside.flatMap((entry) => foldersIn(join(root, entry.name)))];
+    return readdirSync(folder, { withFileTypes: true });
   } catch {
-    return [];
+    return null;
   }
 }
 
-/** Digests of the source files of these folders, by absolute path. */
+/** Digests of the source files of these folders, by real path. */
 export async function digestSources(roots: readonly string[]): Promise<Map<string, string>> {
-  const folders = [...new Set(roots.flatMap(foldersIn))];
-  const files = folders.flatMap((folder) =>
-    readdirSync(folder, { withFileTypes: true })
+  const folders = new Set(roots.map(realFolder).flatMap(foldersIn));
+  const files = [...folders].flatMap((folder) =>
+    (entriesOf(folder) ?? [])
       .filter((entry) => entry.isFile() && SOURCE_FILE.test(entry.name))
       .map(({ name }) => join(folder, name)),
   );

@@ -109,6 +109,7 @@ const GROUPS: readonly Group[] = [
       "GET /updates",
       "POST /updates",
       "POST /updates/:packageName",
+      "POST /reload",
     ],
   },
   {
