@@ -7,7 +7,7 @@ import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
 import { silent } from "../support/agents.ts";
 import { type Collected, collectEvents } from "../support/event-sink.ts";
-import { NO_POSTGRES, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
 import { soon } from "../support/providers.ts";
 import { recordingLogger } from "../support/storage.ts";
 import { CALL, cutStore, type Process, processesOf, refusal } from "../support/workflow-process.ts";
@@ -57,7 +57,7 @@ function hold(): { began: Promise<void>; go(): void } {
   return { began, go };
 }
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 after(() => server?.close());
 
 interface Shared {

@@ -13,7 +13,7 @@ import { indexKeys } from "../../core/workflows/journal/index-rows.ts";
 import { executionRecordText } from "../../core/workflows/journal/record.ts";
 import { entriesText, openRowText, recordRowText, reopenedRowText } from "../../core/workflows/journal/rows.ts";
 import { stateFromJournal } from "../../core/workflows/journal/state.ts";
-import { startPostgres } from "./postgres.ts";
+import { sharedPostgres } from "./postgres.ts";
 import { silent } from "./providers.ts";
 import { temporaryFolder } from "./storage.ts";
 
@@ -170,7 +170,7 @@ export function watchedStore(store: Store, between?: () => Promise<void>): Store
   return watched;
 }
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 after(() => server?.close());
 
 interface Engine {
