@@ -12,12 +12,15 @@ import { createHost } from "../registry/host.ts";
 import { loadPlugins } from "../registry/load.ts";
 import type { Registry } from "../registry/registry.ts";
 import { knownPlugins, pluginIssue, replacementIssue } from "../registry/report.ts";
+import { digestSources } from "../registry/sources.ts";
 import { createGenerations, type Generation, type Generations } from "./generation.ts";
 import type { BootOptions } from "./stages/parts.ts";
 
 /** The first generation of a service. */
 export interface Booted extends Pick<Generation, "loaded" | "service" | "issues" | "host" | "verifier" | "tracer"> {
   registry: Registry;
+  /** Digests of the source files of plugins, as they were loaded. */
+  code: ReadonlyMap<string, string>;
   /** Null when the manifest could not be read. */
   models: Models | null;
   /** Null when the manifest could not be read. */
@@ -34,14 +37,17 @@ export interface Booted extends Pick<Generation, "loaded" | "service" | "issues"
 export async function boot(options: BootOptions): Promise<Booted> {
   const loaded = await loadManifest(options.config, options.env);
   options.text?.hide(loaded.secrets);
-  const { registry, issues } = await loadAllPlugins(loaded, options.plugins);
+  const folders = [...pluginFolders(loaded.folder, loaded.validSubset?.plugins), ...options.plugins];
+  // Before it is loaded, so that no later change is missed. What does not serve is not reloaded.
+  const code = options.store === true ? await digestSources(folders) : new Map<string, string>();
+  const { registry, issues } = await loadAllPlugins(loaded, folders);
   const manifest = loaded.validSubset;
-  if (manifest === null) return nothingToServe(options, { loaded, registry, issues: sortIssues(issues) });
+  if (manifest === null) return nothingToServe(options, { loaded, registry, code, issues: sortIssues(issues) });
   const generations = createGenerations(options, registry);
   const generation = await generations.next(loaded, manifest, issues);
   const { begin } = generation;
   const { idle, close } = generations;
-  return { ...generation, registry, generations, generation, begin, idle, close };
+  return { ...generation, registry, code, generations, generation, begin, idle, close };
 }
 
 /** Every plugin that loads, and what is wrong with the others, with the manifest, and with what it says of either. */
@@ -49,8 +55,7 @@ async function loadAllPlugins(
   loaded: LoadedManifest,
   folders: readonly string[],
 ): Promise<{ registry: Registry; issues: Issue[] }> {
-  const ofManifest = pluginFolders(loaded.folder, loaded.validSubset?.plugins);
-  const { registry, problems, replaced } = await loadPlugins([...ofManifest, ...folders], BUILT_IN_PLUGINS);
+  const { registry, problems, replaced } = await loadPlugins(folders, BUILT_IN_PLUGINS);
   const issues = [
     ...loaded.issues,
     ...problems.map(pluginIssue),
@@ -61,7 +66,10 @@ async function loadAllPlugins(
 }
 
 /** Of a file that cannot be read as a manifest there is only the report. */
-function nothingToServe({ logger, env }: BootOptions, found: Pick<Booted, "loaded" | "registry" | "issues">): Booted {
+function nothingToServe(
+  { logger, env }: BootOptions,
+  found: Pick<Booted, "loaded" | "registry" | "code" | "issues">,
+): Booted {
   const host = createHost({ logger, env });
   const nothing = { service: null, models: null, verifier: null, tracer: null, generations: null, generation: null };
   return { ...found, ...nothing, host, begin: async () => {}, idle: async () => {}, close: () => host.close() };

@@ -2,6 +2,7 @@
  * The generations of a service. A reload makes the next one beside the one that serves; what a generation alone uses ends after its last
  * work, and what the process keeps ends with the process.
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Verifier } from "../auth/provider-port.ts";
 import { Uses } from "../lib/uses.ts";
 import { hasErrors, type Issue, sortIssues } from "../manifest/issues.ts";
@@ -16,6 +17,12 @@ import { createService, type Service } from "./service.ts";
 import { STAGES } from "./stages/list.ts";
 import type { BootOptions, FirstParts } from "./stages/parts.ts";
 import { assemble, endAll } from "./stages/stage.ts";
+
+/**
+ * How long nothing must be at work with a generation before it ends: a socket opens a moment after its handshake, and an execution that
+ * is taken up again runs a moment after its definition was found.
+ */
+const SETTLING_MS = 500;
 
 export interface Generation {
   readonly loaded: LoadedManifest;
@@ -37,6 +44,8 @@ export interface Generation {
   adopt(): void;
   /** Ends what it alone uses, as soon as nothing is at work with it. */
   retire(): Promise<void>;
+  /** The same at once, for one that has never served. */
+  discard(): Promise<void>;
 }
 
 export interface Generations {
@@ -73,6 +82,7 @@ export function createGenerations(options: BootOptions, registry: Registry): Gen
     const assembly = await assembleStages(given, { issues, issueAt: loaded.issueAt }, { kept: first?.kept, lasting });
     first ??= assembly;
     const { models, verifier, tracer, ...parts } = assembly.parts;
+    const own = assembly.ends.filter((end) => !end.kept);
     const generation: Generation = {
       loaded,
       service: hasErrors(assembly.issues) ? null : createService(parts),
@@ -88,16 +98,19 @@ export function createGenerations(options: BootOptions, registry: Registry): Gen
         assembly.adopt();
       },
       async retire() {
-        await uses.whenOver();
-        const own = open.get(generation);
-        if (own === undefined) return;
-        open.delete(generation);
+        do {
+          await uses.whenOver();
+          await sleep(SETTLING_MS, undefined, { ref: false });
+        } while (uses.count > 0);
+        await generation.discard();
+      },
+      async discard() {
+        if (!open.delete(generation)) return;
         const ended = endAll(own);
         ending.add(ended);
         await ended.finally(() => ending.delete(ended));
       },
     };
-    const own = assembly.ends.filter((end) => !end.kept);
     // The service may have ended meanwhile.
     if (closed === undefined) open.set(generation, own);
     else await endAll(own);

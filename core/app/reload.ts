@@ -35,6 +35,8 @@ export class ReloadRefused extends ServiceError {
 interface Reloading {
   readonly options: BootOptions;
   readonly registry: Registry;
+  /** Digests of the code that is loaded. */
+  readonly code: ReadonlyMap<string, string>;
   readonly generations: Generations;
   current(): Generation;
   /** Serves a generation instead of the current one, from the next request on. Throws before anything has changed, or not at all. */
@@ -44,10 +46,8 @@ interface Reloading {
 }
 
 /** @returns one reload; they must not overlap */
-export function createReload({ options, registry, generations, current, swap, isStopping }: Reloading) {
+export function createReload({ options, registry, code, generations, current, swap, isStopping }: Reloading) {
   const { config, env, plugins, logger } = options;
-  // What is loaded is what there was when the service started.
-  const loadedCode = digestSources(registry.folders);
 
   async function build(loaded: LoadedManifest, manifest: Manifest): Promise<Generation> {
     const known = [...loaded.issues, ...checkReferences(loaded, knownPlugins(registry, []))];
@@ -56,14 +56,14 @@ export function createReload({ options, registry, generations, current, swap, is
       if (next.service === null) throw new ReloadRefused(next.issues.filter(({ severity }) => severity === "error"));
       await next.begin();
     } catch (error) {
-      await next.retire();
+      await next.discard();
       throw error instanceof ServiceError ? error : unavailable(`not reloaded: ${messageOf(error)}`);
     }
     try {
       if (isStopping()) throw unavailable("the server is stopping");
       swap(next);
     } catch (error) {
-      await next.retire();
+      await next.discard();
       throw error instanceof ServiceError ? error : invalid(`not reloaded: ${messageOf(error)}`);
     }
     return next;
@@ -76,8 +76,8 @@ export function createReload({ options, registry, generations, current, swap, is
     options.text?.hide(loaded.secrets);
     const { manifest, folder } = loaded;
     if (manifest === null || hasErrors(loaded.issues)) throw new ReloadRefused(sortIssues(loaded.issues));
-    const code = await digestSources([...pluginFolders(folder, manifest.plugins), ...plugins]);
-    const fixed = fixedIssues(before.loaded.manifest!, loaded, changedSources(await loadedCode, code));
+    const codeNow = await digestSources([...pluginFolders(folder, manifest.plugins), ...plugins]);
+    const fixed = fixedIssues(before.loaded.manifest!, loaded, changedSources(code, codeNow));
     if (fixed.length > 0) throw new ReloadRefused(fixed, true);
     const changes = manifestChanges(before.loaded.manifest!, manifest);
     if (changes.length > 0) {

@@ -73,7 +73,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   const { config, plugins = [], project } = options;
   const bootOptions = { config, plugins, project, env, logger, text, ring, store: true };
   const booted = await boot(bootOptions);
-  const { service: first, generation, generations, registry } = booted;
+  const { service: first, generation, generations, registry, code } = booted;
   if (first === null || generation === null || generations === null) {
     await booted.close();
     throw new BootError(booted);
@@ -101,6 +101,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     createReload({
       options: bootOptions,
       registry,
+      code,
       generations,
       current: () => serving.generation,
       swap(next) {

@@ -49,11 +49,16 @@ describe("POST /reload", () => {
       service,
       manifestWith(
         {},
-        { ...says("new"), store: "sqlite:./other.db", server: { host: "localhost", port: 9, transport: "node" } },
+        {
+          ...says("new"),
+          store: "sqlite:./other.db",
+          memory: { chat: { semantic: { embedding: "local/hash" } } },
+          server: { host: "localhost", port: 9, transport: "node" },
+        },
       ),
     );
     assert.equal(status, 400);
-    for (const path of ["store", "server.host", "server.port", "server.transport"])
+    for (const path of ["store", "memory.chat.semantic", "server.host", "server.port", "server.transport"])
       assert.match(error!, new RegExp(`${path}: cannot be changed by a reload: restart to apply it`));
     assert.equal(await textOf(service), "old");
   });
