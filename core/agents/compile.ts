@@ -16,6 +16,7 @@ import type { Store } from "../storage/store.ts";
 import type { Tool } from "../tools/tool.ts";
 import type { Agent } from "./agent.ts";
 import { agentMemory } from "./conversation/agent-memory.ts";
+import { openTurns, type Turns } from "./conversation/turns.ts";
 import { UPDATE_WORKING_MEMORY } from "./conversation/working-memory.ts";
 import { type AgentFacts, describe, memoryConfig } from "./describe.ts";
 import { createAgent } from "./endpoints.ts";
@@ -48,6 +49,8 @@ interface AgentParts {
   readonly meters?: Pick<Meters, "agents">;
   /** Default: histories that belong to these agents alone. */
   readonly histories?: AgentHistories;
+  /** Default: turns that these agents alone take. */
+  readonly turns?: Turns;
   /** Counts the runs of all agents. */
   readonly uses?: Uses;
 }
@@ -82,6 +85,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   const traced = sample > 0 || otlp.endpoint !== "";
   const isolated = isIsolated(manifest);
   const histories = parts.histories ?? openHistories(manifest, parts);
+  const turns = parts.turns ?? openTurns(manifest, parts);
   const known = knownTools(tools);
   const compiled = new Map<string, CompiledAgent>();
   const facts = new Map<string, AgentFacts>();
@@ -106,7 +110,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       chain: dynamicChain(agent, models, path),
       tools: dynamicTools(agent, known, delegate, path),
       toolOutput: agent.toolOutput,
-      memory: memory === undefined ? null : agentMemory(id, memory, models),
+      memory: memory === undefined ? null : agentMemory(id, memory, models, turns.queue),
       history: histories.forAgent(id),
       newRunId,
       activity,
@@ -137,10 +141,14 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
     problems,
     whenIdle,
     histories: {
-      start: () => histories.start(),
+      async start() {
+        await turns.start();
+        await histories.start();
+      },
       async close() {
         await whenIdle();
         await histories.close();
+        await turns.close();
       },
     },
   };

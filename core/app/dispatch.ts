@@ -42,7 +42,13 @@ export interface Dispatches {
 
 export function compileDispatch(
   service: Service,
-  { registry, verifier, tracer, uses }: Pick<Generation, "verifier" | "tracer" | "uses"> & Pick<Booted, "registry">,
+  {
+    registry,
+    verifier,
+    tracer,
+    replies,
+    uses,
+  }: Pick<Generation, "verifier" | "tracer" | "replies" | "uses"> & Pick<Booted, "registry">,
   { host, env, logger, inFlight, openSockets }: DispatchOptions,
 ): Dispatches {
   const { access, meters, manifest } = service;
@@ -81,6 +87,7 @@ export function compileDispatch(
     bodyLimit: (route) => bodyLimit(limits, route),
     valuesLimit: bodyLimit(limits, {}),
     isProxied: trustedProxies.length > 0,
+    replies,
     uploads: new Uploads(limits.uploads),
     isSocket: sockets.has,
   });

@@ -12,6 +12,7 @@ import type { Models } from "../models/models.ts";
 import type { Tracer } from "../observability/tracer.ts";
 import { createHost, type OwnedHost } from "../registry/host.ts";
 import type { Registry } from "../registry/registry.ts";
+import type { KeptReplies } from "../storage/kept-replies.ts";
 import { createNamespaces } from "../storage/keyv-namespace.ts";
 import { createService, type Service } from "./service.ts";
 import { STAGES } from "./stages/list.ts";
@@ -36,6 +37,8 @@ export interface Generation {
   readonly verifier: Verifier | null;
   /** Null where nothing is traced. */
   readonly tracer: Tracer | null;
+  /** The replies to requests with an `Idempotency-Key`. */
+  readonly replies: KeptReplies;
   /** Counts what is at work with this generation. */
   readonly uses: Uses;
   /** What is done before it serves. */
@@ -81,7 +84,7 @@ export function createGenerations(options: BootOptions, registry: Registry): Gen
     const lasting = { host: processHost, manifest: followed };
     const assembly = await assembleStages(given, { issues, issueAt: loaded.issueAt }, { kept: first?.kept, lasting });
     first ??= assembly;
-    const { models, verifier, tracer, ...parts } = assembly.parts;
+    const { models, verifier, tracer, replies, ...parts } = assembly.parts;
     const own = assembly.ends.filter((end) => !end.kept);
     const generation: Generation = {
       loaded,
@@ -91,6 +94,7 @@ export function createGenerations(options: BootOptions, registry: Registry): Gen
       models,
       verifier,
       tracer,
+      replies,
       uses,
       begin: assembly.begin,
       adopt() {

@@ -87,10 +87,14 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   let url = "";
   const compile = (next: Generation): Serving => {
     const service = next.service!;
-    const parts = { registry, verifier: next.verifier, tracer: next.tracer, uses: next.uses };
+    const { verifier, tracer, replies, uses } = next;
     const { level, buffer } = service.manifest.logs;
     logger.level = level;
-    const dispatches = compileDispatch(service, parts, { host, env, logger, inFlight, openSockets });
+    const dispatches = compileDispatch(
+      service,
+      { registry, verifier, tracer, replies, uses },
+      { host, env, logger, inFlight, openSockets },
+    );
     service.address = url;
     service.reload = reload;
     ring.resize(buffer);

@@ -34,6 +34,7 @@ const EXPOSED = [
   "x-vercel-ai-ui-message-stream",
   "x-execution-id",
   "x-approval-id",
+  "idempotency-replayed",
   "mcp-session-id",
   "www-authenticate",
 ];

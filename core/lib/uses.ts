@@ -15,6 +15,12 @@ export class Uses {
     if (--this.#count === 0) for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
+  /** @param work must not reject */
+  during(work: Promise<void>): void {
+    this.enter();
+    void work.then(() => this.leave());
+  }
+
   /** Resolves when nothing is at work. Work that leads to more work overlaps with it. */
   async whenOver(): Promise<void> {
     while (this.#count > 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));

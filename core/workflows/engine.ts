@@ -2,6 +2,7 @@
 
 import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
+import type { Delivery } from "../approvals/upkeep.ts";
 import type { Principal } from "../identity/principal.ts";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { Serialized } from "../lib/serialized.ts";
@@ -12,6 +13,7 @@ import { nameProcess } from "../storage/process-name.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
+import { type AwaitingStep, resumeAwaitingStep } from "./approved-step.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Definitions } from "./definition/definitions.ts";
 import type { DescribedWorkflow } from "./definition/describe.ts";
@@ -46,6 +48,8 @@ interface EngineSettings {
   readonly described: ReadonlyMap<string, DescribedWorkflow>;
   /** How many executions may run here at once. */
   readonly maxExecutions: number;
+  /** How much one of them may record. */
+  readonly maxExecutionBytes: number;
   /** Begins the traces of executions that are recovered; absent where nothing is traced. */
   readonly trace?: SpanOrigin | undefined;
 }
@@ -75,6 +79,7 @@ export class Engine implements Workflows {
   /** Executions of other processes; null when the store is used by this process alone. */
   readonly remote: RemoteExecutions | null;
   #described: ReadonlyMap<string, DescribedWorkflow>;
+  #maxExecutionBytes: number;
   readonly #running = new Map<string, number>();
   #list: Serialized | null = null;
 
@@ -88,6 +93,8 @@ export class Engine implements Workflows {
     const { store, membership } = parts;
     this.capacity = new ExecutionCapacity(parts.maxExecutions, () => this.live.size);
     const alone = nameProcess();
+    this.#maxExecutionBytes = parts.maxExecutionBytes;
+    const maxExecutionBytes = () => this.#maxExecutionBytes;
     this.environment = {
       store,
       get process() {
@@ -96,6 +103,9 @@ export class Engine implements Workflows {
       shared: membership !== null,
       lease: membership,
       volatile: isVolatile(store),
+      get maxBytes() {
+        return maxExecutionBytes();
+      },
     };
     this.membership = membership;
     if (membership !== null) {
@@ -107,12 +117,13 @@ export class Engine implements Workflows {
   }
 
   /** From now on executions begin, and suspended ones go on, with these parts. Those that run keep what they began with. */
-  adopt({ definitions, described, maxExecutions, trace }: EngineSettings): void {
+  adopt({ definitions, described, maxExecutions, maxExecutionBytes, trace }: EngineSettings): void {
     this.definitions = definitions;
     this.#described = described;
     this.#list = null;
     this.trace = trace;
     this.capacity.limit = maxExecutions;
+    this.#maxExecutionBytes = maxExecutionBytes;
   }
 
   list(): Serialized | Promise<Serialized> {
@@ -136,6 +147,10 @@ export class Engine implements Workflows {
 
   for(principal: Principal): WorkflowAccess {
     return new ScopedWorkflows(this, principal);
+  }
+
+  tellAnswer(step: AwaitingStep): Promise<Delivery> {
+    return resumeAwaitingStep(this, step);
   }
 
   /** The running execution with an id: the one that is the owner's own, else the one with that id in the shared space, whose owner may be another user. */

@@ -159,7 +159,8 @@ function compileSettings(
   const described = new Map(
     Object.entries(manifest.workflows).map(([id, workflow]) => [id, describeWorkflow(id, workflow)]),
   );
-  return { definitions, described, problems, trace, maxExecutions: manifest.server.limits.executions };
+  const { executions: maxExecutions, execution: maxExecutionBytes } = manifest.server.limits;
+  return { definitions, described, problems, trace, maxExecutions, maxExecutionBytes };
 }
 
 /** In milliseconds, by workflow id, and of workflows that the manifest does not have. */

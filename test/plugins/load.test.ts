@@ -211,7 +211,7 @@ const SHAPES: Record<string, [source: string, causes: string[]]> = {
       "name must be letters, digits, _, . or -, at most 128",
       "tags must be a list of strings",
       'timeout must be a duration like "250ms" or "5s"',
-      "approval must be true or false",
+      "approval must be true, false or one {{ expression }}",
       "execute must be a function",
       'unknown key "desciption", did you mean "description"?',
     ],

@@ -4,6 +4,7 @@ import type { Service } from "../../app/service.ts";
 import type { Route } from "../../http/route.ts";
 import { A2A_ROUTES } from "./a2a.ts";
 import { AGENT_ROUTES } from "./agents.ts";
+import { APPROVAL_ROUTES } from "./approvals.ts";
 import { DOCS_ROUTES } from "./docs.ts";
 import { MCP_ROUTES } from "./mcp.ts";
 import { MEMORY_ROUTES } from "./memory.ts";
@@ -19,6 +20,7 @@ export const ROUTES: readonly Route<Service>[] = [
   ...AGENT_ROUTES,
   ...WORKFLOW_ROUTES,
   ...TOOL_ROUTES,
+  ...APPROVAL_ROUTES,
   ...MEMORY_ROUTES,
   ...A2A_ROUTES,
   ...OBSERVABILITY_LOG_ROUTES,

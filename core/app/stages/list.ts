@@ -5,20 +5,21 @@
  * A reload makes the next generation of the service beside the one that serves: kept stages stay as they are, all others are made anew.
  */
 import { access, verifier } from "./access.ts";
-import { agents, histories } from "./agents.ts";
+import { agents, histories, turns } from "./agents.ts";
 import { memories, memoryDomain } from "./memories.ts";
 import { meters, metrics, tracer, traces } from "./observability.ts";
 import { logs, platform } from "./platform.ts";
 import { a2a, mcpServers } from "./protocols.ts";
 import { routes } from "./routes.ts";
 import { fixedBy, kept } from "./stage.ts";
-import { membership, pluginHost, pluginStorage, store } from "./store.ts";
-import { declaredTools, mcpClients, models, tools } from "./tools.ts";
+import { membership, pluginHost, pluginStorage, replies, store } from "./store.ts";
+import { approvalInbox, approvals, declaredTools, mcpClients, models, tools } from "./tools.ts";
 import { workflows } from "./workflows.ts";
 
 export const STAGES = [
   // These find most of what can be wrong, and leave nothing behind: the store is opened only where they find nothing.
   kept(meters),
+  kept(approvals),
   declaredTools,
   models,
   routes,
@@ -27,6 +28,7 @@ export const STAGES = [
   // From here on there is a store to work with.
   pluginHost,
   kept(membership),
+  kept(replies),
   kept(metrics),
   kept(mcpClients),
   tools,
@@ -34,9 +36,11 @@ export const STAGES = [
   tracer,
   kept(memoryDomain, ["memory.*.semantic", "server.limits.vectors"]),
   memories,
+  kept(turns),
   kept(histories),
   agents,
   kept(workflows),
+  kept(approvalInbox),
   access,
   kept(a2a),
   mcpServers,

@@ -2,8 +2,10 @@
 import type { Logger } from "pino";
 import type { A2a } from "../../a2a/a2a.ts";
 import type { Agent } from "../../agents/agent.ts";
+import type { Turns } from "../../agents/conversation/turns.ts";
 import type { AgentHistories } from "../../agents/history/history.ts";
 import type { LogNews } from "../../api/sockets/log-news.ts";
+import type { Approvals } from "../../approvals/approvals.ts";
 import type { AccessRules } from "../../auth/classes.ts";
 import type { Verifier } from "../../auth/provider-port.ts";
 import type { Feed } from "../../http/feed.ts";
@@ -26,6 +28,7 @@ import type { Tracer } from "../../observability/tracer.ts";
 import type { Platform } from "../../platform/platform.ts";
 import type { OwnedHost } from "../../registry/host.ts";
 import type { Registry } from "../../registry/registry.ts";
+import type { KeptReplies } from "../../storage/kept-replies.ts";
 import type { Namespaces } from "../../storage/keyv-namespace.ts";
 import type { Membership } from "../../storage/membership.ts";
 import type { Store } from "../../storage/store.ts";
@@ -72,6 +75,8 @@ export interface FirstParts {
 
 export interface Parts extends FirstParts {
   readonly meters: Meters;
+  /** Questions that people are asked before a tool runs. */
+  readonly approvals: Approvals;
   /** Those of the manifest, without those of MCP servers. */
   readonly declaredTools: ReadonlyMap<string, Tool>;
   readonly models: Models;
@@ -84,6 +89,8 @@ export interface Parts extends FirstParts {
   readonly store: Store;
   /** The processes that share the store; null where no other one can use it. */
   readonly membership: Membership | null;
+  /** The replies to requests with an `Idempotency-Key`. */
+  readonly replies: KeptReplies;
   readonly metrics: MetricsPage;
   readonly mcpClients: McpClients;
   readonly tools: ToolDirectory;
@@ -92,6 +99,7 @@ export interface Parts extends FirstParts {
   readonly tracer: Tracer | null;
   readonly memoryDomain: MemoryDomain;
   readonly memories: ReadonlyMap<string, Memory>;
+  readonly turns: Turns;
   readonly histories: AgentHistories;
   readonly agents: ReadonlyMap<string, Agent>;
   readonly workflows: Workflows;

@@ -1,17 +1,37 @@
-/** Stages: the tools of the manifest, the models of its providers, and all tools with those of MCP servers. */
+/** Stages: approvals of calls, the tools of the manifest, the models of its providers, and all tools with those of MCP servers. */
+import { Approvals } from "../../approvals/approvals.ts";
+import { isIsolated } from "../../identity/principal.ts";
 import { McpClients } from "../../mcp/clients.ts";
 import { ToolDirectory } from "../../mcp/tool-directory.ts";
 import { createModels } from "../../models/models.ts";
 import { compileTools } from "../../tools/compile.ts";
 import type { Stage } from "./stage.ts";
 
-export const declaredTools: Stage<"manifest" | "registry" | "host" | "meters", "declaredTools"> = ({
+export const approvals: Stage<"manifest" | "options", "approvals"> = ({ manifest, options: { logger } }) => {
+  const approvals = new Approvals({
+    isolated: isIsolated(manifest),
+    // Read when they are needed, since a reload may change them.
+    get open() {
+      return manifest.auth.mode === "none";
+    },
+    get retention() {
+      return manifest.history.retention;
+    },
+    logger,
+  });
+  return { parts: { approvals } };
+};
+
+type DeclaredNeeds = "manifest" | "registry" | "host" | "meters" | "approvals";
+
+export const declaredTools: Stage<DeclaredNeeds, "declaredTools"> = ({
   manifest,
   registry,
   host,
   meters,
+  approvals,
 }) => {
-  const { tools, problems } = compileTools(manifest, registry, host, meters.tools);
+  const { tools, problems } = compileTools(manifest, registry, host, { meters: meters.tools, inbox: approvals });
   return { parts: { declaredTools: tools }, problems };
 };
 
@@ -40,4 +60,20 @@ export const tools: Stage<"manifest" | "declaredTools" | "mcpClients" | "meters"
 }) => {
   const tools = new ToolDirectory(declaredTools, manifest, { clients: mcpClients, meters: meters.tools });
   return { parts: { tools }, begin: () => tools.begin(), end: () => tools.close() };
+};
+
+/** Begins once there are workflows, whose steps wait for answers. */
+export const approvalInbox: Stage<"approvals" | "store" | "tools" | "workflows", never> = ({
+  approvals,
+  store,
+  tools,
+  workflows,
+}) => {
+  approvals.connect(store, tools);
+  return {
+    parts: {},
+    begin: () => approvals.start((record) => workflows.tellAnswer(record)),
+    end: () => approvals.close(),
+    adopt: (next) => ({ apply: () => approvals.useTools(next.tools) }),
+  };
 };

@@ -10,6 +10,7 @@ import {
   type Replay,
   STATUS_AFTER,
   type StepPath,
+  type SubWorkflowInput,
   type ValueSource,
 } from "./entries.ts";
 
@@ -29,12 +30,15 @@ export interface StepState {
   /** How many tries have failed, and when the last of them did. */
   tries: number;
   triedAt: number;
+  /** Milliseconds of its time limit that the present try had used when it last came to rest. */
+  used: number;
   /** The choice of andWhen. */
   branch: Branch | null;
   /** Why it waits, or why it failed. */
   message: string;
-  /** The data of its suspension. */
+  /** The data of its suspension, and since when it waits. */
   data: unknown;
+  waitsSince: number;
   /** Set from a resume until it waits again or fails. `waited`: the step had suspended itself. */
   resume: { readonly data: unknown; readonly waited: boolean } | null;
 }
@@ -129,7 +133,8 @@ export function applyEntry(state: JournalState, entry: JournalEntry): JournalSta
   state.sequence += EVENT_COUNTS[kind];
   state.updatedAt = at;
   const status = STATUS_AFTER[kind];
-  if (status === undefined) return state;
+  // A step may be resumed while others run.
+  if (status === undefined || status === state.status) return state;
   state.status = status;
   if (status === "running") state.since = at;
   else state.ran += at - state.since;
@@ -154,6 +159,7 @@ const APPLY: Appliers = {
     step.begunAt = at;
     step.endedAt = null;
     step.source = source;
+    step.used = 0;
     keepExtra(state, step, extra);
   },
   done(state, [, path, at, output, change]) {
@@ -177,6 +183,7 @@ const APPLY: Appliers = {
     const step = getOrAddStep(state, path, at);
     step.tries = attempt;
     step.triedAt = at;
+    step.used = 0;
     step.endedAt = null;
     for (const inner of again ?? []) getOrAddStep(state, inner, at).endedAt = null;
   },
@@ -185,9 +192,13 @@ const APPLY: Appliers = {
     step.status = "waiting";
     step.message = reason;
     step.data = data;
+    step.waitsSince = at;
     step.tries = 0;
     step.resume = null;
     if (change !== undefined) state.state = { ...state.state, ...change };
+  },
+  rest(state, [, path, at, used]) {
+    getOrAddStep(state, path, at).used = used;
   },
   part() {},
   suspend(state, [, stepId, at, reason, data]) {
@@ -196,8 +207,8 @@ const APPLY: Appliers = {
   resume(state, [, path, at, data]) {
     state.suspension = null;
     state.resume = data ?? null;
-    // A resume does not wait for the end of a pause between two tries.
-    for (const step of state.steps.values()) step.triedAt = 0;
+    // The resume of an execution at rest does not wait for the end of a pause between two tries.
+    if (state.status === "suspended") for (const step of state.steps.values()) step.triedAt = 0;
     if (path === "") return;
     const known = state.steps.get(path);
     const waited = known?.status === "waiting";
@@ -208,8 +219,8 @@ const APPLY: Appliers = {
     // It has not begun yet, or has to run again.
     if (waited || known === undefined) step.status = "failed";
   },
-  end(state, [, , , output]) {
-    state.output = output;
+  end(state, [, , , output, source]) {
+    state.output = source === undefined ? output : state.values.get(source);
   },
   error(state, [, stepId, , message]) {
     state.error = { message, stepId };
@@ -218,13 +229,18 @@ const APPLY: Appliers = {
     state.suspension = null;
     state.cancellation = { at, reason };
   },
+  interrupt() {},
+  answer() {},
 };
 
 /** Keeps the choice of an andWhen, or the input of a sub-workflow. */
 function keepExtra(state: JournalState, step: StepState, extra: unknown): void {
   if (extra === undefined) return;
   if (extra === "then" || extra === "else" || extra === "none") step.branch = extra;
-  else state.values.set(`${step.path}/`, (extra as { input: unknown }).input);
+  else {
+    const given = extra as SubWorkflowInput;
+    state.values.set(`${step.path}/`, "same" in given ? state.values.get(given.same) : given.input);
+  }
 }
 
 function endStep(step: StepState, status: StepStatus, at: number, output: ValueSource): void {
@@ -245,9 +261,11 @@ function getOrAddStep(state: JournalState, path: StepPath, at: number): StepStat
       output: "",
       tries: 0,
       triedAt: 0,
+      used: 0,
       branch: null,
       message: "",
       data: null,
+      waitsSince: 0,
       resume: null,
     };
     state.steps.set(path, step);

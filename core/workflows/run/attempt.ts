@@ -33,6 +33,14 @@ export class StepAttempt implements StepCall {
     this.resume = execution.state.steps.get(step.path)?.resume ?? null;
   }
 
+  get workflowId(): string {
+    return this.#execution.state.start.workflowId;
+  }
+
+  get path(): string {
+    return this.#step.path;
+  }
+
   get executionId(): string {
     return this.#execution.state.start.id;
   }
