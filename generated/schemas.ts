@@ -2671,6 +2671,29 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     ]
   },
+  "ManifestChange": {
+    "type": "object",
+    "description": "A setting of the manifest that is another now. Values are not shown: they may be secrets.",
+    "properties": {
+      "path": {
+        "type": "string",
+        "description": "Where it stands in the manifest."
+      },
+      "change": {
+        "type": "string",
+        "description": "What has become of it.",
+        "enum": [
+          "added",
+          "changed",
+          "removed"
+        ]
+      }
+    },
+    "required": [
+      "path",
+      "change"
+    ]
+  },
   "McpAgentRequest": {
     "type": "object",
     "description": "Arguments of the tool `agent_ID`.",
@@ -5029,6 +5052,39 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "examples": [
       {
         "status": "ready"
+      }
+    ]
+  },
+  "Reloaded": {
+    "type": "object",
+    "description": "The manifest as it stands is served.",
+    "properties": {
+      "reloaded": {
+        "type": "boolean",
+        "description": "True: a reload that fails is answered with an error.",
+        "const": true
+      },
+      "changes": {
+        "type": "array",
+        "description": "What differs from the manifest before, defaults included; empty when nothing does.",
+        "items": {
+          "$ref": "#/components/schemas/ManifestChange"
+        }
+      }
+    },
+    "required": [
+      "reloaded",
+      "changes"
+    ],
+    "examples": [
+      {
+        "reloaded": true,
+        "changes": [
+          {
+            "path": "agents.support.instructions",
+            "change": "changed"
+          }
+        ]
       }
     ]
   },

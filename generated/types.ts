@@ -3878,6 +3878,34 @@ export interface InstalledUpdates {
 }
 
 /**
+ * A setting of the manifest that is another now. Values are not shown: they may be secrets.
+ */
+export interface ManifestChange {
+  /**
+   * Where it stands in the manifest.
+   */
+  path: string;
+  /**
+   * What has become of it.
+   */
+  change: "added" | "changed" | "removed";
+}
+
+/**
+ * The manifest as it stands is served.
+ */
+export interface Reloaded {
+  /**
+   * True: a reload that fails is answered with an error.
+   */
+  reloaded: true;
+  /**
+   * What differs from the manifest before, defaults included; empty when nothing does.
+   */
+  changes: ManifestChange[];
+}
+
+/**
  * The keys of the observability service.
  */
 export interface SetupObservabilityRequest {
@@ -6023,6 +6051,8 @@ export interface Schemas {
   Update: Update;
   UpdateList: UpdateList;
   InstalledUpdates: InstalledUpdates;
+  ManifestChange: ManifestChange;
+  Reloaded: Reloaded;
   SetupObservabilityRequest: SetupObservabilityRequest;
   SetupResult: SetupResult;
   WorkflowStatus: WorkflowStatus;

@@ -29,6 +29,7 @@ export class TaskKeeper {
   readonly #rounds: Interval;
   /** What was begun because processes are gone, one after the other. */
   #interrupting = Promise.resolve();
+  #hasBegun = false;
 
   constructor(rows: TaskRows, options: TaskKeeperOptions) {
     this.#rows = rows;
@@ -50,7 +51,14 @@ export class TaskKeeper {
         .then(() => this.#interruptTasksOfGone())
         .catch((error) => this.#failed(error));
     });
-    if (this.#options.hasAgents) this.#rounds.start();
+    this.adopt();
+  }
+
+  /** Begins the rounds with the first agent. */
+  adopt(): void {
+    if (this.#hasBegun || !this.#options.hasAgents) return;
+    this.#hasBegun = true;
+    this.#rounds.start();
   }
 
   async close(): Promise<void> {

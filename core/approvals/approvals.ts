@@ -17,9 +17,9 @@ import { type Deliver, settleDue, Upkeep } from "./upkeep.ts";
 interface ApprovalOptions {
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
-  /** Whether there is no authentication: then everybody is the console, as everywhere. */
+  /** Whether there is no authentication: then everybody is the console, as everywhere. Read for every answer. */
   readonly open: boolean;
-  /** Milliseconds for which a decided approval is kept. */
+  /** Milliseconds for which a decided approval is kept. Read for every decision. */
   readonly retention: number;
   readonly logger: Logger;
 }
@@ -38,9 +38,14 @@ export class Approvals implements ApprovalInbox {
   }
 
   connect(store: Store, tools: { get(name: string): Tool | undefined }): void {
-    this.#rows = new ApprovalRows(store, this.#options.retention);
-    this.#tools = tools;
+    this.#rows = new ApprovalRows(store, () => this.#options.retention);
+    this.useTools(tools);
     this.#upkeep = new Upkeep(this.#rows, this.#options.logger);
+  }
+
+  /** From now on the inputs of answers are checked for these tools. */
+  useTools(tools: { get(name: string): Tool | undefined }): void {
+    this.#tools = tools;
   }
 
   /** @param deliver how a step is told its answer */

@@ -11,7 +11,7 @@ Usage: penstock [command] [options]
 
 Commands
   serve            serve the manifest (the default)
-  dev              serve, and start again when the manifest, a plugin or the source changes
+  dev              serve, reload when the manifest changes, and start again when a plugin or the source does
   check            report every problem of the manifest and its plugins, without listening
   explain PATH     show a value of the manifest and where it came from, e.g. explain server.port
   routes           list every route with its access class

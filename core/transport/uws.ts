@@ -72,7 +72,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
     this.#native = native;
     this.#dispatch = dispatch;
     this.#options = options;
-    this.flows = new UwsFlows(options.stall);
+    this.flows = new UwsFlows(options);
     this.#app = native.App();
     this.#app.filter((response, change) => this.#count(response, change));
     if (options.sockets !== undefined) this.#app.ws("/*", socketBehavior(options.sockets.message, this));

@@ -31,11 +31,14 @@ const COUNT_INTERVAL_MS = 250;
 /** How many of the oldest are looked at, to find as many as are too large together. */
 const OLDEST_PER_LOOK = 256;
 
-interface ExecutionRetentionOptions {
+interface RetentionPeriods {
   /** How many milliseconds after their end executions are kept, by workflow id. */
   readonly workflows: ReadonlyMap<string, number>;
   /** The same for workflows that the manifest does not have any more. */
   readonly otherWorkflows: number;
+}
+
+interface ExecutionRetentionOptions extends RetentionPeriods {
   readonly logger: Logger;
   /** About how many ended executions are kept at all; the oldest are removed. */
   readonly maxEnded?: number;
@@ -45,9 +48,9 @@ interface ExecutionRetentionOptions {
 
 export class ExecutionRetention {
   readonly #store: Store;
-  readonly #options: ExecutionRetentionOptions;
   /** Retention periods by the prefix of the index rows of a workflow. */
-  readonly #periods: ReadonlyMap<string, number>;
+  #periods!: ReadonlyMap<string, number>;
+  #otherWorkflows!: number;
   readonly #expiry: Interval;
   readonly #surplus: Interval | null;
   /** The execution sequence when there were at last no more than `maxEnded`. */
@@ -55,8 +58,7 @@ export class ExecutionRetention {
 
   constructor(store: Store, options: ExecutionRetentionOptions) {
     this.#store = store;
-    this.#options = options;
-    this.#periods = new Map([...options.workflows].map(([id, kept]) => [workflowIndex(id), kept]));
+    this.adopt(options);
     const failed = (error: unknown) =>
       options.logger.warn({ err: error }, `ended executions cannot be removed: ${messageOf(error)}`);
     this.#expiry = new Interval(ROUND_INTERVAL_MS, () => this.removeExpired(Date.now()), failed);
@@ -67,6 +69,12 @@ export class ExecutionRetention {
     };
     this.#surplus =
       maxEnded === undefined ? null : new Interval(COUNT_INTERVAL_MS, () => removeSurplus(maxEnded), failed);
+  }
+
+  /** From the next round on. */
+  adopt({ workflows, otherWorkflows }: RetentionPeriods): void {
+    this.#periods = new Map([...workflows].map(([id, kept]) => [workflowIndex(id), kept]));
+    this.#otherWorkflows = otherWorkflows;
   }
 
   start(): void {
@@ -85,7 +93,7 @@ export class ExecutionRetention {
     const firstOfWorkflows = firstRows(store, WORKFLOW_INDEXES, ({ key }) => afterWorkflow(workflowIndexOf(key)));
     for await (const { key } of firstOfWorkflows) {
       const index = workflowIndexOf(key);
-      const ended = Math.floor(now - (this.#periods.get(index) ?? this.#options.otherWorkflows));
+      const ended = Math.floor(now - (this.#periods.get(index) ?? this.#otherWorkflows));
       // Index rows are ordered by begin: an execution that began after this time has not ended before it.
       if (ended <= 0) continue;
       for (const status of ENDED) {

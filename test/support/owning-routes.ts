@@ -203,6 +203,7 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "platform.metrics": FREE,
   "platform.readiness": FREE,
   "updates.list": FREE,
+  "manifest.reload": FREE,
   "updates.install": FREE,
   "updates.installOne": FREE,
   "observability.setup": FREE,

@@ -33,15 +33,15 @@ type Lines = Map<string, TurnTicket[]>;
 export class TurnQueue {
   readonly #lines: Lines = new Map();
   readonly #claims: TurnClaims | null;
-  readonly #longestWait: number;
+  readonly #requestLimit: () => number;
 
   /**
    * @param claims null where no other process uses the store
-   * @param requestLimit milliseconds after which a request without an answer is cut
+   * @param requestLimit milliseconds after which a request without an answer is cut, at present
    */
-  constructor(claims: TurnClaims | null, requestLimit: number) {
+  constructor(claims: TurnClaims | null, requestLimit: () => number) {
     this.#claims = claims;
-    this.#longestWait = Math.max(requestLimit / 2, requestLimit - REPLY_MARGIN_MS);
+    this.#requestLimit = requestLimit;
   }
 
   /**
@@ -97,7 +97,7 @@ export class TurnQueue {
   }
 
   async #wait(ticket: TurnTicket): Promise<void> {
-    const wait = new Wait(ticket.call, ticket.isDelegated ? null : this.#longestWait);
+    const wait = new Wait(ticket.call, ticket.isDelegated ? null : longestWait(this.#requestLimit()));
     ticket.wait = wait;
     try {
       if (this.#lines.get(ticket.key)![0] !== ticket) await wait.forCall();
@@ -111,6 +111,8 @@ export class TurnQueue {
     }
   }
 }
+
+const longestWait = (requestLimit: number): number => Math.max(requestLimit / 2, requestLimit - REPLY_MARGIN_MS);
 
 /** What one run shows to take its turn. */
 export class TurnTicket {

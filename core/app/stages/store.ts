@@ -45,6 +45,9 @@ async function openOrCheck(
   return { store: createMemoryStore(), problems };
 }
 
+/** The host of the plugins of one generation: they let go when all stages that use them have ended. */
+export const pluginHost: Stage<"host", never> = ({ host }) => ({ parts: {}, end: () => host.close() });
+
 /** Begins before everything that leaves work open in the store, and ends after it. */
 export const membership: Stage<"store" | "options", "membership"> = ({ store, options: { logger } }) => {
   const membership = isShared(store) ? new Membership(store, { logger }) : null;

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
+import type { Uses } from "../../lib/uses.ts";
 import type { WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
 import type { StepPath, ValueSource } from "../journal/entries.ts";
@@ -188,6 +189,8 @@ export interface WorkflowDefinition {
   readonly recoveries: number;
   /** Counts its executions and steps. */
   readonly meter?: WorkflowMeter | undefined;
+  /** Counts the executions that run with what this one was compiled with. */
+  readonly uses?: Uses | undefined;
 }
 
 /** The source of the input of a sub-workflow, by the path of its step. */
