@@ -3885,6 +3885,32 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       {
         "type": "object",
+        "description": "In place of `start-step`, after a crash of the service: the model is asked again, and what the step had said before does not count.",
+        "properties": {
+          "type": {
+            "const": "step-restart",
+            "description": "Always `step-restart`."
+          },
+          "subAgentId": {
+            "type": "string",
+            "description": "Id of the sub-agent that this part comes from."
+          },
+          "subAgentName": {
+            "type": "string",
+            "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
+          }
+        },
+        "required": [
+          "type"
+        ],
+        "title": "step-restart"
+      },
+      {
+        "type": "object",
         "description": "A text block begins.",
         "properties": {
           "type": {

@@ -4400,6 +4400,24 @@ export type RawStreamPart =
     }
   | {
       /**
+       * Always `step-restart`.
+       */
+      type: "step-restart";
+      /**
+       * Id of the sub-agent that this part comes from.
+       */
+      subAgentId?: string;
+      /**
+       * Name of that sub-agent.
+       */
+      subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
+    }
+  | {
+      /**
        * Always `text-start`.
        */
       type: "text-start";

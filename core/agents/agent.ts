@@ -5,6 +5,7 @@ import type { Context } from "../http/route.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
+import type { RunJournal } from "./run/journal.ts";
 import type { PartSink } from "./run/parts.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
@@ -40,6 +41,9 @@ export interface ChatBody {
 export interface TaskBody extends GenerateBody {
   /** The schema of the result, used instead of `options.output`. The agent keeps its tools, as with `options.output`. */
   result?: ClientSchema;
+  /** The id of the run, and where it records what it has done, so that it survives its process. */
+  runId?: string;
+  journal?: RunJournal;
 }
 
 /**

@@ -5,6 +5,7 @@ import { EVERYTHING, type Principal } from "../../identity/principal.ts";
 import type { Memory } from "../../memory/memory.ts";
 import type { Models } from "../../models/models.ts";
 import type { RunCall } from "../agent.ts";
+import type { RunRecord } from "../run/journal.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { RunPlan } from "../run/run.ts";
 import type { AgentTool, ToolSet } from "../run/tool-set.ts";
@@ -18,6 +19,8 @@ export interface TurnRequest {
   readonly settings: MemorySettings;
   /** Whether the client is sent the id of the assistant's message. */
   readonly clientKnowsMessageId: boolean;
+  /** Of a run that outlives its process: what it has stored before a crash is its own. */
+  readonly record: RunRecord | null;
   /** The user whose conversation it is, and what the caller may see. */
   readonly principal: Principal;
 }
@@ -44,7 +47,7 @@ export function agentMemory(agentId: string, memory: Memory, models: Models): Ag
   return {
     contextTokens: memory.settings.contextTokens,
     summarize: summarizerOf(memory, models),
-    turn({ runId, input, settings, clientKnowsMessageId, principal }, call) {
+    turn({ runId, input, settings, clientKnowsMessageId, principal, record }, call) {
       const { conversationId } = settings;
       if (conversationId === undefined) return null;
       const userId = actingUser(principal, settings.userId) ?? ANONYMOUS;
@@ -56,7 +59,8 @@ export function agentMemory(agentId: string, memory: Memory, models: Models): Ag
         settings,
         input,
         messageId: messageIdForRun(runId),
-        clientKnowsMessageId,
+        clientKnowsMessageId: clientKnowsMessageId || record !== null,
+        isRepeated: record?.isRepeated ?? false,
         call,
       });
     },

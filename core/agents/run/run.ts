@@ -13,6 +13,7 @@ import type { RunCaller } from "./caller.ts";
 import type { RunSettings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
 import type { FinishReason, ToolCall, ToolResult, Usage } from "./parts.ts";
+import type { RunRecord } from "./journal.ts";
 import { PromptBounds } from "./prompt-bounds.ts";
 import type { ToolSet } from "./tool-set.ts";
 import { zeroUsage } from "./usage.ts";
@@ -36,6 +37,8 @@ export interface RunPlan {
   readonly contextTokens: number | undefined;
   /** Its turn of the conversation; null without memory. */
   readonly turn: Turn | null;
+  /** What it records for the case that its process ends; null for a run that ends with it. */
+  readonly record: RunRecord | null;
   /** Whether the prompt begins with the agent's instructions. */
   readonly hasInstructions: boolean;
   /** Whether the model has the tool that updates the working memory. */

@@ -6,6 +6,7 @@ import { toolResultText } from "../../tools/execute.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
+import type { ToolAnswer } from "./journal.ts";
 import type { PartSink, ToolResult, Usage } from "./parts.ts";
 import type { RunPlan, RunResult } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
@@ -18,9 +19,11 @@ type Answer = ToolContent[number];
 const MAX_CALLS_PER_STEP = 128;
 
 /**
- * Runs the calls in parallel. The sink gets their results as they come, the next prompt in the order of the calls.
+ * Runs the calls in parallel, but for those whose results are recorded. The sink gets the results as they come, the next prompt in the
+ * order of the calls.
  *
  * @param step its number, from 1
+ * @param answered is called in the same turn of the event loop in which the sink gets the last result
  * @throws only when the run is aborted.
  */
 export async function runToolCalls(
@@ -29,10 +32,37 @@ export async function runToolCalls(
   calls: readonly PendingCall[],
   sink: PartSink,
   outcome: RunResult,
+  answered: () => Promise<void> | undefined,
 ): Promise<ToolContent> {
   const results: (ToolResult | null)[] = new Array(calls.length).fill(null);
+  const { record } = plan;
+  let open = calls.length;
+  const told = (part: ToolAnswer): Promise<unknown> | undefined => {
+    const wait = sink.part(part);
+    const last = --open === 0 ? answered() : undefined;
+    return last === undefined ? wait : Promise.all([wait, last]);
+  };
+  /** The journal has the result before the next call of the model, and with it that the sink has got it. */
+  const tell = (part: ToolAnswer): Promise<unknown> | undefined => {
+    if (record === null) return told(part);
+    const recorded = record.recordResult(step, part);
+    return Promise.all([recorded, told(part)]);
+  };
+  const known = new Map<PendingCall, Answer>();
+  if (record !== null) {
+    for (const [index, call] of calls.entries()) {
+      const part = record.result(call.part.toolCallId);
+      if (part === undefined) continue;
+      known.set(call, recordedAnswer(part));
+      if (part.type === "tool-result") results[index] = part;
+      void told(part);
+    }
+    if (open > 0) record.goOn();
+  }
   const answers = await Promise.all(
     calls.map(async (call, index): Promise<Answer> => {
+      const recorded = known.get(call);
+      if (recorded !== undefined) return recorded;
       const { toolCallId, toolName, input } = call.part;
       const answer = { type: "tool-result", toolCallId, toolName: modelToolName(toolName) } as const;
       const span = plan.span === null ? null : beginToolCallSpan(plan.span, call.part);
@@ -51,19 +81,25 @@ export async function runToolCalls(
         }
         const message = messageOf(error);
         span?.fail(error instanceof ServiceError ? error.kind : "tool_failed", message);
-        const wait = sink.part({ type: "tool-error", toolCallId, toolName, input, error: message });
+        const wait = tell({ type: "tool-error", toolCallId, toolName, input, error: message });
         if (wait !== undefined) await wait;
         return { ...answer, output: toolFailure(message) };
       }
       const result: ToolResult = { type: "tool-result", toolCallId, toolName, input, output };
       results[index] = result;
-      const wait = sink.part(result);
+      const wait = tell(result);
       if (wait !== undefined) await wait;
       return { ...answer, output: toolOutput(output) };
     }),
   );
   for (const result of results) if (result !== null) outcome.toolResults.push(result);
   return answers;
+}
+
+function recordedAnswer(part: ToolAnswer): Answer {
+  const { toolCallId, toolName } = part;
+  const output = part.type === "tool-result" ? toolOutput(part.output) : toolFailure(part.error);
+  return { type: "tool-result", toolCallId, toolName: modelToolName(toolName), output };
 }
 
 /** What the calls of one step have in common, and the span of one. */
@@ -98,6 +134,7 @@ function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: st
     sink,
     depth: plan.depth,
     turn: plan.turn,
+    journal: plan.record?.inner(step, toolCallId),
     span,
   };
 }

@@ -58,6 +58,20 @@ export interface StepCall {
   readonly trace?: SpanOrigin | undefined;
   /** Made when first read. Aborts when the execution is to stop, at time limits, and when another branch has won. */
   readonly signal: AbortSignal;
+  /** The same after a restart, and another for every other try. */
+  readonly tryKey: string;
+  /** What this try recorded before a crash, in order. */
+  readonly kept: readonly unknown[];
+  /** When the step began, in milliseconds since 1970. */
+  readonly begunAt: number;
+  /** Whether the try began before a crash, or before a suspension that stopped it. */
+  readonly isRepeated: boolean;
+  /** Whether it sent parts to the stream before a crash. */
+  readonly hasStreamed: boolean;
+  /** Whether the step was stopped and goes on later: the process ends, or the execution is to be suspended. */
+  readonly isInterrupted: boolean;
+  /** Records a value for `kept`. Resolves when it is on disk, with what else is to be written then. */
+  keep(value: unknown): Promise<void>;
   /** Changes shared state when this try succeeds; a failed try changes nothing. */
   setState(change: Record<string, unknown>): void;
   /** Sends a part of an agent's run to the stream. The agent waits for the promise, if there is one. */

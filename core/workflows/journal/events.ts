@@ -44,6 +44,7 @@ const EVENTS: EventTable = {
   part: ([, path, at, part], state, outline) => [
     `${stepHead("agent-part", path, at, state, outline)},"data":${entryJson(part)}}`,
   ],
+  keep: () => [],
   suspend(entry, state, outline) {
     const suspension = suspensionText(entry, outline, "stepIndex");
     const head = workflowHead("workflow-suspended", state, entry[2]);

@@ -35,6 +35,12 @@ export interface StepState {
   message: string;
   /** The data of its suspension. */
   data: unknown;
+  /** The number of the event that it began with, which no other begin has. */
+  begunWith: number;
+  /** What its work has recorded since it began anew: after a crash it goes on behind that. */
+  kept: unknown[];
+  /** Whether it has sent parts to the stream since then. */
+  hasStreamed: boolean;
   /** Set from a resume until it waits again or fails. `waited`: the step had suspended itself. */
   resume: { readonly data: unknown; readonly waited: boolean } | null;
 }
@@ -154,6 +160,11 @@ const APPLY: Appliers = {
     step.begunAt = at;
     step.endedAt = null;
     step.source = source;
+    // A resumed step goes on, every other one begins anew.
+    if (step.resume === null) {
+      step.begunWith = state.sequence + 1;
+      forgetKept(step);
+    }
     keepExtra(state, step, extra);
   },
   done(state, [, path, at, output, change]) {
@@ -178,6 +189,7 @@ const APPLY: Appliers = {
     step.tries = attempt;
     step.triedAt = at;
     step.endedAt = null;
+    forgetKept(step);
     for (const inner of again ?? []) getOrAddStep(state, inner, at).endedAt = null;
   },
   wait(state, [, path, at, reason, data, change]) {
@@ -189,7 +201,14 @@ const APPLY: Appliers = {
     step.resume = null;
     if (change !== undefined) state.state = { ...state.state, ...change };
   },
-  part() {},
+  part(state, [, path, at]) {
+    getOrAddStep(state, path, at).hasStreamed = true;
+  },
+  keep(state, [, path, at, value]) {
+    const step = getOrAddStep(state, path, at);
+    if (step.kept === NOTHING) step.kept = [];
+    step.kept.push(value);
+  },
   suspend(state, [, stepId, at, reason, data]) {
     state.suspension = { stepId, at, reason, data };
   },
@@ -227,10 +246,18 @@ function keepExtra(state: JournalState, step: StepState, extra: unknown): void {
   else state.values.set(`${step.path}/`, (extra as { input: unknown }).input);
 }
 
+const NOTHING = Object.freeze([]) as unknown as unknown[];
+
+function forgetKept(step: StepState): void {
+  step.kept = NOTHING;
+  step.hasStreamed = false;
+}
+
 function endStep(step: StepState, status: StepStatus, at: number, output: ValueSource): void {
   step.status = status;
   step.endedAt = at;
   step.output = output;
+  forgetKept(step);
 }
 
 function getOrAddStep(state: JournalState, path: StepPath, at: number): StepState {
@@ -248,6 +275,9 @@ function getOrAddStep(state: JournalState, path: StepPath, at: number): StepStat
       branch: null,
       message: "",
       data: null,
+      begunWith: 0,
+      kept: NOTHING,
+      hasStreamed: false,
       resume: null,
     };
     state.steps.set(path, step);

@@ -18,6 +18,7 @@ import { commitWithRetry, notRecordedYet } from "./commit-retry.ts";
 import type { ExecutionCaller, ExecutionEnvironment, Lease, StoredRows } from "./environment.ts";
 import { asFirst, type Reopening, reopeningCommit, restRows, restWithoutReopening } from "./execution-commits.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
+import { OpenTries } from "./open-tries.ts";
 import { executionLogger } from "./logger.ts";
 import { countStep } from "./metrics.ts";
 import type { ExecutionSpans } from "./spans.ts";
@@ -29,6 +30,8 @@ export class Execution {
   readonly state: JournalState;
   readonly definition: WorkflowDefinition;
   readonly lifetime = new Lifetime(null);
+  /** Steps that an earlier process has left under way; null for an execution that began here. */
+  takenUp: OpenTries | null = null;
   caller: ExecutionCaller;
   /** Null when it is not traced. */
   spans: ExecutionSpans | null = null;
@@ -72,6 +75,7 @@ export class Execution {
     this.#environment = environment;
     this.#startText = JSON.stringify(state.start);
     if (stored === null) return;
+    this.takenUp = new OpenTries(state);
     this.#isNew = false;
     const { loaded, openRow, recordRow } = stored;
     this.#firstText = JSON.stringify(loaded.first);
@@ -127,6 +131,7 @@ export class Execution {
   /** @param text the entry as JSON, where the caller has it already */
   append(entry: JournalEntry, text: string = JSON.stringify(entry)): void {
     applyEntry(this.state, entry);
+    this.takenUp?.entry(entry);
     this.spans?.entry(entry, this.state);
     countStep(this.definition.meter, entry);
     this.#log.push(entry);
