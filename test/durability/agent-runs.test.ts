@@ -73,7 +73,10 @@ test("andAgent: a run whose process ends before any of its commits goes on behin
       const keys = new Set(world.calls.filter((call) => call.input === input).map(({ key }) => key));
       assert.equal(keys.size, 1, `${cut}: one call, two keys`);
       if (kept.includes(`"output":{"charged":${n}}`))
-        assert.ok(!after.some((call) => call.input === input), `${cut}: charge ${n} is recorded and was asked for again`);
+        assert.ok(
+          !after.some((call) => call.input === input),
+          `${cut}: charge ${n} is recorded and was asked for again`,
+        );
     }
     const state = await second.access.state("w", "e");
     assert.equal(state.status, "completed");

@@ -8,10 +8,10 @@ import { Aborted } from "./abort.ts";
 import { ModelStep } from "./model-step.ts";
 import type { OutputSpec } from "./output.ts";
 import type { PartSink } from "./parts.ts";
+import { KeptParts, type RecordedAnswer, recordedStream } from "./recorded-answer.ts";
 import { CallOptions, type RunPlan, type RunResult } from "./run.ts";
 import { RunCalls } from "./run-calls.ts";
 import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
-import { KeptParts, type RecordedAnswer, recordedStream } from "./recorded-answer.ts";
 import { runToolCalls } from "./tool-calls.ts";
 import type { PendingCall } from "./tool-input.ts";
 import { addUsage, costOf } from "./usage.ts";
@@ -72,8 +72,7 @@ async function runStep(run: Run, count: number) {
     const cost = step.usage.cost;
     await plan.record!.recordAnswer(count, { parts: step.kept.parts, model, cost });
   }
-  const finish = () =>
-    sink.part({ type: "finish-step", usage: step.usage, model, finishReason: step.finishReason });
+  const finish = () => sink.part({ type: "finish-step", usage: step.usage, model, finishReason: step.finishReason });
   let answers: ToolContent = [];
   if (own.length > 0) answers = await runToolCalls(plan, count, own, sink, outcome, finish);
   else {

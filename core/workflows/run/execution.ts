@@ -18,9 +18,9 @@ import { commitWithRetry, notRecordedYet } from "./commit-retry.ts";
 import type { ExecutionCaller, ExecutionEnvironment, Lease, StoredRows } from "./environment.ts";
 import { asFirst, type Reopening, reopeningCommit, restRows, restWithoutReopening } from "./execution-commits.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
-import { OpenTries } from "./open-tries.ts";
 import { executionLogger } from "./logger.ts";
 import { countStep } from "./metrics.ts";
+import { OpenTries } from "./open-tries.ts";
 import type { ExecutionSpans } from "./spans.ts";
 
 /** Entries kept in memory for readers of events; a reader who is further behind reads the store. */

@@ -56,7 +56,7 @@ const keptRun = (call: StepCall): Required<Pick<TaskBody, "runId" | "journal">> 
 });
 
 /** The journal of a run that is the work of a step. */
-export const stepJournal = (call: StepCall): RunJournal => ({
+const stepJournal = (call: StepCall): RunJournal => ({
   recorded: call.kept as readonly RunEntry[],
   isRepeated: call.isRepeated,
   hasStreamed: call.hasStreamed,
