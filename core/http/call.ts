@@ -57,6 +57,8 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   expires: number | null = null;
   headers: Record<string, string> = NO_HEADERS;
   unavailableHeaders: Record<string, string> | undefined = undefined;
+  replyHeaders: HeaderList | undefined = undefined;
+  replyStatus: 202 | undefined = undefined;
   /** The header of that name; empty when it was not sent, or when nothing is traced. */
   traceparent = "";
   previous: InFlightRequest | null = null;
@@ -182,7 +184,8 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   #replyWithError(error: unknown): void {
     const { status, headers, body } = errorReply(error, this.requestId);
-    this.reply(status, this.#cors.length === 0 ? headers : [...headers, ...this.#cors], body);
+    const { replyHeaders: own = NO_LIST } = this;
+    this.reply(status, this.#cors.length + own.length === 0 ? headers : [...headers, ...own, ...this.#cors], body);
   }
 
   /** The exchange becomes a WebSocket, which ends the request. */
@@ -286,4 +289,5 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 }
 
 const TOKEN_EXPIRED = new ServiceError("unauthorized", "the token has expired: send a new one");
+const NO_LIST: HeaderList = Object.freeze([]);
 const NO_HEADERS: Record<string, string> = Object.freeze(Object.create(null));

@@ -15,7 +15,8 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
     const status = output.status ?? 200;
     const headers = combine(["content-type", JSON_TYPE], constant);
     return (call, value, cors) => {
-      if (!(value instanceof SerializedStream)) return call.reply(status, headers(cors), envelope(value));
+      if (!(value instanceof SerializedStream))
+        return call.reply(call.replyStatus ?? status, withOwn(headers(cors), call), envelope(value));
       call.track();
       // It has no text for a failure: the connection is closed, so that what was sent does not look complete.
       call.streamText(headers(cors), {
@@ -40,7 +41,7 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
     const headers = combine([...EVENT_HEADERS, ...(output.headers ?? [])], constant);
     return (call, value, cors) => {
       call.track();
-      call.stream(headers(cors), output, value as EventProducer);
+      call.stream(withOwn(headers(cors), call), output, value as EventProducer);
     };
   }
   if ("raw" in output) {
@@ -58,6 +59,9 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
     call.reply(page.status ?? 200, ["content-type", type, ...(page.headers ?? []), ...cors], page.body);
   };
 }
+
+const withOwn = (headers: HeaderList, { replyHeaders }: Call<unknown>): HeaderList =>
+  replyHeaders === undefined ? headers : [...headers, ...replyHeaders];
 
 /** What is given to a connection at once: a copy of it waits there, outside of the heap, when its reader is slow. */
 const CHUNK_CHARACTERS = 128 * 1024;

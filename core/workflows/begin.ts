@@ -39,8 +39,7 @@ export async function beginExecution(
   if (executionId !== undefined) {
     // The first commit makes sure that the id is free. This check spares an execution with a taken id from running its first steps.
     // Nothing may be awaited between the last check and the begin.
-    const exists = isLive(engine, executionId, userId) || (await isStored(engine, executionId, userId));
-    if (exists || isLive(engine, executionId, userId)) throw executionIdTaken(executionId);
+    if (await isTaken(engine, executionId, userId)) throw executionIdTaken(executionId);
   }
   const start: ExecutionStart = {
     id: executionId ?? engine.newId(number),
@@ -60,6 +59,11 @@ export async function beginExecution(
     caller: seesEverything(call.caller) ? call.caller.kind : undefined,
   };
   return engine.begin(start, definition, call);
+}
+
+/** Whether an execution has this id. Nothing may be awaited between the answer and the begin of one. */
+export async function isTaken(engine: Engine, id: string, userId: string | undefined): Promise<boolean> {
+  return isLive(engine, id, userId) || (await isStored(engine, id, userId)) || isLive(engine, id, userId);
 }
 
 /** Makes the error for when the first commit of a run lost to another process. */

@@ -40,12 +40,19 @@ import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.t
 export class ScopedWorkflows implements WorkflowAccess {
   readonly #engine: Engine;
   readonly #principal: Principal;
+  readonly #declared: (id: string) => WorkflowDefinition;
   readonly #lookup: ExecutionLookup;
 
-  constructor(engine: Engine, principal: Principal) {
+  /** @param declared gives what has an id, or throws; default: the workflows of the manifest */
+  constructor(
+    engine: Engine,
+    principal: Principal,
+    declared: (id: string) => WorkflowDefinition = (id) => engine.declared(id),
+  ) {
     this.#engine = engine;
     this.#principal = principal;
-    this.#lookup = new ExecutionLookup(engine, principal);
+    this.#declared = declared;
+    this.#lookup = new ExecutionLookup(engine, principal, declared);
   }
 
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
@@ -165,7 +172,7 @@ export class ScopedWorkflows implements WorkflowAccess {
 
   async executions(query: ExecutionQuery): Promise<Serialized> {
     const { workflowId } = query;
-    if (workflowId !== undefined) this.#engine.declared(workflowId);
+    if (workflowId !== undefined) this.#declared(workflowId);
     permittedUser(this.#principal, query.userId);
     const { store, live, definitions, remote } = this.#engine;
     const owned = this.#principal.isolated ? { ...query, owner: this.#principal.userId } : query;

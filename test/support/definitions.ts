@@ -137,6 +137,7 @@ export function callOf(scope: Partial<StepScope> = {}, change: Partial<StepCall>
     begunAt: 0,
     isInterrupted: false,
     keep: async () => {},
+    flush: async () => {},
     resume: null,
     requestId: "request-1",
     logger: silent,

@@ -74,8 +74,12 @@ export interface StepCall {
   keep(value: unknown): Promise<void>;
   /** Changes shared state when this try succeeds; a failed try changes nothing. */
   setState(change: Record<string, unknown>): void;
-  /** Sends a part of an agent's run to the stream. The agent waits for the promise, if there is one. */
-  part(part: unknown): Promise<void> | undefined;
+  /**
+   * Sends a part of an agent's run to the stream, `later`: with the next commit. The agent waits for the promise, if there is one.
+   */
+  part(part: unknown, later?: boolean): Promise<void> | undefined;
+  /** Resolves when all that was sent and recorded is on disk. */
+  flush(): Promise<void>;
 }
 
 /** The work of a step returns this to wait until it is resumed. */
@@ -117,6 +121,8 @@ export type WorkStep = StepBase & {
   readonly tap: boolean;
   /** It changes nothing outside: it may run again after a crash, and before its begin is on disk. */
   readonly readOnly: boolean;
+  /** Within how many milliseconds the begin of read-only work is on disk. Default: as soon as it takes time. */
+  readonly recordWithin?: number;
   run(call: StepCall): unknown;
 };
 /** What a step does, whatever it is called and bound by. */

@@ -3,6 +3,7 @@ import type { ExecutionState } from "../../../generated/types.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import type { Outline } from "../definition/definition.ts";
 import { entryJson, outcomeMembers, outcomeText, type RestEntry, restEntry } from "./outcome-text.ts";
+import { isRun, runRecordText } from "./run-record.ts";
 import type { JournalState } from "./state.ts";
 import { stepText } from "./step-text.ts";
 import { isSuperseded } from "./superseded.ts";
@@ -10,6 +11,7 @@ import { isSuperseded } from "./superseded.ts";
 /** The record as JSON. It is written to the store when the execution comes to rest, and lists return that text unchanged. */
 export function executionRecordText(state: JournalState, outline: Outline): string {
   const { start, status, values } = state;
+  if (isRun(start.workflowId)) return runRecordText(state);
   const workflow = JSON.stringify(start.workflowId);
   const name = JSON.stringify(start.workflowName);
   const named = `"name":${name},"from":${workflow}`;

@@ -13,6 +13,7 @@ import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { ExecutionStart, ExecutionStatus } from "../journal/entries.ts";
 import { RESTING } from "../journal/index-rows.ts";
+import { isRun, RUN_STATUS } from "../journal/run-record.ts";
 import { recordLength, recordOfRow } from "../journal/rows.ts";
 import {
   type ExecutionListQuery,
@@ -241,8 +242,11 @@ function recordAtRest(
   const text = recordOfRow(row.value);
   if (row.revision !== revision) {
     const record = JSON.parse(text) as ListedFields;
+    const ofRuns = filter.workflowId !== undefined && isRun(filter.workflowId);
     // Whose it is as well: the number may have become another execution's.
-    const wanted: Partial<ListedFields> = { status, workflowId: filter.workflowId, userId: filter.userId };
+    const wanted: Partial<ListedFields> = ofRuns
+      ? { status: status && RUN_STATUS[status], userId: filter.userId }
+      : { status, workflowId: filter.workflowId, userId: filter.userId };
     for (const name of LISTED_FIELDS) if ((wanted[name] ?? record[name]) !== record[name]) return null;
   }
   return matchesRecord(filter, text) ? text : null;

@@ -98,11 +98,15 @@ export class StepAttempt implements StepCall {
     if (!this.#hasEnded) this.#change = { ...this.#change, ...jsonCopy(change) };
   }
 
-  part(part: unknown): Promise<void> | undefined {
+  part(part: unknown, later = false): Promise<void> | undefined {
     const execution = this.#execution;
     if (this.#hasEnded || this.#lifetime.isAbandoned) return undefined;
     execution.append(["part", this.#step.path, timeAfter(execution.state), part]);
-    return execution.flush();
+    return later ? undefined : execution.flush();
+  }
+
+  flush(): Promise<void> {
+    return this.#execution.flush();
   }
 
   async keep(value: unknown): Promise<void> {
