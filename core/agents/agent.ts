@@ -5,12 +5,13 @@ import type { Context } from "../http/route.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
+import type { KeptAgent } from "./keeper.ts";
 import type { RunJournal } from "./run/journal.ts";
 import type { PartSink } from "./run/parts.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
-  Partial<Pick<Context<unknown>, "client" | "aborts">>;
+  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyHeaders" | "replyStatus">>;
 
 /** Body of `/text` and `/stream`. */
 export interface GenerateBody {
@@ -60,7 +61,10 @@ export interface Agent {
   detail(): AgentDetail;
   /** `listener` is called whenever `status` has changed. */
   onStatusChange(listener: () => void): void;
+  /** With `options.background` it resolves to a `StartedRun` once the begin of the run is on disk. */
   generateText(body: GenerateBody, call: RunCall): Promise<TextResult>;
+  /** How its runs are kept. */
+  readonly kept: KeptAgent;
   /** The same for workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
   run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<{ text: string; output: unknown }>;
   /** Resolves to a value that is valid against `body.schema`. */

@@ -22,6 +22,7 @@ import { createAgent } from "./endpoints.ts";
 import type { AgentHistories } from "./history/history.ts";
 import { ringHistories } from "./history/ring.ts";
 import { StoredHistories } from "./history/stored.ts";
+import type { Keeping, RunKeeper } from "./keeper.ts";
 import { Activity } from "./run/activity.ts";
 import { agentOptions, type RequestBounds } from "./run/bounds.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
@@ -54,6 +55,8 @@ interface CompiledAgents {
   agents: Map<string, Agent>;
   problems: Problem[];
   histories: Histories;
+  /** From now on runs are kept by it. */
+  keepRuns(keeper: RunKeeper): void;
 }
 
 /** The life cycle of what agents keep in the store. */
@@ -77,6 +80,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   const traced = sample > 0 || otlp.endpoint !== "";
   const isolated = isIsolated(manifest);
   const histories = createHistories(manifest, parts, isolated);
+  const keeping: Keeping = { keeper: null };
   const known = knownTools(tools);
   const compiled = new Map<string, CompiledAgent>();
   const facts = new Map<string, AgentFacts>();
@@ -105,6 +109,9 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       history: histories.forAgent(id),
       newRunId,
       activity,
+      durable: agent.durable,
+      recovery: agent.recovery,
+      keeping,
       runs: parts.meters?.agents.of(id),
       isolated,
       prepareSchema,
@@ -127,6 +134,9 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   return {
     agents,
     problems,
+    keepRuns(keeper) {
+      keeping.keeper = keeper;
+    },
     histories: {
       start: () => histories.start(),
       async close() {

@@ -22,6 +22,7 @@ import type { LogRing } from "../observability/log-ring.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { MetricsPage } from "../observability/metrics/page.ts";
 import type { Platform } from "../platform/platform.ts";
+import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { Store } from "../storage/store.ts";
 import { describeTool } from "../tools/describe.ts";
 import type { Traces } from "../traces/traces.ts";
@@ -41,6 +42,8 @@ export interface Service {
   /** The memory that a request means. */
   readonly chooseMemory: MemoryChoice;
   readonly workflows: Workflows;
+  /** The runs of agents that are kept. */
+  readonly runs: KeptRuns;
   /** The newest lines of the log. */
   readonly logs: LogRing;
   /** The lines as they are written, for sockets. */
@@ -79,6 +82,7 @@ type ServiceParts = Pick<
   | "agents"
   | "tools"
   | "workflows"
+  | "runs"
   | "mcpServers"
   | "a2a"
   | "routes"
@@ -97,7 +101,7 @@ type ServiceParts = Pick<
 const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 
 export function createService(parts: ServiceParts): Service {
-  const { manifest, agents, tools, memories, workflows, mcpServers, a2a, routes, sockets } = parts;
+  const { manifest, agents, tools, memories, workflows, runs, mcpServers, a2a, routes, sockets } = parts;
   const { access, store, logs, platform, meters, metrics, traces } = parts;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
@@ -119,6 +123,7 @@ export function createService(parts: ServiceParts): Service {
     tools,
     memories,
     workflows,
+    runs,
     mcpServers,
     a2a,
     routes,

@@ -170,6 +170,12 @@ export class ScopedWorkflows implements WorkflowAccess {
     return executionStateView(current, outline);
   }
 
+  /** The record of an execution, as lists return it. */
+  async record<T>(workflowId: string, id: string): Promise<T> {
+    const { state, outline } = await this.#lookup.readState(workflowId, id);
+    return JSON.parse(executionRecordText(state, outline)) as T;
+  }
+
   async executions(query: ExecutionQuery): Promise<Serialized> {
     const { workflowId } = query;
     if (workflowId !== undefined) this.#declared(workflowId);

@@ -9,6 +9,7 @@ import { meters, metrics, traces } from "./observability.ts";
 import { logs, platform } from "./platform.ts";
 import { a2a, mcpServers } from "./protocols.ts";
 import { routes } from "./routes.ts";
+import { runs } from "./runs.ts";
 import { membership, pluginStorage, store } from "./store.ts";
 import { declaredTools, models, tools } from "./tools.ts";
 import { workflows } from "./workflows.ts";
@@ -29,6 +30,7 @@ export const STAGES = [
   memories,
   agents,
   workflows,
+  runs,
   access,
   a2a,
   mcpServers,

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { A2a } from "../../a2a/a2a.ts";
 import type { Agent } from "../../agents/agent.ts";
+import type { RunKeeper } from "../../agents/keeper.ts";
 import type { AccessRules } from "../../auth/classes.ts";
 import type { Verifier } from "../../auth/provider-port.ts";
 import type { AccessGroup, Route } from "../../http/route.ts";
@@ -20,11 +21,13 @@ import type { Tracer } from "../../observability/tracer.ts";
 import type { Platform } from "../../platform/platform.ts";
 import type { OwnedHost } from "../../registry/host.ts";
 import type { Registry } from "../../registry/registry.ts";
+import type { KeptRuns } from "../../runs/kept-runs.ts";
 import type { Namespaces } from "../../storage/keyv-namespace.ts";
 import type { Membership } from "../../storage/membership.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Tool } from "../../tools/tool.ts";
 import type { Traces } from "../../traces/traces.ts";
+import type { Engine } from "../../workflows/engine.ts";
 import type { Workflows } from "../../workflows/workflows.ts";
 import type { Service } from "../service.ts";
 
@@ -79,7 +82,11 @@ export interface Parts extends FirstParts {
   readonly tracer: Tracer | null;
   readonly memories: ReadonlyMap<string, Memory>;
   readonly agents: ReadonlyMap<string, Agent>;
+  /** Tells the agents what keeps their runs. */
+  readonly keepRuns: (keeper: RunKeeper) => void;
   readonly workflows: Workflows;
+  readonly engine: Engine;
+  readonly runs: KeptRuns;
   readonly access: AccessRules;
   readonly a2a: A2a;
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;

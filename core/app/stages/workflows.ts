@@ -15,7 +15,7 @@ type WorkflowNeeds =
   | "tracer"
   | "options";
 
-export const workflows: Stage<WorkflowNeeds, "workflows"> = async ({
+export const workflows: Stage<WorkflowNeeds, "workflows" | "engine"> = async ({
   manifest,
   loaded,
   store,
@@ -41,5 +41,5 @@ export const workflows: Stage<WorkflowNeeds, "workflows"> = async ({
     meters: meters.workflows,
     trace: tracer ?? undefined,
   });
-  return { parts: { workflows: engine }, problems, begin: start, idle, end: close };
+  return { parts: { workflows: engine, engine }, problems, begin: start, idle, end: close };
 };

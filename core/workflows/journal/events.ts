@@ -5,7 +5,7 @@
 
 import { isoTime } from "../../lib/iso-time.ts";
 import type { Outline } from "../definition/definition.ts";
-import { EVENT_COUNTS, type EntryKind, type JournalEntry, type StepPath } from "./entries.ts";
+import { type EntryKind, EVENT_COUNTS, type JournalEntry, type StepPath } from "./entries.ts";
 import { cancellationText, entryJson, errorText, outcomeText, type RestEntry, suspensionText } from "./outcome-text.ts";
 import { isRun } from "./run-record.ts";
 import type { JournalState } from "./state.ts";

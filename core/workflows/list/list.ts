@@ -13,8 +13,8 @@ import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { ExecutionStart, ExecutionStatus } from "../journal/entries.ts";
 import { RESTING } from "../journal/index-rows.ts";
-import { isRun, RUN_STATUS } from "../journal/run-record.ts";
 import { recordLength, recordOfRow } from "../journal/rows.ts";
+import { isRun, RUN_STATUS } from "../journal/run-record.ts";
 import {
   type ExecutionListQuery,
   executionFilter,
