@@ -11,11 +11,12 @@ import { type Principal, principalOf, seesEverything } from "../identity/princip
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, notFound, ServiceError } from "../lib/errors.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
-import { isTaken } from "../workflows/begin.ts";
+import { isLive, isStored } from "../workflows/begin.ts";
 import type { StepCall, WorkflowDefinition } from "../workflows/definition/definition.ts";
 import type { Engine } from "../workflows/engine.ts";
 import type { ExecutionStart } from "../workflows/journal/entries.ts";
 import { type RunOutput, runDefinitionId, runExecutionId, runIdOf } from "../workflows/journal/run-record.ts";
+import { ExecutionLookup } from "../workflows/list/lookup.ts";
 import type { Execution } from "../workflows/run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "../workflows/run/execution-commits.ts";
 import { ScopedWorkflows } from "../workflows/scoped.ts";
@@ -45,12 +46,14 @@ export class KeptRuns implements RunKeeper {
 
   /** The runs as a principal sees them. */
   for(principal: Principal): ScopedRuns {
-    const executions = new ScopedWorkflows(this.#engine, principal, (id) => this.#definition(id));
-    return new ScopedRuns(executions, (agentId, runId) => this.#read(agentId, runId, principal));
+    const lookup = new ExecutionLookup(this.#engine, principal, (id) => this.#definition(id));
+    const executions = new ScopedWorkflows(this.#engine, principal, lookup);
+    return new ScopedRuns(executions, lookup, (agentId, runId) => this.#read(agentId, runId, principal));
   }
 
   async requireFree(runId: string, userId: string | undefined): Promise<void> {
-    if (await isTaken(this.#engine, runExecutionId(runId), userId)) throw runIdTaken(runId);
+    const id = runExecutionId(runId);
+    if (isLive(this.#engine, id, userId) || (await isStored(this.#engine, id, userId))) throw runIdTaken(runId);
   }
 
   newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, runId: string, isNamed: boolean): KeptRun {
@@ -107,6 +110,8 @@ export class KeptRuns implements RunKeeper {
       user: call.user ?? undefined,
       caller: seesEverything(call.caller) ? call.caller.kind : undefined,
     };
+    // After the last await before the begin.
+    if (isLive(this.#engine, start.id, userId)) throw runIdTaken(plan.id);
     const key = liveKeyOf(start);
     this.#live.set(key, live);
     let execution: Execution;

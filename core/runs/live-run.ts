@@ -13,7 +13,7 @@ import { GivenUp } from "../workflows/run/lifetime.ts";
 import type { KeptSink } from "./sink.ts";
 
 /** The part of a request's context that a run keeps when the request is over. */
-export type RunOrigin = Pick<RunCall, "user" | "caller" | "requestId" | "logger" | "trace">;
+type RunOrigin = Pick<RunCall, "user" | "caller" | "requestId" | "logger" | "trace">;
 
 /** The call and the journal of a run. It is prepared before its step begins, so that a bad request is refused at once. */
 export class LiveRun implements RunJournal {

@@ -39,7 +39,8 @@ export async function beginExecution(
   if (executionId !== undefined) {
     // The first commit makes sure that the id is free. This check spares an execution with a taken id from running its first steps.
     // Nothing may be awaited between the last check and the begin.
-    if (await isTaken(engine, executionId, userId)) throw executionIdTaken(executionId);
+    const exists = isLive(engine, executionId, userId) || (await isStored(engine, executionId, userId));
+    if (exists || isLive(engine, executionId, userId)) throw executionIdTaken(executionId);
   }
   const start: ExecutionStart = {
     id: executionId ?? engine.newId(number),
@@ -61,11 +62,6 @@ export async function beginExecution(
   return engine.begin(start, definition, call);
 }
 
-/** Whether an execution has this id. Nothing may be awaited between the answer and the begin of one. */
-export async function isTaken(engine: Engine, id: string, userId: string | undefined): Promise<boolean> {
-  return isLive(engine, id, userId) || (await isStored(engine, id, userId)) || isLive(engine, id, userId);
-}
-
 /** Makes the error for when the first commit of a run lost to another process. */
 export type Lost = (conflict: CommitConflict) => Error;
 
@@ -75,13 +71,13 @@ export const lostBegin =
     unlessNumberTaken(conflict, start.number, executionIdTaken(start.id));
 
 /** Whether an execution with this id runs here: with isolation one of the user, without it one of anybody. */
-function isLive(engine: Engine, id: string, userId = ""): boolean {
+export function isLive(engine: Engine, id: string, userId = ""): boolean {
   const execution = engine.liveExecution(id, userId);
   return execution !== undefined && (!engine.spaces.isolated || executionOwner(execution.state.start) === userId);
 }
 
 /** The same for executions in the store. */
-async function isStored({ store, spaces }: Engine, id: string, userId = ""): Promise<boolean> {
+export async function isStored({ store, spaces }: Engine, id: string, userId = ""): Promise<boolean> {
   const { isolated, owned } = spaces;
   if (owned && !isolated) return (await startsWithId(store, spaces, id)).length > 0;
   const matches = (start: ExecutionStart) => !isolated || executionOwner(start) === userId;

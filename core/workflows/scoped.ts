@@ -40,19 +40,12 @@ import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.t
 export class ScopedWorkflows implements WorkflowAccess {
   readonly #engine: Engine;
   readonly #principal: Principal;
-  readonly #declared: (id: string) => WorkflowDefinition;
   readonly #lookup: ExecutionLookup;
 
-  /** @param declared gives what has an id, or throws; default: the workflows of the manifest */
-  constructor(
-    engine: Engine,
-    principal: Principal,
-    declared: (id: string) => WorkflowDefinition = (id) => engine.declared(id),
-  ) {
+  constructor(engine: Engine, principal: Principal, lookup = new ExecutionLookup(engine, principal)) {
     this.#engine = engine;
     this.#principal = principal;
-    this.#declared = declared;
-    this.#lookup = new ExecutionLookup(engine, principal, declared);
+    this.#lookup = lookup;
   }
 
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
@@ -170,15 +163,9 @@ export class ScopedWorkflows implements WorkflowAccess {
     return executionStateView(current, outline);
   }
 
-  /** The record of an execution, as lists return it. */
-  async record<T>(workflowId: string, id: string): Promise<T> {
-    const { state, outline } = await this.#lookup.readState(workflowId, id);
-    return JSON.parse(executionRecordText(state, outline)) as T;
-  }
-
   async executions(query: ExecutionQuery): Promise<Serialized> {
     const { workflowId } = query;
-    if (workflowId !== undefined) this.#declared(workflowId);
+    if (workflowId !== undefined) this.#lookup.declared(workflowId);
     permittedUser(this.#principal, query.userId);
     const { store, live, definitions, remote } = this.#engine;
     const owned = this.#principal.isolated ? { ...query, owner: this.#principal.userId } : query;

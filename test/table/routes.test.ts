@@ -48,6 +48,8 @@ interface Plain {
   logs?: true;
   /** The same: an execution of a workflow that is completed, waits or runs. */
   execution?: [workflow: keyof typeof WORKFLOWS, id: string];
+  /** The same: a kept run of an agent. */
+  run?: [agent: string, id: string];
   /** The same: a trace of long ago, and its span. */
   traced?: true;
 }
@@ -80,6 +82,10 @@ const REQUESTS: Record<string, Plain> = {
   "agents.generateObject": { path: "/agents/assistant/object", body: { input: "x", schema: SCHEMA } },
   "agents.streamObject": { path: "/agents/assistant/stream-object", body: { input: "x", schema: SCHEMA } },
   "agents.history": { path: "/agents/assistant/history" },
+  "runs.list": { path: "/agents/assistant/runs", run: ["assistant", "listed"] },
+  "runs.get": { path: "/agents/assistant/runs/known", run: ["assistant", "known"] },
+  "runs.attach": { path: "/agents/assistant/runs/attached/stream", run: ["assistant", "attached"] },
+  "runs.cancel": { path: "/agents/slow/runs/cancelled/cancel", run: ["slow", "cancelled"] },
   "workflows.list": { path: "/workflows" },
   "workflows.get": { path: "/workflows/flow" },
   "workflows.listExecutions": { path: "/workflows/executions", execution: ["flow", "listed"] },
@@ -158,7 +164,7 @@ type Served = Pick<Running, "dispatch" | "logger" | "service">;
 
 async function prepare(
   { dispatch, logger, service }: Served,
-  { needs, execution, logs, traced }: Plain,
+  { needs, execution, run, logs, traced }: Plain,
 ): Promise<void> {
   if (logs === true) logger.warn(LOGGED, "this");
   if (traced && (await inject(dispatch, { path: `/observability/traces/${TRACE}` })).status === 404) {
@@ -167,6 +173,12 @@ async function prepare(
   if (needs !== undefined) {
     const body = { userId: "ada", conversationId: needs };
     await inject(dispatch, { method: "POST", path: "/api/memory/conversations", body });
+  }
+  if (run !== undefined) {
+    const [agent, runId] = run;
+    const body = { input: "x", options: { runId, background: true } };
+    const reply = await inject(dispatch, { method: "POST", path: `/agents/${agent}/text`, body });
+    assert.ok(reply.status === 202 || reply.status === 409, reply.text());
   }
   if (execution !== undefined) {
     const [workflow, executionId] = execution;
@@ -202,6 +214,9 @@ describe("every row of the routes table", () => {
       "GET /agents/:id",
       "GET /agents/:id/card",
       "GET /agents/:id/history",
+      "GET /agents/:id/runs",
+      "GET /agents/:id/runs/:runId",
+      "GET /agents/:id/runs/:runId/stream",
       "GET /api/logs",
       "GET /api/memory/conversations",
       "GET /api/memory/conversations/:conversationId",
@@ -237,6 +252,7 @@ describe("every row of the routes table", () => {
       "POST /a2a/:id",
       "POST /agents/:id/chat",
       "POST /agents/:id/object",
+      "POST /agents/:id/runs/:runId/cancel",
       "POST /agents/:id/stream",
       "POST /agents/:id/stream-object",
       "POST /agents/:id/text",

@@ -22,7 +22,7 @@ export const RUN_ROUTES = [
     summary: "List the kept runs of an agent, newest first",
     query: "RunsQuery",
     output: { json: "AgentRunList" },
-    handle: ({ params, query }, call) => open(params.id!, call).list(params.id!, query),
+    handle: ({ params: { id }, query }, call) => open(id!, call).list(id!, query),
   }),
   typedRoute<Service>({
     operation: "runs.get",
@@ -31,7 +31,7 @@ export const RUN_ROUTES = [
     group: "execution",
     summary: "Inspect a kept run",
     output: { json: "AgentRun" },
-    handle: ({ params }, call) => open(params.id!, call).get(params.id!, params.runId!),
+    handle: ({ params: { id, runId } }, call) => open(id!, call).get(id!, runId!),
   }),
   typedRoute<Service, "RunStreamQuery">({
     operation: "runs.attach",
@@ -44,8 +44,8 @@ export const RUN_ROUTES = [
     query: "RunStreamQuery",
     readsHeaders: true,
     output: { events: "RawStreamPart", failure: STREAM_FAILURE, resumable: true },
-    handle: ({ params, query }, call) =>
-      open(params.id!, call).attach(params.id!, params.runId!, parseEventCursor(query, call.headers)),
+    handle: ({ params: { id, runId }, query }, call) =>
+      open(id!, call).attach(id!, runId!, parseEventCursor(query, call.headers)),
   }),
   typedRoute<Service>({
     operation: "runs.cancel",
@@ -55,6 +55,6 @@ export const RUN_ROUTES = [
     summary: "Cancel a kept run",
     description: "What it has said so far is stored. A tool that does not heed its signal is given up after 5 s.",
     output: { json: "RunCancelled" },
-    handle: ({ params }, call) => open(params.id!, call).cancel(params.id!, params.runId!),
+    handle: ({ params: { id, runId } }, call) => open(id!, call).cancel(id!, runId!),
   }),
 ];
