@@ -8,7 +8,7 @@ import { openSqliteStore } from "../core/storage/sqlite-store.ts";
 import type { Outline, StepOutline } from "../core/workflows/definition/definition.ts";
 import type { ExecutionStart, ExecutionStatus, JournalEntry } from "../core/workflows/journal/entries.ts";
 import { indexKeys } from "../core/workflows/journal/index-rows.ts";
-import { executionRecordText } from "../core/workflows/journal/record.ts";
+import { executionRecord } from "../core/workflows/journal/record.ts";
 import { entriesText, recordRowText } from "../core/workflows/journal/rows.ts";
 import { stateFromJournal } from "../core/workflows/journal/state.ts";
 import { MARKER, numeral } from "./numbers.ts";
@@ -95,7 +95,7 @@ function rowsOf(index: number): [string, string][] {
   };
   const groups = entriesOf(status, at);
   const [first, journal, tail] = groups.map((group) => entriesText(group.map((entry) => JSON.stringify(entry))));
-  const record = executionRecordText(stateFromJournal(start, groups.flat()), OUTLINE);
+  const record = executionRecord(stateFromJournal(start, groups.flat()), OUTLINE);
   const put: [string, string][] = [
     [executionKey(number), recordRowText(record, JSON.stringify(start), first!, 1, tail!)],
     [journalKey(number, 0), journal!],

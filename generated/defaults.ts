@@ -2,6 +2,11 @@
 
 /** What properties of requests are when they are left out, by the name of the schema. */
 export const defaults = {
+  "ApprovalsQuery": {
+    "status": "open",
+    "limit": 50,
+    "offset": 0
+  },
   "AttachQuery": {
     "fromSequence": 0
   },

@@ -875,6 +875,11 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "maximum": 1000000,
         "default": 10000
       },
+      "execution": {
+        "description": "Most bytes that one workflow execution may record: its input, the outputs of its steps, what it waits for. Beyond, it ends with an error.",
+        "$ref": "#/$defs/Size",
+        "default": "64MiB"
+      },
       "request": {
         "description": "Longest time until the headers of the reply are out.",
         "$ref": "#/$defs/Duration",
@@ -1253,6 +1258,16 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "description": "Most tokens of a prompt, as estimated: the oldest turns are left out until it fits. Left out: what the model takes.",
         "type": "integer",
         "minimum": 1
+      },
+      "turns": {
+        "description": "What happens to a turn of a conversation in which another one is at work: it waits for it, is refused with 409, or cancels it.",
+        "type": "string",
+        "enum": [
+          "queue",
+          "reject",
+          "interrupt"
+        ],
+        "default": "queue"
       },
       "summary": {
         "$ref": "#/$defs/SummaryManifest"
@@ -2147,8 +2162,26 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/Size"
       },
       "approval": {
-        "description": "Whether a person must say yes before it runs.",
-        "type": "boolean"
+        "description": "Whether a person must say yes before it runs: always, or as an expression over `input`, `context` and `user` says. One that fails asks.",
+        "type": [
+          "boolean",
+          "string"
+        ],
+        "pattern": "^\\s*\\{\\{[\\s\\S]*\\}\\}\\s*$",
+        "patternErrorMessage": "must be true, false or one {{ expression }}",
+        "errorMessage": "must be true, false or one {{ expression }}"
+      },
+      "expires": {
+        "description": "With `approval`: how long it may be answered; no answer by then is a no. Default: 24h.",
+        "$ref": "#/$defs/Duration"
+      },
+      "approvers": {
+        "description": "With `approval`: who may answer. `owner`: the user whose call it is, and the console. Default: the plugin's, else `owner`.",
+        "type": "string",
+        "enum": [
+          "owner",
+          "console"
+        ]
       },
       "parameters": {
         "description": "With `http` or `client`: JSON Schema of the input.",
@@ -2221,6 +2254,14 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
           "approval": {
             "not": {},
             "errorMessage": "belongs to tools that the service runs: the client can ask by itself"
+          },
+          "expires": {
+            "not": {},
+            "errorMessage": "belongs to tools that the service runs"
+          },
+          "approvers": {
+            "not": {},
+            "errorMessage": "belongs to tools that the service runs"
           }
         }
       }
@@ -2324,6 +2365,13 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
           "fail"
         ],
         "default": "resume"
+      },
+      "recoveries": {
+        "description": "How often an execution is taken up that has recorded nothing new since its process died the last time. The next time it ends with an error. Clean stops do not count.",
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 1000,
+        "default": 3
       },
       "steps": {
         "$ref": "#/$defs/StepList"

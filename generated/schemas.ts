@@ -564,6 +564,198 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "parameters"
     ]
   },
+  "AnswerApprovalRequest": {
+    "type": "object",
+    "description": "Body of `/approvals/{approvalId}`.",
+    "properties": {
+      "approved": {
+        "type": "boolean",
+        "description": "Whether the call may run."
+      },
+      "reason": {
+        "type": "string",
+        "description": "Why; whoever asked is told.",
+        "maxLength": 1000
+      },
+      "input": {
+        "description": "With `approved: true`: runs in place of the input that was asked; checked against the tool's `parameters`."
+      }
+    },
+    "required": [
+      "approved"
+    ],
+    "examples": [
+      {
+        "approved": true,
+        "reason": "The customer sent the invoice."
+      }
+    ]
+  },
+  "Approval": {
+    "type": "object",
+    "description": "A question that a person is asked before a tool runs.",
+    "properties": {
+      "approvalId": {
+        "type": "string",
+        "description": "Id of the approval. It cannot be guessed."
+      },
+      "toolName": {
+        "type": "string",
+        "description": "The tool that wants to run."
+      },
+      "input": {
+        "description": "The input of the call, as it was asked."
+      },
+      "agentId": {
+        "type": "string",
+        "description": "The agent that called the tool."
+      },
+      "toolCallId": {
+        "type": "string",
+        "description": "Id of the call in the agent's run."
+      },
+      "workflowId": {
+        "type": "string",
+        "description": "The workflow whose step called the tool."
+      },
+      "executionId": {
+        "type": "string",
+        "description": "Its execution, which the answer resumes."
+      },
+      "stepId": {
+        "type": "string",
+        "description": "The step, with the ids of the sub-workflow steps that it is in."
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "The conversation of the call."
+      },
+      "userId": {
+        "type": "string",
+        "description": "The user whose call it is."
+      },
+      "approvers": {
+        "type": "string",
+        "description": "Who may answer: the `owner` and the console, or the `console` alone.",
+        "enum": [
+          "owner",
+          "console"
+        ]
+      },
+      "status": {
+        "type": "string",
+        "description": "`expired` when nobody answered in time, which means no.",
+        "enum": [
+          "open",
+          "approved",
+          "denied",
+          "expired"
+        ]
+      },
+      "createdAt": {
+        "type": "string",
+        "description": "When it was asked.",
+        "format": "date-time"
+      },
+      "expiresAt": {
+        "type": "string",
+        "description": "Until when it can be answered.",
+        "format": "date-time"
+      },
+      "decidedAt": {
+        "type": "string",
+        "description": "When it was answered, or expired.",
+        "format": "date-time"
+      },
+      "decidedBy": {
+        "type": "string",
+        "description": "The user who answered; `console`, `dev` or `anonymous` without one."
+      },
+      "reason": {
+        "type": "string",
+        "description": "What was said with the answer."
+      },
+      "approvedInput": {
+        "description": "The input that runs, where the answer changed it."
+      },
+      "usedAt": {
+        "type": "string",
+        "description": "When the call took the answer. An approved call runs once.",
+        "format": "date-time"
+      }
+    },
+    "required": [
+      "approvalId",
+      "toolName",
+      "input",
+      "approvers",
+      "status",
+      "createdAt",
+      "expiresAt"
+    ],
+    "examples": [
+      {
+        "approvalId": "6f1c8f2ab0d94c6f9c3c1a5e7d2b4f60",
+        "toolName": "refund",
+        "input": {
+          "orderId": "A-1002",
+          "amount": 620
+        },
+        "agentId": "support",
+        "toolCallId": "call_1",
+        "conversationId": "order-1042",
+        "userId": "ada",
+        "approvers": "owner",
+        "status": "open",
+        "createdAt": "2026-11-20T09:30:00.000Z",
+        "expiresAt": "2026-11-21T09:30:00.000Z"
+      }
+    ]
+  },
+  "ApprovalList": {
+    "type": "array",
+    "description": "Approvals, newest first.",
+    "items": {
+      "$ref": "#/components/schemas/Approval"
+    }
+  },
+  "ApprovalsQuery": {
+    "type": "object",
+    "description": "Which approvals.",
+    "properties": {
+      "status": {
+        "type": "string",
+        "description": "Those with this status.",
+        "enum": [
+          "open",
+          "approved",
+          "denied",
+          "expired"
+        ],
+        "default": "open"
+      },
+      "agentId": {
+        "type": "string",
+        "description": "Only those that this agent asked for.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "limit": {
+        "type": "integer",
+        "description": "Most approvals, at most 100.",
+        "default": 50,
+        "minimum": 1,
+        "maximum": 100
+      },
+      "offset": {
+        "type": "integer",
+        "description": "How many to leave out first.",
+        "default": 0,
+        "minimum": 0,
+        "maximum": 1000000
+      }
+    }
+  },
   "AttachQuery": {
     "type": "object",
     "description": "Where to go on, and in whose execution.",

@@ -392,6 +392,10 @@ export interface MemoryManifest {
    * Most tokens of a prompt, as estimated: the oldest turns are left out until it fits. Left out: what the model takes.
    */
   contextTokens?: number;
+  /**
+   * What happens to a turn of a conversation in which another one is at work: it waits for it, is refused with 409, or cancels it.
+   */
+  turns: "queue" | "reject" | "interrupt";
   summary?: SummaryManifest;
   workingMemory?: WorkingMemoryManifest;
   semantic?: SemanticMemoryManifest;
@@ -747,6 +751,10 @@ export interface LimitsManifest {
    */
   executions: number;
   /**
+   * Most bytes that one workflow execution may record: its input, the outputs of its steps, what it waits for. Beyond, it ends with an error.
+   */
+  execution: Size;
+  /**
    * Longest time until the headers of the reply are out.
    */
   request: Duration;
@@ -802,9 +810,17 @@ export interface ToolManifest {
    */
   toolOutput?: Size;
   /**
-   * Whether a person must say yes before it runs.
+   * Whether a person must say yes before it runs: always, or as an expression over `input`, `context` and `user` says. One that fails asks.
    */
-  approval?: boolean;
+  approval?: boolean | string;
+  /**
+   * With `approval`: how long it may be answered; no answer by then is a no. Default: 24h.
+   */
+  expires?: Duration;
+  /**
+   * With `approval`: who may answer. `owner`: the user whose call it is, and the console. Default: the plugin's, else `owner`.
+   */
+  approvers?: "owner" | "console";
   /**
    * With `http` or `client`: JSON Schema of the input.
    */
@@ -892,6 +908,10 @@ export interface WorkflowManifest {
    * What happens to a running execution after a crash.
    */
   recovery: "resume" | "fail";
+  /**
+   * How often an execution is taken up that has recorded nothing new since its process died the last time. The next time it ends with an error. Clean stops do not count.
+   */
+  recoveries: number;
   steps: StepList;
 }
 
@@ -1697,6 +1717,133 @@ export interface AgentDetail {
    * Whether runs of the agent are traced.
    */
   isTelemetryEnabled: boolean;
+}
+
+/**
+ * A question that a person is asked before a tool runs.
+ */
+export interface Approval {
+  /**
+   * Id of the approval. It cannot be guessed.
+   */
+  approvalId: string;
+  /**
+   * The tool that wants to run.
+   */
+  toolName: string;
+  /**
+   * The input of the call, as it was asked.
+   */
+  input: unknown;
+  /**
+   * The agent that called the tool.
+   */
+  agentId?: string;
+  /**
+   * Id of the call in the agent's run.
+   */
+  toolCallId?: string;
+  /**
+   * The workflow whose step called the tool.
+   */
+  workflowId?: string;
+  /**
+   * Its execution, which the answer resumes.
+   */
+  executionId?: string;
+  /**
+   * The step, with the ids of the sub-workflow steps that it is in.
+   */
+  stepId?: string;
+  /**
+   * The conversation of the call.
+   */
+  conversationId?: string;
+  /**
+   * The user whose call it is.
+   */
+  userId?: string;
+  /**
+   * Who may answer: the `owner` and the console, or the `console` alone.
+   */
+  approvers: "owner" | "console";
+  /**
+   * `expired` when nobody answered in time, which means no.
+   */
+  status: "open" | "approved" | "denied" | "expired";
+  /**
+   * When it was asked.
+   */
+  createdAt: string;
+  /**
+   * Until when it can be answered.
+   */
+  expiresAt: string;
+  /**
+   * When it was answered, or expired.
+   */
+  decidedAt?: string;
+  /**
+   * The user who answered; `console`, `dev` or `anonymous` without one.
+   */
+  decidedBy?: string;
+  /**
+   * What was said with the answer.
+   */
+  reason?: string;
+  /**
+   * The input that runs, where the answer changed it.
+   */
+  approvedInput?: unknown;
+  /**
+   * When the call took the answer. An approved call runs once.
+   */
+  usedAt?: string;
+}
+
+/**
+ * Approvals, newest first.
+ */
+export type ApprovalList = Approval[];
+
+/**
+ * Which approvals.
+ */
+export interface ApprovalsQuery {
+  /**
+   * Those with this status.
+   */
+  status?: "open" | "approved" | "denied" | "expired";
+  /**
+   * Only those that this agent asked for.
+   */
+  agentId?: string;
+  /**
+   * Most approvals, at most 100.
+   */
+  limit?: number;
+  /**
+   * How many to leave out first.
+   */
+  offset?: number;
+}
+
+/**
+ * Body of `/approvals/{approvalId}`.
+ */
+export interface AnswerApprovalRequest {
+  /**
+   * Whether the call may run.
+   */
+  approved: boolean;
+  /**
+   * Why; whoever asked is told.
+   */
+  reason?: string;
+  /**
+   * With `approved: true`: runs in place of the input that was asked; checked against the tool's `parameters`.
+   */
+  input?: unknown;
 }
 
 /**
@@ -5761,6 +5908,10 @@ export interface Schemas {
   AgentSummary: AgentSummary;
   AgentList: AgentList;
   AgentDetail: AgentDetail;
+  Approval: Approval;
+  ApprovalList: ApprovalList;
+  ApprovalsQuery: ApprovalsQuery;
+  AnswerApprovalRequest: AnswerApprovalRequest;
   ErrorEnvelope: ErrorEnvelope;
   JsonSchemaObject: JsonSchemaObject;
   Usage: Usage;

@@ -41,7 +41,7 @@ const RANKS: readonly (readonly string[])[] = [
     "core/models/openai-compatible",
     "core/models/scripted",
   ],
-  ["core/models/versions"],
+  ["core/models/versions", "core/approvals"],
   ["core/models", "core/traces"],
   ["core/memory/records", "core/agents/prompt"],
   ["core/memory/semantic", "core/memory/working-memory"],

@@ -137,7 +137,7 @@ test("docs/access.md: who may call what, with the token that is made there", asy
   const cwd = await folder(t, { "service.yaml": JSON.stringify(manifest) });
   const [, command = "", rows] =
     /^\$ ([^\n]*)\n(.*)$/s.exec(block("console", "/(hello|delivery|ws/ticker|tools)")) ?? [];
-  const own = command.replace("npx penstock", `"${process.execPath}" "${join(ROOT, "core/penstock.js")}"`);
+  const own = command.replace("npx penstock-gateway", `"${process.execPath}" "${join(ROOT, "core/penstock.js")}"`);
   assert.equal((await run("sh", ["-c", own], { cwd, env })).stdout, rows);
 
   async function ranWith(script: string) {
@@ -243,14 +243,14 @@ test("README and docs/manifest.md: check, explain and routes print what is shown
   const greeter = block("yaml", "name: Greeter");
   const right = await folder(t, { "greeter.yaml": greeter });
   const wrong = await folder(t, { "greeter.yaml": greeter.replace("    model:", "    modle:") });
-  const transcript = block("console", "penstock check") + block("console", "penstock explain");
+  const transcript = block("console", "penstock-gateway check") + block("console", "penstock-gateway explain");
   const steps = transcript.split(/^\$ /m).slice(1);
   assert.equal(steps.length, 4);
   for (const step of steps) {
     const [command = "", ...lines] = step.trimEnd().split("\n");
-    assert.match(command, /^npx penstock (check|explain|routes)/);
+    assert.match(command, /^npx penstock-gateway (check|explain|routes)/);
     const misspelt = command.includes(" check ");
-    const own = command.replace("npx penstock", `"${process.execPath}" "${join(ROOT, "core/penstock.js")}"`);
+    const own = command.replace("npx penstock-gateway", `"${process.execPath}" "${join(ROOT, "core/penstock.js")}"`);
     const { code, stdout, stderr } = await run("sh", ["-c", own], { cwd: misspelt ? wrong : right });
     assert.equal((stdout + stderr).trimEnd(), lines.join("\n"), command);
     assert.equal(code, misspelt ? 1 : 0, command);

@@ -3,6 +3,7 @@
 // `--watch` runs the named files again whenever they or what they import change.
 // `--node VERSION` runs them on another Node.js, fetched from the npm registry and kept in node_modules/.cache.
 import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -113,8 +114,20 @@ const options = [
 ];
 const path = `${resolve(binary, "..")}:${process.env.PATH}`;
 const env = { ...process.env, NODE_ENV: "test", PATH: path };
+
+/** One server for all files that can share it; a few files by name start their own. */
+async function sharePostgres() {
+  const args = ["--import", "tsx", "test/support/postgres-server.ts"];
+  const server = spawn(binary, args, { stdio: ["pipe", "pipe", "inherit"], env });
+  const [line] = await once(server.stdout.setEncoding("utf8"), "data");
+  env.PENSTOCK_TEST_POSTGRES_SHARED = line.trim();
+  return () => server.stdin.end();
+}
+
+const endPostgres = wanted.length === 0 ? await sharePostgres() : () => undefined;
 const child = spawn(binary, [...options, ...watch, ...(values.watch ? files : processes())], { stdio: "inherit", env });
 child.on("exit", (code, signal) => {
   rmSync(bundles, { recursive: true, force: true });
+  endPostgres();
   process.exit(signal === null ? code : 1);
 });

@@ -11,7 +11,7 @@ import type { PartSink } from "./run/parts.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
-  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyHeaders" | "replyStatus">>;
+  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith">>;
 
 /** Body of `/text` and `/stream`. */
 export interface GenerateBody {

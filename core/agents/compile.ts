@@ -16,6 +16,8 @@ import type { Store } from "../storage/store.ts";
 import type { Tool } from "../tools/tool.ts";
 import type { Agent } from "./agent.ts";
 import { agentMemory } from "./conversation/agent-memory.ts";
+import { TurnClaims } from "./conversation/turn-claims.ts";
+import { TurnQueue } from "./conversation/turn-queue.ts";
 import { UPDATE_WORKING_MEMORY } from "./conversation/working-memory.ts";
 import { type AgentFacts, describe, memoryConfig } from "./describe.ts";
 import { createAgent } from "./endpoints.ts";
@@ -81,6 +83,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   const isolated = isIsolated(manifest);
   const histories = createHistories(manifest, parts, isolated);
   const keeping: Keeping = { keeper: null };
+  const { queue, claims } = createTurns(manifest, parts);
   const known = knownTools(tools);
   const compiled = new Map<string, CompiledAgent>();
   const facts = new Map<string, AgentFacts>();
@@ -105,7 +108,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       chain: dynamicChain(agent, models, path),
       tools: dynamicTools(agent, known, delegate, path),
       toolOutput: agent.toolOutput,
-      memory: memory === undefined ? null : agentMemory(id, memory, models),
+      memory: memory === undefined ? null : agentMemory(id, memory, models, queue),
       history: histories.forAgent(id),
       newRunId,
       activity,
@@ -138,9 +141,13 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       keeping.keeper = keeper;
     },
     histories: {
-      start: () => histories.start(),
+      async start() {
+        await claims?.start();
+        await histories.start();
+      },
       async close() {
         await Promise.all([...compiled.values()].map(({ activity }) => activity.whenIdle(SHUTDOWN_TIMEOUT_MS)));
+        await claims?.close();
         await histories.close();
       },
     },
@@ -155,6 +162,12 @@ function createHistories(
 ): AgentHistories {
   if (isVolatile(store)) return ringHistories(Object.keys(manifest.agents).length);
   return new StoredHistories(store, { retention: manifest.history.retention, logger, isolated, membership });
+}
+
+/** What lets the turns of each conversation go one after the other. */
+function createTurns(manifest: Manifest, { store, logger, membership = null }: AgentParts) {
+  const claims = membership === null ? null : new TurnClaims(store, membership, logger);
+  return { claims, queue: new TurnQueue(store, claims, manifest.server.limits.request) };
 }
 
 /** An agent with a working memory has the tool that updates it, so that its name is taken. */

@@ -113,7 +113,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
 /** The reply to a request whose run goes on in the background. */
 async function started(run: KeptRun, call: RunCall): Promise<never> {
   await run.start();
-  call.replyStatus = 202;
+  call.replyWith = { headers: ["x-run-id", run.id], status: 202 };
   const { id: runId } = run;
   return { runId, status: "running" } satisfies StartedRun as never;
 }

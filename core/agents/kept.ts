@@ -38,7 +38,7 @@ export function keptRun(
   if (!isAsked && !(agent.durable && keeper.lasts)) return null;
   const runId = options?.runId;
   const run = keeper.newRun(kept, request(), call, runId ?? agent.newRunId(), runId !== undefined);
-  call.replyHeaders = ["x-run-id", run.id];
+  call.replyWith = { headers: ["x-run-id", run.id] };
   return run;
 }
 
@@ -49,7 +49,7 @@ export function named(
   call: RunCall,
   options: KeptRequest["options"],
 ) {
-  call.replyHeaders = ["x-run-id", plan.id];
+  call.replyWith = { headers: ["x-run-id", plan.id] };
   if (options?.runId === undefined || keeping.keeper === null) return undefined;
   return keeping.keeper.requireFree(options.runId, plan.settings.memory.userId);
 }

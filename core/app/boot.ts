@@ -14,6 +14,7 @@ import { createHost, type OwnedHost } from "../registry/host.ts";
 import { loadPlugins } from "../registry/load.ts";
 import type { Registry } from "../registry/registry.ts";
 import { knownPlugins, pluginIssue, replacementIssue } from "../registry/report.ts";
+import type { KeptReplies } from "../storage/kept-replies.ts";
 import { createNamespaces } from "../storage/keyv-namespace.ts";
 import { createService, type Service } from "./service.ts";
 import { STAGES } from "./stages/list.ts";
@@ -34,6 +35,8 @@ export interface Booted {
   verifier: Verifier | null;
   /** Null where nothing is traced. */
   tracer: Tracer | null;
+  /** The replies to requests with an `Idempotency-Key`; null when the manifest could not be read. */
+  replies: KeptReplies | null;
   /** What the service does before it listens. */
   begin(): Promise<void>;
   /** Waits for work that no request waits for, at most some milliseconds. */
@@ -54,7 +57,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
 
   const given = { options, loaded, manifest, registry, host, namespaces };
   const assembly = await assemble(STAGES, given, { issues, issueAt: loaded.issueAt });
-  const { models, verifier, tracer, ...parts } = assembly.parts;
+  const { models, verifier, tracer, replies, ...parts } = assembly.parts;
   return {
     loaded,
     registry,
@@ -64,6 +67,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
     models,
     verifier,
     tracer,
+    replies,
     begin: assembly.begin,
     idle: assembly.idle,
     close: once(assembly.end),
@@ -94,6 +98,7 @@ function nothingToServe(found: Pick<Booted, "loaded" | "registry" | "host" | "is
     models: null,
     verifier: null,
     tracer: null,
+    replies: null,
     begin: async () => {},
     idle: async () => {},
     close: () => found.host.close(),

@@ -41,7 +41,7 @@ export interface Dispatches {
 
 export function compileDispatch(
   service: Service,
-  { registry, verifier, tracer }: Pick<Booted, "registry" | "verifier" | "tracer">,
+  { registry, verifier, tracer, replies }: Pick<Booted, "registry" | "verifier" | "tracer" | "replies">,
   { host, env, logger, inFlight, openSockets }: DispatchOptions,
 ): Dispatches {
   const { access, meters, manifest } = service;
@@ -79,6 +79,7 @@ export function compileDispatch(
     bodyLimit: (route) => bodyLimit(limits, route),
     valuesLimit: bodyLimit(limits, {}),
     isProxied: trustedProxies.length > 0,
+    replies: replies ?? undefined,
     uploads: new Uploads(limits.uploads),
     isSocket: sockets.has,
   });

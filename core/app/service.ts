@@ -4,6 +4,7 @@ import { Cards } from "../a2a/cards.ts";
 import type { Agent } from "../agents/agent.ts";
 import type { Documentation } from "../api/pages/documentation.ts";
 import { type LogNews, logFeed } from "../api/sockets/log-news.ts";
+import type { Approvals } from "../approvals/approvals.ts";
 import { type AccessRules, accessClass } from "../auth/classes.ts";
 import { documentSecurity } from "../auth/document.ts";
 import { baseUrl } from "../http/base-url.ts";
@@ -32,6 +33,8 @@ export interface Service {
   readonly manifest: Manifest;
   readonly agents: ReadonlyMap<string, Agent>;
   readonly tools: ToolDirectory;
+  /** Questions that people are asked before a tool runs. */
+  readonly approvals: Approvals;
   readonly routes: readonly Route<Service>[];
   readonly sockets: readonly SocketRoute<Service>[];
   /** Which credentials a route needs. */
@@ -81,6 +84,7 @@ type ServiceParts = Pick<
   | "manifest"
   | "agents"
   | "tools"
+  | "approvals"
   | "workflows"
   | "runs"
   | "mcpServers"
@@ -101,7 +105,7 @@ type ServiceParts = Pick<
 const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 
 export function createService(parts: ServiceParts): Service {
-  const { manifest, agents, tools, memories, workflows, runs, mcpServers, a2a, routes, sockets } = parts;
+  const { manifest, agents, tools, approvals, memories, workflows, runs, mcpServers, a2a, routes, sockets } = parts;
   const { access, store, logs, platform, meters, metrics, traces } = parts;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
@@ -121,6 +125,7 @@ export function createService(parts: ServiceParts): Service {
     manifest,
     agents,
     tools,
+    approvals,
     memories,
     workflows,
     runs,

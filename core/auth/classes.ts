@@ -60,6 +60,9 @@ interface Rules {
 /** Probes carry no credentials, and browsers request the assets of the explorer and the console without any. */
 const ALWAYS_PUBLIC = ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset"];
 
+/** Users answer for their own calls, and the console for all of them. */
+const APPROVAL_ROUTES = ["GET /approvals", "POST /approvals/:approvalId"];
+
 /** Under `legacy` these routes are neither in the protected list nor in the public one. */
 const LEGACY_UNPROTECTED = [
   "POST /workflows/:id/executions/:executionId/suspend",
@@ -106,6 +109,7 @@ function authNextRules(auth: AuthManifest, provided: readonly string[]): Rules {
     rules: [
       rule("public", ALWAYS_PUBLIC, expandDefaults(auth.publicRoutes, DEFAULT_PUBLIC_ROUTES), provided),
       rule("console", expandDefaults(auth.consoleRoutes, DEFAULT_CONSOLE_ROUTES)),
+      rule("operator", APPROVAL_ROUTES),
     ],
     otherwise: () => "user",
   };
@@ -117,7 +121,7 @@ function legacyRules(auth: AuthManifest, provided: readonly string[]): Rules {
   return {
     rules: [
       rule("public", ALWAYS_PUBLIC, DEFAULT_PUBLIC_ROUTES, written, provided),
-      rule("operator", OPERATOR_ROUTES),
+      rule("operator", OPERATOR_ROUTES, APPROVAL_ROUTES),
       rule("user", PROTECTED_ROUTES, expandDefaults(auth.protectedRoutes, PROTECTED_ROUTES)),
       rule("public", LEGACY_UNPROTECTED),
     ],

@@ -111,7 +111,9 @@ function packageFile(root: string): string {
     string,
     string
   >;
-  return `${JSON.stringify({ name, version, license, private: true, type: "module", imports: { "#plugin": "./plugin.js" } }, null, 2)}\n`;
+  const plugin = "./plugin.js";
+  const entries = { imports: { "#plugin": plugin }, exports: { "./plugin": plugin } };
+  return `${JSON.stringify({ name, version, license, private: true, type: "module", ...entries }, null, 2)}\n`;
 }
 
 /** Makes the build. Throws esbuild's errors, which name file and line. */

@@ -10,35 +10,16 @@ import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Entity } from "../observability/sink.ts";
 import type { Span, SpanKind, SpanOrigin } from "../observability/span.ts";
-import type { Tracer } from "../observability/tracer.ts";
-import type { Client, ClientOf } from "./client.ts";
+import { type CallSettings, STREAM_OPEN_TIMEOUT_MS } from "./call-settings.ts";
+import type { Client } from "./client.ts";
 import { errorReply, failureText } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
-import type { InFlight, InFlightRequest } from "./in-flight.ts";
+import type { KeptReply, KeyClaim } from "./idempotency.ts";
+import type { InFlightRequest } from "./in-flight.ts";
 import type { Context, TextStream } from "./route.ts";
 import type { StreamWriter } from "./stream-writer.ts";
 import { TextWriter } from "./text-writer.ts";
-
-/** Settings and services that all calls share. */
-export interface CallSettings<S> {
-  readonly service: S;
-  readonly logger: Logger;
-  readonly inFlight: InFlight;
-  /** Absent or null where nothing is traced. */
-  readonly tracer?: Tracer | null;
-  /**
-   * `request`: milliseconds until the headers of the reply must be sent. `heartbeat`: milliseconds of silence in a stream.
-   * `streamBuffer`: bytes that may wait for a slow reader.
-   */
-  readonly limits: { request: number; heartbeat: number; streamBuffer: number };
-  readonly clientOf: ClientOf;
-  /** Whether each request is logged with one line. */
-  readonly logs: boolean;
-}
-
-/** The headers of a stream are sent after this time even if the model has not accepted the call yet. */
-const STREAM_OPEN_TIMEOUT_MS = 5_000;
 
 export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   readonly exchange: Exchange;
@@ -57,8 +38,9 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   expires: number | null = null;
   headers: Record<string, string> = NO_HEADERS;
   unavailableHeaders: Record<string, string> | undefined = undefined;
-  replyHeaders: HeaderList | undefined = undefined;
-  replyStatus: 202 | undefined = undefined;
+  replyWith: Context<S>["replyWith"] = undefined;
+  /** Set for the first request with its key: it is carried out even if its client leaves, who may ask again for the reply. */
+  keyed: KeyClaim | undefined = undefined;
   /** The header of that name; empty when it was not sent, or when nothing is traced. */
   traceparent = "";
   previous: InFlightRequest | null = null;
@@ -73,6 +55,8 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   #idleSince = 0;
   #tracked = false;
   #finished = false;
+  /** Whether there is a reply, which is being kept. */
+  #isKeeping = false;
 
   constructor(shared: CallSettings<S>, exchange: Exchange, meter: RequestMeter, cors: HeaderList) {
     this.#settings = shared;
@@ -103,7 +87,8 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   #abortSource(): AbortSource {
     this.#source ??= new AbortSource();
-    if (this.exchange.closed && !this.#source.hasSignal) this.#source.abort(new Error("the client has left"));
+    if (this.exchange.closed && this.keyed === undefined && !this.#source.hasSignal)
+      this.#source.abort(new Error("the client has left"));
     return this.#source;
   }
 
@@ -151,15 +136,36 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   }
 
   reply(status: number, headers: HeaderList, body: string | Uint8Array | null): void {
-    if (this.#finished) return;
+    if (this.#finished || this.#isKeeping) return;
+    if (this.keyed === undefined) this.#send(status, headers, body);
+    else {
+      // First it is kept, so that no client has seen a reply that a repeated request does not get.
+      const kept = this.#keep(this.keyed, status, headers, body);
+      kept.then(() => this.#send(status, headers, body)).catch((thrown) => this.#cut(thrown));
+    }
+  }
+
+  /** The reply has a header that HTTP does not allow. */
+  #cut(thrown: unknown): void {
+    this.logger.error({ err: thrown, operation: this.operation }, messageOf(thrown));
+    this.exchange.destroy();
+    this.#finish(500);
+  }
+
+  #send(status: number, headers: HeaderList, body: string | Uint8Array | null): void {
     this.exchange.reply(status, headers, body);
     this.#finish(status);
+  }
+
+  #keep(claim: KeyClaim, status: number, headers: HeaderList, body: KeptReply["body"]): Promise<void> {
+    this.#isKeeping = true;
+    return claim.settle({ status, headers: headers.slice(0, headers.length - this.#cors.length), body });
   }
 
   /** Answers with a failure: a plain reply, or an event and the end when a stream has begun. */
   fail(thrown: unknown): void {
     if (this.#finished) return;
-    if (this.exchange.closed) {
+    if (this.exchange.closed && this.keyed === undefined) {
       this.#finish(499);
       return;
     }
@@ -184,8 +190,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   #replyWithError(error: unknown): void {
     const { status, headers, body } = errorReply(error, this.requestId);
-    const { replyHeaders: own = NO_LIST } = this;
-    this.reply(status, this.#cors.length + own.length === 0 ? headers : [...headers, ...own, ...this.#cors], body);
+    this.reply(status, [...headers, ...(this.replyWith?.headers ?? []), ...this.#cors], body);
   }
 
   /** The exchange becomes a WebSocket, which ends the request. */
@@ -202,6 +207,8 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   /** Like `stream`, for a protocol with its own format. Its headers are sent at once. */
   streamText(headers: HeaderList, reply: TextStream): void {
+    // It is not whole in memory, so that it cannot be kept.
+    if (this.keyed !== undefined) void this.#keep(this.keyed, reply.status, headers, null);
     const writer = new TextWriter(this.exchange, headers, reply, this.#settings.limits.streamBuffer);
     this.#startStream(writer);
     this.#status = reply.status;
@@ -263,6 +270,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   }
 
   #onClientLeft(): void {
+    if (this.keyed !== undefined && this.#writer === null) return;
     this.#finish(499);
     this.#source?.abort(new Error("the client has left"));
     this.#writer?.leave();
@@ -289,5 +297,4 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 }
 
 const TOKEN_EXPIRED = new ServiceError("unauthorized", "the token has expired: send a new one");
-const NO_LIST: HeaderList = Object.freeze([]);
 const NO_HEADERS: Record<string, string> = Object.freeze(Object.create(null));

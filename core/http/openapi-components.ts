@@ -14,12 +14,21 @@ const FAILURES = {
     "authentication required: send a user's token in the header Authorization: Bearer TOKEN",
   ],
   not_found: ["NotFound", "What the path names does not exist.", 'no agent is called "suport"'],
-  conflict: ["Conflict", "The id is taken.", 'conversation "order-1042" exists already'],
+  conflict: [
+    "Conflict",
+    "The id is taken, or another request comes first: then `Retry-After` says when to try again.",
+    'conversation "order-1042" exists already',
+  ],
   too_large: ["TooLarge", "The body is over the limit.", "body is larger than 1048576 bytes"],
   unsupported_media_type: [
     "UnsupportedMediaType",
     "The body is not JSON.",
     "content-type must be application/json, not text/plain",
+  ],
+  key_reused: [
+    "KeyReused",
+    "The Idempotency-Key was used for another request.",
+    "this Idempotency-Key was used for another request: send a new key with a new request",
   ],
   internal: ["Failed", "A tool, the model provider or the service itself failed.", "model provider failed: timed out"],
   unavailable: [

@@ -23,6 +23,15 @@ const PATH_PARAMETERS: Record<string, string> = {
   "workflows/executionId": "Id of the execution.",
 };
 
+const KEY_PARAMETER = {
+  name: "Idempotency-Key",
+  in: "header",
+  required: false,
+  description:
+    "A repeated request with the same key and body is not carried out again: for 24 hours it gets the first reply.",
+  schema: { type: "string", pattern: "^[!-~]{1,255}$" },
+};
+
 /** `/agents/:id/text` -> `/agents/{id}/text`. */
 export const openapiPath = (path: string) => path.replace(/\/:([^/]+)/g, "/{$1}");
 
@@ -34,6 +43,7 @@ export function possibleFailures(route: Route<never>): Failure[] {
   if (body || parameters || route.query !== undefined || route.schemas?.query !== undefined)
     kinds.push("invalid_input");
   if (parameters) kinds.push("not_found");
+  if (route.idempotent === true) kinds.push("key_reused");
   for (const kind of route.failures ?? []) if (!kinds.includes(kind)) kinds.push(kind);
   if (body) kinds.push("too_large", "unsupported_media_type");
   // Pages and probes cannot fail in these ways: they neither run nor wait for anything.
@@ -47,7 +57,11 @@ export function describeOperation(
   schemas: Schemas,
   samples: Readonly<Record<string, string | undefined>>,
 ): Record<string, unknown> {
-  const parameters = [...pathParameters(route.path, samples), ...queryParameters(querySchema(route, schemas))];
+  const parameters = [
+    ...pathParameters(route.path, samples),
+    ...queryParameters(querySchema(route, schemas)),
+    ...(route.idempotent === true ? [KEY_PARAMETER] : []),
+  ];
   const body = route.body === undefined ? embed(route.schemas?.body) : { $ref: SCHEMA_REFERENCE + route.body };
   return {
     operationId: route.operation,

@@ -5,7 +5,8 @@
 import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
-import { Call, type CallSettings } from "./call.ts";
+import { Call } from "./call.ts";
+import type { CallSettings } from "./call-settings.ts";
 import type { Cors } from "./cors.ts";
 import {
   bodyFailure,
@@ -18,6 +19,7 @@ import {
 } from "./decode.ts";
 import { errorReply } from "./encode.ts";
 import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
+import { carryOutOnce, type ReplyKeeper } from "./idempotency.ts";
 import { foreignHost, foreignOrigin } from "./origin.ts";
 import { compileOutput } from "./output.ts";
 import type { InputSchemaId, Route } from "./route.ts";
@@ -50,6 +52,8 @@ interface PipelineSettings<S> extends CallSettings<S> {
   /** Largest part of a body that is not text, in bytes: what costs most to parse and to check. */
   valuesLimit: number;
   uploads: Uploads;
+  /** For `idempotent` routes; without it they heed no key. */
+  replies?: ReplyKeeper | undefined;
   /** Whether there are trusted proxies, so that the client's address is read from the head. */
   isProxied: boolean;
   meters: Meters;
@@ -147,6 +151,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const { uploads, valuesLimit } = settings;
   const bodyLimit = settings.bodyLimit(route);
   const { bodyOptional = false, readsHeaders = false } = route;
+  const replies = route.idempotent === true ? settings.replies : undefined;
   const { readsClient = settings.isProxied && route.group === "execution" } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = settings.meters.ofRoute(route);
@@ -179,7 +184,14 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     }
   }
 
-  function receive(call: Call<S>, values: string[], query: string, bytes: Uint8Array, corsHeaders: HeaderList): void {
+  function receive(
+    call: Call<S>,
+    values: string[],
+    query: string,
+    bytes: Uint8Array,
+    corsHeaders: HeaderList,
+    keyed: { key: string; path: string } | null,
+  ): void {
     let body: unknown;
     uploads.release(bytes.length);
     try {
@@ -190,12 +202,25 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       else answer(call, malformed(messageOf(error)), corsHeaders);
       return;
     }
-    handle(call, values, query, body, corsHeaders);
+    if (keyed === null) {
+      handle(call, values, query, body, corsHeaders);
+      return;
+    }
+    call.track();
+    const target = `${route.method} ${keyed.path}?${query}`;
+    carryOutOnce(replies!, call, { key: keyed.key, target, body: bytes }, corsHeaders).then(
+      (isFirst) => {
+        if (isFirst) handle(call, values, query, body, corsHeaders);
+      },
+      (error) => call.fail(error),
+    );
   }
 
   /** The closures in here stay anonymous: when the unbundled source runs, naming a function costs more than creating it. */
   function read(call: Call<S>, exchange: Exchange, values: string[], corsHeaders: HeaderList, type: string): void {
     const { query } = exchange;
+    const key = replies === undefined ? "" : exchange.header("idempotency-key");
+    const keyed = key === "" ? null : { key, path: exchange.path };
     const allowed = authorize === null ? undefined : authorize(call, exchange, values);
     try {
       requireJson(type, exchange);
@@ -206,10 +231,10 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     exchange.readBody(
       bodyLimit,
       (bytes) => {
-        if (!(allowed instanceof Promise)) return receive(call, values, query, bytes, corsHeaders);
+        if (!(allowed instanceof Promise)) return receive(call, values, query, bytes, corsHeaders, keyed);
         // The body arrives while the credentials are checked; it is not parsed before they are accepted.
         allowed.then(
-          () => receive(call, values, query, bytes, corsHeaders),
+          () => receive(call, values, query, bytes, corsHeaders, keyed),
           (error) => {
             uploads.release(bytes.length);
             call.fail(error);
@@ -237,7 +262,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       try {
         const foreign = foreignOrigin(exchange, route, cors, settings.site);
         if (foreign !== null) throw foreign;
-        if (readsHeaders) call.headers = exchange.headers();
+        if (readsHeaders !== false) call.headers = readHeaders(exchange, readsHeaders);
         if (readsTrace) call.traceparent = exchange.header("traceparent");
         if (readsClient) call.readClient();
         if (checkBody !== null) return read(call, exchange, values, corsHeaders, exchange.header("content-type"));
@@ -255,4 +280,15 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       }
     },
   };
+}
+
+/** A header that was not sent is left out. */
+function readHeaders(exchange: Exchange, names: true | readonly string[]): Record<string, string> {
+  if (names === true) return exchange.headers();
+  const headers: Record<string, string> = {};
+  for (const name of names) {
+    const value = exchange.header(name);
+    if (value !== "") headers[name] = value;
+  }
+  return headers;
 }

@@ -9,6 +9,7 @@ import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { Validator } from "./decode.ts";
 import type { HeaderList } from "./exchange.ts";
+import type { KeyedWork } from "./idempotency.ts";
 import type { AllowedPages } from "./origin.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -39,16 +40,16 @@ export interface Context<S> {
   readonly logger: Logger;
   /** Where the request comes from. Complete if the route has `readsClient` or `readsHeaders`. */
   readonly client: Client;
-  /** The request's headers; empty unless the route has `readsHeaders`. */
+  /** The request's headers, or those that the route reads; empty unless the route has `readsHeaders`. */
   readonly headers: Record<string, string>;
   /** Parent of the spans of this request; absent when nothing is traced. */
   readonly trace?: SpanOrigin | undefined;
-  /** Set by a handler: headers of its reply beside those of the route. */
-  replyHeaders?: HeaderList | undefined;
-  /** Set by a handler: what it asks for has only begun. */
-  replyStatus?: 202 | undefined;
+  /** Set by a handler: headers of its reply beside those of the route, and 202 for what has only begun. */
+  replyWith?: { readonly headers: HeaderList; readonly status?: 202 } | undefined;
   /** Set by a handler: headers of the error reply if the request is cut short, by its time limit or because the service stops. */
   unavailableHeaders?: Record<string, string> | undefined;
+  /** Of a request with an `Idempotency-Key`, to an `idempotent` route. */
+  readonly keyed?: KeyedWork | undefined;
 }
 
 export type RouteOutput =
@@ -133,6 +134,8 @@ export interface Route<
   bodyClass?: "generation";
   /** A request without a body is read as `{}`. */
   bodyOptional?: boolean;
+  /** Whether an `Idempotency-Key` is heeded: its reply is kept, and repeated requests get that. Only of POST with a body and one reply. */
+  idempotent?: true;
   /** Validators of a plugin's route, in place of `query` and `body`. */
   checks?: { query?: Validator; body?: Validator };
   /** The schemas of a plugin's route, for `/doc`. */
@@ -143,8 +146,8 @@ export interface Route<
   cors?: object | false;
   /** Which pages may use the route beside those of the service, others get 403; left out: CORS alone decides what pages may read. */
   pages?: AllowedPages;
-  /** Copies all headers for the handler. Off by default, because of its cost. */
-  readsHeaders?: boolean;
+  /** Copies headers for the handler: all of them, which costs some time, or those with these names. */
+  readsHeaders?: boolean | readonly string[];
   /** Reads the client's address for the handler. */
   readsClient?: boolean;
   output: RouteOutput;

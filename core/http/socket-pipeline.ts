@@ -5,7 +5,8 @@
 import { invalid, notFound, unavailable } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
-import { Call, type CallSettings } from "./call.ts";
+import { Call } from "./call.ts";
+import type { CallSettings } from "./call-settings.ts";
 import type { Cors } from "./cors.ts";
 import { decodeParameters, parseQuery } from "./decode.ts";
 import type { Upgrade } from "./exchange.ts";

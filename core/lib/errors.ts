@@ -11,6 +11,7 @@ export const STATUS = {
   conflict: 409,
   too_large: 413,
   unsupported_media_type: 415,
+  key_reused: 422,
   upgrade_required: 426,
   rate_limited: 429,
   tool_failed: 500,

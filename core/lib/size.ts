@@ -14,3 +14,10 @@ export function parseSize(value: string | number): number {
     throw new Error(`${JSON.stringify(value)} is not a size: write bytes, or a number and KiB, MiB or GiB`);
   return Number(digits) * BYTES[unit]!;
 }
+
+/** In the largest unit of which it is a whole number. */
+export function formatSize(bytes: number): string {
+  const units = Object.entries(BYTES).reverse();
+  const [unit, size] = units.find(([, each]) => bytes >= each && bytes % each === 0) ?? ["B", 1];
+  return `${bytes / size} ${unit}`;
+}

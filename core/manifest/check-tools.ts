@@ -15,6 +15,7 @@ export function checkTools(check: CheckContext, schemas: SchemaCompiler): void {
     checkName(check, [...path, "use"], "tool plugin", tool.use, check.plugins.tool);
     checkSchema(check, [...path, "parameters"], tool.parameters, schemas);
     if (isObject(tool.http)) checkHttp(check, [...path, "http"], tool.http);
+    checkTemplate(check, [...path, "approval"], tool.approval, SCOPES.httpTool);
     checkTemplate(check, [...path, "output"], tool.output, SCOPES.httpToolOutput);
   }
 }

@@ -2,7 +2,7 @@
 
 import { bracketed, hostName, isLoopback } from "../lib/host-name.ts";
 import { isObject } from "../lib/is-object.ts";
-import { type CheckContext, entriesOf } from "./check.ts";
+import type { CheckContext } from "./check.ts";
 import type { Path } from "./issues.ts";
 
 export function addNotices(check: CheckContext): void {
@@ -12,11 +12,6 @@ export function addNotices(check: CheckContext): void {
   const server = isObject(document.server) ? document.server : {};
   if (auth.mode === "none" && typeof server.host === "string" && isPublic(server.host)) {
     warn(["server", "host"], `the service is open to everybody who reaches ${server.host}: auth.mode is none`);
-  }
-  for (const [name, tool] of entriesOf(document.tools)) {
-    if (isObject(tool) && tool.approval === true) {
-      warn(["tools", name, "approval"], "this version cannot ask for approval yet: the tool never runs");
-    }
   }
   const { sample, otlp } = isObject(document.observability) ? document.observability : {};
   if (sample === 0 && isObject(otlp) && typeof otlp.endpoint === "string" && otlp.endpoint !== "") {

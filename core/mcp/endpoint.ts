@@ -63,7 +63,8 @@ export function createEndpoint<S>(server: McpServer<S>, run: RunTool<S>, keepAli
   const longCalls = makeHandler("sse");
   const isLong = (body: unknown): boolean => {
     const { method, params } = (body ?? {}) as { method?: unknown; params?: { name?: unknown } };
-    const tool = method === "tools/call" ? server.tools.get(String(params?.name)) : undefined;
+    const name = method === "tools/call" ? params?.name : undefined;
+    const tool = typeof name === "string" ? server.tools.get(name) : undefined;
     return tool !== undefined && tool.type !== "tool";
   };
 

@@ -11,7 +11,7 @@ const ANYTHING: JsonSchema = { type: "object" };
 export class ImportedTool implements Tool {
   readonly name: string;
   readonly tags: readonly string[];
-  readonly approval = false;
+  readonly approval = false as const;
   readonly timeout: number;
   readonly config = {};
   readonly changes = true;

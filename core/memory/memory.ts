@@ -108,6 +108,16 @@ export interface TurnPlace {
   readonly yields: boolean;
 }
 
+/** A row that messages of a turn are committed with: if it has changed, it is no longer their turn and nothing is written. */
+export interface TurnGuard {
+  readonly key: string;
+  readonly revision: number;
+  /** Rows that the same commit removes. */
+  readonly remove: readonly string[];
+  /** Called once it is done. */
+  committed(): void;
+}
+
 export type WorkingMemoryScope = "conversation" | "user";
 
 /** One named memory. */
@@ -193,10 +203,13 @@ export interface MemoryAccess {
   /**
    * For generation: creates the conversation if it does not exist (title at most 80 characters) and saves the messages, in one
    * commit. Without messages it only makes sure that the conversation exists and belongs to the user.
+   *
+   * @throws ServiceError `unavailable` when the row of `guard` has changed
    */
   append(
     conversation: NewConversation & { id: string },
     messages: readonly NewMessage[],
     place?: TurnPlace,
+    guard?: TurnGuard,
   ): Promise<void>;
 }

@@ -21,6 +21,7 @@ import type {
   NewConversation,
   NewMessage,
   SimilarQuery,
+  TurnGuard,
   TurnPlace,
 } from "./memory.ts";
 import { earlierMessages } from "./messages/earlier.ts";
@@ -212,6 +213,7 @@ class ScopedMemory implements MemoryAccess {
     conversation: NewConversation & { id: string },
     messages: readonly NewMessage[],
     place?: TurnPlace,
+    guard?: TurnGuard,
   ): Promise<void> {
     const { name, domain, saver, semantic } = this.#memory;
     const userId = this.#newOwner(conversation.userId);
@@ -220,14 +222,14 @@ class ScopedMemory implements MemoryAccess {
     await this.#retryWhenGone(async () => {
       const found = await this.#lookup.ownedIfAny(id, userId);
       if (found !== undefined) {
-        if (prepared.length > 0) await saver.save([{ conversation: found, messages: prepared, place }]);
+        if (prepared.length > 0) await saver.save([{ conversation: found, messages: prepared, place, guard }]);
         else await domain.conversations.current(found, true);
         return;
       }
       const { isolated, owned } = domain.spaces;
       if (owned && !isolated && (await isTaken(domain, name, id, userId))) throw conversationNotFound(id);
       const wanted = { ...conversation, userId, title: [...title].slice(0, MAX_TITLE_CHARACTERS).join("") };
-      await createConversation(domain, name, wanted, prepared).catch((error: unknown) => {
+      await createConversation(domain, name, wanted, prepared, guard).catch((error: unknown) => {
         // Another call has just created it.
         throw error instanceof ServiceError && error.kind === "conflict" ? new ConversationGone() : error;
       });

@@ -70,7 +70,12 @@ export interface ToolPlugin<I = Loose> {
   config?: JsonSchema;
   /** `250ms`, `5s`; default 60s. */
   timeout?: string;
-  approval?: boolean;
+  /** Whether a person must say yes before it runs; `{{ input.amount > 100 }}` to ask only sometimes. */
+  approval?: boolean | string;
+  /** How long that may be answered: `24h`, which is the default. */
+  expires?: string;
+  /** Who may answer; default: `owner`, the user whose call it is, and the console. */
+  approvers?: "owner" | "console";
   /** It changes nothing outside, so that it may run again after a crash: a workflow then need not store its begin first. Default: false. */
   readOnly?: boolean;
   /** Returns the result, or a promise of it. When it throws, the client gets a 500 with the message of the error. */

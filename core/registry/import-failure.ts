@@ -5,6 +5,8 @@ import { shortPath } from "./problem.ts";
 /** esbuild (inside tsx): `/path/add.ts:4:0: ERROR: Unexpected "}"`, the column from 0. */
 const TRANSFORM_ERROR = /:(\d+):(\d+): ERROR: (.+)/g;
 const NOT_FOUND = /^Cannot find (?:package|module) '([^']+)'(?: imported from (.+))?/;
+/** Of this package, and what it is called for short: that is somebody else's package. */
+const OWN_NAMES = ["penstock-gateway", "penstock"];
 const NOT_FOUND_CODES = ["ERR_MODULE_NOT_FOUND", "MODULE_NOT_FOUND"];
 
 /** @param file the plugin; the error may be in a file that it imports */
@@ -32,6 +34,8 @@ function describeMissing(specifier: string, importer: string | undefined, file: 
   const from = importer === undefined || importer === file ? "" : `, which ${shortPath(importer)} imports`;
   if (/^[./]|^file:/.test(specifier)) return `cannot find ${shortPath(specifier)}${from}`;
   const name = specifier.split("/", specifier.startsWith("@") ? 2 : 1).join("/");
+  if (OWN_NAMES.includes(name))
+    return `there is no ${specifier}${from}: plugins import from "#plugin" or "penstock-gateway/plugin"`;
   return `package "${name}"${from} is not installed: run npm install ${name}`;
 }
 

@@ -39,6 +39,11 @@ const texts = must(
   (value) => Array.isArray(value) && value.every((item) => typeof item === "string"),
 );
 const flag = must("true or false", (value) => typeof value === "boolean");
+const approval = must(
+  "true, false or one {{ expression }}",
+  (value) => typeof value === "boolean" || (typeof value === "string" && /^\s*\{\{[\s\S]*\}\}\s*$/.test(value)),
+);
+const approvers = must('"owner" or "console"', (value) => value === "owner" || value === "console");
 const callback = must("a function", (value) => typeof value === "function");
 const object = must("an object", isObject);
 const cors = must("an object of CORS settings, or false", (value) => value === false || isObject(value));
@@ -75,7 +80,9 @@ const ROWS: Readonly<Record<PluginKind, KindRow>> = {
       parameters: optional(schema),
       config: optional(object),
       timeout: optional(duration),
-      approval: optional(flag),
+      approval: optional(approval),
+      expires: optional(duration),
+      approvers: optional(approvers),
       readOnly: optional(flag),
       execute: required(callback),
     },

@@ -1,13 +1,14 @@
 /**
- * Makes `#plugin` and TypeScript work for plugin files anywhere on the disk, ES modules and CommonJS alike. Inside the
- * project package.json maps `#plugin`; a folder elsewhere has another package.json, or none, which makes its files CommonJS.
+ * Makes `#plugin`, also by its long name `penstock-gateway/plugin`, and TypeScript work for plugin files anywhere on the disk, ES
+ * modules and CommonJS alike. Inside the project package.json maps both; a folder elsewhere has another package.json, or none,
+ * which makes its files CommonJS.
  * Every import leads to the one module that core uses, so that a `ServiceError` of a plugin is an instance of core's class.
  */
 import Module, { register } from "node:module";
 import { fileURLToPath } from "node:url";
 import * as plugin from "../plugin/plugin.ts";
 
-const SPECIFIER = "#plugin";
+const SPECIFIERS = ["#plugin", "penstock-gateway/plugin"];
 /** Set once per process: all services in it share the module system. */
 const RESOLVES = Symbol.for("penstock.resolves");
 const TRANSLATES = Symbol.for("penstock.translates");
@@ -59,10 +60,10 @@ function patchRequire(internals: Internals): void {
   const load = internals._load;
   const resolve = internals._resolveFilename;
   internals._load = function (this: unknown, request, parent, isMain) {
-    return request === SPECIFIER ? plugin : load.call(this, request, parent, isMain);
+    return SPECIFIERS.includes(request) ? plugin : load.call(this, request, parent, isMain);
   };
   internals._resolveFilename = function (this: unknown, request, ...rest) {
-    return request === SPECIFIER ? NO_FILE : resolve.call(this, request, ...rest);
+    return SPECIFIERS.includes(request) ? NO_FILE : resolve.call(this, request, ...rest);
   };
 }
 
@@ -71,11 +72,11 @@ function registerImport(): void {
   const names = Object.keys(plugin).map((name) => `export const ${name} = plugin.${name};`);
   const bridge = dataModule(
     `import { createRequire } from "node:module";
-const plugin = createRequire(${JSON.stringify(import.meta.url)})("${SPECIFIER}");
+const plugin = createRequire(${JSON.stringify(import.meta.url)})("${SPECIFIERS[0]}");
 ${names.join("\n")}`,
   );
   const hooks = `export const resolve = (specifier, context, next) =>
-  specifier === "${SPECIFIER}" ? { url: ${JSON.stringify(bridge)}, format: "module", shortCircuit: true } : next(specifier, context);`;
+  ${JSON.stringify(SPECIFIERS)}.includes(specifier) ? { url: ${JSON.stringify(bridge)}, format: "module", shortCircuit: true } : next(specifier, context);`;
   register(dataModule(hooks));
 }
 

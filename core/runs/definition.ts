@@ -10,6 +10,8 @@ import type {
 import { runDefinitionId } from "../workflows/journal/run-record.ts";
 
 const STEP = "run";
+/** How often a run that makes no progress is taken up after its process died. */
+const MAX_RECOVERIES = 3;
 /**
  * The begin of a run is on disk after this time, before its first tool runs, and before its client hears of it. So a run that answers
  * at once is one commit.
@@ -51,5 +53,6 @@ export function runDefinition({ id, recovery }: KeptAgent, run: (call: StepCall)
     resumeCheck: null,
     timeout: null,
     recovery,
+    recoveries: MAX_RECOVERIES,
   };
 }

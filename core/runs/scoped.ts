@@ -53,9 +53,7 @@ export class ScopedRuns {
 
   /** @throws ServiceError `invalid_input` when it has ended */
   async cancel(agentId: string, runId: string): Promise<{ cancelled: true }> {
-    await aboutRun(runId, () =>
-      this.#executions.cancel(runDefinitionId(agentId), runExecutionId(runId), "cancelled"),
-    );
+    await aboutRun(runId, () => this.#executions.cancel(runDefinitionId(agentId), runExecutionId(runId), "cancelled"));
     return { cancelled: true };
   }
 }

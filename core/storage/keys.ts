@@ -13,6 +13,8 @@
  *   c/#/w                           -> its working memory
  *   u/MEMORY/USER/#updatedAt/#      -> resource id; the user's conversations by their last change
  *   r/MEMORY/RESOURCE/#updatedAt/#  -> user id; the resource's conversations by their last change
+ *   ct/MEMORY/CONVERSATION/USER     -> [process, run] whose turn it is in a conversation on a shared store
+ *   cs/MEMORY/CONVERSATION/USER     -> the run of that row which is asked to stop: it goes with that row
  *   cc/#                            -> an unfinished copy of a conversation: when it began, memory, user
  *   n/MEMORY/u/USER                 counter of the user's conversations
  *   n/MEMORY/r/RESOURCE             counter of the resource's conversations
@@ -36,6 +38,7 @@
  *   xd/HASH                         -> a definition that executions are pinned to
  *   xp/PROCESS                      -> a process on a shared store: its last heartbeat (membership.ts)
  *   xc/#                            -> a request to the process that runs an execution: to suspend or cancel it
+ *   xc/#/STEP                       -> the same to resume a step of it that waits
  *   th/SEGMENT                      -> head of a segment of traces (traces/segment.ts); SEGMENT is `#sealedAt/PROCESS`
  *   td/SEGMENT                      -> its spans
  *   tl/#second/SEGMENT              a segment with spans that began in that second, long before it was sealed
@@ -45,6 +48,16 @@
  *   a2i/AGENT/#updatedAt/TASK       -> [state, context]; the agent's tasks by their last change
  *   a2u/AGENT/USER/#updatedAt/TASK  -> the same of one user, where stored objects belong to users
  *   a2o/TASK                        -> a running task: its agent, and its process
+ *   ik/REQUEST                      -> an Idempotency-Key: who works on its request, or the reply (kept-replies.ts)
+ *   it/#claimedAt/REQUEST           the same by time
+ *   ap/APPROVAL                     -> a question that a person is asked before a tool runs (approvals/record.ts)
+ *   aq/DIGEST                       -> id of the approval that was last asked for of a call
+ *   as/STATUS/#createdAt/APPROVAL   approvals by status
+ *   aa/AGENT/STATUS/...             the same of one agent
+ *   au/USER/STATUS/...              the same of one user
+ *   av/USER/AGENT/STATUS/...        the same of one user and agent
+ *   ax/#time/APPROVAL               when an approval expires, or may be forgotten once it is decided
+ *   ar/APPROVAL                     an answer that the step which waits for it has not taken yet
  *   kv/NAMESPACE/KEY                -> an entry of a plugin: the key as it wrote it, the value, when it expires
  *   kx/#expires/NAMESPACE/KEY       -> key of an entry that expires
  *
@@ -85,6 +98,12 @@ export const messagePosition = (time: number, sequence: number) => `${encodeNumb
 export const messageKey = (conversation: number, position: string) => `c/${encodeNumber(conversation)}/m/${position}`;
 export const positionFromKey = (messageKey: string) => messageKey.slice("c/#########/m/".length);
 export const messageIdKey = (conversation: number, id: string) => `c/${encodeNumber(conversation)}/i/${encodeText(id)}`;
+export const TURN_CLAIMS = "ct/";
+export const turnClaimKey = (memory: string, conversation: string, user: string): string =>
+  `ct/${encodeText(memory)}/${encodeText(conversation)}/${encodeShortText(user)}`;
+export const TURN_INTERRUPTS = "cs/";
+export const turnInterruptKey = (turnClaimKey: string): string =>
+  TURN_INTERRUPTS + turnClaimKey.slice(TURN_CLAIMS.length);
 export const UNFINISHED_COPIES = "cc/";
 export const unfinishedCopyKey = (conversation: number) => `cc/${encodeNumber(conversation)}`;
 export const conversationSummaryKey = (conversation: number) => `c/${encodeNumber(conversation)}/s`;
@@ -135,6 +154,14 @@ export const ownKeyOf = (agent: string, user: string, historyKey: string) =>
   ownHistoryRows(agent, user) + historyKey.slice(historyRows(agent).length);
 export const OPEN_RUNS = "ho/";
 export const openRunKey = (run: string) => `ho/${encodeText(run)}`;
+
+/** `request` is a digest, and needs no encoding. */
+export const keptReplyKey = (request: string) => `ik/${request}`;
+export const KEPT_REPLY_TIMES = "it/";
+export const keptReplyTime = (time: number, request: string) => `it/${encodeNumber(time)}/${request}`;
+/** Those that were claimed before `time`, in milliseconds since 1970, sort before this. */
+export const keptRepliesBefore = (time: number) => `it/${encodeNumber(time)}`;
+export const keptReplyOfTime = (keptReplyTime: string) => keptReplyTime.slice("it/#########/".length);
 
 /** Prefix of the entries of a plugin's namespace. */
 export const keyvRows = (namespace: string) => `kv/${encodeText(namespace)}/`;
@@ -190,6 +217,10 @@ export const processKey = (process: string) => `xp/${encodeText(process)}`;
 export const processOfKey = (key: string) => key.slice(PROCESSES.length);
 export const STOP_REQUESTS = "xc/";
 export const stopRequestKey = (execution: number) => `xc/${encodeNumber(execution)}`;
+export const resumeRequestKey = (execution: number, step: string) =>
+  `xc/${encodeNumber(execution)}/${encodeShortText(step)}`;
+/** The execution that a request of either kind is about. */
+export const requestedExecution = (key: string) => decodeNumber(key.slice("xc/".length, "xc/#########".length));
 
 /** Prefix of the executions of a status that are not running: all, or those of a workflow, of a user, or of both. */
 export function executionIndex(status: string, workflow?: string, user?: string): string {
@@ -226,3 +257,23 @@ export const foreignRows = (traceId: string) => `tf/${traceId}/`;
 export const foreignKey = (traceId: string, segment: string) => `tf/${traceId}/${segment}`;
 export const segmentFromForeignKey = (foreignKey: string) => foreignKey.slice("tf/".length + 32 + 1);
 export const TRACE_COUNTERS = { traces: "n/t/traces", spans: "n/t/spans", size: "n/t/size" } as const;
+
+export const approvalKey = (id: string) => `ap/${encodeText(id)}`;
+export const approvalCallKey = (digest: string) => `aq/${digest}`;
+/** Prefix of the approvals of a status: all, or those of an agent, of a user, or of both. */
+export function approvalIndex(status: string, agent?: string, user?: string): string {
+  if (user === undefined) return agent === undefined ? `as/${status}/` : `aa/${encodeText(agent)}/${status}/`;
+  return agent === undefined
+    ? `au/${encodeText(user)}/${status}/`
+    : `av/${encodeText(user)}/${encodeShortText(agent)}/${status}/`;
+}
+/** The rest of a row of any of these. */
+export const approvalEntry = (createdAt: number, id: string) => `${encodeNumber(createdAt)}/${id}`;
+export const APPROVAL_TIMES = "ax/";
+export const approvalTimeKey = (time: number, id: string) => `ax/${encodeNumber(time)}/${id}`;
+/** Approvals for which something was to be done before `time` sort before this. */
+export const approvalTimesBefore = (time: number) => `ax/${encodeNumber(time)}`;
+export const APPROVAL_ANSWERS = "ar/";
+export const approvalAnswerKey = (id: string) => `ar/${id}`;
+/** Ids of approvals need no decoding. */
+export const indexedApproval = (key: string) => key.slice(key.lastIndexOf("/") + 1);

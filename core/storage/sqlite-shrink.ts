@@ -40,16 +40,40 @@ export function shrinkInBackground(
   async function round(): Promise<void> {
     const { free, all, mode } = await pages(connection);
     if (mode === 0 || free < Math.max(MIN_FREE_PAGES, all * MIN_FREE_SHARE)) return;
-    for (let left = free; left > 0 && !rounds.signal.aborted; left -= PAGES_PER_SLICE) {
-      await inTurn(() => connection.query(`PRAGMA incremental_vacuum(${PAGES_PER_SLICE})`));
-      await sleep(PAUSE_BETWEEN_SLICES_MS, undefined, { signal: rounds.signal }).catch(() => {});
+    // Counted again after each slice: what was counted above may have been in the middle of a transaction.
+    for (let left = free; left > 0 && !rounds.signal.aborted; await pause()) {
+      await inTurn(async () => {
+        await connection.query(`PRAGMA incremental_vacuum(${PAGES_PER_SLICE})`);
+        left = (await pages(connection)).free;
+      });
     }
-    // The file itself gets shorter when the log is written into it, which may be long after the last commit.
-    await connection.query("PRAGMA wal_checkpoint(PASSIVE)");
+    await shorten();
+  }
+
+  const pause = () => sleep(PAUSE_BETWEEN_SLICES_MS, undefined, { signal: rounds.signal }).catch(() => {});
+
+  /** The file itself gets shorter when the whole log is in it, which a commit or a read beside the checkpoint prevents. */
+  async function shorten(): Promise<void> {
+    while (!rounds.signal.aborted) {
+      // Most of the log is written beside the commits, the rest between two of them.
+      await checkpoint(connection);
+      let complete = false;
+      await inTurn(async () => {
+        complete = await checkpoint(connection);
+      });
+      if (complete) return;
+      await pause();
+    }
   }
 
   rounds.start();
   return rounds;
+}
+
+/** Whether all of the log was written into the file. */
+async function checkpoint(connection: SqliteConnection): Promise<boolean> {
+  const [row] = await connection.query<{ log: number; checkpointed: number }>("PRAGMA wal_checkpoint(PASSIVE)");
+  return row?.log === row?.checkpointed;
 }
 
 async function pages(connection: SqliteConnection): Promise<{ free: number; all: number; mode: number }> {

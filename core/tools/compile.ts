@@ -1,7 +1,7 @@
 /** Compiles `tools:` of the manifest: finds the plugin or the HTTP call of each tool that no client runs, compiles its schema, checks its settings. */
 
 import { parseDuration } from "../lib/duration.ts";
-import { messageOf } from "../lib/errors.ts";
+import { messageOf, unavailable } from "../lib/errors.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
 import type { Path, Problem } from "../lib/problem.ts";
@@ -10,6 +10,7 @@ import { NamedMeters, ToolMeter } from "../observability/metrics/named.ts";
 import type { Host, ToolPlugin } from "../plugin/plugin.ts";
 import { configure } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
+import { type ApprovalInbox, type ApprovalRule, compileApproval } from "./approval.ts";
 import { createHttpClient, type HttpClient } from "./http-client.ts";
 import { compileHttpTool } from "./http-tool.ts";
 import type { Tool } from "./tool.ts";
@@ -23,18 +24,31 @@ interface CompiledTools {
 const DEFAULT_TIMEOUT_MS = 60_000;
 const ANY_INPUT: JsonSchema = { type: "object" };
 
+const DEFAULT_EXPIRES_MS = 24 * 3_600_000;
+
+interface CompileOptions {
+  meters?: NamedMeters<ToolMeter>;
+  /** Where people are asked; default: nowhere, so that a tool that needs approval never runs. */
+  inbox?: ApprovalInbox;
+}
+
+const NO_INBOX: ApprovalInbox = {
+  admit: () => Promise.reject(unavailable("nobody can be asked for approval here")),
+};
+
 /** A tool whose plugin does not exist is left out; `checkReferences` reports that. */
 export function compileTools(
   manifest: Pick<Manifest, "tools">,
   registry: Registry,
   host: Host,
-  meters: NamedMeters<ToolMeter> = new NamedMeters(() => new ToolMeter()),
+  { meters = new NamedMeters(() => new ToolMeter()), inbox = NO_INBOX }: CompileOptions = {},
 ): CompiledTools {
   const shared: Shared = {
     inputs: createSchemaCompiler(),
     configs: createSchemaCompiler({ defaults: true }),
     client: createHttpClient(host),
     meters,
+    inbox,
   };
   const tools = new Map<string, Tool>();
   const problems: Problem[] = [];
@@ -55,6 +69,7 @@ interface Shared {
   configs: SchemaCompiler;
   client: HttpClient;
   meters: NamedMeters<ToolMeter>;
+  inbox: ApprovalInbox;
 }
 
 type Report = (path: Path, message: string) => void;
@@ -72,14 +87,15 @@ function pluginTool(
   const validate = compileInput(parameters, shared, (message) =>
     report(["use"], `parameters of the plugin: ${message}`),
   );
-  if (config === null || validate === null) return null;
+  const approval = approvalRule(settings, plugin, shared, report);
+  if (config === null || validate === null || approval === null) return null;
   return {
     name,
     description: settings.description ?? plugin.description ?? "",
     tags: settings.tags ?? plugin.tags ?? [],
     parameters,
     outputLimit: settings.toolOutput,
-    approval: settings.approval ?? plugin.approval ?? false,
+    approval,
     readOnly: plugin.readOnly,
     timeout: settings.timeout ?? (plugin.timeout === undefined ? DEFAULT_TIMEOUT_MS : parseDuration(plugin.timeout)),
     config,
@@ -100,14 +116,15 @@ function httpTool(
   const validate = compileInput(parameters, shared, (message) => report(["parameters"], message));
   const compiled = compileHttpTool({ name, http, output: settings.output, client: shared.client });
   if ("problems" in compiled) for (const { path, message } of compiled.problems) report(path, message);
-  if (validate === null || "problems" in compiled) return null;
+  const approval = approvalRule(settings, {}, shared, report);
+  if (validate === null || approval === null || "problems" in compiled) return null;
   return {
     name,
     description: settings.description ?? "",
     tags: settings.tags ?? [],
     parameters,
     outputLimit: settings.toolOutput,
-    approval: settings.approval ?? false,
+    approval,
     timeout: settings.timeout ?? DEFAULT_TIMEOUT_MS,
     config: {},
     meter: shared.meters.of(name),
@@ -135,6 +152,22 @@ function clientTool(name: string, settings: ToolManifest, shared: Shared, report
     validate,
     run: () => null,
   };
+}
+
+/** What the manifest says goes before what the plugin says. @returns null when it does not compile */
+function approvalRule(
+  settings: ToolManifest,
+  plugin: Pick<ToolPlugin, "approval" | "expires" | "approvers">,
+  { inbox }: Shared,
+  report: Report,
+): ApprovalRule | false | null {
+  const { approval = plugin.approval ?? false, approvers = plugin.approvers ?? "owner" } = settings;
+  const ofPlugin = plugin.expires === undefined ? DEFAULT_EXPIRES_MS : parseDuration(plugin.expires);
+  const rule = compileApproval({ approval, expires: settings.expires ?? ofPlugin, approvers, inbox });
+  if (typeof rule !== "string") return rule;
+  // An expression of the manifest has been reported with the manifest.
+  if (settings.approval === undefined) report(["use"], `approval of the plugin: ${rule}`);
+  return null;
 }
 
 function compileInput(

@@ -1,6 +1,7 @@
 /** The one function that runs tools, for agents, workflows and the API: its checks cannot be bypassed. */
 import { caught, invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { isThenable } from "../lib/thenable.ts";
+import type { ApprovalRule } from "./approval.ts";
 import { beginTool, runTraced } from "./spans.ts";
 import { type Tool, type ToolOrigin, ToolUnavailable } from "./tool.ts";
 import { ToolInvocation } from "./tool-call.ts";
@@ -11,9 +12,10 @@ import { ToolInvocation } from "./tool-call.ts";
  * Returns the tool's result: a value when the tool is synchronous, else a promise. So `await` the call inside a `try`: a synchronous
  * tool throws at once. Undefined becomes null.
  *
- * @throws ServiceError `conflict` for a tool that needs approval or that a client runs, `invalid_input` with every problem of the input,
+ * @throws ApprovalNeeded for a call that a person has to approve first; ServiceError `conflict` for one that was refused, and for a tool
+ * that a client runs, `invalid_input` with every problem of the input,
  * `tool_failed` with the tool's own message or its time limit, `unavailable` when its server cannot be reached; once
- * `origin.call.signal` aborts, its reason
+ * `origin.call.signal` aborts, its reason, with `origin.waitsForLate` only if the tool fails then
  */
 export function executeTool(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
   const span = origin.span === undefined ? beginTool(tool, origin) : null;
@@ -21,11 +23,7 @@ export function executeTool(tool: Tool, input: unknown, origin: ToolOrigin): unk
 }
 
 function run(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
-  const { meter } = tool;
-  if (tool.approval) {
-    meter?.calls.count("not approved");
-    throw approvalMissing(tool);
-  }
+  const { meter, approval } = tool;
   const problem = tool.validate(input);
   if (problem !== null) {
     meter?.calls.count("invalid input");
@@ -37,6 +35,24 @@ function run(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
     throw runsInClient(tool);
   }
 
+  if (approval !== false && approval.asks(input, origin)) return runApproved(tool, approval, input, origin);
+  return perform(tool, input, origin);
+}
+
+/** A call runs with the input that was approved, and the approval is used up before it begins. */
+async function runApproved(tool: Tool, rule: ApprovalRule, input: unknown, origin: ToolOrigin): Promise<unknown> {
+  let approved: unknown;
+  try {
+    approved = await rule.inbox.admit({ tool, input, origin, rule });
+  } catch (error) {
+    tool.meter?.calls.count("not approved");
+    throw error;
+  }
+  return perform(tool, approved, origin);
+}
+
+function perform(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
+  const { meter } = tool;
   const call = new ToolInvocation(tool, origin);
   let result: unknown;
   let later: boolean;
@@ -96,13 +112,5 @@ function runsInClient({ name }: Tool): ServiceError {
   return new ServiceError(
     "conflict",
     `tool ${JSON.stringify(name)} runs in the client of an agent: it cannot run here`,
-  );
-}
-
-function approvalMissing(tool: Tool): ServiceError {
-  const name = JSON.stringify(tool.name);
-  return new ServiceError(
-    "conflict",
-    `tool ${name} needs a person's approval, and approvals are not available in this version`,
   );
 }

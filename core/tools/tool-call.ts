@@ -16,7 +16,8 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * The `call` that a tool sees. Plain values are fields, so that `{ ...call }` has them; `signal` and `logger` are made
- * on first use. The call ends once: with its result, at its time limit or when the client leaves, whichever is first.
+ * on first use. The call ends once: with its result, at its time limit or when the client leaves, whichever is first. Where the
+ * caller waits for late results, it does not end when the caller's signal aborts: the tool is told, and its end is awaited.
  */
 export class ToolInvocation implements ConfiguredCall {
   readonly user: User | null;
@@ -79,8 +80,8 @@ export class ToolInvocation implements ConfiguredCall {
   }
 
   /**
-   * Waits for a tool that answers later. Rejects at the time limit and when the client leaves, whether or not the tool
-   * honours its signal; what it answers after that is discarded.
+   * Waits for a tool that answers later. Rejects at the time limit, and when the client leaves unless that client waits for late
+   * results, whether or not the tool honours its signal; what it answers after that is discarded.
    */
   wait(result: PromiseLike<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
@@ -114,10 +115,12 @@ export class ToolInvocation implements ConfiguredCall {
 
   #stop(reason: unknown, timedOut = false): void {
     if (this.#ended) return;
-    this.#stopped = { reason, timedOut };
-    this.end();
-    // Before the tool's signal aborts, so that an error of the tool about the abort does not become the outcome.
-    this.#reject?.(reason);
+    this.#stopped ??= { reason, timedOut };
+    if (timedOut || this.#origin.waitsForLate !== true) {
+      this.end();
+      // Before the tool's signal aborts, so that an error of the tool about the abort does not become the outcome.
+      this.#reject?.(this.#stopped.reason);
+    }
     this.#controller?.abort(reason);
   }
 

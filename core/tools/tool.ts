@@ -4,6 +4,7 @@ import type { User } from "../identity/user.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import type { ToolMeter } from "../observability/metrics/named.ts";
 import type { Span, SpanOrigin } from "../observability/span.ts";
+import type { ApprovalClaim, ApprovalRule } from "./approval.ts";
 
 /** What a tool gets beside its input. `signal` also aborts at the tool's time limit. */
 export interface ToolCallContext {
@@ -32,8 +33,8 @@ export interface Tool {
   readonly parameters: JsonSchema;
   /** Run by the client of an agent: the service only hands the call over. */
   readonly client?: true;
-  /** Needs a person's approval before it runs. There are no approvals yet, so that such a tool never runs. */
-  readonly approval: boolean;
+  /** Which of its calls a person must approve; false: none. */
+  readonly approval: ApprovalRule | false;
   /** It changes nothing outside, and may run again after a crash. */
   readonly readOnly?: boolean | undefined;
   /** Most bytes of a result that a model is shown; undefined: as the agent says. */
@@ -71,6 +72,13 @@ export interface ToolOrigin {
   readonly conversationId?: string;
   readonly executionId?: string;
   readonly idempotencyKey?: string;
+  /** What the call says of itself where it needs approval; left out: it comes from the API. */
+  readonly approval?: ApprovalClaim;
+  /**
+   * The caller wants what the tool gives after `call.signal` has aborted, since its effects have happened, and bounds by itself how long
+   * it waits for that.
+   */
+  readonly waitsForLate?: true;
   /** The span of this call, where the caller begins and ends it; null: the call is not traced. Left out: a span is made here. */
   readonly span?: Span | null;
 }

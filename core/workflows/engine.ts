@@ -2,6 +2,7 @@
 
 import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
+import type { Delivery } from "../approvals/upkeep.ts";
 import type { Principal } from "../identity/principal.ts";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { Serialized } from "../lib/serialized.ts";
@@ -12,6 +13,7 @@ import { nameProcess } from "../storage/process-name.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
+import { type AwaitingStep, resumeAwaitingStep } from "./approved-step.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Definitions } from "./definition/definitions.ts";
 import type { DescribedWorkflow } from "./definition/describe.ts";
@@ -43,6 +45,8 @@ interface EngineParts {
   readonly described: ReadonlyMap<string, DescribedWorkflow>;
   /** How many executions may run here at once. */
   readonly maxExecutions: number;
+  /** How much one of them may record. */
+  readonly maxExecutionBytes: number;
   /** Begins the traces of executions that are recovered; absent where nothing is traced. */
   readonly trace?: SpanOrigin | undefined;
 }
@@ -93,6 +97,7 @@ export class Engine implements Workflows {
       shared: membership !== null,
       lease: membership,
       volatile: isVolatile(store),
+      maxBytes: parts.maxExecutionBytes,
     };
     this.membership = membership;
     if (membership !== null) {
@@ -124,6 +129,10 @@ export class Engine implements Workflows {
 
   for(principal: Principal): WorkflowAccess {
     return new ScopedWorkflows(this, principal);
+  }
+
+  tellAnswer(step: AwaitingStep): Promise<Delivery> {
+    return resumeAwaitingStep(this, step);
   }
 
   /** The running execution with an id: the one that is the owner's own, else the one with that id in the shared space, whose owner may be another user. */

@@ -74,9 +74,9 @@ export async function openWorkflows(
   );
   const sequence = await createSequence(store, EXECUTION_SEQUENCE, [EXECUTIONS, OPEN_EXECUTIONS]);
   const spaces = await openIdSpaces(store, isIsolated(manifest), OWN_EXECUTION_NAMES);
-  const maxExecutions = manifest.server.limits.executions;
+  const { executions: maxExecutions, execution: maxExecutionBytes } = manifest.server.limits;
   const kept = { store, sequence, spaces, definitions, described };
-  const engine = new Engine({ ...kept, logger, membership, maxExecutions, trace });
+  const engine = new Engine({ ...kept, logger, membership, maxExecutions, maxExecutionBytes, trace });
   const retention = new ExecutionRetention(store, {
     workflows: retentionPeriods(manifest),
     otherWorkflows: manifest.history.retention,

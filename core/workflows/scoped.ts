@@ -11,9 +11,9 @@ import type {
 import { permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
-import { CommitConflict, invalid, ServiceError } from "../lib/errors.ts";
+import { CommitConflict, invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import { Serialized } from "../lib/serialized.ts";
+import type { Serialized } from "../lib/serialized.ts";
 import { unlessConflict } from "../storage/conflict.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
 import { beginExecution, type Lost, lostBegin } from "./begin.ts";
@@ -23,18 +23,19 @@ import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { alreadyEnded, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
-import { liveKey } from "./journal/ids.ts";
 import { type FoundExecution, readExecution } from "./journal/load.ts";
-import { executionRecordText, executionResultText, executionStateView } from "./journal/record.ts";
+import { executionRecord, executionStateView } from "./journal/record.ts";
 import { parseOpenRow } from "./journal/rows.ts";
 import { type JournalState, timeAfter } from "./journal/state.ts";
 import { listExecutions } from "./list/list.ts";
 import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
+import { earlierOutcome, outcomeOf } from "./outcome.ts";
+import { resumeExecution } from "./resume.ts";
 import type { Execution } from "./run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "./run/execution-commits.ts";
 import { followLive, followLoaded } from "./run/follow.ts";
 import { planReplay } from "./run/replay.ts";
-import { checkReplay, planResume } from "./run/resume.ts";
+import { checkReplay } from "./run/resume.ts";
 import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.ts";
 
 export class ScopedWorkflows implements WorkflowAccess {
@@ -49,6 +50,14 @@ export class ScopedWorkflows implements WorkflowAccess {
   }
 
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
+    if (call.keyed === undefined) return this.#execute(workflowId, body, call);
+    const { executionId = call.keyed.runId, userId } = body.options ?? {};
+    const meant = { workflowId, id: executionId, userId };
+    const earlier = await earlierOutcome(this.#engine, this.#lookup, meant, call);
+    return earlier ?? this.#execute(workflowId, { ...body, options: { ...body.options, executionId } }, call);
+  }
+
+  #execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
     return this.#withFreeNumber(async (number) => {
       const execution = await beginExecution(this.#engine, this.#principal, number, workflowId, body, call);
       return this.#result(execution, call, lostBegin(execution));
@@ -112,20 +121,10 @@ export class ScopedWorkflows implements WorkflowAccess {
     call: WorkflowCall,
     userId?: string,
   ): Promise<Serialized> {
-    const { found, loaded } = await this.#suspended(workflowId, id, userId);
-    const definition = await this.#engine.definitions.pinned(found.start.definition);
-    const entry = planResume(loaded.state, definition, body);
-    if (this.#engine.live.has(liveKey(found.start))) throw notSuspended(id, "running");
-    this.#engine.capacity.requireFree();
-    const execution = this.#engine.restore(loaded.state, definition, call, {
-      loaded,
-      openRow: null,
-      recordRow: found.recordRow,
-    });
-    this.#engine.beginTrace(execution, "resume");
-    execution.append(entry);
-    this.#engine.run(execution);
-    return this.#result(execution, call, () => notSuspended(id, "running"));
+    const find = () => this.#lookup.find(workflowId, id, userId);
+    const resumed = await resumeExecution(this.#engine, find, body, call);
+    if ("outline" in resumed) return outcomeOf(resumed.state, resumed.outline);
+    return this.#result(resumed, call, () => notSuspended(id, "running"));
   }
 
   async replay(
@@ -174,7 +173,7 @@ export class ScopedWorkflows implements WorkflowAccess {
       *running() {
         for (const { state, definition, isRecorded } of live.values()) {
           if (!isRecorded) continue;
-          const record = () => (state.status === "running" ? executionRecordText(state, definition.outline) : null);
+          const record = () => (state.status === "running" ? executionRecord(state, definition.outline) : null);
           yield { start: state.start, record };
         }
       },
@@ -216,14 +215,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     // When the reply cannot wait any longer the execution goes on, and the client needs its id to find it.
     call.unavailableHeaders = { "x-execution-id": execution.state.start.id };
     await this.#settled(execution, lost);
-    const { state, definition } = execution;
-    const { error, start, status } = state;
-    if (error !== null) {
-      const message = error.stepId === "" ? error.message : `step ${JSON.stringify(error.stepId)}: ${error.message}`;
-      throw new ServiceError("step_failed", message, { headers: { "x-execution-id": start.id } });
-    }
-    if (status === "running") throw stillRunning(start.id);
-    return new Serialized(executionResultText(state, definition.outline));
+    return outcomeOf(execution.state, execution.definition.outline);
   }
 
   /** Waits until the execution has come to rest. Throws when that has to wait for an unavailable store. */
@@ -239,14 +231,6 @@ export class ScopedWorkflows implements WorkflowAccess {
       if (!(error instanceof CommitConflict)) throw error;
       throw execution.isRecorded ? stillRunning(execution.state.start.id) : lost(error);
     }
-  }
-
-  async #suspended(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {
-    const record = await this.#lookup.find(workflowId, id, userId);
-    if (!("loaded" in record)) throw notSuspended(id, "running");
-    const { status } = record.loaded.state;
-    if (record.found.openRow !== null || status !== "suspended") throw notSuspended(id, status);
-    return record;
   }
 
   async #atRest(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {

@@ -8,17 +8,20 @@ import type {
   ResumeExecutionRequest,
   WorkflowDetail,
 } from "../../generated/types.ts";
+import type { Delivery } from "../approvals/upkeep.ts";
 import type { Context } from "../http/route.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
+import type { AwaitingStep } from "./approved-step.ts";
 import type { ExecutionStatus } from "./journal/entries.ts";
 
 /** The part of a request's context that an execution needs. */
 export type WorkflowCall = Pick<
   Context<unknown>,
   "user" | "caller" | "requestId" | "logger" | "trace" | "unavailableHeaders"
->;
+> &
+  Partial<Pick<Context<unknown>, "keyed" | "signal">>;
 
 /** An execution must match all filters. Times are milliseconds since 1970, inclusive. */
 export interface ExecutionQuery {
@@ -39,6 +42,8 @@ export interface Workflows {
   /** @throws ServiceError `not_found` */
   detail(id: string): WorkflowDetail | Promise<WorkflowDetail>;
   for(principal: Principal): WorkflowAccess;
+  /** Goes on with a step that waits for a person's approval, which has been answered. */
+  tellAnswer(step: AwaitingStep): Promise<Delivery>;
 }
 
 /**

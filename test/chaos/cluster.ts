@@ -57,6 +57,7 @@ const slowSteps = Array.from(
 ).join("");
 
 const MORE = `  slowly:
+    recoveries: 100
     steps:
 ${slowSteps}
 memory: { default: {} }

@@ -210,7 +210,7 @@ test("GET /doc: replies are described as they are sent: envelope, events, errors
     components: { responses: Record<string, Tree> };
   };
   const text = paths["/agents/{id}/text"]!.post!.responses;
-  assert.deepEqual(Object.keys(text).sort(), ["200", "400", "404", "413", "415", "500", "503"]);
+  assert.deepEqual(Object.keys(text).sort(), ["200", "400", "404", "409", "413", "415", "422", "500", "503"]);
   const json = (text["200"]!.content as Tree)["application/json"] as { schema: Tree; example: Tree };
   assert.deepEqual(json.schema.required, ["success", "data"]);
   assert.equal(json.example.success, true);

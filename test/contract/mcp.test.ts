@@ -297,3 +297,13 @@ test("POST /mcp/:serverId/mcp: a call of an agent whose client leaves ends, and 
     [],
   );
 });
+
+test("POST /mcp/:serverId/mcp: tools/call with a name that is no text is refused, and is no error of the service", async (t) => {
+  const service = await serve(t, { mcp: { servers: { main: { agents: ["assistant"] } } } });
+  for (const name of [{ toString: 1 }, ["a"], 7, null]) {
+    const params = { name, arguments: {} };
+    const reply = await service.post("/mcp/main/mcp", { ...LIST, method: "tools/call", params }, ACCEPT);
+    assert.ok(reply.status < 500, `${JSON.stringify(name)}: ${reply.status}`);
+    assert.match(await reply.text(), /"code":-32602/);
+  }
+});

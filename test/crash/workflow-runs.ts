@@ -25,6 +25,7 @@ logs: { level: warn }
 plugins: [plugins]
 workflows:
   straight:
+    recoveries: 100 # its process is killed at any moment, through no fault of its own
     steps:
       - { id: one, andThen: { use: run } }
       - { id: two, andThen: { set: { n: "{{ data.n + 1 }}" } } }
@@ -32,6 +33,7 @@ workflows:
       - { id: both, andAll: [{ id: a, andThen: { use: run, with: { key: a } } }, { id: b, andThen: { use: run, with: { key: b } } }] }
       - { id: last, andThen: { set: { n: "{{ steps.three.n }}", a: "{{ data.a }}", b: "{{ data.b }}" } } }
   approval:
+    recoveries: 100
     steps:
       - { id: one, andThen: { use: run } }
       - { id: ask, andThen: { suspend: { reason: May it go on?, data: { n: "{{ data.n }}" } } } }

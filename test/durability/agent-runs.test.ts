@@ -47,7 +47,7 @@ const MANIFEST = {
 
 test("andAgent: a run whose process ends before any of its commits goes on behind what is recorded, with the same keys", async (t: TestContext) => {
   const start = await processesOf(t, MANIFEST, { plugins: PLUGINS });
-  const options = { executionId: "e", conversationId: "c", userId: "u" };
+  const options = { executionId: "e", userId: "u" };
   let restarted = 0;
   for (let cut = 1; ; cut++) {
     const base = createMemoryStore();

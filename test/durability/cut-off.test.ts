@@ -23,6 +23,7 @@ agents:
   writer: { name: Writer, description: Writes, instructions: Write., model: demo/echo, memory: false }
 workflows:
   everything:
+    recoveries: 100 # some of its processes die before they have recorded anything
     steps:
       - { id: one, andThen: { use: count } }
       - { id: shape, andThen: { set: { n: "{{ data.n + 1 }}", who: "{{ input.who }}" } } }

@@ -11,7 +11,7 @@ import type { Store } from "../../core/storage/store.ts";
 import { removeEnded } from "../../core/workflows/removal.ts";
 import { silent } from "../support/agents.ts";
 import { PENSTOCK, serve } from "../support/command-line.ts";
-import { NO_POSTGRES, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
 import { until } from "../support/probe.ts";
 import { SECRET, token } from "../support/tokens.ts";
 import { CALL, cutStore, processesOf, refusal } from "../support/workflow-process.ts";
@@ -93,7 +93,7 @@ const PLUGINS = {
 const input = { input: { a: 1 }, options: { executionId: ID } };
 const as = (userId: string) => ({ userId, isolated: true });
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 const SHARED: Record<string, (() => Promise<() => Promise<Store>>) | null> = {
   "a store that is shared": async () => {
     const store = createMemoryStore();

@@ -2,12 +2,13 @@
 import assert from "node:assert/strict";
 import { after, describe, type TestContext, test } from "node:test";
 import { unavailable } from "../../core/lib/errors.ts";
+import { STOP_REQUESTS } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
 import { silent } from "../support/agents.ts";
 import { type Collected, collectEvents } from "../support/event-sink.ts";
-import { NO_POSTGRES, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
 import { soon } from "../support/providers.ts";
 import { recordingLogger } from "../support/storage.ts";
 import { CALL, cutStore, type Process, processesOf, refusal } from "../support/workflow-process.ts";
@@ -43,6 +44,25 @@ const MANIFEST = {
   },
 };
 
+const DEADLINE = {
+  workflows: {
+    deadline: {
+      steps: [
+        {
+          id: "race",
+          andRace: [
+            [
+              { id: "ask", andThen: { suspend: { reason: "Yes?" } } },
+              { id: "shape", andThen: { set: { yes: "{{ data }}" } } },
+            ],
+            { id: "timer", andThen: { use: "pause" } },
+          ],
+        },
+      ],
+    },
+  },
+};
+
 /** Lets no `pause` end until `go`. */
 function hold(): { began: Promise<void>; go(): void } {
   let go = () => {};
@@ -57,7 +77,7 @@ function hold(): { began: Promise<void>; go(): void } {
   return { began, go };
 }
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 after(() => server?.close());
 
 interface Shared {
@@ -104,9 +124,9 @@ const parsed = async (reply: Promise<{ json: string }>) => JSON.parse((await rep
 for (const { name, skip, open } of SHARED) {
   describe(`executions of several processes on ${name}`, { skip }, () => {
     /** Starts processes; `wrap` makes of each one's store what it sees. */
-    async function processes(t: TestContext) {
+    async function processes(t: TestContext, manifest: object = MANIFEST) {
       const view = await open(t);
-      const start = await processesOf(t, MANIFEST, { plugins: PLUGINS });
+      const start = await processesOf(t, manifest, { plugins: PLUGINS });
       return async (wrap: (store: Store) => Store = (store) => store, logger = silent) => {
         const store = wrap(await view());
         const process = await start(store, { processTimes: TIMES, logger });
@@ -182,6 +202,63 @@ for (const { name, skip, open } of SHARED) {
         assert.deepEqual(world.runs, heeds ? ["e:one", "e:one", "e:two"] : ["e:one", "e:two"]);
       });
     }
+
+    const ASK = { resumeData: { ok: 1 }, options: { stepId: "ask" } };
+
+    test("resume of a step that waits beside a timer in another process: it wins there, and both are told", async (t) => {
+      const start = await processes(t, DEADLINE);
+      const [one, other] = [await start(), await start()];
+      const { began } = hold();
+      const executed = one.access.execute("deadline", input("e"), CALL);
+      await soon(began, "the timer");
+      const seen = await other.access.state("deadline", "e");
+      assert.deepEqual([seen.status, seen.suspension?.stepId], ["running", "ask"]);
+      assert.equal((await refusal(other.access.resume("deadline", "e", {}, CALL))).kind, "not_found");
+      const resumed = await parsed(soon(other.access.resume("deadline", "e", ASK, CALL), "the reply"));
+      assert.deepEqual([resumed.status, resumed.result], ["completed", { yes: { a: 1, ok: 1 } }]);
+      assert.deepEqual(await parsed(executed), resumed);
+      assert.equal((await refusal(other.access.resume("deadline", "e", ASK, CALL))).kind, "not_found");
+      assert.deepEqual(world.runs, ["e:timer"]);
+      assert.deepEqual((await other.opened.engine.store.scan({ prefix: STOP_REQUESTS, limit: 9 })).length, 0);
+    });
+
+    test("resume of a step in another process, twice at the same time: one is carried out, the other is a conflict or too late", async (t) => {
+      const start = await processes(t, DEADLINE);
+      const [one, ...others] = [await start(), await start(), await start()];
+      const { began } = hold();
+      const executed = one!.access.execute("deadline", input("e"), CALL);
+      await soon(began, "the timer");
+      const resuming = Promise.allSettled(
+        others.map(({ access }, index) =>
+          access.resume("deadline", "e", { resumeData: { by: index }, options: { stepId: "ask" } }, CALL),
+        ),
+      );
+      const replies = await soon(resuming, "the replies");
+      const { result } = await parsed(executed);
+      const taken = replies.findIndex(({ status }) => status === "fulfilled");
+      assert.deepEqual(result, { yes: { a: 1, by: taken } });
+      const refused = replies.flatMap((reply) => (reply.status === "rejected" ? [reply.reason.kind] : []));
+      assert.equal(refused.length, 1);
+      assert.match(refused[0], /^(conflict|not_found)$/);
+    });
+
+    test("resume of a step whose process is killed before it hears of it: the next process carries it out, once", async (t) => {
+      const start = await processes(t, DEADLINE);
+      let owner: ReturnType<typeof cutStore> | null = null;
+      const one = await start((store) => {
+        owner = cutStore(store);
+        return owner;
+      });
+      const { began } = hold();
+      one.access.execute("deadline", input("e"), CALL).catch(() => {});
+      await soon(began, "the timer");
+      owner!.arm(0);
+      const other = await start();
+      const resumed = await parsed(soon(other.access.resume("deadline", "e", ASK, CALL), "the reply"));
+      assert.deepEqual([resumed.status, resumed.result], ["completed", { yes: { a: 1, ok: 1 } }]);
+      const events = await collectEvents(await other.access.attach("deadline", "e", 0));
+      assert.equal(events.filter(({ data }) => data.type === "workflow-start").length, 2, "resumed once");
+    });
 
     test("cancel of an execution that another process runs, and of one that was suspended there", async (t) => {
       const start = await processes(t);

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { findExecution, loadExecution } from "../../core/workflows/journal/load.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
+import { until } from "../support/probe.ts";
 import { soon } from "../support/providers.ts";
 import { startService, type TestOptions, type TestService } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
@@ -188,6 +189,88 @@ test("recovery: resume, the default, runs the step that was in flight again", as
   await opened.engine.live.get("e")?.settled;
   assert.equal((await access.state("w", "e")).status, "completed");
   assert.equal(world.runs, 2);
+});
+
+test("an execution that kills its process is taken up three times without progress, then ends with an error that says so", async (t) => {
+  const steps = [
+    { id: "first", andThen: { use: "pause" } },
+    { id: "deadly", andThen: { use: "pause" } },
+  ];
+  const { store, start } = await diedWhilePausing(t, { steps }, 1);
+  const dies = async (runs: number) => {
+    const cutting = cutStore(store, "sqlite");
+    await start(cutting);
+    await until(() => world.runs === runs, `run ${runs}`);
+    cutting.arm(0);
+  };
+  for (const runs of [2, 3]) await dies(runs);
+  // The first step is done now, so that the count begins anew.
+  const through = cutStore(store, "sqlite");
+  let go = (_value: unknown) => {};
+  world.open = new Promise((resolve) => {
+    go = resolve;
+  });
+  await start(through);
+  await until(() => world.runs === 4, "the first step");
+  world.open = new Promise(() => {});
+  go(null);
+  await until(() => world.runs === 5, "the second step");
+  through.arm(0);
+  for (const runs of [6, 7, 8]) await dies(runs);
+
+  const { access, opened } = await start(cutStore(store, "sqlite"));
+  await opened.engine.live.get("e")?.settled;
+  const { status, error } = await access.state("w", "e");
+  assert.deepEqual([status, error], ["error", { message: "stopped its process 4 times", stepId: "deadly" }]);
+  assert.equal(world.runs, 8, "it was not run again");
+  await opened.close();
+});
+
+test("recoveries: a process that stops cleanly does not count, so that restarts never end an execution", async (t) => {
+  const { store, start } = await diedWhilePausing(t, {
+    recoveries: 1,
+    steps: [{ id: "only", andThen: { use: "pause" } }],
+  });
+  for (let runs = 2; runs < 7; runs++) {
+    const { opened } = await start(cutStore(store, "sqlite"));
+    await until(() => world.runs === runs, `run ${runs}`);
+    await opened.close();
+  }
+  const cutting = cutStore(store, "sqlite");
+  await start(cutting);
+  await until(() => world.runs === 7, "the last clean start");
+  cutting.arm(0);
+  // Its process was killed once since: that is as often as the manifest lets it.
+  world.open = Promise.resolve();
+  const { access, opened } = await start(cutStore(store, "sqlite"));
+  await opened.engine.live.get("e")?.settled;
+  assert.equal((await access.state("w", "e")).status, "completed");
+});
+
+test("POST .../resume beside a timer whose process is killed: before it the step waits on, after it the answer stands", async (t) => {
+  const branches = [
+    [
+      { id: "ask", andThen: { suspend: { reason: "Yes?" } } },
+      { id: "slow", andThen: { use: "pause" } },
+    ],
+    { id: "timer", andThen: { use: "pause" } },
+  ];
+  const { store, start } = await diedWhilePausing(t, { steps: [{ id: "race", andRace: branches }] }, 1);
+  const cutting = cutStore(store, "sqlite");
+  const second = await start(cutting);
+  await until(() => world.runs === 2, "the timer after the restart");
+  const state = await second.access.state("w", "e");
+  assert.deepEqual([state.status, state.suspension?.stepId], ["running", "ask"]);
+  const answer = { resumeData: { ok: 1 }, options: { stepId: "ask" } };
+  second.access.resume("w", "e", answer, CALL).catch(() => {});
+  await until(() => world.runs === 3, "the step behind the answer");
+  cutting.arm(0);
+
+  world.open = Promise.resolve();
+  const third = await start(cutStore(store, "sqlite"));
+  await third.opened.engine.live.get("e")?.settled;
+  const { steps } = (await loadExecution(store, (await findExecution(store, "e"))!))!.state;
+  assert.deepEqual([steps.get("ask")?.status, (await third.access.state("w", "e")).status], ["done", "completed"]);
 });
 
 test("an execution that ran when its plugin went rests as suspended, says why, and goes on when it is back", async (t) => {

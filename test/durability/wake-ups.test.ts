@@ -11,12 +11,12 @@ import { findExecution } from "../../core/workflows/journal/load.ts";
 import { silent } from "../support/agents.ts";
 import { type Collected, collectEvents } from "../support/event-sink.ts";
 import { FIXTURES } from "../support/fixtures.ts";
-import { NO_POSTGRES, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
 import { until, watchProbe } from "../support/probe.ts";
 import { soon } from "../support/providers.ts";
 import { CALL, type Process, processesOf } from "../support/workflow-process.ts";
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 const skip = server === null ? NO_POSTGRES : false;
 after(() => server?.close());
 

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { NO_POSTGRES, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
 import { buildEngines } from "./built.ts";
 import { isPostgres, openCases } from "./engine-cases.ts";
 import { GUARDS } from "./guards.ts";
@@ -12,7 +12,7 @@ import { GUARDS } from "./guards.ts";
 const SEEDS = 100;
 const ALL = process.env.PENSTOCK_GUARDS === "all";
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 after(() => server?.close());
 
 test("the source has every guard that the model test is tried without", async () => {

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { NO_POSTGRES, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
 import { buildEngines } from "./built.ts";
 import { type Engine, isPostgres, openCases } from "./engine-cases.ts";
 
@@ -21,7 +21,7 @@ const PARTS: readonly { engine: Engine; part: number; meets: readonly string[] }
   { engine: "postgres in steps", part: 0.2, meets: CUTS },
 ];
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 const built = await buildEngines();
 after(async () => {
   built.remove();

@@ -53,18 +53,20 @@ export default defineTool({ execute: () => { throw new ServiceError("conflict", 
 const PACKAGES = { "ES modules": '{ "type": "module" }', CommonJS: '{ "name": "mine" }', "no package.json": null };
 
 for (const [name, contents] of Object.entries(PACKAGES)) {
-  test(`#plugin resolves in .ts, .mts, .js and .mjs of a folder outside the project: ${name}`, async (t) => {
+  test(`#plugin and penstock-gateway/plugin resolve in .ts, .mts, .js and .mjs of a folder outside the project: ${name}`, async (t) => {
     const root = pluginFolder(t, {
       ...(contents === null ? {} : { "package.json": contents }),
       "tools/lib/helper.ts": 'export const helper = "no";',
       "tools/typed.ts": HELPED,
+      "tools/named.ts": HELPED.replace("#plugin", "penstock-gateway/plugin"),
+      "tools/named-module.mjs": HELPED.replace("helper.js", "helper.ts").replace("#plugin", "penstock-gateway/plugin"),
       "tools/module.mts": HELPED.replace("helper.js", "helper.ts"),
       "tools/script.js": HELPED.replace("helper.js", "helper.ts"),
       "tools/script-module.mjs": HELPED.replace("helper.js", "helper.ts"),
     });
     const { registry, problems } = await load(root);
     assert.deepEqual(problems, []);
-    for (const file of ["typed", "module", "script", "script-module"]) {
+    for (const file of ["typed", "named", "named-module", "module", "script", "script-module"]) {
       const run = () => registry.get("tool", file)?.execute({}, null as never);
       assert.throws(
         run,
@@ -75,11 +77,12 @@ for (const [name, contents] of Object.entries(PACKAGES)) {
   });
 }
 
-test("a CommonJS plugin with require and module.exports loads", async (t) => {
+test("a CommonJS plugin with require and module.exports loads, by both names of #plugin", async (t) => {
   const source = 'const { defineTool } = require("#plugin");\nmodule.exports = defineTool({ execute: () => 3 });';
-  const { registry, problems } = await load(pluginFolder(t, { "tools/old.js": source }));
+  const named = source.replace("#plugin", "penstock-gateway/plugin");
+  const { registry, problems } = await load(pluginFolder(t, { "tools/old.js": source, "tools/named.js": named }));
   assert.deepEqual(problems, []);
-  assert.equal(registry.get("tool", "old")?.execute(null, null as never), 3);
+  for (const name of ["old", "named"]) assert.equal(registry.get("tool", name)?.execute(null, null as never), 3);
 });
 
 test("a default export that CommonJS has wrapped into { default } is unwrapped", async (t) => {
@@ -151,6 +154,7 @@ test("files that cannot be imported say why in one line, all of them at once, an
     "package.json": '{ "type": "module" }',
     "tools/good.ts": TOOL,
     "tools/package.ts": 'import "a-package-nobody-has/deep";\nexport default {};',
+    "tools/other.ts": 'import { defineTool } from "penstock";\nexport default defineTool({});',
     "tools/part.ts": 'import "./lost.ts";\nexport default {};',
     "tools/name.ts": 'import { nope } from "#plugin";\nexport default nope;',
     "tools/syntax.ts": 'export default {\n  kind: "tool",\n  execute: (\n};\n',
@@ -163,6 +167,7 @@ test("files that cannot be imported say why in one line, all of them at once, an
     problems.map((problem) => formatPluginProblem(problem, root)),
     [
       "tools/name.ts: import: The requested module '#plugin' does not provide an export named 'nope'",
+      'tools/other.ts: import: there is no penstock: plugins import from "#plugin" or "penstock-gateway/plugin"',
       'tools/package.ts: import: package "a-package-nobody-has" is not installed: run npm install a-package-nobody-has',
       `tools/part.ts: import: cannot find ${join(root, "tools/lost.ts")}`,
       "tools/syntax-module.mjs: import: syntax error: Unexpected token ','",
@@ -206,7 +211,7 @@ const SHAPES: Record<string, [source: string, causes: string[]]> = {
       "name must be letters, digits, _, . or -, at most 128",
       "tags must be a list of strings",
       'timeout must be a duration like "250ms" or "5s"',
-      "approval must be true or false",
+      "approval must be true, false or one {{ expression }}",
       "execute must be a function",
       'unknown key "desciption", did you mean "description"?',
     ],

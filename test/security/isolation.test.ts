@@ -222,7 +222,14 @@ for (const kind of ["memory", "sqlite"]) {
   });
 }
 
-const GONE = { conversation: "c-gone", waiting: "x-gone", completed: "x-gone", run: "x-gone", trace: "x-gone", span: "x-gone" };
+const GONE = {
+  conversation: "c-gone",
+  waiting: "x-gone",
+  completed: "x-gone",
+  run: "x-gone",
+  trace: "x-gone",
+  span: "x-gone",
+};
 const idIn = (reply: InjectedReply, { waiting, completed, run, trace, span }: Objects) =>
   [waiting, run, trace, span].find((id) => reply.text().includes(id)) ?? completed;
 

@@ -25,7 +25,7 @@ const T = Date.parse("2026-11-20T08:00:00Z");
 const STATUSES: readonly ExecutionStatus[] = ["completed", "suspended", "error", "cancelled"];
 const here = (sample: Sample): RunningHere => ({
   start: startOf(sample),
-  record: () => JSON.stringify(recordOfSample(sample)),
+  record: () => ({ text: JSON.stringify(recordOfSample(sample)), repeats: [] }),
 });
 
 async function page(

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import { type Measured, serveMeasured } from "../support/measured.ts";
-import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, type PostgresServer, sharedPostgres } from "../support/postgres.ts";
 
 const manifest = (store: string) => `
 name: Large reads
@@ -61,7 +61,7 @@ describe("eight large reads at once", {
 }, () => {
   let postgres: PostgresServer | null = null;
   before(async () => {
-    postgres = await startPostgres();
+    postgres = await sharedPostgres();
   });
   after(() => postgres?.close());
 

@@ -4,11 +4,11 @@ import { after, type TestContext, test } from "node:test";
 import { CONVERSATION_SEQUENCE, conversationIdKey, EXECUTION_SEQUENCE } from "../../core/storage/keys.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import { checkConsistency, listed, openMemories, pageOf, rejectsAs, said, textsOf, user } from "../support/memories.ts";
-import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, type PostgresServer, sharedPostgres } from "../support/postgres.ts";
 import { silent } from "../support/providers.ts";
 import { CALL, processesOf } from "../support/workflow-process.ts";
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 const skip = server === null ? NO_POSTGRES : false;
 after(() => server?.close());
 

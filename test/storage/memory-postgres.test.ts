@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { after, type TestContext, test } from "node:test";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import { checkConsistency, openMemories, said, textsOf } from "../support/memories.ts";
-import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, type PostgresServer, sharedPostgres } from "../support/postgres.ts";
 import { silent } from "../support/providers.ts";
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 const skip = server === null ? NO_POSTGRES : false;
 after(() => server?.close());
 

@@ -17,11 +17,11 @@ import { type ExportEnd, exportHeader } from "../../core/storage/row-lines.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Row, Store } from "../../core/storage/store.ts";
 import { PENSTOCK, penstock } from "../support/command-line.ts";
-import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, type PostgresServer, sharedPostgres } from "../support/postgres.ts";
 import { manifestWith, startService } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 const skip = server === null ? NO_POSTGRES : false;
 const db = server as PostgresServer;
 after(() => server?.close());

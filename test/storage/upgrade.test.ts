@@ -14,11 +14,11 @@ import type { SqliteLayout } from "../../core/storage/sqlite-schema.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import { upgradeSqlite } from "../../core/storage/sqlite-upgrade.ts";
 import { penstock } from "../support/command-line.ts";
-import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, type PostgresServer, sharedPostgres } from "../support/postgres.ts";
 import { manifestWith } from "../support/service.ts";
 import { otherConnection, recordingLogger, temporaryFolder } from "../support/storage.ts";
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 const skip = server === null ? NO_POSTGRES : false;
 const db = server as PostgresServer;
 after(() => server?.close());

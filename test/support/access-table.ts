@@ -67,8 +67,6 @@ const GROUPS: readonly Group[] = [
       "POST /workflows/:id/executions/:executionId/replay",
       "POST /workflows/:id/executions/:executionId/cancel",
       "POST /tools/:name/execute",
-      "GET /approvals",
-      "POST /approvals/:approvalId",
       "POST /mcp/servers/:serverId/tools/:toolName",
       "POST /mcp/:serverId/mcp",
       "GET /mcp/:serverId/mcp",
@@ -115,6 +113,7 @@ const GROUPS: readonly Group[] = [
       "POST /updates/:packageName",
     ],
   },
+  { authNext: "either", legacy: "either", endpoints: ["GET /approvals", "POST /approvals/:approvalId"] },
   {
     authNext: "public",
     legacy: "public",

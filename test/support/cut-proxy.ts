@@ -99,10 +99,10 @@ export async function startCutProxy(targetPort: number): Promise<CutProxy> {
       if (late === null) throw new Error("nothing was cut to be delivered later");
       const { upstream, chunk } = late;
       late = null;
-      // The server may have ended the connection meanwhile.
+      // The server may have ended the connection, or end it at this.
       if (upstream.destroyed) return;
       upstream.write(chunk);
-      await Promise.race([once(upstream, "data"), once(upstream, "close")]);
+      await new Promise((resolve) => upstream.once("data", resolve).once("close", resolve));
       upstream.destroy();
     },
     get cuts() {

@@ -125,7 +125,9 @@ export function callOf(scope: Partial<StepScope> = {}, change: Partial<StepCall>
   return {
     scope: scopeOf(scope),
     caller: NOBODY,
+    workflowId: "flow",
     executionId: "execution-1",
+    path: "s",
     conversationId: undefined,
     userId: undefined,
     idempotencyKey: "execution-1:s",

@@ -7,13 +7,14 @@ import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Range, Store } from "../../core/storage/store.ts";
 import type { Outline } from "../../core/workflows/definition/definition.ts";
+import { expand } from "../../core/workflows/journal/compact-text.ts";
 import type { ExecutionStart, ExecutionStatus, JournalEntry } from "../../core/workflows/journal/entries.ts";
 import { parseOwnId } from "../../core/workflows/journal/ids.ts";
 import { indexKeys } from "../../core/workflows/journal/index-rows.ts";
-import { executionRecordText } from "../../core/workflows/journal/record.ts";
+import { executionRecord } from "../../core/workflows/journal/record.ts";
 import { entriesText, openRowText, recordRowText, reopenedRowText } from "../../core/workflows/journal/rows.ts";
 import { stateFromJournal } from "../../core/workflows/journal/state.ts";
-import { startPostgres } from "./postgres.ts";
+import { sharedPostgres } from "./postgres.ts";
 import { silent } from "./providers.ts";
 import { temporaryFolder } from "./storage.ts";
 
@@ -89,7 +90,7 @@ const textOf = (entries: readonly JournalEntry[]) => entriesText(entries.map((en
 export function recordOfSample(sample: Sample): Record<string, unknown> {
   const { status, at, rested = at + 1000 } = sample;
   const entries = status === "running" ? begun(at) : [...begun(at), ...lastOf(status, rested)];
-  return JSON.parse(executionRecordText(stateFromJournal(startOf(sample), entries), OUTLINE));
+  return JSON.parse(expand(executionRecord(stateFromJournal(startOf(sample), entries), OUTLINE)).join(""));
 }
 
 /** The rows of an execution that rests: its first entry in the record row, its second in the journal, the others in the tail. */
@@ -99,7 +100,7 @@ export function restRows(sample: Sample): [string, string][] {
   const [second, ...tail] = lastOf(status, rested);
   const state = stateFromJournal(start, [...begun(at), second!, ...tail]);
   const value = recordRowText(
-    executionRecordText(state, OUTLINE),
+    executionRecord(state, OUTLINE),
     JSON.stringify(start),
     textOf(begun(at)),
     1,
@@ -170,7 +171,7 @@ export function watchedStore(store: Store, between?: () => Promise<void>): Store
   return watched;
 }
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 after(() => server?.close());
 
 interface Engine {

@@ -274,5 +274,6 @@ export function definitionOf(list: readonly Node[], failed: Map<string, number>)
     resumeCheck: null,
     timeout: null,
     recovery: "resume",
+    recoveries: 3,
   };
 }

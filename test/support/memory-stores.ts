@@ -1,8 +1,8 @@
 /** Every engine that a memory may be over, for tests that hold on all of them. */
 import { after } from "node:test";
-import { startPostgres } from "./postgres.ts";
+import { sharedPostgres } from "./postgres.ts";
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 after(() => server?.close());
 
 interface TestStore {

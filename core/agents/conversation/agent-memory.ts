@@ -4,13 +4,14 @@ import { ANONYMOUS } from "../../identity/ownership.ts";
 import { EVERYTHING, type Principal } from "../../identity/principal.ts";
 import type { Memory } from "../../memory/memory.ts";
 import type { Models } from "../../models/models.ts";
-import type { RunCall } from "../agent.ts";
+import type { RunCaller } from "../run/caller.ts";
 import type { RunRecord } from "../run/journal.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { RunPlan } from "../run/run.ts";
 import type { AgentTool, ToolSet } from "../run/tool-set.ts";
 import { createSummarizer, type Summarizer, summarySection } from "./summary.ts";
 import { Turn } from "./turn.ts";
+import { type TurnQueue, TurnTicket } from "./turn-queue.ts";
 import { withWorkingMemory, workingMemorySection, workingMemoryTool } from "./working-memory.ts";
 
 export interface TurnRequest {
@@ -23,13 +24,15 @@ export interface TurnRequest {
   readonly record: RunRecord | null;
   /** The user whose conversation it is, and what the caller may see. */
   readonly principal: Principal;
+  /** Whether the run of another agent waits for this one. */
+  readonly isDelegated: boolean;
 }
 
 export interface AgentMemory {
   /** Most tokens of a prompt; undefined: what the model takes. */
   readonly contextTokens: number | undefined;
   /** Starts a turn. Null for a run without a conversation: nothing is read and nothing is stored. */
-  turn(request: TurnRequest, call: RunCall): Turn | null;
+  turn(request: TurnRequest, call: RunCaller): Turn | null;
   /** The tools of a run that may write: the agent's, and the one that updates the working memory if there is one. */
   tools(own: ToolSet): ToolSet;
   /** Puts earlier messages and the working memory into the prompt of a run. Rejects like `Turn.recall`. */
@@ -39,7 +42,7 @@ export interface AgentMemory {
 }
 
 /** @param models for the one that writes summaries */
-export function agentMemory(agentId: string, memory: Memory, models: Models): AgentMemory {
+export function agentMemory(agentId: string, memory: Memory, models: Models, queue: TurnQueue): AgentMemory {
   const { workingMemory } = memory.settings;
   const tool = workingMemory === undefined ? null : workingMemoryTool(workingMemory);
   const everything = memory.for(EVERYTHING);
@@ -47,11 +50,15 @@ export function agentMemory(agentId: string, memory: Memory, models: Models): Ag
   return {
     contextTokens: memory.settings.contextTokens,
     summarize: summarizerOf(memory, models),
-    turn({ runId, input, settings, clientKnowsMessageId, principal, record }, call) {
+    turn({ runId, input, settings, clientKnowsMessageId, principal, record, isDelegated }, call) {
       const { conversationId } = settings;
       if (conversationId === undefined) return null;
       const userId = actingUser(principal, settings.userId) ?? ANONYMOUS;
+      const place = { memory: memory.name, conversation: conversationId, user: userId };
+      const ticket = { ...place, mode: memory.settings.turns, runId, isDelegated, call };
       return new Turn({
+        queue,
+        ticket: settings.readOnly ? null : new TurnTicket(ticket),
         memory,
         access: principal === EVERYTHING ? everything : memory.for(principal),
         conversation: { id: conversationId, userId },

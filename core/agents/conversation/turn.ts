@@ -18,6 +18,7 @@ import { type Conversation, type RecalledContext, recall } from "./recall.ts";
 import type { Summarizer } from "./summary.ts";
 import { parseTurnInput, type TurnInput } from "./turn-input.ts";
 import { TurnMessage } from "./turn-message.ts";
+import type { TurnQueue, TurnTicket } from "./turn-queue.ts";
 
 interface TurnOptions {
   readonly memory: Memory;
@@ -34,6 +35,9 @@ interface TurnOptions {
   /** Whether the run began before a crash: the turn may have stored its messages. */
   readonly isRepeated: boolean;
   readonly call: RunCall;
+  readonly queue: TurnQueue;
+  /** Null for a turn that only reads. */
+  readonly ticket: TurnTicket | null;
 }
 
 export class Turn {
@@ -78,6 +82,18 @@ export class Turn {
   /** Whether the run may write to the conversation. */
   get writable(): boolean {
     return !this.#options.settings.readOnly;
+  }
+
+  /** Waits for other turns of the conversation; undefined where there are none. Throws like `TurnQueue.enter`. */
+  begin(): Promise<void> | undefined {
+    const { queue, ticket } = this.#options;
+    return ticket === null ? undefined : queue.enter(ticket);
+  }
+
+  /** Lets the next turn of the conversation begin. Never throws; a second call does nothing more. */
+  leave(): Promise<void> | undefined {
+    const { queue, ticket } = this.#options;
+    return ticket === null ? undefined : queue.leave(ticket);
   }
 
   /** @throws ServiceError `not_found` when the conversation is another user's, `unavailable` when the store fails */
@@ -149,6 +165,9 @@ export class Turn {
     if (!this.writable || this.#checkpoints.ended) return;
     await this.#checkpoints.end();
     await this.#write("completed");
+    // Before the client has read the last part: the next turn does not wait for that.
+    const left = this.leave();
+    if (left !== undefined) await left;
   }
 
   /**
@@ -175,7 +194,7 @@ export class Turn {
 
   /** @param ended whether the run is over, and how */
   async #write(ended: "completed" | "failed" | null, metadata?: Record<string, unknown>): Promise<void> {
-    const { memory, access, conversation, resourceId, messageId } = this.#options;
+    const { memory, access, conversation, resourceId, messageId, queue, ticket } = this.#options;
     if (ended === null) this.#choosesIds = true;
     const { title } = this.#input;
     const identity = { id: conversation.id, userId: conversation.userId, resourceId };
@@ -193,7 +212,8 @@ export class Turn {
       messages.push(this.#withIdAndTime(answer, this.#answeredAt, answerId));
     }
     const place = ended !== null || user !== null ? this.#place(answerId, metadata !== undefined) : undefined;
-    const saved = access.append(begun, messages, place);
+    const guard = ticket === null ? undefined : queue.guard(ticket, ended !== null);
+    const saved = access.append(begun, messages, place, guard);
     await spanned(this.#span(MEMORY_SPANS.save), saved);
     if (this.#user === user) this.#user = null;
   }

@@ -1,7 +1,9 @@
 /** The call context of a run, as its tools and sub-agents see it: that of the request, with a logger that fields the run. */
+import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
 import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
+import { AbortSource, type Aborts, abortsOf } from "../../lib/aborts.ts";
 import { boundLogger } from "../../observability/bound-logger.ts";
 import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
@@ -17,19 +19,24 @@ export class RunCaller implements RunCall {
   readonly caller: Caller;
   readonly requestId: string;
   readonly #call: RunCall;
-  readonly #agentId: string;
+  readonly agentId: string;
   readonly #fields: LogFields;
   /** The span of the run, once it has begun; log lines name it. */
   span: Span | null = null;
   #logger: Logger | null = null;
+  /** Of a run that can be stopped without its request, and of those that it delegates to. */
+  #own: AbortSource | null = null;
+  /** Why it was stopped; null unless it was. */
+  interruption: Error | null = null;
 
   /** @param call of the request or the workflow step; for a sub-agent that of its parent agent, whose logger it does not take over */
   constructor(call: RunCall, agentId: string, fields: LogFields) {
     this.#call = call instanceof RunCaller ? call.#call : call;
+    if (call instanceof RunCaller) this.#own = call.#own;
     this.user = call.user;
     this.caller = call.caller;
     this.requestId = call.requestId;
-    this.#agentId = agentId;
+    this.agentId = agentId;
     this.#fields = fields;
   }
 
@@ -38,18 +45,37 @@ export class RunCaller implements RunCall {
   }
 
   get signal(): AbortSignal {
-    return this.#call.signal;
+    const own = this.#own;
+    if (own === null) return this.#call.signal;
+    // Every tool that runs adds a listener; without this Node would warn of a leak.
+    if (!own.hasSignal) setMaxListeners(0, own.signal);
+    return own.signal;
   }
 
-  get aborts(): RunCall["aborts"] {
-    return this.#call.aborts;
+  get aborts(): Aborts | undefined {
+    return this.#own ?? this.#call.aborts;
+  }
+
+  /** From now on `interrupt` stops the run, as does the end of its request. */
+  makeInterruptible(): void {
+    const own = new AbortSource();
+    const above = this.aborts ?? abortsOf(this.signal)!;
+    above.add({ aborted: (reason) => own.abort(reason) });
+    this.#own = own;
+  }
+
+  /** Stops the run, if it is interruptible. */
+  interrupt(reason: Error): void {
+    if (this.#own === null || this.interruption !== null) return;
+    this.interruption = reason;
+    this.#own.abort(reason);
   }
 
   get logger(): Logger {
     if (this.#logger === null) {
       const { conversationId, userId } = this.#fields;
       const { traceId, spanId } = this.span ?? {};
-      const fields = { agentId: this.#agentId, conversationId, userId, traceId, spanId };
+      const fields = { agentId: this.agentId, conversationId, userId, traceId, spanId };
       this.#logger = boundLogger(this.#call.logger, fields);
     }
     return this.#logger;

@@ -112,9 +112,9 @@ function checkResults({ input, field = "input" }: RunRequest, hasConversation: b
 
 type TurnOwner = Pick<TurnRequest, "runId" | "settings" | "principal" | "record">;
 
-function startTurn(memory: AgentMemory, request: RunRequest, owner: TurnOwner, call: RunCall) {
-  const { input, clientKnowsMessageId = false } = request;
-  return memory.turn({ ...owner, input, clientKnowsMessageId }, call);
+function startTurn(memory: AgentMemory, request: RunRequest, owner: TurnOwner, call: RunCaller) {
+  const { input, clientKnowsMessageId = false, depth = 0 } = request;
+  return memory.turn({ ...owner, input, clientKnowsMessageId, isDelegated: depth > 0 }, call);
 }
 
 const turnSettings = ({ memory }: RunSettings, { thread }: RunRequest) =>
@@ -145,7 +145,7 @@ function requestSettings(agent: CompiledAgent, request: RunRequest): RunSettings
  * Runs to the end. A run that is aborted throws whatever aborted it.
  *
  * @param outcome filled on the way, for callers that need it when the run fails as well
- * @throws ServiceError when the model fails, or when the conversation is another user's or cannot be read or stored; any
+ * @throws ServiceError when the model fails, or when the conversation is busy, another user's, or cannot be read or stored; any
  * error when the run was aborted
  */
 export async function execute(
@@ -181,8 +181,10 @@ export async function execute(
       agent.history.end(entry ?? begun(record?.begunAt), status, outcome, status === "error" ? error : undefined);
     }
     if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: status === "cancelled" });
-    throw error;
+    throw plan.call.interruption ?? error;
   } finally {
+    const left = turn?.leave();
+    if (left !== undefined) await left;
     agent.activity.leave();
   }
 }
@@ -199,8 +201,11 @@ function sumUp({ memory, activity }: CompiledAgent, turn: Turn): void {
 async function addConversation(agent: CompiledAgent, plan: RunPlan, turn: Turn, outcome: RunResult): Promise<void> {
   turn.span = plan.span;
   try {
+    const wait = turn.begin();
+    if (wait !== undefined) await wait;
     await agent.memory!.addToPrompt(plan, turn);
   } catch (error) {
+    await turn.leave();
     if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: plan.call.signal.aborted });
     throw error;
   }

@@ -125,7 +125,9 @@ function callTool(of: StepCall, call: PendingCall): unknown {
 function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: string): RunToolContext {
   const { conversationId } = plan.settings.memory;
   const { context } = plan.settings;
-  const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${step}:${toolCallId}`, span };
+  const { userId } = plan.settings.memory;
+  const approval = { kind: "model", userId, agentId: plan.call.agentId, toolCallId } as const;
+  const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${step}:${toolCallId}`, approval, span };
   return {
     origin: conversationId === undefined ? origin : { ...origin, conversationId },
     toolCallId,

@@ -4,6 +4,7 @@ import type { Service } from "../../app/service.ts";
 import type { Route } from "../../http/route.ts";
 import { A2A_ROUTES } from "./a2a.ts";
 import { AGENT_ROUTES } from "./agents.ts";
+import { APPROVAL_ROUTES } from "./approvals.ts";
 import { DOCS_ROUTES } from "./docs.ts";
 import { MCP_ROUTES } from "./mcp.ts";
 import { MEMORY_ROUTES } from "./memory.ts";
@@ -21,6 +22,7 @@ export const ROUTES: readonly Route<Service>[] = [
   ...RUN_ROUTES,
   ...WORKFLOW_ROUTES,
   ...TOOL_ROUTES,
+  ...APPROVAL_ROUTES,
   ...MEMORY_ROUTES,
   ...A2A_ROUTES,
   ...OBSERVABILITY_LOG_ROUTES,

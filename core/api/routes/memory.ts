@@ -56,6 +56,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       summary: "Create a conversation",
       query: "MemoryQuery",
       body: "CreateConversationRequest",
+      idempotent: true,
       failures: ["not_found", "conflict"],
       output: { json: "ConversationReply", status: 201 },
       async handle({ query, body }, call) {
@@ -123,6 +124,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       summary: "Clone a conversation",
       query: "ConversationQuery",
       body: "CloneConversationRequest",
+      idempotent: true,
       bodyOptional: true,
       failures: ["conflict"],
       output: { json: "ClonedConversation", status: 201 },
@@ -161,6 +163,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       summary: "Save messages, all of them or none",
       query: "MemoryQuery",
       body: "SaveMessagesRequest",
+      idempotent: true,
       failures: ["not_found"],
       output: { json: "SavedMessages" },
       async handle({ query, body }, call) {
@@ -209,6 +212,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       summary: "Replace working memory, or append to it",
       query: "MemoryQuery",
       body: "UpdateWorkingMemoryRequest",
+      idempotent: true,
       output: { json: "WorkingMemoryUpdated" },
       async handle({ params, query, body }, call) {
         const id = conversationIdOf(params);

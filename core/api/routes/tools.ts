@@ -23,6 +23,9 @@ export const TOOL_ROUTES = [
     group: "execution",
     summary: "Execute a tool",
     body: "ExecuteToolRequest",
+    idempotent: true,
+    failures: ["conflict"],
+    readsHeaders: ["x-approval-id"],
     output: { json: "ToolExecutionResult" },
     handle: ({ params, body }, call) => execute(call.service, params.name!, body, call),
   }),
@@ -42,6 +45,8 @@ function execute(service: Service, name: string, body: { input: unknown; context
       `{"toolName":${toolName},"result":${text},"executionTime":${executionTime},"timestamp":"${timestamp}"}`,
     );
   };
-  const result = executeTool(tool, body.input, { call, context: (body.context ?? {}) as Record<string, unknown> });
+  const approval = { kind: "direct", id: call.headers["x-approval-id"] } as const;
+  const context = (body.context ?? {}) as Record<string, unknown>;
+  const result = executeTool(tool, body.input, { call, context, approval });
   return result instanceof Promise ? result.then(finish) : finish(result);
 }

@@ -53,6 +53,7 @@ export const WORKFLOW_ROUTES = [
     description:
       "Answers when the execution rests. A step that fails after its retries is a 500 with what it said, and `x-execution-id`. A client that leaves does not stop the execution.",
     body: "ExecuteWorkflowRequest",
+    idempotent: true,
     failures: ["conflict"],
     output: { json: "ExecutionResult" },
     handle: ({ params, body }, call) => open(call).execute(params.id!, body, call),
@@ -95,6 +96,7 @@ export const WORKFLOW_ROUTES = [
     description: "It stops before its next step, or at once where a step heeds its signal.",
     query: "OwnerQuery",
     body: "SuspendExecutionRequest",
+    idempotent: true,
     bodyOptional: true,
     output: { json: "ExecutionSuspended" },
     handle: ({ params, query, body }, call) =>
@@ -106,10 +108,13 @@ export const WORKFLOW_ROUTES = [
     path: "/workflows/:id/executions/:executionId/resume",
     group: "execution",
     summary: "Resume a suspended execution",
-    description: "Answers when the execution rests again.",
+    description:
+      "Answers when the execution rests again. A step that waits while others run can be resumed too, when `options.stepId` names it.",
     query: "OwnerQuery",
     body: "ResumeExecutionRequest",
+    idempotent: true,
     bodyOptional: true,
+    failures: ["conflict"],
     output: { json: "ExecutionResult" },
     handle: ({ params, query, body }, call) =>
       open(call).resume(params.id!, executionIdParam(params), body, call, query.userId),
@@ -124,6 +129,7 @@ export const WORKFLOW_ROUTES = [
       "What came before the step is taken over. Answers when the new execution rests; the old one is unchanged.",
     query: "OwnerQuery",
     body: "ReplayExecutionRequest",
+    idempotent: true,
     output: { json: "ExecutionResult" },
     handle: ({ params, query, body }, call) =>
       open(call).replay(params.id!, executionIdParam(params), body, call, query.userId),
@@ -137,6 +143,7 @@ export const WORKFLOW_ROUTES = [
     description: "A step that does not heed its signal is given up after 5 s.",
     query: "OwnerQuery",
     body: "CancelExecutionRequest",
+    idempotent: true,
     bodyOptional: true,
     output: { json: "ExecutionCancellation" },
     handle: ({ params, query, body }, call) =>

@@ -10,13 +10,14 @@ import { logs, platform } from "./platform.ts";
 import { a2a, mcpServers } from "./protocols.ts";
 import { routes } from "./routes.ts";
 import { runs } from "./runs.ts";
-import { membership, pluginStorage, store } from "./store.ts";
-import { declaredTools, models, tools } from "./tools.ts";
+import { membership, pluginStorage, replies, store } from "./store.ts";
+import { approvalInbox, approvals, declaredTools, models, tools } from "./tools.ts";
 import { workflows } from "./workflows.ts";
 
 export const STAGES = [
   // These find most of what can be wrong, and leave nothing behind: the store is opened only where they find nothing.
   meters,
+  approvals,
   declaredTools,
   models,
   routes,
@@ -24,6 +25,7 @@ export const STAGES = [
   store,
   // From here on there is a store to work with.
   membership,
+  replies,
   metrics,
   tools,
   traces,
@@ -31,6 +33,7 @@ export const STAGES = [
   agents,
   workflows,
   runs,
+  approvalInbox,
   access,
   a2a,
   mcpServers,

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { A2a } from "../../a2a/a2a.ts";
 import type { Agent } from "../../agents/agent.ts";
 import type { RunKeeper } from "../../agents/keeper.ts";
+import type { Approvals } from "../../approvals/approvals.ts";
 import type { AccessRules } from "../../auth/classes.ts";
 import type { Verifier } from "../../auth/provider-port.ts";
 import type { AccessGroup, Route } from "../../http/route.ts";
@@ -22,6 +23,7 @@ import type { Platform } from "../../platform/platform.ts";
 import type { OwnedHost } from "../../registry/host.ts";
 import type { Registry } from "../../registry/registry.ts";
 import type { KeptRuns } from "../../runs/kept-runs.ts";
+import type { KeptReplies } from "../../storage/kept-replies.ts";
 import type { Namespaces } from "../../storage/keyv-namespace.ts";
 import type { Membership } from "../../storage/membership.ts";
 import type { Store } from "../../storage/store.ts";
@@ -63,6 +65,8 @@ interface FirstParts {
 
 export interface Parts extends FirstParts {
   readonly meters: Meters;
+  /** Questions that people are asked before a tool runs. */
+  readonly approvals: Approvals;
   /** Those of the manifest, without those of MCP servers. */
   readonly declaredTools: ReadonlyMap<string, Tool>;
   readonly models: Models;
@@ -75,6 +79,8 @@ export interface Parts extends FirstParts {
   readonly store: Store;
   /** The processes that share the store; null where no other one can use it. */
   readonly membership: Membership | null;
+  /** The replies to requests with an `Idempotency-Key`. */
+  readonly replies: KeptReplies;
   readonly metrics: MetricsPage;
   readonly tools: ToolDirectory;
   readonly traces: Traces;

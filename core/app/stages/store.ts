@@ -1,6 +1,7 @@
 /** Stages: the store of the manifest, and what plugins keep in it. */
 import { messageOf } from "../../lib/errors.ts";
 import type { Problem } from "../../lib/problem.ts";
+import { KeptReplies } from "../../storage/kept-replies.ts";
 import { MeasuredStore } from "../../storage/measured-store.ts";
 import { Membership } from "../../storage/membership.ts";
 import { createMemoryStore } from "../../storage/memory-store.ts";
@@ -46,6 +47,11 @@ async function openOrCheck(
 export const membership: Stage<"store" | "options", "membership"> = ({ store, options: { logger } }) => {
   const membership = isShared(store) ? new Membership(store, { logger }) : null;
   return { parts: { membership }, begin: () => membership?.start(), end: () => membership?.release() };
+};
+
+export const replies: Stage<"store" | "membership" | "options", "replies"> = ({ store, membership, options }) => {
+  const replies = new KeptReplies(store, membership, options.logger);
+  return { parts: { replies }, begin: () => replies.start(), end: () => replies.close() };
 };
 
 /** Last of all stages, so that no plugin comes to wait for the store while it is created. */

@@ -1,16 +1,27 @@
-/** Stages: the tools of the manifest, the models of its providers, and all tools with those of MCP servers. */
+/** Stages: approvals of calls, the tools of the manifest, the models of its providers, and all tools with those of MCP servers. */
+import { Approvals } from "../../approvals/approvals.ts";
+import { isIsolated } from "../../identity/principal.ts";
 import { ToolDirectory } from "../../mcp/tool-directory.ts";
 import { createModels } from "../../models/models.ts";
 import { compileTools } from "../../tools/compile.ts";
 import type { Stage } from "./stage.ts";
 
-export const declaredTools: Stage<"manifest" | "registry" | "host" | "meters", "declaredTools"> = ({
+export const approvals: Stage<"manifest" | "options", "approvals"> = ({ manifest, options: { logger } }) => {
+  const open = manifest.auth.mode === "none";
+  const { retention } = manifest.history;
+  return { parts: { approvals: new Approvals({ isolated: isIsolated(manifest), open, retention, logger }) } };
+};
+
+type DeclaredNeeds = "manifest" | "registry" | "host" | "meters" | "approvals";
+
+export const declaredTools: Stage<DeclaredNeeds, "declaredTools"> = ({
   manifest,
   registry,
   host,
   meters,
+  approvals,
 }) => {
-  const { tools, problems } = compileTools(manifest, registry, host, meters.tools);
+  const { tools, problems } = compileTools(manifest, registry, host, { meters: meters.tools, inbox: approvals });
   return { parts: { declaredTools: tools }, problems };
 };
 
@@ -35,4 +46,19 @@ export const tools: Stage<"manifest" | "declaredTools" | "loaded" | "meters" | "
 }) => {
   const tools = new ToolDirectory(declaredTools, manifest, { folder, logger, meters: meters.tools });
   return { parts: { tools }, begin: () => tools.begin(), end: () => tools.close() };
+};
+
+/** Begins once there are workflows, whose steps wait for answers. */
+export const approvalInbox: Stage<"approvals" | "store" | "tools" | "workflows", never> = ({
+  approvals,
+  store,
+  tools,
+  workflows,
+}) => {
+  approvals.connect(store, tools);
+  return {
+    parts: {},
+    begin: () => approvals.start((record) => workflows.tellAnswer(record)),
+    end: () => approvals.close(),
+  };
 };

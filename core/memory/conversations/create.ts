@@ -5,7 +5,8 @@ import { findIdPlaces } from "../../storage/id-spaces.ts";
 import { conversationIdKeys, conversationKey, unfinishedCopyKey } from "../../storage/keys.ts";
 import { withFreeNumber } from "../../storage/sequence.ts";
 import type { Domain } from "../domain.ts";
-import type { NewConversation } from "../memory.ts";
+import type { NewConversation, TurnGuard } from "../memory.ts";
+import { commitGuarded } from "../messages/guard.ts";
 import { writeMessages } from "../messages/write.ts";
 import { conversationHead, idRowKey, type Snapshot } from "../records/conversation.ts";
 import { createId } from "../records/ids.ts";
@@ -67,9 +68,10 @@ export function createConversation(
   memory: string,
   wanted: NewConversation,
   messages: readonly PreparedMessage[] = [],
+  guard?: TurnGuard,
 ): Promise<Conversation> {
   return withFreeNumber(domain.numbers, conversationNumberRows, (number) =>
-    insert(domain, memory, number, wanted, messages),
+    insert(domain, memory, number, wanted, messages, guard),
   );
 }
 
@@ -79,6 +81,7 @@ async function insert(
   number: number,
   wanted: NewConversation,
   messages: readonly PreparedMessage[],
+  guard: TurnGuard | undefined,
 ): Promise<Conversation> {
   const now = domain.now();
   const pending = preparePending(domain, memory, number, wanted, now);
@@ -86,7 +89,7 @@ async function insert(
   const written = { ...pending, ...writeMessages(domain, draft, pending, messages, now, new Map()) };
   expectFree(draft, number);
   insertPending(draft, written);
-  const revision = await domain.store.commit(draft).catch((error: unknown) => {
+  const revision = await commitGuarded(domain.store, draft, guard).catch((error: unknown) => {
     throw isIdConflict(error, pending) ? conversationIdTaken(pending.id) : error;
   });
   const { conversation, ...snapshot } = written;

@@ -1,13 +1,14 @@
 /** Saving messages. Calls that wait for the same conversation share one commit. */
 
 import type { Domain } from "../domain.ts";
-import type { TurnPlace } from "../memory.ts";
+import type { TurnGuard, TurnPlace } from "../memory.ts";
 import { changedSnapshot, type Snapshot } from "../records/conversation.ts";
 import { retryOnConflict } from "../records/directory.ts";
 import { changeConversation } from "../records/index-rows.ts";
 import type { PreparedMessage } from "../records/message.ts";
 import { createDraft } from "../semantic/semantic.ts";
 import { displacedMessages } from "./displaced.ts";
+import { commitGuarded } from "./guard.ts";
 import { dropSummaryOf } from "./summary.ts";
 import { findMessages, removeMessages, writeMessages } from "./write.ts";
 
@@ -17,6 +18,8 @@ export interface SaveBatch {
   readonly messages: readonly PreparedMessage[];
   /** Where they belong, for those of a turn. */
   readonly place?: TurnPlace | undefined;
+  /** What they are committed with, for those of a turn. */
+  readonly guard?: TurnGuard | undefined;
 }
 
 export interface Saver {
@@ -28,7 +31,7 @@ export interface Saver {
   save(batches: readonly SaveBatch[]): Promise<void>;
 }
 
-interface Waiting extends Pick<SaveBatch, "messages" | "place"> {
+interface Waiting extends Pick<SaveBatch, "messages" | "place" | "guard"> {
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
@@ -38,9 +41,9 @@ const MAX_MESSAGES_PER_SHARED_COMMIT = 1000;
 export function createSaver(domain: Domain): Saver {
   const waiting = new Map<number, Waiting[]>();
 
-  function enqueue({ conversation, messages, place }: SaveBatch): Promise<void> {
+  function enqueue({ conversation, messages, place, guard }: SaveBatch): Promise<void> {
     return new Promise((resolve, reject) => {
-      const call = { messages, place, resolve, reject };
+      const call = { messages, place, guard, resolve, reject };
       const queue = waiting.get(conversation.number);
       if (queue !== undefined) {
         queue.push(call);
@@ -58,7 +61,7 @@ export function createSaver(domain: Domain): Saver {
       try {
         const [first] = calls as [Waiting];
         const messages = calls.length === 1 ? first.messages : calls.flatMap((call) => call.messages);
-        await write(domain, [{ conversation, messages, place: first.place }]);
+        await write(domain, [{ conversation, messages, place: first.place, guard: first.guard }]);
         for (const call of calls) call.resolve();
       } catch (error) {
         for (const call of calls) call.reject(error);
@@ -67,17 +70,18 @@ export function createSaver(domain: Domain): Saver {
     });
   }
 
-  /** Takes the first calls off the queue, as many as share one commit. A turn that has a place has one of its own. */
+  /** Takes the first calls off the queue, as many as share one commit. A turn that has a place or a guard has one of its own. */
   function take(number: number): Waiting[] {
     const queue = waiting.get(number)!;
     let count = 0;
     let messages = 0;
     for (const call of queue) {
-      const shares = call.place === undefined && messages < MAX_MESSAGES_PER_SHARED_COMMIT;
+      const isAlone = call.place !== undefined || call.guard !== undefined;
+      const shares = !isAlone && messages < MAX_MESSAGES_PER_SHARED_COMMIT;
       if (count > 0 && !shares) break;
       messages += call.messages.length;
       count++;
-      if (call.place !== undefined) break;
+      if (isAlone) break;
     }
     if (count === queue.length) waiting.delete(number);
     return queue.splice(0, count);
@@ -128,7 +132,7 @@ function write(domain: Domain, batches: readonly SaveBatch[]): Promise<void> {
       changeConversation(draft, before, after);
       changes.push(after);
     }
-    const revision = await domain.store.commit(draft);
+    const revision = await commitGuarded(domain.store, draft, batches[0]?.guard);
     const memories = new Set<string>();
     for (const after of changes) {
       domain.conversations.remember(changedSnapshot(after, after, revision));

@@ -1,6 +1,7 @@
 /** What a working memory may contain, and how content is appended to it. */
 import type { ValidateFunction } from "ajv";
 import { isTooDeep, MAX_JSON_DEPTH } from "../../http/decode.ts";
+import { canonicalJson } from "../../lib/canonical-json.ts";
 import { invalid } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
 import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
@@ -107,22 +108,13 @@ export function merge(old: Json, added: Json): Json {
 }
 
 function union(old: readonly Json[], added: readonly Json[]): Json[] {
-  const known = new Set(old.map(canonical));
+  const known = new Set(old.map(canonicalJson));
   const joined = [...old];
   for (const item of added) {
-    const text = canonical(item);
+    const text = canonicalJson(item);
     if (known.has(text)) continue;
     known.add(text);
     joined.push(item);
   }
   return joined;
-}
-
-/** The same text for equal values, and different text for different ones. */
-function canonical(value: Json): string {
-  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
-  // The `=` prevents a denial of service: V8 hashes strings of digits by their value, so that a client could make all of them collide.
-  if (!isObject(value)) return `=${JSON.stringify(value)}`;
-  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
-  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join()}}`;
 }

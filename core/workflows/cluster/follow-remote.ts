@@ -5,8 +5,8 @@ import type { Store } from "../../storage/store.ts";
 import { Watch } from "../../storage/watch.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { JournalEntry } from "../journal/entries.ts";
-import { type FoundExecution, incompleteJournal, readExecution, readJournal } from "../journal/load.ts";
-import { parseEntries, parseOpenRow, parseRecordRow } from "../journal/rows.ts";
+import { type FoundExecution, firstEntries, incompleteJournal, readExecution, readJournal } from "../journal/load.ts";
+import { parseEntries, parseRecordRow } from "../journal/rows.ts";
 import { applyEntry, initialState } from "../journal/state.ts";
 import { openReader, sendEntries } from "../run/follow.ts";
 
@@ -61,9 +61,4 @@ export function followRemoteExecution(
       watch.end();
     }
   };
-}
-
-function firstEntries({ openRow, recordRow }: FoundExecution): readonly JournalEntry[] {
-  const first = openRow === null ? null : parseOpenRow(openRow.value).first;
-  return first ?? (recordRow === null ? [] : parseRecordRow(recordRow.value).first);
 }

@@ -1,19 +1,20 @@
 /** Recovers executions: those that a process which is gone left running go on here. */
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
-import { indexedExecution, OPEN_EXECUTIONS } from "../../storage/keys.ts";
+import { indexedExecution, journalKey, OPEN_EXECUTIONS } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import type { Engine } from "../engine.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
 import { liveKey } from "../journal/ids.ts";
-import { loadExecution, readExecution } from "../journal/load.ts";
-import { parseOpenRow, reopenedRowText } from "../journal/rows.ts";
+import { type FoundExecution, type Loaded, loadExecution, readExecution, readJournal } from "../journal/load.ts";
+import { parseOpenRow, type Recovered, takenOverRowText } from "../journal/rows.ts";
 import { isRun } from "../journal/run-record.ts";
 import { timeAfter } from "../journal/state.ts";
 import { isSuperseded } from "../journal/superseded.ts";
 import { isStoreUnavailable } from "../run/commit-retry.ts";
 import type { Execution } from "../run/execution.ts";
+import { countRecovery, stoppedProcessMessage } from "./recovered.ts";
 import { type StopRequest, stopsAsked } from "./stop-requests.ts";
 
 /** Open rows read at once; each may hold the whole input of its execution. */
@@ -65,47 +66,64 @@ async function recoverOne(engine: Engine, row: Row, number: number): Promise<boo
   const found = await readExecution(engine.store, number);
   if (found?.openRow?.revision !== row.revision || engine.live.has(liveKey(found.start))) return false;
   const { definition, problem } = await findDefinition(engine, found.start.definition);
-  let { openRow } = found;
   let asked: StopRequest | undefined;
   if (problem !== null && engine.environment.shared) {
     [asked] = await stopsAsked(engine.store, new Map([[number, row.revision]]));
     if (asked === undefined) return leaveAlone(engine, found.start, problem);
   }
-  if (engine.environment.shared) {
-    // Executions of this process too: one may have run and come to rest since its row was read.
-    const claimed = await claim(engine, found.openRow);
-    if (claimed === null) return false;
-    openRow = claimed;
-  }
-  const loaded = await loadExecution(engine.store, found);
-  if (loaded === null || engine.live.has(liveKey(found.start))) return false;
+  const claimed = await claim(engine, found);
+  if (claimed === null || engine.live.has(liveKey(found.start))) return false;
+  const { openRow, loaded, recovered } = claimed;
   const caller = { requestId: "", logger: engine.logger, trace: engine.trace };
   const execution = engine.restore(loaded.state, definition, caller, { loaded, openRow, recordRow: null });
   engine.beginTrace(execution, "recovery");
   if (asked !== undefined) engine.run(execution, (it) => stopAsAsked(it, asked));
   else if (problem !== null && isRun(found.start.workflowId)) engine.run(execution, failWithoutAgent);
   else if (problem !== null) engine.run(execution, (it) => suspendFor(it, problem));
-  else if (definition.recovery === "fail") engine.run(execution, failInterrupted);
+  else if (definition.recovery === "fail") engine.run(execution, (it) => failInterrupted(it, INTERRUPTED_MESSAGE));
+  else if (recovered.times > definition.recoveries)
+    engine.run(execution, (it) => failInterrupted(it, stoppedProcessMessage(recovered)));
   else engine.run(execution);
   return true;
 }
 
-/** Writes this process into the open row, so that commits of the process that had it fail. Null when another process was first. */
-async function claim({ store, environment }: Engine, { key, value, revision }: Row): Promise<Row | null> {
-  const [, start, first] = JSON.parse(value) as [string, unknown, unknown];
-  const claimedValue =
-    start === null ? reopenedRowText(environment.process) : JSON.stringify([environment.process, start, first]);
+interface Claimed {
+  readonly openRow: Row;
+  readonly loaded: Loaded;
+  readonly recovered: Recovered;
+}
+
+/**
+ * Writes this process into the open row, so that commits of the process that had it fail, and counts the recovery. That is on disk before
+ * the execution goes on, since it may kill this process too. Null when another process was first, or the execution has come to rest.
+ */
+async function claim({ store, environment }: Engine, found: FoundExecution): Promise<Claimed | null> {
+  const { number } = found.start;
+  const { key, value, revision } = found.openRow!;
+  const { process, recovered: before } = parseOpenRow(value);
+  const read = await loadExecution(store, found);
+  if (read === null) return null;
+  // What this process itself could not go on with, because the store was away, has not killed a process.
+  const recovered = process === environment.process ? before : countRecovery(before, read.entries);
+  const taken = takenOverRowText(value, environment.process, recovered);
   try {
-    return {
+    const openRow = {
       key,
-      value: claimedValue,
-      revision: await store.commit({ put: [[key, claimedValue]], expect: [[key, revision]] }),
+      value: taken,
+      revision: await store.commit({ put: [[key, taken]], expect: [[key, revision]] }),
     };
+    // What the process that had it has written since the read, before its commits began to fail.
+    const isBehind = (await readJournal(store, number, lastJournalKey(number, read))).length > 0;
+    const loaded = isBehind ? await loadExecution(store, found) : read;
+    return loaded === null ? null : { openRow, loaded, recovered };
   } catch (error) {
     if (error instanceof CommitConflict) return null;
     throw error;
   }
 }
+
+const lastJournalKey = (number: number, { rows }: Loaded): string | undefined =>
+  rows === 0 ? undefined : journalKey(number, rows - 1);
 
 /** When plugins of the definition are gone, it is nothing but its outline, and `problem` says what is missing. */
 async function findDefinition(
@@ -152,17 +170,17 @@ function failWithoutAgent(execution: Execution): Promise<void> {
 }
 
 /**
- * For `recovery: fail`. The step that began last is the one that was interrupted; the steps that contain it began before it. Steps of
+ * For `recovery: fail`, and for what kills its process. The step that began last is the one that was interrupted; the steps that contain it began before it. Steps of
  * branches that had already lost were not interrupted.
  */
-function failInterrupted(execution: Execution): Promise<void> {
+function failInterrupted(execution: Execution, message: string): Promise<void> {
   const { state, definition } = execution;
   const running = [...state.steps.values()]
     .filter(({ status, path }) => status === "running" && !isSuperseded(path, state, definition.outline))
     .reverse();
   const at = timeAfter(execution.state);
-  for (const { path } of running) execution.append(["fail", path, at, INTERRUPTED_MESSAGE]);
-  execution.append(["error", running[0]?.path ?? "", at, INTERRUPTED_MESSAGE]);
+  for (const { path } of running) execution.append(["fail", path, at, message]);
+  execution.append(["error", running[0]?.path ?? "", at, message]);
   return execution.writeRecord();
 }
 

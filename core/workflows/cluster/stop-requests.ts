@@ -1,12 +1,20 @@
 /**
  * Stop requests between processes of a shared store: one process asks another to suspend or cancel an execution that the other one
  * runs. The request is a row. A process that runs executions reads these rows at an interval, and the process that asked reads the
- * execution until it has come to rest. Where the store can wake other processes, each of the two is woken by the other.
+ * execution until it has come to rest. Where the store can wake other processes, each of the two is woken by the other. Requests to
+ * resume a step are rows of the same prefix (resume-requests.ts).
  */
 import { messageOf } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
 import { removeUnchanged, unlessConflict } from "../../storage/conflict.ts";
-import { indexedExecution, openExecutionKey, processKey, STOP_REQUESTS, stopRequestKey } from "../../storage/keys.ts";
+import {
+  indexedExecution,
+  openExecutionKey,
+  processKey,
+  requestedExecution,
+  STOP_REQUESTS,
+  stopRequestKey,
+} from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import { Watch } from "../../storage/watch.ts";
 import type { Engine } from "../engine.ts";
@@ -14,7 +22,9 @@ import { noExecution, stillRunning } from "../journal/errors.ts";
 import { type FoundExecution, loadExecution, readExecution } from "../journal/load.ts";
 import { parseOpenRow } from "../journal/rows.ts";
 import type { JournalState } from "../journal/state.ts";
+import type { Execution } from "../run/execution.ts";
 import type { Stop } from "../run/lifetime.ts";
+import { carryOutResume, type ResumeRequest } from "./resume-requests.ts";
 
 /** How long the steps of a cancelled execution may still work after their signal has aborted. */
 const CANCEL_GRACE_MS = 5_000;
@@ -36,6 +46,9 @@ export const stopFromRequest = ({ kind, reason }: StopRequest): Stop => ({
   reason,
   gracePeriod: kind === "cancel" ? CANCEL_GRACE_MS : Number.POSITIVE_INFINITY,
 });
+
+/** Enough for what asks for a stop; what a step is resumed with may be larger, and is read where it is needed. */
+const MAX_BYTES_PER_ROW = 65_536;
 
 /** `open`: revision of the open row that it is about, so that a run which was resumed since is not stopped. */
 type StoredRequest = readonly [kind: StopRequest["kind"], reason: string, open: number];
@@ -129,10 +142,12 @@ export async function stopsAsked(store: Store, open: ReadonlyMap<number, number>
   });
 }
 
-/** Reads the stop requests for executions that run in this process, and stops them. */
+/** Reads the requests for executions that run in this process, and carries them out. */
 export class StopRequests {
   readonly #engine: Engine;
   readonly #reads: Interval;
+  /** Tokens of resumes that were carried out, and whose rows could not be removed yet. */
+  readonly #answered = new Set<string>();
   #endWatch: (() => void) | undefined;
 
   /** @param interval milliseconds between two reads; nothing is read while nothing runs here */
@@ -152,10 +167,15 @@ export class StopRequests {
   async start(): Promise<void> {
     const { store, environment } = this.#engine;
     this.#endWatch = store.watch?.(processKey(environment.process), () => this.#reads.hurry());
-    const rows = await store.scan({ prefix: STOP_REQUESTS, limit: MAX_REQUESTS_PER_READ });
-    const open = await store.getMany(rows.map((row) => openExecutionKey(indexedExecution(row.key))));
-    const stale = rows.filter((row, index) => open[index]?.revision !== parseRequest(row)[2]);
-    await Promise.all(stale.map((row) => removeUnchanged(store, row)));
+    const rows = await scanRequests(store);
+    const open = await store.getMany(rows.map((row) => openExecutionKey(requestedExecution(row.key))));
+    await Promise.all(
+      rows.map(async (row, index) => {
+        const revision = open[index]?.revision;
+        const request = revision === undefined ? null : await readRequest(store, row);
+        if (request === null || request[2] !== revision) await removeUnchanged(store, row);
+      }),
+    );
     this.#reads.start();
   }
 
@@ -167,17 +187,37 @@ export class StopRequests {
   async #read(): Promise<void> {
     const { store, live } = this.#engine;
     if (live.size === 0) return;
-    const rows = await store.scan({ prefix: STOP_REQUESTS, limit: MAX_REQUESTS_PER_READ });
+    const rows = await scanRequests(store);
     if (rows.length === 0) return;
-    const requests = new Map(rows.map((row) => [indexedExecution(row.key), row]));
-    for (const execution of live.values()) {
-      const row = requests.get(execution.state.start.number);
-      if (row === undefined) continue;
-      const [kind, reason, open] = parseRequest(row);
-      if (open !== execution.revision) continue;
-      execution.stop(stopFromRequest({ kind, reason }));
-      // If this process ends before the execution has come to rest, whoever asked writes the request for the next process.
-      await removeUnchanged(store, row);
+    const running = new Map([...live.values()].map((execution) => [execution.state.start.number, execution]));
+    for (const row of rows) {
+      const execution = running.get(requestedExecution(row.key));
+      if (execution === undefined) continue;
+      const request = await readRequest(store, row);
+      if (request?.[2] !== execution.revision) continue;
+      if (request[0] === "resume") await this.#resume(execution, request, row);
+      else {
+        execution.stop(stopFromRequest({ kind: request[0], reason: request[1] }));
+        // If this process ends before the execution has come to rest, whoever asked writes the request for the next process.
+        await removeUnchanged(store, row);
+      }
     }
   }
+
+  async #resume(execution: Execution, request: ResumeRequest, row: Row): Promise<void> {
+    const [, token] = request;
+    if (!this.#answered.has(token) && !(await carryOutResume(execution, request))) return;
+    this.#answered.add(token);
+    await removeUnchanged(this.#engine.store, row);
+    this.#answered.delete(token);
+  }
+}
+
+const scanRequests = (store: Store): Promise<Row[]> =>
+  store.scan({ prefix: STOP_REQUESTS, limit: MAX_REQUESTS_PER_READ, longest: MAX_BYTES_PER_ROW });
+
+/** Null when it is gone by now. */
+async function readRequest(store: Store, row: Row): Promise<StoredRequest | ResumeRequest | null> {
+  const whole = row.size === undefined ? row : await store.get(row.key);
+  return whole === undefined ? null : (JSON.parse(whole.value) as StoredRequest | ResumeRequest);
 }

@@ -7,6 +7,8 @@ import { outlineSteps } from "../definition/outline.ts";
 import { hashDefinition, type PinnedDefinition, reveal } from "../definition/pinned.ts";
 import { compileSteps } from "./steps.ts";
 
+const DEFAULT_RECOVERIES = 3;
+
 type CompiledDefinition =
   | { definition: WorkflowDefinition }
   /** `missing`: what it names and is not there, `step plugin "x"`, `environment variable "TOKEN"`. */
@@ -53,6 +55,8 @@ export function compileDefinition(pinned: PinnedDefinition, parts: LinkedParts):
     resumeCheck: compileCheck(linking, workflow.resume, [...at, "resume"]),
     timeout: workflow.timeout ?? null,
     recovery: workflow.recovery,
+    // Definitions of earlier versions do not have it.
+    recoveries: workflow.recoveries ?? DEFAULT_RECOVERIES,
     meter: parts.meters?.of(workflowId),
   };
   const { problems, missing } = linking;

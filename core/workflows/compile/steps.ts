@@ -134,7 +134,7 @@ const compileWork = (work: WorkManifest, at: Path, linking: LinkContext, tap: bo
   compileOnce(linking, work, () =>
     work.use !== undefined
       ? compilePlugin(linking, { use: work.use, with: work.with, tap }, at)
-      : compileTool(linking, { tool: work.tool!, input: work.input }, at),
+      : compileTool(linking, { tool: work.tool!, input: work.input, tap }, at),
   );
 
 const compileAgentWork = (work: AgentStepManifest, at: Path, linking: LinkContext): Work | null =>

@@ -40,7 +40,10 @@ export interface Retry {
 /** One try of a step that does work, as the work sees it. */
 export interface StepCall {
   readonly scope: StepScope;
+  readonly workflowId: string;
   readonly executionId: string;
+  /** The step, as its path in the execution. */
+  readonly path: StepPath;
   readonly conversationId: string | undefined;
   /** The user that the execution belongs to. */
   readonly userId: string | undefined;
@@ -86,9 +89,12 @@ export interface StepCall {
 export class Suspend {
   readonly reason: string;
   readonly data: unknown;
-  constructor(reason: string, data: unknown) {
+  /** Whether the step wants what its schemas say; false where it waits for a person's approval. */
+  readonly isChecked: boolean;
+  constructor(reason: string, data: unknown, isChecked = true) {
     this.reason = reason;
     this.data = data;
+    this.isChecked = isChecked;
   }
 }
 
@@ -181,6 +187,8 @@ export interface WorkflowDefinition {
   /** How many milliseconds an execution may run, not counting suspensions; or null. */
   readonly timeout: number | null;
   readonly recovery: "resume" | "fail";
+  /** How often it is taken up after its process died, while it makes no progress. */
+  readonly recoveries: number;
   /** Counts its executions and steps. */
   readonly meter?: WorkflowMeter | undefined;
 }

@@ -66,6 +66,9 @@ export type ReplayedEntry =
   /** The choice of an andWhen, or the input of a sub-workflow, when the chosen step is inside it. */
   | readonly ["begin", StepPath, ValueSource, unknown];
 
+/** The input that andWorkflow gives: a value, or where the journal has it already. */
+export type SubWorkflowInput = { readonly input: unknown } | { readonly same: ValueSource };
+
 export type Branch = "then" | "else" | "none";
 
 export type JournalEntry =
@@ -81,6 +84,8 @@ export type JournalEntry =
   | readonly ["retry", StepPath, Time, number, string, (readonly StepPath[])?]
   /** It waits to be resumed: reason, data, change of shared state. */
   | readonly ["wait", StepPath, Time, string, unknown, Record<string, unknown>?]
+  /** A container step with a time limit came to wait, or was suspended: how many milliseconds of the limit its try has used. */
+  | readonly ["rest", StepPath, Time, number]
   /** A part of the stream of an agent step. */
   | readonly ["part", StepPath, Time, unknown]
   /** What the work of a step has recorded on the way, so that it can go on behind it after a crash. */
@@ -89,10 +94,14 @@ export type JournalEntry =
   | readonly ["suspend", StepPath, Time, string, unknown]
   /** The execution is resumed: the step that is given the data, and the data if there is any. */
   | readonly ["resume", StepPath, Time, unknown?]
-  /** The execution ends: with a result, with the error of a step (`""` for none), or cancelled with a reason. */
-  | readonly ["end", "", Time, unknown]
+  /** The resume before it was asked for by another process: the token of its request. */
+  | readonly ["answer", StepPath, Time, string]
+  /** The execution ends: with a result (null when a source is given that has it), with the error of a step (`""` for none), or cancelled with a reason. */
+  | readonly ["end", "", Time, unknown, ValueSource?]
   | readonly ["error", StepPath, Time, string]
-  | readonly ["cancel", "", Time, string];
+  | readonly ["cancel", "", Time, string]
+  /** The process stopped cleanly while it ran: the execution goes on later, and did not stop the process itself. */
+  | readonly ["interrupt", "", Time];
 
 export type EntryKind = JournalEntry[0];
 
@@ -115,6 +124,7 @@ export const EVENT_COUNTS: Readonly<Record<EntryKind, number>> = {
   fail: 1,
   retry: 0,
   wait: 0,
+  rest: 0,
   part: 1,
   keep: 0,
   suspend: 2,
@@ -122,4 +132,6 @@ export const EVENT_COUNTS: Readonly<Record<EntryKind, number>> = {
   end: 2,
   error: 2,
   cancel: 2,
+  interrupt: 0,
+  answer: 0,
 };

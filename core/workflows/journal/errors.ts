@@ -1,6 +1,6 @@
 /** The errors that clients get for workflows and executions. */
 import { invalid, notFound, ServiceError } from "../../lib/errors.ts";
-import type { ExecutionStatus } from "./entries.ts";
+import type { ExecutionStatus, StepPath } from "./entries.ts";
 
 const quoted = (id: string) => JSON.stringify(id.slice(0, 128));
 
@@ -13,8 +13,14 @@ export const noExecution = (id: string) => notFound(`execution ${quoted(id)} doe
 export const severalUsers = (id: string) =>
   invalid(`several users have an execution ${quoted(id)}: say whose with userId`);
 
-export const notSuspended = (id: string, status: ExecutionStatus) =>
-  notFound(`execution ${quoted(id)} is not suspended: it is ${describeStatus(status)}`);
+/** @param waiting the steps that can be resumed while it runs */
+export const notSuspended = (id: string, status: ExecutionStatus, waiting: readonly StepPath[] = []) => {
+  const hint = waiting.length === 0 ? "" : `; name in options.stepId which step you mean: ${waiting.join(", ")}`;
+  return notFound(`execution ${quoted(id)} is not suspended: it is ${describeStatus(status)}${hint}`);
+};
+
+export const alreadyResumed = (path: StepPath) =>
+  new ServiceError("conflict", `options.stepId: step ${JSON.stringify(path)} has been resumed already`);
 
 export const alreadyEnded = (status: ExecutionStatus) => invalid(`the execution is already ${describeStatus(status)}`);
 

@@ -66,6 +66,9 @@ const EVENTS: EventTable = {
   ],
   retry: () => [],
   wait: () => [],
+  rest: () => [],
+  interrupt: () => [],
+  answer: () => [],
   part: ([, path, at, part], state, outline) => [
     `${stepHead("agent-part", path, at, state, outline)},"data":${entryJson(part)}}`,
   ],
@@ -82,8 +85,9 @@ const EVENTS: EventTable = {
     return [`${head},"status":"running","input":${input},"metadata":{"resumed":true${step}}}`];
   },
   end(entry, state, outline) {
+    const ended: RestEntry = ["end", "", entry[2], state.output];
     const head = workflowHead("workflow-complete", state, entry[2]);
-    return [`${head},"status":"completed","output":${entryJson(entry[3])}}`, resultEvent(entry, state, outline)];
+    return [`${head},"status":"completed","output":${entryJson(state.output)}}`, resultEvent(ended, state, outline)];
   },
   error(entry, state, outline) {
     const [, stepId, at, message] = entry;

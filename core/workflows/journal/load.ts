@@ -79,8 +79,9 @@ export interface Loaded {
   readonly first: readonly JournalEntry[];
   /** Entries in the record row. None while it runs. */
   readonly tail: readonly JournalEntry[];
-  /** Rows of the journal. */
+  /** Rows of the journal, and their bytes. */
   readonly rows: number;
+  readonly journalBytes: number;
 }
 
 /** @returns null when it was resumed or removed meanwhile */
@@ -98,8 +99,9 @@ export async function loadExecution(
     rows = rows.slice(0, resting.rows);
   }
   const tail = rests ? resting.tail : [];
+  const journalBytes = rows.reduce((bytes, { value }) => bytes + Buffer.byteLength(value), 0);
   const entries = [...first, ...rows.flatMap((row) => parseEntries(row.value)), ...tail];
-  return { state: stateFromJournal(start, entries), entries, first, tail, rows: rows.length };
+  return { state: stateFromJournal(start, entries), entries, first, tail, rows: rows.length, journalBytes };
 }
 
 /**
@@ -123,6 +125,58 @@ export async function loadWhole(
   }
 }
 
+/** How far somebody has read the entries of an execution: so many entries, in the rows up to the one with this key. */
+export interface JournalPosition {
+  entries: number;
+  rows: number;
+  lastRow: string | undefined;
+}
+
+export const JOURNAL_BEGIN: JournalPosition = Object.freeze({ entries: 0, rows: 0, lastRow: undefined });
+
+/**
+ * The entries behind a position, row by row, and after each the position behind it. Ends with what is on disk.
+ *
+ * @throws ServiceError `unavailable` when the execution has been removed
+ */
+export async function* entriesBehind(
+  store: Store,
+  { number, id }: ExecutionStart,
+  position: JournalPosition,
+): AsyncGenerator<{ entries: readonly JournalEntry[]; position: JournalPosition }, void> {
+  let at = position;
+  const read = (entries: readonly JournalEntry[], row: string | undefined) => {
+    at = {
+      entries: at.entries + entries.length,
+      rows: row === undefined ? at.rows : at.rows + 1,
+      lastRow: row ?? at.lastRow,
+    };
+    return { entries, position: at };
+  };
+  const find = async () => {
+    const found = await readExecution(store, number, id);
+    if (found === null) throw unavailable("the journal of the execution is gone");
+    return found;
+  };
+  if (at.entries === 0) {
+    const first = firstEntries(await find());
+    if (first.length > 0) yield read(first, undefined);
+  }
+  for await (const rows of allRows(store, journalRange(number, at.lastRow), ROWS_PER_READ))
+    for (const row of rows) yield read(parseEntries(row.value), row.key);
+  const { openRow, recordRow } = await find();
+  if (openRow !== null || recordRow === null) return;
+  const rest = parseRecordRow(recordRow.value);
+  // Otherwise it was resumed since, and the tail is in a further row.
+  if (rest.rows === at.rows && rest.tail.length > 0) yield read(rest.tail, undefined);
+}
+
+/** The entries that were committed with the start. */
+export function firstEntries({ openRow, recordRow }: FoundExecution): readonly JournalEntry[] {
+  const first = openRow === null ? null : parseOpenRow(openRow.value).first;
+  return first ?? (recordRow === null ? [] : parseRecordRow(recordRow.value).first);
+}
+
 /** The first entries of an execution, as many as are known to be on disk. */
 export async function readEntries(
   store: Store,
@@ -143,8 +197,12 @@ export const incompleteJournal = (id: string) =>
 
 /** Rows of the journal; with `behind`, only those after the row with that key. */
 export async function readJournal(store: Store, number: number, behind?: string): Promise<Row[]> {
-  const range = { prefix: journalRows(number), ...(behind !== undefined && { after: behind }) };
   const all: Row[] = [];
-  for await (const rows of allRows(store, range, ROWS_PER_READ)) all.push(...rows);
+  for await (const rows of allRows(store, journalRange(number, behind), ROWS_PER_READ)) all.push(...rows);
   return all;
 }
+
+const journalRange = (number: number, behind: string | undefined) => ({
+  prefix: journalRows(number),
+  ...(behind !== undefined && { after: behind }),
+});

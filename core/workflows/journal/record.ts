@@ -2,48 +2,51 @@
 import type { ExecutionState } from "../../../generated/types.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import type { Outline } from "../definition/definition.ts";
-import { entryJson, outcomeMembers, outcomeText, type RestEntry, restEntry } from "./outcome-text.ts";
+import { type CompactText, CompactTextBuilder } from "./compact-text.ts";
+import { outcomeMembers, outcomeText, type RestEntry, restEntry } from "./outcome-text.ts";
 import { isRun, runRecordText } from "./run-record.ts";
 import type { JournalState } from "./state.ts";
 import { stepText } from "./step-text.ts";
-import { isSuperseded } from "./superseded.ts";
+import { isSuperseded, waitingSteps } from "./superseded.ts";
 
-/** The record as JSON. It is written to the store when the execution comes to rest, and lists return that text unchanged. */
-export function executionRecordText(state: JournalState, outline: Outline): string {
+/** The record as JSON. It is written to the store when the execution comes to rest, and lists return what is in the store. */
+export function executionRecord(state: JournalState, outline: Outline): CompactText {
   const { start, status, values } = state;
-  if (isRun(start.workflowId)) return runRecordText(state);
+  if (isRun(start.workflowId)) return { text: runRecordText(state), repeats: [] };
   const workflow = JSON.stringify(start.workflowId);
   const name = JSON.stringify(start.workflowName);
   const named = `"name":${name},"from":${workflow}`;
   const createdAt = isoTime(start.at);
-  const input = entryJson(start.input);
-  let events = `{"id":"start","type":"workflow-start",${named},"startTime":"${createdAt}","endTime":"${createdAt}","status":"running","input":${input}}`;
-  // Steps often pass a value on, and the last output is that of the execution: do not write the same value as JSON twice.
-  let value: unknown = start.input;
-  let text = input;
+  const head = `{"id":"${start.id}","workflowId":${workflow},"workflowName":${name},"status":"${status}"${ownerText(state)}`;
+  const metadata = start.metadata === undefined ? "{}" : JSON.stringify(start.metadata);
+  const begun = `{"id":"start","type":"workflow-start",${named},"startTime":"${createdAt}","endTime":"${createdAt}"`;
+  const text = new CompactTextBuilder().add(`${head},"input":`).addValue(start.input);
+  text.add(`,"metadata":${metadata},"events":[${begun},"status":"running","input":`).addValue(start.input).add("}");
   for (const step of state.steps.values()) {
-    let output = "";
-    if (step.status === "done" || step.status === "skipped") {
-      const given = values.get(step.output);
-      if (given !== value) {
-        value = given;
-        text = entryJson(given);
-      }
-      output = text;
-    }
-    const superseded = output === "" && isSuperseded(step.path, state, outline);
-    events += `,${stepText(step, superseded ? "completed" : status, outline, output)}`;
+    const hasOutput = step.status === "done" || step.status === "skipped";
+    const superseded = !hasOutput && isSuperseded(step.path, state, outline);
+    text.add(`,${stepText(step, superseded ? "completed" : status, outline)}`);
+    if (hasOutput) text.add(',"output":').addValue(values.get(step.output));
+    text.add("}");
   }
   const rest = restEntry(state);
-  let outcome = "";
-  if (rest !== null) {
-    const members =
-      rest[0] === "end" ? `"output":${rest[3] === value ? text : entryJson(rest[3])}` : outcomeMembers(rest, outline);
-    events += `,${endText(rest, named, members)}`;
-    outcome = `,${members}`;
-  }
-  const metadata = start.metadata === undefined ? "{}" : JSON.stringify(start.metadata);
-  return `{"id":"${start.id}","workflowId":${workflow},"workflowName":${name},"status":"${status}"${ownerText(state)},"input":${input},"metadata":${metadata},"events":[${events}]${outcome},"createdAt":"${createdAt}","updatedAt":"${isoTime(state.updatedAt)}"}`;
+  if (rest !== null) text.add(",").add(endText(rest, named));
+  addOutcome(text, rest, outline, (kind) => kind === "end" || kind === "error");
+  text.add(rest === null ? "]" : "}]");
+  addOutcome(text, rest, outline, () => true);
+  return text.add(`,"createdAt":"${createdAt}","updatedAt":"${isoTime(state.updatedAt)}"}`);
+}
+
+/** Adds the members that say how the execution came to rest. */
+function addOutcome(
+  text: CompactTextBuilder,
+  rest: RestEntry | null,
+  outline: Outline,
+  has: (kind: RestEntry[0]) => boolean,
+): void {
+  if (rest === null || !has(rest[0])) return;
+  if (rest[0] === "end") text.add(',"output":').addValue(rest[3]);
+  else text.add(`,${outcomeMembers(rest, outline)}`);
 }
 
 function ownerText({ start }: JournalState): string {
@@ -62,13 +65,12 @@ const END_TYPE = {
 } as const;
 const END_STATUS = { suspend: "suspended", end: "success", error: "error", cancel: "cancelled" } as const;
 
-/** A suspension has no end time, because the execution may go on. */
-function endText(rest: RestEntry, named: string, members: string): string {
+/** Without its outcome and its end. A suspension has no end time, because the execution may go on. */
+function endText(rest: RestEntry, named: string): string {
   const [kind, , at] = rest;
   const time = isoTime(at);
   const end = kind === "suspend" ? "" : `,"endTime":"${time}"`;
-  const outcome = kind === "end" || kind === "error" ? `,${members}` : "";
-  return `{"id":"end","type":"${END_TYPE[kind]}",${named},"startTime":"${time}"${end},"status":"${END_STATUS[kind]}"${outcome}}`;
+  return `{"id":"end","type":"${END_TYPE[kind]}",${named},"startTime":"${time}"${end},"status":"${END_STATUS[kind]}"`;
 }
 
 /** The result of an execution at rest, as JSON. */
@@ -78,11 +80,18 @@ export function executionResultText(state: JournalState, outline: Outline): stri
   return `{"executionId":"${state.start.id}",${outcomeText(state.start.at, rest, outline)}}`;
 }
 
+/** The first step that waits while others run: as if the execution were suspended there. Null where none waits. */
+function waitEntry(state: JournalState, outline: Outline): RestEntry | null {
+  const [step] = waitingSteps(state, outline);
+  return step === undefined ? null : ["suspend", step.path, step.waitsSince, step.message, step.data];
+}
+
 export function executionStateView(current: JournalState, outline: Outline): ExecutionState {
   const { start, status, state, endedAt } = current;
   const { replay } = start;
   const rest = restEntry(current);
-  const members = rest === null || rest[0] === "end" ? {} : JSON.parse(`{${outcomeMembers(rest, outline)}}`);
+  const shown = rest ?? waitEntry(current, outline);
+  const members = shown === null || shown[0] === "end" ? {} : JSON.parse(`{${outcomeMembers(shown, outline)}}`);
   return {
     executionId: start.id,
     workflowId: start.workflowId,

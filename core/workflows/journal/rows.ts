@@ -5,6 +5,8 @@
  * entries that follow. When it comes to rest, a record row replaces the open row. It has the record that lists return, the start, and
  * the first and last entries. The journal rows stay. A resume writes an open row again and keeps the record row.
  */
+import { EXCERPT_CHARACTERS } from "../../storage/store.ts";
+import { type CompactText, expandedLength } from "./compact-text.ts";
 import type { ExecutionStart, JournalEntry } from "./entries.ts";
 
 /** The second part of a record row, after the record that lists return. */
@@ -24,6 +26,13 @@ interface OpenRow {
   readonly process: string;
   readonly start: ExecutionStart | null;
   readonly first: readonly JournalEntry[] | null;
+  readonly recovered: Recovered;
+}
+
+/** How often it was taken up since it has made progress, and how far it had come by then. */
+export interface Recovered {
+  readonly times: number;
+  readonly progress: number;
 }
 
 /** The entries are JSON texts already, so that nothing is serialized twice. */
@@ -34,24 +43,57 @@ export const openRowText = (process: string, start: string, entries: readonly st
 
 export const reopenedRowText = (process: string): string => `[${JSON.stringify(process)},null,null]`;
 
+/** An open row with another process, and with how often the execution was taken up. */
+export function takenOverRowText(value: string, process: string, { times, progress }: Recovered): string {
+  const [, start, first] = JSON.parse(value) as unknown[];
+  return JSON.stringify([process, start, first, times, progress]);
+}
+
 export function parseOpenRow(value: string): OpenRow {
-  const [process, start, first] = JSON.parse(value) as [string, ExecutionStart | null, JournalEntry[] | null];
-  return { process, start, first };
+  type Stored = [string, ExecutionStart | null, JournalEntry[] | null, number?, number?];
+  const [process, start, first, times = 0, progress = 0] = JSON.parse(value) as Stored;
+  return { process, start, first, recovered: { times, progress } };
 }
 
 export const parseEntries = (value: string): JournalEntry[] => JSON.parse(value) as JournalEntry[];
 
 const LENGTH_DIGITS = 10;
+const SHOWN_DIGITS = 15;
+/** Of a row whose record repeats values: how long the whole record is, the list of repeats, and the record in the row. */
+const REPEATS_END = new RegExp(`,([ \\d]{${SHOWN_DIGITS}}),([ \\d]{${LENGTH_DIGITS}}),([ \\d]{${LENGTH_DIGITS}})\\]$`);
 
-/** The length of the record is at the end, so that a list can cut the record out without parsing the row. */
-export function recordRowText(record: string, start: string, first: string, rows: number, tail: string): string {
-  return `[${record},{"start":${start},"first":${first},"rows":${rows},"tail":${tail}},${String(record.length).padStart(LENGTH_DIGITS)}]`;
+const padded = (length: number, digits = LENGTH_DIGITS): string => String(length).padStart(digits);
+
+/**
+ * The length of the record is at the end, so that a list can cut the record out without parsing the row. Before it are the values that
+ * are repeated in the record, when there are any.
+ */
+export function recordRowText(record: CompactText, start: string, first: string, rows: number, tail: string): string {
+  const { text } = record;
+  const row = `[${text},{"start":${start},"first":${first},"rows":${rows},"tail":${tail}}`;
+  if (record.repeats.length === 0) return `${row},${padded(text.length)}]`;
+  const repeats = `[${record.repeats.join()}]`;
+  const shown = padded(expandedLength(record), SHOWN_DIGITS);
+  return `${row},${repeats},${shown},${padded(repeats.length)},${padded(text.length)}]`;
 }
 
-/** Also of an excerpt, which has the end of the row. */
-export const recordLength = (value: string): number => Number(value.slice(-1 - LENGTH_DIGITS, -1));
+/** Characters of the record in the row. */
+const recordLength = (value: string): number => Number(value.slice(-1 - LENGTH_DIGITS, -1));
 
-export const recordOfRow = (value: string): string => value.slice(1, 1 + recordLength(value));
+/** Characters of the record as lists show it. Also of an excerpt, which has the end of the row. */
+export const shownLength = (value: string): number =>
+  Number(REPEATS_END.exec(value.slice(-EXCERPT_CHARACTERS))?.[1] ?? recordLength(value));
+
+/** The record, which repeats no value. */
+export const compactRecordOfRow = (value: string): string => value.slice(1, 1 + recordLength(value));
+
+export function recordOfRow(value: string): CompactText {
+  const text = compactRecordOfRow(value);
+  const end = REPEATS_END.exec(value.slice(-EXCERPT_CHARACTERS));
+  if (end === null) return { text, repeats: [] };
+  const behind = value.length - end[0].length;
+  return { text, repeats: JSON.parse(value.slice(behind - Number(end[2]), behind)) as number[] };
+}
 
 export function parseRecordRow(value: string): RecordRow {
   const [, rest] = JSON.parse(value) as [unknown, RecordRow, number];

@@ -10,8 +10,10 @@ import {
   type Replay,
   STATUS_AFTER,
   type StepPath,
+  type SubWorkflowInput,
   type ValueSource,
 } from "./entries.ts";
+import { forgetKept, keepValue, NOTHING_KEPT } from "./kept-values.ts";
 
 type StepStatus = "running" | "done" | "skipped" | "failed" | "waiting";
 
@@ -29,11 +31,13 @@ export interface StepState {
   /** How many tries have failed, and when the last of them did. */
   tries: number;
   triedAt: number;
+  /** Milliseconds of its time limit that the present try had used when it last came to rest. */
+  used: number;
   /** The choice of andWhen. */
   branch: Branch | null;
   /** Why it waits, or why it failed. */
   message: string;
-  /** The data of its suspension. */
+  /** The data of its suspension, and since when it waits. */
   data: unknown;
   /** The number of the event that it began with, which no other begin has. */
   begunWith: number;
@@ -41,6 +45,7 @@ export interface StepState {
   kept: unknown[];
   /** Whether it has sent parts to the stream since then. */
   hasStreamed: boolean;
+  waitsSince: number;
   /** Set from a resume until it waits again or fails. `waited`: the step had suspended itself. */
   resume: { readonly data: unknown; readonly waited: boolean } | null;
 }
@@ -135,7 +140,8 @@ export function applyEntry(state: JournalState, entry: JournalEntry): JournalSta
   state.sequence += EVENT_COUNTS[kind];
   state.updatedAt = at;
   const status = STATUS_AFTER[kind];
-  if (status === undefined) return state;
+  // A step may be resumed while others run.
+  if (status === undefined || status === state.status) return state;
   state.status = status;
   if (status === "running") state.since = at;
   else state.ran += at - state.since;
@@ -165,6 +171,7 @@ const APPLY: Appliers = {
       step.begunWith = state.sequence + 1;
       forgetKept(step);
     }
+    step.used = 0;
     keepExtra(state, step, extra);
   },
   done(state, [, path, at, output, change]) {
@@ -188,6 +195,7 @@ const APPLY: Appliers = {
     const step = getOrAddStep(state, path, at);
     step.tries = attempt;
     step.triedAt = at;
+    step.used = 0;
     step.endedAt = null;
     forgetKept(step);
     for (const inner of again ?? []) getOrAddStep(state, inner, at).endedAt = null;
@@ -197,6 +205,7 @@ const APPLY: Appliers = {
     step.status = "waiting";
     step.message = reason;
     step.data = data;
+    step.waitsSince = at;
     step.tries = 0;
     step.resume = null;
     if (change !== undefined) state.state = { ...state.state, ...change };
@@ -206,8 +215,10 @@ const APPLY: Appliers = {
   },
   keep(state, [, path, at, value]) {
     const step = getOrAddStep(state, path, at);
-    if (step.kept === NOTHING) step.kept = [];
-    step.kept.push(value);
+    keepValue(step, value);
+  },
+  rest(state, [, path, at, used]) {
+    getOrAddStep(state, path, at).used = used;
   },
   suspend(state, [, stepId, at, reason, data]) {
     state.suspension = { stepId, at, reason, data };
@@ -215,8 +226,8 @@ const APPLY: Appliers = {
   resume(state, [, path, at, data]) {
     state.suspension = null;
     state.resume = data ?? null;
-    // A resume does not wait for the end of a pause between two tries.
-    for (const step of state.steps.values()) step.triedAt = 0;
+    // The resume of an execution at rest does not wait for the end of a pause between two tries.
+    if (state.status === "suspended") for (const step of state.steps.values()) step.triedAt = 0;
     if (path === "") return;
     const known = state.steps.get(path);
     const waited = known?.status === "waiting";
@@ -227,8 +238,8 @@ const APPLY: Appliers = {
     // It has not begun yet, or has to run again.
     if (waited || known === undefined) step.status = "failed";
   },
-  end(state, [, , , output]) {
-    state.output = output;
+  end(state, [, , , output, source]) {
+    state.output = source === undefined ? output : state.values.get(source);
   },
   error(state, [, stepId, , message]) {
     state.error = { message, stepId };
@@ -237,20 +248,18 @@ const APPLY: Appliers = {
     state.suspension = null;
     state.cancellation = { at, reason };
   },
+  interrupt() {},
+  answer() {},
 };
 
 /** Keeps the choice of an andWhen, or the input of a sub-workflow. */
 function keepExtra(state: JournalState, step: StepState, extra: unknown): void {
   if (extra === undefined) return;
   if (extra === "then" || extra === "else" || extra === "none") step.branch = extra;
-  else state.values.set(`${step.path}/`, (extra as { input: unknown }).input);
-}
-
-const NOTHING = Object.freeze([]) as unknown as unknown[];
-
-function forgetKept(step: StepState): void {
-  step.kept = NOTHING;
-  step.hasStreamed = false;
+  else {
+    const given = extra as SubWorkflowInput;
+    state.values.set(`${step.path}/`, "same" in given ? state.values.get(given.same) : given.input);
+  }
 }
 
 function endStep(step: StepState, status: StepStatus, at: number, output: ValueSource): void {
@@ -272,12 +281,14 @@ function getOrAddStep(state: JournalState, path: StepPath, at: number): StepStat
       output: "",
       tries: 0,
       triedAt: 0,
+      used: 0,
       branch: null,
       message: "",
       data: null,
       begunWith: 0,
-      kept: NOTHING,
+      kept: NOTHING_KEPT,
       hasStreamed: false,
+      waitsSince: 0,
       resume: null,
     };
     state.steps.set(path, step);

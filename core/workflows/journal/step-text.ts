@@ -16,16 +16,17 @@ const UNFINISHED: Readonly<Record<ExecutionStatus, string>> = {
 };
 
 /**
+ * Without the output of one that is done, and without its last brace.
+ *
  * @param status of the execution
- * @param output JSON text of its output; not read unless it is done
  */
-export function stepText(step: StepState, status: ExecutionStatus, outline: Outline, output: string): string {
+export function stepText(step: StepState, status: ExecutionStatus, outline: Outline): string {
   const name = JSON.stringify(outline.get(step.path)?.name ?? step.path);
   switch (step.status) {
     case "done":
-      return endedStepText("step-complete", step, name, `"success","output":${output}`);
+      return endedStepText("step-complete", step, name, `"success"`);
     case "skipped":
-      return endedStepText("step-complete", step, name, `"skipped","output":${output}`);
+      return endedStepText("step-complete", step, name, `"skipped"`);
     case "failed":
       // Otherwise it is about to run again.
       if (step.resume === null && step.endedAt !== null)
@@ -42,7 +43,7 @@ const headText = (type: string, { path, begunAt }: StepState, name: string): str
   `{"id":"step:${path}","type":"${type}","name":${name},"from":"${path}","startTime":"${isoTime(begunAt)}"`;
 
 const endedStepText = (type: string, step: StepState, name: string, rest: string): string =>
-  `${headText(type, step, name)},"endTime":"${isoTime(step.endedAt ?? step.begunAt)}","status":${rest}}`;
+  `${headText(type, step, name)},"endTime":"${isoTime(step.endedAt ?? step.begunAt)}","status":${rest}`;
 
 const unfinishedStepText = (step: StepState, name: string, status: string): string =>
-  `${headText("step-start", step, name)},"status":"${status}"}`;
+  `${headText("step-start", step, name)},"status":"${status}"`;

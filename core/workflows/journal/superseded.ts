@@ -12,3 +12,9 @@ export function isSuperseded(path: StepPath, { steps }: Pick<JournalState, "step
 const hasEnded = (step: StepState | undefined): boolean =>
   step !== undefined &&
   (step.status === "done" || step.status === "skipped" || (step.status === "failed" && step.endedAt !== null));
+
+/** The steps that wait to be resumed, in the order of the definition. Those of branches that lost do not wait any more. */
+export const waitingSteps = (state: Pick<JournalState, "steps">, outline: Outline): StepState[] =>
+  [...state.steps.values()]
+    .filter(({ status, path }) => status === "waiting" && !isSuperseded(path, state, outline))
+    .sort((a, b) => (outline.get(a.path)?.order ?? 0) - (outline.get(b.path)?.order ?? 0));

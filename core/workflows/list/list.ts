@@ -4,16 +4,17 @@
  * compared record by record, from the newest on, until the page is full. Large records are only measured at first, and read while the reply is sent.
  */
 import { invalid } from "../../lib/errors.ts";
-import { between, joined, Serialized, SerializedStream } from "../../lib/serialized.ts";
+import { between, Serialized, SerializedStream } from "../../lib/serialized.ts";
 import { groupsOf } from "../../storage/bounded-reader.ts";
 import { MAX_SKIPPED_ROWS } from "../../storage/check.ts";
 import { executionEntry, executionIndex, executionKey, openExecutionKey } from "../../storage/keys.ts";
 import { BYTES_PER_READ, inTurn } from "../../storage/large-rows.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
+import { type CompactText, expand, expandedLength } from "../journal/compact-text.ts";
 import type { ExecutionStart, ExecutionStatus } from "../journal/entries.ts";
 import { RESTING } from "../journal/index-rows.ts";
-import { recordLength, recordOfRow } from "../journal/rows.ts";
+import { compactRecordOfRow, recordOfRow, shownLength } from "../journal/rows.ts";
 import { isRun, RUN_STATUS } from "../journal/run-record.ts";
 import {
   type ExecutionListQuery,
@@ -23,7 +24,7 @@ import {
   matchesStart,
   timeBounds,
 } from "./filter.ts";
-import { type ListedStart, type RemoteExecutions, remoteRecordText } from "./running.ts";
+import { type ListedStart, type RemoteExecutions, remoteRecord } from "./running.ts";
 import { IndexWalk, type Item } from "./walk.ts";
 
 const RECORDS_PER_READ = 100;
@@ -36,8 +37,8 @@ const MAX_PAGE_CHARACTERS = 64 * 1024 * 1024;
 /** An execution that runs in this process. */
 export interface RunningHere {
   readonly start: ExecutionStart;
-  /** Its record at present, as JSON text. Null once it has come to rest: then the record in the store counts. */
-  record(): string | null;
+  /** Its record at present. Null once it has come to rest: then the record in the store counts. */
+  record(): CompactText | null;
 }
 
 interface ListSources {
@@ -87,11 +88,12 @@ export async function listExecutions(query: ExecutionListQuery, sources: ListSou
     }
     // As many as are missing; when records decide, more each time, because few may match.
     count = filter.record === null ? limit - page.length : count * 2;
-    if (length > MAX_PAGE_CHARACTERS)
+    // One alone is sent in pieces that share their memory.
+    if (length > MAX_PAGE_CHARACTERS && page.length > 1)
       throw invalid("these executions are larger than 64 MiB together: ask for fewer with limit");
   }
   if (page.some(({ text }) => text === null))
-    return new SerializedStream(between("[", joined(texts(page, status, filter, sources)), "]"));
+    return new SerializedStream(between("[", pieces(page, status, filter, sources), "]"));
   return new Serialized(`[${page.map(({ text }) => text).join()}]`);
 }
 
@@ -113,7 +115,7 @@ async function measured(
     else if (row?.size === undefined)
       found.set(item, listedText(item, recordAtRest(row, item.revision, status, filter), bytes));
     else if (filter.record === null && (status === undefined || row.revision === item.revision))
-      found.set(item, { item, text: null, length: recordLength(row.value), bytes });
+      found.set(item, { item, text: null, length: shownLength(row.value), bytes });
     else toLoad.push({ item, bytes });
   }
   for (const group of groupsOf(toLoad, ({ bytes }) => bytes, BYTES_PER_READ)) {
@@ -125,25 +127,44 @@ async function measured(
   return items.map((item) => found.get(item) ?? null);
 }
 
-function listedText(item: Item, text: string | null, bytes: number): Listed | null {
-  if (text === null) return null;
-  const { length } = text;
-  return { item, text: length > LARGE_RECORD_BYTES ? null : text, length, bytes: Math.max(bytes, length) };
+function listedText(item: Item, record: CompactText | null, bytes: number): Listed | null {
+  if (record === null) return null;
+  const length = expandedLength(record);
+  const text = length > LARGE_RECORD_BYTES ? null : expand(record).join("");
+  return { item, text, length, bytes: Math.max(bytes, record.text.length) };
 }
 
-/** Of an execution that has been removed since there is none. */
-async function* texts(
+/** The records with commas between them. Of an execution that has been removed since there is none. */
+async function* pieces(
   page: readonly Listed[],
   status: ExecutionStatus | undefined,
   filter: Filter,
   sources: ListSources,
-): AsyncGenerator<string[], void> {
+): AsyncGenerator<string, void> {
+  let short = "";
+  let separator = "";
   for (const group of groupsOf(page, ({ bytes }) => bytes, BYTES_PER_READ)) {
     const large = group.filter(({ text }) => text === null);
     const items = large.map(({ item }) => item);
     const loaded = (await inTurn(() => loadRecords(items, status, filter, sources))).values();
-    yield group.map(({ text }) => text ?? loaded.next().value).filter((text) => typeof text === "string");
+    for (const { text } of group) {
+      const record = text === null ? loaded.next().value : { text, repeats: [] };
+      if (record === null || record === undefined) continue;
+      short += separator;
+      separator = ",";
+      // Long ones are pieces of their own, so that they are not copied.
+      for (const piece of expand(record)) {
+        if (piece.length < LARGE_RECORD_BYTES) {
+          short += piece;
+          continue;
+        }
+        if (short !== "") yield short;
+        yield piece;
+        short = "";
+      }
+    }
   }
+  if (short !== "") yield short;
 }
 
 async function openWalk(
@@ -183,20 +204,20 @@ async function loadRecords(
   status: ExecutionStatus | undefined,
   filter: Filter,
   sources: ListSources,
-): Promise<(string | null)[]> {
+): Promise<(CompactText | null)[]> {
   const { store } = sources;
   const here = recordsHere(items, sources);
   const rows = await readRows(
     store,
     items.filter(({ number, revision }) => revision !== null || !here.has(number)),
   );
-  const one = async ({ number, revision }: Item): Promise<string | null> => {
+  const one = async ({ number, revision }: Item): Promise<CompactText | null> => {
     const record = rows.get(executionKey(number));
     if (revision !== null) return recordAtRest(record, revision, status, filter);
     const text = here.get(number);
     if (text !== undefined) return text;
     const open = rows.get(openExecutionKey(number));
-    if (open !== undefined) return remoteRecordText(store, open, record, sources.outlineOf);
+    if (open !== undefined) return remoteRecord(store, open, record, sources.outlineOf);
     // It has come to rest meanwhile.
     return record === undefined || status === "running" ? null : recordOfRow(record.value);
   };
@@ -204,8 +225,8 @@ async function loadRecords(
 }
 
 /** The records of items that still run here; the store has those of the others. */
-function recordsHere(items: readonly Item[], { running }: ListSources): Map<number, string> {
-  const texts = new Map<number, string>();
+function recordsHere(items: readonly Item[], { running }: ListSources): Map<number, CompactText> {
+  const texts = new Map<number, CompactText>();
   const wanted = new Set<number>();
   for (const { number, revision } of items) if (revision === null) wanted.add(number);
   if (wanted.size === 0) return texts;
@@ -237,9 +258,10 @@ function recordAtRest(
   revision: number,
   status: ExecutionStatus | undefined,
   filter: Filter,
-): string | null {
+): CompactText | null {
   if (row === undefined) return null;
-  const text = recordOfRow(row.value);
+  // What is compared is not among the values that may be repeated.
+  const text = compactRecordOfRow(row.value);
   if (row.revision !== revision) {
     const record = JSON.parse(text) as ListedFields;
     const ofRuns = filter.workflowId !== undefined && isRun(filter.workflowId);
@@ -249,5 +271,5 @@ function recordAtRest(
       : { status, workflowId: filter.workflowId, userId: filter.userId };
     for (const name of LISTED_FIELDS) if ((wanted[name] ?? record[name]) !== record[name]) return null;
   }
-  return matchesRecord(filter, text) ? text : null;
+  return matchesRecord(filter, text) ? recordOfRow(row.value) : null;
 }

@@ -112,7 +112,7 @@ export class ExecutionLookup {
 }
 
 /** @throws ServiceError `unavailable` while that cannot be recorded */
-async function waitForRest(execution: Execution): Promise<void> {
+export async function waitForRest(execution: Execution): Promise<void> {
   // After a conflict another process has recovered it.
   await unlessConflict(Promise.race([execution.settled, execution.commitFailure()]));
 }

@@ -4,9 +4,10 @@ import { rowsOf } from "../../storage/large-rows.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
+import type { CompactText } from "../journal/compact-text.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
 import { loadExecution } from "../journal/load.ts";
-import { executionRecordText } from "../journal/record.ts";
+import { executionRecord } from "../journal/record.ts";
 import { parseOpenRow, parseRecordRow } from "../journal/rows.ts";
 
 /** Open rows read at once; each may hold the whole input of its execution. */
@@ -70,14 +71,14 @@ const withoutInput = ({ number, at, workflowId, userId, metadata }: ExecutionSta
  * @param record its record row from before it was resumed
  * @returns null when neither row has the start, because the execution has been removed meanwhile
  */
-export async function remoteRecordText(
+export async function remoteRecord(
   store: Store,
   open: Row,
   record: Row | undefined,
   outlineOf: (hash: string) => Promise<Outline>,
-): Promise<string | null> {
+): Promise<CompactText | null> {
   const start = parseOpenRow(open.value).start ?? (record === undefined ? null : parseRecordRow(record.value).start);
   if (start === null) return null;
   const loaded = await loadExecution(store, { start, openRow: open, recordRow: record ?? null });
-  return loaded === null ? null : executionRecordText(loaded.state, await outlineOf(start.definition));
+  return loaded === null ? null : executionRecord(loaded.state, await outlineOf(start.definition));
 }

@@ -43,8 +43,16 @@ export class StepAttempt implements StepCall {
     this.resume = known?.resume ?? null;
     this.kept = known === undefined || known.kept.length === 0 ? NOTHING : [...known.kept];
     this.hasStreamed = known?.hasStreamed ?? false;
-    this.isRepeated = execution.takenUp?.has(step.path) ?? false;
+    this.isRepeated = known !== undefined && execution.takenUp?.has(known) === true;
     this.begunAt = known?.begunAt ?? 0;
+  }
+
+  get workflowId(): string {
+    return this.#execution.state.start.workflowId;
+  }
+
+  get path(): string {
+    return this.#step.path;
   }
 
   get executionId(): string {

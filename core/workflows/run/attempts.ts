@@ -10,9 +10,9 @@ import { type StepState, timeAfter } from "../journal/state.ts";
 import { StepAttempt } from "./attempt.ts";
 import type { Execution } from "./execution.ts";
 import { Lifetime } from "./lifetime.ts";
-import { done, type Outcome, stopped } from "./outcome.ts";
+import { type Outcome, stopped } from "./outcome.ts";
 import { expressionScope, type Frame, type StepInput } from "./scope.ts";
-import { failStep, failTap, suspendStep } from "./step-entries.ts";
+import { failStep, failTap, recordOutput, recordSame, suspendStep } from "./step-entries.ts";
 
 const MAX_RETRY_DELAY_MS = 3_600_000;
 /** Entries that steps without effects leave to the next commit. */
@@ -70,33 +70,16 @@ export async function runWork(
     }
     const change = call.end();
     if (result === null || lifetime.isAbandoned) return stopped(step.path);
-    if (result instanceof Suspend) return suspendStep(execution, step, result.reason, result.data, change);
+    if (result instanceof Suspend) return suspendStep(execution, step, result, change);
     if (!(result instanceof Failure)) {
-      if (step.tap) return completeTap(execution, step, given, change);
-      const { output, text } = result;
-      const at = timeAfter(execution.state);
-      const path = JSON.stringify(step.path);
-      if (change === undefined) execution.append(["done", step.path, at, output], `["done",${path},${at},${text}]`);
-      else execution.append(["done", step.path, at, output, change]);
-      return done(output, step.path);
+      // A tap passes its input on, whatever it gave itself.
+      if (step.tap) return recordSame(execution, step, given.data, given.source, change);
+      return recordOutput(execution, step, result.output, result.text, change);
     }
     if (!result.isTemporary || attempt > step.retry.attempts)
       return step.tap ? failTap(execution, step, given, result.message) : failStep(execution, step, result.message);
     execution.append(["retry", step.path, timeAfter(execution.state), attempt, result.message]);
   }
-}
-
-/** A tap passes its input on, whatever it gave itself. */
-function completeTap(
-  execution: Execution,
-  step: WorkStep,
-  { data, source }: StepInput,
-  change: Record<string, unknown> | undefined,
-): Outcome {
-  const at = timeAfter(execution.state);
-  if (change === undefined) execution.append(["same", step.path, at, source]);
-  else execution.append(["same", step.path, at, source, change]);
-  return done(data, source);
 }
 
 /** @returns null when the work was stopped, so that its result does not count */
@@ -110,7 +93,7 @@ async function runAttempt(
   try {
     const running = step.run(call);
     const result = isThenable(running) ? await waitFor(execution, step, running, own) : running;
-    return result instanceof Suspend ? suspendAsJson(result) : outputAsJson(step, result);
+    return result instanceof Suspend ? suspendAsJson(result) : outputAsJson(execution, step, result);
   } catch (thrown) {
     if (lifetime.stopped !== null) return null;
     // Otherwise it was its own time limit.
@@ -139,22 +122,23 @@ async function waitFor(
 }
 
 /** The output after a round trip through JSON: the next step sees exactly what it would see after a restart. */
-function outputAsJson(step: WorkStep, result: unknown): AttemptResult {
+function outputAsJson({ known, state }: Execution, step: WorkStep, result: unknown): AttemptResult {
   let text: string;
   try {
     text = JSON.stringify(result ?? null) ?? "null";
   } catch {
     return new Failure("returned something that is not JSON", false);
   }
-  const output: unknown = JSON.parse(text);
-  if (step.tap) return { output, text };
+  if (step.tap) return { output: null, text };
+  const equal = known.sourceOfEqual(text);
+  const output: unknown = equal === undefined ? JSON.parse(text) : state.values.get(equal);
   const problem = step.outputCheck?.(output, "output") ?? null;
   return problem === null ? { output, text } : new Failure(problem, true);
 }
 
-function suspendAsJson({ reason, data }: Suspend): AttemptResult {
+function suspendAsJson({ reason, data, isChecked }: Suspend): AttemptResult {
   try {
-    return new Suspend(String(reason ?? ""), data === undefined ? null : JSON.parse(JSON.stringify(data)));
+    return new Suspend(String(reason ?? ""), data === undefined ? null : JSON.parse(JSON.stringify(data)), isChecked);
   } catch {
     return new Failure("suspended with something that is not JSON", false);
   }

@@ -1,20 +1,21 @@
 /** The steps andAll and andRace: branches that run in parallel until all of them, or the first, have succeeded. */
 import { isObject } from "../../lib/is-object.ts";
 import type { AllStep, RaceStep, Step } from "../definition/definition.ts";
-import type { ValueSource } from "../journal/entries.ts";
-import { timeAfter } from "../journal/state.ts";
+import type { StepPath, ValueSource } from "../journal/entries.ts";
 import type { Execution } from "./execution.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
-import { done, failed, type Outcome, stopped } from "./outcome.ts";
+import { failed, type Outcome, stopped } from "./outcome.ts";
+import { isAnswered } from "./resume-beside.ts";
 import type { Frame, RunSteps, StepInput } from "./scope.ts";
-import { passValueOn } from "./step-entries.ts";
+import { passValueOn, recordOutput } from "./step-entries.ts";
 
 const BRANCH_DECIDED: Stop = { kind: "branch", reason: "another branch has decided", gracePeriod: 0 };
 
 const EXECUTION_LOST: Stop = { kind: "lost", reason: "the execution cannot go on here", gracePeriod: 0 };
 
 /**
- * Runs all branches until the outcome of one of them decides, which stops the others.
+ * Runs all branches until the outcome of one of them decides, which stops the others. A branch that waits goes on when a step in it is
+ * resumed while others still run.
  *
  * @param decisive the kind of outcome that decides
  * @returns the outcomes; undefined for branches that were stopped and have not returned yet
@@ -32,29 +33,60 @@ function runBranches(
   const outcomes: (Outcome | undefined)[] = branches.map(() => undefined);
   return new Promise((resolve, reject) => {
     let running = branches.length;
+    const waiting = new Set<StepPath>();
+    const forget = (paths: Iterable<StepPath>) => {
+      for (const path of paths) if (waiting.delete(path)) execution.resumable.delete(path);
+    };
     const finish = (decider: Outcome | null) => {
+      forget(waiting);
       group.end();
       resolve({ outcomes, decider });
     };
     const abort = (error: unknown) => {
+      forget(waiting);
       group.stop(EXECUTION_LOST);
       group.end();
       reject(error as Error);
     };
-    branches.forEach((steps, index) => {
-      runSteps(execution, steps, frame, given, group).then((outcome) => {
+    const wait = (index: number, paths: readonly StepPath[]) => {
+      const goOn = () => {
+        forget(paths);
+        outcomes[index] = undefined;
+        running++;
+        run(index);
+      };
+      for (const path of paths) {
+        waiting.add(path);
+        execution.resumable.set(path, goOn);
+      }
+    };
+    const run = (index: number) => {
+      runSteps(execution, branches[index]!, frame, given, group).then((outcome) => {
         // The branches have been decided: later outcomes do not count.
         if (group.stoppedItself) return;
+        if (isAnswered(execution, outcome)) return run(index);
         outcomes[index] = outcome;
         running--;
         if (outcome.kind === decisive) {
           group.stop(BRANCH_DECIDED);
           finish(outcome);
         } else if (running === 0) finish(null);
-        // The others may run for long: write the outcome of this one now, so that a crash does not lose it.
-        else execution.flush().catch(abort);
+        else {
+          if (outcome.kind === "suspended") wait(index, outcome.paths);
+          // The others may run for long: write the outcome of this one now, so that a crash does not lose it.
+          execution.flush().catch(abort);
+        }
       }, abort);
-    });
+    };
+    const beginAll = async () => {
+      for (const index of branches.keys()) {
+        while (execution.slice.isOver) await execution.slice.next();
+        // One of those that have begun has decided.
+        if (group.stoppedItself) return;
+        run(index);
+      }
+    };
+    beginAll().catch(abort);
   });
 }
 
@@ -80,17 +112,23 @@ export async function runAll(
   if (decider !== null) return decider;
   const unfinished = unfinishedOutcome(outcomes);
   if (unfinished !== undefined) return unfinished;
-  let merged: Record<string, unknown> = {};
-  step.branches.forEach((steps, index) => {
-    const outcome = outcomes[index];
-    if (outcome?.kind !== "done") return;
-    const { data } = outcome;
-    merged = isObject(data) ? { ...merged, ...data } : { ...merged, [steps.at(-1)?.id ?? ""]: data };
-  });
+  const merged = mergeOutputs(step.branches, outcomes);
   const problem = step.outputCheck?.(merged, "output") ?? null;
   if (problem !== null) return failed(step.path, problem);
-  execution.append(["done", step.path, timeAfter(execution.state), merged]);
-  return done(merged, step.path);
+  return recordOutput(execution, step, merged);
+}
+
+/** One object of all outputs: the members of those that are objects, the others by the id of the last step of their branch. */
+function mergeOutputs(branches: AllStep["branches"], outcomes: readonly (Outcome | undefined)[]): object {
+  const members = new Map<string, unknown>();
+  for (const [index, outcome] of outcomes.entries()) {
+    if (outcome?.kind !== "done") continue;
+    const { data } = outcome;
+    if (isObject(data)) for (const key of Object.keys(data)) members.set(key, (data as Record<string, unknown>)[key]);
+    else members.set(branches[index]!.at(-1)?.id ?? "", data);
+  }
+  // A member of any name is one of its own, `__proto__` too.
+  return Object.fromEntries(members);
 }
 
 /** After a restart: the output of the branch that had won by then. The others are not run again. */

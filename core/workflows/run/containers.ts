@@ -1,7 +1,8 @@
 /** Container steps, which contain other steps: andWhen, andAll, andRace and andWorkflow, with their retries and time limits. */
 import { formatDuration } from "../../lib/duration.ts";
 import { type Step, type SubStep, subWorkflowInputSource, type WhenStep } from "../definition/definition.ts";
-import type { Branch, StepPath } from "../journal/entries.ts";
+import type { Branch, StepPath, SubWorkflowInput, ValueSource } from "../journal/entries.ts";
+import { entryJson } from "../journal/outcome-text.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
 import { pauseLeft } from "./attempts.ts";
 import { runAll, runRace } from "./branches.ts";
@@ -35,7 +36,9 @@ export async function tryContainer(
     const pause = pauseLeft(step, known);
     if (pause > 0 && !(await lifetime.sleep(pause))) return stopped(step.path);
     const attempt = (known?.tries ?? 0) + 1;
-    const own = new Lifetime(lifetime, step.timeout);
+    const used = known?.used ?? 0;
+    const begun = performance.now();
+    const own = new Lifetime(lifetime, step.timeout === null ? null : Math.max(step.timeout - used, 0));
     let outcome: Outcome;
     try {
       outcome = await runContainer(runSteps, execution, step, frame, given, known, own, attempt <= step.retry.attempts);
@@ -44,6 +47,7 @@ export async function tryContainer(
         if (attempt > step.retry.attempts)
           execution.append(["fail", step.path, timeAfter(execution.state), outcome.message]);
       }
+      if (step.timeout !== null && comesToRest(outcome, lifetime)) recordUsed(execution, step, used, begun);
     } finally {
       own.end();
     }
@@ -60,6 +64,16 @@ export async function tryContainer(
     // On disk before the next try begins: a restart must not grant this one again.
     await execution.flush();
   }
+}
+
+/** Whether it goes on later with the same try. */
+const comesToRest = ({ kind }: Outcome, { stopped }: Lifetime): boolean =>
+  kind === "suspended" ? stopped === null || stopped.kind === "suspend" : stopped?.kind === "suspend";
+
+/** The time limit goes on from there: the time in which nothing inside runs does not count. */
+function recordUsed(execution: Execution, { path }: ContainerStep, before: number, begun: number): void {
+  const used = before + Math.round(performance.now() - begun);
+  if (used !== before) execution.append(["rest", path, timeAfter(execution.state), used]);
 }
 
 /** The steps in a container that failed, and that run again with its next try. A failed tap does not: its failure does not matter. */
@@ -144,6 +158,16 @@ async function runWhen(
 
 const NOT_A_CONDITION = "the condition gave neither true nor false";
 
+/** The input as the journal has it: a value that is there already is referred to. */
+function subWorkflowInput({ known, state }: Execution, source: ValueSource, input: unknown): SubWorkflowInput {
+  if (state.values.has(source)) return { same: source };
+  const text = entryJson(input);
+  const same = known.sourceOf(input) ?? known.sourceOfEqual(text);
+  if (same !== undefined) return { same };
+  known.add(source, input, text);
+  return { input };
+}
+
 async function runSub(
   runSteps: RunSteps,
   execution: Execution,
@@ -164,8 +188,8 @@ async function runSub(
       return failed(step.path, problem, true);
     }
   }
-  beginStep(execution, step, known, given, { input });
-  const inner = createFrame(execution, input, source);
+  beginStep(execution, step, known, given, subWorkflowInput(execution, source, input));
+  const inner = createFrame(execution, input, step.steps);
   const outcome = await runSteps(execution, step.steps, inner, { data: input, source }, lifetime);
   if (outcome.kind !== "done" || lifetime.isAbandoned) return outcome;
   const problem = step.resultCheck?.(outcome.data, "result") ?? null;

@@ -10,6 +10,7 @@ import type { Execution } from "./execution.ts";
 import { runSteps } from "./interpreter.ts";
 import { executionLogger } from "./logger.ts";
 import type { Outcome } from "./outcome.ts";
+import { isAnswered } from "./resume-beside.ts";
 import { createFrame } from "./scope.ts";
 
 /**
@@ -24,8 +25,10 @@ export async function drive(execution: Execution): Promise<void> {
   }
   try {
     const { input } = state.start;
-    const frame = createFrame(execution, input, "");
-    const outcome = await runSteps(execution, definition.steps, frame, { data: input, source: "" }, lifetime);
+    const frame = createFrame(execution, input, definition.steps);
+    let outcome: Outcome;
+    do outcome = await runSteps(execution, definition.steps, frame, { data: input, source: "" }, lifetime);
+    while (isAnswered(execution, outcome));
     await conclude(execution, outcome);
   } catch (error) {
     const stop = lifetime.stopped?.kind;
@@ -46,8 +49,11 @@ export async function drive(execution: Execution): Promise<void> {
 async function conclude(execution: Execution, outcome: Outcome): Promise<void> {
   const entry = outcomeEntry(execution, outcome);
   if (entry === null) {
+    const stop = execution.lifetime.stopped?.kind;
+    // Else the next process would take it for one that has stopped this one.
+    if (stop === "closing" && execution.isRecorded) execution.append(["interrupt", "", timeAfter(execution.state)]);
     await execution.flush();
-    if (execution.lifetime.stopped?.kind !== "lost") return;
+    if (stop !== "lost") return;
     throw new CommitConflict([openExecutionKey(execution.state.start.number)]);
   }
   execution.append(entry);
@@ -58,10 +64,12 @@ async function conclude(execution: Execution, outcome: Outcome): Promise<void> {
 function outcomeEntry(execution: Execution, outcome: Outcome): JournalEntry | null {
   const { state, definition } = execution;
   const at = timeAfter(execution.state);
+  // The last output may be what was too large.
+  if (execution.lifetime.stopped?.kind === "size") return stopEntry(execution, "", at);
   switch (outcome.kind) {
     case "done": {
       const problem = definition.resultCheck?.(outcome.data, "result") ?? null;
-      return problem === null ? ["end", "", at, outcome.data] : ["error", "", at, problem];
+      return problem === null ? ["end", "", at, null, outcome.source] : ["error", "", at, problem];
     }
     case "failed":
       return ["error", outcome.path, at, outcome.message];
@@ -84,6 +92,8 @@ function stopEntry({ lifetime, definition }: Execution, path: StepPath, at: numb
       return ["cancel", "", at, stop.reason];
     case "timeout":
       return ["error", "", at, `the workflow timed out after ${formatDuration(definition.timeout ?? 0)}`];
+    case "size":
+      return ["error", "", at, stop.reason];
     default:
       return null;
   }

@@ -18,6 +18,8 @@ export interface ExecutionEnvironment {
   readonly lease: Lease | null;
   /** Whether the store ends with the process: then no journal is written, because nobody could go on from it. */
   readonly volatile: boolean;
+  /** How much one execution may record: its start and the entries of its journal. */
+  readonly maxBytes: number;
 }
 
 /** The request on whose behalf the execution runs at present. */

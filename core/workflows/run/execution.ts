@@ -1,38 +1,40 @@
 /**
  * An execution that runs in this process: its state, and the journal entries that are still on their way to disk. Entries are applied
- * to the state at once and committed in groups. Readers of events see committed entries only.
- *
- * An execution comes to rest when it ends or is suspended. While it runs, the store has an open row and journal rows of it. When it
- * comes to rest, a record row replaces the open row (journal/rows.ts).
+ * to the state at once and committed in groups. Readers of events see committed entries only. What the store has of an execution that
+ * runs, and of one that has come to rest because it has ended or is suspended, says journal/rows.ts.
  */
 import { CommitConflict, type ServiceError } from "../../lib/errors.ts";
 import { journalKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Commit, Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
-import type { JournalEntry } from "../journal/entries.ts";
+import { type JournalEntry, STATUS_AFTER, type StepPath } from "../journal/entries.ts";
 import { readEntries } from "../journal/load.ts";
-import { executionRecordText } from "../journal/record.ts";
+import { executionRecord } from "../journal/record.ts";
 import { entriesText, openRowText, recordRowText, reopenedRowText } from "../journal/rows.ts";
 import { applyEntry, type JournalState, stateFromJournal } from "../journal/state.ts";
 import { commitWithRetry, notRecordedYet } from "./commit-retry.ts";
+import { EntryLog } from "./entry-log.ts";
 import type { ExecutionCaller, ExecutionEnvironment, Lease, StoredRows } from "./environment.ts";
 import { asFirst, type Reopening, reopeningCommit, restRows, restWithoutReopening } from "./execution-commits.ts";
+import { KnownValues } from "./known-values.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { executionLogger } from "./logger.ts";
 import { countStep } from "./metrics.ts";
 import { OpenTries } from "./open-tries.ts";
+import { ProgressSignal } from "./progress.ts";
+import { RecordedSize } from "./recorded-size.ts";
+import { Slice } from "./slice.ts";
 import type { ExecutionSpans } from "./spans.ts";
-
-/** Entries kept in memory for readers of events; a reader who is further behind reads the store. */
-const MAX_LOG_ENTRIES = 1024;
 
 export class Execution {
   readonly state: JournalState;
   readonly definition: WorkflowDefinition;
   readonly lifetime = new Lifetime(null);
-  /** Steps that an earlier process has left under way; null for an execution that began here. */
-  takenUp: OpenTries | null = null;
+  readonly takenUp: OpenTries | null;
+  readonly slice = new Slice();
   caller: ExecutionCaller;
+  /** Lets branches go on that wait beside others which run, by the step that they wait at. */
+  readonly resumable = new Map<StepPath, () => void>();
   /** Null when it is not traced. */
   spans: ExecutionSpans | null = null;
   readonly #environment: ExecutionEnvironment;
@@ -46,17 +48,18 @@ export class Execution {
   #revision = 0;
   /** Entries that are not on disk yet, as text. */
   #pending: string[] = [];
-  #log: JournalEntry[] = [];
-  /** Entries that came before those in `#log`. */
-  #dropped = 0;
+  /** Of its start and all entries. */
+  readonly #size: RecordedSize;
+  readonly #log = new EntryLog();
   #committed = 0;
   /** The commit under way, and the one that follows it with what was appended meanwhile. */
   #writing: Promise<void> | null = null;
   #nextWrite: Promise<void> | null = null;
   /** Set from a resume to the first commit after it, which has to turn the record row back into an open row. */
   #reopening: Reopening | null = null;
-  #progress: { promise: Promise<void>; resolve: () => void } | null = null;
+  readonly #progress = new ProgressSignal();
   #isAtRest = false;
+  #known: KnownValues | null = null;
   /** Those who want to know when the store cannot take a commit. */
   #failureListeners: ((error: unknown) => void)[] = [];
   /** Set by the engine: resolves when the execution has come to rest, rejects when this process gives it up. */
@@ -74,13 +77,17 @@ export class Execution {
     this.caller = caller;
     this.#environment = environment;
     this.#startText = JSON.stringify(state.start);
+    this.#size = new RecordedSize(environment.maxBytes);
+    this.#size.add(this.#startText);
+    this.takenUp = stored === null ? null : new OpenTries(state);
     if (stored === null) return;
-    this.takenUp = new OpenTries(state);
     this.#isNew = false;
     const { loaded, openRow, recordRow } = stored;
     this.#firstText = JSON.stringify(loaded.first);
+    this.#size.add(this.#firstText);
+    this.#size.add(loaded.journalBytes);
     this.#journalRows = loaded.rows;
-    this.#log = [...loaded.entries];
+    this.#log.entries = [...loaded.entries];
     this.#committed = loaded.entries.length;
     if (openRow !== null) this.#revision = openRow.revision;
     else if (recordRow !== null) this.#reopen(recordRow, loaded.tail);
@@ -89,6 +96,7 @@ export class Execution {
   /** A resume: with the first commit the entries that the record row holds move into the journal. */
   #reopen(recordRow: Row, tail: readonly JournalEntry[]): void {
     this.#pending = tail.map((entry) => JSON.stringify(entry));
+    for (const text of this.#pending) this.#size.add(text);
     this.#reopening = reopeningCommit(this.state, recordRow);
   }
 
@@ -123,26 +131,40 @@ export class Execution {
     return this.#committed;
   }
 
-  /** The entries that are still in memory, and how many came before them. */
-  get log(): { from: number; entries: readonly JournalEntry[] } {
-    return { from: this.#dropped, entries: this.#log };
+  /** The values that its journal has. */
+  get known(): KnownValues {
+    this.#known ??= new KnownValues(this.state);
+    return this.#known;
   }
 
-  /** @param text the entry as JSON, where the caller has it already */
+  /** The entries that are still in memory, and how many came before them. */
+  get log(): { from: number; entries: readonly JournalEntry[] } {
+    return this.#log;
+  }
+
+  /**
+   * An entry that makes it larger than it may be is not recorded, and stops it. The entry with which it comes to rest always is.
+   *
+   * @param text the entry as JSON, where the caller has it already
+   */
   append(entry: JournalEntry, text: string = JSON.stringify(entry)): void {
+    if (!this.#size.add(text) && STATUS_AFTER[entry[0]] === undefined) {
+      this.lifetime.stop(this.#size.tooLarge);
+      return;
+    }
     applyEntry(this.state, entry);
-    this.takenUp?.entry(entry);
     this.spans?.entry(entry, this.state);
     countStep(this.definition.meter, entry);
-    this.#log.push(entry);
+    this.#log.entries.push(entry);
     this.#pending.push(text);
+    this.slice.add(text.length);
   }
 
   /** Resolves when all that was appended is on disk. Rejects when that can never be: another process has the execution. */
   flush(): Promise<void> {
     if (this.#environment.volatile && this.#reopening === null) {
       this.#firstText ??= "[]";
-      this.#onCommitted(this.#log.length);
+      this.#onCommitted(this.#log.count);
       return RESOLVED;
     }
     if (this.#nextWrite !== null) return this.#nextWrite;
@@ -154,19 +176,11 @@ export class Execution {
 
   /** Resolves when more entries are on disk, when the execution comes to rest, and when it is given up. */
   progress(): Promise<void> {
-    if (this.#progress === null) {
-      let resolve = () => {};
-      const promise = new Promise<void>((done) => {
-        resolve = done;
-      });
-      this.#progress = { promise, resolve };
-    }
-    return this.#progress.promise;
+    return this.#progress.wait();
   }
 
   notifyReaders(): void {
-    this.#progress?.resolve();
-    this.#progress = null;
+    this.#progress.notify();
   }
 
   /** Rejects when the store cannot take a commit. The execution itself waits until the store is back. */
@@ -181,7 +195,7 @@ export class Execution {
   #write(): Promise<void> {
     this.#nextWrite = null;
     const texts = this.#pending;
-    const count = this.#log.length + this.#dropped;
+    const { count } = this.#log;
     this.#pending = [];
     const { number } = this.state.start;
     const { process } = this.#environment;
@@ -216,9 +230,9 @@ export class Execution {
     while (this.#nextWrite !== null || this.#writing !== null) await (this.#nextWrite ?? this.#writing);
     const { state } = this;
     const tail = entriesText(this.#pending);
-    const count = this.#log.length + this.#dropped;
+    const { count } = this.#log;
     this.#pending = [];
-    const record = executionRecordText(state, this.definition.outline);
+    const record = executionRecord(state, this.definition.outline);
     const value = recordRowText(record, this.#startText, this.#firstText ?? "[]", this.#journalRows, tail);
     await this.#commit(this.#restCommit(restRows(state, value)));
     this.#firstText ??= "[]";
@@ -234,9 +248,9 @@ export class Execution {
     this.#pending = [];
     this.#writing = null;
     this.#nextWrite = null;
-    this.#log.length = this.#committed - this.#dropped;
-    const entries =
-      this.#dropped === 0 ? this.#log : await readEntries(this.#environment.store, start, this.#committed);
+    const { from, entries: kept } = this.#log;
+    kept.length = this.#committed - from;
+    const entries = from === 0 ? kept : await readEntries(this.#environment.store, start, this.#committed);
     Object.assign(this.state, stateFromJournal(start, entries));
   }
 
@@ -256,21 +270,10 @@ export class Execution {
   #onCommitted(count: number): void {
     this.#writing = null;
     this.#committed = count;
-    while (
-      !this.#environment.volatile &&
-      this.#log.length > MAX_LOG_ENTRIES &&
-      this.#committed - this.#dropped > MAX_LOG_ENTRIES / 2
-    )
-      this.#dropOldest();
+    if (!this.#environment.volatile) this.#log.trim(count);
     this.notifyReaders();
     // Readers in other processes.
     this.#environment.store.wake?.(openExecutionKey(this.state.start.number));
-  }
-
-  /** Forgets the older half of the log, which is on disk. */
-  #dropOldest(): void {
-    this.#log.splice(0, MAX_LOG_ENTRIES / 2);
-    this.#dropped += MAX_LOG_ENTRIES / 2;
   }
 
   /** A failed first commit ends the execution. Later ones are tried again until the store is back. */
@@ -288,12 +291,9 @@ export class Execution {
   }
 
   #report(error: ServiceError, isFirst: boolean): void {
-    const { id } = this.state.start;
-    if (isFirst) {
-      const message = `an execution cannot be recorded and waits: ${error.message}`;
-      executionLogger(this).error({ err: error }, message);
-    }
-    for (const reject of this.#failureListeners.splice(0)) reject(notRecordedYet(id, error));
+    if (isFirst)
+      executionLogger(this).error({ err: error }, `an execution cannot be recorded and waits: ${error.message}`);
+    for (const reject of this.#failureListeners.splice(0)) reject(notRecordedYet(this.state.start.id, error));
   }
 }
 

@@ -4,12 +4,9 @@ import type { Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { JournalEntry } from "../journal/entries.ts";
 import { type EventForm, eventForm } from "../journal/events.ts";
-import { type Loaded, readEntries } from "../journal/load.ts";
+import { entriesBehind, incompleteJournal, JOURNAL_BEGIN, type JournalPosition, type Loaded } from "../journal/load.ts";
 import type { JournalState } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
-
-/** Entries at once for a reader who is far behind. */
-const MAX_ENTRIES_PER_READ = 256;
 
 interface EventReader {
   readonly form: EventForm;
@@ -37,18 +34,12 @@ export function followLive(
     const reader = openReader(execution.state, execution.definition.outline, after, sink);
     // A step may run for hours before there is anything to send.
     sink.onLeave(() => execution.notifyReaders());
+    let position = JOURNAL_BEGIN;
     while (!sink.closed) {
       while (reader.index < execution.committed) {
         const { from, entries } = execution.log;
-        const ready =
-          reader.index < from
-            ? // The reader is so far behind that the next entries are not in memory any more.
-              (await readEntries(store, execution.state.start, from)).slice(
-                reader.index,
-                reader.index + MAX_ENTRIES_PER_READ,
-              )
-            : entries.slice(reader.index - from, execution.committed - from);
-        await sendEntries(ready, reader);
+        if (reader.index < from) position = await sendStored(execution, store, reader, position);
+        else await sendEntries(entries.slice(reader.index - from, execution.committed - from), reader);
         if (sink.closed) return;
       }
       if (execution.isAtRest) return;
@@ -56,6 +47,30 @@ export function followLive(
       await execution.progress();
     }
   };
+}
+
+/**
+ * For a reader who is so far behind that the next entries are not in memory any more: sends what is on disk until the rest is in
+ * memory. Every row is read once, however often the reader falls behind.
+ *
+ * @param position how far the rows have been read
+ * @returns how far they have been read now
+ */
+async function sendStored(
+  execution: Execution,
+  store: Store,
+  reader: EventReader,
+  position: JournalPosition,
+): Promise<JournalPosition> {
+  const { start } = execution.state;
+  let last = position;
+  for await (const read of entriesBehind(store, start, position)) {
+    // Not what came after the execution was resumed elsewhere.
+    await sendEntries(read.entries.slice(reader.index - last.entries, execution.committed - last.entries), reader);
+    if (reader.index >= read.position.entries) last = read.position;
+    if (reader.sink.closed || reader.index >= execution.log.from) return last;
+  }
+  throw incompleteJournal(start.id);
 }
 
 /** The events of an execution at rest. */

@@ -6,7 +6,7 @@
  */
 
 import { isObject } from "../../lib/is-object.ts";
-import type { Step, SuspendStep } from "../definition/definition.ts";
+import { type Step, Suspend, type SuspendStep } from "../definition/definition.ts";
 import { REPLAY_INPUT, type StepState } from "../journal/state.ts";
 import { runWork } from "./attempts.ts";
 import { runContainer, tryContainer } from "./containers.ts";
@@ -26,6 +26,7 @@ export async function runSteps(
 ): Promise<Outcome> {
   let last: Outcome & { kind: "done" } = done(given.data, given.source);
   for (const step of steps) {
+    while (execution.slice.isOver) await execution.slice.next();
     const running = runStep(execution, step, frame, last, lifetime);
     const outcome = running instanceof Promise ? await running : running;
     if (outcome.kind !== "done") return outcome;
@@ -122,5 +123,5 @@ function runSuspend(
   const reason = evaluate(step.reason, scope);
   const data = reason instanceof EvaluationFailure ? reason : evaluate(step.data, scope);
   if (data instanceof EvaluationFailure) return failStep(execution, step, data.message);
-  return suspendStep(execution, step, String(reason), data);
+  return suspendStep(execution, step, new Suspend(String(reason), data));
 }

@@ -5,12 +5,13 @@
 import { setMaxListeners } from "node:events";
 
 /** Why something is stopped. A stop of a higher rank replaces one of a lower rank. */
-type StopKind = "suspend" | "cancel" | "timeout" | "branch" | "closing" | "lost";
+type StopKind = "suspend" | "cancel" | "timeout" | "size" | "branch" | "closing" | "lost";
 
 const STOP_RANK: Readonly<Record<StopKind, number>> = {
   suspend: 0,
   cancel: 1,
   timeout: 2,
+  size: 2,
   branch: 2,
   closing: 3,
   lost: 4,

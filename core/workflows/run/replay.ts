@@ -3,7 +3,7 @@ import type { ReplayExecutionRequest } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Outline, StepOutline } from "../definition/definition.ts";
 import { findStepByName } from "../definition/find-step.ts";
-import type { JournalEntry, Replay, ReplayedEntry, StepPath } from "../journal/entries.ts";
+import type { JournalEntry, Replay, ReplayedEntry, StepPath, ValueSource } from "../journal/entries.ts";
 import { type JournalState, stateFromJournal } from "../journal/state.ts";
 
 interface ReplayPlan {
@@ -75,7 +75,8 @@ function recordedResume(
 /** The outputs of steps that come before the chosen one in the definition, and the choices of the container steps it is in. */
 function keptEntries(source: JournalState, outline: Outline, step: StepOutline): ReplayedEntry[] {
   const kept: ReplayedEntry[] = [];
-  const given = new Set<StepPath>([""]);
+  /** Where the replay has the values that the source has at these places. */
+  const given = new Map<ValueSource, ValueSource>([["", ""]]);
   // A race is run anew when one of its branches is replayed: a recorded winner would end it at once.
   const anew = step.parents.filter((path) => outline.get(path)?.type === "andRace");
   const steps = [...source.steps.values()]
@@ -95,10 +96,11 @@ function keptEntries(source: JournalState, outline: Outline, step: StepOutline):
     if (current.status !== "done" && current.status !== "skipped" && !passed) continue;
     const output = passed ? current.source : current.output;
     if (current.branch === "none") kept.push(["begin", path, current.source, current.branch]);
-    if (given.has(output)) kept.push(["same", path, output]);
+    const known = given.get(output);
+    if (known !== undefined) kept.push(["same", path, known]);
     else {
       kept.push(["done", path, source.values.get(output) ?? null]);
-      given.add(path);
+      given.set(output, path);
     }
   }
   return kept;

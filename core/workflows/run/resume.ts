@@ -5,8 +5,9 @@ import { invalid } from "../../lib/errors.ts";
 import type { Step, ValueCheck, WorkflowDefinition } from "../definition/definition.ts";
 import { findStepByName } from "../definition/find-step.ts";
 import type { JournalEntry, StepPath } from "../journal/entries.ts";
-import { type JournalState, type StepState, timeAfter } from "../journal/state.ts";
-import { isSuperseded } from "../journal/superseded.ts";
+import { alreadyResumed, notSuspended } from "../journal/errors.ts";
+import { type JournalState, timeAfter } from "../journal/state.ts";
+import { waitingSteps } from "../journal/superseded.ts";
 
 /**
  * @param state of a suspended execution
@@ -18,7 +19,34 @@ export function planResume(
   definition: WorkflowDefinition,
   { resumeData, options }: ResumeExecutionRequest,
 ): JournalEntry {
-  const path = findResumeTarget(state, definition, options?.stepId);
+  return resumeEntry(state, definition, findResumeTarget(state, definition, options?.stepId), resumeData);
+}
+
+/**
+ * The same for an execution that runs, while a step of it waits. That step has to be named: who does not name it means an execution at
+ * rest, or resumes it for a second time.
+ *
+ * @throws ServiceError `not_found` when no step or one that does not wait is named, `conflict` when it has been resumed already
+ */
+export function planResumeBeside(
+  state: JournalState,
+  definition: WorkflowDefinition,
+  { resumeData, options }: ResumeExecutionRequest,
+): JournalEntry {
+  const { id } = state.start;
+  const waiting = waitingSteps(state, definition.outline).map((step) => step.path);
+  if (options?.stepId === undefined) throw notSuspended(id, "running", waiting);
+  const { path } = findStepByName(definition.outline, options.stepId, "options.stepId");
+  if (waiting.includes(path)) return resumeEntry(state, definition, path, resumeData);
+  throw state.steps.get(path)?.resume?.waited ? alreadyResumed(path) : notSuspended(id, "running", waiting);
+}
+
+function resumeEntry(
+  state: JournalState,
+  definition: WorkflowDefinition,
+  path: StepPath,
+  resumeData: unknown,
+): JournalEntry {
   const waits = state.steps.get(path)?.status === "waiting";
   // An execution that was suspended by a request has not asked for data: it may go on without.
   const check = waits || resumeData !== undefined ? resumeCheckFor(definition, path) : null;
@@ -42,16 +70,12 @@ function findResumeTarget(state: JournalState, { outline }: WorkflowDefinition, 
   const suspendedAt = state.suspension?.stepId ?? "";
   if (stepId === undefined) return suspendedAt;
   const { path } = findStepByName(outline, stepId, "options.stepId");
-  const waiting = [...state.steps.values()].filter((step) => isWaiting(step, state, outline)).map((step) => step.path);
+  const waiting = waitingSteps(state, outline).map((step) => step.path);
   if (path === suspendedAt || waiting.includes(path)) return path;
   const others = [...new Set([suspendedAt, ...waiting])].filter((other) => other !== "");
   const hint = others.length === 0 ? "" : `; waiting: ${others.join(", ")}`;
   throw invalid(`options.stepId: step ${JSON.stringify(path)} does not wait to be resumed${hint}`);
 }
-
-/** A step in a branch that lost does not wait any more. */
-const isWaiting = ({ status, path }: StepState, state: JournalState, outline: WorkflowDefinition["outline"]): boolean =>
-  status === "waiting" && !isSuperseded(path, state, outline);
 
 /** The schema of the step itself goes before that of the workflow. */
 function resumeCheckFor(definition: WorkflowDefinition, path: StepPath): ValueCheck | null {

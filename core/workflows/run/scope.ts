@@ -2,7 +2,7 @@
 import { messageOf } from "../../lib/errors.ts";
 import { ExpressionError } from "../../manifest/expression.ts";
 import type { Step, StepScope } from "../definition/definition.ts";
-import type { StepPath, ValueSource } from "../journal/entries.ts";
+import type { ValueSource } from "../journal/entries.ts";
 import type { Execution } from "./execution.ts";
 import type { Lifetime } from "./lifetime.ts";
 import type { Outcome } from "./outcome.ts";
@@ -32,15 +32,31 @@ export type RunSteps = (
   lifetime: Lifetime,
 ) => Promise<Outcome>;
 
-/** @param prefix of the paths of its steps: empty, or the path of the sub-workflow step followed by `/` */
-export function createFrame({ state }: Execution, input: unknown, prefix: StepPath): Frame {
-  const steps = Object.create(null) as Record<string, unknown>;
-  for (const { path, status, output } of state.steps.values()) {
-    if ((status !== "done" && status !== "skipped") || !path.startsWith(prefix)) continue;
-    const id = path.slice(prefix.length);
-    if (!id.includes("/")) steps[id] = state.values.get(output);
+/** @param steps of the workflow */
+export function createFrame({ state }: Execution, input: unknown, steps: readonly Step[]): Frame {
+  const outputs = Object.create(null) as Record<string, unknown>;
+  const visit = (list: readonly Step[]): void => {
+    for (const step of list) {
+      const known = state.steps.get(step.path);
+      if (known?.status === "done" || known?.status === "skipped") outputs[step.id] = state.values.get(known.output);
+      for (const inner of listsInside(step)) visit(inner);
+    }
+  };
+  visit(steps);
+  return { input, steps: outputs };
+}
+
+/** The lists of steps in a step that belong to the same workflow. */
+function listsInside(step: Step): readonly (readonly Step[])[] {
+  switch (step.kind) {
+    case "when":
+      return step.else === null ? [step.then] : [step.then, step.else];
+    case "all":
+    case "race":
+      return step.branches;
+    default:
+      return [];
   }
-  return { input, steps };
 }
 
 export function expressionScope(execution: Execution, frame: Frame, data: unknown): StepScope {

@@ -60,6 +60,8 @@ export class ExecutionSpans {
   readonly #outline: Outline;
   /** Spans of steps that have begun and not ended, by path. The span of a called workflow has the path of its step and `/`. */
   readonly #open = new Map<string, Span>();
+  /** The open spans directly inside a span, by the same keys. */
+  readonly #inside = new Map<string, Set<string>>();
 
   /** @param before `ExecutionStart.trace` of the execution that is resumed or replayed */
   constructor(root: Span, { start }: JournalState, outline: Outline, occasion: RunReason, before: string | undefined) {
@@ -105,6 +107,7 @@ export class ExecutionSpans {
     const place = this.#outline.get(path);
     const above = place?.parents.at(-1);
     const parent = above === undefined ? this.root : this.#parentInside(above);
+    if (above !== undefined) this.#put(this.#keyInside(above), path);
     const type = place?.type ?? "andThen";
     const span = parent.child(stepSpan(type, place?.id ?? path), 0);
     span.set(stepAttributes(path, place?.name ?? path, type));
@@ -117,13 +120,25 @@ export class ExecutionSpans {
     const step = this.of(path);
     const calls = this.#outline.get(path)?.calls;
     if (calls === undefined) return step;
-    const key = `${path}/`;
+    const key = this.#keyInside(path);
     const known = this.#open.get(key);
     if (known !== undefined) return known;
     const span = step.begin(workflowSpan(calls.workflowName), 0, toEntity(calls));
     span.set(workflowAttributes(calls.workflowName, undefined, undefined, undefined));
     this.#open.set(key, span);
+    this.#put(path, key);
     return span;
+  }
+
+  /** The key of the span that the spans of the steps in a container step are in. */
+  #keyInside(path: StepPath): string {
+    return this.#outline.get(path)?.calls === undefined ? path : `${path}/`;
+  }
+
+  #put(outer: string, key: string): void {
+    const inside = this.#inside.get(outer);
+    if (inside === undefined) this.#inside.set(outer, new Set([key]));
+    else inside.add(key);
   }
 
   #done(path: StepPath, { steps, values }: JournalState): void {
@@ -135,15 +150,21 @@ export class ExecutionSpans {
 
   /** Ends the span of a step, of the workflow that it calls, and of steps inside it that were stopped with it. */
   #end(path: StepPath, status: string, message?: string): void {
-    for (const [open] of [...this.#open].reverse()) {
-      if (open === `${path}/`) this.#close(open, status, message);
-      else if (this.#contains(path, open)) this.#close(open, status === "suspended" ? status : "cancelled");
+    for (const key of [`${path}/`, path]) {
+      this.#closeInside(key, status === "suspended" ? status : "cancelled");
+      this.#close(key, status, message);
     }
-    this.#close(path, status, message);
   }
 
-  #contains(path: StepPath, open: string): boolean {
-    return open.startsWith(`${path}/`) || (this.#outline.get(open)?.parents.includes(path) ?? false);
+  /** The latest first, and before each what is inside it. */
+  #closeInside(outer: string, status: "suspended" | "cancelled"): void {
+    const inside = this.#inside.get(outer);
+    if (inside === undefined) return;
+    this.#inside.delete(outer);
+    for (const key of [...inside].reverse()) {
+      this.#closeInside(key, status);
+      this.#close(key, status);
+    }
   }
 
   #closeAll(status: "suspended" | "cancelled"): void {

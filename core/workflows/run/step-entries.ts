@@ -1,6 +1,7 @@
 /** Records how a step begins and how it comes out: appends the entry, and returns the outcome that follows from it. */
-import type { Step, ValueCheck } from "../definition/definition.ts";
+import type { Step, Suspend, ValueCheck } from "../definition/definition.ts";
 import type { ValueSource } from "../journal/entries.ts";
+import { entryJson } from "../journal/outcome-text.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
 import { executionLogger } from "./logger.ts";
@@ -28,17 +29,54 @@ export function failStep(execution: Execution, step: Step, message: string): Out
 /** Records an output, or a failure when the output does not fit its schema. */
 export function completeStep(execution: Execution, step: Step, output: unknown): Outcome {
   const problem = step.outputCheck?.(output, "output") ?? null;
-  if (problem !== null) return failStep(execution, step, problem);
-  execution.append(["done", step.path, timeAfter(execution.state), output]);
+  return problem === null ? recordOutput(execution, step, output) : failStep(execution, step, problem);
+}
+
+/**
+ * Records an output that fits its schema: a value that is in the journal already is referred to.
+ *
+ * @param text the output as JSON, where the caller has it already
+ * @param change of shared state
+ */
+export function recordOutput(
+  execution: Execution,
+  step: Step,
+  output: unknown,
+  text?: string,
+  change?: Record<string, unknown>,
+): Outcome {
+  const { known, state } = execution;
+  const same = known.sourceOf(output);
+  if (same !== undefined) return recordSame(execution, step, output, same, change);
+  const json = text ?? entryJson(output);
+  const equal = known.sourceOfEqual(json);
+  if (equal !== undefined) return recordSame(execution, step, state.values.get(equal), equal, change);
+  known.add(step.path, output, json);
+  const at = timeAfter(state);
+  if (change === undefined)
+    execution.append(["done", step.path, at, output], `["done",${JSON.stringify(step.path)},${at},${json}]`);
+  else execution.append(["done", step.path, at, output, change]);
   return done(output, step.path);
+}
+
+/** Records that the output is a value which is in the journal already. */
+export function recordSame(
+  execution: Execution,
+  step: Step,
+  data: unknown,
+  source: ValueSource,
+  change?: Record<string, unknown>,
+): Outcome {
+  const at = timeAfter(execution.state);
+  if (change === undefined) execution.append(["same", step.path, at, source]);
+  else execution.append(["same", step.path, at, source, change]);
+  return done(data, source);
 }
 
 /** Records that the output is a value which is in the journal already. A failure to fit the schema is returned without being recorded. */
 export function passValueOn(execution: Execution, step: Step, data: unknown, source: ValueSource): Outcome {
   const problem = step.outputCheck?.(data, "output") ?? null;
-  if (problem !== null) return failed(step.path, problem);
-  execution.append(["same", step.path, timeAfter(execution.state), source]);
-  return done(data, source);
+  return problem === null ? recordSame(execution, step, data, source) : failed(step.path, problem);
 }
 
 /** A tap that fails is logged and passes its input on. */
@@ -52,11 +90,10 @@ export function failTap(execution: Execution, step: Step, given: StepInput, mess
 export function suspendStep(
   execution: Execution,
   step: Step,
-  reason: string,
-  data: unknown,
+  { reason, data, isChecked }: Suspend,
   change?: Record<string, unknown>,
 ): Outcome {
-  const check: ValueCheck | null = step.suspendCheck ?? execution.definition.suspendCheck;
+  const check: ValueCheck | null = isChecked ? (step.suspendCheck ?? execution.definition.suspendCheck) : null;
   const problem = check?.(data, "suspend data") ?? null;
   if (problem !== null) return failStep(execution, step, problem);
   const at = timeAfter(execution.state);

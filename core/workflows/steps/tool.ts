@@ -5,13 +5,18 @@ import type { User } from "../../identity/user.ts";
 import { cloneJson } from "../../lib/clone-json.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
+import { type ApprovalClaim, ApprovalNeeded } from "../../tools/approval.ts";
 import { executeTool } from "../../tools/execute.ts";
 import type { ToolOrigin } from "../../tools/tool.ts";
-import type { StepCall, Work } from "../definition/definition.ts";
+import { type StepCall, Suspend, type Work } from "../definition/definition.ts";
 import { compileValue, type LinkContext } from "../definition/linking.ts";
 
 /** @returns null when there is no such tool */
-export function compileTool(linking: LinkContext, work: { tool: string; input: unknown }, at: Path): Work | null {
+export function compileTool(
+  linking: LinkContext,
+  work: { tool: string; input: unknown; tap: boolean },
+  at: Path,
+): Work | null {
   const input = compileValue(linking, work.input === undefined ? "{{ data }}" : work.input, [...at, "input"]);
   const tool = linking.parts.tools.get(work.tool);
   if (tool === undefined) {
@@ -19,9 +24,21 @@ export function compileTool(linking: LinkContext, work: { tool: string; input: u
     return null;
   }
   return {
-    run: (call) => executeTool(tool, cloneJson(input(call.scope)), new StepOrigin(call)),
+    run(call) {
+      // A tap cannot suspend its execution.
+      const kind = work.tap ? "none" : "step";
+      const running = executeTool(tool, cloneJson(input(call.scope)), new StepOrigin(call, kind));
+      return tool.approval === false || !(running instanceof Promise) ? running : running.catch(suspendForApproval);
+    },
     readOnly: tool.readOnly ?? false,
   };
+}
+
+/** The step waits for the answer, which resumes it. Whoever resumes it before that makes it ask again, and nothing more. */
+function suspendForApproval(error: unknown): Suspend {
+  if (!(error instanceof ApprovalNeeded)) throw error;
+  const { approvalId, toolName, input } = error;
+  return new Suspend(`tool ${JSON.stringify(toolName)} needs approval`, { approvalId, toolName, input }, false);
 }
 
 /** On whose behalf tools and agents run in a step. The signal is made when it is first read. */
@@ -52,14 +69,19 @@ export class StepCaller {
 }
 
 class StepOrigin implements ToolOrigin {
+  /** A tool that does not heed its signal has done what it was to do: the lifetime of the step says how long that is waited for. */
+  readonly waitsForLate = true;
   readonly call: StepCaller;
   readonly context: Record<string, unknown>;
   readonly conversationId: string | undefined;
   readonly executionId: string;
   readonly idempotencyKey: string;
+  readonly approval: ApprovalClaim;
 
-  constructor(call: StepCall) {
+  constructor(call: StepCall, kind: "step" | "none") {
     this.call = new StepCaller(call);
+    const { userId = "", workflowId, path: stepId } = call;
+    this.approval = { kind, userId, workflowId, stepId };
     this.context = cloneJson(call.scope.context) as Record<string, unknown>;
     this.conversationId = call.conversationId;
     this.executionId = call.executionId;

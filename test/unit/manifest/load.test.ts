@@ -124,6 +124,7 @@ describe("explain", () => {
         "body",
         "connections",
         "drain",
+        "execution",
         "executions",
         "heartbeat",
         "request",

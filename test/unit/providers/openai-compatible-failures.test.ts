@@ -64,9 +64,9 @@ test("timeouts.connect ends a call whose TLS handshake is not answered", async (
 });
 
 test("a call that waits for a free connection is not connecting: no time-out counts until it has one", async (context) => {
-  const limits = { connect: 30, firstByte: 60_000, idle: 60_000 };
+  const limits = { connect: 300, firstByte: 60_000, idle: 60_000 };
   const { upstream, chain } = await openaiOver(context, { connections: 1 }, { timeouts: limits });
-  upstream.replies({ steps: [{ text: "busy" }, { wait: 300 }, { finish: "stop" }, { done: true }] });
+  upstream.replies({ steps: [{ text: "busy" }, { wait: 1_000 }, { finish: "stop" }, { done: true }] });
   const first = await chain.stream(ask("first"));
   const second = partsOf(chain, ask("second"));
   assert.equal(textOf((await batchesOf(first)).flat()), "busy");

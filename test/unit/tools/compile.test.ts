@@ -41,7 +41,7 @@ test("a tool has the name of its key, and what the manifest says goes before wha
     description,
     tags,
     timeout,
-    approval,
+    approval: approval !== false,
   }));
   assert.deepEqual(seen, [
     { description: "Adds two numbers", tags: ["math"], timeout: 60_000, approval: false },

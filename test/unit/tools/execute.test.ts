@@ -3,6 +3,12 @@ import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceError } from "../../../core/lib/errors.ts";
+import {
+  type ApprovalInbox,
+  ApprovalNeeded,
+  type ApprovalRule,
+  compileApproval,
+} from "../../../core/tools/approval.ts";
 import { executeTool } from "../../../core/tools/execute.ts";
 import type { ConfiguredCall, ToolOrigin } from "../../../core/tools/tool.ts";
 import { origin, silent, tool } from "../../support/tools.ts";
@@ -96,11 +102,53 @@ test("a tool that gives nothing gives null, at once or later", async () => {
   );
 });
 
-test("a tool that needs approval never runs: conflict", () => {
-  const guarded = tool(() => assert.fail("ran"), { approval: true, name: "refund", validate: () => "input is wrong" });
-  const message = 'tool "refund" needs a person\'s approval, and approvals are not available in this version';
-  assert.throws(() => executeTool(guarded, {}, origin()), failsWith("conflict", message));
+/** An inbox that answers every call in the same way, and what it was asked. */
+function inboxThat(admit: ApprovalInbox["admit"]): ApprovalRule {
+  return { expires: 1000, consoleOnly: false, inbox: { admit }, asks: () => true };
+}
+
+test("a call that needs approval does not run while the inbox has not admitted it", async () => {
+  const refused = inboxThat(() => Promise.reject(new ApprovalNeeded("a1", "refund", {})));
+  const guarded = tool(() => assert.fail("ran"), { approval: refused, name: "refund" });
+  const running = executeTool(guarded, {}, origin()) as Promise<never>;
+  const error = await running.then(
+    () => assert.fail("ran"),
+    (thrown) => thrown,
+  );
+  assert.deepEqual([error.kind, error.headers], ["conflict", { "x-approval-id": "a1" }]);
 });
+
+test("a call that needs approval runs with the input that the inbox gives, not with its own", async () => {
+  const admitted = inboxThat(async () => ({ amount: 5 }));
+  assert.deepEqual(
+    await executeTool(
+      tool((input) => input, { approval: admitted }),
+      { amount: 500 },
+      origin(),
+    ),
+    { amount: 5 },
+  );
+});
+
+test("nobody is asked about an input that does not fit", () => {
+  const never = inboxThat(() => assert.fail("asked"));
+  const strict = tool(() => assert.fail("ran"), { approval: never, validate: () => "input.city must be string" });
+  assert.throws(() => executeTool(strict, {}, origin()), failsWith("invalid_input", "input.city must be string"));
+});
+
+for (const [expression, amount, asks] of [
+  ["{{ input.amount > 100 }}", 101, true],
+  ["{{ input.amount > 100 }}", 100, false],
+  ["{{ input.nothing > 100 }}", 1, true],
+  ["{{ input.amount }}", 0, true],
+  ["{{ user.role != 'chief' }}", 1, true],
+] as const) {
+  test(`a tool with approval "${expression}" ${asks ? "asks" : "runs at once"} where amount is ${amount}`, () => {
+    const inbox = { admit: () => assert.fail("asked") };
+    const rule = compileApproval({ approval: expression, expires: 1, approvers: "owner", inbox }) as ApprovalRule;
+    assert.equal(rule.asks({ amount }, origin()), asks);
+  });
+}
 
 test("an input that does not fit is invalid_input with what validate says, and the tool does not run", () => {
   const strict = tool(() => assert.fail("ran"), { validate: () => "input.city must be string" });

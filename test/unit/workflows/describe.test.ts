@@ -14,6 +14,7 @@ const workflow = (steps: WorkflowManifest["steps"], rest: Partial<WorkflowManife
   purpose: "",
   retry: RETRY,
   recovery: "resume",
+  recoveries: 3,
   ...rest,
   steps,
 });

@@ -40,6 +40,7 @@ const around = (store: Store): ExecutionEnvironment => ({
   process: "p",
   shared: false,
   volatile: false,
+  maxBytes: 2 ** 26,
   lease: null,
 });
 

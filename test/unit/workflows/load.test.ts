@@ -15,7 +15,13 @@ const textOf = (entries: readonly JournalEntry[]) => entriesText(entries.map((en
 /** Suspended, with two entries in each of two journal rows, the last two beside the record. */
 async function suspended(rows = 2): Promise<Store> {
   const store = createMemoryStore();
-  const rest = recordRowText("{}", JSON.stringify(START), "[]", rows, textOf(SUSPENDED.slice(4)));
+  const rest = recordRowText(
+    { text: "{}", repeats: [] },
+    JSON.stringify(START),
+    "[]",
+    rows,
+    textOf(SUSPENDED.slice(4)),
+  );
   await store.commit({
     put: [
       [executionKey(7), rest],

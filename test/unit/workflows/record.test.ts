@@ -1,19 +1,16 @@
 /** Contract, "Workflow execution record", "Execution result", "Execution state": made from a journal by hand. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { expand } from "../../../core/workflows/journal/compact-text.ts";
 import type { JournalEntry } from "../../../core/workflows/journal/entries.ts";
-import {
-  executionRecordText,
-  executionResultText,
-  executionStateView,
-} from "../../../core/workflows/journal/record.ts";
+import { executionRecord, executionResultText, executionStateView } from "../../../core/workflows/journal/record.ts";
 import type { JournalState } from "../../../core/workflows/journal/state.ts";
 import { validators } from "../../../generated/all-validators.js";
 import type { ExecutionResult, ExecutionState, WorkflowExecution } from "../../../generated/types.ts";
 import { at, COMPLETED, folded, iso, OUTLINE, SUSPENDED } from "../../support/journals.ts";
 
 function recordOf(state: JournalState): WorkflowExecution {
-  const record = JSON.parse(executionRecordText(state, OUTLINE)) as WorkflowExecution;
+  const record = JSON.parse(expand(executionRecord(state, OUTLINE)).join("")) as WorkflowExecution;
   assert.ok(validators.WorkflowExecution(record), JSON.stringify(validators.WorkflowExecution.errors));
   return record;
 }

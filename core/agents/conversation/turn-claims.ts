@@ -1,0 +1,192 @@
+/**
+ * Which process has the turn of a conversation, on a store that several share: one row for each conversation at work, which names the
+ * process by its lease. A turn takes the row before it reads the conversation, commits its messages only while the row is unchanged, and
+ * removes it with its last commit. The row of a process that is gone is taken over.
+ */
+import type { Logger } from "pino";
+import { CommitConflict, messageOf } from "../../lib/errors.ts";
+import { Interval } from "../../lib/interval.ts";
+import type { TurnGuard } from "../../memory/memory.ts";
+import { unlessConflict } from "../../storage/conflict.ts";
+import { TURN_CLAIMS, TURN_INTERRUPTS, turnInterruptKey } from "../../storage/keys.ts";
+import type { Membership } from "../../storage/membership.ts";
+import { allRows } from "../../storage/ranges.ts";
+import type { Row, Store } from "../../storage/store.ts";
+import { Watch } from "../../storage/watch.ts";
+import { conversationBusy, type TurnTicket } from "./turn-queue.ts";
+
+/** Between two looks at a row that another process has, where nobody tells of its end. */
+const POLL_INTERVAL_MS = 500;
+const ROWS_PER_READ = 1_000;
+
+export interface Claim {
+  readonly key: string;
+  readonly value: string;
+  readonly revision: number;
+  readonly ticket: TurnTicket;
+}
+
+/** One map for each store, since a service that is reloaded keeps its store. */
+const heldInStores = new WeakMap<Store, Map<string, TurnTicket>>();
+
+const claimText = (process: string, runId: string): string => JSON.stringify([process, runId]);
+const parseClaim = (value: string): [process: string, runId: string] => JSON.parse(value);
+
+export class TurnClaims {
+  readonly #store: Store;
+  readonly #membership: Membership;
+  readonly #logger: Logger;
+  /** The turns that have a row of this process, or are about to, by their runs. */
+  readonly #held: Map<string, TurnTicket>;
+  /** Rows that may be there although their turns are over, since a commit has failed: their keys and values. */
+  readonly #left = new Map<string, string>();
+  readonly #rounds: Interval;
+  #endWatch: (() => void) | undefined;
+
+  constructor(store: Store, membership: Membership, logger: Logger) {
+    this.#store = store;
+    this.#membership = membership;
+    this.#logger = logger;
+    this.#held = heldInStores.get(store) ?? new Map();
+    heldInStores.set(store, this.#held);
+    this.#rounds = new Interval(
+      POLL_INTERVAL_MS,
+      () => this.#round(),
+      (error) => this.#failed(error),
+    );
+  }
+
+  /** Frees the conversations of processes that are gone, now and whenever one goes. */
+  async start(): Promise<void> {
+    await this.#freeAbandoned();
+    this.#membership.onGone(() => {
+      this.#freeAbandoned().catch((error) => this.#failed(error));
+    });
+    this.#endWatch = this.#store.watch?.(TURN_INTERRUPTS, () => this.#rounds.hurry());
+    this.#rounds.start();
+  }
+
+  async close(): Promise<void> {
+    this.#endWatch?.();
+    await this.#rounds.stop();
+  }
+
+  /** Null when another process has the turn. */
+  take(ticket: TurnTicket): Promise<Claim | null> {
+    return this.#write(ticket, null);
+  }
+
+  /** Takes the turn as soon as the other process has ended its own. @throws the reason of `signal` once that aborts */
+  async wait(ticket: TurnTicket, signal: AbortSignal): Promise<Claim> {
+    const { key, mode } = ticket;
+    const watch = new Watch(this.#store, key);
+    let asked: number | undefined;
+    try {
+      for (;;) {
+        signal.throwIfAborted();
+        const row = await this.#store.get(key);
+        const claim =
+          row === undefined || (await this.#isAbandoned(row)) ? await this.#write(ticket, row?.revision ?? null) : null;
+        if (claim !== null) {
+          if (!signal.aborted) return claim;
+          await this.release(claim);
+        } else if (row !== undefined) {
+          if (mode === "reject") throw conversationBusy("another turn of the conversation is at work");
+          if (mode === "interrupt" && asked !== row.revision) await this.#askToStop(row);
+          asked = row.revision;
+          await watch.wait(POLL_INTERVAL_MS, signal);
+        }
+      }
+    } finally {
+      watch.end();
+    }
+  }
+
+  guard(claim: Claim, isLast: boolean): TurnGuard {
+    const { key, revision, ticket } = claim;
+    if (!isLast) return { key, revision, remove: [], committed: () => {} };
+    const committed = () => {
+      ticket.claim = null;
+      this.#over(claim);
+    };
+    return { key, revision, remove: [key, turnInterruptKey(key)], committed };
+  }
+
+  /** Never rejects: a row that cannot be removed now is removed later. */
+  async release(claim: Claim): Promise<void> {
+    const { key, value, revision } = claim;
+    try {
+      await unlessConflict(this.#store.commit({ delete: [key, turnInterruptKey(key)], expect: [[key, revision]] }));
+    } catch {
+      this.#left.set(key, value);
+    }
+    this.#over(claim);
+  }
+
+  #over({ key, ticket }: Claim): void {
+    this.#held.delete(ticket.runId);
+    this.#store.wake?.(key);
+  }
+
+  /** @param before revision of the row that is taken over; null: there is none */
+  async #write(ticket: TurnTicket, before: number | null): Promise<Claim | null> {
+    const { key, runId, call } = ticket;
+    if (!this.#membership.isHeld()) await this.#membership.confirm(call.signal);
+    const value = claimText(this.#membership.name, runId);
+    this.#held.set(runId, ticket);
+    try {
+      const put = [[key, value]] as const;
+      const interrupt = before === null ? [] : [turnInterruptKey(key)];
+      const revision = await this.#store.commit({ put, delete: interrupt, expect: [[key, before]] });
+      return { key, value, revision, ticket };
+    } catch (error) {
+      this.#held.delete(runId);
+      if (error instanceof CommitConflict) return null;
+      // Whether it happened is not known.
+      this.#left.set(key, value);
+      throw error;
+    }
+  }
+
+  async #isAbandoned({ value }: Row): Promise<boolean> {
+    const [process, runId] = parseClaim(value);
+    if (process === this.#membership.name) return !this.#held.has(runId);
+    return this.#membership.goneCheck()(process);
+  }
+
+  /** The request goes with the row of the turn that it is for. */
+  async #askToStop({ key, value, revision }: Row): Promise<void> {
+    const [, runId] = parseClaim(value);
+    const put = [[turnInterruptKey(key), JSON.stringify(runId)]] as const;
+    await unlessConflict(this.#store.commit({ put, expect: [[key, revision]] }));
+    this.#store.wake?.(TURN_INTERRUPTS);
+  }
+
+  async #round(): Promise<void> {
+    for (const [key, value] of this.#left) {
+      const row = await this.#store.get(key);
+      if (row?.value === value) await this.#remove(row);
+      this.#left.delete(key);
+    }
+    const tickets = [...this.#held.values()].filter(({ mode }) => mode === "interrupt");
+    if (tickets.length === 0) return;
+    const rows = await this.#store.getMany(tickets.map(({ key }) => turnInterruptKey(key)));
+    for (const [index, ticket] of tickets.entries())
+      if (rows[index]?.value === JSON.stringify(ticket.runId)) ticket.interrupt();
+  }
+
+  async #freeAbandoned(): Promise<void> {
+    for await (const rows of allRows(this.#store, { prefix: TURN_CLAIMS }, ROWS_PER_READ)) {
+      for (const row of rows) if (await this.#isAbandoned(row)) await this.#remove(row);
+    }
+  }
+
+  async #remove({ key, revision }: Row): Promise<void> {
+    const commit = this.#store.commit({ delete: [key, turnInterruptKey(key)], expect: [[key, revision]] });
+    if (await unlessConflict(commit)) this.#store.wake?.(key);
+  }
+
+  #failed(error: unknown): void {
+    this.#logger.warn({ err: error }, `conversations whose turns are over cannot be freed: ${messageOf(error)}`);
+  }
+}

@@ -1,0 +1,192 @@
+/**
+ * One turn at a time in a conversation, so that the prompt of each has all that was said before it. Who comes while another turn is at
+ * work waits for it, is refused, or cancels it. The turns of this process are a list for each conversation in which one is at work; on a
+ * store that several processes share a row says which of them has the turn (turn-claims.ts).
+ */
+import { type AbortListener, AbortSource, type Aborts, abortsOf } from "../../lib/aborts.ts";
+import { ServiceError } from "../../lib/errors.ts";
+import type { MemoryManifest } from "../../manifest/manifest.ts";
+import type { TurnGuard } from "../../memory/memory.ts";
+import { turnClaimKey } from "../../storage/keys.ts";
+import type { Store } from "../../storage/store.ts";
+import type { RunCaller } from "../run/caller.ts";
+import type { Claim, TurnClaims } from "./turn-claims.ts";
+
+/** Most turns of a conversation that wait in this process. */
+const MAX_WAITING = 16;
+/** The reply to a request that waits in vain goes out this long before the request would be cut, if that is not half of its time. */
+const REPLY_MARGIN_MS = 500;
+
+interface TicketOptions {
+  readonly mode: MemoryManifest["turns"];
+  readonly memory: string;
+  readonly conversation: string;
+  readonly user: string;
+  readonly runId: string;
+  /** Whether a run above waits for this one: then it waits for as long as that run goes on, and cancels nobody. */
+  readonly isDelegated: boolean;
+  readonly call: RunCaller;
+}
+
+/** Conversations at work, by their keys: the ticket at work, and those that wait. */
+type Lines = Map<string, TurnTicket[]>;
+
+/** One for each store, since a service that is reloaded keeps its store. */
+const linesOfStores = new WeakMap<Store, Lines>();
+
+export class TurnQueue {
+  readonly #lines: Lines;
+  readonly #claims: TurnClaims | null;
+  readonly #longestWait: number;
+
+  /**
+   * @param claims null where no other process uses the store
+   * @param requestLimit milliseconds after which a request without an answer is cut
+   */
+  constructor(store: Store, claims: TurnClaims | null, requestLimit: number) {
+    this.#lines = linesOfStores.get(store) ?? new Map();
+    linesOfStores.set(store, this.#lines);
+    this.#claims = claims;
+    this.#longestWait = Math.max(requestLimit / 2, requestLimit - REPLY_MARGIN_MS);
+  }
+
+  /**
+   * Resolves when it is the turn of the ticket; undefined when that is now.
+   *
+   * @throws ServiceError `conflict` when the conversation is busy for too long, or at once as its mode says; the reason of the call's
+   * signal when its client leaves
+   */
+  enter(ticket: TurnTicket): Promise<void> | undefined {
+    const line = this.#lines.get(ticket.key);
+    if (line === undefined) {
+      this.#lines.set(ticket.key, [ticket]);
+      return this.#claims === null ? undefined : this.#claim(ticket, this.#claims);
+    }
+    if (ticket.mode === "reject") throw conversationBusy("another turn of the conversation is at work");
+    if (ticket.mode === "interrupt") for (const other of line) other.interrupt();
+    else if (line.length > MAX_WAITING && !ticket.isDelegated)
+      throw conversationBusy(`${MAX_WAITING} turns of the conversation are waiting already`);
+    line.push(ticket);
+    return this.#wait(ticket);
+  }
+
+  /** Lets the next turn begin. A promise where other processes have to be told first; it never rejects. */
+  leave(ticket: TurnTicket): Promise<void> | undefined {
+    const { claim } = ticket;
+    if (claim === null) return this.#stepAside(ticket);
+    ticket.claim = null;
+    return this.#claims!.release(claim).then(() => this.#stepAside(ticket));
+  }
+
+  /** The row with which the messages of a turn are committed. @param isLast whether its commit ends the turn */
+  guard({ claim }: TurnTicket, isLast: boolean): TurnGuard | undefined {
+    return claim === null ? undefined : this.#claims!.guard(claim, isLast);
+  }
+
+  #stepAside(ticket: TurnTicket): undefined {
+    const line = this.#lines.get(ticket.key);
+    const index = line?.indexOf(ticket) ?? -1;
+    if (line === undefined || index === -1) return;
+    line.splice(index, 1);
+    if (line.length === 0) this.#lines.delete(ticket.key);
+    else if (index === 0) line[0]!.wait?.called();
+  }
+
+  async #claim(ticket: TurnTicket, claims: TurnClaims): Promise<void> {
+    try {
+      ticket.claim = await claims.take(ticket);
+    } catch (error) {
+      this.#stepAside(ticket);
+      throw error;
+    }
+    if (ticket.claim === null) await this.#wait(ticket);
+  }
+
+  async #wait(ticket: TurnTicket): Promise<void> {
+    const wait = new Wait(ticket.call, ticket.isDelegated ? null : this.#longestWait);
+    ticket.wait = wait;
+    try {
+      if (this.#lines.get(ticket.key)![0] !== ticket) await wait.forCall();
+      if (this.#claims !== null) ticket.claim = await this.#claims.wait(ticket, wait.stop.signal);
+    } catch (error) {
+      this.#stepAside(ticket);
+      throw error;
+    } finally {
+      wait.end();
+      ticket.wait = null;
+    }
+  }
+}
+
+/** What one run shows to take its turn. */
+export class TurnTicket {
+  readonly key: string;
+  readonly runId: string;
+  readonly mode: MemoryManifest["turns"];
+  readonly isDelegated: boolean;
+  readonly call: RunCaller;
+  /** Its row, where processes share the store. */
+  claim: Claim | null = null;
+  wait: Wait | null = null;
+
+  constructor({ mode, memory, conversation, user, runId, isDelegated, call }: TicketOptions) {
+    this.key = turnClaimKey(memory, conversation, user);
+    this.runId = runId;
+    this.mode = isDelegated ? "queue" : mode;
+    this.isDelegated = isDelegated;
+    this.call = call;
+    if (this.mode === "interrupt") call.makeInterruptible();
+  }
+
+  /** Cancels the run, or its wait. One that cannot be cancelled goes on. */
+  interrupt(): void {
+    if (this.mode !== "interrupt") return;
+    if (this.wait !== null) this.wait.stop.abort(turnInterrupted());
+    else this.call.interrupt(turnInterrupted());
+  }
+}
+
+/** The wait of one ticket: it ends early when the time is over, the client leaves, or another turn takes its place. */
+class Wait implements AbortListener {
+  readonly stop = new AbortSource();
+  readonly #aborts: Aborts;
+  readonly #timer: NodeJS.Timeout | null;
+  #resolve: () => void = () => {};
+
+  constructor(call: RunCaller, longest: number | null) {
+    this.#aborts = call.aborts ?? abortsOf(call.signal)!;
+    this.#timer = longest === null ? null : setTimeout(() => this.aborted(waitedInVain()), longest);
+    this.#aborts.add(this);
+  }
+
+  aborted(reason: unknown): void {
+    this.stop.abort(reason);
+  }
+
+  /** Resolves when `called` is called. */
+  forCall(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.stop.add({ aborted: reject });
+    });
+  }
+
+  called(): void {
+    this.#resolve();
+  }
+
+  end(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#aborts.remove(this);
+  }
+}
+
+/** With a pause after which it may be worth to ask again, which marks it as passing. */
+export const conversationBusy = (why: string): ServiceError =>
+  new ServiceError("conflict", `${why}, try again`, { headers: { "retry-after": "1" } });
+
+const waitedInVain = (): ServiceError =>
+  conversationBusy("the turns before this one in the conversation take too long");
+
+const turnInterrupted = (): ServiceError =>
+  new ServiceError("conflict", "another turn of the conversation has taken the place of this one");

@@ -1,0 +1,193 @@
+/** Decides whether a call that needs approval may run now. What it says goes by where the call comes from, and how its question stands. */
+import { createHash, randomBytes } from "node:crypto";
+import { userIdOf } from "../identity/user.ts";
+import { canonicalJson } from "../lib/canonical-json.ts";
+import { type Clock, storedTime } from "../lib/clock.ts";
+import { CommitConflict, invalid, ServiceError, unavailable } from "../lib/errors.ts";
+import { type ApprovalClaim, ApprovalNeeded, type AskedCall } from "../tools/approval.ts";
+import type { ToolOrigin } from "../tools/tool.ts";
+import { expire } from "./expire.ts";
+import { type ApprovalRecord, approvedInput } from "./record.ts";
+import type { ApprovalRows, FoundApproval } from "./rows.ts";
+
+/** A person has to read it. */
+const MAX_INPUT_CHARACTERS = 64 * 1024;
+/** How often a decision is taken anew that another process was ahead of. */
+const MAX_TRIES = 20;
+const ID_BYTES = 16;
+const DIRECT: ApprovalClaim = { kind: "direct" };
+
+type AskingKind = ApprovalRecord["kind"];
+/** How the question of a call stands. */
+type Standing = "none" | "open" | "approved" | "used" | "denied" | "expired";
+/** `ask` anew, `wait` for the answer, `use` it, run `again` what has begun with it, or `refuse`. */
+type Action = "ask" | "wait" | "use" | "again" | "refuse";
+
+/** Of a call that brings the id of an approval. */
+const WITH_ID: Readonly<Record<Standing, Action>> = {
+  none: "refuse",
+  open: "wait",
+  approved: "use",
+  used: "refuse",
+  denied: "refuse",
+  expired: "refuse",
+};
+
+/** Of a call that does not, by where it comes from. */
+const WITHOUT_ID: Readonly<Record<AskingKind, Readonly<Record<Standing, Action>>>> = {
+  // The client repeats the call with the id. Without it, it asks.
+  direct: { none: "ask", open: "wait", approved: "wait", used: "ask", denied: "ask", expired: "ask" },
+  chat: { none: "ask", open: "wait", approved: "wait", used: "refuse", denied: "refuse", expired: "refuse" },
+  // A step that has begun runs again after a crash, with the same key, as every step does.
+  step: { none: "ask", open: "wait", approved: "use", used: "again", denied: "refuse", expired: "refuse" },
+  // A no stands, so that a model does not go on asking.
+  model: { none: "ask", open: "wait", approved: "use", used: "ask", denied: "refuse", expired: "ask" },
+};
+
+/** Resolves to the input to run with. @throws as `ApprovalInbox.admit` */
+export async function admit(rows: ApprovalRows, asked: AskedCall, clock: Clock = storedTime): Promise<unknown> {
+  const { tool, input, origin, rule } = asked;
+  const { approval: claim = DIRECT } = origin;
+  const { kind, id } = claim;
+  if (kind === "none") throw nobodyAnswers(tool.name);
+  if (JSON.stringify(input ?? null).length > MAX_INPUT_CHARACTERS) throw tooLarge(tool.name);
+  const call = { ...claim, kind, owner: claim.userId ?? userIdOf(origin.call.user) ?? "" };
+  const digests = digestsOf(asked, call);
+  for (let tries = 0; tries < MAX_TRIES; tries++) {
+    const last = id === undefined ? await rows.lastOf(digests.key) : { found: await rows.read(id), revision: null };
+    const found = await current(rows, last.found, digests, call, clock);
+    if (found === "changed") continue;
+    const stands = standing(found?.record, clock());
+    const action = (id === undefined ? WITHOUT_ID[kind] : WITH_ID)[stands];
+    try {
+      switch (action) {
+        case "ask": {
+          const record = question(asked, call, digests, clock(), rule.expires);
+          await rows.create(record, last.revision);
+          throw new ApprovalNeeded(record.id, tool.name, input);
+        }
+        case "wait":
+          throw waits(found!.record);
+        case "refuse":
+          // A step has the answer now: nobody need resume it.
+          if (found !== undefined && found.record.usedAt === undefined) await rows.use(found, clock());
+          throw refusal(found?.record, stands, tool.name);
+        case "again":
+          return approvedInput(found!.record);
+        case "use": {
+          const approved = approvedInput(found!.record);
+          const problem = tool.validate(approved);
+          if (problem !== null) throw invalid(problem);
+          await rows.use(found!, clock());
+          return approved;
+        }
+      }
+    } catch (error) {
+      if (!(error instanceof CommitConflict)) throw error;
+    }
+  }
+  throw unavailable("the approval is being changed all the time: try again");
+}
+
+type Call = ApprovalClaim & { readonly kind: AskingKind; readonly owner: string };
+interface Digests {
+  readonly key: string;
+  readonly call: string;
+}
+
+/** The approval, if it is one of this call, with its expiry noted. */
+async function current(
+  rows: ApprovalRows,
+  found: FoundApproval | undefined,
+  { call }: Digests,
+  { owner }: Call,
+  clock: Clock,
+): Promise<FoundApproval | undefined | "changed"> {
+  // What belongs to another user, another tool or another input does not exist for this call.
+  if (found === undefined || found.record.call !== call || found.record.owner !== owner) return undefined;
+  if (found.record.status !== "open" || found.record.expiresAt > clock()) return found;
+  await expire(rows, found);
+  return "changed";
+}
+
+function standing(record: ApprovalRecord | undefined, now: number): Standing {
+  if (record === undefined) return "none";
+  const { status, usedAt, kind, createdAt, expiresAt, decidedAt } = record;
+  if (status !== "approved") return status;
+  if (usedAt !== undefined) return "used";
+  // A yes is not good for ever. A step has asked to go on with it, whenever its process is back.
+  return kind === "step" || decidedAt! + (expiresAt - createdAt) > now ? "approved" : "expired";
+}
+
+/** By `key` the question is found again; `call` is what an approval is good for. */
+function digestsOf({ tool, input, origin }: AskedCall, { kind, owner, ...claim }: Call): Digests {
+  const what = [tool.name, input ?? null];
+  const { context, conversationId, executionId, idempotencyKey } = origin;
+  const { agentId, toolCallId } = claim;
+  const of = (...rest: unknown[]) => digest([kind, owner, ...rest, ...what]);
+  switch (kind) {
+    case "direct": {
+      const call = of(context);
+      return { key: call, call };
+    }
+    case "step": {
+      const call = of(idempotencyKey);
+      return { key: call, call };
+    }
+    case "chat":
+      return { key: of(idempotencyKey), call: of(agentId, toolCallId) };
+    case "model": {
+      const call = of(agentId, conversationId, executionId);
+      return { key: call, call };
+    }
+  }
+}
+
+const digest = (value: unknown): string => createHash("sha256").update(canonicalJson(value)).digest("base64url");
+
+function question(asked: AskedCall, call: Call, digests: Digests, now: number, expires: number): ApprovalRecord {
+  const { tool, input, rule, origin } = asked;
+  const { kind, owner, agentId, toolCallId, workflowId, stepId } = call;
+  const { conversationId, executionId } = origin as Pick<ToolOrigin, "conversationId" | "executionId">;
+  return {
+    id: randomBytes(ID_BYTES).toString("hex"),
+    toolName: tool.name,
+    input: input ?? null,
+    kind,
+    owner,
+    ...digests,
+    consoleOnly: rule.consoleOnly,
+    agentId,
+    toolCallId,
+    workflowId,
+    executionId,
+    stepId,
+    conversationId,
+    createdAt: now,
+    expiresAt: now + expires,
+    status: "open",
+  };
+}
+
+function waits({ id, toolName, input, status }: ApprovalRecord): ApprovalNeeded {
+  if (status === "open") return new ApprovalNeeded(id, toolName, input);
+  return new ApprovalNeeded(id, toolName, input, "it is approved, and runs with its id in the header x-approval-id");
+}
+
+function refusal(record: ApprovalRecord | undefined, stands: Standing, tool: string): ServiceError {
+  const name = JSON.stringify(tool);
+  const because = record?.reason === undefined ? "" : `: ${record.reason}`;
+  const messages: Readonly<Partial<Record<Standing, string>>> = {
+    none: `x-approval-id names no approval of this call of tool ${name}`,
+    used: `approval ${record?.id} has been used: a call runs once`,
+    denied: `tool ${name} was refused${because}`,
+    expired: `the approval of tool ${name} has expired`,
+  };
+  return new ServiceError("conflict", messages[stands]!);
+}
+
+const nobodyAnswers = (tool: string) =>
+  new ServiceError("conflict", `tool ${JSON.stringify(tool)} needs a person's approval, and nobody can be asked here`);
+
+const tooLarge = (tool: string) =>
+  invalid(`input of tool ${JSON.stringify(tool)} needs a person's approval, and must be at most 64 KiB for that`);

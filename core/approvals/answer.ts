@@ -1,0 +1,87 @@
+/** A person answers. The first answer is the decision; the same answer again is no error, another one is. */
+import type { AnswerApprovalRequest } from "../../generated/types.ts";
+import { mayAccess } from "../identity/ownership.ts";
+import type { Principal } from "../identity/principal.ts";
+import { canonicalJson } from "../lib/canonical-json.ts";
+import { type Clock, storedTime } from "../lib/clock.ts";
+import { CommitConflict, invalid, notFound, ServiceError, unavailable } from "../lib/errors.ts";
+import type { Tool } from "../tools/tool.ts";
+import { expire } from "./expire.ts";
+import { type ApprovalRecord, decided } from "./record.ts";
+import type { ApprovalRows } from "./rows.ts";
+
+const MAX_TRIES = 20;
+/** Of an id in an error: clients choose how long they are. */
+const MAX_NAMED_ID = 128;
+const MAX_INPUT_CHARACTERS = 64 * 1024;
+
+/** Who answers. */
+interface Approver {
+  readonly principal: Principal;
+  /** For the record: a user's id, or what kind of caller it is. */
+  readonly name: string;
+  /** Whether it may answer for the console. */
+  readonly isConsole: boolean;
+}
+
+/** @throws ServiceError `not_found`, `forbidden`, `invalid_input` for an input that does not fit, `conflict` when it is decided otherwise */
+export async function answer(
+  rows: ApprovalRows,
+  id: string,
+  body: AnswerApprovalRequest,
+  approver: Approver,
+  tools: { get(name: string): Tool | undefined },
+  clock: Clock = storedTime,
+): Promise<ApprovalRecord> {
+  for (let tries = 0; tries < MAX_TRIES; tries++) {
+    const found = await rows.read(id);
+    if (found === undefined || !mayAccess(approver.principal, found.record.owner, undefined)) throw unknown(id);
+    const { record } = found;
+    if (record.consoleOnly && !approver.isConsole)
+      throw new ServiceError("forbidden", `tool ${JSON.stringify(record.toolName)} is approved by the console alone`);
+    if (record.status !== "open") {
+      if (saysTheSame(record, body)) return record;
+      throw new ServiceError("conflict", `the approval is already ${record.status}`);
+    }
+    if (record.expiresAt <= clock()) {
+      await expire(rows, found);
+      continue;
+    }
+    const edited = editedInput(record, body, tools);
+    const { approved, reason } = body;
+    const decision = { at: clock(), by: approver.name, reason, edited };
+    const after = decided(record, approved ? "approved" : "denied", decision);
+    try {
+      await rows.decide(found, after);
+      return after;
+    } catch (error) {
+      if (!(error instanceof CommitConflict)) throw error;
+    }
+  }
+  throw unavailable("the approval is being changed all the time: try again");
+}
+
+const saysTheSame = ({ status, edited, input }: ApprovalRecord, body: AnswerApprovalRequest): boolean => {
+  if (status !== (body.approved ? "approved" : "denied")) return false;
+  return (
+    body.input === undefined || canonicalJson(body.input) === canonicalJson(edited === undefined ? input : edited[0])
+  );
+};
+
+function editedInput(
+  { toolName, input }: ApprovalRecord,
+  body: AnswerApprovalRequest,
+  tools: { get(name: string): Tool | undefined },
+): readonly [unknown] | undefined {
+  if (body.input === undefined) return undefined;
+  if (!body.approved) throw invalid("input belongs to an answer with approved: true");
+  const tool = tools.get(toolName);
+  if (tool === undefined)
+    throw invalid(`input cannot be checked: there is no tool ${JSON.stringify(toolName)} any more`);
+  const problem = tool.validate(body.input);
+  if (problem !== null) throw invalid(problem);
+  if (JSON.stringify(body.input).length > MAX_INPUT_CHARACTERS) throw invalid("input must be at most 64 KiB");
+  return canonicalJson(body.input) === canonicalJson(input) ? undefined : [body.input];
+}
+
+const unknown = (id: string) => notFound(`approval ${JSON.stringify(id.slice(0, MAX_NAMED_ID))} does not exist`);

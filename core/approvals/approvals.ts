@@ -1,0 +1,84 @@
+/** The inbox of approvals: tools ask it whether a call may run, people list and answer what it holds. */
+import type { Logger } from "pino";
+import type { AnswerApprovalRequest, Approval, ApprovalsQuery } from "../../generated/types.ts";
+import { ownerOf } from "../identity/ownership.ts";
+import { principalOf, type Requester, seesEverything } from "../identity/principal.ts";
+import { userIdOf } from "../identity/user.ts";
+import { unavailable } from "../lib/errors.ts";
+import type { Store } from "../storage/store.ts";
+import type { ApprovalInbox, AskedCall } from "../tools/approval.ts";
+import type { Tool } from "../tools/tool.ts";
+import { admit } from "./admission.ts";
+import { answer } from "./answer.ts";
+import { approvalView } from "./record.ts";
+import { ApprovalRows } from "./rows.ts";
+import { type Deliver, settleDue, Upkeep } from "./upkeep.ts";
+
+interface ApprovalOptions {
+  /** Whether stored objects belong to the token's user. */
+  readonly isolated: boolean;
+  /** Whether there is no authentication: then everybody is the console, as everywhere. */
+  readonly open: boolean;
+  /** Milliseconds for which a decided approval is kept. */
+  readonly retention: number;
+  readonly logger: Logger;
+}
+
+const DEFAULT_LIMIT = 50;
+
+export class Approvals implements ApprovalInbox {
+  readonly #options: ApprovalOptions;
+  #rows: ApprovalRows | null = null;
+  #upkeep: Upkeep | null = null;
+  #tools: { get(name: string): Tool | undefined } = new Map();
+
+  /** Tools are compiled before there is a store. Until `connect`, no call that needs approval runs. */
+  constructor(options: ApprovalOptions) {
+    this.#options = options;
+  }
+
+  connect(store: Store, tools: { get(name: string): Tool | undefined }): void {
+    this.#rows = new ApprovalRows(store, this.#options.retention);
+    this.#tools = tools;
+    this.#upkeep = new Upkeep(this.#rows, this.#options.logger);
+  }
+
+  /** @param deliver how a step is told its answer */
+  start(deliver: Deliver): void {
+    this.#upkeep?.start(deliver);
+  }
+
+  async close(): Promise<void> {
+    await this.#upkeep?.stop();
+  }
+
+  async admit(call: AskedCall): Promise<unknown> {
+    return admit(this.#connected(), call);
+  }
+
+  /** Newest first. Users see their own. */
+  async list(query: ApprovalsQuery, requester: Requester): Promise<Approval[]> {
+    const rows = this.#connected();
+    const principal = principalOf(requester, this.#options.isolated);
+    // What has expired is no longer open, whether or not anybody has noticed.
+    if ((await settleDue(rows)) > 0) this.#upkeep?.hurry();
+    const { status = "open", agentId, limit = DEFAULT_LIMIT, offset = 0 } = query;
+    const owner = principal.isolated ? ownerOf(principal) : undefined;
+    return (await rows.list({ status, agentId, owner, limit, offset })).map(approvalView);
+  }
+
+  async answer(id: string, body: AnswerApprovalRequest, requester: Requester): Promise<Approval> {
+    const principal = principalOf(requester, this.#options.isolated);
+    const { kind } = requester.caller;
+    const isConsole = seesEverything(requester.caller) || this.#options.open;
+    const name = userIdOf(requester.user) ?? (kind === "console" || kind === "dev" ? kind : "anonymous");
+    const record = await answer(this.#connected(), id, body, { principal, name, isConsole }, this.#tools);
+    if (record.kind === "step") this.#upkeep?.hurry();
+    return approvalView(record);
+  }
+
+  #connected(): ApprovalRows {
+    if (this.#rows === null) throw unavailable("the service has not started yet");
+    return this.#rows;
+  }
+}

@@ -1,0 +1,164 @@
+/** Approvals in the store. Every change expects the row as it was read: of two changes at once, one is a `CommitConflict`. */
+import {
+  APPROVAL_ANSWERS,
+  APPROVAL_TIMES,
+  approvalAnswerKey,
+  approvalCallKey,
+  approvalEntry,
+  approvalIndex,
+  approvalKey,
+  approvalTimeKey,
+  approvalTimesBefore,
+  indexedApproval,
+} from "../storage/keys.ts";
+import { rowsAt } from "../storage/ranges.ts";
+import type { Row, Store } from "../storage/store.ts";
+import type { ApprovalRecord, ApprovalStatus } from "./record.ts";
+
+export interface FoundApproval {
+  readonly record: ApprovalRecord;
+  readonly revision: number;
+}
+
+/** Which approvals, newest first. An owner may be empty: that of calls without a user. */
+interface ApprovalFilter {
+  readonly status: ApprovalStatus;
+  readonly agentId?: string | undefined;
+  readonly owner?: string | undefined;
+  readonly limit: number;
+  readonly offset: number;
+}
+
+type Put = readonly (readonly [key: string, value: string])[];
+
+export class ApprovalRows {
+  readonly store: Store;
+  /** Milliseconds for which a decided approval is kept. */
+  readonly #retention: number;
+
+  constructor(store: Store, retention: number) {
+    this.store = store;
+    this.#retention = retention;
+  }
+
+  async read(id: string): Promise<FoundApproval | undefined> {
+    return parse(await this.store.get(approvalKey(id)));
+  }
+
+  /** What was last asked of a call, and the revision of the row that says so; null: nothing was. */
+  async lastOf(key: string): Promise<{ found: FoundApproval | undefined; revision: number | null }> {
+    const row = await this.store.get(approvalCallKey(key));
+    if (row === undefined) return { found: undefined, revision: null };
+    return { found: await this.read(JSON.parse(row.value)), revision: row.revision };
+  }
+
+  /** @param revision as `lastOf` gave it: two processes that ask for one call ask once */
+  async create(record: ApprovalRecord, revision: number | null): Promise<void> {
+    const { id, key } = record;
+    const call = approvalCallKey(key);
+    await this.store.commit({
+      put: [
+        [approvalKey(id), JSON.stringify(record)],
+        [call, JSON.stringify(id)],
+        ...indexRows(record),
+        [approvalTimeKey(this.#nextTime(record), id), "1"],
+      ],
+      expect: [[call, revision]],
+    });
+  }
+
+  /** Decides. An answer that a step waits for is noted until the step has taken it. */
+  async decide({ record, revision }: FoundApproval, after: ApprovalRecord): Promise<void> {
+    const { id, kind } = record;
+    const isAwaited = kind === "step";
+    await this.store.commit({
+      put: [
+        [approvalKey(id), JSON.stringify(after)],
+        ...indexRows(after),
+        [approvalTimeKey(this.#nextTime(after), id), "1"],
+        ...(isAwaited ? ([[approvalAnswerKey(id), "1"]] as const) : []),
+      ],
+      delete: [...keysOf(indexRows(record)), approvalTimeKey(this.#nextTime(record), id)],
+      expect: [[approvalKey(id), revision]],
+    });
+    if (isAwaited) this.store.wake?.(APPROVAL_ANSWERS);
+  }
+
+  /** The call takes the answer: of an approved call, this is its begin. */
+  async use({ record, revision }: FoundApproval, usedAt: number): Promise<void> {
+    const key = approvalKey(record.id);
+    await this.store.commit({
+      put: [[key, JSON.stringify({ ...record, usedAt })]],
+      delete: [approvalAnswerKey(record.id)],
+      expect: [[key, revision]],
+    });
+  }
+
+  async remove({ record, revision }: FoundApproval): Promise<void> {
+    const { id, key } = record;
+    const call = await this.store.get(approvalCallKey(key));
+    // The same call may have been asked for again since.
+    const isLast = call !== undefined && JSON.parse(call.value) === id;
+    await this.store.commit({
+      delete: [
+        approvalKey(id),
+        approvalAnswerKey(id),
+        ...keysOf(indexRows(record)),
+        approvalTimeKey(this.#nextTime(record), id),
+        ...(isLast ? [call.key] : []),
+      ],
+      expect: [[approvalKey(id), revision], ...(isLast ? [[call.key, call.revision] as const] : [])],
+    });
+  }
+
+  async list({ status, agentId, owner, limit, offset }: ApprovalFilter): Promise<ApprovalRecord[]> {
+    const prefix = approvalIndex(status, agentId, owner);
+    return this.#readAll(await rowsAt(this.store, { prefix, reverse: true, limit }, offset));
+  }
+
+  /** Those with something to be done by `time`: to expire, or to be forgotten. */
+  async due(time: number, limit: number): Promise<FoundApproval[]> {
+    const rows = await this.store.scan({ prefix: APPROVAL_TIMES, before: approvalTimesBefore(time + 1), limit });
+    return this.#findAll(rows);
+  }
+
+  /** Answers that no step has taken yet, after one of them. */
+  async answers(after: string | undefined, limit: number): Promise<FoundApproval[]> {
+    const range = { prefix: APPROVAL_ANSWERS, limit };
+    return this.#findAll(
+      await this.store.scan(after === undefined ? range : { ...range, after: approvalAnswerKey(after) }),
+    );
+  }
+
+  /** Nobody waits for the answer any more. */
+  async forgetAnswer(id: string): Promise<void> {
+    await this.store.commit({ delete: [approvalAnswerKey(id)] });
+  }
+
+  async #readAll(rows: readonly Row[]): Promise<ApprovalRecord[]> {
+    return (await this.#findAll(rows)).map(({ record }) => record);
+  }
+
+  async #findAll(rows: readonly Row[]): Promise<FoundApproval[]> {
+    if (rows.length === 0) return [];
+    const found = await this.store.getMany(rows.map(({ key }) => approvalKey(indexedApproval(key))));
+    return found.flatMap((row) => parse(row) ?? []);
+  }
+
+  #nextTime({ status, expiresAt, decidedAt }: ApprovalRecord): number {
+    return status === "open" ? expiresAt : decidedAt! + this.#retention;
+  }
+}
+
+const parse = (row: Row | undefined): FoundApproval | undefined =>
+  row === undefined ? undefined : { record: JSON.parse(row.value), revision: row.revision };
+
+/** All indexes have every approval, so that isolation may be switched on later. */
+function indexRows({ id, status, agentId, owner, createdAt }: ApprovalRecord): Put {
+  const entry = approvalEntry(createdAt, id);
+  const prefixes = [approvalIndex(status), approvalIndex(status, undefined, owner)];
+  if (agentId !== undefined) prefixes.push(approvalIndex(status, agentId), approvalIndex(status, agentId, owner));
+  return prefixes.map((prefix) => [prefix + entry, "1"]);
+}
+
+const keysOf = (rows: Put): string[] => rows.map(([key]) => key);

@@ -1,0 +1,109 @@
+/** What happens to approvals without a request: those that nobody answers expire, old ones are forgotten, steps are told the answer. */
+import type { Logger } from "pino";
+import { type Clock, systemTime } from "../lib/clock.ts";
+import { messageOf } from "../lib/errors.ts";
+import { Interval } from "../lib/interval.ts";
+import { unlessConflict } from "../storage/conflict.ts";
+import { APPROVAL_ANSWERS } from "../storage/keys.ts";
+import { expire } from "./expire.ts";
+import type { ApprovalRecord } from "./record.ts";
+import type { ApprovalRows } from "./rows.ts";
+
+const ROUND_INTERVAL_MS = 5_000;
+/** After the first round in which a step has not taken its answer, such as one that is about to suspend; then twice as long each time. */
+const RETRY_DELAY_MS = 50;
+const RECORDS_PER_PAGE = 50;
+
+/** `later`: the step has not taken the answer yet, whether it was resumed or cannot be so far. `gone`: nothing waits for the answer. */
+export type Delivery = "later" | "gone";
+/** Resumes the step that waits for an approval. */
+export type Deliver = (record: ApprovalRecord) => Promise<Delivery>;
+
+/** Expires what is due, and removes what has been kept long enough: at most one page. @returns how many there were */
+export async function settleDue(rows: ApprovalRows, clock: Clock = systemTime): Promise<number> {
+  const due = await rows.due(clock(), RECORDS_PER_PAGE);
+  for (const found of due) {
+    if (found.record.status === "open") await expire(rows, found);
+    else await unlessConflict(rows.remove(found));
+  }
+  return due.length;
+}
+
+export class Upkeep {
+  readonly #rows: ApprovalRows;
+  readonly #logger: Logger;
+  readonly #rounds: Interval;
+  readonly #clock: Clock;
+  #deliver: Deliver | null = null;
+  #retry: NodeJS.Timeout | null = null;
+  #retryDelay = RETRY_DELAY_MS;
+  #endWatch: (() => void) | undefined;
+
+  constructor(rows: ApprovalRows, logger: Logger, clock: Clock = systemTime) {
+    this.#rows = rows;
+    this.#logger = logger;
+    this.#clock = clock;
+    this.#rounds = new Interval(
+      ROUND_INTERVAL_MS,
+      () => this.#round(),
+      (error) => logger.warn({ err: error }, `approvals could not be looked through: ${messageOf(error)}`),
+    );
+  }
+
+  /** @param deliver how a step is told its answer */
+  start(deliver: Deliver): void {
+    this.#deliver = deliver;
+    this.#endWatch = this.#rows.store.watch?.(APPROVAL_ANSWERS, () => this.hurry());
+    this.#rounds.start(0);
+  }
+
+  /** A step's question has been answered. */
+  hurry(): void {
+    this.#retryDelay = RETRY_DELAY_MS;
+    if (this.#deliver !== null) this.#rounds.hurry();
+  }
+
+  async stop(): Promise<void> {
+    this.#endWatch?.();
+    if (this.#retry !== null) clearTimeout(this.#retry);
+    await this.#rounds.stop();
+    if (this.#retry !== null) clearTimeout(this.#retry);
+  }
+
+  async #round(): Promise<void> {
+    while ((await settleDue(this.#rows, this.#clock)) === RECORDS_PER_PAGE) if (this.#rounds.signal.aborted) return;
+    let isLate = false;
+    for (let after: string | undefined; ; ) {
+      const page = await this.#rows.answers(after, RECORDS_PER_PAGE);
+      for (const { record } of page) {
+        if (this.#rounds.signal.aborted) return;
+        if ((await this.#tell(record)) === "later") isLate = true;
+      }
+      if (page.length < RECORDS_PER_PAGE) break;
+      after = page.at(-1)!.record.id;
+    }
+    if (isLate) this.#retrySoon();
+    else this.#retryDelay = RETRY_DELAY_MS;
+  }
+
+  async #tell(record: ApprovalRecord): Promise<Delivery> {
+    if (record.status === "open") return "gone";
+    try {
+      const delivery = await this.#deliver!(record);
+      if (delivery === "gone") await this.#rows.forgetAnswer(record.id);
+      return delivery;
+    } catch (error) {
+      const about = { approvalId: record.id, executionId: record.executionId, err: error };
+      this.#logger.warn(about, `an execution could not be told of an approval: ${messageOf(error)}`);
+      return "gone";
+    }
+  }
+
+  #retrySoon(): void {
+    if (this.#rounds.signal.aborted) return;
+    if (this.#retry !== null) clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => this.#rounds.hurry(), this.#retryDelay);
+    this.#retry.unref();
+    this.#retryDelay = Math.min(this.#retryDelay * 2, ROUND_INTERVAL_MS);
+  }
+}

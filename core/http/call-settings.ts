@@ -1,0 +1,25 @@
+/** What all requests of a pipeline share. */
+import type { Logger } from "pino";
+import type { Tracer } from "../observability/tracer.ts";
+import type { ClientOf } from "./client.ts";
+import type { InFlight } from "./in-flight.ts";
+
+/** Settings and services that all calls share. */
+export interface CallSettings<S> {
+  readonly service: S;
+  readonly logger: Logger;
+  readonly inFlight: InFlight;
+  /** Absent or null where nothing is traced. */
+  readonly tracer?: Tracer | null;
+  /**
+   * `request`: milliseconds until the headers of the reply must be sent. `heartbeat`: milliseconds of silence in a stream.
+   * `streamBuffer`: bytes that may wait for a slow reader.
+   */
+  readonly limits: { request: number; heartbeat: number; streamBuffer: number };
+  readonly clientOf: ClientOf;
+  /** Whether each request is logged with one line. */
+  readonly logs: boolean;
+}
+
+/** The headers of a stream are sent after this time even if the model has not accepted the call yet. */
+export const STREAM_OPEN_TIMEOUT_MS = 5_000;

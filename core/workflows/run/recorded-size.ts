@@ -1,0 +1,24 @@
+/** How much an execution has recorded, in bytes of JSON, and how much it may. */
+import { formatSize } from "../../lib/size.ts";
+import type { Stop } from "./lifetime.ts";
+
+export class RecordedSize {
+  readonly #max: number;
+  #bytes = 0;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** Why an execution is stopped that would record more. */
+  get tooLarge(): Stop {
+    const reason = `the execution has recorded more than server.limits.execution allows: ${formatSize(this.#max)}`;
+    return { kind: "size", reason, gracePeriod: 0 };
+  }
+
+  /** @param recorded JSON text, or the bytes of some. @returns whether it is as much as it may be, or less */
+  add(recorded: string | number): boolean {
+    this.#bytes += typeof recorded === "number" ? recorded : Buffer.byteLength(recorded);
+    return this.#bytes <= this.#max;
+  }
+}

@@ -1,0 +1,181 @@
+/** One turn at a time in a conversation that two real processes work on, over one PostgreSQL. */
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, type TestContext, test } from "node:test";
+import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
+import { pluginFolder } from "../support/plugin-folder.ts";
+import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
+import { until } from "../support/probe.ts";
+import { dataOf, type Loose } from "../support/served-upstream.ts";
+
+const server = await sharedPostgres();
+const skip = server === null ? NO_POSTGRES : false;
+
+/** A model that notes what it is asked, says `...`, and answers with all that the user has said once no file of the question's name is there. */
+const FILED = `import { appendFileSync, existsSync } from "node:fs";
+export default { kind: "provider", name: "filed",
+  config: { type: "object", properties: { folder: { type: "string" } } },
+  create: ({ folder }) => ({ retries: 0,
+    languageModel: (id) => ({ specificationVersion: "v3", provider: "filed", modelId: id, supportedUrls: {},
+      doStream: async ({ prompt, abortSignal }) => {
+        const said = prompt.filter(({ role }) => role === "user").map(({ content }) => content.map(({ text }) => text).join(""));
+        const question = said.at(-1);
+        appendFileSync(folder + "/asked", question + "\\n");
+        const zero = { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 };
+        const parts = [{ type: "stream-start", warnings: [] }, { type: "text-start", id: "t" }, { type: "text-delta", id: "t", delta: "..." }];
+        const rest = [{ type: "text-delta", id: "t", delta: said.join("|") }, { type: "text-end", id: "t" },
+          { type: "finish", finishReason: { unified: "stop", raw: "stop" }, usage: { inputTokens: zero, outputTokens: { total: 1, text: 1, reasoning: 0 } } }];
+        return { stream: new ReadableStream({ async pull(controller) {
+          const part = parts.shift();
+          if (part !== undefined) return controller.enqueue(part);
+          while (existsSync(folder + "/" + question) && !abortSignal?.aborted) await new Promise((resolve) => setTimeout(resolve, 10));
+          if (abortSignal?.aborted) return controller.error(abortSignal.reason);
+          const next = rest.shift();
+          if (next === undefined) controller.close(); else controller.enqueue(next);
+        } }) };
+      } }) }) };`;
+
+const folder = await mkdtemp(join(tmpdir(), "penstock-turns-"));
+after(() => rm(folder, { recursive: true, force: true }));
+/** What ends with this file. */
+const file = { after } as unknown as Pick<TestContext, "after">;
+const plugins = pluginFolder(file, { "providers/filed.mjs": FILED });
+const url = await server?.createDatabase();
+const config = join(folder, "service.yaml");
+writeFileSync(
+  config,
+  JSON.stringify({
+    name: "Test",
+    version: "1.0.0",
+    store: url,
+    providers: { filed: { use: "filed", folder } },
+    memory: { patient: { contextLimit: 1000 }, eager: { turns: "interrupt" } },
+    agents: { patient: { model: "filed/any", memory: "patient" }, eager: { model: "filed/any", memory: "eager" } },
+  }),
+);
+
+const start = () =>
+  serve(file, [process.execPath, PENSTOCK, "serve", "--config", config, "--plugins", plugins, "--port", "0"]);
+const processes: Served[] = server === null ? [] : await Promise.all([start(), start()]);
+const [one, other] = processes as [Served, Served];
+
+const hold = (question: string) => writeFileSync(join(folder, question), "");
+const release = (question: string) => rmSync(join(folder, question));
+const asked = () =>
+  existsSync(join(folder, "asked")) ? readFileSync(join(folder, "asked"), "utf8").trim().split("\n") : [];
+const isAsked = (question: string) => until(() => asked().includes(question), `that the model is asked ${question}`);
+
+const say = (to: Served, agent: string, conversationId: string, input: string) =>
+  fetch(`${to.url}/agents/${agent}/text`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ input, options: { memory: { userId: "ada", conversationId } } }),
+  });
+
+async function history(agentId: string, id: string): Promise<string[]> {
+  const reply = await fetch(`${other.url}/api/memory/conversations/${id}/messages?limit=1000&agentId=${agentId}`);
+  const { messages } = await dataOf(reply);
+  return messages.map(({ role, parts }: Loose) => `${role}: ${parts.map((part: Loose) => part.text ?? "").join("")}`);
+}
+
+/** The rows that say whose turn it is. */
+const claims = () => server!.query("SELECT key FROM penstock WHERE key LIKE 'ct/%' OR key LIKE 'cs/%'", url);
+
+test("POST /agents/:id/text waits for a turn of the conversation that another process has, and is told what it said", {
+  skip,
+}, async () => {
+  hold("a1");
+  const first = say(one, "patient", "a", "a1");
+  await isAsked("a1");
+  const second = say(other, "patient", "a", "a2");
+  await until(async () => (await claims()).length === 1, "the row of the first");
+  assert.equal((await say(other, "patient", "free", "f1")).status, 200);
+  assert.ok(!asked().includes("a2"));
+  release("a1");
+  assert.deepEqual([(await first).status, (await second).status], [200, 200]);
+  assert.deepEqual(await history("patient", "a"), ["user: a1", "assistant: ...a1", "user: a2", "assistant: ...a1|a2"]);
+  assert.deepEqual(await claims(), []);
+});
+
+test("POST /agents/:id/text with memory.turns: interrupt cancels the turn that another process has", {
+  skip,
+}, async () => {
+  hold("b1");
+  const first = say(one, "eager", "b", "b1");
+  await isAsked("b1");
+  assert.equal((await say(other, "eager", "b", "b2")).status, 200);
+  assert.equal((await first).status, 409);
+  release("b1");
+  assert.deepEqual(await history("eager", "b"), ["user: b1", "assistant: ...", "user: b2", "assistant: ...b1|b2"]);
+  assert.deepEqual(await claims(), []);
+});
+
+test("POST /agents/:id/text, 50 at once on one conversation of two processes, gives a history of whole turns, each told of all before it", {
+  skip,
+}, async () => {
+  const inputs = Array.from({ length: 50 }, (_, index) => `q${index}`);
+  await Promise.all(
+    inputs.map(async (input, index) => {
+      for (;;) {
+        const reply = await say(processes[index % 2]!, "patient", "q", input);
+        await reply.text();
+        if (reply.status === 200) return;
+        assert.equal(reply.status, 409);
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    }),
+  );
+  const messages = await history("patient", "q");
+  const questions: string[] = [];
+  for (let index = 0; index < messages.length; index += 2) {
+    questions.push(/^user: (q\d+)$/.exec(messages[index]!)![1]!);
+    assert.equal(messages[index + 1], `assistant: ...${questions.join("|")}`);
+  }
+  assert.deepEqual(questions.sort(), inputs.sort());
+  assert.deepEqual(await claims(), []);
+});
+
+test("POST /agents/:id/text stores nothing and is 503 when another process was given its turn meanwhile", {
+  skip,
+}, async () => {
+  hold("g1");
+  const lost = say(one, "patient", "g", "g1");
+  await isAsked("g1");
+  await server!.query(
+    "UPDATE penstock SET value = '[\"another\",\"run\"]', revision = revision + 1000000 WHERE key LIKE 'ct/%'",
+    url,
+  );
+  release("g1");
+  assert.equal((await lost).status, 503);
+  assert.equal((await say(other, "patient", "g", "g2")).status, 200, "the other process is gone");
+  assert.deepEqual(await history("patient", "g"), ["user: g2", "assistant: ...g2"]);
+});
+
+test("POST /agents/:id/text goes on with a conversation whose turn a process had that was killed", {
+  skip,
+}, async () => {
+  hold("c1");
+  hold("d1");
+  say(one, "patient", "c", "c1").catch(() => {});
+  say(one, "eager", "d", "d1").catch(() => {});
+  await Promise.all([isAsked("c1"), isAsked("d1")]);
+  const waiting = [say(other, "patient", "c", "c2"), say(other, "eager", "d", "d2")];
+  await one.interrupt("SIGKILL");
+  const statuses = (await Promise.all(waiting)).map(({ status }) => status);
+  assert.deepEqual(statuses, [200, 200]);
+  assert.deepEqual((await history("patient", "c")).slice(-2), ["user: c2", "assistant: ...c2"]);
+  assert.deepEqual(await claims(), []);
+});
+
+test("a conversation whose turn a killed process had is free although nobody asks for it", { skip }, async () => {
+  hold("e1");
+  const third = await start();
+  say(third, "patient", "e", "e1").catch(() => {});
+  await isAsked("e1");
+  assert.equal((await claims()).length, 1);
+  await third.interrupt("SIGKILL");
+  await until(async () => (await claims()).length === 0, "that the row goes");
+});

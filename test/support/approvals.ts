@@ -1,0 +1,35 @@
+/** A tool that says how often it ran and with what, and services where a person must approve it. */
+
+import { pluginFolder } from "./plugin-folder.ts";
+import { manifestWith, startService, type TestOptions } from "./service.ts";
+import { SECRET, token } from "./tokens.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: tests look into replies as they need
+type Loose = any;
+
+/** What ran, in order: every service of this process writes to it. */
+export const ran: Loose[] = [];
+(globalThis as { penstockPaid?: Loose[] }).penstockPaid = ran;
+
+const PAY_PLUGIN = {
+  "tools/pay.mjs": `export default { kind: "tool", name: "pay",
+    parameters: { type: "object", properties: { amount: { type: "number" } }, required: ["amount"], additionalProperties: false },
+    execute: (input, call) => { globalThis.penstockPaid.push(input.amount); return { paid: input.amount, key: call.idempotencyKey ?? null }; } };`,
+};
+
+const CONSOLE_KEY = "the-key-of-the-console";
+export const AUTH = { mode: "authNext", provider: { use: "jwt", secret: SECRET } };
+export const as = (sub: string) => ({ authorization: `Bearer ${token({ sub })}` });
+export const CONSOLE = { "x-console-access-key": CONSOLE_KEY };
+
+/** With the tool `pay`, which a person must approve. @param pay what the manifest says of it beside */
+export function serveApprovals(
+  test: Parameters<typeof startService>[0],
+  { pay = {}, ...rest }: Record<string, unknown> = {},
+  { plugins = [], ...options }: TestOptions = {},
+) {
+  const folder = pluginFolder(test as never, PAY_PLUGIN);
+  const manifest = manifestWith({}, { tools: { pay: { use: "pay", approval: true, ...(pay as object) } }, ...rest });
+  const env = { SERVICE_CONSOLE_ACCESS_KEY: CONSOLE_KEY };
+  return startService(test, manifest, { env, plugins: [folder, ...plugins], ...options });
+}
