@@ -76,6 +76,11 @@ export class LiveRun implements RunJournal {
     return this.#step?.isInterrupted ?? false;
   }
 
+  note(entry: RunEntry): void {
+    // Where the step has ended nothing of it counts.
+    this.#step?.keep(entry, true).catch(() => {});
+  }
+
   record(entry: RunEntry): Promise<void> {
     return this.#step === null ? Promise.reject(new GivenUp("the run has not begun")) : this.#step.keep(entry);
   }

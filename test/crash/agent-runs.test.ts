@@ -65,6 +65,17 @@ interface Begun {
   readonly parts: { id: number; type: string }[];
 }
 
+/** Without what a step had said before it was asked for again. */
+function thatCount(types: readonly string[]): string[] {
+  const counted: string[] = [];
+  for (const type of types) {
+    if (type === "step-restart")
+      counted.length = counted.findLastIndex((each) => /^st(art-step|ep-restart)$/.test(each));
+    counted.push(type);
+  }
+  return counted;
+}
+
 const headers = { "content-type": "application/json" };
 
 /** Begins runs one after the other and reads each of them until the process is gone. */
@@ -161,7 +172,7 @@ test(`no kept run is lost, stuck or charged twice after kill -9: ${ROUNDS} round
         run.parts.map((_, index) => index + 1),
         `the reader of ${run.id} saw each part once and in order`,
       );
-      const types = run.parts.map(({ type }) => type);
+      const types = thatCount(run.parts.map(({ type }) => type));
       assert.equal(types.filter((type) => type === "tool-result").length, 3, types.join());
       assert.equal(types.filter((type) => type === "finish-step").length, 4, types.join());
     }

@@ -11,8 +11,9 @@ import type { RecordedAnswer } from "./recorded-answer.ts";
 /** How a tool call ended. */
 export type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" }>;
 
-/** Steps count from 1. The last form is an entry of the sub-agent that a call delegated to. */
+/** Steps count from 1. `begun`: readers were told that the step begins. The last form is an entry of the sub-agent that a call delegated to. */
 export type RunEntry =
+  | readonly ["begun", step: number]
   | readonly ["step", step: number, RecordedAnswer]
   | readonly ["result", step: number, ToolAnswer]
   | readonly ["inner", step: number, callId: string, RunEntry];
@@ -30,6 +31,8 @@ export interface RunJournal {
   readonly isInterrupted: boolean;
   /** Resolves when the entry is on disk. What the sink is sent in the same turn of the event loop is on disk with it. */
   record(entry: RunEntry): Promise<void>;
+  /** Records an entry with the next commit. */
+  note(entry: RunEntry): void;
 }
 
 /** An id of a run that follows from a key, in the form of all others. */
@@ -39,6 +42,7 @@ export const runIdFrom = (key: string): string => createHash("sha256").update(ke
 export class RunRecord {
   readonly #journal: RunJournal;
   readonly #answers = new Map<number, RecordedAnswer>();
+  readonly #begun = new Set<number>();
   readonly #results = new Map<string, ToolAnswer>();
   /** While the run does again what readers have seen. */
   #muted: boolean;
@@ -46,18 +50,16 @@ export class RunRecord {
   constructor(journal: RunJournal) {
     this.#journal = journal;
     for (const entry of journal.recorded) {
-      if (entry[0] === "step") this.#answers.set(entry[1], entry[2]);
+      if (entry[0] === "begun") this.#begun.add(entry[1]);
+      else if (entry[0] === "step") this.#answers.set(entry[1], entry[2]);
       else if (entry[0] === "result") this.#results.set(entry[2].toolCallId, entry[2]);
     }
+    if (journal.hasStreamed) this.#begun.add(1);
     this.#muted = journal.hasStreamed || journal.recorded.length > 0;
   }
 
   get isRepeated(): boolean {
     return this.#journal.isRepeated;
-  }
-
-  get isMuted(): boolean {
-    return this.#muted;
   }
 
   get isInterrupted(): boolean {
@@ -79,6 +81,15 @@ export class RunRecord {
   /** From here on the run does what was not done before. */
   goOn(): void {
     this.#muted = false;
+  }
+
+  /** To be called when readers are told that a step begins. @returns whether they were told so before */
+  begin(step: number): boolean {
+    this.goOn();
+    if (this.#begun.has(step)) return true;
+    // The first is known by the parts themselves.
+    if (step > 1) this.#journal.note(["begun", step]);
+    return false;
   }
 
   recordAnswer(step: number, answer: RecordedAnswer): Promise<void> {
@@ -104,6 +115,7 @@ export class RunRecord {
         return journal.isInterrupted;
       },
       record: (entry) => journal.record(["inner", step, callId, entry]),
+      note: (entry) => journal.note(["inner", step, callId, entry]),
     };
   }
 

@@ -93,8 +93,6 @@ async function askModel({ plan, options, calls, sink, outcome }: Run, count: num
   const { record } = plan;
   const span = plan.span === null ? null : beginModelCallSpan(plan.span, plan.chain);
   const step = new ModelStep(sink, outcome, calls, span, record === null ? null : new KeptParts());
-  // Readers have seen all that came before, and perhaps the begin of this step.
-  const isRepeated = record?.isMuted === true;
   let stream: ModelStream;
   options.fit();
   try {
@@ -107,7 +105,7 @@ async function askModel({ plan, options, calls, sink, outcome }: Run, count: num
     sink.accepted?.();
     sink.part({ type: "start" });
   }
-  record?.goOn();
+  const isRepeated = record?.begin(count) === true;
   sink.part({ type: isRepeated ? "step-restart" : "start-step" });
   try {
     await step.read(stream);

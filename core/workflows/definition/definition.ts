@@ -73,8 +73,8 @@ export interface StepCall {
   readonly hasStreamed: boolean;
   /** Whether the step was stopped and goes on later: the process ends, or the execution is to be suspended. */
   readonly isInterrupted: boolean;
-  /** Records a value for `kept`. Resolves when it is on disk, with what else is to be written then. */
-  keep(value: unknown): Promise<void>;
+  /** Records a value for `kept`. Resolves when it is on disk, with what else is to be written then; `later`: at once, and it is written with the next commit. */
+  keep(value: unknown, later?: boolean): Promise<void>;
   /** Changes shared state when this try succeeds; a failed try changes nothing. */
   setState(change: Record<string, unknown>): void;
   /**

@@ -117,10 +117,11 @@ export class StepAttempt implements StepCall {
     return this.#execution.flush();
   }
 
-  async keep(value: unknown): Promise<void> {
+  async keep(value: unknown, later = false): Promise<void> {
     const execution = this.#execution;
     if (this.#hasEnded || this.#lifetime.isAbandoned) throw new GivenUp("the step has ended");
     execution.append(["keep", this.#step.path, timeAfter(execution.state), value]);
+    if (later) return;
     // What is appended in the same turn comes into the same commit.
     await null;
     await execution.flush();

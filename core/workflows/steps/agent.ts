@@ -65,6 +65,8 @@ const stepJournal = (call: StepCall): RunJournal => ({
     return call.isInterrupted;
   },
   record: (entry) => call.keep(entry),
+  // Where the step has ended nothing of it counts.
+  note: (entry) => void call.keep(entry, true).catch(() => {}),
 });
 
 /** Sends the parts of the run to the stream of the execution. Only the signal of the step ends the run. */
