@@ -27,6 +27,9 @@ export const defaults = {
     "orderBy": "updated_at",
     "orderDirection": "DESC"
   },
+  "ExecuteOptions": {
+    "background": false
+  },
   "ExecutionsQuery": {
     "limit": 50,
     "offset": 0

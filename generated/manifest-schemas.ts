@@ -1578,6 +1578,19 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
           "fixed"
         ],
         "default": "exponential"
+      },
+      "maxDelay": {
+        "description": "Longest wait. Left out: one hour where the wait doubles.",
+        "$ref": "#/$defs/Duration"
+      },
+      "jitter": {
+        "description": "Whether each wait is cut short by up to a half, so that many do not try again at the same time. Left out: false.",
+        "type": "boolean"
+      },
+      "unless": {
+        "description": "CEL with `error` (`message`, `code`, `stepId`) in scope: when it gives true, there is no further try.",
+        "type": "string",
+        "minLength": 1
       }
     },
     "patternProperties": {

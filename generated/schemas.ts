@@ -1389,6 +1389,11 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "object",
         "description": "Kept on the record; lists can be filtered by it.",
         "additionalProperties": true
+      },
+      "background": {
+        "type": "boolean",
+        "description": "For `/execute`: answers 202 as soon as the execution is on disk, which goes on by itself.",
+        "default": false
       }
     }
   },
@@ -1656,6 +1661,43 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "amount": 300
           }
         }
+      }
+    ]
+  },
+  "ExecutionStarted": {
+    "type": "object",
+    "description": "An execution that has begun and goes on in the background.",
+    "properties": {
+      "executionId": {
+        "type": "string",
+        "description": "Id of the execution."
+      },
+      "workflowId": {
+        "type": "string",
+        "description": "Id of the workflow."
+      },
+      "status": {
+        "const": "running",
+        "description": "Always `running`: `/state` says how it stands now."
+      },
+      "startAt": {
+        "type": "string",
+        "description": "When it began.",
+        "format": "date-time"
+      }
+    },
+    "required": [
+      "executionId",
+      "workflowId",
+      "status",
+      "startAt"
+    ],
+    "examples": [
+      {
+        "executionId": "expense-1042",
+        "workflowId": "expense",
+        "status": "running",
+        "startAt": "2026-11-20T09:30:00.000Z"
       }
     ]
   },
@@ -2713,6 +2755,29 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "level": "warn"
         }
       }
+    ]
+  },
+  "ManifestChange": {
+    "type": "object",
+    "description": "A setting of the manifest that is another now. Values are not shown: they may be secrets.",
+    "properties": {
+      "path": {
+        "type": "string",
+        "description": "Where it stands in the manifest."
+      },
+      "change": {
+        "type": "string",
+        "description": "What has become of it.",
+        "enum": [
+          "added",
+          "changed",
+          "removed"
+        ]
+      }
+    },
+    "required": [
+      "path",
+      "change"
     ]
   },
   "McpAgentRequest": {
@@ -4091,6 +4156,33 @@ export const schemas: Record<string, Record<string, unknown>> = {
     ],
     "additionalProperties": true
   },
+  "PendingApproval": {
+    "type": "object",
+    "description": "A tool call that waits for a person's approval.",
+    "properties": {
+      "approvalId": {
+        "type": "string",
+        "description": "Id of the approval, as `GET /approvals` has it."
+      },
+      "toolCallId": {
+        "type": "string",
+        "description": "Id of the call."
+      },
+      "toolName": {
+        "type": "string",
+        "description": "Name of the tool."
+      },
+      "input": {
+        "description": "What the tool is to be called with."
+      }
+    },
+    "required": [
+      "approvalId",
+      "toolCallId",
+      "toolName",
+      "input"
+    ]
+  },
   "ProviderMetadata": {
     "type": "object",
     "description": "What the provider wants back with the next call, by provider: signatures and encrypted forms of its reasoning, ids of its own. Send it back as it came.",
@@ -4641,6 +4733,91 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       {
         "type": "object",
+        "description": "The call waits for a person's approval. The run ends with its step; the answer comes with the next request.",
+        "properties": {
+          "type": {
+            "const": "tool-approval-request",
+            "description": "Always `tool-approval-request`."
+          },
+          "approvalId": {
+            "type": "string",
+            "description": "Id of the approval, as `GET /approvals` has it."
+          },
+          "toolCallId": {
+            "type": "string",
+            "description": "Id of the call."
+          },
+          "toolName": {
+            "type": "string",
+            "description": "Name of the tool."
+          },
+          "input": {
+            "description": "What the tool is to be called with."
+          },
+          "subAgentId": {
+            "type": "string",
+            "description": "Id of the sub-agent that this part comes from."
+          },
+          "subAgentName": {
+            "type": "string",
+            "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
+          }
+        },
+        "required": [
+          "type",
+          "approvalId",
+          "toolCallId",
+          "toolName",
+          "input"
+        ],
+        "title": "tool-approval-request"
+      },
+      {
+        "type": "object",
+        "description": "A person has refused the call.",
+        "properties": {
+          "type": {
+            "const": "tool-output-denied",
+            "description": "Always `tool-output-denied`."
+          },
+          "toolCallId": {
+            "type": "string",
+            "description": "Id of the call."
+          },
+          "toolName": {
+            "type": "string",
+            "description": "Name of the tool."
+          },
+          "reason": {
+            "type": "string",
+            "description": "What was said with the answer."
+          },
+          "subAgentId": {
+            "type": "string",
+            "description": "Id of the sub-agent that this part comes from."
+          },
+          "subAgentName": {
+            "type": "string",
+            "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
+          }
+        },
+        "required": [
+          "type",
+          "toolCallId",
+          "toolName"
+        ],
+        "title": "tool-output-denied"
+      },
+      {
+        "type": "object",
         "description": "A source that the model names.",
         "properties": {
           "type": {
@@ -4987,6 +5164,39 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "examples": [
       {
         "status": "ready"
+      }
+    ]
+  },
+  "Reloaded": {
+    "type": "object",
+    "description": "The manifest as it stands is served.",
+    "properties": {
+      "reloaded": {
+        "type": "boolean",
+        "description": "True: a reload that fails is answered with an error.",
+        "const": true
+      },
+      "changes": {
+        "type": "array",
+        "description": "What differs from the manifest before, defaults included; empty when nothing does.",
+        "items": {
+          "$ref": "#/components/schemas/ManifestChange"
+        }
+      }
+    },
+    "required": [
+      "reloaded",
+      "changes"
+    ],
+    "examples": [
+      {
+        "reloaded": true,
+        "changes": [
+          {
+            "path": "agents.support.instructions",
+            "change": "changed"
+          }
+        ]
       }
     ]
   },
@@ -5858,6 +6068,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "items": {
           "$ref": "#/components/schemas/ToolResult"
         }
+      },
+      "approvals": {
+        "type": "array",
+        "description": "Tool calls that wait for a person's approval. Left out when there are none.",
+        "items": {
+          "$ref": "#/components/schemas/PendingApproval"
+        }
       }
     },
     "required": [
@@ -6646,6 +6863,51 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "type",
           "toolCallId",
           "errorText"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "tool-approval-request",
+        "description": "The call waits for a person's approval.",
+        "properties": {
+          "type": {
+            "const": "tool-approval-request",
+            "description": "Always `tool-approval-request`."
+          },
+          "approvalId": {
+            "type": "string",
+            "description": "Id of the approval, as `GET /approvals` has it."
+          },
+          "toolCallId": {
+            "type": "string",
+            "description": "Id of the call."
+          }
+        },
+        "required": [
+          "type",
+          "approvalId",
+          "toolCallId"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "tool-output-denied",
+        "description": "A person has refused the call.",
+        "properties": {
+          "type": {
+            "const": "tool-output-denied",
+            "description": "Always `tool-output-denied`."
+          },
+          "toolCallId": {
+            "type": "string",
+            "description": "Id of the call."
+          }
+        },
+        "required": [
+          "type",
+          "toolCallId"
         ],
         "additionalProperties": false
       },

@@ -259,6 +259,18 @@ export interface RetryManifest {
    * Whether the wait doubles with each try, or stays.
    */
   backoff: "exponential" | "fixed";
+  /**
+   * Longest wait. Left out: one hour where the wait doubles.
+   */
+  maxDelay?: Duration;
+  /**
+   * Whether each wait is cut short by up to a half, so that many do not try again at the same time. Left out: false.
+   */
+  jitter?: boolean;
+  /**
+   * CEL with `error` (`message`, `code`, `stepId`) in scope: when it gives true, there is no further try.
+   */
+  unless?: string;
 }
 
 /**
@@ -2018,6 +2030,28 @@ export interface ToolResult {
 }
 
 /**
+ * A tool call that waits for a person's approval.
+ */
+export interface PendingApproval {
+  /**
+   * Id of the approval, as `GET /approvals` has it.
+   */
+  approvalId: string;
+  /**
+   * Id of the call.
+   */
+  toolCallId: string;
+  /**
+   * Name of the tool.
+   */
+  toolName: string;
+  /**
+   * What the tool is to be called with.
+   */
+  input: unknown;
+}
+
+/**
  * Result of a generation.
  */
 export interface TextResult {
@@ -2043,6 +2077,10 @@ export interface TextResult {
    * Tool results of all steps, in order.
    */
   toolResults: ToolResult[];
+  /**
+   * Tool calls that wait for a person's approval. Left out when there are none.
+   */
+  approvals?: PendingApproval[];
 }
 
 /**
@@ -3962,6 +4000,34 @@ export interface InstalledUpdates {
 }
 
 /**
+ * A setting of the manifest that is another now. Values are not shown: they may be secrets.
+ */
+export interface ManifestChange {
+  /**
+   * Where it stands in the manifest.
+   */
+  path: string;
+  /**
+   * What has become of it.
+   */
+  change: "added" | "changed" | "removed";
+}
+
+/**
+ * The manifest as it stands is served.
+ */
+export interface Reloaded {
+  /**
+   * True: a reload that fails is answered with an error.
+   */
+  reloaded: true;
+  /**
+   * What differs from the manifest before, defaults included; empty when nothing does.
+   */
+  changes: ManifestChange[];
+}
+
+/**
  * The keys of the observability service.
  */
 export interface SetupObservabilityRequest {
@@ -4145,6 +4211,10 @@ export interface ExecuteOptions {
   metadata?: {
     [k: string]: unknown;
   };
+  /**
+   * For `/execute`: answers 202 as soon as the execution is on disk, which goes on by itself.
+   */
+  background?: boolean;
 }
 
 /**
@@ -4392,6 +4462,28 @@ export interface ExecutionResult {
   suspension?: ResultSuspension;
   error?: ExecutionError;
   cancellation?: Cancellation;
+}
+
+/**
+ * An execution that has begun and goes on in the background.
+ */
+export interface ExecutionStarted {
+  /**
+   * Id of the execution.
+   */
+  executionId: string;
+  /**
+   * Id of the workflow.
+   */
+  workflowId: string;
+  /**
+   * Always `running`: `/state` says how it stands now.
+   */
+  status: "running";
+  /**
+   * When it began.
+   */
+  startAt: string;
 }
 
 /**
@@ -5007,6 +5099,70 @@ export type RawStreamPart =
     }
   | {
       /**
+       * Always `tool-approval-request`.
+       */
+      type: "tool-approval-request";
+      /**
+       * Id of the approval, as `GET /approvals` has it.
+       */
+      approvalId: string;
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * Name of the tool.
+       */
+      toolName: string;
+      /**
+       * What the tool is to be called with.
+       */
+      input: unknown;
+      /**
+       * Id of the sub-agent that this part comes from.
+       */
+      subAgentId?: string;
+      /**
+       * Name of that sub-agent.
+       */
+      subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
+    }
+  | {
+      /**
+       * Always `tool-output-denied`.
+       */
+      type: "tool-output-denied";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * Name of the tool.
+       */
+      toolName: string;
+      /**
+       * What was said with the answer.
+       */
+      reason?: string;
+      /**
+       * Id of the sub-agent that this part comes from.
+       */
+      subAgentId?: string;
+      /**
+       * Name of that sub-agent.
+       */
+      subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
+    }
+  | {
+      /**
        * Always `source`.
        */
       type: "source";
@@ -5443,6 +5599,30 @@ export type UIMessageChunk =
        * Set when the provider ran the tool itself.
        */
       providerExecuted?: true;
+    }
+  | {
+      /**
+       * Always `tool-approval-request`.
+       */
+      type: "tool-approval-request";
+      /**
+       * Id of the approval, as `GET /approvals` has it.
+       */
+      approvalId: string;
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+    }
+  | {
+      /**
+       * Always `tool-output-denied`.
+       */
+      type: "tool-output-denied";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
     }
   | {
       /**
@@ -5923,6 +6103,7 @@ export interface Schemas {
   ChatRequest: ChatRequest;
   ToolCall: ToolCall;
   ToolResult: ToolResult;
+  PendingApproval: PendingApproval;
   TextResult: TextResult;
   GeneratedObject: GeneratedObject;
   HistoryQuery: HistoryQuery;
@@ -6016,6 +6197,8 @@ export interface Schemas {
   Update: Update;
   UpdateList: UpdateList;
   InstalledUpdates: InstalledUpdates;
+  ManifestChange: ManifestChange;
+  Reloaded: Reloaded;
   SetupObservabilityRequest: SetupObservabilityRequest;
   SetupResult: SetupResult;
   WorkflowStatus: WorkflowStatus;
@@ -6038,6 +6221,7 @@ export interface Schemas {
   ExecutionError: ExecutionError;
   Cancellation: Cancellation;
   ExecutionResult: ExecutionResult;
+  ExecutionStarted: ExecutionStarted;
   ExecutionSuspended: ExecutionSuspended;
   ExecutionCancellation: ExecutionCancellation;
   ExecutionState: ExecutionState;

@@ -53,6 +53,11 @@ test("penstock: a mistake in the call exits 2, says which, and starts nothing", 
     [["explain", "server", "host"], /explain takes no "host"/],
     [["serve", "other.yaml"], /serve takes no "other\.yaml"/],
     [["check", "--check"], /--check belongs to generate/],
+    [["executions"], /executions needs one of list, end, retry/],
+    [["executions", "lst"], /executions needs one of list, end, retry, did you mean list\?/],
+    [["executions", "end"], /executions end needs a ID, e\.g\. penstock executions end refund-1/],
+    [["executions", "list", "--user", "ada"], /--user belongs to executions end and executions retry/],
+    [["executions", "retry", "x", "--reason", "y"], /--reason belongs to executions end/],
   ];
   const ends = await Promise.all(mistakes.map(([args]) => penstock(args)));
   for (const [index, [args, message]] of mistakes.entries()) {

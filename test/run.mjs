@@ -78,9 +78,10 @@ function bundle(name, mine) {
 function processes() {
   const first = WAITING.flatMap((start) => files.filter((file) => file.startsWith(start)));
   const rest = files.filter((file) => !first.includes(file));
-  // A timer that another file of the process sets meanwhile would never fire.
-  const mocks = (file) => readFileSync(file, "utf8").includes("mock.timers");
-  const folderOf = (file) => (mocks(file) ? undefined : Object.keys(SHARING).find((folder) => file.startsWith(folder)));
+  // Replaced timers and descriptors would be those of other files as well, and what is measured would be theirs too.
+  const isAlone = (file) => /mock\.timers|\/proc\/self\/fd|serveMeasured/.test(readFileSync(file, "utf8"));
+  const folderOf = (file) =>
+    isAlone(file) ? undefined : Object.keys(SHARING).find((folder) => file.startsWith(folder));
   const early = first.map((file, index) => bundle(`0-${String(index).padStart(2, "0")}`, [file]));
   const shared = Object.entries(SHARING).flatMap(([folder, together]) => {
     const mine = rest.filter((file) => folderOf(file) === folder);

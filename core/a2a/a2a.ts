@@ -24,15 +24,29 @@ export class A2a {
   #endpoint: Promise<A2aEndpoint> | null = null;
 
   constructor(manifest: Manifest, { store, membership, logger }: A2aSource) {
-    const { agents, history, server } = manifest;
     const isolated = isIsolated(manifest);
     const rows = new TaskRows(store, isolated, membership);
-    const retention = history.retention;
-    this.#keeper = new TaskKeeper(rows, { hasAgents: Object.keys(agents).length > 0, retention, logger });
-    const replyTimeout = server.limits.request * REPLY_TIMEOUT_SHARE;
+    // Read when they are used, since a reload may change them.
+    this.#keeper = new TaskKeeper(rows, {
+      get hasAgents() {
+        return Object.keys(manifest.agents).length > 0;
+      },
+      get retention() {
+        return manifest.history.retention;
+      },
+      logger,
+    });
+    const source = {
+      rows,
+      logger,
+      isolated,
+      get replyTimeout() {
+        return manifest.server.limits.request * REPLY_TIMEOUT_SHARE;
+      },
+    };
     this.#load = async () => {
       const { A2aEndpoint } = await import("./endpoint.ts");
-      return new A2aEndpoint({ rows, logger, isolated, replyTimeout });
+      return new A2aEndpoint(source);
     };
   }
 
@@ -44,6 +58,11 @@ export class A2a {
   /** Ends the tasks that an earlier process left open. */
   start(): Promise<void> {
     return this.#keeper.start();
+  }
+
+  /** To be called when the manifest has other agents. */
+  adopt(): void {
+    this.#keeper.adopt();
   }
 
   /** Waits for tasks, at most some milliseconds. */

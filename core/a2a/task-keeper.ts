@@ -27,6 +27,9 @@ export class TaskKeeper {
   readonly #rows: TaskRows;
   readonly #options: TaskKeeperOptions;
   readonly #rounds: Interval;
+  /** What was begun because processes are gone, one after the other. */
+  #interrupting = Promise.resolve();
+  #hasBegun = false;
 
   constructor(rows: TaskRows, options: TaskKeeperOptions) {
     this.#rows = rows;
@@ -43,13 +46,24 @@ export class TaskKeeper {
     if (isShared(this.#rows.store)) await this.#interruptTasksOfGone();
     else await this.interrupt(() => true);
     this.#rows.membership?.onGone(() => {
-      this.#interruptTasksOfGone().catch((error) => this.#failed(error));
+      if (this.#rounds.signal.aborted) return;
+      this.#interrupting = this.#interrupting
+        .then(() => this.#interruptTasksOfGone())
+        .catch((error) => this.#failed(error));
     });
-    if (this.#options.hasAgents) this.#rounds.start();
+    this.adopt();
   }
 
-  close(): Promise<void> {
-    return this.#rounds.stop();
+  /** Begins the rounds with the first agent. */
+  adopt(): void {
+    if (this.#hasBegun || !this.#options.hasAgents) return;
+    this.#hasBegun = true;
+    this.#rounds.start();
+  }
+
+  async close(): Promise<void> {
+    await this.#rounds.stop();
+    await this.#interrupting;
   }
 
   /** Ends every open task whose process is gone. */

@@ -11,7 +11,13 @@ import type { PartSink } from "./run/parts.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
-  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith">>;
+  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith">> & {
+    /**
+     * To be asked before each effect of a run that another process may take over. Undefined: it may begin now. Otherwise it may once the
+     * promise has resolved. Throws, or rejects, when the run was stopped.
+     */
+    confirm?(): Promise<void> | undefined;
+  };
 
 /** Body of `/text` and `/stream`. */
 export interface GenerateBody {
@@ -61,8 +67,12 @@ export interface Agent {
   detail(): AgentDetail;
   /** `listener` is called whenever `status` has changed. */
   onStatusChange(listener: () => void): void;
-  /** With `options.background` it resolves to a `StartedRun` once the begin of the run is on disk. */
-  generateText(body: GenerateBody, call: RunCall): Promise<TextResult>;
+  /**
+   * With `options.background` it resolves to a `StartedRun` once the begin of the run is on disk.
+   *
+   * @param approves whether the caller can bring a person's answer with its next request; default: yes
+   */
+  generateText(body: GenerateBody, call: RunCall, approves?: boolean): Promise<TextResult>;
   /** How its runs are kept. */
   readonly kept: KeptAgent;
   /** The same for workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */

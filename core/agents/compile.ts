@@ -4,6 +4,7 @@ import { SchemaRateLimit } from "../client-schema/rate.ts";
 import { createClientSchemas } from "../client-schema/schemas.ts";
 import { isIsolated } from "../identity/principal.ts";
 import type { Problem } from "../lib/problem.ts";
+import type { Uses } from "../lib/uses.ts";
 import { isTemplate } from "../manifest/expression.ts";
 import type { AgentManifest, Manifest } from "../manifest/manifest.ts";
 import type { Memory } from "../memory/memory.ts";
@@ -11,19 +12,16 @@ import type { Models } from "../models/models.ts";
 import { agentSpan } from "../observability/attributes.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { Membership } from "../storage/membership.ts";
-import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import type { Tool } from "../tools/tool.ts";
 import type { Agent } from "./agent.ts";
 import { agentMemory } from "./conversation/agent-memory.ts";
-import { TurnClaims } from "./conversation/turn-claims.ts";
-import { TurnQueue } from "./conversation/turn-queue.ts";
+import { openTurns, type Turns } from "./conversation/turns.ts";
 import { UPDATE_WORKING_MEMORY } from "./conversation/working-memory.ts";
 import { type AgentFacts, describe, memoryConfig } from "./describe.ts";
 import { createAgent } from "./endpoints.ts";
 import type { AgentHistories } from "./history/history.ts";
-import { ringHistories } from "./history/ring.ts";
-import { StoredHistories } from "./history/stored.ts";
+import { openHistories } from "./history/open.ts";
 import type { Keeping, RunKeeper } from "./keeper.ts";
 import { Activity } from "./run/activity.ts";
 import { agentOptions, type RequestBounds } from "./run/bounds.ts";
@@ -50,6 +48,12 @@ interface AgentParts {
   /** The processes that share the store. */
   readonly membership?: Membership | null;
   readonly meters?: Pick<Meters, "agents">;
+  /** Default: histories that belong to these agents alone. */
+  readonly histories?: AgentHistories;
+  /** Default: turns that these agents alone take. */
+  readonly turns?: Turns;
+  /** Counts the runs of all agents. */
+  readonly uses?: Uses;
 }
 
 interface CompiledAgents {
@@ -59,6 +63,8 @@ interface CompiledAgents {
   histories: Histories;
   /** From now on runs are kept by it. */
   keepRuns(keeper: RunKeeper): void;
+  /** Waits for aborted runs to store what they have said. */
+  whenIdle(): Promise<void>;
 }
 
 /** The life cycle of what agents keep in the store. */
@@ -81,9 +87,9 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   const { sample, otlp } = manifest.observability;
   const traced = sample > 0 || otlp.endpoint !== "";
   const isolated = isIsolated(manifest);
-  const histories = createHistories(manifest, parts, isolated);
+  const histories = parts.histories ?? openHistories(manifest, parts);
+  const turns = parts.turns ?? openTurns(manifest, parts);
   const keeping: Keeping = { keeper: null };
-  const { queue, claims } = createTurns(manifest, parts);
   const known = knownTools(tools);
   const compiled = new Map<string, CompiledAgent>();
   const facts = new Map<string, AgentFacts>();
@@ -93,7 +99,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
     const { name, description } = agent;
     const memory = agent.memory === false ? undefined : memories.get(agent.memory);
     problems.push(...reservedToolNames(agent, path, memory));
-    const activity = new Activity();
+    const activity = new Activity(parts.uses);
     const subAgents = agent.subAgents.filter((subAgent) => Object.hasOwn(manifest.agents, subAgent));
     const identities = subAgents.map((subAgent) => subAgentIdentity(manifest, subAgent));
     const delegate = identities.length === 0 ? [] : [delegateTool(identities, compiled)];
@@ -108,7 +114,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       chain: dynamicChain(agent, models, path),
       tools: dynamicTools(agent, known, delegate, path),
       toolOutput: agent.toolOutput,
-      memory: memory === undefined ? null : agentMemory(id, memory, models, queue),
+      memory: memory === undefined ? null : agentMemory(id, memory, models, turns.queue),
       history: histories.forAgent(id),
       newRunId,
       activity,
@@ -134,40 +140,28 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
 
   const agents = new Map<string, Agent>();
   for (const [id, agent] of compiled) agents.set(id, createAgent(agent, describe(facts.get(id)!, facts)));
+  const whenIdle = async () => {
+    await Promise.all([...compiled.values()].map(({ activity }) => activity.whenIdle(SHUTDOWN_TIMEOUT_MS)));
+  };
   return {
     agents,
     problems,
     keepRuns(keeper) {
       keeping.keeper = keeper;
     },
+    whenIdle,
     histories: {
       async start() {
-        await claims?.start();
+        await turns.start();
         await histories.start();
       },
       async close() {
-        await Promise.all([...compiled.values()].map(({ activity }) => activity.whenIdle(SHUTDOWN_TIMEOUT_MS)));
-        await claims?.close();
+        await whenIdle();
         await histories.close();
+        await turns.close();
       },
     },
   };
-}
-
-/** A volatile store loses the history with the process anyway, so that a ring buffer in memory does. */
-function createHistories(
-  manifest: Manifest,
-  { store, logger, membership = null }: AgentParts,
-  isolated: boolean,
-): AgentHistories {
-  if (isVolatile(store)) return ringHistories(Object.keys(manifest.agents).length);
-  return new StoredHistories(store, { retention: manifest.history.retention, logger, isolated, membership });
-}
-
-/** What lets the turns of each conversation go one after the other. */
-function createTurns(manifest: Manifest, { store, logger, membership = null }: AgentParts) {
-  const claims = membership === null ? null : new TurnClaims(store, membership, logger);
-  return { claims, queue: new TurnQueue(store, claims, manifest.server.limits.request) };
 }
 
 /** An agent with a working memory has the tool that updates it, so that its name is taken. */

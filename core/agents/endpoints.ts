@@ -24,8 +24,8 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     const result = objectOutput(agent.prepareSchema(body.schema, "schema", schemaRateKey(call)));
     return prepareRun(agent, { input: body.input, options: body.options, result, runId: body.options?.runId }, call);
   };
-  const newAnswer = (body: GenerateBody, call: RunCall) =>
-    keptRun(agent, kept, () => ({ input: body.input, options: body.options, runsTools: true }), body.options, call);
+  const newAnswer = ({ input, options }: GenerateBody, call: RunCall, approves = true) =>
+    keptRun(agent, kept, () => ({ input, options, runsTools: true, ...(!approves && { approves }) }), options, call);
   const newObject = ({ input, options, schema }: ObjectBody, call: RunCall) =>
     keptRun(agent, kept, () => ({ input, options, schema }), options, call);
   return {
@@ -36,10 +36,10 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     summary: () => description.summary(),
     detail: () => description.detail(),
     onStatusChange: (listener) => agent.activity.onChange(listener),
-    async generateText(body, call) {
-      const run = newAnswer(body, call);
+    async generateText(body, call, approves = true) {
+      const run = newAnswer(body, call, approves);
       if (run !== null) return body.options?.background === true ? started(run, call) : textResult(await run.result());
-      const prepared = prepareRun(agent, answerRequest(body), call);
+      const prepared = prepareRun(agent, answerRequest(body, approves), call);
       const isFree = named(agent, prepared, call, body.options);
       if (isFree !== undefined) await isFree;
       return textResult(await execute(agent, prepared));
@@ -123,10 +123,11 @@ function requireForeground({ options }: Pick<GenerateBody, "options">): void {
 }
 
 /** Not with a spread: copying a parsed body takes longer than all else that is done with it. */
-const answerRequest = ({ input, options }: GenerateBody): RunRequest => ({
+const answerRequest = ({ input, options }: GenerateBody, approves = true): RunRequest => ({
   input,
   options,
   runsTools: true,
+  approves,
   runId: options?.runId,
 });
 

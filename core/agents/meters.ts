@@ -1,14 +1,16 @@
 /** The metrics of agents, models, tools and workflows: their label values are the names in the manifest and no others. */
 import type { Manifest } from "../manifest/manifest.ts";
 import { namedModels } from "../models/names.ts";
-import { Meters } from "../observability/metrics/meters.ts";
+import { type MeterNames, Meters } from "../observability/metrics/meters.ts";
 
-export function createMeters(manifest: Manifest): Meters {
+export const createMeters = (manifest: Manifest): Meters => new Meters(meteredNames(manifest));
+
+export function meteredNames(manifest: Manifest): MeterNames {
   const models = namedModels(manifest).names.filter(({ kind }) => kind === "language");
-  return new Meters({
+  return {
     models: models.map(({ name }) => name),
     agents: Object.keys(manifest.agents),
     tools: Object.keys(manifest.tools),
     workflows: Object.keys(manifest.workflows),
-  });
+  };
 }

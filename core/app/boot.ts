@@ -2,41 +2,30 @@
  * From a manifest to a service: read the file, load the plugins, check the references, then the stages. All of them report
  * whatever they find, in one report, and nothing listens until there is nothing to report.
  */
-import type { Verifier } from "../auth/provider-port.ts";
-import { hasErrors, type Issue, sortIssues } from "../manifest/issues.ts";
+import { type Issue, sortIssues } from "../manifest/issues.ts";
 import { type LoadedManifest, loadManifest } from "../manifest/load.ts";
 import { checkReferences } from "../manifest/references.ts";
 import { BUILT_IN_PLUGINS } from "../models/builtin.ts";
 import type { Models } from "../models/models.ts";
-import type { Tracer } from "../observability/tracer.ts";
 import { pluginFolders } from "../registry/discover.ts";
-import { createHost, type OwnedHost } from "../registry/host.ts";
+import { createHost } from "../registry/host.ts";
 import { loadPlugins } from "../registry/load.ts";
 import type { Registry } from "../registry/registry.ts";
 import { knownPlugins, pluginIssue, replacementIssue } from "../registry/report.ts";
-import type { KeptReplies } from "../storage/kept-replies.ts";
-import { createNamespaces } from "../storage/keyv-namespace.ts";
-import { createService, type Service } from "./service.ts";
-import { STAGES } from "./stages/list.ts";
+import { digestSources } from "../registry/sources.ts";
+import { createGenerations, type Generation, type Generations } from "./generation.ts";
 import type { BootOptions } from "./stages/parts.ts";
-import { assemble } from "./stages/stage.ts";
 
-export interface Booted {
-  loaded: LoadedManifest;
+/** The first generation of a service. */
+export interface Booted extends Pick<Generation, "loaded" | "service" | "issues" | "host" | "verifier" | "tracer"> {
   registry: Registry;
-  /** Null when `issues` holds an error. */
-  service: Service | null;
-  /** Sorted by place. Warnings do not stop the boot. */
-  issues: Issue[];
-  host: OwnedHost;
+  /** Digests of the source files of plugins, as they were loaded. */
+  code: ReadonlyMap<string, string>;
   /** Null when the manifest could not be read. */
   models: Models | null;
-  /** What checks the tokens of users; null where no provider is named, and without authentication. */
-  verifier: Verifier | null;
-  /** Null where nothing is traced. */
-  tracer: Tracer | null;
-  /** The replies to requests with an `Idempotency-Key`; null when the manifest could not be read. */
-  replies: KeptReplies | null;
+  /** Null when the manifest could not be read. */
+  generations: Generations | null;
+  generation: Generation | null;
   /** What the service does before it listens. */
   begin(): Promise<void>;
   /** Waits for work that no request waits for, at most some milliseconds. */
@@ -46,32 +35,19 @@ export interface Booted {
 }
 
 export async function boot(options: BootOptions): Promise<Booted> {
-  const { logger, env } = options;
-  const namespaces = createNamespaces();
-  const host = createHost({ logger, env, keyv: namespaces.keyv });
-  const loaded = await loadManifest(options.config, env);
+  const loaded = await loadManifest(options.config, options.env);
   options.text?.hide(loaded.secrets);
-  const { registry, issues } = await loadAllPlugins(loaded, options.plugins);
+  const folders = [...pluginFolders(loaded.folder, loaded.validSubset?.plugins), ...options.plugins];
+  // Before it is loaded, so that no later change is missed. What does not serve is not reloaded.
+  const code = options.store === true ? await digestSources(folders) : new Map<string, string>();
+  const { registry, issues } = await loadAllPlugins(loaded, folders);
   const manifest = loaded.validSubset;
-  if (manifest === null) return nothingToServe({ loaded, registry, host, issues: sortIssues(issues) });
-
-  const given = { options, loaded, manifest, registry, host, namespaces };
-  const assembly = await assemble(STAGES, given, { issues, issueAt: loaded.issueAt });
-  const { models, verifier, tracer, replies, ...parts } = assembly.parts;
-  return {
-    loaded,
-    registry,
-    service: hasErrors(assembly.issues) ? null : createService(parts),
-    issues: sortIssues(assembly.issues),
-    host,
-    models,
-    verifier,
-    tracer,
-    replies,
-    begin: assembly.begin,
-    idle: assembly.idle,
-    close: once(assembly.end),
-  };
+  if (manifest === null) return nothingToServe(options, { loaded, registry, code, issues: sortIssues(issues) });
+  const generations = createGenerations(options, registry);
+  const generation = await generations.next(loaded, manifest, issues);
+  const { begin } = generation;
+  const { idle, close } = generations;
+  return { ...generation, registry, code, generations, generation, begin, idle, close };
 }
 
 /** Every plugin that loads, and what is wrong with the others, with the manifest, and with what it says of either. */
@@ -79,8 +55,7 @@ async function loadAllPlugins(
   loaded: LoadedManifest,
   folders: readonly string[],
 ): Promise<{ registry: Registry; issues: Issue[] }> {
-  const ofManifest = pluginFolders(loaded.folder, loaded.validSubset?.plugins);
-  const { registry, problems, replaced } = await loadPlugins([...ofManifest, ...folders], BUILT_IN_PLUGINS);
+  const { registry, problems, replaced } = await loadPlugins(folders, BUILT_IN_PLUGINS);
   const issues = [
     ...loaded.issues,
     ...problems.map(pluginIssue),
@@ -91,24 +66,11 @@ async function loadAllPlugins(
 }
 
 /** Of a file that cannot be read as a manifest there is only the report. */
-function nothingToServe(found: Pick<Booted, "loaded" | "registry" | "host" | "issues">): Booted {
-  return {
-    ...found,
-    service: null,
-    models: null,
-    verifier: null,
-    tracer: null,
-    replies: null,
-    begin: async () => {},
-    idle: async () => {},
-    close: () => found.host.close(),
-  };
-}
-
-function once(work: () => Promise<void>): () => Promise<void> {
-  let done: Promise<void> | undefined;
-  return () => {
-    done ??= work();
-    return done;
-  };
+function nothingToServe(
+  { logger, env }: BootOptions,
+  found: Pick<Booted, "loaded" | "registry" | "code" | "issues">,
+): Booted {
+  const host = createHost({ logger, env });
+  const nothing = { service: null, models: null, verifier: null, tracer: null, generations: null, generation: null };
+  return { ...found, ...nothing, host, begin: async () => {}, idle: async () => {}, close: () => host.close() };
 }

@@ -17,6 +17,7 @@ import type { LimitsManifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
 import type { Booted } from "./boot.ts";
 import { compileServiceCors } from "./cors.ts";
+import type { Generation } from "./generation.ts";
 import type { Service } from "./service.ts";
 
 /** What goes beyond all uploads together could never be received. */
@@ -41,7 +42,13 @@ export interface Dispatches {
 
 export function compileDispatch(
   service: Service,
-  { registry, verifier, tracer, replies }: Pick<Booted, "registry" | "verifier" | "tracer" | "replies">,
+  {
+    registry,
+    verifier,
+    tracer,
+    replies,
+    uses,
+  }: Pick<Generation, "verifier" | "tracer" | "replies" | "uses"> & Pick<Booted, "registry">,
   { host, env, logger, inFlight, openSockets }: DispatchOptions,
 ): Dispatches {
   const { access, meters, manifest } = service;
@@ -55,6 +62,7 @@ export function compileDispatch(
     service,
     logger,
     inFlight,
+    uses,
     tracer,
     limits,
     logs: logger.isLevelEnabled("debug"),
@@ -79,7 +87,7 @@ export function compileDispatch(
     bodyLimit: (route) => bodyLimit(limits, route),
     valuesLimit: bodyLimit(limits, {}),
     isProxied: trustedProxies.length > 0,
-    replies: replies ?? undefined,
+    replies,
     uploads: new Uploads(limits.uploads),
     isSocket: sockets.has,
   });

@@ -1,9 +1,10 @@
 /** The service as every handler sees it, as `call.service`. */
+import type { Reloaded } from "../../generated/types.ts";
 import type { A2a } from "../a2a/a2a.ts";
 import { Cards } from "../a2a/cards.ts";
 import type { Agent } from "../agents/agent.ts";
 import type { Documentation } from "../api/pages/documentation.ts";
-import { type LogNews, logFeed } from "../api/sockets/log-news.ts";
+import type { LogNews } from "../api/sockets/log-news.ts";
 import type { Approvals } from "../approvals/approvals.ts";
 import { type AccessRules, accessClass } from "../auth/classes.ts";
 import { documentSecurity } from "../auth/document.ts";
@@ -13,6 +14,7 @@ import type { Feed } from "../http/feed.ts";
 import type { Route } from "../http/route.ts";
 import type { SocketRoute } from "../http/socket.ts";
 import { isIsolated } from "../identity/principal.ts";
+import { unavailable } from "../lib/errors.ts";
 import { Serialized } from "../lib/serialized.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { McpServer } from "../mcp/servers.ts";
@@ -75,6 +77,12 @@ export interface Service {
   address: string;
   /** The address that a client uses, where the manifest names none and a trusted proxy does; else null. */
   originFor(client: Client): string | null;
+  /**
+   * Reads the manifest again and serves it from then on.
+   *
+   * @throws ServiceError `invalid_input` with every problem of the manifest; everything then stays as it was
+   */
+  reload(): Promise<Reloaded>;
   /** True once the service has been told to stop. */
   stopping: boolean;
 }
@@ -95,6 +103,7 @@ type ServiceParts = Pick<
   | "store"
   | "memories"
   | "logs"
+  | "logNews"
   | "platform"
   | "meters"
   | "metrics"
@@ -106,7 +115,7 @@ const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 
 export function createService(parts: ServiceParts): Service {
   const { manifest, agents, tools, approvals, memories, workflows, runs, mcpServers, a2a, routes, sockets } = parts;
-  const { access, store, logs, platform, meters, metrics, traces } = parts;
+  const { access, store, logs, logNews, platform, meters, metrics, traces } = parts;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
   let toolList: Serialized | null = null;
@@ -140,7 +149,7 @@ export function createService(parts: ServiceParts): Service {
     meters,
     metrics,
     traces,
-    logNews: logFeed(logs),
+    logNews,
     chooseMemory: memoryChoice(manifest, memories),
     isolated: isIsolated(manifest),
     toolList() {
@@ -176,6 +185,7 @@ export function createService(parts: ServiceParts): Service {
       list ??= new Serialized(JSON.stringify(everyAgent.map((agent) => agent.summary())));
       return list;
     },
+    reload: () => Promise.reject(unavailable("this service cannot be reloaded")),
     stopping: false,
   };
   return service;

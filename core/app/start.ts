@@ -1,10 +1,12 @@
 /** From a manifest to a listening service, and to its orderly end. */
 import type { DestinationStream, Logger } from "pino";
+import type { Reloaded } from "../../generated/types.ts";
 import { accessKeysOf } from "../auth/credentials.ts";
 import type { Dispatch, Listening, SocketOptions } from "../http/exchange.ts";
 import { InFlight } from "../http/in-flight.ts";
 import { OpenSockets } from "../http/open-sockets.ts";
-import type { ServerManifest } from "../manifest/manifest.ts";
+import { sharedRuns } from "../lib/shared-runs.ts";
+import type { LimitsManifest, ServerManifest } from "../manifest/manifest.ts";
 import { LogOutput } from "../observability/log-output.ts";
 import { LogRing } from "../observability/log-ring.ts";
 import { LogText } from "../observability/log-text.ts";
@@ -12,7 +14,9 @@ import { createLogger } from "../observability/logger.ts";
 import { chooseTransport } from "../transport/choose.ts";
 import { type Booted, boot } from "./boot.ts";
 import { compileDispatch, type Dispatches } from "./dispatch.ts";
+import type { Generation } from "./generation.ts";
 import { addLiveMeters } from "./live-meters.ts";
+import { createReload } from "./reload.ts";
 import type { Service } from "./service.ts";
 
 /** Largest head of a request. */
@@ -38,12 +42,15 @@ interface StartOptions {
 export interface Running {
   readonly url: string;
   readonly port: number;
+  /** Of the manifest that is in force. */
   readonly service: Service;
   readonly dispatch: Dispatch;
   /** The same for handshakes of WebSockets. */
   readonly upgrade: SocketOptions["dispatch"];
   readonly logger: Logger;
   readonly transport: string;
+  /** Reads the manifest again, and serves it from then on. Rejects when it cannot be served: everything then stays as it was. */
+  reload(): Promise<Reloaded>;
   /** Refuses new work, waits for running work up to `limits.drain`, then cuts it. */
   stop(): Promise<void>;
   /** Cuts everything now. */
@@ -64,21 +71,61 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   const { logger, text, ring, output } = openLog(env, options.log);
 
   const { config, plugins = [], project } = options;
-  const booted = await boot({ config, plugins, project, env, logger, text, ring, store: true });
-  const { service } = booted;
-  if (service === null) {
+  const bootOptions = { config, plugins, project, env, logger, text, ring, store: true };
+  const booted = await boot(bootOptions);
+  const { service: first, generation, generations, registry, code } = booted;
+  if (first === null || generation === null || generations === null) {
     await booted.close();
     throw new BootError(booted);
   }
-  const { server, logs } = service.manifest;
-  logger.level = logs.level;
-  ring.resize(logs.buffer);
-
+  const { server } = first.manifest;
   const host = options.host ?? server.host;
   const openSockets = new OpenSockets();
   const inFlight = new InFlight(() => openSockets.tick());
-  addLiveMeters(service.meters, inFlight, openSockets, output);
-  const dispatches = compileDispatch(service, booted, { host, env, logger, inFlight, openSockets });
+  addLiveMeters(first.meters, inFlight, openSockets, output);
+
+  let url = "";
+  const compile = (next: Generation): Serving => {
+    const service = next.service!;
+    const { verifier, tracer, replies, uses } = next;
+    const { level, buffer } = service.manifest.logs;
+    logger.level = level;
+    const dispatches = compileDispatch(
+      service,
+      { registry, verifier, tracer, replies, uses },
+      { host, env, logger, inFlight, openSockets },
+    );
+    service.address = url;
+    service.reload = reload;
+    ring.resize(buffer);
+    return { generation: next, service, ...dispatches };
+  };
+  let isStopping = false;
+  const reload = sharedRuns(
+    createReload({
+      options: bootOptions,
+      registry,
+      code,
+      generations,
+      current: () => serving.generation,
+      swap(next) {
+        const before = logger.level;
+        try {
+          const compiled = compile(next);
+          next.adopt();
+          serving = compiled;
+        } catch (error) {
+          logger.level = before;
+          throw error;
+        }
+      },
+      isStopping: () => isStopping,
+    }),
+  );
+  /** The one reference to what serves: a reload replaces it between two requests. */
+  let serving = compile(generation);
+  const dispatch: Dispatch = (exchange) => serving.dispatch(exchange);
+  const upgrade: SocketOptions["dispatch"] = (handshake) => serving.upgrade(handshake);
 
   const close = async () => {
     inFlight.close();
@@ -87,23 +134,28 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   let bound: Awaited<ReturnType<typeof listen>>;
   try {
     await booted.begin();
-    bound = await listen(server, dispatches, { host, port: options.port ?? server.port, logger });
+    const limits = () => serving.service.manifest.server.limits;
+    const port = options.port ?? server.port;
+    bound = await listen(server.transport, { dispatch, upgrade }, { host, port, limits, logger });
   } catch (error) {
     await close();
     throw error;
   }
   const { listening, transport } = bound;
   const { port } = listening;
-  service.address = `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  url = `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  serving.service.address = url;
 
   const kill = async () => {
+    isStopping = true;
     await listening.close();
     await close();
   };
   const drainAndClose = async () => {
-    service.stopping = true;
+    isStopping = true;
+    serving.service.stopping = true;
     listening.stop();
-    const { drain } = server.limits;
+    const { drain } = serving.service.manifest.server.limits;
     await Promise.all([inFlight.drain(drain), booted.idle(drain)]);
     // Nobody waits for open sockets to end by themselves: they are told last.
     await openSockets.close(SOCKET_CLOSE_TIMEOUT_MS);
@@ -114,7 +166,19 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     stopped ??= drainAndClose();
     return stopped;
   };
-  return { booted, service, logger, transport, url: service.address, port, ...dispatches, stop, kill };
+  const running = { booted, logger, transport, url, port, dispatch, upgrade, reload, stop, kill };
+  return {
+    ...running,
+    get service() {
+      return serving.service;
+    },
+  };
+}
+
+/** What serves at the moment. */
+interface Serving extends Dispatches {
+  readonly generation: Generation;
+  readonly service: Service;
 }
 
 /** The log from the first line on: `info` until the manifest says which level. */
@@ -127,18 +191,22 @@ function openLog(env: NonNullable<StartOptions["env"]>, destination: Destination
 }
 
 async function listen(
-  { transport, limits }: ServerManifest,
+  transport: ServerManifest["transport"],
   { dispatch, upgrade }: Dispatches,
-  { host, port, logger }: { host: string; port: number; logger: Logger },
+  { host, port, limits, logger }: { host: string; port: number; limits: () => LimitsManifest; logger: Logger },
 ): Promise<{ listening: Listening; transport: string }> {
   const chosen = await chooseTransport(transport, host, logger);
   const listening = await chosen.listen(dispatch, {
     host,
     port,
-    connections: limits.connections,
+    get connections() {
+      return limits().connections;
+    },
     headLimit: MAX_HEAD_BYTES,
-    stall: limits.stall,
-    sockets: { dispatch: upgrade, message: limits.socketMessage },
+    get stall() {
+      return limits().stall;
+    },
+    sockets: { dispatch: upgrade, message: limits().socketMessage },
   });
   return { listening, transport: chosen.name };
 }

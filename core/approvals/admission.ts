@@ -4,7 +4,7 @@ import { userIdOf } from "../identity/user.ts";
 import { canonicalJson } from "../lib/canonical-json.ts";
 import { type Clock, storedTime } from "../lib/clock.ts";
 import { CommitConflict, invalid, ServiceError, unavailable } from "../lib/errors.ts";
-import { type ApprovalClaim, ApprovalNeeded, type AskedCall } from "../tools/approval.ts";
+import { type ApprovalClaim, ApprovalNeeded, ApprovalRefused, type AskedCall } from "../tools/approval.ts";
 import type { ToolOrigin } from "../tools/tool.ts";
 import { expire } from "./expire.ts";
 import { type ApprovalRecord, approvedInput } from "./record.ts";
@@ -183,7 +183,9 @@ function refusal(record: ApprovalRecord | undefined, stands: Standing, tool: str
     denied: `tool ${name} was refused${because}`,
     expired: `the approval of tool ${name} has expired`,
   };
-  return new ServiceError("conflict", messages[stands]!);
+  const message = messages[stands]!;
+  const isNo = stands === "denied" || stands === "expired";
+  return isNo ? new ApprovalRefused(message, record?.reason ?? message) : new ServiceError("conflict", message);
 }
 
 const nobodyAnswers = (tool: string) =>

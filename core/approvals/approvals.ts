@@ -4,7 +4,7 @@ import type { AnswerApprovalRequest, Approval, ApprovalsQuery } from "../../gene
 import { ownerOf } from "../identity/ownership.ts";
 import { principalOf, type Requester, seesEverything } from "../identity/principal.ts";
 import { userIdOf } from "../identity/user.ts";
-import { unavailable } from "../lib/errors.ts";
+import { ServiceError, unavailable } from "../lib/errors.ts";
 import type { Store } from "../storage/store.ts";
 import type { ApprovalInbox, AskedCall } from "../tools/approval.ts";
 import type { Tool } from "../tools/tool.ts";
@@ -17,9 +17,9 @@ import { type Deliver, settleDue, Upkeep } from "./upkeep.ts";
 interface ApprovalOptions {
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
-  /** Whether there is no authentication: then everybody is the console, as everywhere. */
+  /** Whether there is no authentication: then everybody is the console, as everywhere. Read for every answer. */
   readonly open: boolean;
-  /** Milliseconds for which a decided approval is kept. */
+  /** Milliseconds for which a decided approval is kept. Read for every decision. */
   readonly retention: number;
   readonly logger: Logger;
 }
@@ -38,9 +38,14 @@ export class Approvals implements ApprovalInbox {
   }
 
   connect(store: Store, tools: { get(name: string): Tool | undefined }): void {
-    this.#rows = new ApprovalRows(store, this.#options.retention);
-    this.#tools = tools;
+    this.#rows = new ApprovalRows(store, () => this.#options.retention);
+    this.useTools(tools);
     this.#upkeep = new Upkeep(this.#rows, this.#options.logger);
+  }
+
+  /** From now on the inputs of answers are checked for these tools. */
+  useTools(tools: { get(name: string): Tool | undefined }): void {
+    this.#tools = tools;
   }
 
   /** @param deliver how a step is told its answer */
@@ -54,6 +59,14 @@ export class Approvals implements ApprovalInbox {
 
   async admit(call: AskedCall): Promise<unknown> {
     return admit(this.#connected(), call);
+  }
+
+  async hear(id: string, answer: { approved: boolean; reason?: string }, from: Requester): Promise<void> {
+    try {
+      await this.answer(id, answer, from);
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.kind === "unavailable") throw error;
+    }
   }
 
   /** Newest first. Users see their own. */

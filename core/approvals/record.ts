@@ -1,12 +1,12 @@
 /** A question that a person is asked about one call of a tool, as the store has it and as the API shows it. */
 import type { Approval } from "../../generated/types.ts";
-import type { CallKind } from "../tools/approval.ts";
+import type { ApprovalClaim, CallKind } from "../tools/approval.ts";
 
 export type ApprovalStatus = Approval["status"];
 type Verdict = Exclude<ApprovalStatus, "open">;
 
 /** Times are milliseconds since 1970. */
-export interface ApprovalRecord {
+export interface ApprovalRecord extends Pick<ApprovalClaim, "agentId" | "toolCallId" | "workflowId" | "stepId"> {
   readonly id: string;
   readonly toolName: string;
   /** As it was asked. */
@@ -19,11 +19,7 @@ export interface ApprovalRecord {
   /** The digest of what a call must be that brings this approval. */
   readonly call: string;
   readonly consoleOnly: boolean;
-  readonly agentId?: string | undefined;
-  readonly toolCallId?: string | undefined;
-  readonly workflowId?: string | undefined;
   readonly executionId?: string | undefined;
-  readonly stepId?: string | undefined;
   readonly conversationId?: string | undefined;
   readonly createdAt: number;
   readonly expiresAt: number;

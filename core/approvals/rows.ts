@@ -20,6 +20,11 @@ export interface FoundApproval {
   readonly revision: number;
 }
 
+/** With the row of its time, which the retention of today need not lead to. */
+interface DueApproval extends FoundApproval {
+  readonly timeKey: string;
+}
+
 /** Which approvals, newest first. An owner may be empty: that of calls without a user. */
 interface ApprovalFilter {
   readonly status: ApprovalStatus;
@@ -34,9 +39,9 @@ type Put = readonly (readonly [key: string, value: string])[];
 export class ApprovalRows {
   readonly store: Store;
   /** Milliseconds for which a decided approval is kept. */
-  readonly #retention: number;
+  readonly #retention: () => number;
 
-  constructor(store: Store, retention: number) {
+  constructor(store: Store, retention: () => number) {
     this.store = store;
     this.#retention = retention;
   }
@@ -94,7 +99,7 @@ export class ApprovalRows {
     });
   }
 
-  async remove({ record, revision }: FoundApproval): Promise<void> {
+  async remove({ record, revision, timeKey }: DueApproval): Promise<void> {
     const { id, key } = record;
     const call = await this.store.get(approvalCallKey(key));
     // The same call may have been asked for again since.
@@ -104,7 +109,7 @@ export class ApprovalRows {
         approvalKey(id),
         approvalAnswerKey(id),
         ...keysOf(indexRows(record)),
-        approvalTimeKey(this.#nextTime(record), id),
+        timeKey,
         ...(isLast ? [call.key] : []),
       ],
       expect: [[approvalKey(id), revision], ...(isLast ? [[call.key, call.revision] as const] : [])],
@@ -117,9 +122,10 @@ export class ApprovalRows {
   }
 
   /** Those with something to be done by `time`: to expire, or to be forgotten. */
-  async due(time: number, limit: number): Promise<FoundApproval[]> {
+  async due(time: number, limit: number): Promise<DueApproval[]> {
     const rows = await this.store.scan({ prefix: APPROVAL_TIMES, before: approvalTimesBefore(time + 1), limit });
-    return this.#findAll(rows);
+    const timeKeys = new Map(rows.map(({ key }) => [indexedApproval(key), key]));
+    return (await this.#findAll(rows)).map((found) => ({ ...found, timeKey: timeKeys.get(found.record.id)! }));
   }
 
   /** Answers that no step has taken yet, after one of them. */
@@ -146,7 +152,7 @@ export class ApprovalRows {
   }
 
   #nextTime({ status, expiresAt, decidedAt }: ApprovalRecord): number {
-    return status === "open" ? expiresAt : decidedAt! + this.#retention;
+    return status === "open" ? expiresAt : decidedAt! + this.#retention();
   }
 }
 

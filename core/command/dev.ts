@@ -1,25 +1,29 @@
 /**
- * The command `dev`: serves in a child process, and anew whenever the manifest, a plugin or the source changes. Node's own
- * `--watch` sees only modules, and loses a file whose editor saves by renaming; so folders are watched here.
+ * The command `dev`: serves in a child process. A change of the manifest is reloaded there, or the child goes on as before and says why;
+ * a change of a plugin or of the source starts it anew, and so does one of the manifest that cannot be reloaded. Node's own `--watch`
+ * sees only modules, and loses a file whose editor saves by renaming; so folders are watched here.
  */
 import { type ChildProcess, spawn } from "node:child_process";
-import { type FSWatcher, readdirSync, watch } from "node:fs";
+import { type FSWatcher, watch } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { loadManifest } from "../manifest/load.ts";
 import { pluginFolders } from "../registry/discover.ts";
+import { foldersIn, SOURCE_FILE } from "../registry/sources.ts";
 import type { Invocation } from "./invocation.ts";
+import { RELOAD_REQUEST, type ReloadAnswer } from "./serve.ts";
 
 /** Editors write a file in several steps: the service restarts when nothing has changed for this long. */
 const RESTART_DELAY_MS = 100;
 /** When a second signal is sent, which ends a service that still has open streams. */
 const SECOND_SIGNAL_DELAY_MS = 1_200;
-const SOURCE_FILE = /^[^.].*\.(m?[jt]s|json)$/;
 
 interface Watched {
   folder: string;
   /** Whether a change of this name in the folder counts. */
   counts(name: string): boolean;
+  /** Whether what changes there is code. */
+  code: boolean;
 }
 
 /** Stays until a signal. */
@@ -28,25 +32,32 @@ export async function dev(invocation: Invocation): Promise<number> {
   let child = spawnServe();
   let watchers: FSWatcher[] = [];
   let timer: NodeJS.Timeout | undefined;
-  /** Restarts run one after the other. */
-  let restarts = Promise.resolve();
+  /** Since the last restart or reload. */
+  let codeHasChanged = false;
+  /** Restarts and reloads run one after the other. */
+  let updates = Promise.resolve();
 
   const observe = async () => {
     const places = await watched(invocation);
     for (const watcher of watchers) watcher.close();
-    watchers = places.map(({ folder, counts }) =>
+    watchers = places.map(({ folder, counts, code }) =>
       watch(folder, (_event, name) => {
         if (name === null || !counts(name)) return;
+        codeHasChanged ||= code;
         clearTimeout(timer);
-        timer = setTimeout(() => restart(join(folder, name)), RESTART_DELAY_MS);
+        timer = setTimeout(() => update(join(folder, name)), RESTART_DELAY_MS);
       }),
     );
   };
-  const restart = (changed: string) => {
-    restarts = restarts.then(async () => {
-      await stopChild(child);
+  const update = (changed: string) => {
+    const restarts = codeHasChanged;
+    codeHasChanged = false;
+    updates = updates.then(async () => {
       if (stopping) return;
       process.stdout.write(`${changed} has changed\n`);
+      if (!restarts && (await reloadChild(child))) return;
+      await stopChild(child);
+      if (stopping) return;
       child = spawnServe();
       await observe();
     });
@@ -59,7 +70,7 @@ export async function dev(invocation: Invocation): Promise<number> {
       stopping = true;
       clearTimeout(timer);
       for (const watcher of watchers) watcher.close();
-      void restarts.then(() => stopChild(child)).then(() => done(0));
+      void updates.then(() => stopChild(child)).then(() => done(0));
     };
     process.on("SIGINT", stop);
     process.on("SIGTERM", stop);
@@ -70,7 +81,21 @@ export async function dev(invocation: Invocation): Promise<number> {
 function spawnServe(): ChildProcess {
   const [script = "", ...words] = process.argv.slice(1);
   const command = [...process.execArgv, script, ...words.map((word) => (word === "dev" ? "serve" : word))];
-  return spawn(process.execPath, command, { stdio: "inherit" });
+  return spawn(process.execPath, command, { stdio: ["inherit", "inherit", "inherit", "ipc"] });
+}
+
+/** False when the child has to be started anew: it does not run, or cannot apply the change. */
+function reloadChild(child: ChildProcess): Promise<boolean> {
+  if (!child.connected) return Promise.resolve(false);
+  return new Promise((done) => {
+    const ended = () => done(false);
+    child.once("exit", ended);
+    child.once("message", (answer) => {
+      child.off("exit", ended);
+      done(!(answer as ReloadAnswer).needsRestart);
+    });
+    child.send(RELOAD_REQUEST, (error) => error !== null && done(false));
+  });
 }
 
 /** Stops a child in order, with a second signal if it takes long. */
@@ -96,22 +121,11 @@ async function watched({ config, plugins }: Invocation): Promise<Watched[]> {
   ];
   const file = resolve(config);
   return [
-    { folder: dirname(file), counts: (name: string) => name === basename(file) },
+    { folder: dirname(file), counts: (name: string) => name === basename(file), code: false },
     ...[...new Set(roots.flatMap(foldersIn))].map((path) => ({
       folder: path,
       counts: (name: string) => SOURCE_FILE.test(name),
+      code: true,
     })),
   ];
-}
-
-/** A folder and all below it; an empty list when it does not exist. */
-function foldersIn(root: string): string[] {
-  try {
-    const inside = readdirSync(root, { withFileTypes: true }).filter(
-      (entry) => entry.isDirectory() && entry.name !== "node_modules" && !entry.name.startsWith("."),
-    );
-    return [root, ...inside.flatMap((entry) => foldersIn(join(root, entry.name)))];
-  } catch {
-    return [];
-  }
 }

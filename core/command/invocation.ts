@@ -8,4 +8,7 @@ export interface Invocation {
   rest: string[];
   /** `generate --check`: compare, do not write. */
   checkOnly: boolean;
+  /** `executions end --reason`, and `--user` of the commands that name an execution. */
+  reason?: string | undefined;
+  user?: string | undefined;
 }

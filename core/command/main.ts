@@ -11,7 +11,7 @@ Usage: penstock [command] [options]
 
 Commands
   serve            serve the manifest (the default)
-  dev              serve, and start again when the manifest, a plugin or the source changes
+  dev              serve, reload when the manifest changes, and start again when a plugin or the source does
   check            report every problem of the manifest and its plugins, without listening
   explain PATH     show a value of the manifest and where it came from, e.g. explain server.port
   routes           list every route with its access class
@@ -22,6 +22,9 @@ Commands
   import FILE      put an export into a store without rows; - is standard input
   migrate          bring a store that an older version wrote to the layout of this one
   vacuum           give the space of deleted rows in the SQLite file back to the disk
+  executions list  list the executions that run or wait, while the store is not served
+  executions end ID    end one of them with an error
+  executions retry ID  let the next start take one up again that has stopped its process
   generate         rewrite generated/ from schemas/ (in a checkout of the source)
 
 Options
@@ -30,6 +33,8 @@ Options
   --port N         listen on this port, whatever the manifest says
   --host H         listen on this address, whatever the manifest says
   --check          with generate: write nothing, fail when generated/ is not what schemas/ make
+  --reason TEXT    with executions end: the error that the execution gets
+  --user U         with executions end and retry: whose execution, where users have ids of their own
   --help           show this text
   --version        show the version
 `;
@@ -71,6 +76,18 @@ const COMMANDS: Record<string, Command> = {
   },
   migrate: { takes: {}, run: async (invocation) => (await import("./upkeep.ts")).migrate(invocation) },
   vacuum: { takes: {}, run: async (invocation) => (await import("./upkeep.ts")).vacuum(invocation) },
+  "executions list": {
+    takes: {},
+    run: async (invocation) => (await import("./executions.ts")).list(invocation),
+  },
+  "executions end": {
+    takes: { ID: "refund-1" },
+    run: async (invocation) => (await import("./executions.ts")).end(invocation),
+  },
+  "executions retry": {
+    takes: { ID: "refund-1" },
+    run: async (invocation) => (await import("./executions.ts")).retry(invocation),
+  },
   generate: {
     takes: {},
     run: async ({ checkOnly }) => {
@@ -88,6 +105,15 @@ const OPTIONS = {
   help: { type: "boolean", short: "h", default: false },
   version: { type: "boolean", short: "v", default: false },
   check: { type: "boolean", default: false },
+  reason: { type: "string" },
+  user: { type: "string" },
+} as const;
+
+/** Options that only some commands have. */
+const COMMANDS_OF_OPTION = {
+  check: ["generate"],
+  reason: ["executions end"],
+  user: ["executions end", "executions retry"],
 } as const;
 
 /** Runs a command and sets the exit code: 0 done, 1 a problem with the manifest or the start, 2 a mistake in the call. */
@@ -96,7 +122,7 @@ export async function main(argv: string[]): Promise<void> {
     const { values, positionals } = parse(argv);
     if (values.help) return void process.stdout.write(HELP);
     if (values.version) return void process.stdout.write(`${(await import("../lib/version.ts")).VERSION}\n`);
-    const [name = "serve", ...rest] = positionals;
+    const [name, ...rest] = nameFirst(positionals);
     const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
     if (command === undefined) throw new Misuse(`unknown command "${name}"${near(name, Object.keys(COMMANDS), "")}`);
     const takes = Object.entries(command.takes);
@@ -104,15 +130,30 @@ export async function main(argv: string[]): Promise<void> {
     if (missing !== undefined) throw new Misuse(`${name} needs a ${missing[0]}, e.g. penstock ${name} ${missing[1]}`);
     const [surplus] = rest.slice(takes.length);
     if (surplus !== undefined) throw new Misuse(`${name} takes no "${surplus}"`);
-    if (values.check && name !== "generate") throw new Misuse("--check belongs to generate");
-    const { config, plugins, host } = values;
+    for (const [option, commands] of Object.entries(COMMANDS_OF_OPTION)) {
+      const isGiven = ![undefined, false].includes(values[option as keyof typeof COMMANDS_OF_OPTION] as undefined);
+      if (isGiven && !commands.some((each) => each === name))
+        throw new Misuse(`--${option} belongs to ${commands.join(" and ")}`);
+    }
+    const { config, plugins, host, reason, user } = values;
     const port = values.port === undefined ? undefined : parsePort(values.port);
-    process.exitCode = await command.run({ config, plugins, port, host, rest, checkOnly: values.check });
+    process.exitCode = await command.run({ config, plugins, port, host, rest, checkOnly: values.check, reason, user });
   } catch (error) {
     const hint = error instanceof Misuse ? "Run penstock --help for the commands and options.\n" : "";
     process.stderr.write(`penstock: ${messageOf(error)}\n${hint}`);
     process.exitCode = error instanceof Misuse ? 2 : 1;
   }
+}
+
+/** The name of the command, which may be two words, and what stands behind it. */
+function nameFirst([first = "serve", ...rest]: readonly string[]): [string, ...string[]] {
+  const group = Object.keys(COMMANDS).filter((name) => name.startsWith(`${first} `));
+  if (group.length === 0) return [first, ...rest];
+  const [second = "", ...behind] = rest;
+  const name = `${first} ${second}`;
+  if (group.includes(name)) return [name, ...behind];
+  const known = group.map((each) => each.slice(first.length + 1));
+  throw new Misuse(`${first} needs one of ${known.join(", ")}${near(second, known, "")}`);
 }
 
 /** A mistake in the call. */

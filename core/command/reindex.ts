@@ -1,5 +1,6 @@
 /** The command `reindex`: makes the indexes of semantic search anew from the messages that are stored. */
 import { boot } from "../app/boot.ts";
+import { counted } from "../lib/counted.ts";
 import { createEmbeddings } from "../memory/semantic/open.ts";
 import { type Reindexed, reindex } from "../memory/semantic/reindex.ts";
 import { storedMessages } from "../memory/semantic/stored-messages.ts";
@@ -59,6 +60,6 @@ function createProgress(name: string): (done: Reindexed) => void {
 }
 
 function describe({ indexed, refused }: Reindexed): string {
-  const messages = `${indexed} ${indexed === 1 ? "message" : "messages"} indexed`;
+  const messages = `${counted(indexed, "messages")} indexed`;
   return refused === 0 ? messages : `${messages}, ${refused} refused by the embedding model`;
 }

@@ -1,5 +1,6 @@
 /** The command `serve`: starts, says where, and stays until a signal. */
 
+import { ReloadRefused } from "../app/reload.ts";
 import { BootError, type Running, start } from "../app/start.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { ServerManifest } from "../manifest/manifest.ts";
@@ -98,10 +99,10 @@ function untilStopped(running: Awaited<ReturnType<typeof start>>): Promise<numbe
     };
     process.on("SIGTERM", onSignal);
     process.on("SIGINT", onSignal);
-    // Without a listener this signal would end the process, and what it runs, on the spot.
-    process.on("SIGHUP", () => logger.warn("SIGHUP: this version does not reload; restart to apply changes"));
+    // What has become of it is in the log. Windows sends this signal when a terminal is closed, and then ends the process.
+    process.on("SIGHUP", () => void reloadAndTell(running));
+    answerParent(running);
     const { registry } = running.booted;
-    const { onPluginCrash } = running.service.manifest;
     // A rejected promise leaves nothing else half done, so that logging it is enough, whoever it belongs to.
     process.on("unhandledRejection", (error) => {
       const { plugin, whose } = blame(error, registry.folders, "a promise");
@@ -109,7 +110,7 @@ function untilStopped(running: Awaited<ReturnType<typeof start>>): Promise<numbe
     });
     process.on("uncaughtException", (error) => {
       const { plugin, whose } = blame(error, registry.folders, "a timer or an event");
-      if (plugin !== undefined && onPluginCrash === "log") {
+      if (plugin !== undefined && running.service.manifest.onPluginCrash === "log") {
         logger.error({ err: error, plugin }, `uncaught exception in ${whose}, going on`);
         return;
       }
@@ -118,6 +119,36 @@ function untilStopped(running: Awaited<ReturnType<typeof start>>): Promise<numbe
       if (begun === 0) stop(1);
     });
   });
+}
+
+/** What the command `dev` sends to the service that it runs, and what that answers. A signal has no answer, and Windows none to send. */
+export const RELOAD_REQUEST = "penstock: reload";
+export interface ReloadAnswer {
+  /** Whether only a restart applies what has changed. */
+  readonly needsRestart: boolean;
+}
+
+/** Says what is served now, or why that has not changed. Never rejects. */
+async function reloadAndTell(running: Awaited<ReturnType<typeof start>>): Promise<ReloadAnswer> {
+  try {
+    await running.reload();
+  } catch (error) {
+    const refused = error instanceof ReloadRefused ? error : null;
+    printIssues(refused?.issues ?? []);
+    return { needsRestart: refused?.needsRestart === true };
+  }
+  process.stdout.write(`${describe(running)}\n`);
+  return { needsRestart: false };
+}
+
+function answerParent(running: Awaited<ReturnType<typeof start>>): void {
+  if (process.send === undefined) return;
+  process.on("message", (message) => {
+    if (message !== RELOAD_REQUEST) return;
+    void reloadAndTell(running).then((answer) => process.send?.(answer));
+  });
+  // A service that has ended must not live on because its parent might write.
+  process.channel?.unref();
 }
 
 /** @param what threw, as the log line names it */

@@ -4,6 +4,7 @@ import { rename, rm, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { Readable, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import { counted } from "../lib/counted.ts";
 import { messageOf } from "../lib/errors.ts";
 import { publish } from "../storage/durable-file.ts";
 import { exportRows } from "../storage/export-rows.ts";
@@ -78,6 +79,6 @@ export const importStore = (invocation: Invocation): Promise<number> =>
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
 
 function describe({ rows, kinds, sha256 }: ExportEnd): string {
-  const counts = Object.entries(kinds).map(([kind, count]) => `${count} ${kind}`);
-  return `${rows} rows${counts.length === 0 ? "" : ` (${counts.join(", ")})`}, sha256 ${sha256}`;
+  const counts = Object.entries(kinds).map(([kind, count]) => counted(count, kind));
+  return `${counted(rows, "rows")}${counts.length === 0 ? "" : ` (${counts.join(", ")})`}, sha256 ${sha256}`;
 }

@@ -1,5 +1,7 @@
 /** What all requests of a pipeline share. */
 import type { Logger } from "pino";
+import { ServiceError } from "../lib/errors.ts";
+import type { Uses } from "../lib/uses.ts";
 import type { Tracer } from "../observability/tracer.ts";
 import type { ClientOf } from "./client.ts";
 import type { InFlight } from "./in-flight.ts";
@@ -9,6 +11,8 @@ export interface CallSettings<S> {
   readonly service: S;
   readonly logger: Logger;
   readonly inFlight: InFlight;
+  /** Counts what is at work with these settings and this service; absent where nobody asks. */
+  readonly uses?: Uses;
   /** Absent or null where nothing is traced. */
   readonly tracer?: Tracer | null;
   /**
@@ -23,3 +27,6 @@ export interface CallSettings<S> {
 
 /** The headers of a stream are sent after this time even if the model has not accepted the call yet. */
 export const STREAM_OPEN_TIMEOUT_MS = 5_000;
+
+export const TOKEN_EXPIRED = new ServiceError("unauthorized", "the token has expired: send a new one");
+export const NO_HEADERS: Record<string, string> = Object.freeze(Object.create(null));

@@ -10,7 +10,7 @@ import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Entity } from "../observability/sink.ts";
 import type { Span, SpanKind, SpanOrigin } from "../observability/span.ts";
-import { type CallSettings, STREAM_OPEN_TIMEOUT_MS } from "./call-settings.ts";
+import { type CallSettings, NO_HEADERS, STREAM_OPEN_TIMEOUT_MS, TOKEN_EXPIRED } from "./call-settings.ts";
 import type { Client } from "./client.ts";
 import { errorReply, failureText } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
@@ -129,6 +129,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   track(): void {
     if (this.#tracked || this.#finished) return;
     this.#tracked = true;
+    this.#settings.uses?.enter();
     if (this.#started === 0) this.#started = performance.now();
     this.#idleSince = this.#settings.inFlight.now;
     this.#settings.inFlight.add(this);
@@ -223,7 +224,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   }
 
   #endWith(writer: StreamWriter, produced: Promise<void>): void {
-    produced.then(
+    const ended = produced.then(
       () => {
         if (this.#finished) return;
         if (!this.exchange.closed) writer.finish();
@@ -231,6 +232,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
       },
       (error) => this.fail(error),
     );
+    this.#settings.uses?.during(ended);
   }
 
   tick(now: number): void {
@@ -264,8 +266,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     this.#writer?.leave();
   }
 
-  #unavailable(message: string): ServiceError {
-    const { unavailableHeaders: headers } = this;
+  #unavailable(message: string, headers = this.unavailableHeaders): ServiceError {
     return headers === undefined ? unavailable(message) : new ServiceError("unavailable", message, { headers });
   }
 
@@ -280,21 +281,18 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     if (this.#finished) return;
     this.#finished = true;
     const { inFlight } = this.#settings;
-    if (this.#tracked) inFlight.remove(this);
+    if (this.#tracked) {
+      inFlight.remove(this);
+      this.#settings.uses?.leave();
+    }
     if (this.#writer !== null) inFlight.streams--;
     const took = this.#started === 0 ? UNTIMED : performance.now() - this.#started;
     this.#meter.finished(status, took, this.#tracked);
     if (!this.#settings.logs) return;
-    const { requestId, operation, user } = this;
-    const userId = userIdOf(user) ?? undefined;
+    const { requestId, operation } = this;
+    const who = { client: this.client.address, userId: userIdOf(this.user) ?? undefined };
+    const what = { method: this.exchange.method, path: this.#path, operation, status };
     const milliseconds = Math.round(took * 1000) / 1000;
-    const client = this.client.address;
-    this.#settings.logger.debug(
-      { requestId, client, userId, method: this.exchange.method, path: this.#path, operation, status, milliseconds },
-      "request",
-    );
+    this.#settings.logger.debug({ requestId, ...who, ...what, milliseconds }, "request");
   }
 }
-
-const TOKEN_EXPIRED = new ServiceError("unauthorized", "the token has expired: send a new one");
-const NO_HEADERS: Record<string, string> = Object.freeze(Object.create(null));

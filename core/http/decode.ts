@@ -135,3 +135,14 @@ function decode(name: string, raw: string): string {
     throw invalid(`${name} in the path is not valid percent-encoding`);
   }
 }
+
+/** A header that was not sent is left out. */
+export function readHeaders(exchange: Exchange, names: true | readonly string[]): Record<string, string> {
+  if (names === true) return exchange.headers();
+  const headers: Record<string, string> = {};
+  for (const name of names) {
+    const value = exchange.header(name);
+    if (value !== "") headers[name] = value;
+  }
+  return headers;
+}

@@ -114,6 +114,7 @@ export interface SocketOptions {
   message: number;
 }
 
+/** `connections` and `stall` are read whenever they are needed: they may change while the transport listens. */
 export interface ListenOptions {
   host: string;
   port: number;

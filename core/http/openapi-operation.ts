@@ -115,7 +115,15 @@ function replies(route: Route<never>, schemas: Schemas): Record<string, object> 
   const reply = describeReply(route, schemas);
   const other = Object.hasOwn(OTHER_REPLIES, route.operation) ? OTHER_REPLIES[route.operation] : undefined;
   const more = other === undefined ? {} : { [other[0]]: { ...reply, description: other[1] } };
-  return { [successStatus(route.output)]: reply, ...more };
+  return { [successStatus(route.output)]: reply, ...acceptedReply(route.output, schemas), ...more };
+}
+
+function acceptedReply(output: RouteOutput, schemas: Schemas): Record<string, object> {
+  if (!("json" in output) || output.accepted === undefined) return {};
+  const value = findExample(output.accepted, schemas);
+  const example = value === undefined ? undefined : { success: true, data: value };
+  const reply = jsonReply(enveloped({ $ref: SCHEMA_REFERENCE + output.accepted }), example);
+  return { 202: { ...reply, description: "It has begun, and goes on in the background." } };
 }
 
 const successStatus = (output: RouteOutput) => ("json" in output ? (output.status ?? 200) : 200);

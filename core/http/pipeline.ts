@@ -13,6 +13,7 @@ import {
   decodeParameters,
   parseBody,
   parseQuery,
+  readHeaders,
   requireJson,
   requireValid,
   type Validator,
@@ -148,7 +149,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
-  const { uploads, valuesLimit } = settings;
+  const { uploads, uses, valuesLimit } = settings;
   const bodyLimit = settings.bodyLimit(route);
   const { bodyOptional = false, readsHeaders = false } = route;
   const replies = route.idempotent === true ? settings.replies : undefined;
@@ -166,9 +167,17 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       const result = route.handle(input as never, call);
       if (result instanceof Promise) {
         call.track();
+        // Counted to its end: it may go on for a while after its client has left.
+        uses?.enter();
         result.then(
-          (value) => answer(call, value, corsHeaders),
-          (error) => call.fail(error),
+          (value) => {
+            answer(call, value, corsHeaders);
+            uses?.leave();
+          },
+          (error) => {
+            call.fail(error);
+            uses?.leave();
+          },
         );
       } else answer(call, result, corsHeaders);
     } catch (error) {
@@ -280,15 +289,4 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       }
     },
   };
-}
-
-/** A header that was not sent is left out. */
-function readHeaders(exchange: Exchange, names: true | readonly string[]): Record<string, string> {
-  if (names === true) return exchange.headers();
-  const headers: Record<string, string> = {};
-  for (const name of names) {
-    const value = exchange.header(name);
-    if (value !== "") headers[name] = value;
-  }
-  return headers;
 }

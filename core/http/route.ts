@@ -53,8 +53,8 @@ export interface Context<S> {
 }
 
 export type RouteOutput =
-  /** A value in the envelope. */
-  | { json: SchemaId; status?: 201 }
+  /** A value in the envelope. `accepted`: the value where the handler answers 202. */
+  | { json: SchemaId; status?: 201; accepted?: SchemaId }
   /** A value that is the envelope itself: `success`, `data` and further keys. */
   | { envelope: SchemaId }
   /** A value that is the whole body (probes, `/doc`). */

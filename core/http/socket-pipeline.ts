@@ -178,13 +178,17 @@ class Handshake<S> {
     params: Record<string, string>,
     query: Record<string, string>,
   ): void {
-    const { open: all, service, logger } = this.#settings;
+    const { open: all, service, logger, uses } = this.#settings;
     const { user, caller, expires, requestId, client } = call;
     const info = { operation, user, caller, expires, requestId, client, params, query, logger };
     call.upgraded();
     this.#upgrade.accept((socket) => {
-      const peer = new SocketPeer(socket, info, (gone) => all.remove(gone));
+      const peer = new SocketPeer(socket, info, (gone) => {
+        all.remove(gone);
+        uses?.leave();
+      });
       all.add(peer);
+      uses?.enter();
       peer.start(() => open(peer, service));
       return peer;
     });

@@ -71,6 +71,23 @@ export function messageOf(thrown: unknown): string {
   return "unknown error";
 }
 
+const MAX_CODE_LENGTH = 128;
+
+/**
+ * The machine code of what a step or a tool threw: the `code` of the error or of one that caused it, else the kind of a ServiceError;
+ * null where there is none.
+ *
+ * @param thrown as `caught` gives it
+ */
+export function codeOf(thrown: unknown): string | null {
+  let error = thrown as { code?: unknown; cause?: unknown } | null | undefined;
+  for (let depth = 0; depth < MAX_CAUSE_DEPTH && typeof error === "object" && error !== null; depth++) {
+    if (typeof error.code === "string" && error.code !== "") return error.code.slice(0, MAX_CODE_LENGTH);
+    error = error.cause as typeof error;
+  }
+  return thrown instanceof ServiceError ? thrown.kind : null;
+}
+
 /** Properties of errors that our code reads. */
 const INSPECTED_PROPERTIES = [
   "name",

@@ -103,7 +103,10 @@ function checkStep(
     if (typeof work.tool === "string") checkOwnTool(check, [...at, "tool"], work.tool, "a workflow");
     for (const part of ["set", "input", "suspend"]) template([...at, part], work[part]);
   }
-  const { andWhen: when, andAgent: agent, andWorkflow: sub } = step;
+  const { andWhen: when, andAgent: agent, andWorkflow: sub, retry } = step;
+  if (isObject(retry) && typeof retry.unless === "string" && retry.unless !== "") {
+    expressions([...path, "retry", "unless"], compileCondition(retry.unless, SCOPES.workflowError));
+  }
   if (isObject(when) && typeof when.if === "string" && when.if !== "") {
     expressions([...path, "andWhen", "if"], compileCondition(when.if, SCOPES.workflow));
   }

@@ -15,6 +15,7 @@ export const SCOPES = {
   httpTool: ["input", "context", "user"],
   httpToolOutput: ["input", "context", "user", "status", "headers", "body"],
   workflow: ["data", "input", "state", "context", "user", "steps", "resume"],
+  workflowError: ["data", "input", "state", "context", "user", "steps", "resume", "error"],
 } as const;
 
 /** JSON values by the names in scope; every declared name should be there, null when it has no value. */

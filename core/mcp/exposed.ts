@@ -67,7 +67,7 @@ export function exposeAgent(id: string, agent: Pick<AgentManifest, "name" | "des
     plan(given, context) {
       const { prompt, conversationId, context: own = context } = checked<McpAgentRequest>("McpAgentRequest", given);
       const options = { context: own, memory: conversationId === undefined ? undefined : { conversationId } };
-      return { operation: "agents.generateText", params: { id }, body: { input: prompt, options } };
+      return { operation: "agents.generateAlone", params: { id }, body: { input: prompt, options } };
     },
     present: (data) => agentResult(data as TextResult),
   };

@@ -1,18 +1,15 @@
 /** All tools of a service by name: those of the manifest, and those of foreign MCP servers. */
-import type { Logger } from "pino";
-import { createClientSchemas } from "../client-schema/schemas.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { clientOf } from "../manifest/mcp-names.ts";
 import type { NamedMeters, ToolMeter } from "../observability/metrics/named.ts";
 import type { Tool } from "../tools/tool.ts";
-import { McpClient } from "./client.ts";
+import type { McpClient } from "./client.ts";
+import type { McpClients } from "./clients.ts";
 import { ImportedTool } from "./imported-tool.ts";
 import { namedTools } from "./named-tools.ts";
 
 interface DirectoryOptions {
-  /** The working directory of servers that are commands. */
-  readonly folder: string;
-  readonly logger: Logger;
+  readonly clients: McpClients;
   readonly meters: NamedMeters<ToolMeter>;
 }
 
@@ -26,16 +23,17 @@ export class ToolDirectory extends Map<string, Tool> {
   /** Tools that the manifest names: they stay, whatever their servers list. */
   readonly #named = new Set<string>();
   readonly #listeners: (() => void)[] = [];
+  readonly #releases: (() => Promise<void>)[] = [];
 
-  constructor(tools: ReadonlyMap<string, Tool>, manifest: Manifest, { folder, logger, meters }: DirectoryOptions) {
+  constructor(tools: ReadonlyMap<string, Tool>, manifest: Manifest, { clients: shared, meters }: DirectoryOptions) {
     super(tools);
     this.#meters = meters;
     const clients = Object.entries(manifest.mcp.clients);
     if (clients.length === 0) return;
-    const prepare = createClientSchemas("input");
     for (const [name, settings] of clients) {
       const changed = () => this.#update(name);
-      this.#clients.set(name, new McpClient(name, settings, { folder, logger, prepare, changed }));
+      this.#clients.set(name, shared.take(name, settings, changed));
+      this.#releases.push(() => shared.release(name, settings, changed));
     }
     for (const name of namedTools(manifest)) {
       const client = this.#clientOf(name);
@@ -44,6 +42,8 @@ export class ToolDirectory extends Map<string, Tool> {
       meters.declare([name]);
       this.#add(client, name.slice(client.name.length + 1));
     }
+    // One that was connected before lists its tools at once.
+    for (const client of this.#clients.values()) if (client.wasKnown) this.#update(client.name);
   }
 
   /** Starts to connect to every server, without waiting for it. */
@@ -52,7 +52,7 @@ export class ToolDirectory extends Map<string, Tool> {
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#clients.values()].map((client) => client.close()));
+    await Promise.all(this.#releases.splice(0).map((release) => release()));
   }
 
   /** Calls a listener whenever tools have been added, changed or removed. */

@@ -37,21 +37,42 @@ export async function createMemories(
   store: Store,
   options: MemoriesOptions = {},
 ): Promise<Map<string, Memory>> {
-  const memories = new Map<string, Memory>();
-  const settings = Object.entries(manifest.memory ?? {});
-  if (settings.length === 0) return memories;
-  const domain = await createDomain(store, { isolated: isIsolated(manifest), ...options });
-  await discardUnfinishedCopies(domain);
-  const saver = createSaver(domain);
-  const compiler = createSchemaCompiler();
-  for (const [name, memory] of settings) {
-    const workingMemoryRules = compileWorkingMemoryRules(name, memory, compiler);
-    memories.set(
-      name,
-      asMemory({ name, settings: memory, domain, saver, workingMemoryRules, semantic: domain.semantic.get(name) }),
-    );
-  }
-  return memories;
+  return openDomain(store, { isolated: isIsolated(manifest), ...options }).memories(manifest);
+}
+
+/** What all memories over one store share. The memories of several manifests work on it at once, without knowing of each other. */
+export interface MemoryDomain {
+  /** Throws as `createMemories` does. */
+  memories(manifest: Pick<Manifest, "memory">): Promise<Map<string, Memory>>;
+}
+
+/** Nothing is read before the first memory. */
+export function openDomain(store: Store, options: MemoriesOptions): MemoryDomain {
+  let opened: Promise<{ domain: Domain; saver: ReturnType<typeof createSaver> }> | undefined;
+  const open = async () => {
+    const domain = await createDomain(store, options);
+    await discardUnfinishedCopies(domain);
+    return { domain, saver: createSaver(domain) };
+  };
+  return {
+    async memories(manifest) {
+      const memories = new Map<string, Memory>();
+      const settings = Object.entries(manifest.memory ?? {});
+      if (settings.length === 0) return memories;
+      opened ??= open();
+      opened.catch(() => {
+        opened = undefined;
+      });
+      const { domain, saver } = await opened;
+      const compiler = createSchemaCompiler();
+      for (const [name, memory] of settings) {
+        const workingMemoryRules = compileWorkingMemoryRules(name, memory, compiler);
+        const semantic = domain.semantic.get(name);
+        memories.set(name, asMemory({ name, settings: memory, domain, saver, workingMemoryRules, semantic }));
+      }
+      return memories;
+    },
+  };
 }
 
 async function createDomain(

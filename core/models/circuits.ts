@@ -25,9 +25,15 @@ export class Circuits {
   }
 
   of(model: string): Circuit {
-    const circuit = this.#circuits.get(model) ?? new Circuit((state) => this.#changed(model, state));
+    const circuit = this.#circuits.get(model) ?? this.#create(model);
     this.#circuits.set(model, circuit);
     return circuit;
+  }
+
+  /** The meter may still show what a circuit before a reload was. */
+  #create(model: string): Circuit {
+    this.#meters.of(model).circuit = "closed";
+    return new Circuit((state) => this.#changed(model, state));
   }
 
   #changed(model: string, state: CircuitState): void {

@@ -38,10 +38,18 @@ export class Platform {
   }
 
   async #openUpdates(): Promise<Updates> {
-    const { project: folder, env, install, logger, onClose } = this.#source;
+    const source = this.#source;
+    const { project: folder, env, logger } = source;
     const { Updates } = await import("./updates.ts");
-    const updates = new Updates({ folder, env, install, logger });
-    onClose(() => updates.close());
+    const updates = new Updates({
+      folder,
+      env,
+      get install() {
+        return source.install;
+      },
+      logger,
+    });
+    source.onClose(() => updates.close());
     return updates;
   }
 }

@@ -31,6 +31,7 @@ export const OPERATOR_ROUTES: readonly string[] = Object.freeze([
   "GET /updates",
   "POST /updates",
   "POST /updates/:packageName",
+  "POST /reload",
   "WS /ws/observability/**",
 ]);
 

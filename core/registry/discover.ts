@@ -1,5 +1,5 @@
 /** Finds the plugin files of a folder: `<root>/<kind's folder>/*.{ts,mts,js,mjs}`. Reads names, never contents. */
-import { type Dirent, existsSync, readdirSync, statSync } from "node:fs";
+import { type Dirent, existsSync, readdirSync, realpathSync, statSync } from "node:fs";
 import { basename, extname, join, resolve } from "node:path";
 import { suggest } from "../manifest/issues.ts";
 import type { PluginKind } from "../plugin/plugin.ts";
@@ -34,6 +34,16 @@ const FOLDER_LIST = FOLDERS.map((folder) => `${folder}/`).join(", ");
 export function pluginFolders(folder: string, named: readonly string[] = []): string[] {
   const beside = join(folder, "plugins");
   return [...(existsSync(beside) ? [beside] : []), ...named.map((path) => resolve(folder, path))];
+}
+
+/** Absolute, without symbolic links. */
+export function realFolder(folder: string): string {
+  const path = resolve(folder);
+  try {
+    return realpathSync(path);
+  } catch {
+    return path; // `discover` says what is wrong with it.
+  }
 }
 
 /**

@@ -1,10 +1,8 @@
 /** Loads the plugins of all folders: find, import, check, register. Every broken plugin is reported, and the others still load. */
-import { realpathSync } from "node:fs";
-import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { schemaProblems } from "../lib/schema-shape.ts";
 import type { Plugin, PluginKind } from "../plugin/plugin.ts";
-import { discover, type PluginFile } from "./discover.ts";
+import { discover, type PluginFile, realFolder } from "./discover.ts";
 import { describeImportFailure } from "./import-failure.ts";
 import { NAME } from "./kinds.ts";
 import type { PluginPhase, PluginProblem } from "./problem.ts";
@@ -56,15 +54,6 @@ export async function loadPlugins(
     problems: problems.sort((left, right) => (left.file < right.file ? -1 : 1)),
     replaced: own.filter(({ kind, name }) => known.has(registryKey(kind, name))),
   };
-}
-
-function realFolder(folder: string): string {
-  const path = resolve(folder);
-  try {
-    return realpathSync(path);
-  } catch {
-    return path; // `discover` says what is wrong with it.
-  }
 }
 
 interface Loaded {

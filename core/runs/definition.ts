@@ -1,5 +1,6 @@
 /** The definition by which the engine runs an agent: one step, which is the run. */
 import type { KeptAgent } from "../agents/keeper.ts";
+import type { Uses } from "../lib/uses.ts";
 import type {
   Outline,
   StepCall,
@@ -22,7 +23,12 @@ const OUTLINE: Outline = new Map<string, StepOutline>([
   [STEP, { path: STEP, id: STEP, name: STEP, type: "andAgent", index: 0, order: 0, parents: [] }],
 ]);
 
-export function runDefinition({ id, recovery }: KeptAgent, run: (call: StepCall) => unknown): WorkflowDefinition {
+/** @param uses counts the runs that go on with it */
+export function runDefinition(
+  { id, recovery }: KeptAgent,
+  run: (call: StepCall) => unknown,
+  uses: Uses,
+): WorkflowDefinition {
   const step: WorkStep = {
     kind: "work",
     id: STEP,
@@ -32,7 +38,7 @@ export function runDefinition({ id, recovery }: KeptAgent, run: (call: StepCall)
     outputCheck: null,
     suspendCheck: null,
     resumeCheck: null,
-    retry: { attempts: 0, delay: 0, backoff: "fixed" },
+    retry: { attempts: 0, delay: 0, backoff: "fixed", maxDelay: null, jitter: false, unless: null },
     timeout: null,
     tap: false,
     // The run records what it does before that has effects.
@@ -54,5 +60,6 @@ export function runDefinition({ id, recovery }: KeptAgent, run: (call: StepCall)
     timeout: null,
     recovery,
     recoveries: MAX_RECOVERIES,
+    uses,
   };
 }

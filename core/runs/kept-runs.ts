@@ -10,6 +10,7 @@ import { RawSink } from "../agents/stream/raw.ts";
 import { type Principal, principalOf, seesEverything } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, notFound, ServiceError } from "../lib/errors.ts";
+import type { Uses } from "../lib/uses.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
 import { isLive, isStored } from "../workflows/begin.ts";
 import type { StepCall, WorkflowDefinition } from "../workflows/definition/definition.ts";
@@ -30,18 +31,32 @@ import { KeptSink } from "./sink.ts";
 export class KeptRuns implements RunKeeper {
   readonly lasts: boolean;
   readonly #engine: Engine;
-  readonly #definitions = new Map<string, WorkflowDefinition>();
+  /** By id, as runs are taken up again: those of the manifest in force. */
+  #definitions: ReadonlyMap<string, WorkflowDefinition> = new Map();
+  /** A run begins with its own agent, also when a reload comes in between. */
+  readonly #definitionOf = new WeakMap<KeptAgent, WorkflowDefinition>();
   /** The runs that go on here, by the key of their step. */
   readonly #live = new Map<string, LiveRun>();
 
-  constructor(engine: Engine, agents: Iterable<KeptAgent>) {
+  constructor(engine: Engine) {
     this.#engine = engine;
     this.lasts = !engine.environment.volatile;
+  }
+
+  /**
+   * From now on runs are taken up by these agents. Those that go on keep the agents that they began with.
+   *
+   * @param uses counts the runs that go on with them
+   */
+  adopt(agents: Iterable<KeptAgent>, uses: Uses): void {
+    const definitions = new Map<string, WorkflowDefinition>();
     for (const agent of agents) {
-      const definition = runDefinition(agent, (call) => this.#run(agent, call));
-      this.#definitions.set(definition.workflowId, definition);
-      engine.definitions.add(definition);
+      const definition = runDefinition(agent, (call) => this.#run(agent, call), uses);
+      definitions.set(definition.workflowId, definition);
+      this.#definitionOf.set(agent, definition);
+      this.#engine.definitions.add(definition);
     }
+    this.#definitions = definitions;
   }
 
   /** The runs as a principal sees them. */
@@ -92,7 +107,7 @@ export class KeptRuns implements RunKeeper {
     { plan }: PreparedRun,
     wait: (execution: Execution) => Promise<T>,
   ): Promise<T> {
-    const definition = this.#definition(runDefinitionId(agent.id));
+    const definition = this.#definitionOf.get(agent)!;
     const { userId, conversationId } = plan.settings.memory;
     const start: ExecutionStart = {
       id: runExecutionId(plan.id),

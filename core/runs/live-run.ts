@@ -105,6 +105,10 @@ class KeptCall implements RunCall {
     this.#step = step;
   }
 
+  confirm(): Promise<void> | undefined {
+    return this.#step()?.confirm?.();
+  }
+
   get logger(): Logger {
     return this.#origin.logger;
   }

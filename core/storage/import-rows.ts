@@ -1,4 +1,5 @@
 /** Puts an export into an empty store. A row marks the store until everything is there, and no service starts on it meanwhile. */
+import { counted } from "../lib/counted.ts";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { clearAllBut, isEmpty, signsOfLife } from "./all-keys.ts";
 import { linesOf } from "./byte-lines.ts";
@@ -122,8 +123,10 @@ async function putRows(
   }
   await commitBatch(store, marked, batch, tally.rows + 1);
   const found = tally.end();
-  if (end === undefined) throw new Error(`its last line is missing: it was cut off after ${found.rows} rows`);
-  if (end.rows !== found.rows) throw new Error(`it has ${found.rows} rows and should have ${end.rows}: it was changed`);
+  if (end === undefined)
+    throw new Error(`its last line is missing: it was cut off after ${counted(found.rows, "rows")}`);
+  if (end.rows !== found.rows)
+    throw new Error(`it has ${counted(found.rows, "rows")} and should have ${end.rows}: it was changed`);
   if (end.sha256 !== found.sha256) throw new Error("its checksum is another one: it was changed");
   return found;
 }

@@ -44,9 +44,6 @@ interface Pending {
   readonly done: Promise<KeptReply | null>;
 }
 
-/** One map for each store, since a service that is reloaded keeps its store. */
-const pendingInStores = new WeakMap<Store, Map<string, Pending>>();
-
 /** A claim as it was written. */
 interface Claimed {
   readonly id: string;
@@ -65,7 +62,7 @@ export class KeptReplies implements ReplyKeeper {
   readonly #store: Store;
   readonly #membership: Membership | null;
   readonly #alone = nameProcess();
-  readonly #pending: Map<string, Pending>;
+  readonly #pending = new Map<string, Pending>();
   /** Changes that could not be written when their requests ended. */
   readonly #late = new Set<() => Promise<void>>();
   readonly #retention: Interval;
@@ -74,8 +71,6 @@ export class KeptReplies implements ReplyKeeper {
   constructor(store: Store, membership: Membership | null, logger: Logger) {
     this.#store = store;
     this.#membership = membership;
-    this.#pending = pendingInStores.get(store) ?? new Map();
-    pendingInStores.set(store, this.#pending);
     const failed = (error: unknown) => {
       logger.warn({ err: error }, `replies to requests with an Idempotency-Key: ${messageOf(error)}`);
     };
@@ -105,9 +100,10 @@ export class KeptReplies implements ReplyKeeper {
     const done = new Promise<KeptReply | null>((settled) => {
       resolve = settled;
     });
-    this.#pending.set(id, { fingerprint, done });
+    const own: Pending = { fingerprint, done };
+    this.#pending.set(id, own);
     const end: End = (reply, isWritten) => {
-      if (isWritten) this.#pending.delete(id);
+      if (isWritten && this.#pending.get(id) === own) this.#pending.delete(id);
       resolve(reply);
     };
     try {
@@ -133,6 +129,7 @@ export class KeptReplies implements ReplyKeeper {
   }
 
   async #claim({ id, fingerprint }: KeyedRequest, signal: AbortSignal): Promise<Claimed | KeptReply> {
+    if (this.#membership?.isHeld() === false) await this.#membership.confirm(signal);
     const first = await this.#write(id, { fingerprint, runId: randomUUID() });
     if (first !== null) return first;
     const key = keptReplyKey(id);
@@ -164,16 +161,22 @@ export class KeptReplies implements ReplyKeeper {
     old?: KeyRow,
   ): Promise<Claimed | null> {
     const row: KeyRow = { ...claim, at: systemTime(), process: this.#process };
-    const key = keptReplyKey(id);
+    const [[key, text], byTime] = keyRows(id, row);
     try {
       const revision = await this.#store.commit({
         delete: old === undefined ? [] : [keptReplyTime(old.at, id)],
-        put: keyRows(id, row),
+        put: [[key, text], byTime],
         expect: [[key, before?.revision ?? null]],
       });
       return { id, row, revision, isRepeated: old?.runId === row.runId };
     } catch (error) {
       if (error instanceof CommitConflict) return null;
+      // Whether it happened is not known.
+      this.#late.add(async () => {
+        const found = await this.#store.get(key);
+        if (found?.value !== text) return;
+        await unlessConflict(this.#store.commit({ delete: [key, byTime[0]], expect: [[key, found.revision]] }));
+      });
       throw error;
     }
   }

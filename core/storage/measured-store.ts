@@ -8,6 +8,7 @@ export class MeasuredStore implements Store {
   readonly presence: Store["presence"];
   readonly wake: Store["wake"];
   readonly watch: Store["watch"];
+  readonly held: Store["held"];
   readonly #store: Store;
   readonly #meters: Pick<Meters, "commits" | "commitDurations">;
 
@@ -16,6 +17,7 @@ export class MeasuredStore implements Store {
     this.presence = store.presence;
     this.wake = store.wake?.bind(store);
     this.watch = store.watch?.bind(store);
+    this.held = store.held?.bind(store);
     this.#store = store;
     this.#meters = meters;
   }

@@ -55,6 +55,7 @@ export function createMemoryStore(): Store {
       return joinRows(found.reverse(), tail, rows.get(tail.otherKey));
     },
     commit: async (commit) => apply(commit),
+    held: (space) => rows.bytes(space),
     problem: async () => null,
     close: async () => {},
   };

@@ -8,6 +8,7 @@ import type { Registry } from "../registry/registry.ts";
 import { requireNoImport } from "./import-rows.ts";
 import { createMemoryStore } from "./memory-store.ts";
 import { joinRows } from "./packed.ts";
+import { isPostgresUrl } from "./postgres-settings.ts";
 import type { Joined, PluginStore, Store, Tail } from "./store.ts";
 
 interface OpenOptions {
@@ -41,7 +42,7 @@ async function openEngine(url: string, options: OpenOptions): Promise<Store> {
     const { openSqliteStore } = await import("./sqlite-store.ts");
     return openSqliteStore({ ...parseSqliteUrl(url, options.folder), logger: options.logger });
   }
-  if (/^postgres(ql)?:/.test(url)) {
+  if (isPostgresUrl(url)) {
     const { openPostgresStore } = await import("./postgres-store.ts");
     return openPostgresStore(url, { logger: options.logger });
   }

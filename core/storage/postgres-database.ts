@@ -1,7 +1,7 @@
 /** Keyv's adapter for PostgreSQL with pools of its own, and recovery when the server comes back. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { KeyvPostgres } from "@keyv/postgres";
-import type { Pool, QueryConfig, QueryResult } from "pg";
+import type { Pool, PoolClient, QueryConfig, QueryResult } from "pg";
 import type { Logger } from "pino";
 import { ServiceError, unavailable } from "../lib/errors.ts";
 import { createHealth, type Health, type Side } from "./health.ts";
@@ -41,6 +41,8 @@ export class PostgresDatabase extends KeyvPostgres {
   readonly #settings: PostgresSettings;
   readonly #health: Health;
   readonly #logger: Logger;
+  /** Connections whose transactions are READ COMMITTED, whatever the default. */
+  readonly #prepared = new WeakSet<PoolClient>();
   #readers: Pool;
   #writers: Pool;
   /** Whether connections are those of the server itself, which keep what a session prepares. */
@@ -122,7 +124,7 @@ export class PostgresDatabase extends KeyvPostgres {
   async write<T>(work: (session: Session) => Promise<T>): Promise<T> {
     for (let tries = 1; ; tries++) {
       try {
-        const session = new Session(await this.#writers.connect(), this.#direct);
+        const session = await this.#beginWriting();
         const result = await work(session).finally(() => session.release());
         this.#health.worked("write");
         return result;
@@ -134,6 +136,21 @@ export class PostgresDatabase extends KeyvPostgres {
         if (isConflict(error)) await sleep(Math.random() * Math.min(2 ** tries, MAX_CONFLICT_PAUSE_MS));
       }
     }
+  }
+
+  /** The commit in one statement is as strict as it must be under READ COMMITTED alone, and the default may change while this runs. */
+  async #beginWriting(): Promise<Session> {
+    const client = await this.#writers.connect();
+    const session = new Session(client, this.#direct);
+    if (!this.#direct || this.#prepared.has(client)) return session;
+    try {
+      await session.query({ text: "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED" });
+    } catch (error) {
+      session.release();
+      throw error;
+    }
+    this.#prepared.add(client);
+    return session;
   }
 
   /** A statement on a connection of its own, tried once for a short time. Undefined when there is no answer. */

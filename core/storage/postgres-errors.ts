@@ -7,6 +7,12 @@ export const ROWS_CHANGED = "PN001";
 
 export const rowsChanged = (): Error => Object.assign(new Error("rows have changed"), { code: ROWS_CHANGED });
 
+/** A commit that found its lane or its rows changed each time. */
+const NEVER_FOUND = "PN002";
+
+export const neverFound = (rounds: number): Error =>
+  Object.assign(new Error(`a commit was begun ${rounds} times`), { code: NEVER_FOUND });
+
 /** That, serialization failure and deadlock: the same transaction may well succeed the next time. */
 const CONFLICT = /^(?:40001|40P01|PN001)$/;
 
@@ -22,6 +28,7 @@ const STATEMENT = /^(?:0A...|22...|23...|42(?!501|P01)...|54...)$/;
 
 const MEANINGS: readonly (readonly [RegExp, string])[] = [
   [CONFLICT, "too many processes write the same rows"],
+  [/^PN002$/, "the lane of this process, or the rows of a commit, are changed again and again"],
   [/^(?:ECONNREFUSED|ENOENT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN)$/, "there is no connection to the database"],
   [/^(?:57P03|57P01|57P02)$/, "the database is starting or stopping"],
   [/^53100$/, "the disk of the database is full"],

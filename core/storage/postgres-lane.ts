@@ -14,7 +14,9 @@ import type { Session } from "./postgres-session.ts";
 /** The sequence of revisions rises by this much, and no group of commits is larger. */
 export const REVISIONS_PER_BLOCK = 1024;
 
-/** Lanes of processes that are gone. A process that was silent for so long only opens another one. */
+/**
+ * Lanes of processes that are gone, by the clock of the database. A process that was silent for so long only opens another one.
+ */
 const FORGOTTEN_SECONDS = 24 * 60 * 60;
 
 /** What one transaction may use. */
@@ -28,7 +30,7 @@ export interface Ticket {
 
 export class PostgresLane {
   readonly #names: PostgresNames;
-  #lane: { readonly key: string; mark: string } | null = null;
+  #lane: { readonly key: string; mark: string; readonly clock: () => number } | null = null;
   #next = 0;
   #end = 0;
 
@@ -44,7 +46,7 @@ export class PostgresLane {
       this.#begin(rows[0]?.base);
     }
     const base = this.#next;
-    return { lane: lane.key, from: lane.mark, to: markOf(base), base };
+    return { lane: lane.key, from: lane.mark, to: `${base} ${lane.clock()}`, base };
   }
 
   /** @param last the greatest revision that was used */
@@ -60,17 +62,19 @@ export class PostgresLane {
 
   async #open(session: Session) {
     const { meta, sequence } = this.#names;
-    const lane = { key: `lane/${randomUUID()}`, mark: markOf(0) };
+    const key = `lane/${randomUUID()}`;
     const { rows } = await session.query({
-      text: `WITH opened AS (INSERT INTO ${meta} (key, value) VALUES ($1, $2)), forgotten AS (DELETE FROM ${meta}
-          WHERE key LIKE 'lane/%' AND split_part(value, ' ', 2)::bigint < $3)
-        SELECT nextval('${sequence}') AS base, (SELECT value FROM ${meta} WHERE key = 'schema') AS layout`,
-      values: [lane.key, lane.mark, seconds() - FORGOTTEN_SECONDS],
+      text: `WITH opened AS (INSERT INTO ${meta} (key, value) VALUES ($1, '0 ' || ${SECONDS}) RETURNING value), forgotten AS (
+          DELETE FROM ${meta} WHERE key LIKE 'lane/%' AND split_part(value, ' ', 2)::bigint < ${SECONDS} - ${FORGOTTEN_SECONDS})
+        SELECT (SELECT value FROM opened) AS mark, nextval('${sequence}') AS base,
+          (SELECT value FROM ${meta} WHERE key = 'schema') AS layout`,
+      values: [key],
     });
-    const [{ base, layout } = {}] = rows;
+    const [{ mark, base, layout } = {}] = rows;
     const problem = checkLayout(layout);
     if (problem !== null) throw problem;
     this.#begin(base);
+    const lane = { key, mark: String(mark), clock: clockFrom(Number(String(mark).split(" ")[1])) };
     this.#lane = lane;
     return lane;
   }
@@ -82,8 +86,14 @@ export class PostgresLane {
   }
 }
 
-const seconds = () => Math.floor(Date.now() / 1000);
-const markOf = (revision: number) => `${revision} ${seconds()}`;
+/** Of the database: the clock of one process may be days away from those of the others. */
+const SECONDS = "extract(epoch FROM now())::bigint";
+
+/** The seconds of the database from now on, rather late than early: one clock stands still while the machine sleeps, the other may be set. */
+function clockFrom(seconds: number): () => number {
+  const [steady, system] = [performance.now(), Date.now()];
+  return () => seconds + Math.floor(Math.max(performance.now() - steady, Date.now() - system) / 1000);
+}
 
 /** Closes a lane, whatever its state. */
 export const closeLaneSql = ({ meta }: PostgresNames) =>

@@ -9,6 +9,8 @@ export interface PostgresSettings {
   readonly pool: number;
 }
 
+export const isPostgresUrl = (url: string): boolean => /^postgres(ql)?:/.test(url);
+
 const DEFAULT_SCHEMA = "public";
 /** Two that write, and eight that read. */
 const DEFAULT_POOL = 10;
@@ -17,7 +19,29 @@ const LARGEST_POOL = 100;
 /** No capital letters, which would need quotes wherever somebody types the name. */
 const SCHEMA = /^[a-z_][a-z0-9_]{0,62}$/;
 
-/** @throws Error with a message for the user */
+/** What the driver reads from a URL, and what it leaves unread of the settings of libpq, which providers of databases write there. */
+const DRIVER_SETTINGS: ReadonlySet<string> = new Set(
+  `application_name binary channel_binding client_encoding connect_timeout connectionTimeoutMillis database dbname encoding
+  fallback_application_name gssdelegation gssencmode gsslib host hostaddr idle_in_transaction_session_timeout keepAlive
+  keepAliveInitialDelayMillis keepalives keepalives_count keepalives_idle keepalives_interval krbsrvname load_balance_hosts
+  lock_timeout options passfile password pgbouncer port query_timeout replication require_auth requirepeer requiressl service ssl
+  ssl_max_protocol_version ssl_min_protocol_version sslcert sslcertmode sslcompression sslcrl sslcrldir sslkey sslmode
+  sslnegotiation sslpassword sslrootcert sslsni statement_timeout target_session_attrs tcp_user_timeout uselibpqcompat user`.split(
+    /\s+/,
+  ),
+);
+
+/** What `penstock check` and a start look at, without a connection. @throws as `parsePostgresUrl` */
+export function checkPostgresUrl(text: string): void {
+  parsePostgresUrl(text);
+  if (!URL.canParse(text)) return;
+  for (const name of new URL(text).searchParams.keys()) {
+    if (name !== "schema" && name !== "pool" && !DRIVER_SETTINGS.has(name))
+      throw new Error(`unknown setting ${name}; postgres: knows schema, pool, and those of the driver such as sslmode`);
+  }
+}
+
+/** @throws Error with a message for the user. It holds nothing of the URL but names of settings */
 export function parsePostgresUrl(text: string): PostgresSettings {
   // The driver says what is wrong with it.
   if (!URL.canParse(text)) return { url: text, schema: DEFAULT_SCHEMA, pool: DEFAULT_POOL };

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { mergeCommits } from "./group.ts";
 import { packChanges, sendByCall, sendInSteps } from "./postgres-commit.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
-import { isRefusal, isStatementError } from "./postgres-errors.ts";
+import { isRefusal, isStatementError, neverFound } from "./postgres-errors.ts";
 import { closeLaneSql, hasMoved, PostgresLane, type Ticket } from "./postgres-lane.ts";
 import type { Session } from "./postgres-session.ts";
 import type { Commit } from "./store.ts";
@@ -11,6 +11,8 @@ import type { Commit } from "./store.ts";
 /** How long, and how often, the server is asked for the fate of a commit whose connection broke. */
 const OUTCOME_TIMEOUT_MS = 2_000;
 const OUTCOME_PAUSE_MS = 50;
+/** Each time something was found changed that others can only change now and then. */
+const MAX_ROUNDS = 50;
 
 type GroupWriter = (group: readonly Commit[]) => Promise<(number | Error)[]>;
 
@@ -52,7 +54,7 @@ export function createGroupWriter(database: PostgresDatabase, calls: boolean): G
   async function attempt(session: Session, group: readonly Commit[]): Promise<(number | Error)[]> {
     /** Revisions that the database told, because they are not as expected. */
     const known = new Map<string, number | null>();
-    for (;;) {
+    for (let round = 1; round <= MAX_ROUNDS; round++) {
       const ticket = await lane.ticket(session, group.length);
       const stored = assumedRevisions(group, known);
       const { changes, results } = mergeCommits(group, stored, ticket.base);
@@ -67,6 +69,7 @@ export function createGroupWriter(database: PostgresDatabase, calls: boolean): G
       if (answer === "lane") lane.leave();
       else for (const [key, revision] of Object.entries(JSON.parse(answer))) known.set(key, revision as number | null);
     }
+    throw neverFound(MAX_ROUNDS);
   }
 
   /**

@@ -10,14 +10,23 @@ interface Slot {
 
 /** A full block is split in two. Large enough that there are few blocks, small enough that inserting into one is cheap. */
 const BLOCK_SIZE = 512;
+/** What a row takes beside its texts: its objects, and its places in the map and in a block. */
+const BYTES_PER_ROW = 200;
 
 export class SortedRows {
   #slots = new Map<string, Slot>();
   /** No block is empty, unless it is the only one. */
   #blocks: Slot[][] = [[]];
+  /** By space: the beginning of a key, up to its first slash. */
+  readonly #bytes = new Map<string, number>();
 
   get size(): number {
     return this.#slots.size;
+  }
+
+  /** About how many bytes the rows of a space take. */
+  bytes(space: string): number {
+    return this.#bytes.get(space) ?? 0;
   }
 
   get(key: string): Row | undefined {
@@ -26,6 +35,7 @@ export class SortedRows {
 
   set(row: Row): void {
     const known = this.#slots.get(row.key);
+    this.#count(row.key, bytesOf(row) - (known === undefined ? 0 : bytesOf(known.row)));
     if (known !== undefined) {
       known.row = row;
       return;
@@ -44,11 +54,19 @@ export class SortedRows {
   }
 
   delete(key: string): void {
-    if (!this.#slots.delete(key)) return;
+    const known = this.#slots.get(key);
+    if (known === undefined) return;
+    this.#slots.delete(key);
+    this.#count(key, -bytesOf(known.row));
     const at = this.#findBlock(key);
     const block = this.#blocks[at] as Slot[];
     block.splice(lowerBound(block, key), 1);
     if (block.length === 0 && this.#blocks.length > 1) this.#blocks.splice(at, 1);
+  }
+
+  #count(key: string, bytes: number): void {
+    const space = key.slice(0, key.indexOf("/") + 1);
+    this.#bytes.set(space, (this.#bytes.get(space) ?? 0) + bytes);
   }
 
   /** Rows of the range, in its order. */
@@ -111,6 +129,8 @@ export class SortedRows {
     return low;
   }
 }
+
+const bytesOf = ({ key, value }: Row): number => BYTES_PER_ROW + key.length + Buffer.byteLength(value);
 
 /** Index of the first slot whose key is not less than `key`. */
 function lowerBound(block: readonly Slot[], key: string): number {

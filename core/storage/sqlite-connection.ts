@@ -1,5 +1,7 @@
 /** One connection to a SQLite file through Keyv's adapter, which is opened again when it has become unusable. */
+import { stat } from "node:fs/promises";
 import KeyvSqlite from "@keyv/sqlite";
+import { messageOf } from "../lib/errors.ts";
 
 /** After these errors the connection may stay unusable: the file was replaced, or the disk had an error. */
 const STALE_CONNECTION = /^SQLITE_(IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|MISUSE|PROTOCOL)/;
@@ -29,8 +31,11 @@ export async function openSqliteConnection(options: SqliteConnectionOptions): Pr
   const { file, busyTimeout, pragmas } = options;
   let opening: Promise<KeyvSqlite> | undefined;
   let closed = false;
+  let isFirst = true;
 
   async function open(): Promise<KeyvSqlite> {
+    if (!isFirst) await requireFile(file);
+    isFirst = false;
     const adapter = new KeyvSqlite({ uri: file, table: SQLITE_META, busyTimeout });
     try {
       // A query must be waiting from the start: the adapter reports a failed opening only to such a query.
@@ -85,4 +90,11 @@ export async function openSqliteConnection(options: SqliteConnectionOptions): Pr
       await adapter?.close();
     },
   };
+}
+
+/** A connection that is opened anew would make an empty file in the place of one that was moved away. */
+async function requireFile(file: string): Promise<void> {
+  await stat(file).catch((error) => {
+    throw Object.assign(new Error(messageOf(error), { cause: error }), { code: "SQLITE_READONLY_DBMOVED" });
+  });
 }

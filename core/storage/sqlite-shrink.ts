@@ -1,8 +1,12 @@
-/** Gives the space of deleted rows back to the disk: a little at a time, beside the commits. */
+/**
+ * Gives the space of deleted rows back to the disk: a little at a time, beside the commits. On a full disk all of it at once, since
+ * somebody has deleted to make room.
+ */
 import { stat } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Interval } from "../lib/interval.ts";
 import type { SqliteConnection } from "./sqlite-connection.ts";
+import type { SqliteReserve } from "./sqlite-reserve.ts";
 
 /** A pragma for a new file, or for `VACUUM`: SQLite then knows for each page who refers to it, so that pages can be moved. */
 export const SHRINKING = "auto_vacuum = INCREMENTAL";
@@ -26,22 +30,26 @@ interface ShrinkOptions {
   /** Runs work between two transactions. */
   inTurn(work: () => Promise<unknown>): Promise<unknown>;
   failed(error: unknown): void;
+  reserve: SqliteReserve;
   /** Milliseconds; default 10,000. */
   interval?: number;
 }
 
-/** Looks from time to time whether much of the file is free. Does nothing with a file that was made without `SHRINKING`. */
+/** Looks from time to time whether much of the file is free. Does not shrink a file that was made without `SHRINKING`. */
 export function shrinkInBackground(
   connection: SqliteConnection,
-  { inTurn, failed, interval = CHECK_INTERVAL_MS }: ShrinkOptions,
+  { inTurn, failed, reserve, interval = CHECK_INTERVAL_MS }: ShrinkOptions,
 ): Interval {
   const rounds = new Interval(interval, round, failed);
 
   async function round(): Promise<void> {
+    await reserve.keep();
     const { free, all, mode } = await pages(connection);
-    if (mode === 0 || free < Math.max(MIN_FREE_PAGES, all * MIN_FREE_SHARE)) return;
+    const isPressed = reserve.isSpent();
+    if (isPressed) await emptyLog();
+    if (mode === 0 || (!isPressed && free < Math.max(MIN_FREE_PAGES, all * MIN_FREE_SHARE))) return;
     // Counted again after each slice: what was counted above may have been in the middle of a transaction.
-    for (let left = free; left > 0 && !rounds.signal.aborted; await pause()) {
+    for (let left = free; left > 0 && !rounds.signal.aborted; await between()) {
       await inTurn(async () => {
         await connection.query(`PRAGMA incremental_vacuum(${PAGES_PER_SLICE})`);
         left = (await pages(connection)).free;
@@ -49,6 +57,8 @@ export function shrinkInBackground(
     }
     await shorten();
   }
+
+  const between = () => (reserve.isSpent() ? emptyLog() : pause());
 
   const pause = () => sleep(PAUSE_BETWEEN_SLICES_MS, undefined, { signal: rounds.signal }).catch(() => {});
 
@@ -64,6 +74,12 @@ export function shrinkInBackground(
       if (complete) return;
       await pause();
     }
+  }
+
+  /** Gives the room that the log takes back as well. */
+  async function emptyLog(): Promise<void> {
+    await inTurn(() => connection.query("PRAGMA wal_checkpoint(TRUNCATE)")).catch(failed);
+    await reserve.keep();
   }
 
   rounds.start();

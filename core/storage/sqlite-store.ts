@@ -12,12 +12,14 @@ import { checkCommit, checkRange, checkTail } from "./check.ts";
 import { checkKey } from "./encoding.ts";
 import { createHealth, type Side } from "./health.ts";
 import { scanInSlices } from "./ranges.ts";
-import { openSqliteConnection, type SqliteConnection, sqliteErrorCode } from "./sqlite-connection.ts";
+import { createSqliteCommits } from "./sqlite-commit.ts";
+import { openSqliteConnection, type SqliteConnection } from "./sqlite-connection.ts";
 import { findDamage, isDamage } from "./sqlite-damage.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
 import { lockFile, realFile } from "./sqlite-lock.ts";
 import { createPresence } from "./sqlite-presence.ts";
 import { createSqliteReader } from "./sqlite-read.ts";
+import { createSqliteReserve } from "./sqlite-reserve.ts";
 import { createRevisions, prepareSqliteSchema, type SqliteLayout } from "./sqlite-schema.ts";
 import { isEmptyFile, SHRINKING, shrinkInBackground } from "./sqlite-shrink.ts";
 import { readTails } from "./sqlite-tail.ts";
@@ -138,8 +140,10 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   ): Store {
     const writer = createSqliteWriter(writing, createRevisions(writing));
     const health = createHealth(logger, where, explainSqlite);
+    const reserve = createSqliteReserve(file);
     const shrinking = shrinkInBackground(writing, {
       inTurn: writer.inTurn,
+      reserve,
       failed: (error) => logger.debug({ err: error }, `${where} could not be made smaller`),
       interval: options.shrinkInterval,
     });
@@ -158,16 +162,14 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       }
     }
 
-    const commits = createBatch<Commit, number>(
-      (group) =>
-        tracked("write", () => present().then(() => writer.write(group))).catch((error) =>
-          group.map((commit) => refusalOf(commit, error)),
-        ),
-      {
-        limit: MAX_GROUP_CHARACTERS,
-        weigh: commitWeight,
-      },
-    );
+    const written = createSqliteCommits({
+      writer,
+      reserve,
+      present,
+      tracked: (work) => tracked("write", work),
+      pressed: () => shrinking.hurry(),
+    });
+    const commits = createBatch<Commit, number>(written.write, { limit: MAX_GROUP_CHARACTERS, weigh: commitWeight });
     const reader = createBoundedReader(createSqliteReader(reading.rows));
     const gets = createBatch<WantedRows, (Row | undefined)[]>((lists) => tracked("read", () => reader.lists(lists)), {
       limit: MAX_ROWS_PER_QUERY,
@@ -232,7 +234,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
         if (damage !== null) return damage;
         // After a failure a write is tried here, since there may be no other write to show that it works again.
         if (health.problem("write") === null) await present(true).catch((error) => void health.failed("write", error));
-        else await tracked("write", () => present(true).then(writer.probe)).catch(() => {});
+        else await tracked("write", written.check).catch(() => {});
         await tracked("read", () => reading.rows.query("SELECT 1 FROM rows LIMIT 1")).catch(() => {});
         return health.problem("write") ?? health.problem("read");
       },
@@ -245,17 +247,6 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
       },
     };
   }
-}
-
-/** Who deletes on a full disk wants to make room, and has to be told that this takes some. */
-function refusalOf({ delete: removed = [], clear = [] }: Commit, refusal: Error): Error {
-  const isFull = sqliteErrorCode(refusal.cause) === "SQLITE_FULL";
-  if (!isFull || removed.length + clear.length === 0) return refusal;
-  const error = unavailable(
-    `${refusal.message}; to delete, SQLite needs a few MiB for its log: make room for it first`,
-  );
-  error.cause = refusal.cause;
-  return error;
 }
 
 /** About how many characters the commit adds to the transaction. */

@@ -1,4 +1,5 @@
 /** Writes a group of commits in one transaction of SQLite. */
+import { messageOf } from "../lib/errors.ts";
 import { prefixEnd } from "./encoding.ts";
 import { type Change, type Changes, expectedKeys, mergeCommits } from "./group.ts";
 import { unpack } from "./packed.ts";
@@ -25,10 +26,28 @@ const CONTENT_ERRORS: ReadonlyMap<string, string> = new Map([
   ["SQLITE_TOOBIG", "a value is too large"],
 ]);
 
-interface SqliteWriter {
-  /** Resolves when the transaction is on disk, with the revision or the error of each commit. */
+/**
+ * The disk failed at the end of a transaction, so that its rows may be in the log, whole. No reader sees them, and the next transaction is
+ * written over them; but when the process ends before that, they are found by the next one.
+ */
+export class UnknownOutcome extends Error {
+  /** The driver's name of the failure. */
+  readonly code: string;
+
+  constructor(cause: unknown) {
+    super(messageOf(cause), { cause });
+    this.code = sqliteErrorCode(cause);
+  }
+}
+
+export interface SqliteWriter {
+  /**
+   * Resolves when the transaction is on disk, with the revision or the error of each commit.
+   *
+   * @throws UnknownOutcome, after which nothing may be written before `probe` resolves
+   */
   write(commits: readonly Commit[]): Promise<readonly (number | Error)[]>;
-  /** Rejects when no transaction can be written now. Changes nothing. */
+  /** Rejects when no transaction can be written now. Changes nothing, and what had an unknown outcome did not happen then. */
   probe(): Promise<void>;
   /** Runs work of others between two transactions. */
   inTurn<T>(work: () => Promise<T>): Promise<T>;
@@ -48,7 +67,7 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
     await connection.query("BEGIN IMMEDIATE");
     try {
       const result = await work();
-      await connection.query("COMMIT");
+      await ending(connection.query("COMMIT"));
       return result;
     } catch (error) {
       // After some failures SQLite has rolled back by itself, and refuses ROLLBACK: the first error is the one that counts.
@@ -79,7 +98,8 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
       const stored = await readRevisions(expectedKeys(commits));
       const base = await revisions.take(commits.length);
       const { changes, results } = mergeCommits(commits, stored, base);
-      if (changes.clear.length === 0 && changes.rows.every(({ revision }) => revision === base)) await apply(changes);
+      if (changes.clear.length === 0 && changes.rows.every(({ revision }) => revision === base))
+        await ending(apply(changes));
       else await transaction(() => apply(changes));
       return results;
     });
@@ -131,6 +151,15 @@ export function createSqliteWriter(connection: SqliteConnection, revisions: Revi
         }),
       ),
   };
+}
+
+/** Of the statement that ends a transaction. */
+async function ending<T>(statement: Promise<T>): Promise<T> {
+  try {
+    return await statement;
+  } catch (error) {
+    throw /^SQLITE_IOERR/.test(sqliteErrorCode(error)) ? new UnknownOutcome(error) : error;
+  }
 }
 
 /** @throws the error when it is not about the content of a commit */

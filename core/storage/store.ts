@@ -62,6 +62,10 @@ export interface Commit {
   readonly add?: readonly (readonly [key: string, delta: number])[];
   /** Revisions that rows must still have; null: the row must not exist. */
   readonly expect?: readonly (readonly [key: string, revision: number | null])[];
+  /**
+   * It deletes more than it puts, so that an engine may write it on a full disk. A commit that deletes and puts nothing needs not say so.
+   */
+  readonly makesRoom?: boolean;
 }
 
 /**
@@ -94,6 +98,8 @@ export interface Store {
   wake?(topic: string): void;
   /** Goes with `wake`. Calls `woken` when this process or another one has woken the topic, until the function that it returns is called. */
   watch?(topic: string, woken: () => void): () => void;
+  /** Only of stores in the heap: about how many bytes the rows take whose keys begin with `space`, which ends with their first `/`. */
+  held?(space: string): number;
   /** Only of stores that can tell which processes have a session with the database. */
   readonly presence?: Presence;
   /** For `/readyz`: why the store cannot be used now, or null. */

@@ -1,4 +1,6 @@
 /** A person's yes before a tool runs: which calls need one, and what the inbox is asked that keeps the questions. */
+
+import type { Requester } from "../identity/principal.ts";
 import { ServiceError } from "../lib/errors.ts";
 import { compileTemplate, SCOPES } from "../manifest/expression.ts";
 import type { Tool, ToolOrigin } from "./tool.ts";
@@ -43,6 +45,11 @@ export interface ApprovalInbox {
    * approval belongs to another call
    */
   admit(call: AskedCall): Promise<unknown>;
+  /**
+   * What the client of a run says that its user has answered. An answer that does not count, because somebody has answered before or the
+   * user may not, is left out: `admit` goes by what was decided.
+   */
+  hear(id: string, answer: { readonly approved: boolean; readonly reason?: string }, from: Requester): Promise<void>;
 }
 
 export interface ApprovalRule {
@@ -68,6 +75,16 @@ export class ApprovalNeeded extends ServiceError {
     this.approvalId = approvalId;
     this.toolName = tool;
     this.input = input;
+  }
+}
+
+/** A person has said no, or nobody has answered in time. */
+export class ApprovalRefused extends ServiceError {
+  readonly reason: string | undefined;
+
+  constructor(message: string, reason?: string) {
+    super("conflict", message);
+    this.reason = reason;
   }
 }
 

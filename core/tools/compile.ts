@@ -34,6 +34,7 @@ interface CompileOptions {
 
 const NO_INBOX: ApprovalInbox = {
   admit: () => Promise.reject(unavailable("nobody can be asked for approval here")),
+  hear: async () => {},
 };
 
 /** A tool whose plugin does not exist is left out; `checkReferences` reports that. */

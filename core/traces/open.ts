@@ -26,7 +26,16 @@ export function openTraces(
   logger: Logger,
   meters: Pick<Meters, "add"> | null = null,
 ): Traces {
-  const origin: Origin = { service: manifest.name, version: manifest.version, scope: VERSION };
+  // Read when they are used, since a reload may change them.
+  const origin: Origin = {
+    get service() {
+      return manifest.name;
+    },
+    get version() {
+      return manifest.version;
+    },
+    scope: VERSION,
+  };
   const recorder = new Recorder(store, { origin, process: randomBytes(5).toString("hex"), logger });
   meters?.add({
     name: "traces_dropped_total",
@@ -35,10 +44,13 @@ export function openTraces(
     read: () => recorder.lost,
   });
   const inMemory = isVolatile(store);
-  const { retention: kept, size } = manifest.observability;
   const retention = new TraceRetention(store, {
-    retention: kept,
-    size: inMemory ? Math.min(size, MAX_CHARACTERS_IN_MEMORY) : size,
+    get retention() {
+      return manifest.observability.retention;
+    },
+    get size() {
+      return inMemory ? Math.min(manifest.observability.size, MAX_CHARACTERS_IN_MEMORY) : manifest.observability.size;
+    },
     logger,
     ...(inMemory && { round: RETENTION_INTERVAL_IN_MEMORY_MS }),
   });

@@ -84,7 +84,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
     keepAliveTimeout: timeouts.idleTimeout ?? 75_000,
     connectionsCheckingInterval: Math.max(100, Math.min(1_000, headersTimeout / 4)),
   });
-  server.maxConnections = options.connections;
+  Object.defineProperty(server, "maxConnections", { get: () => options.connections });
   server.on("connection", (socket: Socket) => {
     const connection: NodeConnection = { open: new Set(), closing: false, isStopping, stall: options.stall };
     sockets.set(socket, connection);

@@ -3,6 +3,7 @@
  * and has no setting for that time. Pausing and resuming a response restarts the addon's timeout, so that this is done regularly while a reply is in
  * progress, and the limit of the manifest decides here which readers are disconnected.
  */
+import type { ListenOptions } from "../http/exchange.ts";
 import type { NativeResponse } from "./uws-native.ts";
 
 /** How often the addon's timeout is restarted. The addon counts in steps of four seconds, so that its ten may be eight. */
@@ -10,15 +11,14 @@ const TIMEOUT_RESTART_SECONDS = 3;
 
 /** The replies in progress of one listener, and their clock. */
 export class UwsFlows {
-  readonly #stall: number;
+  readonly #limits: Pick<ListenOptions, "stall">;
   readonly #open = new Set<UwsFlow>();
   readonly #timer: NodeJS.Timeout;
   /** Seconds since the start of the listener. */
   now = 0;
 
-  /** @param stall milliseconds without progress after which a reader is disconnected */
-  constructor(stall: number) {
-    this.#stall = Math.max(1, Math.ceil(stall / 1000));
+  constructor(limits: Pick<ListenOptions, "stall">) {
+    this.#limits = limits;
     this.#timer = setInterval(() => this.#tick(), 1000);
     this.#timer.unref();
   }
@@ -37,7 +37,8 @@ export class UwsFlows {
 
   #tick(): void {
     this.now++;
-    for (const flow of this.#open) flow.tick(this.now, this.#stall);
+    const stall = Math.max(1, Math.ceil(this.#limits.stall / 1000));
+    for (const flow of this.#open) flow.tick(this.now, stall);
   }
 }
 

@@ -1,9 +1,9 @@
 /** What a listener of uWebSockets.js and its exchanges share. */
 import type { Heads } from "./heads.ts";
-import type { Anchor } from "./uws-anchor.ts";
 import type { UwsExchange } from "./uws-exchange.ts";
 import type { UwsFlows } from "./uws-flow.ts";
 import type { UwsHead } from "./uws-head.ts";
+import type { Unanswered } from "./uws-unanswered.ts";
 
 export interface UwsListener {
   /** The head of the request being dispatched. */
@@ -15,7 +15,7 @@ export interface UwsListener {
   /** The exchange whose socket is corked now: it writes without a cork of its own. */
   corked: UwsExchange | null;
   /** Null when there are no sockets. */
-  readonly anchor: Anchor | null;
+  readonly unanswered: Unanswered | null;
   /** True once the listener is stopping: every reply then closes its connection. */
   stopping: boolean;
   /** Reports an error of a callback: errors must not be thrown into native code. */

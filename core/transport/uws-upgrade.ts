@@ -27,8 +27,8 @@ export class UwsUpgrade extends UwsExchange implements Upgrade {
       response.writeStatus("101 Switching Protocols");
       if (requestId !== "") response.writeHeader("x-request-id", requestId);
     });
-    const { corked, anchor } = this.listener;
-    const corks = corked === this ? response : (anchor?.response ?? response);
+    const { corked, unanswered } = this.listener;
+    const corks = corked === this ? response : (unanswered?.response ?? response);
     // The socket is open when `upgrade` returns.
     corks.cork(() => response.upgrade({ socket: new UwsSocket(open) }, this.#key, this.#protocol, "", this.#context));
   }

@@ -9,13 +9,13 @@ import { isHandshake } from "./handshake.ts";
 import { Heads } from "./heads.ts";
 import { listenError } from "./listen-error.ts";
 import { refusalBody, refusalText } from "./refusal.ts";
-import { type Anchor, openAnchor } from "./uws-anchor.ts";
 import { UwsExchange } from "./uws-exchange.ts";
 import { UwsFlows } from "./uws-flow.ts";
 import { type HeadProblem, UwsHead } from "./uws-head.ts";
 import type { UwsListener } from "./uws-listener.ts";
 import type { Native, NativeApp, NativeListenSocket, NativeRequest, NativeResponse } from "./uws-native.ts";
 import { socketBehavior, type UwsSocketHost } from "./uws-socket.ts";
+import { openUnanswered, type Unanswered } from "./uws-unanswered.ts";
 import { UwsUpgrade } from "./uws-upgrade.ts";
 
 const REFUSAL_HEADERS = ["content-type", "application/json"];
@@ -59,7 +59,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
   reading: UwsExchange | null = null;
   corked: UwsExchange | null = null;
   stopping = false;
-  anchor: Anchor | null = null;
+  unanswered: Unanswered | null = null;
   port = 0;
   readonly #native: Native;
   readonly #app: NativeApp;
@@ -72,7 +72,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
     this.#native = native;
     this.#dispatch = dispatch;
     this.#options = options;
-    this.flows = new UwsFlows(options.stall);
+    this.flows = new UwsFlows(options);
     this.#app = native.App();
     this.#app.filter((response, change) => this.#count(response, change));
     if (options.sockets !== undefined) this.#app.ws("/*", socketBehavior(options.sockets.message, this));
@@ -81,7 +81,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
 
   async bind(): Promise<boolean> {
     const { host, port, sockets } = this.#options;
-    if (sockets !== undefined) this.anchor = await openAnchor(this.#native).catch(() => null);
+    if (sockets !== undefined) this.unanswered = await openUnanswered(this.#native).catch(() => null);
     return new Promise((resolve) => {
       // Without it a second process could bind the same port, and the kernel would distribute clients between the two.
       this.#app.listen(host, port, this.#native.LIBUS_LISTEN_EXCLUSIVE_PORT, (socket) => {
@@ -161,7 +161,7 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
     return new Promise((resolve) => {
       setImmediate(() => {
         this.#app.close();
-        this.anchor?.close();
+        this.unanswered?.close();
         this.flows.close();
         resolve();
       });

@@ -1,14 +1,15 @@
 /** Begins new executions for a request. */
 
-import type { ExecuteWorkflowRequest } from "../../generated/types.ts";
+import type { ExecuteWorkflowRequest, ExecutionStarted } from "../../generated/types.ts";
 import { actingUser } from "../identity/acting-user.ts";
 import type { Principal } from "../identity/principal.ts";
 import { seesEverything } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
-import { type CommitConflict, invalid } from "../lib/errors.ts";
+import { CommitConflict, invalid } from "../lib/errors.ts";
+import { isoTime } from "../lib/iso-time.ts";
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
-import { executionIdTaken } from "./journal/errors.ts";
+import { executionIdTaken, stillRunning } from "./journal/errors.ts";
 import { executionOwner } from "./journal/ids.ts";
 import { findExecution, startsWithId } from "./journal/load.ts";
 import type { Execution } from "./run/execution.ts";
@@ -69,6 +70,32 @@ export const lostBegin =
   ({ state: { start } }: Execution): Lost =>
   (conflict) =>
     unlessNumberTaken(conflict, start.number, executionIdTaken(start.id));
+
+/** `lost` is the error for an execution that did not begin here; one that another process has recovered is still running. */
+export async function unlessLost(execution: Execution, waiting: Promise<void>, lost: Lost): Promise<void> {
+  try {
+    await waiting;
+  } catch (error) {
+    if (!(error instanceof CommitConflict)) throw error;
+    throw execution.isRecorded ? stillRunning(execution.state.start.id) : lost(error);
+  }
+}
+
+/** A new execution once it is in the store. */
+export async function untilRecorded(execution: Execution): Promise<Execution> {
+  while (!execution.isRecorded) {
+    await unlessLost(execution, Promise.race([execution.progress(), execution.settled]), lostBegin(execution));
+  }
+  return execution;
+}
+
+/** The reply to a request that does not wait for its execution. */
+export function acknowledge({ state: { start } }: Execution, call: WorkflowCall): ExecutionStarted {
+  const { id: executionId, workflowId, at } = start;
+  const location = `/workflows/${workflowId}/executions/${executionId}/state`;
+  call.replyWith = { headers: ["location", location], status: 202 };
+  return { executionId, workflowId, status: "running", startAt: isoTime(at) };
+}
 
 /** Whether an execution with this id runs here: with isolation one of the user, without it one of anybody. */
 export function isLive(engine: Engine, id: string, userId = ""): boolean {

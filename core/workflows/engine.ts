@@ -33,13 +33,17 @@ import { beginWorkflow, contextText, ExecutionSpans, type RunReason } from "./ru
 import { ScopedWorkflows } from "./scoped.ts";
 import type { WorkflowAccess, Workflows } from "./workflows.ts";
 
-interface EngineParts {
+interface EngineParts extends EngineSettings {
   readonly store: Store;
   readonly logger: Logger;
   /** The processes that share the store; null where no other one uses it. */
   readonly membership: Membership | null;
   readonly sequence: Sequence;
   readonly spaces: IdSpaces;
+}
+
+/** What follows from the manifest. */
+interface EngineSettings {
   readonly definitions: Definitions;
   /** By id, in the order of the manifest. */
   readonly described: ReadonlyMap<string, DescribedWorkflow>;
@@ -54,11 +58,11 @@ interface EngineParts {
 export class Engine implements Workflows {
   readonly store: Store;
   readonly logger: Logger;
-  readonly definitions: Definitions;
+  definitions: Definitions;
   readonly newId = createExecutionIds();
   readonly sequence: Sequence;
   readonly spaces: IdSpaces;
-  readonly trace: SpanOrigin | undefined;
+  trace: SpanOrigin | undefined;
   readonly environment: ExecutionEnvironment;
   /** The executions that run here, by `liveKey`. */
   readonly live = new Map<string, Execution>();
@@ -75,7 +79,8 @@ export class Engine implements Workflows {
   readonly membership: Membership | null;
   /** Executions of other processes; null when the store is used by this process alone. */
   readonly remote: RemoteExecutions | null;
-  readonly #described: ReadonlyMap<string, DescribedWorkflow>;
+  #described: ReadonlyMap<string, DescribedWorkflow>;
+  #maxExecutionBytes: number;
   readonly #running = new Map<string, number>();
   #list: Serialized | null = null;
 
@@ -89,6 +94,8 @@ export class Engine implements Workflows {
     const { store, membership } = parts;
     this.capacity = new ExecutionCapacity(parts.maxExecutions, () => this.live.size);
     const alone = nameProcess();
+    this.#maxExecutionBytes = parts.maxExecutionBytes;
+    const maxExecutionBytes = () => this.#maxExecutionBytes;
     this.environment = {
       store,
       get process() {
@@ -97,7 +104,9 @@ export class Engine implements Workflows {
       shared: membership !== null,
       lease: membership,
       volatile: isVolatile(store),
-      maxBytes: parts.maxExecutionBytes,
+      get maxBytes() {
+        return maxExecutionBytes();
+      },
     };
     this.membership = membership;
     if (membership !== null) {
@@ -106,6 +115,16 @@ export class Engine implements Workflows {
     }
     this.remote = this.environment.shared ? new RemoteExecutions(store, () => this.liveNumbers()) : null;
     this.#described = parts.described;
+  }
+
+  /** From now on executions begin, and suspended ones go on, with these parts. Those that run keep what they began with. */
+  adopt({ definitions, described, maxExecutions, maxExecutionBytes, trace }: EngineSettings): void {
+    this.definitions = definitions;
+    this.#described = described;
+    this.#list = null;
+    this.trace = trace;
+    this.capacity.limit = maxExecutions;
+    this.#maxExecutionBytes = maxExecutionBytes;
   }
 
   list(): Serialized | Promise<Serialized> {
@@ -188,6 +207,7 @@ export class Engine implements Workflows {
     this.live.set(liveKey(start), execution);
     this.#count(start.workflowId, 1);
     countStart(execution);
+    execution.definition.uses?.enter();
     execution.settled = this.#runToRest(execution, work);
     // Whoever waits for it handles the rejection; when nobody does, it must not end the process.
     execution.settled.catch(() => {});
@@ -209,6 +229,7 @@ export class Engine implements Workflows {
       if (this.live.get(key) === execution) this.live.delete(key);
       this.#count(start.workflowId, -1);
       countEnd(execution);
+      execution.definition.uses?.leave();
       this.capacity.slotFreed();
       execution.abandoned = !execution.isAtRest;
       execution.notifyReaders();

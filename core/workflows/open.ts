@@ -23,8 +23,8 @@ import type { LinkedParts } from "./definition/linking.ts";
 import { Engine } from "./engine.ts";
 import { ExecutionRetention } from "./retention.ts";
 
-/** How many ended executions `memory:` keeps, because they are in the heap. */
-const MAX_ENDED_IN_MEMORY = 20_000;
+/** How many ended executions `memory:` keeps, because they are in the heap, and about how many bytes of executions. */
+const IN_MEMORY = { maxEnded: 20_000, maxBytes: 48 * 1024 * 1024 };
 
 interface WorkflowParts {
   readonly store: Store;
@@ -35,9 +35,23 @@ interface WorkflowParts {
   readonly trace?: SpanOrigin | undefined;
 }
 
+/** What the workflows of another manifest are linked with. */
+type NextParts = LinkedParts & Pick<WorkflowParts, "trace">;
+
 interface OpenedWorkflows {
   engine: Engine;
   problems: Problem[];
+  /** Compiles the workflows of another manifest; nothing changes before `apply`. */
+  adopt(
+    manifest: Manifest,
+    loaded: LoadedManifest,
+    parts: NextParts,
+  ): {
+    problems: Problem[];
+    /** Stores the definitions, so that executions can be pinned to them. */
+    begin(): Promise<void>;
+    apply(): void;
+  };
   /** Recovers the executions that an earlier process left running. */
   start(): Promise<void>;
   /** Waits until nothing runs any more, at most `timeoutMs`. */
@@ -58,30 +72,15 @@ export async function openWorkflows(
     ...parts
   }: LinkedParts & WorkflowParts,
 ): Promise<OpenedWorkflows> {
-  const { workflows, problems } = compileWorkflows(manifest, loaded, parts);
-  const definitions = new Definitions(store, workflows, (pinned) => {
-    const compiled = compileDefinition(pinned, parts);
-    if ("definition" in compiled) return compiled.definition;
-    return {
-      missing: [
-        ...compiled.missing,
-        ...compiled.problems.map(({ path, message }) => `${formatPath(path)}: ${message}`),
-      ],
-    };
-  });
-  const described = new Map(
-    Object.entries(manifest.workflows).map(([id, workflow]) => [id, describeWorkflow(id, workflow)]),
-  );
+  const { problems, ...settings } = compileSettings(manifest, loaded, { store, trace, ...parts });
+  const { definitions } = settings;
   const sequence = await createSequence(store, EXECUTION_SEQUENCE, [EXECUTIONS, OPEN_EXECUTIONS]);
   const spaces = await openIdSpaces(store, isIsolated(manifest), OWN_EXECUTION_NAMES);
-  const { executions: maxExecutions, execution: maxExecutionBytes } = manifest.server.limits;
-  const kept = { store, sequence, spaces, definitions, described };
-  const engine = new Engine({ ...kept, logger, membership, maxExecutions, maxExecutionBytes, trace });
+  const engine = new Engine({ ...settings, store, sequence, spaces, logger, membership });
   const retention = new ExecutionRetention(store, {
-    workflows: retentionPeriods(manifest),
-    otherWorkflows: manifest.history.retention,
+    ...retentionPeriods(manifest),
     logger,
-    ...(isVolatile(store) && { maxEnded: MAX_ENDED_IN_MEMORY }),
+    ...(isVolatile(store) && IN_MEMORY),
   });
   /** Set when the shutdown begins: what still waits for a free slot is left to the next process. */
   let isStopping = false;
@@ -103,6 +102,17 @@ export async function openWorkflows(
   return {
     engine,
     problems,
+    adopt(next, nextLoaded, nextParts) {
+      const { problems, ...settings } = compileSettings(next, nextLoaded, { store, ...nextParts });
+      return {
+        problems,
+        begin: () => settings.definitions.store(),
+        apply() {
+          engine.adopt(settings);
+          retention.adopt(retentionPeriods(next));
+        },
+      };
+    },
     async start() {
       await definitions.store();
       if (processes !== null) await processes.start();
@@ -133,8 +143,29 @@ export async function openWorkflows(
   };
 }
 
-/** In milliseconds, by workflow id. */
-function retentionPeriods({ workflows, history }: Manifest): Map<string, number> {
+/** What of the engine follows from the manifest. */
+function compileSettings(
+  manifest: Manifest,
+  loaded: LoadedManifest,
+  { store, trace, ...parts }: NextParts & Pick<WorkflowParts, "store">,
+) {
+  const { workflows, problems } = compileWorkflows(manifest, loaded, parts);
+  const definitions = new Definitions(store, workflows, (pinned) => {
+    const compiled = compileDefinition(pinned, parts);
+    if ("definition" in compiled) return compiled.definition;
+    const wrong = compiled.problems.map(({ path, message }) => `${formatPath(path)}: ${message}`);
+    return { missing: [...compiled.missing, ...wrong] };
+  });
+  const described = new Map(
+    Object.entries(manifest.workflows).map(([id, workflow]) => [id, describeWorkflow(id, workflow)]),
+  );
+  const { executions: maxExecutions, execution: maxExecutionBytes } = manifest.server.limits;
+  return { definitions, described, problems, trace, maxExecutions, maxExecutionBytes };
+}
+
+/** In milliseconds, by workflow id, and of workflows that the manifest does not have. */
+function retentionPeriods({ workflows, history }: Manifest) {
   const retention = (own: unknown) => (own ?? history.retention) as number;
-  return new Map(Object.entries(workflows).map(([id, workflow]) => [id, retention(workflow.retention)]));
+  const periods = Object.entries(workflows).map(([id, workflow]) => [id, retention(workflow.retention)] as const);
+  return { workflows: new Map(periods), otherWorkflows: history.retention };
 }

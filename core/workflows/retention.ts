@@ -9,7 +9,11 @@ import { encodeNumber } from "../storage/encoding.ts";
 import {
   afterWorkflow,
   EXECUTION_SEQUENCE,
+  EXECUTIONS,
   executionIndex,
+  executionKey,
+  indexedEntry,
+  indexedExecution,
   WORKFLOW_INDEXES,
   workflowIndex,
   workflowIndexOf,
@@ -22,23 +26,31 @@ import { removeEnded } from "./removal.ts";
 
 const FIRST_ROUND_AFTER_MS = 5_000;
 const ROUND_INTERVAL_MS = 60_000;
-const COUNT_INTERVAL_MS = 1_000;
+/** Short, since what ends within it is kept as well. */
+const COUNT_INTERVAL_MS = 250;
+/** How many of the oldest are looked at, to find as many as are too large together. */
+const OLDEST_PER_LOOK = 256;
 
-interface ExecutionRetentionOptions {
+interface RetentionPeriods {
   /** How many milliseconds after their end executions are kept, by workflow id. */
   readonly workflows: ReadonlyMap<string, number>;
   /** The same for workflows that the manifest does not have any more. */
   readonly otherWorkflows: number;
+}
+
+interface ExecutionRetentionOptions extends RetentionPeriods {
   readonly logger: Logger;
   /** About how many ended executions are kept at all; the oldest are removed. */
   readonly maxEnded?: number;
+  /** The same in bytes of all executions, where the store tells them. */
+  readonly maxBytes?: number;
 }
 
 export class ExecutionRetention {
   readonly #store: Store;
-  readonly #options: ExecutionRetentionOptions;
   /** Retention periods by the prefix of the index rows of a workflow. */
-  readonly #periods: ReadonlyMap<string, number>;
+  #periods!: ReadonlyMap<string, number>;
+  #otherWorkflows!: number;
   readonly #expiry: Interval;
   readonly #surplus: Interval | null;
   /** The execution sequence when there were at last no more than `maxEnded`. */
@@ -46,14 +58,23 @@ export class ExecutionRetention {
 
   constructor(store: Store, options: ExecutionRetentionOptions) {
     this.#store = store;
-    this.#options = options;
-    this.#periods = new Map([...options.workflows].map(([id, kept]) => [workflowIndex(id), kept]));
+    this.adopt(options);
     const failed = (error: unknown) =>
       options.logger.warn({ err: error }, `ended executions cannot be removed: ${messageOf(error)}`);
     this.#expiry = new Interval(ROUND_INTERVAL_MS, () => this.removeExpired(Date.now()), failed);
-    const { maxEnded } = options;
+    const { maxEnded, maxBytes = Number.POSITIVE_INFINITY } = options;
+    const removeSurplus = async (count: number) => {
+      await this.#removeSurplus(count);
+      await this.removeBytes(maxBytes);
+    };
     this.#surplus =
-      maxEnded === undefined ? null : new Interval(COUNT_INTERVAL_MS, () => this.#removeSurplus(maxEnded), failed);
+      maxEnded === undefined ? null : new Interval(COUNT_INTERVAL_MS, () => removeSurplus(maxEnded), failed);
+  }
+
+  /** From the next round on. */
+  adopt({ workflows, otherWorkflows }: RetentionPeriods): void {
+    this.#periods = new Map([...workflows].map(([id, kept]) => [workflowIndex(id), kept]));
+    this.#otherWorkflows = otherWorkflows;
   }
 
   start(): void {
@@ -72,7 +93,7 @@ export class ExecutionRetention {
     const firstOfWorkflows = firstRows(store, WORKFLOW_INDEXES, ({ key }) => afterWorkflow(workflowIndexOf(key)));
     for await (const { key } of firstOfWorkflows) {
       const index = workflowIndexOf(key);
-      const ended = Math.floor(now - (this.#periods.get(index) ?? this.#options.otherWorkflows));
+      const ended = Math.floor(now - (this.#periods.get(index) ?? this.#otherWorkflows));
       // Index rows are ordered by begin: an execution that began after this time has not ended before it.
       if (ended <= 0) continue;
       for (const status of ENDED) {
@@ -91,10 +112,38 @@ export class ExecutionRetention {
     );
     await walk.skip(maxEnded);
     const [newest] = await walk.next(1);
-    if (newest === undefined) return;
+    if (newest !== undefined) await this.#removeUpTo(newest.entry);
+  }
+
+  /** Removes the oldest ended executions until all executions that are kept take about `maxBytes`, or none that has ended is left. */
+  async removeBytes(maxBytes: number): Promise<void> {
+    const store = this.#store;
+    const excess = () => (store.held?.(EXECUTIONS) ?? 0) - maxBytes;
+    for (let left = excess(), before = Number.POSITIVE_INFINITY; left > 0 && left < before; left = excess()) {
+      before = left;
+      const oldest = await this.#oldestEntries();
+      const records = await store.getMany(oldest.map((entry) => executionKey(indexedExecution(entry))));
+      let count = 0;
+      for (let freed = 0; freed < left && count < records.length; count++) freed += records[count]?.value.length ?? 0;
+      const last = oldest[count - 1];
+      if (last === undefined || this.#expiry.signal.aborted) return;
+      await this.#removeUpTo(last);
+    }
+  }
+
+  /** Of those that have ended. */
+  async #oldestEntries(): Promise<string[]> {
+    const pages = await Promise.all(
+      ENDED.map((status) => this.#store.scan({ prefix: executionIndex(status), limit: OLDEST_PER_LOOK })),
+    );
+    const entries = pages.flat().map(({ key }) => indexedEntry(key));
+    return entries.sort().slice(0, OLDEST_PER_LOOK);
+  }
+
+  async #removeUpTo(entry: string): Promise<void> {
     for (const status of ENDED) {
       const prefix = executionIndex(status);
-      const before = `${prefix}${newest.entry}~`;
+      const before = `${prefix}${entry}~`;
       await removeEnded(this.#store, status, { prefix, before }, Number.POSITIVE_INFINITY, this.#expiry.signal);
     }
   }

@@ -3,6 +3,7 @@ import { defaults } from "../../generated/defaults.ts";
 import type {
   ExecuteWorkflowRequest,
   ExecutionCancellation,
+  ExecutionStarted,
   ExecutionState,
   ExecutionSuspended,
   ReplayExecutionRequest,
@@ -11,12 +12,12 @@ import type {
 import { permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
-import { CommitConflict, invalid } from "../lib/errors.ts";
+import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import { unlessConflict } from "../storage/conflict.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
-import { beginExecution, type Lost, lostBegin } from "./begin.ts";
+import { acknowledge, beginExecution, type Lost, lostBegin, unlessLost, untilRecorded } from "./begin.ts";
 import { followRemoteExecution } from "./cluster/follow-remote.ts";
 import { type StopRequest, stopFromRequest, stopRemoteExecution } from "./cluster/stop-requests.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
@@ -64,14 +65,19 @@ export class ScopedWorkflows implements WorkflowAccess {
     });
   }
 
+  async begin(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<ExecutionStarted> {
+    return acknowledge(await this.#recorded(workflowId, body, call), call);
+  }
+
   async stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer> {
+    if (body.options?.background === true) throw invalid("options.background is for /execute, which does not stream");
+    return this.#follow(await this.#recorded(workflowId, body, call), 0);
+  }
+
+  /** A new execution once it is in the store. */
+  #recorded(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Execution> {
     return this.#withFreeNumber(async (number) => {
-      const execution = await beginExecution(this.#engine, this.#principal, number, workflowId, body, call);
-      while (!execution.isRecorded) {
-        const moved = Promise.race([execution.progress(), execution.settled]);
-        await this.#unlessLost(execution, moved, lostBegin(execution));
-      }
-      return this.#follow(execution, 0);
+      return untilRecorded(await beginExecution(this.#engine, this.#principal, number, workflowId, body, call));
     });
   }
 
@@ -220,17 +226,7 @@ export class ScopedWorkflows implements WorkflowAccess {
 
   /** Waits until the execution has come to rest. Throws when that has to wait for an unavailable store. */
   #settled(execution: Execution, lost: Lost): Promise<void> {
-    return this.#unlessLost(execution, Promise.race([execution.settled, execution.commitFailure()]), lost);
-  }
-
-  /** `lost` is the error for an execution that did not begin here; one that another process has recovered is still running. */
-  async #unlessLost(execution: Execution, waiting: Promise<void>, lost: Lost): Promise<void> {
-    try {
-      await waiting;
-    } catch (error) {
-      if (!(error instanceof CommitConflict)) throw error;
-      throw execution.isRecorded ? stillRunning(execution.state.start.id) : lost(error);
-    }
+    return unlessLost(execution, Promise.race([execution.settled, execution.commitFailure()]), lost);
   }
 
   async #atRest(workflowId: string, id: string, userId: string | undefined): Promise<StoredExecution> {

@@ -2,6 +2,7 @@
 import type {
   ExecuteWorkflowRequest,
   ExecutionCancellation,
+  ExecutionStarted,
   ExecutionState,
   ExecutionSuspended,
   ReplayExecutionRequest,
@@ -19,7 +20,7 @@ import type { ExecutionStatus } from "./journal/entries.ts";
 /** The part of a request's context that an execution needs. */
 export type WorkflowCall = Pick<
   Context<unknown>,
-  "user" | "caller" | "requestId" | "logger" | "trace" | "unavailableHeaders"
+  "user" | "caller" | "requestId" | "logger" | "trace" | "unavailableHeaders" | "replyWith"
 > &
   Partial<Pick<Context<unknown>, "keyed" | "signal">>;
 
@@ -57,6 +58,8 @@ export interface Workflows {
 export interface WorkflowAccess {
   /** Resolves with `data` of the reply when the execution has come to rest. It goes on when the client leaves. */
   execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized>;
+  /** Resolves when the execution is in the store: with `data` of the reply, whose status and `location` are set. */
+  begin(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<ExecutionStarted>;
   /** Resolves when the execution is in the store. */
   stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer>;
   suspend(

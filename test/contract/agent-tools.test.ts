@@ -121,16 +121,16 @@ describe("tools of an agent", () => {
     });
   });
 
-  test("POST /agents/:id/text: a tool that needs approval never runs, and the model is told so", async (t) => {
+  test("POST /agents/:id/text: a tool that needs approval does not run: the reply says what waits, and the model is not called again", async (t) => {
     const { service, upstream } = await serve(
       t,
       { tools: ["guarded"] },
       { tools: { guarded: { use: "add", approval: true } } },
     );
-    upstream.replies(calls([{ name: "guarded", input: { a: 1, b: 1 } }]), says("I may not."));
-    const { toolResults } = await dataOf(service.post(TEXT, { input: "x" }));
-    assert.deepEqual(toolResults, []);
-    assert.match(told(upstream.requests[1]!.body)[0].content, /approval/);
+    upstream.replies(calls([{ name: "guarded", input: { a: 1, b: 1 } }]));
+    const { toolResults, approvals, finishReason } = await dataOf(service.post(TEXT, { input: "x" }));
+    assert.deepEqual([toolResults, approvals.length, finishReason], [[], 1, "tool-calls"]);
+    assert.equal(upstream.requests.length, 1);
   });
 });
 

@@ -45,8 +45,10 @@ const MANIFEST = {
 interface Way {
   /** Makes the call, and gives all that was replied as text. @param headers what a client adds */
   call(service: TestService, amount: number, headers: Record<string, string>): Promise<string>;
+  /** Where a chat goes on. */
+  path?: string;
   /** How it runs after a yes. `never`: nobody is asked. */
-  after: "same call with the id" | "same call" | "by itself" | "never";
+  after: "same call with the id" | "same call" | "by itself" | "with the answer in the chat" | "never";
 }
 
 const post =
@@ -85,9 +87,21 @@ const WAYS: Record<string, Way> = {
     },
     after: "never",
   },
-  "POST /agents/:id/text": { call: post("/agents/clerk/text", prompt("pay")), after: "same call" },
-  "POST /agents/:id/stream": { call: post("/agents/clerk/stream", prompt("pay")), after: "same call" },
-  "POST /agents/:id/chat": { call: post("/agents/clerk/chat", prompt("pay")), after: "same call" },
+  "POST /agents/:id/text": {
+    call: post("/agents/clerk/text", prompt("pay")),
+    after: "with the answer in the chat",
+    path: "/agents/clerk/text",
+  },
+  "POST /agents/:id/stream": {
+    call: post("/agents/clerk/stream", prompt("pay")),
+    after: "with the answer in the chat",
+    path: "/agents/clerk/stream",
+  },
+  "POST /agents/:id/chat": {
+    call: post("/agents/clerk/chat", prompt("pay")),
+    after: "with the answer in the chat",
+    path: "/agents/clerk/chat",
+  },
   "a sub-agent": { call: post("/agents/chief/text", prompt("delegate")), after: "same call" },
   "an agent over MCP": { call: rpc("agent_clerk", (amount) => ({ prompt: `pay ${amount}` })), after: "same call" },
   "an agent over A2A": {
@@ -107,6 +121,15 @@ const WAYS: Record<string, Way> = {
   },
 };
 
+/** As a chat client does it: the whole conversation, with the answer in the part of the call. */
+async function goOn(service: TestService, path: string, { approvalId, toolCallId, toolName, input }: Loose) {
+  const approval = { id: approvalId, approved: true };
+  const part = { type: `tool-${toolName}`, toolCallId, state: "approval-responded", input, approval };
+  const user = { role: "user", parts: [{ type: "text", text: `pay ${input.amount}` }] };
+  const messages = [user, { id: "a1", role: "assistant", parts: [{ type: "step-start" }, part] }];
+  await (await service.post(path, { input: messages })).text();
+}
+
 describe("a tool that needs approval", () => {
   let service: TestService;
   let amount = 0;
@@ -123,7 +146,7 @@ describe("a tool that needs approval", () => {
     amount += 1;
   });
 
-  for (const [name, { call, after: how }] of Object.entries(WAYS)) {
+  for (const [name, { call, after: how, path }] of Object.entries(WAYS)) {
     test(`${name}: the tool does not run before a person has approved it, and once after that (${how})`, async () => {
       const first = await call(service, amount, {});
       assert.match(first, /approval|completed/, "it is told");
@@ -141,8 +164,10 @@ describe("a tool that needs approval", () => {
         await until(() => ran.length === mine.length, "the step");
         return;
       }
-      const once = how.startsWith("same call") ? [amount] : [];
+      if (path !== undefined) await goOn(service, path, mine[0]);
+      const once = how.startsWith("same call") || path !== undefined ? [amount] : [];
       assert.deepEqual(ran, once);
+      if (path !== undefined) await goOn(service, path, mine[0]);
       if (once.length > 0) await call(service, amount, { "x-approval-id": approvalId });
       assert.deepEqual(ran, once);
     });

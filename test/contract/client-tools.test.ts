@@ -277,12 +277,14 @@ test("POST /agents/:id/text with a client's own history and the result of a call
   assert.deepEqual(said(2), [...turn, ["assistant", "Done."], ["user", "Thanks"]]);
 });
 
-test("POST /agents/:id/text with one result twice at once stores one answer with the call completed", async (t) => {
+test("POST /agents/:id/text with one result twice at once takes it once, refuses the other, and stores one answer with the call completed", async (t) => {
   const { service, upstream } = await serve(t, { memory: "chats" });
-  upstream.replies(calls([ASKS]), says("Done.", { delay: 30 }), says("Done.", { delay: 30 }));
+  upstream.replies(calls([ASKS]), says("Done.", { delay: 30 }));
   await dataOf(service.post(TEXT, { input: "Delete it", options }));
   const result = { input: [answer("c1", "yes")], options };
-  await Promise.all([1, 2].map(() => dataOf(service.post(TEXT, result))));
+  const replies = await Promise.all([1, 2].map(() => service.post(TEXT, result)));
+  assert.deepEqual(replies.map(({ status }) => status).sort(), [200, 400]);
+  assert.equal(upstream.requests.length, 2);
   const { messages } = await dataOf(service.get("/api/memory/conversations/one/messages"));
   assert.deepEqual(
     messages.map(({ role, parts }: Loose) => [role, parts.at(-1).text]),

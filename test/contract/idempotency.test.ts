@@ -249,20 +249,20 @@ const claim = async (replies: KeptReplies, request = REQUEST) => {
   return taken;
 };
 
-test("a key whose process has ended before the reply is free, and the next request is told what the first may have started", async () => {
+test("KeptReplies.take frees a key whose process has ended before the reply, and tells the next request what the first may have started", async () => {
   const { store, replies } = kept();
   const first = await claim(replies);
   assert.equal(first.isRepeated, false);
-  const restarted = new KeptReplies({ ...store }, null, silent);
+  const restarted = new KeptReplies(store, null, silent);
   const second = await claim(restarted);
   assert.deepEqual([second.isRepeated, second.runId], [true, first.runId]);
   await first.settle({ ...REPLY, body: "late" });
   await second.settle(REPLY);
-  const third = new KeptReplies({ ...store }, null, silent);
+  const third = new KeptReplies(store, null, silent);
   assert.deepEqual(await third.take(REQUEST, SIGNAL), REPLY);
 });
 
-test("a reply that cannot be stored when its request ends is known in the process, and stored later", async () => {
+test("KeptReplies.take knows a reply that could not be stored when its request ended, and stores it later", async () => {
   const { store, state, replies } = kept();
   const first = await claim(replies);
   state.fails = true;
@@ -270,13 +270,13 @@ test("a reply that cannot be stored when its request ends is known in the proces
   assert.deepEqual(await replies.take(REQUEST, SIGNAL), REPLY);
   state.fails = false;
   replies.start();
-  const elsewhere = new KeptReplies({ ...store }, null, silent);
+  const elsewhere = new KeptReplies(store, null, silent);
   await until(async () => JSON.parse((await store.get("ik/r"))!.value).reply !== undefined, "the row");
   assert.deepEqual(await elsewhere.take(REQUEST, SIGNAL), REPLY);
   await replies.close();
 });
 
-test("a key costs two commits, and its rows go when its time is over", async () => {
+test("KeptReplies.take and its reply are two commits, and removeBefore removes both rows when their time is over", async () => {
   const { store, state, replies } = kept();
   await (await claim(replies)).settle(REPLY);
   assert.equal(state.commits, 2);
@@ -290,7 +290,7 @@ test("a key costs two commits, and its rows go when its time is over", async () 
   assert.deepEqual(await rows(), []);
 });
 
-test("POST /workflows/:id/execute with the key of a process that has ended gets the outcome of the execution that began under it", async (t) => {
+test("POST /workflows/:id/execute with the Idempotency-Key of a request that was cut at limits.request gets the outcome of the same execution", async (t) => {
   const { service, charges, hold } = await serve(t, { server: { limits: { request: "1s" } } });
   const release = hold();
   const first = await service.post("/workflows/pay/execute", { input: {} }, keyed("k"));

@@ -262,7 +262,10 @@ for (const [version, accepts] of await clientChecks()) {
         ]),
       );
       assert.equal(validators.UIMessageChunk(chunk), true, JSON.stringify(chunk));
-      assert.equal(await accepts(chunk), true, `${version} refuses ${JSON.stringify(chunk)}`);
+      // Version 5 of the client is older than approvals: an agent whose tools ask for them needs a newer one.
+      const isKnown =
+        version !== "ai-5" || !["tool-approval-request", "tool-output-denied"].includes(String(chunk.type));
+      assert.equal(await accepts(chunk), isKnown, `${version}: ${JSON.stringify(chunk)}`);
     }
     assert.equal(await accepts({ type: "text-delta", id: 1 }), false, "the client's own check is awake");
   });

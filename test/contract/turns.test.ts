@@ -1,6 +1,7 @@
 /** One turn at a time in a conversation: what a second one does while the first is at work. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
+import { A2aCaller, now, said } from "../support/a2a.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { until } from "../support/probe.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
@@ -23,6 +24,7 @@ const GATED = `export default { kind: "provider", name: "gated", create: () => (
         if (part !== undefined) return controller.enqueue(part);
         const gate = gates.held.get(question);
         if (gate !== undefined) await Promise.race([gate.promise, new Promise((resolve) => abortSignal?.addEventListener("abort", resolve))]);
+        await new Promise((resolve) => setTimeout(resolve, 1));
         if (abortSignal?.aborted) return controller.error(abortSignal.reason);
         const next = rest.shift();
         if (next === undefined) controller.close(); else controller.enqueue(next);
@@ -48,6 +50,7 @@ async function serve(t: TestContext, memory: object, { limits = {}, agents = {},
       providers: { gated: { use: "gated" }, demo: { use: "scripted", models } },
       memory: { default: memory },
       agents: { assistant: { model: "gated/any" }, ...agents },
+      workflows: { flow: { steps: [{ id: "ask", andAgent: { agent: "assistant", prompt: "of a step" } }] } },
     },
     { plugins: [pluginFolder(t, { "providers/gated.mjs": GATED })] },
   );
@@ -102,6 +105,32 @@ test("POST /agents/:id/text, /stream, /chat and /object of one conversation wait
     assert.deepEqual((await history(service)).slice(0, 3), ["user: one", "assistant: ...one", "user: two"], route);
     if (route !== "object") assert.equal((await history(service))[3], "assistant: ...one|two", route);
   }
+});
+
+test("an andAgent step and a task of POST /a2a/:id wait for the turn of their conversation that is at work", async (t) => {
+  const { service, hold, asked } = await serve(t, {});
+  const release = hold("one");
+  const first = service.post("/agents/assistant/text", { input: "one", options: { conversationId: "c" } });
+  await until(() => asked.length === 1, "the first call of the model");
+  const execution = service.post("/workflows/flow/execute", { input: {}, options: { conversationId: "c" } });
+  await until(
+    async () => (await dataOf(service.get("/workflows"))).some(({ status }: Loose) => status === "running"),
+    "the step",
+  );
+  const a2a = new A2aCaller(service);
+  const task = await a2a.send("assistant", { ...said("of a task", { contextId: "c" }), ...now });
+  assert.deepEqual(asked, ["one"]);
+  release();
+  assert.equal((await first).status, 200);
+  assert.equal((await dataOf(execution)).status, "completed");
+  await until(async () => (await a2a.get("assistant", task.id)).status.state === "TASK_STATE_COMPLETED", "the task");
+  const messages = await history(service);
+  assert.deepEqual(messages.slice(0, 2), ["user: one", "assistant: ...one"]);
+  assert.deepEqual(
+    [...messages.slice(2)].map((message) => message.split(": ")[0]),
+    ["user", "assistant", "user", "assistant"],
+  );
+  assert.match(messages[5]!, /^assistant: \.\.\.one\|of a (step|task)\|of a (step|task)$/);
 });
 
 test("POST /agents/:id/text lets 16 turns of a conversation wait, and answers more with 409 and Retry-After", async (t) => {

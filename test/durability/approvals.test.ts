@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, type TestContext, test } from "node:test";
 import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
-import { NO_POSTGRES, startPostgres } from "../support/postgres.ts";
+import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
 import { until } from "../support/probe.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
 import { temporaryFolder } from "../support/storage.ts";
@@ -84,7 +84,7 @@ test("POST /approvals/:approvalId: a process may die between question and answer
   assert.deepEqual(await get(fourth, "/approvals"), []);
 });
 
-const server = await startPostgres();
+const server = await sharedPostgres();
 after(() => server?.close());
 
 test("POST /approvals/:approvalId: of processes on one PostgreSQL any one takes the answer, and one call runs", {

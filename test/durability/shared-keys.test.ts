@@ -1,23 +1,17 @@
 /** Requests with an `Idempotency-Key` at two real processes over one PostgreSQL. */
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, type TestContext, test } from "node:test";
-import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
-import { pluginFolder } from "../support/plugin-folder.ts";
+import { test } from "node:test";
+import type { Served } from "../support/command-line.ts";
 import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
 import { until } from "../support/probe.ts";
 import { dataOf } from "../support/served-upstream.ts";
+import { holdingFolder, twoProcesses } from "../support/two-processes.ts";
 
 const server = await sharedPostgres();
 const skip = server === null ? NO_POSTGRES : false;
-/** What ends with this file. */
-const file = { after } as unknown as Pick<TestContext, "after">;
-
-const folder = await mkdtemp(join(tmpdir(), "penstock-keys-"));
-after(() => rm(folder, { recursive: true, force: true }));
+const { folder, hold, release } = await holdingFolder();
 
 /** Notes its calls, and waits while a file of the given name is there. */
 const WAITING = `import { appendFileSync, existsSync } from "node:fs";
@@ -26,28 +20,15 @@ const wait = async (name) => {
   while (existsSync(${JSON.stringify(`${folder}/`)} + name)) await new Promise((resolve) => setTimeout(resolve, 10));
   return { name, pid: process.pid };
 };`;
-const plugins = pluginFolder(file, {
-  "tools/linger.mjs": `${WAITING} export default { kind: "tool", name: "linger", description: "Waits", execute: ({ name }) => wait(name) };`,
-  "steps/linger.mjs": `${WAITING} export default { kind: "step", execute: ({ input }) => wait(input.name) };`,
+const { url, one, other } = await twoProcesses(server, folder, {
+  plugins: {
+    "tools/linger.mjs": `${WAITING} export default { kind: "tool", name: "linger", description: "Waits", execute: ({ name }) => wait(name) };`,
+    "steps/linger.mjs": `${WAITING} export default { kind: "step", execute: ({ input }) => wait(input.name) };`,
+  },
+  tools: { linger: { use: "linger" } },
+  workflows: { long: { steps: [{ id: "one", andThen: { use: "linger" } }] } },
 });
-const url = await server?.createDatabase();
-const config = join(folder, "service.yaml");
-writeFileSync(
-  config,
-  JSON.stringify({
-    name: "Test",
-    version: "1.0.0",
-    store: url,
-    tools: { linger: { use: "linger" } },
-    workflows: { long: { steps: [{ id: "one", andThen: { use: "linger" } }] } },
-  }),
-);
-const start = () =>
-  serve(file, [process.execPath, PENSTOCK, "serve", "--config", config, "--plugins", plugins, "--port", "0"]);
-const [one, other] = (server === null ? [] : await Promise.all([start(), start()])) as [Served, Served];
 
-const hold = (name: string) => writeFileSync(join(folder, name), "");
-const release = (name: string) => rmSync(join(folder, name));
 const calls = (name: string) =>
   (existsSync(join(folder, "calls")) ? readFileSync(join(folder, "calls"), "utf8") : "")
     .split("\n")

@@ -1,15 +1,13 @@
 /** One turn at a time in a conversation that two real processes work on, over one PostgreSQL. */
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, type TestContext, test } from "node:test";
-import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
-import { pluginFolder } from "../support/plugin-folder.ts";
+import { test } from "node:test";
+import type { Served } from "../support/command-line.ts";
 import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
 import { until } from "../support/probe.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
+import { holdingFolder, twoProcesses } from "../support/two-processes.ts";
 
 const server = await sharedPostgres();
 const skip = server === null ? NO_POSTGRES : false;
@@ -38,32 +36,14 @@ export default { kind: "provider", name: "filed",
         } }) };
       } }) }) };`;
 
-const folder = await mkdtemp(join(tmpdir(), "penstock-turns-"));
-after(() => rm(folder, { recursive: true, force: true }));
-/** What ends with this file. */
-const file = { after } as unknown as Pick<TestContext, "after">;
-const plugins = pluginFolder(file, { "providers/filed.mjs": FILED });
-const url = await server?.createDatabase();
-const config = join(folder, "service.yaml");
-writeFileSync(
-  config,
-  JSON.stringify({
-    name: "Test",
-    version: "1.0.0",
-    store: url,
-    providers: { filed: { use: "filed", folder } },
-    memory: { patient: { contextLimit: 1000 }, eager: { turns: "interrupt" } },
-    agents: { patient: { model: "filed/any", memory: "patient" }, eager: { model: "filed/any", memory: "eager" } },
-  }),
-);
+const { folder, hold, release } = await holdingFolder();
+const { url, start, one, other } = await twoProcesses(server, folder, {
+  plugins: { "providers/filed.mjs": FILED },
+  providers: { filed: { use: "filed", folder } },
+  memory: { patient: { contextLimit: 1000 }, eager: { turns: "interrupt" } },
+  agents: { patient: { model: "filed/any", memory: "patient" }, eager: { model: "filed/any", memory: "eager" } },
+});
 
-const start = () =>
-  serve(file, [process.execPath, PENSTOCK, "serve", "--config", config, "--plugins", plugins, "--port", "0"]);
-const processes: Served[] = server === null ? [] : await Promise.all([start(), start()]);
-const [one, other] = processes as [Served, Served];
-
-const hold = (question: string) => writeFileSync(join(folder, question), "");
-const release = (question: string) => rmSync(join(folder, question));
 const asked = () =>
   existsSync(join(folder, "asked")) ? readFileSync(join(folder, "asked"), "utf8").trim().split("\n") : [];
 const isAsked = (question: string) => until(() => asked().includes(question), `that the model is asked ${question}`);
@@ -120,7 +100,7 @@ test("POST /agents/:id/text, 50 at once on one conversation of two processes, gi
   await Promise.all(
     inputs.map(async (input, index) => {
       for (;;) {
-        const reply = await say(processes[index % 2]!, "patient", "q", input);
+        const reply = await say(index % 2 === 0 ? one : other, "patient", "q", input);
         await reply.text();
         if (reply.status === 200) return;
         assert.equal(reply.status, 409);
@@ -170,7 +150,9 @@ test("POST /agents/:id/text goes on with a conversation whose turn a process had
   assert.deepEqual(await claims(), []);
 });
 
-test("a conversation whose turn a killed process had is free although nobody asks for it", { skip }, async () => {
+test("POST /agents/:id/text in a process that is killed leaves no row of its turn, although nobody asks for the conversation", {
+  skip,
+}, async () => {
   hold("e1");
   const third = await start();
   say(third, "patient", "e", "e1").catch(() => {});

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { unavailable } from "../../core/lib/errors.ts";
 import { definitionKey, executionKey, journalKey, OPEN_EXECUTIONS, PROCESSES } from "../../core/storage/keys.ts";
+import { Membership } from "../../core/storage/membership.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import { recoverExecutions } from "../../core/workflows/cluster/recovery.ts";
@@ -14,7 +15,7 @@ import { soon } from "../support/providers.ts";
 import { recordingLogger } from "../support/storage.ts";
 import { CALL, cutStore, processesOf, refusal } from "../support/workflow-process.ts";
 
-const world = { runs: [] as string[], open: Promise.resolve() as Promise<unknown> };
+const world = { runs: [] as string[], asked: 0, open: Promise.resolve() as Promise<unknown> };
 (globalThis as { penstockTakeOver?: typeof world }).penstockTakeOver = world;
 
 const PLUGINS = {
@@ -269,6 +270,66 @@ test("recovery: fail blames the step that was interrupted, and none that had los
   assert.ok(!failed.includes("slow"), `blamed: ${failed}`);
   const [record] = JSON.parse((await access.executions({ limit: 1, offset: 0 })).json);
   assert.ok(!JSON.stringify(record.error).includes("slow"), JSON.stringify(record.error));
+});
+
+/** Its model asks for the tool `mark` once `world.open` has resolved. */
+const AGENT_PLUGINS = {
+  "tools/mark.mjs": `export default { kind: "tool", parameters: { type: "object" }, execute: () => {
+    globalThis.penstockTakeOver.runs.push("mark"); return {}; } };`,
+  "providers/late.mjs": `export default { kind: "provider", create: () => ({ retries: 0,
+    languageModel: (modelId) => ({ specificationVersion: "v3", provider: "late", modelId, supportedUrls: {},
+      doStream: async ({ prompt }) => {
+        globalThis.penstockTakeOver.asked++;
+        await globalThis.penstockTakeOver.open;
+        const reason = prompt.at(-1).role === "tool" ? "stop" : "tool-calls";
+        const call = { type: "tool-call", toolCallId: "1", toolName: "mark", input: "{}" };
+        const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } };
+        const finish = { type: "finish", finishReason: { unified: reason, raw: reason }, usage };
+        return { stream: ReadableStream.from(reason === "stop" ? [finish] : [call, finish]) };
+      } }) }) };`,
+};
+
+test("an agent in a step begins no tool call before its process knows that it was not taken for gone, and none when it was", async (t) => {
+  const manifest = {
+    providers: { demo: { use: "late" } },
+    tools: { mark: { use: "mark" } },
+    agents: { a: { name: "A", description: "A", model: "demo/any", memory: false, tools: ["mark"] } },
+    workflows: { w: { steps: [{ id: "s", andAgent: { agent: "a", prompt: "go" } }] } },
+  };
+  const start = await processesOf(t, manifest, { plugins: AGENT_PLUGINS });
+  for (const isTaken of [false, true]) {
+    const base = createMemoryStore();
+    let answer = () => {};
+    let away: Promise<void> | null = null;
+    const commit: Store["commit"] = async (wanted) => {
+      if (wanted.put?.some(([key]) => key.startsWith(PROCESSES))) await away;
+      return base.commit(wanted);
+    };
+    const store: Store = { ...base, kind: "shared", commit };
+    const membership = new Membership(store, { logger: silent, times: TIMES });
+    let confirms = 0;
+    const confirm = membership.confirm.bind(membership);
+    membership.confirm = (signal) => {
+      confirms++;
+      return confirm(signal);
+    };
+    const { opened, access } = await start(store, { processTimes: TIMES, membership });
+    t.after(() => opened.close());
+    let go = () => {};
+    Object.assign(world, { runs: [], asked: 0, open: new Promise<void>((resolve) => (go = resolve)) });
+    const ended = access.execute("w", input("e"), CALL).catch((error: Error) => error);
+    await until(() => world.asked > 0, "the model");
+    away = new Promise((resolve) => (answer = resolve));
+    await until(() => !membership.isHeld(), "the end of the lease");
+    if (isTaken) await base.commit({ clear: [PROCESSES] });
+    go();
+    await until(() => confirms > 0 || world.runs.length > 0, "the tool call");
+    assert.deepEqual(world.runs, []);
+    away = null;
+    answer();
+    await ended;
+    assert.deepEqual(world.runs, isTaken ? [] : ["mark"]);
+  }
 });
 
 test("a store that is away while a process takes over ends the look; it is made again when the store is back", async (t) => {

@@ -76,3 +76,33 @@ test("a manifest that is wrong in its shape, references, plugins, providers, wor
     assert.equal(lines.filter((line) => expected.test(line)).length, 1, `${expected} in\n${lines.join("\n")}`);
   }
 });
+
+const STORES: Record<string, RegExp | null> = {
+  "postgres://u:secret@h/d?schema=Mine":
+    /^schema must be a name of small letters, digits and _ that begins with no digit$/,
+  "postgres://u:secret@h/d?pool=many": /^pool must be a number of connections from 3 to 100$/,
+  "postgres://u:secret@h/d?pool=": /^pool must be a number of connections from 3 to 100$/,
+  "postgresql://u:secret@h/d?pol=5":
+    /^unknown setting pol; postgres: knows schema, pool, and those of the driver such as sslmode$/,
+  "sqlite:x.db?pool=5": /^unknown setting pool; sqlite: knows synchronous$/,
+  "sqlite:x.db?synchronous=of": /^synchronous must be full or normal$/,
+  "postgres://u:secret@h/d?schema=mine&pool=5&sslmode=require&channel_binding=require&statement_timeout=1000": null,
+};
+
+test("penstock check says what is wrong with the settings of a store URL at the path store, and does not connect to it", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "penstock-report-"));
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  const config = join(folder, "service.yaml");
+  for (const [store, message] of Object.entries(STORES)) {
+    await writeFile(config, `name: A\nversion: "1.0"\nstore: ${JSON.stringify(store)}\n`);
+    const { issues, close } = await boot({ config, plugins: [], env: {}, logger: createLogger("silent") });
+    await close();
+    const lines = issues.filter(({ severity }) => severity === "error").map(formatIssue);
+    if (message === null) assert.deepEqual(lines, []);
+    else {
+      assert.equal(lines.length, 1, lines.join("\n"));
+      const [, said = ""] = /^.*:3:\d+ {2}store: (.*)$/.exec(lines[0]!) ?? [];
+      assert.match(said, message);
+    }
+  }
+});

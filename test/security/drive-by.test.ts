@@ -93,6 +93,7 @@ test("a page of another site whose request is marked as JSON was asked by its br
     ["POST /updates", {}],
     ["POST /updates/tiny", undefined],
     ["GET /updates", undefined],
+    ["POST /reload", undefined],
   ] as const) {
     for (const origin of [EVIL, "null", "http://localhost:9", "https://localhost.evil.example"]) {
       const { status, error } = await send(line, { ...headers, origin }, body);

@@ -3,14 +3,16 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceError } from "../../core/lib/errors.ts";
-import { EXECUTION_SEQUENCE } from "../../core/storage/keys.ts";
+import { EXECUTION_SEQUENCE, EXECUTIONS } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import type { ExecutionStatus } from "../../core/workflows/journal/entries.ts";
 import { ExecutionRetention } from "../../core/workflows/retention.ts";
 import { ENGINES, openRows, putExecutions, restRows, type Sample } from "../support/executions.ts";
+import { until } from "../support/probe.ts";
 import { silent } from "../support/providers.ts";
 import { recordingLogger } from "../support/storage.ts";
+import { CALL, processesOf } from "../support/workflow-process.ts";
 
 const NOW = Date.parse("2026-11-20T08:00:00Z");
 const DAY = 86_400_000;
@@ -143,6 +145,46 @@ test("retention of executions: a store in memory is kept down while executions c
   assert.equal(await ended(), 1_000);
   await keeper.close();
   assert.deepEqual(await keysOf(store), keysFor(many.slice(-1_000)));
+});
+
+test("POST /workflows/:id/execute with memory: the executions that are kept take 48 MiB at most, and the newest are kept", async (t) => {
+  const start = await processesOf(t, { workflows: { w: { steps: [{ id: "s", andThen: { set: { n: 1 } } }] } } });
+  const store = createMemoryStore();
+  const { access, opened } = await start(store);
+  t.after(() => opened.close());
+  const most = 48 * 1024 * 1024;
+  const held = () => store.held!(EXECUTIONS);
+  let highest = 0;
+  const text = "x".repeat(900_000);
+  for (let index = 0; index < 100; index++) {
+    await access.execute("w", { input: { text }, options: { executionId: `e${index}` } }, CALL);
+    highest = Math.max(highest, held());
+  }
+  await until(() => held() <= most, "room");
+  assert.ok(highest > most / 2 && held() > most / 2, `${highest} bytes, ${held()} at the end`);
+  assert.equal((await access.state("w", "e99")).status, "completed");
+  await assert.rejects(access.state("w", "e0"), /e0/);
+});
+
+test("retention of executions: removeBytes removes as many of the oldest that have ended as are too large together, and no other", async () => {
+  const store = createMemoryStore();
+  const samples = Array.from(
+    { length: 900 },
+    (_, index): Sample => ({ number: index + 1, status: STATUSES[index % 4]!, at: NOW + index }),
+  );
+  await putExecutions(store, samples);
+  const whole = store.held!(EXECUTIONS);
+  const keeper = retention(store);
+  await keeper.removeBytes(whole);
+  assert.deepEqual(await keysOf(store), keysFor(samples));
+  await keeper.removeBytes(whole / 2);
+  const left = (await keysOf(store)).filter((key) => /^x\/.*\/r$/.test(key)).length;
+  assert.ok(left > 300 && left <= 450, `${left} are left`);
+  const over = samples.filter(({ status }) => status !== "suspended");
+  const gone = new Set(over.slice(0, samples.length - left));
+  assert.deepEqual(await keysOf(store), keysFor(samples.filter((sample) => !gone.has(sample))));
+  await keeper.removeBytes(0);
+  assert.deepEqual(await keysOf(store), keysFor(samples.filter(({ status }) => status === "suspended")));
 });
 
 test("retention of executions: a store that cannot be used is said once, and again only after it could be", async (t) => {

@@ -48,7 +48,12 @@ test("POST /agents/:id/text with memory on PostgreSQL: 503 while the server is a
       assert.equal(reply.headers.get("x-error-code"), "unavailable");
       assert.ok(reply.headers.has("retry-after"));
       const { success, error } = (await reply.json()) as { success: boolean; error: string };
-      assert.deepEqual([success, error], [false, "storage is unavailable: there is no connection to the database"]);
+      assert.equal(success, false);
+      // What takes the conversation first learns that the connection is gone.
+      assert.match(
+        error,
+        /^storage is unavailable: (there is no connection to the database|the connection was lost during the commit, which may have happened)$/,
+      );
     }
     assert.deepEqual(await ready(), [503, "there is no connection to the database"]);
     assert.equal((await service.get("/healthz")).status, 200);

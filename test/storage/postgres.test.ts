@@ -320,6 +320,73 @@ for (const mode of COMMIT_MODES) {
   });
 }
 
+test("store postgres: a process whose clock is days ahead leaves the lanes of the others alone, and its own is judged by the clock of the database", {
+  skip,
+}, async (t) => {
+  const url = await db.createDatabase();
+  const lanes = () => db.query("SELECT key, value FROM penstock_meta WHERE key LIKE 'lane/%' ORDER BY key", url);
+  const first = await open(t, url);
+  await first.commit({ put: [["a", "1"]] });
+  const [lane] = await lanes();
+  const { now } = Date;
+  t.after(() => {
+    Date.now = now;
+  });
+  Date.now = () => now() + 48 * 3_600_000;
+  const ahead = await open(t, url);
+  await ahead.commit({ put: [["b", "1"]] });
+  Date.now = now;
+  const found = await lanes();
+  assert.ok(found.some(({ key }) => key === lane!.key));
+  assert.equal(found.length, 2);
+  for (const { value } of found)
+    assert.ok(Math.abs(Number(String(value).split(" ")[1]) - now() / 1000) < 3_600, String(value));
+  // One that is gone for long goes.
+  await db.query(
+    "INSERT INTO penstock_meta VALUES ('lane/old', '0 ' || extract(epoch FROM now())::bigint - 90000)",
+    url,
+  );
+  await (await open(t, url)).commit({ put: [["c", "1"]] });
+  assert.equal((await lanes()).length, 3);
+});
+
+test("store postgres: a database that never finds the lane of a process refuses its commits with a reason, and does not keep them for ever", {
+  skip,
+}, async (t) => {
+  const url = await db.createDatabase();
+  const store = await open(t, url);
+  await store.commit({ put: [["a", "1"]] });
+  await db.query("CREATE RULE lost AS ON UPDATE TO penstock_meta WHERE old.key LIKE 'lane/%' DO INSTEAD NOTHING", url);
+  await assert.rejects(store.commit({ put: [["a", "2"]] }), (error: Error) => {
+    assert.match(error.message, /the lane of this process, or the rows of a commit, are changed again and again$/);
+    return isUnavailable(error);
+  });
+  await db.query("DROP RULE lost ON penstock_meta", url);
+  await store.commit({ put: [["a", "3"]] });
+  assert.equal((await store.get("a"))?.value, "3");
+});
+
+test("store postgres: commits are READ COMMITTED on every new connection, whatever the default of the database has become", {
+  skip,
+}, async (t) => {
+  const url = await db.createDatabase();
+  const store = await open(t, url);
+  await store.commit({ put: [["a", "1"]] });
+  await db.query(
+    `CREATE TABLE seen (level text);
+     CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+       INSERT INTO seen VALUES (current_setting('transaction_isolation')); RETURN NEW; END $$;
+     CREATE TRIGGER see AFTER INSERT OR UPDATE ON penstock FOR EACH ROW EXECUTE FUNCTION see();
+     DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database()); END $$;
+     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+       WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'penstock'`,
+    url,
+  );
+  for (let tries = 0; tries < 10; tries++) await store.commit({ put: [["a", "2"]] }).catch(() => {});
+  await store.commit({ put: [["a", "3"]] });
+  assert.deepEqual(await db.query("SELECT DISTINCT level FROM seen", url), [{ level: "read committed" }]);
+});
+
 test("store postgres: a server that does not answer: the probe says so and does not wait for it, and then it is back", {
   skip: local,
 }, async (t) => {

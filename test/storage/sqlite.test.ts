@@ -1,7 +1,8 @@
 /** The SQLite engine: what every store does, and what a file, a disk and other processes can do to us. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { chmod, link, mkdir, mkdtemp, readdir, rename, rm, symlink, unlink, writeFile } from "node:fs/promises";
+import { closeSync, openSync, readdirSync, readlinkSync, renameSync } from "node:fs";
+import { chmod, link, mkdir, mkdtemp, readdir, rename, rm, stat, symlink, unlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -12,6 +13,8 @@ import { openStore, parseSqliteUrl } from "../../core/storage/open-store.ts";
 import { openSqliteStore, type SqliteOptions } from "../../core/storage/sqlite-store.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
 import { storeSuite } from "../suites/store.suite.ts";
+import { openMemories, pageOf, said } from "../support/memories.ts";
+import { until } from "../support/probe.ts";
 import { otherConnection, otherProcess, recordingLogger, temporaryFolder } from "../support/storage.ts";
 
 const silent = pino({ level: "silent" });
@@ -105,19 +108,23 @@ test("store sqlite: on a full disk a commit is unavailable and leaves nothing, o
 
 const canMount = process.platform === "linux" && process.getuid?.() === 0;
 
-test("store sqlite: on a full disk a deletion is refused with what it needs, and happens once there is room for the log", {
-  skip: canMount ? false : "only root on Linux can mount a small disk",
-}, async (t) => {
+/** Null when it cannot be mounted. */
+async function smallDisk(t: TestContext, size: string): Promise<string | null> {
   const folder = await mkdtemp(join(tmpdir(), "penstock-full-"));
-  let store: Store | undefined;
+  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", `size=${size}`, "tmpfs", folder]);
   t.after(async () => {
-    await store?.close();
-    spawnSync("umount", [folder]);
+    spawnSync("umount", ["-l", folder]);
     await rm(folder, { recursive: true });
   });
-  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=3m", "tmpfs", folder]);
-  if (mounted.status !== 0) return t.skip("a small disk cannot be mounted here");
-  store = await openSqliteStore({ file: join(folder, "test.db"), where: "sqlite:test.db", logger: silent });
+  return mounted.status === 0 ? folder : null;
+}
+
+test("store sqlite: on a disk too small for a reserve, a deletion is refused when it is full with what it needs, and happens once there is room for the log", {
+  skip: canMount ? false : "only root on Linux can mount a small disk",
+}, async (t) => {
+  const folder = await smallDisk(t, "3m");
+  if (folder === null) return t.skip("a small disk cannot be mounted here");
+  const store = await open(t, { file: join(folder, "test.db") });
   await writeFile(join(folder, "other"), Buffer.alloc(1024 * 1024));
   const fill = async () => {
     for (let index = 0; ; index++) await store.commit({ put: [long(index)] });
@@ -131,6 +138,111 @@ test("store sqlite: on a full disk a deletion is refused with what it needs, and
   await store.commit({ clear: ["k/"] });
   assert.equal(await countOf(store, "k/"), 0);
   assert.equal(await store.problem(), null);
+  await store.close();
+});
+
+test("store sqlite: on a full disk everything that deletes is committed, and what puts once there is room again", {
+  skip: canMount ? false : "only root on Linux can mount a small disk",
+}, async (t) => {
+  const folder = await smallDisk(t, "32m");
+  if (folder === null) return t.skip("a small disk cannot be mounted here");
+  const store = await open(t, { file: join(folder, "test.db"), shrinkInterval: 20 });
+  const reserved = () =>
+    stat(`${store.file}-reserve`).then(
+      ({ size }) => size > 8_000_000,
+      () => false,
+    );
+  await until(reserved, "a reserve");
+  const { access } = await openMemories({ store });
+  for (const id of ["c", "d"]) {
+    await access.create({ id, userId: "u", resourceId: "r" });
+    await access.save(["1", "2"].map((name) => ({ conversationId: id, message: said("Hello", `${id}${name}`) })));
+  }
+  let written = 0;
+  /** To the last page: large commits first, then small ones. */
+  const fill = async () => {
+    for (const rows of [20, 1]) {
+      const commit = () => store.commit({ put: Array.from({ length: rows }, () => long(written++)), delete: ["none"] });
+      const all = async () => {
+        for (;;) await commit();
+      };
+      await assert.rejects(all(), isUnavailable(/the disk is full$/));
+    }
+  };
+  await fill();
+  // In one group: what puts is refused, whatever happens beside it.
+  const results = await Promise.allSettled([
+    store.commit({ put: [["a", "1"]] }),
+    store.commit({ delete: ["k/1"], add: [["deletions", 1]] }),
+    store.commit({ clear: ["k/2"], put: [["b", "1"]], makesRoom: true }),
+    store.commit({ put: [["c", "1"]], delete: ["k/3"] }),
+  ]);
+  assert.deepEqual(
+    results.map(({ status }) => status),
+    ["rejected", "fulfilled", "fulfilled", "rejected"],
+  );
+  assert.deepEqual(
+    (await store.getMany(["a", "k/1", "deletions", "k/20", "b", "c", "k/3"])).map((row) => row !== undefined),
+    [false, false, true, false, true, false, true],
+  );
+  assert.equal(await access.deleteMessages("c", ["c1"]), 1);
+  assert.equal((await pageOf(access, "c")).messages.length, 1);
+  await access.delete("d");
+  for (let index = 4; index < 100; index++) await store.commit({ delete: [`k/${index}`] });
+  await store.commit({ clear: ["k/"] });
+  await until(async () => (await store.problem()) === null && (await reserved()), "room");
+  await store.commit({ put: [["a", "1"]] });
+  assert.equal(await countOf(store, "k/"), 0);
+  // The same once more: the reserve is back.
+  await fill();
+  await store.commit({ clear: ["k/"] });
+  await store.close();
+});
+
+/** The logs that this process has open from now on are a device that takes every write, and refuses to sync. */
+function breakSync(file: string): void {
+  for (const name of readdirSync("/proc/self/fd")) {
+    const number = Number(name);
+    let target = "";
+    try {
+      target = readlinkSync(`/proc/self/fd/${name}`);
+    } catch {}
+    if (target !== `${file}-wal`) continue;
+    closeSync(number);
+    assert.equal(openSync("/dev/null", "r+"), number);
+  }
+}
+
+test("store sqlite: a commit whose fsync fails has not happened once the file is opened anew, and may have happened before that", {
+  skip: process.platform === "linux" ? false : "open files are found in /proc",
+}, async (t) => {
+  const read = async (store: Store) => (await store.getMany(["a", "b", "n"])).map((row) => row?.value);
+  // The connection that reads has lost its log as well, and is opened anew when it finds that out.
+  const values = (store: Store) => read(store).catch(() => read(store));
+  const store = await open(t);
+  await store.commit({ put: [["a", "1"]] });
+  breakSync(store.file);
+  const failed = (error: Error) => error.message === "storage is unavailable: reading or writing the disk failed";
+  await assert.rejects(store.commit({ put: [["a", "2"]], delete: ["b"] }), failed);
+  await store.commit({ put: [["b", "1"]] });
+  assert.deepEqual(await values(store), ["1", "1", undefined]);
+
+  const works = async () => (await store.problem()) === null;
+  await until(works, "the store");
+  breakSync(store.file);
+  const outcome = Promise.allSettled([store.commit({ put: [["a", "3"]] }), store.commit({ clear: ["b"] })]);
+  // The file has just been seen in its place. It is missed once the commit has failed.
+  renameSync(store.file, `${store.file}.away`);
+  const unknown = isUnavailable(/^storage is unavailable: .* during the commit, which may have happened$/);
+  for (const result of await outcome) assert.ok(result.status === "rejected" && unknown(result.reason));
+  await assert.rejects(store.commit({ put: [["a", "4"]] }), isUnavailable(/the file was moved or deleted$/));
+  await rename(`${store.file}.away`, store.file);
+  await until(works, "the store");
+  await store.commit({ add: [["n", 1]] });
+  assert.deepEqual(await values(store), ["1", "1", "1"]);
+  await store.close();
+  const again = await open(t, { file: store.file });
+  assert.deepEqual(await values(again), ["1", "1", "1"]);
 });
 
 test("store sqlite: a group that the disk refuses is refused to all who are in it, and revisions stay right", async (t) => {

@@ -364,7 +364,7 @@ test("penstock export and import: files, standard output and input; from a file 
   await store.close();
   const out = await run("export", "out.jsonl", "--config", "one.yaml");
   assert.deepEqual([out.code, out.stdout], [0, ""]);
-  assert.match(out.stderr, /^exported 2 rows \(1 conversations, 1 runs\), sha256 [0-9a-f]{64}\n$/);
+  assert.match(out.stderr, /^exported 2 rows \(1 conversation, 1 run\), sha256 [0-9a-f]{64}\n$/);
   const taken = await run("export", "out.jsonl", "--config", "one.yaml");
   assert.match(taken.stderr, /^penstock: out\.jsonl exists already/);
   const imported = await run("import", "out.jsonl", "--config", "two.yaml");

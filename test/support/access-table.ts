@@ -111,6 +111,7 @@ const GROUPS: readonly Group[] = [
       "GET /updates",
       "POST /updates",
       "POST /updates/:packageName",
+      "POST /reload",
     ],
   },
   { authNext: "either", legacy: "either", endpoints: ["GET /approvals", "POST /approvals/:approvalId"] },

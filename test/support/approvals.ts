@@ -11,7 +11,7 @@ type Loose = any;
 export const ran: Loose[] = [];
 (globalThis as { penstockPaid?: Loose[] }).penstockPaid = ran;
 
-const PAY_PLUGIN = {
+export const PAY_PLUGIN = {
   "tools/pay.mjs": `export default { kind: "tool", name: "pay",
     parameters: { type: "object", properties: { amount: { type: "number" } }, required: ["amount"], additionalProperties: false },
     execute: (input, call) => { globalThis.penstockPaid.push(input.amount); return { paid: input.amount, key: call.idempotencyKey ?? null }; } };`,
@@ -23,13 +23,16 @@ export const as = (sub: string) => ({ authorization: `Bearer ${token({ sub })}` 
 export const CONSOLE = { "x-console-access-key": CONSOLE_KEY };
 
 /** With the tool `pay`, which a person must approve. @param pay what the manifest says of it beside */
+export const approvalManifest = ({ pay = {}, ...rest }: Record<string, unknown> = {}) =>
+  manifestWith({}, { tools: { pay: { use: "pay", approval: true, ...(pay as object) } }, ...rest });
+
+/** Serves `approvalManifest`. */
 export function serveApprovals(
   test: Parameters<typeof startService>[0],
-  { pay = {}, ...rest }: Record<string, unknown> = {},
+  manifest: Record<string, unknown> = {},
   { plugins = [], ...options }: TestOptions = {},
 ) {
   const folder = pluginFolder(test as never, PAY_PLUGIN);
-  const manifest = manifestWith({}, { tools: { pay: { use: "pay", approval: true, ...(pay as object) } }, ...rest });
   const env = { SERVICE_CONSOLE_ACCESS_KEY: CONSOLE_KEY };
-  return startService(test, manifest, { env, plugins: [folder, ...plugins], ...options });
+  return startService(test, approvalManifest(manifest), { env, plugins: [folder, ...plugins], ...options });
 }

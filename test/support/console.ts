@@ -19,7 +19,7 @@ export const CONSOLE_MANIFEST = manifestWith(
       demo: {
         use: "scripted",
         chunks: 4,
-        delay: "120ms",
+        delay: "400ms",
         replies: [
           { when: "add", call: { tool: "sum", input: { a: 40, b: 2 } }, then: "It is {{ string(result.sum) }}." },
           { when: "busy", error: "unavailable" },

@@ -123,8 +123,8 @@ export function evaluate(list: readonly Node[], input: Data): Expected {
   return { result: error === null ? result : null, error, state };
 }
 
-const ONCE: Retry = { attempts: 0, delay: 0, backoff: "fixed" };
-const TRIES: Retry = { attempts: 4, delay: 0, backoff: "fixed" };
+const ONCE: Retry = { attempts: 0, delay: 0, backoff: "fixed", maxDelay: null, jitter: false, unless: null };
+const TRIES: Retry = { attempts: 4, delay: 0, backoff: "fixed", maxDelay: null, jitter: false, unless: null };
 
 /** The same as a definition. @param failed how often each step has failed: its steps count in it */
 export function definitionOf(list: readonly Node[], failed: Map<string, number>): WorkflowDefinition {

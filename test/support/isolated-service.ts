@@ -29,7 +29,7 @@ export const serve = (test: Pick<TestContext, "after">, store: string, auth: obj
       {
         store,
         auth: { ...AUTH, ...auth },
-        tools: { sum: { use: "add" } },
+        tools: { sum: { use: "add" }, gated: { use: "add", approval: true } },
         memory: MEMORY,
         providers: { demo: { use: "scripted", replies: [{ when: ".", object: { n: 1 } }] } },
         workflows: WORKFLOWS,
@@ -88,7 +88,16 @@ export async function objectsOf(
     const reply = await inject(service.dispatch, { path: `/agents/assistant/runs/${of.run}`, headers });
     return reply.status === 200 && (reply.json() as Loose).data.status === "completed";
   }, "the end of a run");
-  return of;
+  // The same question would be asked once.
+  const input = { a: count++, b: 1 };
+  const asked = await inject(service.dispatch, {
+    method: "POST",
+    path: "/tools/gated/execute",
+    headers,
+    body: { input },
+  });
+  assert.equal(asked.status, 409, asked.text());
+  return { ...of, approval: String(asked.headers["x-approval-id"]) };
 }
 
 /** All that can be seen of them. */

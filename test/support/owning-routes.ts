@@ -14,6 +14,8 @@ export interface Objects {
   run: string;
   trace: string;
   span: string;
+  /** An open question whether a tool may run. */
+  approval: string;
 }
 
 export interface OwningRequest {
@@ -115,6 +117,16 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "workflows.replay": execution("flow", "replay", { stepId: "one" }),
   "workflows.cancel": execution("asking", "cancel", {}),
   "workflows.getState": execution("flow", "state"),
+  "approvals.list": {
+    kind: "list",
+    request: () => ({ path: "/approvals?limit=100" }),
+    ids: (list) => list.map(({ approvalId }: Loose) => approvalId),
+    owned: (of) => [of.approval],
+  },
+  "approvals.answer": {
+    kind: "object",
+    request: (of) => ({ path: `/approvals/${of.approval}`, body: { approved: true } }),
+  },
   "tools.list": FREE,
   "tools.execute": FREE,
   "memory.listConversations": {
@@ -207,6 +219,7 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "platform.metrics": FREE,
   "platform.readiness": FREE,
   "updates.list": FREE,
+  "manifest.reload": FREE,
   "updates.install": FREE,
   "updates.installOne": FREE,
   "observability.setup": FREE,

@@ -168,6 +168,7 @@ const REQUESTS: Record<string, Plain> = {
   "updates.list": { path: "/updates" },
   "updates.install": { path: "/updates", body: {} },
   "updates.installOne": { path: "/updates/tiny" },
+  "manifest.reload": { path: "/reload" },
   "observability.setup": { path: "/setup-observability", body: { publicKey: "pk", secretKey: "sk" } },
   "logs.list": { path: "/api/logs?level=error" },
   "observability.logs": { path: "/observability/logs?severityText=ERROR" },
@@ -186,7 +187,7 @@ async function prepare(
   { dispatch, logger, service }: Served,
   { needs, execution, run, logs, traced, asks }: Plain,
 ): Promise<void> {
-  if (asks === true) await unlessConflict(new ApprovalRows(service.store, 1).create(APPROVAL, null));
+  if (asks === true) await unlessConflict(new ApprovalRows(service.store, () => 1).create(APPROVAL, null));
   if (logs === true) logger.warn(LOGGED, "this");
   if (traced && (await inject(dispatch, { path: `/observability/traces/${TRACE}` })).status === 404) {
     recordOne(service.traces.sink, { id: TRACE, spanId: SPAN, start: TRACED });
@@ -286,6 +287,7 @@ describe("every row of the routes table", () => {
       "POST /approvals/:approvalId",
       "POST /mcp/:serverId/mcp",
       "POST /mcp/servers/:serverId/tools/:toolName",
+      "POST /reload",
       "POST /setup-observability",
       "POST /tools/:name/execute",
       "POST /updates",

@@ -9,10 +9,11 @@ type TextPart = { type: "text" | "reasoning"; text: string; state: "done"; provi
 type ToolPart = {
   type: `tool-${string}`;
   toolCallId: string;
-  state: "input-available" | "output-available" | "output-error";
+  state: "input-available" | "approval-requested" | "output-available" | "output-error" | "output-denied";
   input: unknown;
   output?: unknown;
   errorText?: string;
+  approval?: { id: string; approved?: boolean; reason?: string };
   providerExecuted?: true;
   callProviderMetadata?: Metadata;
   resultProviderMetadata?: Metadata;
@@ -20,7 +21,7 @@ type ToolPart = {
 type Part = (TextPart | ToolPart | Record<string, unknown>) & { [K in MetadataField]?: unknown };
 /** Called after parts that are worth a checkpoint. */
 type CheckpointListener = (reason: "step" | "tool-result") => void;
-type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" }>;
+type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" | "tool-output-denied" }>;
 
 /**
  * Passes the parts of a run on to their reader and collects them. Parts of sub-agents are only passed on: the message has
@@ -42,7 +43,7 @@ export class TurnMessage implements PartSink {
   /** @param parts what the message begins with: the parts of the message that the run continues */
   constructor(sink: PartSink, parts: readonly unknown[], onCheckpoint: CheckpointListener) {
     this.#sink = sink;
-    this.#parts = [...(parts as Part[])];
+    this.#parts = (parts as Part[]).map((part) => this.#withAwaited(part));
     this.#hasContent = parts.length > 0;
     this.#onCheckpoint = onCheckpoint;
   }
@@ -111,8 +112,17 @@ export class TurnMessage implements PartSink {
       case "tool-call":
         this.#addCall(part);
         return;
+      case "tool-approval-request": {
+        const call = this.#calls.get(part.toolCallId);
+        if (call === undefined) return;
+        call.state = "approval-requested";
+        call.approval = { id: part.approvalId };
+        this.#onCheckpoint("tool-result");
+        return;
+      }
       case "tool-result":
       case "tool-error":
+      case "tool-output-denied":
         this.#addResult(part);
         this.#onCheckpoint("tool-result");
         return;
@@ -158,9 +168,26 @@ export class TurnMessage implements PartSink {
     this.#push(call);
   }
 
+  /** A call of the continued message that waits for approval is a copy: this run answers it. */
+  #withAwaited(part: Part): Part {
+    const { state, toolCallId } = part as Partial<ToolPart>;
+    if (toolCallId === undefined || (state !== ("approval-responded" as string) && state !== "approval-requested"))
+      return part;
+    const call = { ...part, state: "approval-requested" } as ToolPart;
+    this.#calls.set(toolCallId, call);
+    return call;
+  }
+
   #addResult(part: ToolAnswer): void {
     const call = this.#calls.get(part.toolCallId);
     if (call === undefined) return;
+    if (part.type === "tool-output-denied") {
+      call.state = "output-denied";
+      call.approval = { id: call.approval?.id ?? "", approved: false };
+      if (part.reason !== undefined) call.approval.reason = part.reason;
+      return;
+    }
+    if (call.approval !== undefined) call.approval = { id: call.approval.id, approved: true };
     if (part.providerMetadata !== undefined) call.resultProviderMetadata = part.providerMetadata;
     if (part.type === "tool-result") {
       call.state = "output-available";

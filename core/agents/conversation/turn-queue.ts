@@ -8,7 +8,6 @@ import { ServiceError } from "../../lib/errors.ts";
 import type { MemoryManifest } from "../../manifest/manifest.ts";
 import type { TurnGuard } from "../../memory/memory.ts";
 import { turnClaimKey } from "../../storage/keys.ts";
-import type { Store } from "../../storage/store.ts";
 import type { RunCaller } from "../run/caller.ts";
 import type { Claim, TurnClaims } from "./turn-claims.ts";
 
@@ -31,23 +30,18 @@ interface TicketOptions {
 /** Conversations at work, by their keys: the ticket at work, and those that wait. */
 type Lines = Map<string, TurnTicket[]>;
 
-/** One for each store, since a service that is reloaded keeps its store. */
-const linesOfStores = new WeakMap<Store, Lines>();
-
 export class TurnQueue {
-  readonly #lines: Lines;
+  readonly #lines: Lines = new Map();
   readonly #claims: TurnClaims | null;
-  readonly #longestWait: number;
+  readonly #requestLimit: () => number;
 
   /**
    * @param claims null where no other process uses the store
-   * @param requestLimit milliseconds after which a request without an answer is cut
+   * @param requestLimit milliseconds after which a request without an answer is cut, at present
    */
-  constructor(store: Store, claims: TurnClaims | null, requestLimit: number) {
-    this.#lines = linesOfStores.get(store) ?? new Map();
-    linesOfStores.set(store, this.#lines);
+  constructor(claims: TurnClaims | null, requestLimit: () => number) {
     this.#claims = claims;
-    this.#longestWait = Math.max(requestLimit / 2, requestLimit - REPLY_MARGIN_MS);
+    this.#requestLimit = requestLimit;
   }
 
   /**
@@ -103,7 +97,7 @@ export class TurnQueue {
   }
 
   async #wait(ticket: TurnTicket): Promise<void> {
-    const wait = new Wait(ticket.call, ticket.isDelegated ? null : this.#longestWait);
+    const wait = new Wait(ticket.call, ticket.isDelegated ? null : longestWait(this.#requestLimit()));
     ticket.wait = wait;
     try {
       if (this.#lines.get(ticket.key)![0] !== ticket) await wait.forCall();
@@ -117,6 +111,8 @@ export class TurnQueue {
     }
   }
 }
+
+const longestWait = (requestLimit: number): number => Math.max(requestLimit / 2, requestLimit - REPLY_MARGIN_MS);
 
 /** What one run shows to take its turn. */
 export class TurnTicket {

@@ -48,6 +48,8 @@ export class HistoryMaintenance {
   readonly #store: Store;
   readonly #options: HistoryMaintenanceOptions;
   readonly #rounds: Interval;
+  /** What was begun because processes are gone, one after the other. */
+  #closing = Promise.resolve();
 
   constructor(store: Store, options: HistoryMaintenanceOptions) {
     this.#store = store;
@@ -64,13 +66,15 @@ export class HistoryMaintenance {
     if (isShared(this.#store)) await this.#closeRunsOfGone();
     else await this.closeOrphanedRuns(() => true);
     this.#options.membership?.onGone(() => {
-      this.#closeRunsOfGone().catch((error) => this.#failed(error));
+      if (this.#rounds.signal.aborted) return;
+      this.#closing = this.#closing.then(() => this.#closeRunsOfGone()).catch((error) => this.#failed(error));
     });
     this.#rounds.start(FIRST_ROUND_DELAY_MS);
   }
 
-  close(): Promise<void> {
-    return this.#rounds.stop();
+  async close(): Promise<void> {
+    await this.#rounds.stop();
+    await this.#closing;
   }
 
   /** Marks every open run whose process is gone as interrupted. */
@@ -78,6 +82,7 @@ export class HistoryMaintenance {
     for await (const leases of allRows(this.#store, { prefix: OPEN_RUNS }, LEASES_PER_READ)) {
       for (const lease of leases) {
         const { key, seen, process = "" } = parseRunLease(lease.value);
+        if (this.#rounds.signal.aborted) return;
         if (await isGone(process)) await this.#closeRun(lease, key, seen);
       }
     }

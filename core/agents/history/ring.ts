@@ -16,15 +16,27 @@ const MAX_RUNS = 1000;
 /** Characters of input and output of all agents: thousands of runs with large files must not fill the memory. */
 const MAX_CONTENT = 64 * 1024 * 1024;
 
-/** @param agents the number of agents, which share `MAX_CONTENT` */
-export function ringHistories(agents: number): AgentHistories {
-  const share = Math.floor(MAX_CONTENT / Math.max(1, agents));
-  return { forAgent: (agentId) => new RingHistory(agentId, share), start: async () => {}, close: async () => {} };
+/** The agents share `MAX_CONTENT`. One that is compiled again goes on with what it has. */
+export function ringHistories(): AgentHistories {
+  const rings = new Map<string, RingHistory>();
+  return {
+    forAgent(agentId) {
+      const known = rings.get(agentId);
+      if (known !== undefined) return known;
+      const ring = new RingHistory(agentId, MAX_CONTENT);
+      rings.set(agentId, ring);
+      for (const each of rings.values()) each.maxContent = Math.floor(MAX_CONTENT / rings.size);
+      return ring;
+    },
+    start: async () => {},
+    close: async () => {},
+  };
 }
 
 export class RingHistory implements History {
   readonly #agentId: string;
-  readonly #maxContent: number;
+  /** Characters of input and output that this agent may keep, from its next run on. */
+  maxContent: number;
   /** A ring buffer: run number n is at n modulo its length. */
   readonly #ring: (HistoryRun | undefined)[] = new Array(MAX_RUNS).fill(undefined);
   /** Numbers of the oldest run in the buffer, and of the next run. */
@@ -32,10 +44,9 @@ export class RingHistory implements History {
   #next = 0;
   #size = 0;
 
-  /** @param maxContent characters of input and output that this agent may keep */
   constructor(agentId: string, maxContent: number) {
     this.#agentId = agentId;
-    this.#maxContent = maxContent;
+    this.maxContent = maxContent;
   }
 
   begin(id: string, input: unknown, memory: MemorySettings, traceId?: string, startTime?: number): HistoryRun {
@@ -77,7 +88,7 @@ export class RingHistory implements History {
 
   #addSize(size: number): void {
     this.#size += size;
-    while (this.#size > this.#maxContent && this.#oldest < this.#next - 1) this.#dropOldest();
+    while (this.#size > this.maxContent && this.#oldest < this.#next - 1) this.#dropOldest();
   }
 
   #dropOldest(): void {

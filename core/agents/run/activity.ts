@@ -1,7 +1,15 @@
 /** Counts the runs of an agent, for its status and for a shutdown that waits for them. */
+import type { Uses } from "../../lib/uses.ts";
+
 export class Activity {
+  readonly #uses: Uses | undefined;
   #running = 0;
   readonly #listeners: (() => void)[] = [];
+
+  /** @param uses counts the runs of several agents together */
+  constructor(uses?: Uses) {
+    this.#uses = uses;
+  }
 
   get status(): "idle" | "working" {
     return this.#running > 0 ? "working" : "idle";
@@ -26,11 +34,13 @@ export class Activity {
   }
 
   enter(): void {
+    this.#uses?.enter();
     if (this.#running++ === 0) this.#notify();
   }
 
   leave(): void {
     if (--this.#running === 0) this.#notify();
+    this.#uses?.leave();
   }
 
   #notify(): void {

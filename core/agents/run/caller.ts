@@ -71,6 +71,10 @@ export class RunCaller implements RunCall {
     this.#own.abort(reason);
   }
 
+  confirm(): Promise<void> | undefined {
+    return this.#call.confirm?.();
+  }
+
   get logger(): Logger {
     if (this.#logger === null) {
       const { conversationId, userId } = this.#fields;

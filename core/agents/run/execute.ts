@@ -7,6 +7,7 @@ import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
+import { awaitedCalls, NO_CALLS } from "../prompt/awaited-calls.ts";
 import { buildPrompt } from "../prompt/input.ts";
 import { repairPrompt } from "../prompt/repair.ts";
 import { beginOfResults, requireCalls } from "../prompt/results.ts";
@@ -41,6 +42,8 @@ export interface RunRequest {
   thread?: string | undefined;
   /** Whether a client reads the answer that can run tools and post their results. */
   runsTools?: boolean;
+  /** Whether that client also answers for a person, who has to approve a call. Default: as `runsTools`. */
+  approves?: boolean;
   /** How many agents have delegated down to this one. */
   depth?: number;
   /** Its id; default: a new one. */
@@ -66,7 +69,9 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const output = request.result ?? request.output ?? resolveOutput(settings.output, agent, call);
   const instructions = agent.instructions(scope);
   const id = request.runId ?? agent.newRunId();
-  const record = request.journal === undefined ? null : new RunRecord(request.journal);
+  const { runsTools = false, approves = runsTools } = request;
+  const awaited = approves ? awaitedCalls(request.input) : NO_CALLS;
+  const record = request.journal === undefined ? null : new RunRecord(request.journal, awaited.length > 0);
   const chain = agent.chain(scope);
   const caller = new RunCaller(call, agent.id, settings.memory);
   const prompt = repairPrompt(buildPrompt(instructions, request.input, request.field));
@@ -91,7 +96,9 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     settings,
     output,
     call: caller,
-    clientRunsTools: request.runsTools ?? false,
+    awaited,
+    clientApproves: approves,
+    clientRunsTools: runsTools,
     depth: request.depth ?? 0,
     toolOutput: agent.toolOutput,
     contextTokens: agent.memory?.contextTokens,

@@ -9,7 +9,7 @@ import type { AgentPart, PartSink } from "./parts.ts";
 import type { RecordedAnswer } from "./recorded-answer.ts";
 
 /** How a tool call ended. */
-export type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" }>;
+export type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" | "tool-output-denied" }>;
 
 /** Steps count from 1. `begun`: readers were told that the step begins. The last form is an entry of the sub-agent that a call delegated to. */
 export type RunEntry =
@@ -44,17 +44,21 @@ export class RunRecord {
   readonly #answers = new Map<number, RecordedAnswer>();
   readonly #begun = new Set<number>();
   readonly #results = new Map<string, ToolAnswer>();
+  /** The first step is known by the parts themselves, where nothing comes before it. */
+  readonly #firstToNote: number;
   /** While the run does again what readers have seen. */
   #muted: boolean;
 
-  constructor(journal: RunJournal) {
+  /** @param resumes whether the run begins with calls of an earlier answer, before its first step */
+  constructor(journal: RunJournal, resumes = false) {
     this.#journal = journal;
+    this.#firstToNote = resumes ? 1 : 2;
     for (const entry of journal.recorded) {
       if (entry[0] === "begun") this.#begun.add(entry[1]);
       else if (entry[0] === "step") this.#answers.set(entry[1], entry[2]);
       else if (entry[0] === "result") this.#results.set(entry[2].toolCallId, entry[2]);
     }
-    if (journal.hasStreamed) this.#begun.add(1);
+    if (journal.hasStreamed && !resumes) this.#begun.add(1);
     this.#muted = journal.hasStreamed || journal.recorded.length > 0;
   }
 
@@ -87,8 +91,7 @@ export class RunRecord {
   begin(step: number): boolean {
     this.goOn();
     if (this.#begun.has(step)) return true;
-    // The first is known by the parts themselves.
-    if (step > 1) this.#journal.note(["begun", step]);
+    if (step >= this.#firstToNote) this.#journal.note(["begun", step]);
     return false;
   }
 

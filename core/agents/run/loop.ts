@@ -12,13 +12,15 @@ import { KeptParts, type RecordedAnswer, recordedStream } from "./recorded-answe
 import { CallOptions, type RunPlan, type RunResult } from "./run.ts";
 import { RunCalls } from "./run-calls.ts";
 import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
-import { runToolCalls } from "./tool-calls.ts";
+import { runAwaitedCalls, runToolCalls } from "./tool-calls.ts";
 import type { PendingCall } from "./tool-input.ts";
 import { addUsage, costOf } from "./usage.ts";
 
 /** A run under way. */
 interface Run {
   readonly plan: RunPlan;
+  /** Whether it has begun with calls of an earlier answer. */
+  readonly isResumed: boolean;
   readonly options: CallOptions;
   readonly calls: RunCalls;
   readonly sink: PartSink;
@@ -32,9 +34,19 @@ interface Run {
  * when the turn cannot be stored; Aborted when the sink has closed; the signal's reason once it aborts
  */
 export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<void> {
+  const isResumed = plan.awaited.length > 0;
+  if (isResumed) {
+    sink.accepted?.();
+    sink.part({ type: "start" });
+    if (await runAwaitedCalls(plan, sink, outcome)) {
+      outcome.finishReason = "tool-calls";
+      await finish(plan, sink, outcome);
+      return;
+    }
+  }
   const options = new CallOptions(plan);
   options.prompt = inAcceptedOrder(plan.prompt);
-  const run: Run = { plan, options, calls: new RunCalls(plan.tools, plan.prompt), sink, outcome };
+  const run: Run = { plan, isResumed, options, calls: new RunCalls(plan.tools, plan.prompt), sink, outcome };
   for (let count = 1; ; count++) {
     const { step, answers, open } = await runStep(run, count);
     // The client posts the results of its calls: the answer goes on from them.
@@ -49,7 +61,11 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
     extendPrompt(options, step, answers);
   }
   plan.record?.goOn();
-  // The last part tells the client that all is done: the turn is stored first.
+  await finish(plan, sink, outcome);
+}
+
+/** The last part tells the client that all is done: the turn is stored first. */
+async function finish(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<void> {
   if (plan.turn !== null) await plan.turn.finish();
   const { finishReason, usage: totalUsage, model, output } = outcome;
   const finish = { type: "finish", finishReason, totalUsage, model } as const;
@@ -63,16 +79,18 @@ async function runStep(run: Run, count: number) {
   const recorded = plan.record?.answer(count);
   const { step, model } = recorded === undefined ? await askModel(run, count) : await readAgain(run, count, recorded);
   const own = plan.clientRunsTools ? step.calls.filter((call) => !isForClient(plan, call)) : step.calls;
-  const open = own.length < step.calls.length;
-  if (open) {
-    step.finishReason = "tool-calls";
-    outcome.finishReason = "tool-calls";
-  }
+  const isLeft = () => own.length < step.calls.length || outcome.approvals.length > 0;
   if (step.kept !== null && own.length > 0) {
     const cost = step.usage.cost;
     await plan.record!.recordAnswer(count, { parts: step.kept.parts, model, cost });
   }
-  const finish = () => sink.part({ type: "finish-step", usage: step.usage, model, finishReason: step.finishReason });
+  const finish = () => {
+    if (isLeft()) {
+      step.finishReason = "tool-calls";
+      outcome.finishReason = "tool-calls";
+    }
+    return sink.part({ type: "finish-step", usage: step.usage, model, finishReason: step.finishReason });
+  };
   let answers: ToolContent = [];
   if (own.length > 0) answers = await runToolCalls(plan, count, own, sink, outcome, finish);
   else {
@@ -80,7 +98,7 @@ async function runStep(run: Run, count: number) {
     if (wait !== undefined) await wait;
   }
   if (sink.closed) throw new Aborted();
-  return { step, answers, open };
+  return { step, answers, open: isLeft() };
 }
 
 /** A step of a run, and the model that it was answered by. */
@@ -89,7 +107,7 @@ interface Asked {
   readonly model: string;
 }
 
-async function askModel({ plan, options, calls, sink, outcome }: Run, count: number): Promise<Asked> {
+async function askModel({ plan, isResumed, options, calls, sink, outcome }: Run, count: number): Promise<Asked> {
   const { record } = plan;
   const span = plan.span === null ? null : beginModelCallSpan(plan.span, plan.chain);
   const step = new ModelStep(sink, outcome, calls, span, record === null ? null : new KeptParts());
@@ -101,7 +119,7 @@ async function askModel({ plan, options, calls, sink, outcome }: Run, count: num
     if (span !== null) endModelCallSpan(span, plan, options, step, error);
     throw error;
   }
-  if (count === 1) {
+  if (count === 1 && !isResumed) {
     sink.accepted?.();
     sink.part({ type: "start" });
   }
@@ -123,10 +141,14 @@ async function askModel({ plan, options, calls, sink, outcome }: Run, count: num
 }
 
 /** A step whose answer is recorded: what the model has said then. */
-async function readAgain({ calls, sink, outcome }: Run, count: number, recorded: RecordedAnswer): Promise<Asked> {
+async function readAgain(
+  { calls, isResumed, sink, outcome }: Run,
+  count: number,
+  recorded: RecordedAnswer,
+): Promise<Asked> {
   const step = new ModelStep(sink, outcome, calls, null, null);
   const { model, cost } = recorded;
-  if (count === 1) {
+  if (count === 1 && !isResumed) {
     sink.accepted?.();
     sink.part({ type: "start" });
   }

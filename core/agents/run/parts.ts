@@ -3,9 +3,15 @@
  * from them.
  */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
-import type { ToolCall as Call, FinishReason, ToolResult as Result, Usage } from "../../../generated/types.ts";
+import type {
+  ToolCall as Call,
+  FinishReason,
+  PendingApproval,
+  ToolResult as Result,
+  Usage,
+} from "../../../generated/types.ts";
 
-export type { FinishReason, Usage };
+export type { FinishReason, PendingApproval, Usage };
 
 /** `providerExecuted` marks a tool that the provider ran itself. */
 export type ToolCall = Call & { providerExecuted?: true };
@@ -44,6 +50,8 @@ export type AgentPart = FromSubAgent<
   | Carried<ToolCall>
   | Carried<ToolResult>
   | Carried<ToolError>
+  | ({ type: "tool-approval-request" } & PendingApproval)
+  | { type: "tool-output-denied"; toolCallId: string; toolName: string; reason?: string }
   | Carried<{ type: "source"; sourceType: "url"; id: string; url: string; title?: string }>
   | Carried<{
       type: "source";

@@ -8,12 +8,13 @@ import type { TokenScale } from "../../models/token-scale.ts";
 import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { Turn } from "../conversation/turn.ts";
+import type { AwaitedCall } from "../prompt/awaited-calls.ts";
 import { plainPrompt } from "../prompt/plain.ts";
 import type { RunCaller } from "./caller.ts";
 import type { RunRecord } from "./journal.ts";
 import type { RunSettings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
-import type { FinishReason, ToolCall, ToolResult, Usage } from "./parts.ts";
+import type { FinishReason, PendingApproval, ToolCall, ToolResult, Usage } from "./parts.ts";
 import { PromptBounds } from "./prompt-bounds.ts";
 import type { ToolSet } from "./tool-set.ts";
 import { zeroUsage } from "./usage.ts";
@@ -27,6 +28,10 @@ export interface RunPlan {
   /** The form of the result, if the request asks for one. */
   readonly output: OutputSpec | null;
   readonly call: RunCaller;
+  /** Calls of an earlier answer that waited for approval when the request was made: they are run or refused first. */
+  readonly awaited: readonly AwaitedCall[];
+  /** Whether calls that need approval are left to the client, which brings the answer. Otherwise the model is told of them. */
+  readonly clientApproves: boolean;
   /** Whether calls of client-side tools are left to the client. Otherwise they fail. */
   readonly clientRunsTools: boolean;
   /** How many agents have delegated down to this one. */
@@ -61,6 +66,8 @@ export interface RunResult {
   /** Of all steps, in order. */
   toolCalls: ToolCall[];
   toolResults: ToolResult[];
+  /** Calls that wait for a person's approval. */
+  approvals: PendingApproval[];
 }
 
 export function emptyRunResult(): RunResult {
@@ -72,6 +79,7 @@ export function emptyRunResult(): RunResult {
     finishReason: "other",
     toolCalls: [],
     toolResults: [],
+    approvals: [],
   };
 }
 

@@ -2,25 +2,27 @@
 import { messageOf, ServiceError } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
 import { cancelSpan } from "../../observability/spans.ts";
+import { ApprovalNeeded, ApprovalRefused } from "../../tools/approval.ts";
 import { toolResultText } from "../../tools/execute.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import type { ToolAnswer } from "./journal.ts";
-import type { PartSink, ToolResult, Usage } from "./parts.ts";
+import type { AgentPart, PartSink, PendingApproval, ToolResult, Usage } from "./parts.ts";
 import type { RunPlan, RunResult } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
 import type { PendingCall } from "./tool-input.ts";
 import type { RunToolContext } from "./tool-set.ts";
 
-type Answer = ToolContent[number];
+type Answer = Extract<ToolContent[number], { type: "tool-result" }>;
+type ApprovalRequest = Extract<AgentPart, { type: "tool-approval-request" }>;
 
 /** A confused model may ask for thousands of calls in one step. */
 const MAX_CALLS_PER_STEP = 128;
 
 /**
  * Runs the calls in parallel, but for those whose results are recorded. The sink gets the results as they come, the next prompt in the
- * order of the calls.
+ * order of the calls. A call that waits for a person's approval has none: it is in `outcome.approvals`.
  *
  * @param step its number, from 1
  * @param answered is called in the same turn of the event loop in which the sink gets the last result
@@ -29,7 +31,7 @@ const MAX_CALLS_PER_STEP = 128;
 export async function runToolCalls(
   plan: RunPlan,
   step: number,
-  calls: readonly PendingCall[],
+  calls: readonly CallToRun[],
   sink: PartSink,
   outcome: RunResult,
   answered: () => Promise<void> | undefined,
@@ -37,14 +39,14 @@ export async function runToolCalls(
   const results: (ToolResult | null)[] = new Array(calls.length).fill(null);
   const { record } = plan;
   let open = calls.length;
-  const told = (part: ToolAnswer): Promise<unknown> | undefined => {
+  const told = (part: ToolAnswer | ApprovalRequest): Promise<unknown> | undefined => {
     const wait = sink.part(part);
     const last = --open === 0 ? answered() : undefined;
     return last === undefined ? wait : Promise.all([wait, last]);
   };
   /** The journal has the result before the next call of the model, and with it that the sink has got it. */
-  const tell = (part: ToolAnswer): Promise<unknown> | undefined => {
-    if (record === null) return told(part);
+  const tell = (part: ToolAnswer | ApprovalRequest): Promise<unknown> | undefined => {
+    if (record === null || part.type === "tool-approval-request") return told(part);
     const recorded = record.recordResult(step, part);
     return Promise.all([recorded, told(part)]);
   };
@@ -60,7 +62,7 @@ export async function runToolCalls(
     if (open > 0) record.goOn();
   }
   const answers = await Promise.all(
-    calls.map(async (call, index): Promise<Answer> => {
+    calls.map(async (call, index): Promise<Answer | null> => {
       const recorded = known.get(call);
       if (recorded !== undefined) return recorded;
       const { toolCallId, toolName, input } = call.part;
@@ -70,6 +72,8 @@ export async function runToolCalls(
       try {
         if (index >= MAX_CALLS_PER_STEP)
           throw new Error(`too many calls in one step: at most ${MAX_CALLS_PER_STEP} run`);
+        const confirming = plan.call.confirm?.();
+        if (confirming !== undefined) await confirming;
         const returned = callTool({ plan, step, sink, span, usage: outcome.usage }, call);
         // Without an await for a tool that answers at once, results of such tools stay in the order of their calls.
         output = checkJson(toolName, returned instanceof Promise ? await returned : returned);
@@ -81,9 +85,11 @@ export async function runToolCalls(
         }
         const message = messageOf(error);
         span?.fail(error instanceof ServiceError ? error.kind : "tool_failed", message);
-        const wait = tell({ type: "tool-error", toolCallId, toolName, input, error: message });
+        const failed = failure(plan, call, error, message);
+        if (failed.approval !== undefined) outcome.approvals.push(failed.approval);
+        const wait = tell(failed.part);
         if (wait !== undefined) await wait;
-        return { ...answer, output: toolFailure(message) };
+        return failed.output === null ? null : { ...answer, output: failed.output };
       }
       const result: ToolResult = { type: "tool-result", toolCallId, toolName, input, output };
       results[index] = result;
@@ -93,14 +99,70 @@ export async function runToolCalls(
     }),
   );
   for (const result of results) if (result !== null) outcome.toolResults.push(result);
-  return answers;
+  return answers.filter((answer) => answer !== null);
 }
 
 function recordedAnswer(part: ToolAnswer): Answer {
   const { toolCallId, toolName } = part;
-  const output = part.type === "tool-result" ? toolOutput(part.output) : toolFailure(part.error);
-  return { type: "tool-result", toolCallId, toolName: modelToolName(toolName), output };
+  return { type: "tool-result", toolCallId, toolName: modelToolName(toolName), output: outputOf(part) };
 }
+
+function outputOf(part: ToolAnswer): Answer["output"] {
+  if (part.type === "tool-result") return toolOutput(part.output);
+  return part.type === "tool-error" ? toolFailure(part.error) : denial(part.reason);
+}
+
+/** What the client and the model are told of a call that gave no result. */
+interface Failure {
+  readonly part: ToolAnswer | ApprovalRequest;
+  /** Null: the call is left unanswered. */
+  readonly output: ReturnType<typeof toolFailure> | null;
+  readonly approval?: PendingApproval;
+}
+
+function failure({ clientApproves }: RunPlan, { part }: CallToRun, error: unknown, message: string): Failure {
+  const { toolCallId, toolName, input } = part;
+  if (clientApproves && error instanceof ApprovalNeeded) {
+    const approval = { approvalId: error.approvalId, toolCallId, toolName, input };
+    return { part: { type: "tool-approval-request", ...approval }, output: null, approval };
+  }
+  if (clientApproves && error instanceof ApprovalRefused) {
+    const why = error.reason === undefined ? undefined : { reason: error.reason };
+    return { part: { type: "tool-output-denied", toolCallId, toolName, ...why }, output: denial(error.reason) };
+  }
+  return { part: { type: "tool-error", toolCallId, toolName, input, error: message }, output: toolFailure(message) };
+}
+
+const denial = (reason: string | undefined) =>
+  ({ type: "execution-denied", ...(reason !== undefined && { reason }) }) as const;
+
+/**
+ * Runs what waited for approval when the request was made, or refuses it, and puts the results into the prompt.
+ *
+ * @returns whether a call still waits
+ */
+export async function runAwaitedCalls(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<boolean> {
+  await Promise.all(
+    plan.awaited.map(async ({ toolName, approvalId, answer }) => {
+      if (answer !== null) await plan.tools.byName.get(toolName)?.inbox?.hear(approvalId, answer, plan.call);
+    }),
+  );
+  const calls = plan.awaited.map(({ toolCallId, toolName, input, approvalId }): CallToRun => {
+    return { part: { type: "tool-call", toolCallId, toolName, input }, problem: null, approvalId };
+  });
+  const ran = await runToolCalls(plan, 0, calls, sink, outcome, () => undefined);
+  const answers = new Map(ran.map((each) => [callIdOf(each), each]));
+  for (const { role, content } of plan.prompt) {
+    if (role !== "tool") continue;
+    for (const [index, part] of content.entries()) content[index] = answers.get(callIdOf(part)) ?? part;
+  }
+  return outcome.approvals.length > 0;
+}
+
+const callIdOf = (part: ToolContent[number]): string => (part.type === "tool-result" ? part.toolCallId : "");
+
+/** A call, and the approval that it brings. */
+type CallToRun = PendingCall & { readonly approvalId?: string };
 
 /** What the calls of one step have in common, and the span of one. */
 interface StepCall {
@@ -113,20 +175,21 @@ interface StepCall {
   readonly usage: Usage;
 }
 
-function callTool(of: StepCall, call: PendingCall): unknown {
+function callTool(of: StepCall, call: CallToRun): unknown {
   const { plan } = of;
   const { toolName, toolCallId, input } = call.part;
   const tool = plan.tools.byName.get(toolName);
   if (tool === undefined) throw new Error(unknownToolMessage(plan, toolName));
   if (call.problem !== null) throw new Error(call.problem);
-  return tool.run(input, callContext(of, toolCallId));
+  return tool.run(input, callContext(of, toolCallId, call.approvalId));
 }
 
-function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: string): RunToolContext {
+function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: string, id?: string): RunToolContext {
   const { conversationId } = plan.settings.memory;
   const { context } = plan.settings;
   const { userId } = plan.settings.memory;
-  const approval = { kind: "model", userId, agentId: plan.call.agentId, toolCallId } as const;
+  const kind = plan.clientApproves ? "chat" : "model";
+  const approval = { kind, id, userId, agentId: plan.call.agentId, toolCallId } as const;
   const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${step}:${toolCallId}`, approval, span };
   return {
     origin: conversationId === undefined ? origin : { ...origin, conversationId },

@@ -3,6 +3,11 @@ import type { TextResult } from "../../../generated/types.ts";
 import type { RunResult } from "../run/run.ts";
 
 export function textResult(outcome: RunResult): TextResult {
+  const { approvals } = outcome;
+  return approvals.length === 0 ? finished(outcome) : { ...finished(outcome), approvals };
+}
+
+function finished(outcome: RunResult): TextResult {
   const { text, usage, model, finishReason, toolCalls, toolResults } = outcome;
   if (outcome.output === undefined) return { text, usage, model, finishReason, toolCalls, toolResults };
   return { text, output: outcome.output, usage, model, finishReason, toolCalls, toolResults };

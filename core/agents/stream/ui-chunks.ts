@@ -56,6 +56,8 @@ const CHUNKS: { readonly [T in AgentPart["type"]]: (part: PartOf<T>) => Chunk | 
     errorText: part.error,
     ...byProvider(part),
   }),
+  "tool-approval-request": ({ type, approvalId, toolCallId }) => ({ type, approvalId, toolCallId }),
+  "tool-output-denied": ({ type, toolCallId }) => ({ type, toolCallId }),
   source: sourceChunk,
   file: (part) => ({
     type: "file",

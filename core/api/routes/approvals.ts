@@ -21,6 +21,7 @@ export const APPROVAL_ROUTES = [
     summary: "Approve a call of a tool, or refuse it",
     description: "The first answer is the decision. The same answer again is no error, another one is a conflict.",
     body: "AnswerApprovalRequest",
+    idempotent: true,
     failures: ["conflict"],
     output: { json: "Approval" },
     handle: ({ params, body }, call) => call.service.approvals.answer(params.approvalId!, body, call),

@@ -1,19 +1,28 @@
 /** Runs an operation of the routes table in the process, for the caller of another route. */
 import type { Schemas } from "../../../generated/types.ts";
 import { validators } from "../../../generated/validators.js";
+import type { GenerateBody } from "../../agents/agent.ts";
 import type { Service } from "../../app/service.ts";
 import { parseBody, requireValid, type Validator } from "../../http/decode.ts";
 import type { Context, InputSchemaId, Route } from "../../http/route.ts";
 import { invalid } from "../../lib/errors.ts";
 import { Serialized } from "../../lib/serialized.ts";
-import { AGENT_ROUTES } from "./agents.ts";
+import { AGENT_ROUTES, findAgent } from "./agents.ts";
 import { memoryNamed, memoryRoutes } from "./memory.ts";
 import { TOOL_ROUTES } from "./tools.ts";
 import { WORKFLOW_ROUTES } from "./workflows.ts";
 
+/** For callers that cannot bring a person's answer: the model is told that a call needs approval, and the same call runs later. */
+const GENERATE_ALONE: Route<Service> = {
+  ...(AGENT_ROUTES.find(({ operation }) => operation === "agents.generateText") as Route<Service>),
+  operation: "agents.generateAlone",
+  handle: ({ params, body }, call) =>
+    findAgent(call.service, params.id!).generateText(body as GenerateBody, call, false),
+};
+
 /** `agentId` of a request to a memory is the name of the memory here. */
 const ROWS: ReadonlyMap<string, Route<Service>> = new Map(
-  [...AGENT_ROUTES, ...TOOL_ROUTES, ...WORKFLOW_ROUTES, ...memoryRoutes(memoryNamed)].map((row) => [
+  [...AGENT_ROUTES, GENERATE_ALONE, ...TOOL_ROUTES, ...WORKFLOW_ROUTES, ...memoryRoutes(memoryNamed)].map((row) => [
     row.operation,
     row,
   ]),

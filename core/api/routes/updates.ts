@@ -1,4 +1,4 @@
-/** Updates of packages, and the keys of the observability service. */
+/** Updates of packages, a reload of the manifest, and the keys of the observability service. */
 
 import type { Service } from "../../app/service.ts";
 import { typedRoute } from "../../http/route.ts";
@@ -44,6 +44,18 @@ export const UPDATE_ROUTES = [
       const { packageName } = params;
       return (await service.platform.updates()).install(packageName!);
     },
+  }),
+  typedRoute<Service>({
+    operation: "manifest.reload",
+    method: "POST",
+    path: "/reload",
+    group: "observability",
+    summary: "Read the manifest again and serve it",
+    description:
+      "What is running ends on the manifest that it began with. A manifest that cannot be served is answered with 400 and all of its errors, and changes nothing.",
+    pages: "named",
+    output: { json: "Reloaded" },
+    handle: (_input, { service }) => service.reload(),
   }),
   typedRoute<Service, undefined, "SetupObservabilityRequest">({
     operation: "observability.setup",

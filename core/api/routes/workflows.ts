@@ -51,12 +51,15 @@ export const WORKFLOW_ROUTES = [
     group: "execution",
     summary: "Execute a workflow",
     description:
-      "Answers when the execution rests. A step that fails after its retries is a 500 with what it said, and `x-execution-id`. A client that leaves does not stop the execution.",
+      "Answers when the execution rests. A step that fails after its retries is a 500 with what it said, and `x-execution-id`. A client that leaves does not stop the execution. With `options.background` it answers 202 as soon as the execution is on disk; `location` says where to ask for it.",
     body: "ExecuteWorkflowRequest",
     idempotent: true,
     failures: ["conflict"],
-    output: { json: "ExecutionResult" },
-    handle: ({ params, body }, call) => open(call).execute(params.id!, body, call),
+    output: { json: "ExecutionResult", accepted: "ExecutionStarted" },
+    handle: ({ params, body }, call) =>
+      body.options?.background === true
+        ? open(call).begin(params.id!, body, call)
+        : open(call).execute(params.id!, body, call),
   }),
   typedRoute<Service, undefined, "ExecuteWorkflowRequest">({
     operation: "workflows.stream",

@@ -1,27 +1,45 @@
-/** Stage: the memories of the manifest, and the indexes of those that have semantic search. */
+/** Stages: what the memories share, with the indexes of semantic search, and the memories of the manifest. */
+import { isIsolated } from "../../identity/principal.ts";
 import { messageOf } from "../../lib/errors.ts";
-import { createMemories } from "../../memory/memories.ts";
-import { openSemantics } from "../../memory/semantic/open.ts";
+import { openDomain } from "../../memory/memories.ts";
+import { markGaps, openSemantics } from "../../memory/semantic/open.ts";
+import { followingEmbeddings } from "./embeddings.ts";
 import type { Stage } from "./stage.ts";
 
-type MemoryNeeds = "manifest" | "store" | "registry" | "host" | "models" | "options";
+type DomainNeeds = "manifest" | "store" | "registry" | "host" | "models" | "uses" | "options";
 
-export const memories: Stage<MemoryNeeds, "memories"> = async (
-  { manifest, store, registry, host, models, options },
+export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
+  { manifest, store, registry, host, models, uses, options },
   failed,
 ) => {
+  const isolated = isIsolated(manifest);
+  if (options.semantic === false) return { parts: { memoryDomain: openDomain(store, { isolated }) } };
+  const embeddings = followingEmbeddings({ models, uses });
+  const vectorBytes = manifest.server.limits.vectors;
   try {
-    if (options.semantic === false) return { parts: { memories: await createMemories(manifest, store) } };
-    const vectorBytes = manifest.server.limits.vectors;
-    const source = { store, registry, host, models, modelsFailed: failed, vectorBytes };
+    const source = { store, registry, host, models: embeddings, modelsFailed: failed, vectorBytes };
     const { semantics, problems, start } = await openSemantics(manifest, source);
     return {
-      parts: { memories: await createMemories(manifest, store, { semantic: semantics }) },
+      parts: { memoryDomain: openDomain(store, { isolated, semantic: semantics }) },
       problems,
       begin: start,
+      adopt: (next) => ({
+        begin: () => markGaps(next.manifest, store),
+        apply: () => embeddings.follow(next),
+      }),
     };
   } catch (error) {
-    // Memories and indexes read what they left in the store.
-    return { parts: { memories: new Map() }, problems: [{ path: ["store"], message: messageOf(error) }] };
+    return { parts: { memoryDomain: openDomain(store, { isolated }) }, problems: [unreadable(error)] };
   }
 };
+
+export const memories: Stage<"manifest" | "memoryDomain", "memories"> = async ({ manifest, memoryDomain }) => {
+  try {
+    return { parts: { memories: await memoryDomain.memories(manifest) } };
+  } catch (error) {
+    return { parts: { memories: new Map() }, problems: [unreadable(error)] };
+  }
+};
+
+/** Memories and indexes read what they left in the store. */
+const unreadable = (error: unknown) => ({ path: ["store"], message: messageOf(error) });

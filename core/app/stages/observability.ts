@@ -1,5 +1,5 @@
 /** Stages: what is counted, the page that shows it, and what is traced. */
-import { createMeters } from "../../agents/meters.ts";
+import { createMeters, meteredNames } from "../../agents/meters.ts";
 import { accessKeysOf } from "../../auth/credentials.ts";
 import { MetricsPage } from "../../observability/metrics/page.ts";
 import { openOtlp } from "../../observability/otlp/open.ts";
@@ -7,29 +7,36 @@ import { createTracer } from "../../observability/tracer.ts";
 import { openTraces } from "../../traces/open.ts";
 import type { Stage } from "./stage.ts";
 
-export const meters: Stage<"manifest", "meters"> = ({ manifest }) => ({ parts: { meters: createMeters(manifest) } });
+export const meters: Stage<"manifest", "meters"> = ({ manifest }) => {
+  const meters = createMeters(manifest);
+  return {
+    parts: { meters },
+    adopt({ manifest }) {
+      // Before the stages below ask for them. A name that nothing counts under does no harm.
+      meters.declare(meteredNames(manifest));
+      return {};
+    },
+  };
+};
 
 export const metrics: Stage<"meters", "metrics"> = ({ meters }) => {
   const metrics = new MetricsPage(meters);
-  return { parts: { metrics }, end: () => metrics.close() };
+  return { parts: { metrics }, adopt: () => ({ apply: () => metrics.renew() }), end: () => metrics.close() };
 };
 
-type TraceNeeds = "manifest" | "loaded" | "store" | "meters" | "options";
+type TraceNeeds = "manifest" | "store" | "meters" | "options";
 
-export const traces: Stage<TraceNeeds, "traces" | "tracer"> = async (
-  { manifest, loaded, store, meters, options },
-  failed,
-) => {
+export const traces: Stage<TraceNeeds, "traces"> = ({ manifest, store, meters, options }) => {
   const traces = openTraces(manifest, store, options.logger, meters);
+  return { parts: { traces }, begin: () => traces.start(), end: () => traces.close() };
+};
+
+type TracerNeeds = "manifest" | "loaded" | "traces" | "meters" | "options";
+
+export const tracer: Stage<TracerNeeds, "tracer"> = async ({ manifest, loaded, traces, meters, options }, failed) => {
   const otlp = options.store && !failed ? await openOtlp(manifest, options, meters) : null;
   const sinks = otlp === null ? [traces.sink] : [traces.sink, otlp.sink];
   const secrets = [...loaded.secrets, ...accessKeysOf(options.env)];
   const tracer = createTracer({ ...manifest.observability, secrets }, sinks);
-  return {
-    parts: { traces, tracer },
-    begin: () => traces.start(),
-    async end() {
-      await Promise.all([traces.close(), otlp?.close()]);
-    },
-  };
+  return { parts: { tracer }, end: () => otlp?.close() };
 };

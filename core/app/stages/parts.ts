@@ -2,16 +2,23 @@
 import type { Logger } from "pino";
 import type { A2a } from "../../a2a/a2a.ts";
 import type { Agent } from "../../agents/agent.ts";
+import type { Turns } from "../../agents/conversation/turns.ts";
+import type { AgentHistories } from "../../agents/history/history.ts";
 import type { RunKeeper } from "../../agents/keeper.ts";
+import type { LogNews } from "../../api/sockets/log-news.ts";
 import type { Approvals } from "../../approvals/approvals.ts";
 import type { AccessRules } from "../../auth/classes.ts";
 import type { Verifier } from "../../auth/provider-port.ts";
+import type { Feed } from "../../http/feed.ts";
 import type { AccessGroup, Route } from "../../http/route.ts";
 import type { SocketRoute } from "../../http/socket.ts";
+import type { Uses } from "../../lib/uses.ts";
 import type { LoadedManifest } from "../../manifest/load.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
+import type { McpClients } from "../../mcp/clients.ts";
 import type { McpServer } from "../../mcp/servers.ts";
 import type { ToolDirectory } from "../../mcp/tool-directory.ts";
+import type { MemoryDomain } from "../../memory/memories.ts";
 import type { Memory } from "../../memory/memory.ts";
 import type { Models } from "../../models/models.ts";
 import type { LogRing } from "../../observability/log-ring.ts";
@@ -52,15 +59,21 @@ export interface BootOptions {
 }
 
 /** What there is before the first stage. */
-interface FirstParts {
+export interface FirstParts {
   readonly options: BootOptions;
   readonly loaded: LoadedManifest;
-  /** The manifest, or the valid part of one that has errors: what is wrong there belongs into the same report. */
+  /**
+   * The manifest, or the valid part of one that has errors: what is wrong there belongs into the same report. Kept stages are given
+   * the manifest that is in force, whose values change with a reload.
+   */
   readonly manifest: Manifest;
   readonly registry: Registry;
+  /** Kept stages are given one that lasts as long as the process. */
   readonly host: OwnedHost;
   /** What plugins store. */
   readonly namespaces: Namespaces;
+  /** Counts what is at work with the parts of this generation. */
+  readonly uses: Uses;
 }
 
 export interface Parts extends FirstParts {
@@ -82,11 +95,15 @@ export interface Parts extends FirstParts {
   /** The replies to requests with an `Idempotency-Key`. */
   readonly replies: KeptReplies;
   readonly metrics: MetricsPage;
+  readonly mcpClients: McpClients;
   readonly tools: ToolDirectory;
   readonly traces: Traces;
   /** Null where nothing is traced. */
   readonly tracer: Tracer | null;
+  readonly memoryDomain: MemoryDomain;
   readonly memories: ReadonlyMap<string, Memory>;
+  readonly turns: Turns;
+  readonly histories: AgentHistories;
   readonly agents: ReadonlyMap<string, Agent>;
   /** Tells the agents what keeps their runs. */
   readonly keepRuns: (keeper: RunKeeper) => void;
@@ -97,5 +114,6 @@ export interface Parts extends FirstParts {
   readonly a2a: A2a;
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
   readonly logs: LogRing;
+  readonly logNews: Feed<LogNews>;
   readonly platform: Platform;
 }

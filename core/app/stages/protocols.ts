@@ -11,6 +11,7 @@ export const a2a: Stage<TaskNeeds, "a2a"> = ({ manifest, store, membership, opti
   return {
     parts: { a2a },
     begin: () => a2a.start(),
+    adopt: () => ({ apply: () => a2a.adopt() }),
     idle: (timeout) => a2a.idle(timeout),
     end: () => a2a.close(),
   };

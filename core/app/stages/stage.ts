@@ -16,10 +16,41 @@ interface LifeCycle {
   end?(): void | Promise<void>;
 }
 
-export interface Built<Made> extends LifeCycle {
+export interface Built<Made, Needs = never> extends LifeCycle {
   readonly parts: Made;
   readonly problems?: readonly Problem[];
+  /** Of a kept stage: looks at what the next generation is made of. Nothing changes before `Adoption.apply`. */
+  adopt?(parts: Needs, failed: boolean): Adoption | Promise<Adoption>;
 }
+
+/** What a kept stage takes over from the next generation. */
+interface Adoption {
+  readonly problems?: readonly Problem[];
+  /** When there is nothing to report: what has to be stored before the swap. */
+  begin?(): Promise<void>;
+  /** At the swap. Must not fail. */
+  apply?(): void;
+}
+
+/**
+ * Marks a stage that is made once in the life of the process, because what it makes is the identity of the process or holds work that
+ * is under way. All others are made anew with each generation, that is with each reload, and end with the last work of their own.
+ *
+ * @param fixed settings that the stage reads once: a reload that changes one is refused. `*` stands for every key.
+ */
+export const kept = <S extends AnyStage>(stage: S, fixed: readonly string[] = []): S =>
+  Object.assign(stage, { kept: true, fixed } satisfies Keeping);
+
+interface Keeping {
+  readonly kept: true;
+  readonly fixed: readonly string[];
+}
+
+const isKept = (stage: object): stage is Keeping => "kept" in stage;
+
+/** The settings that the kept stages of a list read once. */
+export const fixedBy = (stages: readonly object[]): string[] =>
+  stages.flatMap((stage) => (isKept(stage) ? stage.fixed : []));
 
 /**
  * @param parts what earlier stages have made
@@ -28,7 +59,7 @@ export interface Built<Made> extends LifeCycle {
 export type Stage<Needs extends keyof Parts, Makes extends keyof Parts> = (
   parts: Pick<Parts, Needs>,
   failed: boolean,
-) => Built<Pick<Parts, Makes>> | Promise<Built<Pick<Parts, Makes>>>;
+) => Built<Pick<Parts, Makes>, Pick<Parts, Needs>> | Promise<Built<Pick<Parts, Makes>, Pick<Parts, Needs>>>;
 
 type AnyStage = (parts: never, failed: boolean) => Built<object> | Promise<Built<object>>;
 type MadeBy<S extends AnyStage> = Awaited<ReturnType<S>>["parts"];
@@ -54,8 +85,25 @@ interface Assembly<Made> extends Required<LifeCycle> {
   /** Those that were there before, and those that the stages found. */
   readonly issues: readonly Issue[];
   begin(): Promise<void>;
+  /** Gives the kept stages what they take over: the swap. */
+  adopt(): void;
   end(): Promise<void>;
+  /** How the stages that were made here end. */
+  readonly ends: readonly End[];
+  /** The stages that a later assembly does not make again. */
+  readonly kept: Kept;
 }
+
+/** How one stage ends. */
+interface End {
+  /** In the list. */
+  readonly place: number;
+  readonly kept: boolean;
+  end(): void | Promise<void>;
+}
+
+/** By place in the list. */
+type Kept = ReadonlyMap<number, Built<object>>;
 
 /** What is known of the manifest before the first stage, and how a problem gets its place in the file. */
 interface Report {
@@ -63,32 +111,69 @@ interface Report {
   issueAt(path: Path, message: string, severity?: Issue["severity"]): Issue;
 }
 
-/** Runs the stages one after the other. They begin in the same order, idle all at once, and end in reverse order. */
+interface Before<Given> {
+  /** Of the first assembly. */
+  readonly kept?: Kept | undefined;
+  /** What kept stages are given in place of parts that are this generation's own. */
+  readonly lasting?: Partial<Given>;
+}
+
+/**
+ * Runs the stages one after the other; kept ones that are made already adopt. They begin in the same order, idle all at once, and
+ * end in reverse order.
+ */
 export async function assemble<Given extends object, const Stages extends readonly AnyStage[]>(
   stages: Stages & InOrder<Stages, Given>,
   given: Given,
   { issues: known, issueAt }: Report,
+  { kept: before = new Map(), lasting = {} }: Before<Given> = {},
 ): Promise<Assembly<PartsOf<Stages, Given>>> {
   const issues = [...known];
   const lives: LifeCycle[] = [];
-  let parts: object = given;
-  for (const stage of stages as readonly ((parts: object, failed: boolean) => ReturnType<AnyStage>)[]) {
-    const { parts: made, problems = [], ...life } = await stage(parts, hasErrors(issues));
+  const adoptions: Adoption[] = [];
+  const ends: End[] = [];
+  const keeping = new Map(before);
+  let made: object = {};
+  for (const [place, stage] of (stages as readonly AnyStage[]).entries()) {
+    const existing = before.get(place);
+    const parts = { ...given, ...(isKept(stage) && existing === undefined && lasting), ...made } as never;
+    if (existing === undefined) {
+      const built = await stage(parts, hasErrors(issues));
+      report(built.problems);
+      made = { ...made, ...built.parts };
+      lives.push(built);
+      ends.push({ place, kept: isKept(stage), end: () => built.end?.() });
+      if (isKept(stage)) keeping.set(place, built);
+    } else {
+      const adoption = (await existing.adopt?.(parts, hasErrors(issues))) ?? {};
+      report(adoption.problems);
+      made = { ...made, ...existing.parts };
+      lives.push({ begin: () => adoption.begin?.() });
+      adoptions.push(adoption);
+    }
+  }
+  function report(problems: readonly Problem[] = []): void {
     for (const { path, message, severity } of problems) issues.push(issueAt(path, message, severity));
-    parts = { ...parts, ...made };
-    lives.push(life);
   }
   return {
-    parts: parts as PartsOf<Stages, Given>,
+    parts: { ...given, ...made } as PartsOf<Stages, Given>,
     issues,
+    ends,
+    kept: keeping,
     async begin() {
       for (const life of lives) await life.begin?.();
+    },
+    adopt() {
+      for (const adoption of adoptions) adoption.apply?.();
     },
     async idle(timeout) {
       await Promise.all(lives.map((life) => life.idle?.(timeout)));
     },
-    async end() {
-      for (const life of lives.toReversed()) await life.end?.();
-    },
+    end: () => endAll(ends),
   };
+}
+
+/** One after the other, the last of the list first: also stages of several generations. */
+export async function endAll(ends: readonly End[]): Promise<void> {
+  for (const { end } of [...ends].sort((left, right) => right.place - left.place)) await end();
 }

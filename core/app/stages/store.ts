@@ -6,6 +6,7 @@ import { MeasuredStore } from "../../storage/measured-store.ts";
 import { Membership } from "../../storage/membership.ts";
 import { createMemoryStore } from "../../storage/memory-store.ts";
 import { openStore, parseSqliteUrl } from "../../storage/open-store.ts";
+import { checkPostgresUrl, isPostgresUrl } from "../../storage/postgres-settings.ts";
 import { isShared } from "../../storage/sharing.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Parts } from "./parts.ts";
@@ -34,6 +35,7 @@ async function openOrCheck(
 ): Promise<{ store: Store; problems: Problem[] }> {
   const problems: Problem[] = [];
   try {
+    if (isPostgresUrl(url)) checkPostgresUrl(url);
     if (options.store && !failed)
       return { store: await openStore(url, { logger: options.logger, registry, host, folder }), problems };
     if (url.startsWith("sqlite:")) parseSqliteUrl(url, folder);
@@ -42,6 +44,9 @@ async function openOrCheck(
   }
   return { store: createMemoryStore(), problems };
 }
+
+/** The host of the plugins of one generation: they let go when all stages that use them have ended. */
+export const pluginHost: Stage<"host", never> = ({ host }) => ({ parts: {}, end: () => host.close() });
 
 /** Begins before everything that leaves work open in the store, and ends after it. */
 export const membership: Stage<"store" | "options", "membership"> = ({ store, options: { logger } }) => {

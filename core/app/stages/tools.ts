@@ -1,15 +1,25 @@
 /** Stages: approvals of calls, the tools of the manifest, the models of its providers, and all tools with those of MCP servers. */
 import { Approvals } from "../../approvals/approvals.ts";
 import { isIsolated } from "../../identity/principal.ts";
+import { McpClients } from "../../mcp/clients.ts";
 import { ToolDirectory } from "../../mcp/tool-directory.ts";
 import { createModels } from "../../models/models.ts";
 import { compileTools } from "../../tools/compile.ts";
 import type { Stage } from "./stage.ts";
 
 export const approvals: Stage<"manifest" | "options", "approvals"> = ({ manifest, options: { logger } }) => {
-  const open = manifest.auth.mode === "none";
-  const { retention } = manifest.history;
-  return { parts: { approvals: new Approvals({ isolated: isIsolated(manifest), open, retention, logger }) } };
+  const approvals = new Approvals({
+    isolated: isIsolated(manifest),
+    // Read when they are needed, since a reload may change them.
+    get open() {
+      return manifest.auth.mode === "none";
+    },
+    get retention() {
+      return manifest.history.retention;
+    },
+    logger,
+  });
+  return { parts: { approvals } };
 };
 
 type DeclaredNeeds = "manifest" | "registry" | "host" | "meters" | "approvals";
@@ -37,14 +47,18 @@ export const models: Stage<"manifest" | "registry" | "host" | "loaded" | "meters
   return { parts: { models }, problems };
 };
 
-export const tools: Stage<"manifest" | "declaredTools" | "loaded" | "meters" | "options", "tools"> = ({
+/** Connections to MCP servers, which generations share as long as their settings stay. */
+export const mcpClients: Stage<"loaded" | "options", "mcpClients"> = ({ loaded: { folder }, options: { logger } }) => ({
+  parts: { mcpClients: new McpClients({ folder, logger }) },
+});
+
+export const tools: Stage<"manifest" | "declaredTools" | "mcpClients" | "meters", "tools"> = ({
   manifest,
   declaredTools,
-  loaded: { folder },
+  mcpClients,
   meters,
-  options: { logger },
 }) => {
-  const tools = new ToolDirectory(declaredTools, manifest, { folder, logger, meters: meters.tools });
+  const tools = new ToolDirectory(declaredTools, manifest, { clients: mcpClients, meters: meters.tools });
   return { parts: { tools }, begin: () => tools.begin(), end: () => tools.close() };
 };
 
@@ -60,5 +74,6 @@ export const approvalInbox: Stage<"approvals" | "store" | "tools" | "workflows",
     parts: {},
     begin: () => approvals.start((record) => workflows.tellAnswer(record)),
     end: () => approvals.close(),
+    adopt: (next) => ({ apply: () => approvals.useTools(next.tools) }),
   };
 };

@@ -1,6 +1,7 @@
 /** Stage: the workflows, and the engine that runs them. */
 import { createSchemaCompiler } from "../../lib/json-schema.ts";
 import { openWorkflows } from "../../workflows/open.ts";
+import type { Parts } from "./parts.ts";
 import type { Stage } from "./stage.ts";
 
 type WorkflowNeeds =
@@ -13,33 +14,46 @@ type WorkflowNeeds =
   | "registry"
   | "meters"
   | "tracer"
+  | "uses"
   | "options";
 
-export const workflows: Stage<WorkflowNeeds, "workflows" | "engine"> = async ({
-  manifest,
+export const workflows: Stage<WorkflowNeeds, "workflows" | "engine"> = async (parts) => {
+  const { manifest, loaded, store, membership, options } = parts;
+  const { engine, problems, start, idle, close, adopt } = await openWorkflows(manifest, loaded, {
+    store,
+    membership,
+    logger: options.logger,
+    ...linked(parts),
+  });
+  return {
+    parts: { workflows: engine, engine },
+    problems,
+    begin: start,
+    idle,
+    end: close,
+    adopt: (next) => adopt(next.manifest, next.loaded, linked(next)),
+  };
+};
+
+/** What definitions are compiled with. */
+const linked = ({
   loaded,
-  store,
-  membership,
   tools,
   agents,
   registry,
   meters,
   tracer,
-  options: { logger, env },
-}) => {
-  const { engine, problems, start, idle, close } = await openWorkflows(manifest, loaded, {
-    store,
-    membership,
-    logger,
-    tools,
-    agents,
-    registry,
-    schemas: createSchemaCompiler(),
-    configs: createSchemaCompiler({ defaults: true }),
-    env,
-    folder: loaded.folder,
-    meters: meters.workflows,
-    trace: tracer ?? undefined,
-  });
-  return { parts: { workflows: engine, engine }, problems, begin: start, idle, end: close };
-};
+  uses,
+  options: { env },
+}: Pick<Parts, WorkflowNeeds>) => ({
+  tools,
+  agents,
+  registry,
+  schemas: createSchemaCompiler(),
+  configs: createSchemaCompiler({ defaults: true }),
+  env,
+  folder: loaded.folder,
+  meters: meters.workflows,
+  trace: tracer ?? undefined,
+  uses,
+});

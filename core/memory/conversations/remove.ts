@@ -50,7 +50,7 @@ export function deleteMessages(domain: Domain, found: Snapshot, ids: readonly st
       await dropSummaryOf(store, draft, before.number, positions.values());
       const after = { ...before, updatedAt: Math.max(domain.now(), before.updatedAt) };
       changeConversation(draft, before, after);
-      const revision = await store.commit(draft);
+      const revision = await store.commit({ ...draft, makesRoom: true });
       conversations.remember({ ...after, revision });
       semantic.get(before.memory)?.committed();
       return positions.size;

@@ -44,12 +44,10 @@ export async function openSemantics(manifest: Manifest, source: SemanticSource):
   const indexes: VectorIndex[] = [];
   // Of all callbacks here the last to be called.
   source.host.onClose(() => cache.thread.close());
+  await markGaps(manifest, source.store);
   for (const [name, { semantic }] of Object.entries(manifest.memory)) {
     const path = ["memory", name, "semantic"];
-    if (semantic === undefined) {
-      await IndexState.markGaps(source.store, createLayout(name).state);
-      continue;
-    }
+    if (semantic === undefined) continue;
     const opened = await openIndex(name, semantic, source, embeddings, cache).catch(
       (error): OpenedIndex => ({ problem: messageOf(error), at: "embedding" }),
     );
@@ -73,6 +71,12 @@ export async function openSemantics(manifest: Manifest, source: SemanticSource):
       for (const index of indexes) index.start();
     },
   };
+}
+
+/** Notes of the memories without semantic search that an index which they once had will lack messages. */
+export async function markGaps({ memory }: Pick<Manifest, "memory">, store: Store): Promise<void> {
+  for (const [name, { semantic }] of Object.entries(memory))
+    if (semantic === undefined) await IndexState.markGaps(store, createLayout(name).state);
 }
 
 const isModelName = (embedding: SemanticMemoryManifest["embedding"], { registry }: SemanticSource) =>

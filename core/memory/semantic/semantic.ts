@@ -5,7 +5,7 @@
 import type { Commit } from "../../storage/store.ts";
 
 /** A commit under construction. The methods of `Semantic` only add to it. */
-export type Draft = { [K in keyof Commit]-?: Mutable<NonNullable<Commit[K]>> };
+export type Draft = { [K in keyof Omit<Commit, "makesRoom">]-?: Mutable<NonNullable<Commit[K]>> };
 type Mutable<T> = T extends readonly (infer I)[] ? I[] : never;
 
 export const createDraft = (): Draft => ({ put: [], delete: [], clear: [], add: [], expect: [] });

@@ -21,7 +21,7 @@ interface Reading {
 }
 
 /** Names from the manifest. */
-interface MeterNames {
+export interface MeterNames {
   /** `provider/model` */
   readonly models: Iterable<string>;
   readonly agents: Iterable<string>;
@@ -44,24 +44,40 @@ export class Meters {
   readonly commits = new Tally(COMMIT_OUTCOMES);
   /** Of successful commits. */
   readonly commitDurations = new Durations();
-  readonly #routes: RequestMeter[] = [];
+  /** By method, path and operation. */
+  readonly #routes = new Map<string, RequestMeter>();
   readonly #unmatched = new Map<string, RequestMeter>();
   readonly #preflight = new RequestMeter("preflight", "preflight", "OPTIONS");
   readonly #readings: Reading[] = [];
+  /** Of counters whose part of the service has ended, by name. */
+  readonly #ended = new Map<string, Reading>();
 
-  constructor({ models, agents, tools, workflows }: MeterNames) {
-    this.models = new NamedMeters(() => new ModelMeter(), models);
-    this.agents = new NamedMeters(() => new Tally(RUN_OUTCOMES), agents);
-    this.tools = new NamedMeters(() => new ToolMeter(), tools);
-    this.workflows = new NamedMeters(() => new WorkflowMeter(), workflows);
+  constructor(names: MeterNames) {
+    this.models = new NamedMeters(() => new ModelMeter());
+    this.agents = new NamedMeters(() => new Tally(RUN_OUTCOMES));
+    this.tools = new NamedMeters(() => new ToolMeter());
+    this.workflows = new NamedMeters(() => new WorkflowMeter());
+    this.declare(names);
     for (const method of [...METHODS, OTHER])
       this.#unmatched.set(method, new RequestMeter("unknown", "unknown", method));
   }
 
-  /** Called once for each route. HEAD counts with its GET. */
+  /** Names that are known from now on; those that were known keep what they have counted. */
+  declare({ models, agents, tools, workflows }: MeterNames): void {
+    this.models.declare(models);
+    this.agents.declare(agents);
+    this.tools.declare(tools);
+    this.workflows.declare(workflows);
+  }
+
+  /** One for each route, which goes on counting when the route is compiled anew. HEAD counts with its GET. */
   ofRoute({ operation, path, method }: MeteredRoute): RequestMeter {
-    const meter = new RequestMeter(operation, path, method);
-    this.#routes.push(meter);
+    const key = `${method} ${path} ${operation}`;
+    let meter = this.#routes.get(key);
+    if (meter === undefined) {
+      meter = new RequestMeter(operation, path, method);
+      this.#routes.set(key, meter);
+    }
     return meter;
   }
 
@@ -75,7 +91,7 @@ export class Meters {
   }
 
   get routes(): readonly RequestMeter[] {
-    return this.#routes;
+    return [...this.#routes.values()];
   }
 
   /** The meters of requests that no route matches, and of preflight requests. */
@@ -83,12 +99,37 @@ export class Meters {
     return [...this.#unmatched.values(), this.#preflight];
   }
 
-  /** Adds a number that another part of the service keeps. */
-  add(reading: Reading): void {
+  /**
+   * Adds a number that another part of the service keeps; numbers of one name are added up. The result takes it away again when that
+   * part ends. What a counter has counted by then stays.
+   */
+  add(reading: Reading): () => void {
     this.#readings.push(reading);
+    return () => {
+      const place = this.#readings.indexOf(reading);
+      if (place === -1) return;
+      this.#readings.splice(place, 1);
+      if (reading.type === "gauge") return;
+      const { name, help, type } = reading;
+      const sum = (this.#ended.get(name)?.read() ?? 0) + reading.read();
+      this.#ended.set(name, { name, help, type, read: () => sum });
+    };
   }
 
+  /** One for each name. */
   get readings(): readonly Reading[] {
-    return this.#readings;
+    return [...new Map(this.#all().map((reading) => [reading.name, reading])).values()].map(({ name, help, type }) => ({
+      name,
+      help,
+      type,
+      read: () =>
+        this.#all()
+          .filter((reading) => reading.name === name)
+          .reduce((sum, { read }) => sum + read(), 0),
+    }));
+  }
+
+  #all(): readonly Reading[] {
+    return this.#ended.size === 0 ? this.#readings : [...this.#readings, ...this.#ended.values()];
   }
 }

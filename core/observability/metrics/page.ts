@@ -15,6 +15,13 @@ export class MetricsPage {
     return (await this.#exposition).text();
   }
 
+  /** To be called when numbers have come or gone: the page is made anew with the next request for it. */
+  async renew(): Promise<void> {
+    const before = this.#exposition;
+    this.#exposition = null;
+    (await before)?.close();
+  }
+
   async close(): Promise<void> {
     (await this.#exposition)?.close();
   }

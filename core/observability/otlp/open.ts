@@ -43,27 +43,33 @@ export async function openOtlp(
   const headers = otlpHeaders(otlp.headers, publicKey && secretKey ? { publicKey, secretKey } : null);
   const source = { name, version, scope: { name: "penstock", version: VERSION } };
   const queue = new SpanQueue({ collector: new Collector({ url, headers, source }), logger, where });
-  count(queue, meters);
-  return { sink: queue, close: () => queue.close() };
+  const counted = count(queue, meters);
+  return {
+    sink: queue,
+    async close() {
+      await queue.close();
+      for (const end of counted) end();
+    },
+  };
 }
 
-function count(queue: SpanQueue, meters: Pick<Meters, "add">): void {
+const count = (queue: SpanQueue, meters: Pick<Meters, "add">): (() => void)[] => [
   meters.add({
     name: "otlp_spans_sent_total",
     help: "Spans that the collector has taken.",
     type: "counter",
     read: () => queue.sent,
-  });
+  }),
   meters.add({
     name: "otlp_spans_dropped_total",
     help: "Spans that were not sent: the collector was away, slow, or refused them.",
     type: "counter",
     read: () => queue.dropped,
-  });
+  }),
   meters.add({
     name: "otlp_spans_waiting",
     help: "Spans that wait to be sent.",
     type: "gauge",
     read: () => queue.size,
-  });
-}
+  }),
+];

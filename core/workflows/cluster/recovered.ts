@@ -15,8 +15,9 @@ const countProgress = (entries: readonly JournalEntry[]): number => entries.filt
  */
 export function countRecovery(before: Recovered, entries: readonly JournalEntry[]): Recovered {
   const progress = countProgress(entries);
-  if (entries.at(-1)?.[0] === "interrupt") return { times: 0, progress };
-  return { times: progress === before.progress ? before.times + 1 : 1, progress };
+  if (progress === before.progress) return { times: before.times + 1, progress };
+  // What the last process recorded is that it stopped cleanly.
+  return { times: entries.at(-1)?.[0] === "interrupt" ? 0 : 1, progress };
 }
 
 export const stoppedProcessMessage = ({ times }: Recovered): string =>

@@ -80,9 +80,9 @@ async function recoverOne(engine: Engine, row: Row, number: number): Promise<boo
   if (asked !== undefined) engine.run(execution, (it) => stopAsAsked(it, asked));
   else if (problem !== null && isRun(found.start.workflowId)) engine.run(execution, failWithoutAgent);
   else if (problem !== null) engine.run(execution, (it) => suspendFor(it, problem));
-  else if (definition.recovery === "fail") engine.run(execution, (it) => failInterrupted(it, INTERRUPTED_MESSAGE));
+  else if (definition.recovery === "fail") engine.run(execution, (it) => endInterrupted(it, INTERRUPTED_MESSAGE));
   else if (recovered.times > definition.recoveries)
-    engine.run(execution, (it) => failInterrupted(it, stoppedProcessMessage(recovered)));
+    engine.run(execution, (it) => endInterrupted(it, stoppedProcessMessage(recovered)));
   else engine.run(execution);
   return true;
 }
@@ -173,7 +173,7 @@ function failWithoutAgent(execution: Execution): Promise<void> {
  * For `recovery: fail`, and for what kills its process. The step that began last is the one that was interrupted; the steps that contain it began before it. Steps of
  * branches that had already lost were not interrupted.
  */
-function failInterrupted(execution: Execution, message: string): Promise<void> {
+export function endInterrupted(execution: Execution, message: string): Promise<void> {
   const { state, definition } = execution;
   const running = [...state.steps.values()]
     .filter(({ status, path }) => status === "running" && !isSuperseded(path, state, definition.outline))

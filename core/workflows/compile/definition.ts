@@ -58,6 +58,7 @@ export function compileDefinition(pinned: PinnedDefinition, parts: LinkedParts):
     // Definitions of earlier versions do not have it.
     recoveries: workflow.recoveries ?? DEFAULT_RECOVERIES,
     meter: parts.meters?.of(workflowId),
+    uses: parts.uses,
   };
   const { problems, missing } = linking;
   return problems.length > 0 || missing.size > 0 ? { problems, missing: [...missing] } : { definition };

@@ -1,7 +1,13 @@
 /** Compiles the steps of a manifest, with one function for each type of step. */
 import { compileCondition, ExpressionError, SCOPES } from "../../manifest/expression.ts";
 import type { Path } from "../../manifest/issues.ts";
-import type { AgentStepManifest, StepList, StepManifest, WorkflowManifest } from "../../manifest/manifest.ts";
+import type {
+  AgentStepManifest,
+  RetryManifest,
+  StepList,
+  StepManifest,
+  WorkflowManifest,
+} from "../../manifest/manifest.ts";
 import type { EvaluateInScope, Retry, Step, StepType, ValueCheck, Work, WorkStep } from "../definition/definition.ts";
 import { accept, compileCheck, compileText, compileValue, type LinkContext } from "../definition/linking.ts";
 import { stepType } from "../definition/outline.ts";
@@ -37,7 +43,14 @@ function compileStep(step: StepManifest, at: Path, within: Within): Step[] {
 
 type Base = ReturnType<typeof compileBase>;
 
-const NO_RETRY: Retry = Object.freeze({ attempts: 0, delay: 0, backoff: "fixed" });
+const NO_RETRY: Retry = Object.freeze({
+  attempts: 0,
+  delay: 0,
+  backoff: "fixed",
+  maxDelay: null,
+  jitter: false,
+  unless: null,
+});
 /** The retry of the workflow is for the steps inside them, not for the container steps themselves. */
 const CONTAINERS: readonly StepType[] = ["andWhen", "andAll", "andRace", "andWorkflow"];
 
@@ -45,7 +58,8 @@ function compileBase(step: StepManifest, type: StepType, at: Path, within: Withi
   const { linking, workflow, prefix, suspendCheck, resumeCheck } = within;
   const check = (key: "inputSchema" | "outputSchema" | "suspendSchema" | "resumeSchema") =>
     compileCheck(linking, step[key], [...at, key]);
-  const inherited = CONTAINERS.includes(type) ? NO_RETRY : (workflow.retry as Retry);
+  const inherited = () =>
+    CONTAINERS.includes(type) ? NO_RETRY : compileRetry(linking, workflow.retry, ["workflows", within.open.at(-1)!]);
   return {
     id: step.id,
     path: `${prefix}${step.id}`,
@@ -54,9 +68,17 @@ function compileBase(step: StepManifest, type: StepType, at: Path, within: Withi
     outputCheck: check("outputSchema"),
     suspendCheck: check("suspendSchema") ?? suspendCheck,
     resumeCheck: check("resumeSchema") ?? resumeCheck,
-    retry: step.retry ?? inherited,
+    retry: step.retry === undefined ? inherited() : compileRetry(linking, step.retry, at),
     timeout: step.timeout ?? null,
   };
+}
+
+/** @param at of what has the retry */
+function compileRetry(linking: LinkContext, retry: RetryManifest, at: Path): Retry {
+  const { attempts, delay, backoff, maxDelay = null, jitter = false, unless } = retry;
+  const condition =
+    unless === undefined ? null : compileIf(linking, unless, [...at, "retry", "unless"], SCOPES.workflowError);
+  return { attempts, delay, backoff, maxDelay, jitter, unless: condition };
 }
 
 type Compile = (step: StepManifest, at: Path, within: Within, base: Base) => Step | null;
@@ -149,8 +171,13 @@ function compileOnce({ works }: LinkContext, manifest: object, make: () => Work 
   return work;
 }
 
-function compileIf(linking: LinkContext, text: string, at: Path): EvaluateInScope {
-  const evaluate = accept(linking, compileCondition(text, SCOPES.workflow), at);
+function compileIf(
+  linking: LinkContext,
+  text: string,
+  at: Path,
+  scope: readonly string[] = SCOPES.workflow,
+): EvaluateInScope {
+  const evaluate = accept(linking, compileCondition(text, scope), at);
   return (scope) => {
     const value = evaluate(scope);
     if (typeof value === "boolean") return value;

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
+import type { Uses } from "../../lib/uses.ts";
 import type { WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
 import type { StepPath, ValueSource } from "../journal/entries.ts";
@@ -19,6 +20,15 @@ export interface StepScope {
   readonly steps: Readonly<Record<string, unknown>>;
   /** The data of the last resume, or null. */
   readonly resume: unknown;
+  /** What a step failed with, where an expression is about that. */
+  readonly error?: StepError;
+}
+
+interface StepError {
+  readonly message: string;
+  /** As the step gave it with its error; null where it gave none. */
+  readonly code: string | null;
+  readonly stepId: StepPath;
 }
 
 /** Throws for a missing field. Then the step fails without another try. */
@@ -35,6 +45,12 @@ export interface Retry {
   /** Milliseconds before the second try; with `exponential` twice as long before each further one. */
   readonly delay: number;
   readonly backoff: "exponential" | "fixed";
+  /** Longest wait in milliseconds; null where the manifest has none. */
+  readonly maxDelay: number | null;
+  /** Whether waits are cut short by up to a half. */
+  readonly jitter: boolean;
+  /** Whether an error is not worth another try; null where the manifest does not say. */
+  readonly unless: EvaluateInScope | null;
 }
 
 /** One try of a step that does work, as the work sees it. */
@@ -77,6 +93,8 @@ export interface StepCall {
   keep(value: unknown, later?: boolean): Promise<void>;
   /** Changes shared state when this try succeeds; a failed try changes nothing. */
   setState(change: Record<string, unknown>): void;
+  /** To be asked before each effect but the first, as in `RunCall` of agents. */
+  confirm?(): Promise<void> | undefined;
   /**
    * Sends a part of an agent's run to the stream, `later`: with the next commit. The agent waits for the promise, if there is one.
    */
@@ -191,6 +209,8 @@ export interface WorkflowDefinition {
   readonly recoveries: number;
   /** Counts its executions and steps. */
   readonly meter?: WorkflowMeter | undefined;
+  /** Counts the executions that run with what this one was compiled with. */
+  readonly uses?: Uses | undefined;
 }
 
 /** The source of the input of a sub-workflow, by the path of its step. */

@@ -3,6 +3,7 @@ import type { Agent } from "../../agents/agent.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
 import type { Path, Problem } from "../../lib/problem.ts";
+import type { Uses } from "../../lib/uses.ts";
 import type { Environment } from "../../manifest/environment.ts";
 import { type CompileResult, compileTemplate, SCOPES } from "../../manifest/expression.ts";
 import { valueAsText } from "../../manifest/expression-values.ts";
@@ -25,6 +26,8 @@ export interface LinkedParts {
   readonly folder: string;
   /** By the id of the workflow. */
   readonly meters?: NamedMeters<WorkflowMeter>;
+  /** Counts the executions that run with these parts. */
+  readonly uses?: Uses;
 }
 
 /** One definition while it is compiled. */

@@ -78,8 +78,8 @@ export type JournalEntry =
   | readonly ["done", StepPath, Time, unknown, Record<string, unknown>?]
   /** The same when its output is a value that is in the journal already. */
   | readonly ["same", StepPath, Time, ValueSource, Record<string, unknown>?]
-  /** It failed for good, with a message. */
-  | readonly ["fail", StepPath, Time, string]
+  /** It failed for good, with a message, and perhaps the code of its error. */
+  | readonly ["fail", StepPath, Time, string, string?]
   /** A try failed, and another follows: its number (from 1), the message, and failed steps inside it that run again. */
   | readonly ["retry", StepPath, Time, number, string, (readonly StepPath[])?]
   /** It waits to be resumed: reason, data, change of shared state. */

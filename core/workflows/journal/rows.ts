@@ -101,7 +101,7 @@ export function parseRecordRow(value: string): RecordRow {
 }
 
 /** The part of the start from which the keys of its index rows and of its id follow. */
-type RecordHead = Pick<ExecutionStart, "id" | "number" | "workflowId" | "at" | "ownId" | "userId">;
+export type RecordHead = Pick<ExecutionStart, "id" | "number" | "workflowId" | "at" | "ownId" | "userId">;
 
 /** Matches the begin of the second part, which saves parsing a row that may be large. */
 const HEAD =

@@ -37,6 +37,8 @@ export interface StepState {
   branch: Branch | null;
   /** Why it waits, or why it failed. */
   message: string;
+  /** Of the error that it failed with. */
+  code: string | null;
   /** The data of its suspension, and since when it waits. */
   data: unknown;
   /** The number of the event that it began with, which no other begin has. */
@@ -184,10 +186,11 @@ const APPLY: Appliers = {
     endStep(step, step.branch === "none" ? "skipped" : "done", at, source);
     if (change !== undefined) state.state = { ...state.state, ...change };
   },
-  fail(state, [, path, at, message]) {
+  fail(state, [, path, at, message, code = null]) {
     const step = getOrAddStep(state, path, at);
     endStep(step, "failed", at, "");
     step.message = message;
+    step.code = code;
     step.tries = 0;
     step.resume = null;
   },
@@ -242,6 +245,8 @@ const APPLY: Appliers = {
     state.output = source === undefined ? output : state.values.get(source);
   },
   error(state, [, stepId, , message]) {
+    // One that waited may be ended by hand.
+    state.suspension = null;
     state.error = { message, stepId };
   },
   cancel(state, [, , at, reason]) {
@@ -284,6 +289,7 @@ function getOrAddStep(state: JournalState, path: StepPath, at: number): StepStat
       used: 0,
       branch: null,
       message: "",
+      code: null,
       data: null,
       begunWith: 0,
       kept: NOTHING_KEPT,

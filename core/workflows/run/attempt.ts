@@ -102,6 +102,10 @@ export class StepAttempt implements StepCall {
     return stop !== null && GOES_ON.has(stop.kind);
   }
 
+  confirm(): Promise<void> | undefined {
+    return confirmLease(this.#execution, this.#lifetime);
+  }
+
   setState(change: Record<string, unknown>): void {
     if (!this.#hasEnded) this.#change = { ...this.#change, ...jsonCopy(change) };
   }
@@ -132,6 +136,18 @@ export class StepAttempt implements StepCall {
     this.#hasEnded = true;
     return this.#change;
   }
+}
+
+/**
+ * After a pause, or when this process itself stood still, another one may have the execution by now. Undefined when it cannot.
+ *
+ * @throws GivenUp, also by the promise, when the work was stopped
+ */
+function confirmLease({ lease }: Execution, lifetime: Lifetime): Promise<void> | undefined {
+  if (lifetime.stopped === null && (lease === null || lease.isHeld())) return undefined;
+  const { signal } = lifetime;
+  signal.throwIfAborted();
+  return lease?.confirm(signal).then(() => signal.throwIfAborted());
 }
 
 /** A copy as the journal will have it. */

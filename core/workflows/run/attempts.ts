@@ -1,31 +1,44 @@
 /** Runs the work of a step: its tries, their time limits and pauses, and the entry that each of them ends with. */
 
+import { createHash } from "node:crypto";
 import { storedTime } from "../../lib/clock.ts";
 import { formatDuration } from "../../lib/duration.ts";
-import { caught, messageOf, ServiceError } from "../../lib/errors.ts";
+import { caught, codeOf, messageOf, ServiceError } from "../../lib/errors.ts";
 import { isThenable } from "../../lib/thenable.ts";
 import { ExpressionError } from "../../manifest/expression.ts";
 import { type Retry, type Step, Suspend, type WorkStep } from "../definition/definition.ts";
-import { type StepState, timeAfter } from "../journal/state.ts";
+import type { StepPath } from "../journal/entries.ts";
+import { timeAfter } from "../journal/state.ts";
 import { StepAttempt } from "./attempt.ts";
 import type { Execution } from "./execution.ts";
 import { Lifetime } from "./lifetime.ts";
 import { type Outcome, stopped } from "./outcome.ts";
-import { expressionScope, type Frame, type StepInput } from "./scope.ts";
+import { EvaluationFailure, evaluate, expressionScope, type Frame, type StepInput } from "./scope.ts";
 import { failStep, failTap, recordOutput, recordSame, suspendStep } from "./step-entries.ts";
 
+/** Where the manifest does not say how long a wait that doubles may become. */
 const MAX_RETRY_DELAY_MS = 3_600_000;
 /** Entries that steps without effects leave to the next commit. */
 const MAX_UNWRITTEN = 64;
 
-/** @param attempt the try that failed, from 1 */
-const retryDelay = ({ delay, backoff }: Retry, attempt: number): number =>
-  backoff === "fixed" ? delay : Math.min(delay * 2 ** (attempt - 1), MAX_RETRY_DELAY_MS);
+/**
+ * @param attempt the try that failed, from 1
+ * @param key of the step in its execution: with jitter it decides the wait, so that a restart does not change it
+ */
+export function retryDelay({ delay, backoff, maxDelay, jitter }: Retry, attempt: number, key: string): number {
+  const wanted = backoff === "fixed" ? delay : delay * 2 ** (attempt - 1);
+  const longest = Math.min(wanted, maxDelay ?? (backoff === "fixed" ? wanted : MAX_RETRY_DELAY_MS));
+  return jitter ? Math.ceil(longest * (1 - fraction(`${key}:${attempt}`) / 2)) : longest;
+}
+
+/** From 0 to 1, the same for the same text. */
+const fraction = (text: string): number => createHash("sha256").update(text).digest().readUInt32BE() / 2 ** 32;
 
 /** Milliseconds that are left of the pause before the next try. A restart does not cut the pause short, a resume does. */
-export function pauseLeft({ retry }: Step, known: StepState | undefined): number {
+export function pauseLeft({ state }: Execution, { retry, path }: Step): number {
+  const known = state.steps.get(path);
   if (known === undefined || known.tries === 0) return 0;
-  const pause = retryDelay(retry, known.tries);
+  const pause = retryDelay(retry, known.tries, `${state.start.id}:${path}`);
   // When the clock was set back, the pause does not become longer.
   return Math.min(Math.max(known.triedAt + pause - storedTime(), 0), pause);
 }
@@ -37,10 +50,30 @@ class Failure {
   readonly message: string;
   /** Whether another try may succeed. */
   readonly isTemporary: boolean;
-  constructor(message: string, isTemporary: boolean) {
+  readonly code: string | null;
+  constructor(message: string, isTemporary: boolean, code: string | null = null) {
     this.message = message;
     this.isTemporary = isTemporary;
+    this.code = code;
   }
+}
+
+/**
+ * Whether the manifest says that an error is not worth another try.
+ *
+ * @returns a message when that cannot be told: then there is no further try either
+ */
+export function isFinalError(
+  execution: Execution,
+  { retry }: Step,
+  frame: Frame,
+  data: unknown,
+  { message, code, path }: { readonly message: string; readonly code: string | null; readonly path: StepPath },
+): boolean | string {
+  if (retry.unless === null) return false;
+  const scope = { ...expressionScope(execution, frame, data), error: { message, code, stepId: path } };
+  const final = evaluate(retry.unless, scope);
+  return final instanceof EvaluationFailure ? `${message}; retry.unless: ${final.message}` : final === true;
 }
 
 /** Runs the work of a step. Its `begin` entry has been appended already. */
@@ -54,7 +87,7 @@ export async function runWork(
   for (let attempt = (execution.state.steps.get(step.path)?.tries ?? 0) + 1; ; attempt++) {
     // The begin entry, or the failure of the last try, is on disk before the work has any effect: a restart must not repeat a try.
     if (!step.readOnly || attempt > 1 || execution.unwritten > MAX_UNWRITTEN) await execution.flush();
-    const pause = pauseLeft(step, execution.state.steps.get(step.path));
+    const pause = pauseLeft(execution, step);
     if (pause > 0) await lifetime.sleep(pause);
     // After a long pause, or when this process itself stood still, another one may have the execution by now.
     const { lease } = execution;
@@ -76,8 +109,12 @@ export async function runWork(
       if (step.tap) return recordSame(execution, step, given.data, given.source, change);
       return recordOutput(execution, step, result.output, result.text, change);
     }
-    if (!result.isTemporary || attempt > step.retry.attempts)
-      return step.tap ? failTap(execution, step, given, result.message) : failStep(execution, step, result.message);
+    const over = !result.isTemporary || attempt > step.retry.attempts;
+    const final = over || isFinalError(execution, step, frame, given.data, { ...result, path: step.path });
+    if (final !== false) {
+      const message = final === true ? result.message : final;
+      return step.tap ? failTap(execution, step, given, message) : failStep(execution, step, message, result.code);
+    }
     execution.append(["retry", step.path, timeAfter(execution.state), attempt, result.message]);
   }
 }
@@ -150,6 +187,7 @@ const PERMANENT_ERRORS = new Set(["invalid_input", "not_found", "conflict"]);
 function toFailure(given: unknown): Failure {
   const thrown = caught(given);
   if (thrown instanceof ExpressionError) return new Failure(thrown.message, false);
-  if (thrown instanceof ServiceError) return new Failure(thrown.message, !PERMANENT_ERRORS.has(thrown.kind));
-  return new Failure(messageOf(thrown), true);
+  const code = codeOf(thrown);
+  if (thrown instanceof ServiceError) return new Failure(thrown.message, !PERMANENT_ERRORS.has(thrown.kind), code);
+  return new Failure(messageOf(thrown), true, code);
 }

@@ -2,7 +2,7 @@
 import { unavailable } from "../../lib/errors.ts";
 
 export class ExecutionCapacity {
-  readonly #limit: number;
+  #limit: number;
   readonly #running: () => number;
   /** Slots reserved for executions that are about to run. */
   #reserved = 0;
@@ -16,6 +16,12 @@ export class ExecutionCapacity {
   constructor(limit: number, running: () => number) {
     this.#limit = limit;
     this.#running = running;
+  }
+
+  /** From now on. What runs is not touched. */
+  set limit(limit: number) {
+    this.#limit = limit;
+    this.slotFreed();
   }
 
   get #free(): boolean {

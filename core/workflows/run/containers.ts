@@ -4,7 +4,7 @@ import { type Step, type SubStep, subWorkflowInputSource, type WhenStep } from "
 import type { Branch, StepPath, SubWorkflowInput, ValueSource } from "../journal/entries.ts";
 import { entryJson } from "../journal/outcome-text.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
-import { pauseLeft } from "./attempts.ts";
+import { isFinalError, pauseLeft } from "./attempts.ts";
 import { runAll, runRace } from "./branches.ts";
 import type { Execution } from "./execution.ts";
 import { Lifetime } from "./lifetime.ts";
@@ -18,7 +18,7 @@ import {
   type RunSteps,
   type StepInput,
 } from "./scope.ts";
-import { beginStep, passValueOn } from "./step-entries.ts";
+import { beginStep, passValueOn, recordFailure } from "./step-entries.ts";
 
 type ContainerStep = Exclude<Step, { kind: "set" | "suspend" | "work" }>;
 
@@ -33,7 +33,7 @@ export async function tryContainer(
 ): Promise<Outcome> {
   for (;;) {
     const known = execution.state.steps.get(step.path);
-    const pause = pauseLeft(step, known);
+    const pause = pauseLeft(execution, step);
     if (pause > 0 && !(await lifetime.sleep(pause))) return stopped(step.path);
     const attempt = (known?.tries ?? 0) + 1;
     const used = known?.used ?? 0;
@@ -44,8 +44,7 @@ export async function tryContainer(
       outcome = await runContainer(runSteps, execution, step, frame, given, known, own, attempt <= step.retry.attempts);
       if (outcome.kind === "stopped" && own.stoppedItself && lifetime.stopped === null) {
         outcome = failed(step.path, `timed out after ${formatDuration(step.timeout ?? 0)}`);
-        if (attempt > step.retry.attempts)
-          execution.append(["fail", step.path, timeAfter(execution.state), outcome.message]);
+        if (attempt > step.retry.attempts) recordFailure(execution, step, outcome.message, null);
       }
       if (step.timeout !== null && comesToRest(outcome, lifetime)) recordUsed(execution, step, used, begun);
     } finally {
@@ -53,6 +52,12 @@ export async function tryContainer(
     }
     if (outcome.kind !== "failed" || outcome.isPermanent || attempt > step.retry.attempts) return outcome;
     if (lifetime.isAbandoned) return stopped(step.path);
+    const final = isFinalError(execution, step, frame, given.data, outcome);
+    if (final !== false) {
+      const message = final === true ? outcome.message : final;
+      recordFailure(execution, step, message, outcome.code);
+      return { ...outcome, message };
+    }
     execution.append([
       "retry",
       step.path,
@@ -100,7 +105,7 @@ export async function runContainer(
   const outcome = await runInside(runSteps, execution, step, frame, given, known, lifetime);
   if (lifetime.isAbandoned) return stopped(outcome.kind === "stopped" ? outcome.path : step.path);
   if (outcome.kind === "failed" && (outcome.isPermanent || !hasNextTry)) {
-    execution.append(["fail", step.path, timeAfter(execution.state), outcome.message]);
+    recordFailure(execution, step, outcome.message, outcome.code);
   }
   return outcome;
 }

@@ -18,7 +18,7 @@ export interface ExecutionEnvironment {
   readonly lease: Lease | null;
   /** Whether the store ends with the process: then no journal is written, because nobody could go on from it. */
   readonly volatile: boolean;
-  /** How much one execution may record: its start and the entries of its journal. */
+  /** How much an execution that begins or goes on now may record: its start and the entries of its journal. */
   readonly maxBytes: number;
 }
 

@@ -58,7 +58,7 @@ export class Execution {
   /** Set from a resume to the first commit after it, which has to turn the record row back into an open row. */
   #reopening: Reopening | null = null;
   readonly #progress = new ProgressSignal();
-  #isAtRest = false;
+  isAtRest = false;
   #known: KnownValues | null = null;
   /** Those who want to know when the store cannot take a commit. */
   #failureListeners: ((error: unknown) => void)[] = [];
@@ -102,7 +102,7 @@ export class Execution {
 
   /** Whether the store knows that it runs here, or that it has come to rest. */
   get isRecorded(): boolean {
-    return this.#isAtRest || (this.#firstText !== null && this.#reopening === null);
+    return this.isAtRest || (this.#firstText !== null && this.#reopening === null);
   }
 
   /** Of its open row: stop requests name it. */
@@ -112,10 +112,6 @@ export class Execution {
 
   get lease(): Lease | null {
     return this.#environment.lease;
-  }
-
-  get isAtRest(): boolean {
-    return this.#isAtRest;
   }
 
   /** Set by the engine once this process has given it up before it came to rest. */
@@ -238,7 +234,7 @@ export class Execution {
     this.#firstText ??= "[]";
     this.#isNew = false;
     this.#reopening = null;
-    this.#isAtRest = true;
+    this.isAtRest = true;
     this.#onCommitted(count);
   }
 

@@ -50,7 +50,7 @@ function runStep(
       return done(state.values.get(known.output), known.output);
     if (known.status === "waiting") return { kind: "suspended", paths: [step.path] };
     if (known.status === "failed" && known.resume === null && known.endedAt !== null) {
-      return isTap(step) ? done(before.data, before.source) : failed(step.path, known.message);
+      return isTap(step) ? done(before.data, before.source) : failed(step.path, known.message, false, known.code);
     }
   }
   if (lifetime.stopped !== null) return stopped(step.path);

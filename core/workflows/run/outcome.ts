@@ -19,6 +19,8 @@ interface Suspended {
 interface Failed {
   readonly kind: "failed";
   readonly message: string;
+  /** Of the error, null where it has none. */
+  readonly code: string | null;
   readonly path: StepPath;
   /** Whether another try would fail in the same way. */
   readonly isPermanent: boolean;
@@ -31,10 +33,11 @@ interface Stopped {
 }
 
 export const done = (data: unknown, source: ValueSource): Done => ({ kind: "done", data, source });
-export const failed = (path: StepPath, message: string, isPermanent = false): Failed => ({
+export const failed = (path: StepPath, message: string, isPermanent = false, code: string | null = null): Failed => ({
   kind: "failed",
   path,
   message,
+  code,
   isPermanent,
 });
 export const stopped = (path: StepPath): Stopped => ({ kind: "stopped", path });

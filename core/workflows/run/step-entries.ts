@@ -21,9 +21,15 @@ export function beginStep(
   else execution.append(["begin", step.path, timeAfter(execution.state), given.source, extra]);
 }
 
-export function failStep(execution: Execution, step: Step, message: string): Outcome {
-  execution.append(["fail", step.path, timeAfter(execution.state), message]);
-  return failed(step.path, message);
+/** @param code of the error */
+export function failStep(execution: Execution, step: Step, message: string, code: string | null = null): Outcome {
+  recordFailure(execution, step, message, code);
+  return failed(step.path, message, false, code);
+}
+
+export function recordFailure(execution: Execution, { path }: Step, message: string, code: string | null): void {
+  const at = timeAfter(execution.state);
+  execution.append(code === null ? ["fail", path, at, message] : ["fail", path, at, message, code]);
 }
 
 /** Records an output, or a failure when the output does not fit its schema. */

@@ -59,6 +59,10 @@ export class StepCaller {
     return this.#call.requestId;
   }
 
+  confirm(): Promise<void> | undefined {
+    return this.#call.confirm?.();
+  }
+
   get logger(): Logger {
     return this.#call.logger;
   }

@@ -151,6 +151,48 @@ test("GET /agents/:id/history says interrupted of runs whose process is gone, an
   for (const { histories } of [gone, next]) await histories.close();
 });
 
+test("GET /agents/:id/history: the stop waits for what was begun because a process is gone, and reads no further", async (t) => {
+  const base = shared(createMemoryStore());
+  let reads = 0;
+  let answer = () => {};
+  let slow: Promise<void> | null = null;
+  const store: Store = {
+    ...base,
+    async scan(range) {
+      if (range.prefix === "ho/") {
+        reads++;
+        await slow;
+      }
+      return base.scan(range);
+    },
+  };
+  const member = async () => {
+    const times = { heartbeatInterval: 20, leaseTimeout: 60_000 };
+    const membership = new Membership(base, { logger: silent, times });
+    await membership.start();
+    t.after(() => membership.release());
+    return membership;
+  };
+  const [gone, next] = [await member(), await member()];
+  const dead = historiesOver(base, false, gone);
+  dead.histories.forAgent("a").begin("gone", "x", memory);
+  await dead.page("a");
+  const { histories } = historiesOver(store, false, next);
+  await histories.start();
+  slow = new Promise((resolve) => (answer = resolve));
+  const before = reads;
+  await gone.release();
+  await until(() => reads > before, "the look");
+  let isClosed = false;
+  const closing = histories.close().then(() => (isClosed = true));
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.equal(isClosed, false);
+  answer();
+  await closing;
+  assert.equal((await base.scan({ prefix: "ho/", limit: 9 })).length, 1, "it is left to others");
+  await dead.histories.close();
+});
+
 test("GET /agents/:id/history: a run has its row soon after it began, also while another one goes on for long", async () => {
   const store = shared(createMemoryStore());
   const { histories } = historiesOver(store);

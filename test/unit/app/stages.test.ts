@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { STAGES } from "../../../core/app/stages/list.ts";
-import { assemble, type Built } from "../../../core/app/stages/stage.ts";
+import { assemble, type Built, endAll, kept } from "../../../core/app/stages/stage.ts";
 import type { Issue } from "../../../core/manifest/issues.ts";
 
 const issueAt = (
@@ -83,6 +83,51 @@ test("a stage that needs what a later one makes is an error of types", async () 
   // @ts-expect-error: `made` is not there yet
   const wrong = await assemble([needs, makes], {}, REPORT);
   assert.ok(Number.isNaN((wrong.parts as { more: number }).more));
+});
+
+test("a kept stage is made once and adopts later assemblies, which make the other stages anew", async () => {
+  const log: string[] = [];
+  const made = { one: 0, two: 0, three: 0 };
+  const one = kept(({ given }: { given: string }) => ({
+    parts: { one: `one ${++made.one} of ${given}` },
+    end: () => void log.push("end one"),
+  }));
+  const two = ({ given, one }: { given: string; one: string }) => {
+    const number = ++made.two;
+    return { parts: { two: `two ${number} of ${given}, ${one}` }, end: () => void log.push(`end two ${number}`) };
+  };
+  const three = kept(({ two }: { two: string }): Built<{ three: string }, { two: string }> => {
+    made.three++;
+    return {
+      parts: { three: `three of ${two}` },
+      adopt: (next, failed) => ({
+        problems: failed ? [] : [{ path: ["three"], message: "odd", severity: "warning" }],
+        begin: async () => void log.push(`begin with ${next.two}`),
+        apply: () => void log.push(`apply ${next.two}`),
+      }),
+      end: () => void log.push("end three"),
+    };
+  });
+  const stages = [one, two, three] as const;
+  const lasting = { given: "the process" };
+  const first = await assemble(stages, { given: "the first" }, REPORT, { lasting });
+  assert.deepEqual(first.parts, {
+    given: "the first",
+    one: "one 1 of the process",
+    two: "two 1 of the first, one 1 of the process",
+    three: "three of two 1 of the first, one 1 of the process",
+  });
+  const next = await assemble(stages, { given: "the next" }, REPORT, { kept: first.kept, lasting });
+  const two2 = "two 2 of the next, one 1 of the process";
+  assert.deepEqual(next.parts, { ...first.parts, given: "the next", two: two2 });
+  assert.deepEqual(made, { one: 1, two: 2, three: 1 });
+  assert.equal(next.issues[0]!.message, "odd");
+  assert.deepEqual(log, [], "nothing has changed yet");
+  await next.begin();
+  next.adopt();
+  assert.deepEqual(log.splice(0), [`begin with ${two2}`, `apply ${two2}`]);
+  await endAll([...first.ends, ...next.ends]);
+  assert.deepEqual(log, ["end three", "end two 1", "end two 2", "end one"]);
 });
 
 test("the store of a service is opened after all that may be wrong is known, and closes after all that uses it", () => {

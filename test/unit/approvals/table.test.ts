@@ -26,7 +26,8 @@ const pay = tool((input) => input, {
 
 /** A process on a store, with a clock that the test sets. */
 function processOn(store: Store, now = 1_000) {
-  const rows = new ApprovalRows(store, 30 * DAY);
+  const kept = { for: 30 * DAY };
+  const rows = new ApprovalRows(store, () => kept.for);
   const clock = { now };
   const time = () => clock.now;
   const claim = (kind: CallKind, more: object = {}): ApprovalClaim => ({
@@ -37,6 +38,7 @@ function processOn(store: Store, now = 1_000) {
   });
   return {
     rows,
+    kept,
     clock,
     /** What a call gives: the input that it runs with, or why it does not run. */
     async call(
@@ -47,7 +49,12 @@ function processOn(store: Store, now = 1_000) {
         { user: { id: user } },
         { executionId: "e1", idempotencyKey: "e1:pay", approval: claim(kind, { id }) },
       );
-      const rule = { expires: DAY, consoleOnly: false, inbox: { admit: () => assert.fail() }, asks: () => true };
+      const rule = {
+        expires: DAY,
+        consoleOnly: false,
+        inbox: { admit: () => assert.fail(), hear: async () => {} },
+        asks: () => true,
+      };
       try {
         return { runs: await admit(rows, { tool: pay, input, origin: of, rule }, time) };
       } catch (error) {
@@ -247,4 +254,14 @@ test("a question of the console's alone is answered by nobody else", async () =>
   await store.commit({ put: [[`ap/${id}`, JSON.stringify({ ...found.record, consoleOnly: true })]] });
   assert.equal(await process.answer(id, true), "forbidden");
   assert.equal(await process.answer(id, true, { principal: EVERYTHING, isConsole: true }), "approved");
+});
+
+test("settleDue: what was decided while approvals were kept for another time goes without a trace", async () => {
+  const store = createMemoryStore();
+  const { process, id } = await asked("direct", store);
+  await process.answer(id, false);
+  process.kept.for = DAY;
+  process.clock.now += 31 * DAY;
+  assert.equal(await process.settle(), 1);
+  assert.deepEqual(await store.scan({ prefix: "a", limit: 10 }), []);
 });

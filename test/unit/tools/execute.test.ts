@@ -104,7 +104,7 @@ test("a tool that gives nothing gives null, at once or later", async () => {
 
 /** An inbox that answers every call in the same way, and what it was asked. */
 function inboxThat(admit: ApprovalInbox["admit"]): ApprovalRule {
-  return { expires: 1000, consoleOnly: false, inbox: { admit }, asks: () => true };
+  return { expires: 1000, consoleOnly: false, inbox: { admit, hear: async () => {} }, asks: () => true };
 }
 
 test("a call that needs approval does not run while the inbox has not admitted it", async () => {
@@ -144,7 +144,7 @@ for (const [expression, amount, asks] of [
   ["{{ user.role != 'chief' }}", 1, true],
 ] as const) {
   test(`a tool with approval "${expression}" ${asks ? "asks" : "runs at once"} where amount is ${amount}`, () => {
-    const inbox = { admit: () => assert.fail("asked") };
+    const inbox = { admit: () => assert.fail("asked"), hear: async () => {} };
     const rule = compileApproval({ approval: expression, expires: 1, approvers: "owner", inbox }) as ApprovalRule;
     assert.equal(rule.asks({ amount }, origin()), asks);
   });

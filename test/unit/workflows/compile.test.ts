@@ -121,8 +121,9 @@ test("retries are the step's, else the workflow's; a step that holds others is t
     timed: 0,
     "timed/e": 7,
   });
-  assert.deepEqual(steps.get("a")!.retry, { attempts: 2, delay: 1000, backoff: "fixed" });
-  assert.deepEqual(steps.get("b")!.retry, { attempts: 5, delay: 100, backoff: "exponential" });
+  const plain = { maxDelay: null, jitter: false, unless: null };
+  assert.deepEqual(steps.get("a")!.retry, { attempts: 2, delay: 1000, backoff: "fixed", ...plain });
+  assert.deepEqual(steps.get("b")!.retry, { attempts: 5, delay: 100, backoff: "exponential", ...plain });
   assert.deepEqual(
     ["a", "b", "sub", "timed", "sub/e"].map((path) => steps.get(path)!.timeout),
     [null, 250, 60_000, 2000, null],

@@ -8,7 +8,7 @@
 import { connect } from "node:net";
 import type { Native, NativeListenSocket, NativeResponse } from "./uws-native.ts";
 
-export interface Anchor {
+export interface Unanswered {
   /** Null when its connection is lost. */
   readonly response: NativeResponse | null;
   close(): void;
@@ -17,14 +17,14 @@ export interface Anchor {
 const REQUEST = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 /** Opens it over a connection of the process to itself. Rejects where there is no loopback. */
-export async function openAnchor(native: Native): Promise<Anchor> {
+export async function openUnanswered(native: Native): Promise<Unanswered> {
   const app = native.App();
-  const anchor = { response: null as NativeResponse | null, close: () => app.close() };
+  const unanswered = { response: null as NativeResponse | null, close: () => app.close() };
   const arrived = new Promise<void>((resolve) => {
     app.any("/*", (response) => {
-      anchor.response = response;
+      unanswered.response = response;
       response.onAborted(() => {
-        anchor.response = null;
+        unanswered.response = null;
       });
       resolve();
     });
@@ -41,5 +41,5 @@ export async function openAnchor(native: Native): Promise<Anchor> {
   } finally {
     native.us_listen_socket_close(listening);
   }
-  return anchor;
+  return unanswered;
 }

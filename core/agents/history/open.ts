@@ -1,0 +1,31 @@
+/** The histories of all agents of a service, in memory or in the store. */
+import type { Logger } from "pino";
+import { isIsolated } from "../../identity/principal.ts";
+import type { Manifest } from "../../manifest/manifest.ts";
+import type { Membership } from "../../storage/membership.ts";
+import { isVolatile } from "../../storage/sharing.ts";
+import type { Store } from "../../storage/store.ts";
+import type { AgentHistories } from "./history.ts";
+import { ringHistories } from "./ring.ts";
+import { StoredHistories } from "./stored.ts";
+
+interface HistoryParts {
+  readonly store: Store;
+  readonly logger: Logger;
+  /** The processes that share the store. */
+  readonly membership?: Membership | null;
+}
+
+/** A volatile store loses the history with the process anyway, so that a ring buffer in memory does. */
+export function openHistories(manifest: Manifest, { store, logger, membership = null }: HistoryParts): AgentHistories {
+  if (isVolatile(store)) return ringHistories();
+  return new StoredHistories(store, {
+    // Read with every round, since a reload may change it.
+    get retention() {
+      return manifest.history.retention;
+    },
+    logger,
+    isolated: isIsolated(manifest),
+    membership,
+  });
+}

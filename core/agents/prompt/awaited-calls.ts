@@ -1,0 +1,35 @@
+/** Calls of the last answer that waited for a person's approval: the request brings the answers, or they have been given since. */
+
+type Fields = Readonly<Record<string, unknown>>;
+
+export interface AwaitedCall {
+  readonly approvalId: string;
+  readonly toolCallId: string;
+  readonly toolName: string;
+  /** As the client has it. */
+  readonly input: unknown;
+  /** What the client says that its user has answered; null when it says nothing. */
+  readonly answer: { readonly approved: boolean; readonly reason?: string } | null;
+}
+
+export const NO_CALLS: readonly AwaitedCall[] = [];
+
+/** More than a model may call in one step. */
+const MAX_CALLS = 128;
+
+/** @param input as it was sent; `buildPrompt` has checked it */
+export function awaitedCalls(input: unknown): readonly AwaitedCall[] {
+  const last = Array.isArray(input) ? (input.at(-1) as Fields) : undefined;
+  if (last?.role !== "assistant" || !Array.isArray(last.parts)) return NO_CALLS;
+  return (last.parts as Fields[]).flatMap(awaitedCall).slice(0, MAX_CALLS);
+}
+
+function awaitedCall({ type, toolName, toolCallId, state, input, approval }: Fields): AwaitedCall[] {
+  if (state !== "approval-requested" && state !== "approval-responded") return [];
+  const { id, approved, reason } = (approval ?? {}) as Fields;
+  if (typeof id !== "string") return [];
+  const isAnswered = state === "approval-responded" && typeof approved === "boolean";
+  const answer = isAnswered ? { approved, ...(typeof reason === "string" && { reason: reason.slice(0, 1000) }) } : null;
+  const name = type === "dynamic-tool" ? toolName : String(type).slice("tool-".length);
+  return [{ approvalId: id, toolCallId: toolCallId as string, toolName: name as string, input, answer }];
+}

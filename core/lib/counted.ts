@@ -1,0 +1,5 @@
+/** Counts for people. */
+
+/** `1 message`, `2 messages`. @param plural its first plural noun counts: `entries of plugins` */
+export const counted = (count: number, plural: string): string =>
+  `${count} ${count === 1 ? plural.replace(/ies\b|s\b/, (ending) => (ending === "ies" ? "y" : "")) : plural}`;

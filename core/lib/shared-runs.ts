@@ -1,0 +1,16 @@
+/** Runs work one after the other. All who ask while it runs share the run that comes next, which sees what they have changed. */
+export function sharedRuns<T>(work: () => Promise<T>): () => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  let next: Promise<T> | null = null;
+  const begin = () => {
+    next = null;
+    return work();
+  };
+  return () => {
+    if (next === null) {
+      next = last.then(begin, begin);
+      last = next;
+    }
+    return next;
+  };
+}

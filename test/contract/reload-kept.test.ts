@@ -1,0 +1,115 @@
+/** `POST /reload`: what waits in the service, for a person or for a turn, and what it has promised, is there after a reload. */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { approvalManifest, ran, serveApprovals } from "../support/approvals.ts";
+import { eventually } from "../support/event-reader.ts";
+import { pluginFolder } from "../support/plugin-folder.ts";
+import { changesOf, metric, says } from "../support/reload.ts";
+import { dataOf, type Loose } from "../support/served-upstream.ts";
+import { manifestWith, startService, type TestService } from "../support/service.ts";
+
+const HOLD = `export default { kind: "tool", name: "hold", description: "Waits for the test",
+  execute: async () => { await globalThis.penstockTestHeld; return {}; } };`;
+
+/** A model that says "old" once it is released. */
+async function serveHeld(t: TestContext, { agent = {}, ...rest }: { agent?: object; memory?: object } = {}) {
+  let release = () => {};
+  const hold = () => {
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    Object.assign(globalThis, { penstockTestHeld: held });
+  };
+  hold();
+  const replies = [{ call: { tool: "hold", input: {} }, then: "old" }];
+  const providers = { demo: { use: "scripted", replies } };
+  const manifest = manifestWith(
+    { tools: ["hold"], ...agent },
+    { providers, tools: { hold: { use: "hold" } }, ...rest },
+  );
+  const service = await startService(t, manifest, { plugins: [pluginFolder(t, { "tools/hold.mjs": HOLD })] });
+  return { service, hold, release: () => release() };
+}
+
+/** Waits until so many requests wait, beside the one that asks. */
+const inFlight = (service: TestService, count: number) =>
+  eventually(
+    async () => (await metric(service, "penstock_http_requests_in_flight")) === count + 1,
+    `${count} requests in flight`,
+  );
+
+test("POST /reload: approvals that are open can be answered, with an input that fits the tools of now, and the step goes on", async (t) => {
+  ran.splice(0);
+  const workflows = { one: { steps: [{ id: "pay", andThen: { tool: "pay", input: { amount: 5 } } }] } };
+  const service = await serveApprovals(t, { workflows, ...says("old") });
+  const { executionId, status } = await dataOf(service.post("/workflows/one/execute", { input: {} }));
+  assert.equal(status, "suspended");
+  assert.equal((await service.post("/tools/pay/execute", { input: { amount: 7 } })).status, 409);
+  const open: Loose[] = await dataOf(service.get("/approvals"));
+  assert.deepEqual(open.map(({ input }) => input.amount).sort(), [5, 7]);
+  const [ofStep, ofCall] = [5, 7].map((amount) => open.find(({ input }) => input.amount === amount).approvalId);
+  const answer = (id: string, amount: number) =>
+    service.post(`/approvals/${id}`, { approved: true, input: { amount } });
+
+  const without = { ...approvalManifest({ ...says("old") }), tools: {} };
+  assert.deepEqual(await changesOf(service, without), ["removed tools.pay", "removed workflows.one"]);
+  assert.deepEqual(await dataOf(service.get("/approvals")), open);
+  const refused = await answer(ofStep, 9);
+  assert.equal(refused.status, 400);
+  assert.match(await refused.text(), /there is no tool .{0,2}pay.{0,2} any more/);
+
+  await changesOf(service, approvalManifest({ workflows, ...says("new") }));
+  assert.equal((await answer(ofStep, 9)).status, 200);
+  await eventually(() => ran.length === 1, "the step");
+  assert.equal((await answer(ofCall, 8)).status, 200);
+  const call = await service.post("/tools/pay/execute", { input: { amount: 7 } }, { "x-approval-id": ofCall });
+  assert.equal(call.status, 200, await call.text());
+  assert.deepEqual(ran, [9, 8]);
+  const state = () => dataOf(service.get(`/workflows/one/executions/${executionId}/state`));
+  await eventually(async () => (await state()).status === "completed", "the end");
+});
+
+test("POST /reload: turns of a conversation that wait go on waiting, and those of the new manifest queue behind them", async (t) => {
+  const memory = { memory: { chat: {} } };
+  const { service, release } = await serveHeld(t, { ...memory, agent: { memory: "chat" } });
+  const say = async (input: string) => {
+    const options = { memory: { userId: "ada", conversationId: "c" } };
+    return (await dataOf(service.post("/agents/assistant/text", { input, options }))).text;
+  };
+  const turns = [say("one")];
+  await inFlight(service, 1);
+  turns.push(say("two"));
+  await inFlight(service, 2);
+  await changesOf(service, manifestWith({ memory: "chat" }, { ...says("new"), ...memory }));
+  turns.push(say("three"));
+  await inFlight(service, 3);
+  release();
+  assert.deepEqual(await Promise.all(turns), ["old", "old", "new"]);
+  const { messages } = await dataOf(service.get("/api/memory/conversations/c/messages?agentId=assistant"));
+  assert.deepEqual(
+    messages.map(({ parts }: Loose) => parts.map(({ text = "" }: Loose) => text).join("")),
+    ["one", "old", "two", "old", "three", "new"],
+  );
+});
+
+test("POST /reload: a request with the Idempotency-Key of an earlier one gets the reply of before, also while that is at work", async (t) => {
+  const { service, release, hold } = await serveHeld(t);
+  const ask = (key: string) => service.post("/agents/assistant/text", { input: "hello" }, { "idempotency-key": key });
+  const told = async (reply: Response) =>
+    [reply.headers.get("idempotency-replayed"), ((await reply.json()) as Loose).data?.text] as const;
+
+  release();
+  assert.deepEqual(await told(await ask("ended")), [null, "old"]);
+  hold();
+  const running = ask("running");
+  await inFlight(service, 1);
+  await changesOf(service, manifestWith({}, says("new")));
+  assert.deepEqual(await told(await ask("ended")), ["true", "old"]);
+  const repeated = ask("running");
+  await inFlight(service, 2);
+  assert.deepEqual(await told(await ask("other")), [null, "new"]);
+  release();
+  assert.deepEqual(await told(await running), [null, "old"]);
+  assert.deepEqual(await told(await repeated), ["true", "old"]);
+  assert.equal((await dataOf(service.get("/agents/assistant/history"))).total, 3);
+});
