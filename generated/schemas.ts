@@ -366,6 +366,82 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "$ref": "#/components/schemas/AgentSummary"
     }
   },
+  "AgentRun": {
+    "type": "object",
+    "description": "A kept run of an agent.",
+    "properties": {
+      "runId": {
+        "type": "string",
+        "description": "Id of the run."
+      },
+      "agentId": {
+        "type": "string",
+        "description": "The agent that runs."
+      },
+      "status": {
+        "type": "string",
+        "description": "How it stands.",
+        "enum": [
+          "running",
+          "waiting",
+          "completed",
+          "error",
+          "cancelled"
+        ]
+      },
+      "startTime": {
+        "type": "string",
+        "description": "When it began.",
+        "format": "date-time"
+      },
+      "endTime": {
+        "type": "string",
+        "description": "When it ended; absent until it has.",
+        "format": "date-time"
+      },
+      "usage": {
+        "$ref": "#/components/schemas/Usage"
+      },
+      "output": {
+        "description": "What it answered; absent until it has."
+      },
+      "error": {
+        "type": "string",
+        "description": "What went wrong, with status `error`."
+      },
+      "userId": {
+        "type": "string",
+        "description": "Whose run it is, when the call said so."
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "The conversation, when the call named one."
+      },
+      "approvals": {
+        "type": "array",
+        "description": "The approvals that it waits for.",
+        "items": {
+          "type": "object",
+          "description": "An approval.",
+          "additionalProperties": true
+        }
+      }
+    },
+    "required": [
+      "runId",
+      "agentId",
+      "status",
+      "startTime",
+      "approvals"
+    ]
+  },
+  "AgentRunList": {
+    "type": "array",
+    "description": "Runs, newest first.",
+    "items": {
+      "$ref": "#/components/schemas/AgentRun"
+    }
+  },
   "AgentSummary": {
     "type": "object",
     "description": "An agent in the list.",
@@ -1945,6 +2021,16 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "output": {
         "$ref": "#/components/schemas/OutputOptions"
+      },
+      "runId": {
+        "type": "string",
+        "description": "Id of the run. Left out: the server makes one. The reply has it in `x-run-id`.",
+        "pattern": "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{1,128}$"
+      },
+      "background": {
+        "type": "boolean",
+        "description": "For `/text` and `/object`: answers 202 with the id of the run at once, and keeps the run.",
+        "default": false
       },
       "resumableStream": {
         "type": "boolean",
@@ -4169,6 +4255,32 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       {
         "type": "object",
+        "description": "In place of `start-step`, after a crash of the service: the model is asked again, and what the step had said before does not count.",
+        "properties": {
+          "type": {
+            "const": "step-restart",
+            "description": "Always `step-restart`."
+          },
+          "subAgentId": {
+            "type": "string",
+            "description": "Id of the sub-agent that this part comes from."
+          },
+          "subAgentName": {
+            "type": "string",
+            "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
+          }
+        },
+        "required": [
+          "type"
+        ],
+        "title": "step-restart"
+      },
+      {
+        "type": "object",
         "description": "A text block begins.",
         "properties": {
           "type": {
@@ -5185,6 +5297,62 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     }
   },
+  "RunCancelled": {
+    "type": "object",
+    "description": "The run has been cancelled.",
+    "properties": {
+      "cancelled": {
+        "const": true,
+        "description": "Always true."
+      }
+    },
+    "required": [
+      "cancelled"
+    ]
+  },
+  "RunStreamQuery": {
+    "type": "object",
+    "description": "Where to go on.",
+    "properties": {
+      "fromSequence": {
+        "type": "integer",
+        "description": "Number of the last event that is known: those after it follow. The header `Last-Event-ID` goes before it.",
+        "default": 0,
+        "minimum": 0,
+        "maximum": 9007199254740991
+      }
+    }
+  },
+  "RunsQuery": {
+    "type": "object",
+    "description": "Which runs.",
+    "properties": {
+      "status": {
+        "type": "string",
+        "description": "Only runs with this status.",
+        "enum": [
+          "running",
+          "waiting",
+          "completed",
+          "error",
+          "cancelled"
+        ]
+      },
+      "limit": {
+        "type": "integer",
+        "description": "Runs on the page, at most 500.",
+        "default": 50,
+        "minimum": 1,
+        "maximum": 500
+      },
+      "offset": {
+        "type": "integer",
+        "description": "How many to skip.",
+        "default": 0,
+        "minimum": 0
+      }
+    }
+  },
   "SaveMessageEntry": {
     "type": "object",
     "description": "A message, either bare or as `message` of the entry. `userId` and `conversationId` of an entry go before those of the body.",
@@ -5760,6 +5928,24 @@ export const schemas: Record<string, Record<string, unknown>> = {
     },
     "required": [
       "code"
+    ]
+  },
+  "StartedRun": {
+    "type": "object",
+    "description": "A run that goes on in the background.",
+    "properties": {
+      "runId": {
+        "type": "string",
+        "description": "Id of the run."
+      },
+      "status": {
+        "const": "running",
+        "description": "Always `running`."
+      }
+    },
+    "required": [
+      "runId",
+      "status"
     ]
   },
   "SubAgent": {

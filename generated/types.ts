@@ -44,6 +44,14 @@ export interface AgentManifest {
    * How much of a tool's result the model is shown; the client gets it whole.
    */
   toolOutput: Size;
+  /**
+   * Keeps its runs in the store: one that was under way when its process ended goes on, and none ends because its client leaves.
+   */
+  durable: boolean;
+  /**
+   * What happens to a kept run after a crash.
+   */
+  recovery: "resume" | "fail";
   options: AgentOptionsManifest;
 }
 
@@ -3645,6 +3653,14 @@ export interface GenerateOptions {
   };
   output?: OutputOptions;
   /**
+   * Id of the run. Left out: the server makes one. The reply has it in `x-run-id`.
+   */
+  runId?: string;
+  /**
+   * For `/text` and `/object`: answers 202 with the id of the run at once, and keeps the run.
+   */
+  background?: boolean;
+  /**
    * Keeps a chat run alive when the client leaves; needs userId and conversationId.
    */
   resumableStream?: boolean;
@@ -3695,6 +3711,112 @@ export interface Readiness {
    * Why it is not ready.
    */
   reason?: string;
+}
+
+/**
+ * Which runs.
+ */
+export interface RunsQuery {
+  /**
+   * Only runs with this status.
+   */
+  status?: "running" | "waiting" | "completed" | "error" | "cancelled";
+  /**
+   * Runs on the page, at most 500.
+   */
+  limit?: number;
+  /**
+   * How many to skip.
+   */
+  offset?: number;
+}
+
+/**
+ * Where to go on.
+ */
+export interface RunStreamQuery {
+  /**
+   * Number of the last event that is known: those after it follow. The header `Last-Event-ID` goes before it.
+   */
+  fromSequence?: number;
+}
+
+/**
+ * A kept run of an agent.
+ */
+export interface AgentRun {
+  /**
+   * Id of the run.
+   */
+  runId: string;
+  /**
+   * The agent that runs.
+   */
+  agentId: string;
+  /**
+   * How it stands.
+   */
+  status: "running" | "waiting" | "completed" | "error" | "cancelled";
+  /**
+   * When it began.
+   */
+  startTime: string;
+  /**
+   * When it ended; absent until it has.
+   */
+  endTime?: string;
+  usage?: Usage;
+  /**
+   * What it answered; absent until it has.
+   */
+  output?: unknown;
+  /**
+   * What went wrong, with status `error`.
+   */
+  error?: string;
+  /**
+   * Whose run it is, when the call said so.
+   */
+  userId?: string;
+  /**
+   * The conversation, when the call named one.
+   */
+  conversationId?: string;
+  /**
+   * The approvals that it waits for.
+   *
+   * Items: An approval.
+   */
+  approvals: Record<string, unknown>[];
+}
+
+/**
+ * Runs, newest first.
+ */
+export type AgentRunList = AgentRun[];
+
+/**
+ * A run that goes on in the background.
+ */
+export interface StartedRun {
+  /**
+   * Id of the run.
+   */
+  runId: string;
+  /**
+   * Always `running`.
+   */
+  status: "running";
+}
+
+/**
+ * The run has been cancelled.
+ */
+export interface RunCancelled {
+  /**
+   * Always true.
+   */
+  cancelled: true;
 }
 
 /**
@@ -4624,6 +4746,24 @@ export type RawStreamPart =
        * Always `start-step`.
        */
       type: "start-step";
+      /**
+       * Id of the sub-agent that this part comes from.
+       */
+      subAgentId?: string;
+      /**
+       * Name of that sub-agent.
+       */
+      subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
+    }
+  | {
+      /**
+       * Always `step-restart`.
+       */
+      type: "step-restart";
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -6042,6 +6182,12 @@ export interface Schemas {
   GenerateOptions: GenerateOptions;
   Liveness: Liveness;
   Readiness: Readiness;
+  RunsQuery: RunsQuery;
+  RunStreamQuery: RunStreamQuery;
+  AgentRun: AgentRun;
+  AgentRunList: AgentRunList;
+  StartedRun: StartedRun;
+  RunCancelled: RunCancelled;
   ToolAgent: ToolAgent;
   Tool: Tool;
   ToolList: ToolList;

@@ -16,7 +16,7 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
     const headers = combine(["content-type", JSON_TYPE], constant);
     return (call, value, cors) => {
       if (!(value instanceof SerializedStream))
-        return call.reply(call.replyStatus ?? status, withOwn(headers(cors), call), envelope(value));
+        return call.reply(call.replyWith?.status ?? status, withOwn(headers(cors), call), envelope(value));
       call.track();
       // It has no text for a failure: the connection is closed, so that what was sent does not look complete.
       call.streamText(headers(cors), {
@@ -60,8 +60,8 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
   };
 }
 
-const withOwn = (headers: HeaderList, { replyHeaders }: Call<unknown>): HeaderList =>
-  replyHeaders === undefined ? headers : [...headers, ...replyHeaders];
+const withOwn = (headers: HeaderList, { replyWith }: Call<unknown>): HeaderList =>
+  replyWith === undefined ? headers : [...headers, ...replyWith.headers];
 
 /** What is given to a connection at once: a copy of it waits there, outside of the heap, when its reader is slow. */
 const CHUNK_CHARACTERS = 128 * 1024;

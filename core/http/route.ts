@@ -44,10 +44,8 @@ export interface Context<S> {
   readonly headers: Record<string, string>;
   /** Parent of the spans of this request; absent when nothing is traced. */
   readonly trace?: SpanOrigin | undefined;
-  /** Set by a handler: headers of its reply beside those of the route. */
-  replyHeaders?: HeaderList | undefined;
-  /** Set by a handler: what it asks for has only begun. */
-  replyStatus?: 202 | undefined;
+  /** Set by a handler: headers of its reply beside those of the route, and 202 for what has only begun. */
+  replyWith?: { readonly headers: HeaderList; readonly status?: 202 } | undefined;
   /** Set by a handler: headers of the error reply if the request is cut short, by its time limit or because the service stops. */
   unavailableHeaders?: Record<string, string> | undefined;
   /** Of a request with an `Idempotency-Key`, to an `idempotent` route. */

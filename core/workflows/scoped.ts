@@ -44,10 +44,10 @@ export class ScopedWorkflows implements WorkflowAccess {
   readonly #principal: Principal;
   readonly #lookup: ExecutionLookup;
 
-  constructor(engine: Engine, principal: Principal) {
+  constructor(engine: Engine, principal: Principal, lookup = new ExecutionLookup(engine, principal)) {
     this.#engine = engine;
     this.#principal = principal;
-    this.#lookup = new ExecutionLookup(engine, principal);
+    this.#lookup = lookup;
   }
 
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
@@ -170,7 +170,7 @@ export class ScopedWorkflows implements WorkflowAccess {
 
   async executions(query: ExecutionQuery): Promise<Serialized> {
     const { workflowId } = query;
-    if (workflowId !== undefined) this.#engine.declared(workflowId);
+    if (workflowId !== undefined) this.#lookup.declared(workflowId);
     permittedUser(this.#principal, query.userId);
     const { store, live, definitions, remote } = this.#engine;
     const owned = this.#principal.isolated ? { ...query, owner: this.#principal.userId } : query;

@@ -4,6 +4,7 @@ import type { TestContext } from "node:test";
 import { ROUTES } from "../../core/api/routes/index.ts";
 import { type InjectedReply, inject } from "../../core/transport/inject.ts";
 import type { Objects, OwningRequest } from "./owning-routes.ts";
+import { until } from "./probe.ts";
 import type { Loose } from "./served-upstream.ts";
 import { manifestWith, startService, type TestService } from "./service.ts";
 import { record } from "./spans.ts";
@@ -69,7 +70,7 @@ export async function objectsOf(
   name = next(),
 ): Promise<Objects> {
   const { id: trace, root } = record(service.service.traces.sink, { userId: userOf(headers) });
-  const ids = { waiting: `w-${name}`, completed: `f-${name}`, message: `m-${name}` };
+  const ids = { waiting: `w-${name}`, completed: `f-${name}`, message: `m-${name}`, run: `r-${name}` };
   const of = { conversation: `c-${name}`, ...ids, trace, span: root.spanId };
   const make = async (path: string, body: object) =>
     dataOf(await inject(service.dispatch, { method: "POST", path, headers, body }));
@@ -81,6 +82,12 @@ export async function objectsOf(
   await make("/agents/assistant/text", { input: "x", options: { memory: { conversationId, ...user } } });
   await make("/workflows/asking/execute", { input: "x", options: { executionId: of.waiting, ...user } });
   await make("/workflows/flow/execute", { input: "x", options: { executionId: of.completed, ...user } });
+  const options = { runId: of.run, background: true, memory: { ...user } };
+  await make("/agents/assistant/text", { input: "x", options });
+  await until(async () => {
+    const reply = await inject(service.dispatch, { path: `/agents/assistant/runs/${of.run}`, headers });
+    return reply.status === 200 && (reply.json() as Loose).data.status === "completed";
+  }, "the end of a run");
   // The same question would be asked once.
   const input = { a: count++, b: 1 };
   const asked = await inject(service.dispatch, {

@@ -10,6 +10,8 @@ export interface Objects {
   waiting: string;
   completed: string;
   message: string;
+  /** A run that is completed. */
+  run: string;
   trace: string;
   span: string;
   /** An open question whether a tool may run. */
@@ -53,6 +55,10 @@ const execution = (workflow: "asking" | "flow", rest: string, body?: Loose): Own
     body,
   }),
 });
+const run = (rest: string): OwningRow => ({
+  kind: "object",
+  request: (of) => ({ path: `/agents/assistant/runs/${of.run}${rest}` }),
+});
 const generation = (rest: string, more: Loose = {}): OwningRow => ({
   kind: "maker",
   request: (of) => ({
@@ -84,6 +90,16 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
     ids: ({ entries }) => entries.map((entry: Loose) => entry.conversationId ?? ""),
     owned: (of) => [of.conversation],
   },
+  "runs.list": {
+    kind: "list",
+    request: () => ({ path: "/agents/assistant/runs?limit=500" }),
+    ids: (list) => list.map(({ runId }: Loose) => runId),
+    owned: (of) => [of.run],
+  },
+  "runs.get": run(""),
+  "runs.attach": run("/stream"),
+  // Its owner learns that it has ended.
+  "runs.cancel": { ...run("/cancel"), status: 400 } as OwningRow,
   "workflows.list": FREE,
   "workflows.get": FREE,
   "workflows.listExecutions": {

@@ -5,6 +5,7 @@ import { EVERYTHING, type Principal } from "../../identity/principal.ts";
 import type { Memory } from "../../memory/memory.ts";
 import type { Models } from "../../models/models.ts";
 import type { RunCaller } from "../run/caller.ts";
+import type { RunRecord } from "../run/journal.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { RunPlan } from "../run/run.ts";
 import type { AgentTool, ToolSet } from "../run/tool-set.ts";
@@ -19,6 +20,8 @@ export interface TurnRequest {
   readonly settings: MemorySettings;
   /** Whether the client is sent the id of the assistant's message. */
   readonly clientKnowsMessageId: boolean;
+  /** Of a run that outlives its process: what it has stored before a crash is its own. */
+  readonly record: RunRecord | null;
   /** The user whose conversation it is, and what the caller may see. */
   readonly principal: Principal;
   /** Whether the run of another agent waits for this one. */
@@ -47,7 +50,7 @@ export function agentMemory(agentId: string, memory: Memory, models: Models, que
   return {
     contextTokens: memory.settings.contextTokens,
     summarize: summarizerOf(memory, models),
-    turn({ runId, input, settings, clientKnowsMessageId, principal, isDelegated }, call) {
+    turn({ runId, input, settings, clientKnowsMessageId, principal, record, isDelegated }, call) {
       const { conversationId } = settings;
       if (conversationId === undefined) return null;
       const userId = actingUser(principal, settings.userId) ?? ANONYMOUS;
@@ -63,7 +66,8 @@ export function agentMemory(agentId: string, memory: Memory, models: Models, que
         settings,
         input,
         messageId: messageIdForRun(runId),
-        clientKnowsMessageId,
+        clientKnowsMessageId: clientKnowsMessageId || record !== null,
+        isRepeated: record?.isRepeated ?? false,
         call,
       });
     },

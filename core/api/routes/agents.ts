@@ -8,6 +8,7 @@ import { notFound } from "../../lib/errors.ts";
 const STREAM_FAILURE = (error: string) => ({ type: "error", error });
 const UI_HEADERS = ["x-vercel-ai-ui-message-stream", "v1"];
 
+/** @throws ServiceError `not_found` */
 export function findAgent(service: Service, id: string) {
   const agent = service.agents.get(id);
   if (agent === undefined) throw notFound(`agent ${JSON.stringify(id.slice(0, 128))} does not exist`);

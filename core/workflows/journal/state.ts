@@ -13,6 +13,7 @@ import {
   type SubWorkflowInput,
   type ValueSource,
 } from "./entries.ts";
+import { forgetKept, keepValue, NOTHING_KEPT } from "./kept-values.ts";
 
 type StepStatus = "running" | "done" | "skipped" | "failed" | "waiting";
 
@@ -40,6 +41,12 @@ export interface StepState {
   code: string | null;
   /** The data of its suspension, and since when it waits. */
   data: unknown;
+  /** The number of the event that it began with, which no other begin has. */
+  begunWith: number;
+  /** What its work has recorded since it began anew: after a crash it goes on behind that. */
+  kept: unknown[];
+  /** Whether it has sent parts to the stream since then. */
+  hasStreamed: boolean;
   waitsSince: number;
   /** Set from a resume until it waits again or fails. `waited`: the step had suspended itself. */
   resume: { readonly data: unknown; readonly waited: boolean } | null;
@@ -161,6 +168,11 @@ const APPLY: Appliers = {
     step.begunAt = at;
     step.endedAt = null;
     step.source = source;
+    // A resumed step goes on, every other one begins anew.
+    if (step.resume === null) {
+      step.begunWith = state.sequence + 1;
+      forgetKept(step);
+    }
     step.used = 0;
     keepExtra(state, step, extra);
   },
@@ -188,6 +200,7 @@ const APPLY: Appliers = {
     step.triedAt = at;
     step.used = 0;
     step.endedAt = null;
+    forgetKept(step);
     for (const inner of again ?? []) getOrAddStep(state, inner, at).endedAt = null;
   },
   wait(state, [, path, at, reason, data, change]) {
@@ -200,10 +213,16 @@ const APPLY: Appliers = {
     step.resume = null;
     if (change !== undefined) state.state = { ...state.state, ...change };
   },
+  part(state, [, path, at]) {
+    getOrAddStep(state, path, at).hasStreamed = true;
+  },
+  keep(state, [, path, at, value]) {
+    const step = getOrAddStep(state, path, at);
+    keepValue(step, value);
+  },
   rest(state, [, path, at, used]) {
     getOrAddStep(state, path, at).used = used;
   },
-  part() {},
   suspend(state, [, stepId, at, reason, data]) {
     state.suspension = { stepId, at, reason, data };
   },
@@ -252,6 +271,7 @@ function endStep(step: StepState, status: StepStatus, at: number, output: ValueS
   step.status = status;
   step.endedAt = at;
   step.output = output;
+  forgetKept(step);
 }
 
 function getOrAddStep(state: JournalState, path: StepPath, at: number): StepState {
@@ -271,6 +291,9 @@ function getOrAddStep(state: JournalState, path: StepPath, at: number): StepStat
       message: "",
       code: null,
       data: null,
+      begunWith: 0,
+      kept: NOTHING_KEPT,
+      hasStreamed: false,
       waitsSince: 0,
       resume: null,
     };

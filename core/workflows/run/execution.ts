@@ -1,9 +1,7 @@
 /**
  * An execution that runs in this process: its state, and the journal entries that are still on their way to disk. Entries are applied
- * to the state at once and committed in groups. Readers of events see committed entries only.
- *
- * An execution comes to rest when it ends or is suspended. While it runs, the store has an open row and journal rows of it. When it
- * comes to rest, a record row replaces the open row (journal/rows.ts).
+ * to the state at once and committed in groups. Readers of events see committed entries only. What the store has of an execution that
+ * runs, and of one that has come to rest because it has ended or is suspended, says journal/rows.ts.
  */
 import { CommitConflict, type ServiceError } from "../../lib/errors.ts";
 import { journalKey, openExecutionKey } from "../../storage/keys.ts";
@@ -22,6 +20,7 @@ import { KnownValues } from "./known-values.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { executionLogger } from "./logger.ts";
 import { countStep } from "./metrics.ts";
+import { OpenTries } from "./open-tries.ts";
 import { ProgressSignal } from "./progress.ts";
 import { RecordedSize } from "./recorded-size.ts";
 import { Slice } from "./slice.ts";
@@ -31,6 +30,7 @@ export class Execution {
   readonly state: JournalState;
   readonly definition: WorkflowDefinition;
   readonly lifetime = new Lifetime(null);
+  readonly takenUp: OpenTries | null;
   readonly slice = new Slice();
   caller: ExecutionCaller;
   /** Lets branches go on that wait beside others which run, by the step that they wait at. */
@@ -79,6 +79,7 @@ export class Execution {
     this.#startText = JSON.stringify(state.start);
     this.#size = new RecordedSize(environment.maxBytes);
     this.#size.add(this.#startText);
+    this.takenUp = stored === null ? null : new OpenTries(state);
     if (stored === null) return;
     this.#isNew = false;
     const { loaded, openRow, recordRow } = stored;

@@ -1,5 +1,6 @@
 /** The work of an andAgent step: runs an agent. */
 import type { Agent, TaskBody } from "../../agents/agent.ts";
+import { type RunEntry, type RunJournal, runIdFrom } from "../../agents/run/journal.ts";
 import type { AgentPart, PartSink } from "../../agents/run/parts.ts";
 import { cloneJson } from "../../lib/clone-json.ts";
 import { ServiceError } from "../../lib/errors.ts";
@@ -38,7 +39,8 @@ async function runAgent(agent: Agent, { prompt, result, stream }: AgentTask, cal
   const options = { context: cloneJson(scope.context), memory: { conversationId, userId } };
   const body: TaskBody = { input: prompt(scope), options, result };
   try {
-    const outcome = await agent.run(body, new StepCaller(call), stream ? new StepSink(call) : undefined);
+    const sink = stream ? new StepSink(call) : undefined;
+    const outcome = await agent.run({ ...body, ...keptRun(call) }, new StepCaller(call), sink);
     return result === undefined ? { text: outcome.text } : outcome.output;
   } catch (error) {
     // The message of any other error is for the log alone. When the step was stopped, the error does not matter.
@@ -46,6 +48,26 @@ async function runAgent(agent: Agent, { prompt, result, stream }: AgentTask, cal
     throw new Error(`agent ${JSON.stringify(agent.id)} failed`, { cause: error });
   }
 }
+
+/** After a crash the run goes on behind what the step has recorded, under the same id. */
+const keptRun = (call: StepCall): Required<Pick<TaskBody, "runId" | "journal">> => ({
+  runId: runIdFrom(call.tryKey),
+  journal: stepJournal(call),
+});
+
+/** The journal of a run that is the work of a step. */
+const stepJournal = (call: StepCall): RunJournal => ({
+  recorded: call.kept as readonly RunEntry[],
+  isRepeated: call.isRepeated,
+  hasStreamed: call.hasStreamed,
+  begunAt: call.begunAt,
+  get isInterrupted() {
+    return call.isInterrupted;
+  },
+  record: (entry) => call.keep(entry),
+  // Where the step has ended nothing of it counts.
+  note: (entry) => void call.keep(entry, true).catch(() => {}),
+});
 
 /** Sends the parts of the run to the stream of the execution. Only the signal of the step ends the run. */
 class StepSink implements PartSink {
