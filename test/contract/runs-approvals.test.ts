@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { beforeEach, type TestContext, test } from "node:test";
 import { ran, serveApprovals } from "../support/approvals.ts";
+import { pluginFolder } from "../support/plugin-folder.ts";
 import { until } from "../support/probe.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
 import { parseEvents, type TestService } from "../support/service.ts";
@@ -233,6 +234,44 @@ test("POST /agents/:id/runs/:runId/cancel: a run that waits is cancelled, and an
   const run = await runOf(service, "clerk", id);
   assert.deepEqual([run.status, run.approvals, ran], ["cancelled", [], []]);
   assert.equal((await partsOf(service, "clerk", id)).at(-1).type, "abort");
+});
+
+/** Fails the first time it is asked, then asks for a payment. */
+const FITFUL = `let asked = 0;
+  const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } };
+  export default { kind: "provider", create: () => ({ languageModel: (modelId) => ({
+    specificationVersion: "v3", provider: "fitful", modelId, supportedUrls: {},
+    doGenerate: async () => { throw new Error("not used"); },
+    async doStream({ prompt }) {
+      if (asked++ === 0) throw new Error("not the first time");
+      const isAnswered = prompt.some(({ role }) => role === "tool");
+      const said = isAnswered ? [] : [{ type: "tool-call", toolCallId: "call-" + asked, toolName: "pay", input: '{"amount":7}' }];
+      const finishReason = { unified: isAnswered ? "stop" : "tool-calls", raw: undefined };
+      const parts = [{ type: "stream-start", warnings: [] }, ...said, { type: "finish", usage, finishReason }];
+      return { stream: new ReadableStream({ start(to) { for (const part of parts) to.enqueue(part); to.close(); } }) };
+    } }) }) };`;
+
+test("POST /workflows/:id/execute: andAgent that waits in its second try asks one question, and goes on with that try", async (t) => {
+  const service = await serveApprovals(
+    t,
+    {
+      providers: { demo: { use: "scripted" }, fake: { use: "fitful" } },
+      agents: { clerk: { model: "fake/m", tools: ["pay"], memory: false } },
+      workflows: {
+        asks: {
+          steps: [{ id: "ask", andAgent: { agent: "clerk", prompt: "go" }, retry: { attempts: 2, delay: "1ms" } }],
+        },
+      },
+    },
+    { plugins: [pluginFolder(t, { "providers/fitful.mjs": FITFUL })] },
+  );
+  const { executionId, suspension } = await dataOf(service.post("/workflows/asks/execute", { input: {} }));
+  await answer(service, suspension.suspendData.approvalId);
+  await until(async () => {
+    const { status } = await dataOf(service.get(`/workflows/asks/executions/${executionId}/state`));
+    return status === "completed";
+  }, "the end");
+  assert.deepEqual([ran, await open(service)], [[7], []]);
 });
 
 for (const [workflow, amount] of [
