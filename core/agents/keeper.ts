@@ -17,6 +17,8 @@ export interface KeptRequest {
   readonly schema?: object | undefined;
   readonly clientKnowsMessageId?: true | undefined;
   readonly runsTools?: true | undefined;
+  /** Whether the run itself waits for approvals. Otherwise its client brings the answers, with another request. */
+  readonly waits?: true | undefined;
   /** False: the client does not answer for a person. Default: as `runsTools`. */
   readonly approves?: false | undefined;
 }
@@ -27,7 +29,8 @@ export interface KeptAgent {
   readonly recovery: "resume" | "fail";
   /** @throws ServiceError `invalid_input` */
   prepare(request: KeptRequest, call: RunCall, runId: string, journal: RunJournal): PreparedRun;
-  execute(prepared: PreparedRun, sink: PartSink): Promise<RunResult>;
+  /** @param outcome filled on the way. Rejects like `execute` of run/execute.ts */
+  execute(prepared: PreparedRun, sink: PartSink, outcome: RunResult): Promise<RunResult>;
 }
 
 /** A run that has not begun yet. Each of its methods begins it; it goes on when the client leaves. */
