@@ -776,6 +776,23 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     }
   },
+  "CancelChatRequest": {
+    "type": "object",
+    "description": "Whose chat is meant.",
+    "properties": {
+      "userId": {
+        "type": "string",
+        "description": "The user of the chat. Not needed where the token names one.",
+        "minLength": 1,
+        "maxLength": 256
+      }
+    },
+    "examples": [
+      {
+        "userId": "user-1"
+      }
+    ]
+  },
   "CancelExecutionRequest": {
     "type": "object",
     "description": "Body of a cancel.",
@@ -873,6 +890,18 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "trigger": "submit-message"
       }
     ]
+  },
+  "ChatStreamQuery": {
+    "type": "object",
+    "description": "Whose chat is meant.",
+    "properties": {
+      "userId": {
+        "type": "string",
+        "description": "The user of the chat. Not needed where the token names one.",
+        "minLength": 1,
+        "maxLength": 256
+      }
+    }
   },
   "CloneConversationRequest": {
     "type": "object",
@@ -2036,7 +2065,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "resumableStream": {
         "type": "boolean",
-        "description": "Keeps a chat run alive when the client leaves; needs userId and conversationId.",
+        "description": "Keeps a chat run alive when the client leaves, so that it can be read again by its conversation; needs userId and conversationId.",
         "default": false
       },
       "userId": {
@@ -5322,6 +5351,15 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "default": 0,
         "minimum": 0,
         "maximum": 9007199254740991
+      },
+      "format": {
+        "type": "string",
+        "description": "`raw`: the parts as `POST /agents/:id/stream` sends them. `chat`: the UI message stream, as `POST /agents/:id/chat`.",
+        "enum": [
+          "raw",
+          "chat"
+        ],
+        "default": "raw"
       }
     }
   },

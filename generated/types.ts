@@ -3665,7 +3665,7 @@ export interface GenerateOptions {
    */
   background?: boolean;
   /**
-   * Keeps a chat run alive when the client leaves; needs userId and conversationId.
+   * Keeps a chat run alive when the client leaves, so that it can be read again by its conversation; needs userId and conversationId.
    */
   resumableStream?: boolean;
   /**
@@ -3743,6 +3743,30 @@ export interface RunStreamQuery {
    * Number of the last event that is known: those after it follow. The header `Last-Event-ID` goes before it.
    */
   fromSequence?: number;
+  /**
+   * `raw`: the parts as `POST /agents/:id/stream` sends them. `chat`: the UI message stream, as `POST /agents/:id/chat`.
+   */
+  format?: "raw" | "chat";
+}
+
+/**
+ * Whose chat is meant.
+ */
+export interface ChatStreamQuery {
+  /**
+   * The user of the chat. Not needed where the token names one.
+   */
+  userId?: string;
+}
+
+/**
+ * Whose chat is meant.
+ */
+export interface CancelChatRequest {
+  /**
+   * The user of the chat. Not needed where the token names one.
+   */
+  userId?: string;
 }
 
 /**
@@ -6186,6 +6210,8 @@ export interface Schemas {
   Readiness: Readiness;
   RunsQuery: RunsQuery;
   RunStreamQuery: RunStreamQuery;
+  ChatStreamQuery: ChatStreamQuery;
+  CancelChatRequest: CancelChatRequest;
   AgentRun: AgentRun;
   AgentRunList: AgentRunList;
   StartedRun: StartedRun;

@@ -19,6 +19,8 @@ export interface KeptRequest {
   readonly runsTools?: true | undefined;
   /** Whether the run itself waits for approvals. Otherwise its client brings the answers, with another request. */
   readonly waits?: true | undefined;
+  /** Of a chat: while it runs it is found by its conversation. */
+  readonly isResumable?: true | undefined;
   /** False: the client does not answer for a person. Default: as `runsTools`. */
   readonly approves?: false | undefined;
 }

@@ -29,6 +29,7 @@ import type { Execution } from "../workflows/run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "../workflows/run/execution-commits.ts";
 import { ScopedWorkflows } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
+import { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
 import { partEvents } from "./events.ts";
 import { LiveRun } from "./live-run.ts";
@@ -44,10 +45,12 @@ export class KeptRuns implements RunKeeper {
   readonly #definitionOf = new WeakMap<KeptAgent, WorkflowDefinition>();
   /** The runs that go on here, by the key of their step. */
   readonly #live = new Map<string, LiveRun>();
+  readonly #conversations: ConversationRuns;
 
   constructor(engine: Engine) {
     this.#engine = engine;
     this.lasts = !engine.environment.volatile;
+    this.#conversations = new ConversationRuns(engine.store, this.lasts);
   }
 
   /**
@@ -70,7 +73,12 @@ export class KeptRuns implements RunKeeper {
   for(principal: Principal): ScopedRuns {
     const lookup = new ExecutionLookup(this.#engine, principal, (id) => this.#definition(id));
     const executions = new ScopedWorkflows(this.#engine, principal, lookup);
-    return new ScopedRuns(executions, lookup, (agentId, runId) => this.#read(agentId, runId, principal));
+    return new ScopedRuns(principal, {
+      executions,
+      lookup,
+      conversations: this.#conversations,
+      onRead: (agentId, runId, userId) => this.#read(agentId, runId, userId),
+    });
   }
 
   async requireFree(runId: string, userId: string | undefined): Promise<void> {
@@ -98,7 +106,7 @@ export class KeptRuns implements RunKeeper {
           await Promise.race([live.accepted, execution.settled]);
           await onDisk(execution);
           const principal = principalOf(call, this.#engine.spaces.isolated);
-          return this.for(principal).attach(agent.id, runId, 0, prepared.plan.settings.memory.userId);
+          return this.for(principal).attach(agent.id, runId, 0, { userId: prepared.plan.settings.memory.userId });
         });
         await follow(partEvents(events, form ?? ((sink) => new RawSink(sink))));
       },
@@ -129,6 +137,7 @@ export class KeptRuns implements RunKeeper {
       state: {},
       userId,
       conversationId,
+      isResumable: request.isResumable,
       user: call.user ?? undefined,
       caller: seesEverything(call.caller) ? call.caller.kind : undefined,
     };
@@ -143,7 +152,13 @@ export class KeptRuns implements RunKeeper {
       this.#live.delete(key);
       throw error;
     }
-    execution.settled.catch((error) => live.reject(error)).finally(() => this.#live.delete(key));
+    const leave = start.isResumable === true ? this.#conversations.begin(start) : undefined;
+    execution.settled
+      .catch((error) => live.reject(error))
+      .finally(() => {
+        this.#live.delete(key);
+        leave?.();
+      });
     try {
       return await wait(execution);
     } catch (error) {
@@ -201,8 +216,8 @@ export class KeptRuns implements RunKeeper {
   }
 
   /** Somebody reads the parts of a run: where it goes on here, they are sent while they come. */
-  #read(agentId: string, runId: string, principal: Principal): void {
-    const execution = this.#engine.liveExecution(runExecutionId(runId), principal.userId ?? undefined);
+  #read(agentId: string, runId: string, userId: string | undefined): void {
+    const execution = this.#engine.liveExecution(runExecutionId(runId), userId);
     if (execution?.state.start.workflowId === runDefinitionId(agentId))
       this.#live.get(liveKeyOf(execution.state.start))?.read();
   }

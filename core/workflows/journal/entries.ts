@@ -36,6 +36,8 @@ export interface ExecutionStart {
   /** Absent when the execution belongs to no user. */
   readonly userId?: string;
   readonly conversationId?: string;
+  /** Of a run: it is found by its agent, user and conversation while it runs. */
+  readonly isResumable?: true;
   readonly metadata?: Record<string, unknown>;
   /** The user as the auth provider returned it. Steps see it as `user`, after a restart too. */
   readonly user?: User;
