@@ -19,7 +19,8 @@ const NOTE_CHANGES = `
 
 /** Each view, and something that it shows once it is there. */
 const VIEWS = [
-  ["", "Try it"],
+  ["", "The last hour"],
+  ["approvals", "Nothing waits for a person."],
   ["agents", "Waits"],
   ["agents/assistant", "Helps people"],
   ["workflows", "with approval"],
@@ -66,10 +67,21 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await plain.context.close();
   });
 
-  test("the console at GET / keeps the landing page and its links as its overview, and leads from an agent to its chat", async () => {
+  test("the console at GET / begins with what waits and what failed, and leads from an agent to its chat, never to JSON", async () => {
     await page.getByRole("heading", { level: 1, name: "Desk" }).waitFor();
-    for (const name of ["API explorer", "OpenAPI document"])
-      assert.ok(await page.getByRole("link", { name, exact: true }).isVisible(), name);
+    const waits = page.getByRole("region", { name: "Waits for a person" });
+    await waits.getByText("Needs approval").waitFor();
+    await page.getByRole("region", { name: "Failed in the last day" }).getByText("Nothing failed.").waitFor();
+    assert.ok(await page.getByRole("link", { name: "API explorer", exact: true }).isVisible());
+    const targets = await page.evaluate<string[]>(
+      `[...document.querySelectorAll("main.console a")].map((link) => link.getAttribute("href"))`,
+    );
+    assert.deepEqual(
+      targets.filter((target) => !target.startsWith("#/")),
+      ["./ui"],
+    );
+    await page.getByText("Commands that work as they stand").click();
+    await page.getByText("curl -sN").last().waitFor();
     await page.getByRole("link", { name: "Chat: Slow" }).click();
     await page.getByRole("heading", { level: 1, name: "Slow" }).waitFor();
   });
