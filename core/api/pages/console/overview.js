@@ -8,6 +8,7 @@ import { changes, keepAsking } from "./live.js";
 import { moment } from "./moments.js";
 import { badge, section } from "./parts.js";
 import { linkTo } from "./router.js";
+import { approvalIdOf } from "./suspension.js";
 import { waysIn } from "./ways-in.js";
 
 /** @import { Approval, ObservabilityStatus, TraceList, WorkflowExecution } from "../../../../generated/types.ts" */
@@ -19,6 +20,8 @@ const PAUSE = 5000;
 const MOST = 8;
 const DAY = 86_400_000;
 const EXECUTION_ID = "workflow.execution.id";
+/** A call that a person must approve first, or that somebody else was faster with. */
+const CONFLICT = "conflict";
 const LONGEST_MESSAGE = 160;
 
 /** @typedef {{ status: string, at: string, link: HTMLElement, text: string }} Item */
@@ -96,7 +99,7 @@ async function waitingItems({ api, signal }) {
     text: agentId !== undefined ? `Asked by ${agentId}` : workflowId !== undefined ? `Asked by ${workflowId}` : "",
   }));
   const suspended = executions
-    .filter(({ suspension }) => !isAboutApproval(suspension?.suspendData))
+    .filter(({ suspension }) => approvalIdOf(suspension) === null)
     .map((record) => ({
       status: "suspended",
       at: record.suspension?.suspendedAt ?? record.updatedAt,
@@ -105,9 +108,6 @@ async function waitingItems({ api, signal }) {
     }));
   return latest([...questions, ...suspended]);
 }
-
-/** @param {unknown} data */
-const isAboutApproval = (data) => typeof data === "object" && data !== null && "approvalId" in data;
 
 /** @param {WorkflowExecution} record */
 const executionLink = ({ id, workflowId, workflowName, userId }) =>
@@ -133,7 +133,10 @@ async function failedItems({ api, signal }) {
       text: record.error?.message ?? "",
     })),
     ...traces
-      .filter(({ rootSpan }) => rootSpan.attributes[EXECUTION_ID] === undefined)
+      .filter(
+        ({ rootSpan: { attributes } }) =>
+          attributes[EXECUTION_ID] === undefined && attributes["error.type"] !== CONFLICT,
+      )
       .map(({ traceId, rootSpan, startTime, endTime = startTime }) => ({
         status: "error",
         at: endTime,
