@@ -3,7 +3,7 @@
 // the TypeScript sources. The bundle elsewhere starts without this file.
 import module from "node:module";
 import { fileURLToPath } from "node:url";
-import { freshBundle } from "./codegen/fresh.js";
+import { freshBundle } from "./codegen/fresh.mjs";
 
 const argv = process.argv.slice(2);
 const serves = argv[0] === "serve" || argv[0] === undefined || argv[0].startsWith("-");

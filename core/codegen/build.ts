@@ -14,7 +14,7 @@ import { parseArgs } from "node:util";
 import * as esbuild from "esbuild";
 import { carryPackages, EXTERNAL } from "./carried.ts";
 import { filesBelow } from "./files.ts";
-import { digestOfSources, STAMP } from "./fresh.js";
+import { digestOfSources, STAMP } from "./fresh.mjs";
 import { billOfMaterials, licenceText, packageFolders, readPackages } from "./third-party.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
