@@ -44,6 +44,8 @@ interface BuildOptions {
   root?: string;
   /** Emptied first. */
   out: string;
+  /** Default true. False for the package of npm, which gets native code where it is installed, and is no build to start from here. */
+  carries?: boolean;
 }
 
 interface BuildResult {
@@ -160,13 +162,14 @@ export async function build(options: BuildOptions): Promise<BuildResult> {
   }
   const swagger = join(root, "node_modules/swagger-ui-dist");
   for (const file of SWAGGER_FILES) cpSync(join(swagger, file), join(out, SWAGGER, file));
-  const carried = carryPackages(root, out);
+  cpSync(join(root, "generated/service.schema.json"), join(out, "service.schema.json"));
+  const carried = options.carries === false ? [] : carryPackages(root, out);
   const packages = [...packageFolders(root, Object.keys(metafile.inputs)), swagger, ...carried];
   const { text, bill } = describePackages(root, packages);
   writeFileSync(join(out, "THIRD_PARTY_LICENSES.txt"), text);
   writeFileSync(join(out, "sbom.cdx.json"), bill);
   writeFileSync(join(out, "package.json"), packageFile(root));
-  writeFileSync(join(out, STAMP), `${digest}\n`);
+  if (options.carries !== false) writeFileSync(join(out, STAMP), `${digest}\n`);
   return { files: filesBelow(out).map((path) => ({ path: relative(out, path), bytes: statSync(path).size })) };
 }
 
