@@ -51,7 +51,8 @@ export class VolatileConversations {
     this.#warn();
     let removed = 0;
     for (const used of this.#used.values()) {
-      if (this.#bytes() <= MAX_BYTES - ROOM_BYTES) return;
+      // The one that changed last is somebody's at this moment.
+      if (this.#used.size === 1 || this.#bytes() <= MAX_BYTES - ROOM_BYTES) return;
       try {
         await deleteConversation(domain, used);
       } catch (error) {
