@@ -421,9 +421,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "array",
         "description": "The approvals that it waits for.",
         "items": {
-          "type": "object",
-          "description": "An approval.",
-          "additionalProperties": true
+          "$ref": "#/components/schemas/PendingApproval"
         }
       }
     },
@@ -621,6 +619,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "executionId": {
         "type": "string",
         "description": "Its execution, which the answer resumes."
+      },
+      "runId": {
+        "type": "string",
+        "description": "The kept run of an agent that waits, and goes on with the answer."
       },
       "stepId": {
         "type": "string",

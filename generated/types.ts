@@ -1764,6 +1764,10 @@ export interface Approval {
    */
   executionId?: string;
   /**
+   * The kept run of an agent that waits, and goes on with the answer.
+   */
+  runId?: string;
+  /**
    * The step, with the ids of the sub-workflow steps that it is in.
    */
   stepId?: string;
@@ -3808,10 +3812,8 @@ export interface AgentRun {
   conversationId?: string;
   /**
    * The approvals that it waits for.
-   *
-   * Items: An approval.
    */
-  approvals: Record<string, unknown>[];
+  approvals: PendingApproval[];
 }
 
 /**

@@ -25,7 +25,13 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     return prepareRun(agent, { input: body.input, options: body.options, result, runId: body.options?.runId }, call);
   };
   const newAnswer = ({ input, options }: GenerateBody, call: RunCall, approves = true) =>
-    keptRun(agent, kept, () => ({ input, options, runsTools: true, ...(!approves && { approves }) }), options, call);
+    keptRun(
+      agent,
+      kept,
+      () => ({ input, options, runsTools: true, ...(approves ? { waits: true } : { approves }) }),
+      options,
+      call,
+    );
   const newObject = ({ input, options, schema }: ObjectBody, call: RunCall) =>
     keptRun(agent, kept, () => ({ input, options, schema }), options, call);
   return {

@@ -19,6 +19,8 @@ export interface KeptRequest {
   readonly runsTools?: true | undefined;
   /** Of a chat: while it runs it is found by its conversation. */
   readonly isResumable?: true | undefined;
+  /** Whether the run itself waits for approvals. Otherwise its client brings the answers, with another request. */
+  readonly waits?: true | undefined;
   /** False: the client does not answer for a person. Default: as `runsTools`. */
   readonly approves?: false | undefined;
 }
@@ -29,7 +31,8 @@ export interface KeptAgent {
   readonly recovery: "resume" | "fail";
   /** @throws ServiceError `invalid_input` */
   prepare(request: KeptRequest, call: RunCall, runId: string, journal: RunJournal): PreparedRun;
-  execute(prepared: PreparedRun, sink: PartSink): Promise<RunResult>;
+  /** @param outcome filled on the way. Rejects like `execute` of run/execute.ts */
+  execute(prepared: PreparedRun, sink: PartSink, outcome: RunResult): Promise<RunResult>;
 }
 
 /** A run that has not begun yet. Each of its methods begins it; it goes on when the client leaves. */

@@ -9,12 +9,12 @@ import { objectOutput, schemaRateKey } from "./run/output.ts";
 export const keptAgent = (agent: CompiledAgent): KeptAgent => ({
   id: agent.id,
   recovery: agent.recovery,
-  prepare({ schema, ...request }, call, runId, journal) {
+  prepare({ schema, waits: _, ...request }, call, runId, journal) {
     const result =
       schema === undefined ? undefined : objectOutput(agent.prepareSchema(schema, "schema", schemaRateKey(call)));
     return prepareRun(agent, { ...request, ...(result !== undefined && { result }), runId, journal }, call);
   },
-  execute: (prepared, sink) => execute(agent, prepared, sink),
+  execute: (prepared, sink, outcome) => execute(agent, prepared, sink, outcome),
 });
 
 /**

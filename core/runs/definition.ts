@@ -10,7 +10,7 @@ import type {
 } from "../workflows/definition/definition.ts";
 import { runDefinitionId } from "../workflows/journal/run-record.ts";
 
-const STEP = "run";
+export const RUN_STEP = "run";
 /** How often a run that makes no progress is taken up after its process died. */
 const MAX_RECOVERIES = 3;
 /**
@@ -20,7 +20,7 @@ const MAX_RECOVERIES = 3;
 const RECORD_WITHIN_MS = 100;
 
 const OUTLINE: Outline = new Map<string, StepOutline>([
-  [STEP, { path: STEP, id: STEP, name: STEP, type: "andAgent", index: 0, order: 0, parents: [] }],
+  [RUN_STEP, { path: RUN_STEP, id: RUN_STEP, name: RUN_STEP, type: "andAgent", index: 0, order: 0, parents: [] }],
 ]);
 
 /** @param uses counts the runs that go on with it */
@@ -31,8 +31,8 @@ export function runDefinition(
 ): WorkflowDefinition {
   const step: WorkStep = {
     kind: "work",
-    id: STEP,
-    path: STEP,
+    id: RUN_STEP,
+    path: RUN_STEP,
     type: "andAgent",
     inputCheck: null,
     outputCheck: null,

@@ -5,7 +5,8 @@
 import type { RunCall } from "../agents/agent.ts";
 import type { KeptAgent, KeptRequest, KeptRun, RunKeeper } from "../agents/keeper.ts";
 import type { PreparedRun } from "../agents/run/execute.ts";
-import type { RunResult } from "../agents/run/run.ts";
+import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
+import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
 import { RawSink } from "../agents/stream/raw.ts";
 import { type Principal, principalOf, seesEverything } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
@@ -13,17 +14,23 @@ import { CommitConflict, notFound, ServiceError } from "../lib/errors.ts";
 import type { Uses } from "../lib/uses.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
 import { isLive, isStored } from "../workflows/begin.ts";
-import type { StepCall, WorkflowDefinition } from "../workflows/definition/definition.ts";
+import { type StepCall, Suspend, type WorkflowDefinition } from "../workflows/definition/definition.ts";
 import type { Engine } from "../workflows/engine.ts";
 import type { ExecutionStart } from "../workflows/journal/entries.ts";
-import { type RunOutput, runDefinitionId, runExecutionId, runIdOf } from "../workflows/journal/run-record.ts";
+import {
+  type RunOutput,
+  type RunSuspension,
+  runDefinitionId,
+  runExecutionId,
+  runIdOf,
+} from "../workflows/journal/run-record.ts";
 import { ExecutionLookup } from "../workflows/list/lookup.ts";
 import type { Execution } from "../workflows/run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "../workflows/run/execution-commits.ts";
 import { ScopedWorkflows } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
 import { ConversationRuns } from "./conversation-runs.ts";
-import { runDefinition } from "./definition.ts";
+import { RUN_STEP, runDefinition } from "./definition.ts";
 import { partEvents } from "./events.ts";
 import { LiveRun } from "./live-run.ts";
 import { ScopedRuns } from "./scoped.ts";
@@ -80,7 +87,7 @@ export class KeptRuns implements RunKeeper {
   }
 
   newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, runId: string, isNamed: boolean): KeptRun {
-    const live = new LiveRun(call);
+    const live = new LiveRun(call, waitingPlace(agent, request, runId));
     const prepared = agent.prepare(request, live.call, runId, live);
     live.prepared = prepared;
     const begun = <T>(wait: (execution: Execution) => Promise<T>): Promise<T> =>
@@ -162,10 +169,12 @@ export class KeptRuns implements RunKeeper {
   }
 
   /** The work of the step: the run itself. */
-  async #run(agent: KeptAgent, call: StepCall): Promise<RunOutput> {
+  async #run(agent: KeptAgent, call: StepCall): Promise<RunOutput | Suspend> {
     const key = call.idempotencyKey;
     const known = this.#live.get(key);
-    const live = known ?? new LiveRun(recoveredCall(call, this.#engine), call);
+    const request = call.scope.input as KeptRequest;
+    const runId = runIdOf({ id: call.executionId });
+    const live = known ?? new LiveRun(recoveredCall(call, this.#engine), waitingPlace(agent, request, runId), call);
     live.begin(call);
     if (known === undefined) {
       // A crash may have left readers, who come back to this process or to another.
@@ -175,13 +184,17 @@ export class KeptRuns implements RunKeeper {
     }
     const sink = new KeptSink(call, live.isRead, live.accept);
     live.sink = sink;
+    const outcome = emptyRunResult();
     try {
-      const request = call.scope.input as KeptRequest;
-      const prepared = live.prepared ?? agent.prepare(request, live.call, runIdOf({ id: call.executionId }), live);
-      const outcome = await agent.execute(prepared, sink);
+      const prepared = live.prepared ?? agent.prepare(request, live.call, runId, live);
+      await agent.execute(prepared, sink, outcome);
       live.resolve(outcome);
       return { output: outcome.output === undefined ? outcome.text : outcome.output, usage: outcome.usage };
     } catch (error) {
+      if (error instanceof RunWaits) {
+        live.resolve({ ...outcome, finishReason: "tool-calls" });
+        return new Suspend("a tool needs approval", { approvals: error.approvals } satisfies RunSuspension, false);
+      }
       live.reject(error);
       // The message of any other error is for the log alone.
       if (error instanceof ServiceError || call.signal.aborted) throw error;
@@ -217,7 +230,11 @@ export class KeptRuns implements RunKeeper {
 }
 
 /** As `StepCall.idempotencyKey` has it. */
-const liveKeyOf = ({ id, number, ownId }: ExecutionStart): string => `${ownId === true ? `${id}@${number}` : id}:run`;
+const liveKeyOf = ({ id, number, ownId }: ExecutionStart): string =>
+  `${ownId === true ? `${id}@${number}` : id}:${RUN_STEP}`;
+
+const waitingPlace = ({ id }: KeptAgent, { waits }: KeptRequest, runId: string): WaitingPlace | undefined =>
+  waits && { workflowId: runDefinitionId(id), executionId: runExecutionId(runId), stepId: RUN_STEP, runId };
 
 function recoveredCall(call: StepCall, { trace }: Engine) {
   const { user, caller, requestId, logger } = new StepCaller(call);

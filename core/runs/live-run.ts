@@ -4,6 +4,7 @@ import type { RunCall } from "../agents/agent.ts";
 import type { PreparedRun } from "../agents/run/execute.ts";
 import type { RunEntry, RunJournal } from "../agents/run/journal.ts";
 import type { RunResult } from "../agents/run/run.ts";
+import type { WaitingPlace } from "../agents/run/waiting.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 import { storedTime } from "../lib/clock.ts";
@@ -30,8 +31,14 @@ export class LiveRun implements RunJournal {
   reject: (error: unknown) => void = () => {};
   #step: StepCall | null;
 
-  /** @param step of a run that goes on here after a crash */
-  constructor(origin: RunOrigin, step: StepCall | null = null) {
+  readonly waitsAt: WaitingPlace | undefined;
+
+  /**
+   * @param waitsAt undefined where it does not wait for approvals
+   * @param step of a run that goes on here after a crash
+   */
+  constructor(origin: RunOrigin, waitsAt: WaitingPlace | undefined, step: StepCall | null = null) {
+    this.waitsAt = waitsAt;
     this.#step = step;
     this.call = new KeptCall(origin, () => this.#step);
     this.result = new Promise((resolve, reject) => {

@@ -192,6 +192,13 @@ export class Turn {
     return this.#discarded !== null || this.#completesCalls;
   }
 
+  /** Stores what was said so far: the run waits, and goes on as a turn with the same messages. Never rejects. */
+  async pause(): Promise<void> {
+    if (!this.writable || this.#checkpoints.ended) return;
+    await this.#checkpoints.end();
+    await this.#write(null).catch((error) => this.#logFailure(error));
+  }
+
   /** @param ended whether the run is over, and how */
   async #write(ended: "completed" | "failed" | null, metadata?: Record<string, unknown>): Promise<void> {
     const { memory, access, conversation, resourceId, messageId, queue, ticket } = this.#options;

@@ -24,6 +24,7 @@ import { NULL_SINK, type PartSink } from "./parts.ts";
 import { emptyRunResult, type RunPlan, type RunResult } from "./run.ts";
 import { beginRunSpan, endRunSpan } from "./spans.ts";
 import { NO_TOOLS } from "./tool-set.ts";
+import { RunWaits } from "./waiting.ts";
 
 export interface RunRequest {
   input: unknown;
@@ -152,7 +153,7 @@ function requestSettings(agent: CompiledAgent, request: RunRequest): RunSettings
  * Runs to the end. A run that is aborted throws whatever aborted it.
  *
  * @param outcome filled on the way, for callers that need it when the run fails as well
- * @throws ServiceError when the model fails, or when the conversation is busy, another user's, or cannot be read or stored; any
+ * @throws RunWaits when a run with a journal waits for approval; ServiceError when the model fails, or when the conversation is busy, another user's, or cannot be read or stored; any
  * error when the run was aborted
  */
 export async function execute(
@@ -181,6 +182,11 @@ export async function execute(
     if (turn !== null) sumUp(agent, turn);
     return outcome;
   } catch (error) {
+    if (error instanceof RunWaits) {
+      if (turn !== null) await turn.pause();
+      if (plan.span !== null) endRunSpan(plan.span, outcome);
+      throw error;
+    }
     const status = wasAborted(error, plan.call, sink) ? "cancelled" : "error";
     if (record?.isInterrupted !== true) {
       agent.runs?.count(status);

@@ -7,15 +7,17 @@ import { createHash } from "node:crypto";
 import { storedTime } from "../../lib/clock.ts";
 import type { AgentPart, PartSink } from "./parts.ts";
 import type { RecordedAnswer } from "./recorded-answer.ts";
+import type { WaitingPlace } from "./waiting.ts";
 
 /** How a tool call ended. */
 export type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" | "tool-output-denied" }>;
 
-/** Steps count from 1. `begun`: readers were told that the step begins. The last form is an entry of the sub-agent that a call delegated to. */
+/** Steps count from 1. `begun`: readers were told that the step begins, `asked`: that a call waits for approval. The last form is an entry of the sub-agent that a call delegated to. */
 export type RunEntry =
   | readonly ["begun", step: number]
   | readonly ["step", step: number, RecordedAnswer]
   | readonly ["result", step: number, ToolAnswer]
+  | readonly ["asked", approvalId: string]
   | readonly ["inner", step: number, callId: string, RunEntry];
 
 /** Where the entries of a run go, and what they were before a crash. */
@@ -29,6 +31,8 @@ export interface RunJournal {
   readonly begunAt: number;
   /** Whether a run whose signal has aborted goes on later, so that nothing is to be stored of its end. */
   readonly isInterrupted: boolean;
+  /** Where it waits for approvals; left out: it does not wait for them. */
+  readonly waitsAt?: WaitingPlace | undefined;
   /** Resolves when the entry is on disk. What the sink is sent in the same turn of the event loop is on disk with it. */
   record(entry: RunEntry): Promise<void>;
   /** Records an entry with the next commit. */
@@ -43,6 +47,7 @@ export class RunRecord {
   readonly #journal: RunJournal;
   readonly #answers = new Map<number, RecordedAnswer>();
   readonly #begun = new Set<number>();
+  readonly #asked = new Set<string>();
   readonly #results = new Map<string, ToolAnswer>();
   /** The first step is known by the parts themselves, where nothing comes before it. */
   readonly #firstToNote: number;
@@ -56,6 +61,7 @@ export class RunRecord {
     for (const entry of journal.recorded) {
       if (entry[0] === "begun") this.#begun.add(entry[1]);
       else if (entry[0] === "step") this.#answers.set(entry[1], entry[2]);
+      else if (entry[0] === "asked") this.#asked.add(entry[1]);
       else if (entry[0] === "result") this.#results.set(entry[2].toolCallId, entry[2]);
     }
     if (journal.hasStreamed && !resumes) this.#begun.add(1);
@@ -72,6 +78,10 @@ export class RunRecord {
 
   get begunAt(): number {
     return this.#journal.begunAt;
+  }
+
+  get waitsAt(): WaitingPlace | undefined {
+    return this.#journal.waitsAt;
   }
 
   answer(step: number): RecordedAnswer | undefined {
@@ -114,6 +124,7 @@ export class RunRecord {
       isRepeated: journal.isRepeated,
       hasStreamed: false,
       begunAt: storedTime(),
+      waitsAt: journal.waitsAt,
       get isInterrupted() {
         return journal.isInterrupted;
       },
@@ -130,7 +141,16 @@ export class RunRecord {
         return sink.closed;
       },
       accepted: () => sink.accepted?.(),
-      part: (part) => (isMuted() ? undefined : sink.part(part)),
+      part: (part) => (isMuted() || this.#isKnown(part) ? undefined : sink.part(part)),
     };
+  }
+
+  /** Whether readers were told of the same question before the run came to rest. */
+  #isKnown(part: AgentPart): boolean {
+    if (part.type !== "tool-approval-request" || part.subAgentId !== undefined) return false;
+    if (this.#asked.has(part.approvalId)) return true;
+    this.#asked.add(part.approvalId);
+    this.#journal.note(["asked", part.approvalId]);
+    return false;
   }
 }

@@ -2,7 +2,7 @@
 import { messageOf, ServiceError } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
 import { cancelSpan } from "../../observability/spans.ts";
-import { ApprovalNeeded, ApprovalRefused } from "../../tools/approval.ts";
+import { type ApprovalClaim, ApprovalNeeded, ApprovalRefused } from "../../tools/approval.ts";
 import { toolResultText } from "../../tools/execute.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
@@ -13,6 +13,7 @@ import type { RunPlan, RunResult } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
 import type { PendingCall } from "./tool-input.ts";
 import type { RunToolContext } from "./tool-set.ts";
+import { RunWaits } from "./waiting.ts";
 
 type Answer = Extract<ToolContent[number], { type: "tool-result" }>;
 type ApprovalRequest = Extract<AgentPart, { type: "tool-approval-request" }>;
@@ -38,9 +39,12 @@ export async function runToolCalls(
 ): Promise<ToolContent> {
   const results: (ToolResult | null)[] = new Array(calls.length).fill(null);
   const { record } = plan;
+  // What the request itself brought back to be run is the client's to bring again.
+  const waits = step > 0 && record?.waitsAt !== undefined;
   let open = calls.length;
   const told = (part: ToolAnswer | ApprovalRequest): Promise<unknown> | undefined => {
     const wait = sink.part(part);
+    if (waits && part.type === "tool-approval-request") return wait;
     const last = --open === 0 ? answered() : undefined;
     return last === undefined ? wait : Promise.all([wait, last]);
   };
@@ -83,6 +87,11 @@ export async function runToolCalls(
           if (span !== null) cancelSpan(span);
           throw error;
         }
+        if (error instanceof RunWaits) {
+          if (span !== null) cancelSpan(span);
+          outcome.approvals.push(...error.approvals);
+          return null;
+        }
         const message = messageOf(error);
         span?.fail(error instanceof ServiceError ? error.kind : "tool_failed", message);
         const failed = failure(plan, call, error, message);
@@ -98,6 +107,7 @@ export async function runToolCalls(
       return { ...answer, output: toolOutput(output) };
     }),
   );
+  if (waits && outcome.approvals.length > 0) throw new RunWaits(outcome.approvals);
   for (const result of results) if (result !== null) outcome.toolResults.push(result);
   return answers.filter((answer) => answer !== null);
 }
@@ -120,13 +130,14 @@ interface Failure {
   readonly approval?: PendingApproval;
 }
 
-function failure({ clientApproves }: RunPlan, { part }: CallToRun, error: unknown, message: string): Failure {
+function failure({ clientApproves, record }: RunPlan, { part }: CallToRun, error: unknown, message: string): Failure {
   const { toolCallId, toolName, input } = part;
-  if (clientApproves && error instanceof ApprovalNeeded) {
+  const mayWait = clientApproves || record?.waitsAt !== undefined;
+  if (mayWait && error instanceof ApprovalNeeded) {
     const approval = { approvalId: error.approvalId, toolCallId, toolName, input };
     return { part: { type: "tool-approval-request", ...approval }, output: null, approval };
   }
-  if (clientApproves && error instanceof ApprovalRefused) {
+  if (mayWait && error instanceof ApprovalRefused) {
     const why = error.reason === undefined ? undefined : { reason: error.reason };
     return { part: { type: "tool-output-denied", toolCallId, toolName, ...why }, output: denial(error.reason) };
   }
@@ -188,8 +199,7 @@ function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: st
   const { conversationId } = plan.settings.memory;
   const { context } = plan.settings;
   const { userId } = plan.settings.memory;
-  const kind = plan.clientApproves ? "chat" : "model";
-  const approval = { kind, id, userId, agentId: plan.call.agentId, toolCallId } as const;
+  const approval = { userId, ...approvalPlace(plan, id), id, agentId: plan.call.agentId, toolCallId };
   const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${step}:${toolCallId}`, approval, span };
   return {
     origin: conversationId === undefined ? origin : { ...origin, conversationId },
@@ -203,6 +213,16 @@ function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: st
     span,
   };
 }
+
+/** Who takes the answer: the client, the run itself, or the same call of the model at another time. */
+function approvalPlace({ clientApproves, record, settings }: RunPlan, id: string | undefined): ApprovalClaim {
+  const { userId = "" } = settings.memory;
+  if (id === undefined && record?.waitsAt !== undefined) return { kind: "step", userId, ...record.waitsAt };
+  return clientApproves ? AS_CLIENT : AS_MODEL;
+}
+
+const AS_CLIENT: ApprovalClaim = { kind: "chat" };
+const AS_MODEL: ApprovalClaim = { kind: "model" };
 
 function unknownToolMessage(plan: RunPlan, name: string): string {
   const names = [...plan.tools.byName.keys()];

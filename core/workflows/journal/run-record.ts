@@ -1,4 +1,5 @@
 /** Executions that are runs of agents: they have a definition that no manifest has, and a record of their own. */
+import type { PendingApproval } from "../../../generated/types.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import type { ExecutionStart, ExecutionStatus } from "./entries.ts";
 import { entryJson } from "./outcome-text.ts";
@@ -29,6 +30,14 @@ export interface RunOutput {
   readonly usage: unknown;
 }
 
+/** What a run waits for, as the data of its suspension. */
+export interface RunSuspension {
+  readonly approvals: readonly PendingApproval[];
+}
+
+const approvalsText = ({ suspension }: JournalState): string =>
+  suspension === null ? "[]" : entryJson((suspension.data as RunSuspension).approvals);
+
 /** The record of a run as JSON, as its list returns it. */
 export function runRecordText(state: JournalState): string {
   const { start, status, endedAt, output, error } = state;
@@ -42,5 +51,5 @@ export function runRecordText(state: JournalState): string {
     text += `,"usage":${entryJson(usage)},"output":${entryJson(given)}`;
   }
   if (error !== null) text += `,"error":${JSON.stringify(error.message)}`;
-  return `${text},"approvals":[]}`;
+  return `${text},"approvals":${approvalsText(state)}}`;
 }

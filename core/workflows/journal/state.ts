@@ -1,7 +1,6 @@
 /** The state of an execution, which follows from its journal. Only `applyEntry` changes a state, one entry at a time. */
 import { storedTime } from "../../lib/clock.ts";
 import {
-  type Branch,
   type EntryKind,
   EVENT_COUNTS,
   type ExecutionStart,
@@ -13,44 +12,10 @@ import {
   type SubWorkflowInput,
   type ValueSource,
 } from "./entries.ts";
-import { forgetKept, keepValue, NOTHING_KEPT } from "./kept-values.ts";
+import { forgetKept, keepValue } from "./kept-values.ts";
+import { endStep, getOrAddStep, type StepState } from "./step-state.ts";
 
-type StepStatus = "running" | "done" | "skipped" | "failed" | "waiting";
-
-export interface StepState {
-  readonly path: StepPath;
-  status: StepStatus;
-  /** Milliseconds since 1970. */
-  begunAt: number;
-  /** Null until it has ended, and again when it failed and is about to run again. */
-  endedAt: number | null;
-  /** Where its input comes from. */
-  source: ValueSource;
-  /** Where its output comes from once it is done: its own path, or the source of a value that it passed on. */
-  output: ValueSource;
-  /** How many tries have failed, and when the last of them did. */
-  tries: number;
-  triedAt: number;
-  /** Milliseconds of its time limit that the present try had used when it last came to rest. */
-  used: number;
-  /** The choice of andWhen. */
-  branch: Branch | null;
-  /** Why it waits, or why it failed. */
-  message: string;
-  /** Of the error that it failed with. */
-  code: string | null;
-  /** The data of its suspension, and since when it waits. */
-  data: unknown;
-  /** The number of the event that it began with, which no other begin has. */
-  begunWith: number;
-  /** What its work has recorded since it began anew: after a crash it goes on behind that. */
-  kept: unknown[];
-  /** Whether it has sent parts to the stream since then. */
-  hasStreamed: boolean;
-  waitsSince: number;
-  /** Set from a resume until it waits again or fails. `waited`: the step had suspended itself. */
-  resume: { readonly data: unknown; readonly waited: boolean } | null;
-}
+export type { StepState };
 
 interface Suspension {
   readonly stepId: StepPath;
@@ -171,6 +136,7 @@ const APPLY: Appliers = {
     // A resumed step goes on, every other one begins anew.
     if (step.resume === null) {
       step.begunWith = state.sequence + 1;
+      step.failures = 0;
       forgetKept(step);
     }
     step.used = 0;
@@ -197,6 +163,7 @@ const APPLY: Appliers = {
   retry(state, [, path, at, attempt, , again]) {
     const step = getOrAddStep(state, path, at);
     step.tries = attempt;
+    step.failures++;
     step.triedAt = at;
     step.used = 0;
     step.endedAt = null;
@@ -265,39 +232,4 @@ function keepExtra(state: JournalState, step: StepState, extra: unknown): void {
     const given = extra as SubWorkflowInput;
     state.values.set(`${step.path}/`, "same" in given ? state.values.get(given.same) : given.input);
   }
-}
-
-function endStep(step: StepState, status: StepStatus, at: number, output: ValueSource): void {
-  step.status = status;
-  step.endedAt = at;
-  step.output = output;
-  forgetKept(step);
-}
-
-function getOrAddStep(state: JournalState, path: StepPath, at: number): StepState {
-  let step = state.steps.get(path);
-  if (step === undefined) {
-    step = {
-      path,
-      status: "running",
-      begunAt: at,
-      endedAt: null,
-      source: "",
-      output: "",
-      tries: 0,
-      triedAt: 0,
-      used: 0,
-      branch: null,
-      message: "",
-      code: null,
-      data: null,
-      begunWith: 0,
-      kept: NOTHING_KEPT,
-      hasStreamed: false,
-      waitsSince: 0,
-      resume: null,
-    };
-    state.steps.set(path, step);
-  }
-  return step;
 }

@@ -77,8 +77,8 @@ export class StepAttempt implements StepCall {
   }
 
   get tryKey(): string {
-    const { begunWith } = this.#execution.state.steps.get(this.#step.path)!;
-    return `${this.idempotencyKey}:${begunWith}:${this.attempt}`;
+    const { begunWith, failures } = this.#execution.state.steps.get(this.#step.path)!;
+    return `${this.idempotencyKey}:${begunWith}:${failures + 1}`;
   }
 
   get requestId(): string {

@@ -2,13 +2,14 @@
 import type { Agent, TaskBody } from "../../agents/agent.ts";
 import { type RunEntry, type RunJournal, runIdFrom } from "../../agents/run/journal.ts";
 import type { AgentPart, PartSink } from "../../agents/run/parts.ts";
+import { RunWaits } from "../../agents/run/waiting.ts";
 import { cloneJson } from "../../lib/clone-json.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { AgentStepManifest } from "../../manifest/manifest.ts";
 import type { StepCall, StepScope, Work } from "../definition/definition.ts";
 import { compileCheck, compileText, type LinkContext } from "../definition/linking.ts";
-import { StepCaller } from "./tool.ts";
+import { StepCaller, suspendForApproval } from "./tool.ts";
 
 /** @returns null when there is no such agent */
 export function compileAgent(linking: LinkContext, work: AgentStepManifest, at: Path): Work | null {
@@ -43,6 +44,7 @@ async function runAgent(agent: Agent, { prompt, result, stream }: AgentTask, cal
     const outcome = await agent.run({ ...body, ...keptRun(call) }, new StepCaller(call), sink);
     return result === undefined ? { text: outcome.text } : outcome.output;
   } catch (error) {
+    if (error instanceof RunWaits) return suspendForApproval(error.approvals[0]!);
     // The message of any other error is for the log alone. When the step was stopped, the error does not matter.
     if (error instanceof ServiceError || call.signal.aborted) throw error;
     throw new Error(`agent ${JSON.stringify(agent.id)} failed`, { cause: error });
@@ -61,6 +63,7 @@ const stepJournal = (call: StepCall): RunJournal => ({
   isRepeated: call.isRepeated,
   hasStreamed: call.hasStreamed,
   begunAt: call.begunAt,
+  waitsAt: { workflowId: call.workflowId, executionId: call.executionId, stepId: call.path },
   get isInterrupted() {
     return call.isInterrupted;
   },
