@@ -1497,7 +1497,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "description": "What came of it."
       },
       "error": {
-        "$ref": "#/components/schemas/ExecutionError"
+        "$ref": "#/components/schemas/ExecutionError",
+        "description": "What it failed with. Beside an `output`: what its `onError` has handled."
       }
     },
     "required": [
@@ -7240,6 +7241,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "$ref": "#/components/schemas/WorkflowStep"
         }
       },
+      "onError": {
+        "type": "array",
+        "description": "The steps that run when one of those has failed for good, and give the result.",
+        "items": {
+          "$ref": "#/components/schemas/WorkflowStep"
+        }
+      },
       "inputSchema": {
         "type": [
           "object",
@@ -7538,7 +7546,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "andRace",
           "andTap",
           "andAgent",
-          "andWorkflow"
+          "andWorkflow",
+          "bail"
         ]
       },
       "purpose": {
@@ -7581,6 +7590,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "workflow": {
         "type": "string",
         "description": "Id of the workflow that an andWorkflow runs."
+      },
+      "onError": {
+        "type": "array",
+        "description": "The steps that run when it has failed for good, and give its output.",
+        "items": {
+          "$ref": "#/components/schemas/WorkflowStep"
+        }
       }
     },
     "required": [
@@ -7681,7 +7697,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "andRace",
               "andTap",
               "andAgent",
-              "andWorkflow"
+              "andWorkflow",
+              "bail"
             ]
           },
           "status": {
@@ -7737,7 +7754,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "andRace",
               "andTap",
               "andAgent",
-              "andWorkflow"
+              "andWorkflow",
+              "bail"
             ]
           },
           "status": {
@@ -7797,7 +7815,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "andRace",
               "andTap",
               "andAgent",
-              "andWorkflow"
+              "andWorkflow",
+              "bail"
             ]
           },
           "status": {
@@ -7854,7 +7873,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "andRace",
               "andTap",
               "andAgent",
-              "andWorkflow"
+              "andWorkflow",
+              "bail"
             ]
           },
           "data": {

@@ -917,6 +917,10 @@ export interface WorkflowManifest {
    */
   recoveries: number;
   steps: StepList;
+  /**
+   * Steps that run when one of `steps` has failed for good. They see `error` (`message`, `code`, `stepId`), and their output is the result.
+   */
+  onError?: StepList;
 }
 
 /**
@@ -929,7 +933,7 @@ export type StepList = [StepOrList, ...StepOrList[]];
 export type StepOrList = StepManifest | StepList;
 
 /**
- * An id and exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow.
+ * An id and exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow, bail.
  */
 export interface StepManifest {
   /**
@@ -969,6 +973,11 @@ export interface StepManifest {
   andTap?: TapManifest;
   andAgent?: AgentStepManifest;
   andWorkflow?: SubWorkflowManifest;
+  bail?: BailManifest;
+  /**
+   * Steps that run when the step has failed for good, after its tries. They see `error` (`message`, `code`, `stepId`), and their output takes the place of the step's.
+   */
+  onError?: StepList;
 }
 
 /**
@@ -1022,6 +1031,20 @@ export interface WhenManifest {
   if: string;
   then: StepOrList;
   else?: StepOrList;
+}
+
+/**
+ * Ends the workflow early, as completed. Inside a sub-workflow it ends that alone.
+ */
+export interface BailManifest {
+  /**
+   * CEL that gives true or false. When it gives false, `data` is passed on.
+   */
+  if: string;
+  /**
+   * The result of the workflow.
+   */
+  result: unknown;
 }
 
 /**
@@ -3977,7 +4000,7 @@ export interface WorkflowStep {
   /**
    * What kind of step it is.
    */
-  type: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+  type: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
   /**
    * What it is for; an empty string when nobody said.
    */
@@ -4010,6 +4033,10 @@ export interface WorkflowStep {
    * Id of the workflow that an andWorkflow runs.
    */
   workflow?: string;
+  /**
+   * The steps that run when it has failed for good, and give its output.
+   */
+  onError?: WorkflowStep[];
 }
 
 /**
@@ -4037,6 +4064,10 @@ export interface WorkflowDetail {
    * The steps, in order.
    */
   steps: WorkflowStep[];
+  /**
+   * The steps that run when one of those has failed for good, and give the result.
+   */
+  onError?: WorkflowStep[];
   /**
    * JSON Schema of the input; null when any will do.
    */
@@ -4522,6 +4553,9 @@ export interface ExecutionEvent {
    * What came of it.
    */
   output?: unknown;
+  /**
+   * What it failed with. Beside an `output`: what its `onError` has handled.
+   */
   error?: ExecutionError;
 }
 
@@ -5638,7 +5672,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * Always `running`.
        */
@@ -5672,7 +5706,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * `skipped` when a condition did not hold.
        */
@@ -5706,7 +5740,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * Always `error`.
        */
@@ -5737,7 +5771,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * The part, as `/agents/{id}/stream` gives it.
        */
@@ -5932,6 +5966,7 @@ export interface Schemas {
   ThenManifest: ThenManifest;
   SuspendManifest: SuspendManifest;
   WhenManifest: WhenManifest;
+  BailManifest: BailManifest;
   TapManifest: TapManifest;
   AgentStepManifest: AgentStepManifest;
   SubWorkflowManifest: SubWorkflowManifest;

@@ -12,6 +12,7 @@ import {
   type StepPath,
   type SubWorkflowInput,
   type ValueSource,
+  workflowPrefix,
 } from "./entries.ts";
 
 type StepStatus = "running" | "done" | "skipped" | "failed" | "waiting";
@@ -32,12 +33,14 @@ export interface StepState {
   triedAt: number;
   /** Milliseconds of its time limit that the present try had used when it last came to rest. */
   used: number;
-  /** The choice of andWhen. */
+  /** The choice of andWhen or bail. */
   branch: Branch | null;
   /** Why it waits, or why it failed. */
   message: string;
   /** Of the error that it failed with. */
   code: string | null;
+  /** The step that failed: itself, or one inside it. Empty until it has failed; kept when its `onError` gives its output. */
+  failedAt: StepPath;
   /** The data of its suspension, and since when it waits. */
   data: unknown;
   waitsSince: number;
@@ -61,6 +64,8 @@ export interface JournalState {
   readonly steps: Map<StepPath, StepState>;
   /** Outputs and inputs. The values themselves never change. */
   readonly values: Map<ValueSource, unknown>;
+  /** Where the result of a workflow is that has bailed, by the prefix of the paths of its steps. */
+  readonly bailed: Map<string, ValueSource>;
   /** Shared state, a new object after each change. */
   state: Readonly<Record<string, unknown>>;
   /** What expressions see as `resume`: the data of the last resume; null before the first. */
@@ -85,6 +90,7 @@ export function initialState(start: ExecutionStart): JournalState {
     sequence: 1,
     steps: new Map(),
     values: new Map<ValueSource, unknown>([["", start.input]]),
+    bailed: new Map(),
     state: start.state,
     resume: null,
     suspension: null,
@@ -108,13 +114,15 @@ function applyReplay(state: JournalState, { kept, stepId, input, resume, resumed
   const { at } = state.start;
   state.resume = resumed ?? null;
   if (input !== undefined) state.values.set(REPLAY_INPUT, input.value);
-  for (const [kind, path, value, extra] of kept) {
+  for (const [kind, path, value, extra, failedAt] of kept) {
     if (kind === "begin") {
       const step = getOrAddStep(state, path, at);
       step.source = value as ValueSource;
       keepExtra(state, step, extra);
       step.status = "failed";
-    } else if (kind === "done") APPLY.done(state, ["done", path, at, value]);
+    } else if (kind === "fail")
+      APPLY.fail(state, ["fail", path, at, value as string, extra as string | null, failedAt]);
+    else if (kind === "done") APPLY.done(state, ["done", path, at, value]);
     else APPLY.same(state, ["same", path, at, value as ValueSource]);
   }
   if (resume !== undefined) {
@@ -162,23 +170,24 @@ const APPLY: Appliers = {
     step.endedAt = null;
     step.source = source;
     step.used = 0;
+    step.failedAt = "";
     keepExtra(state, step, extra);
   },
   done(state, [, path, at, output, change]) {
     state.values.set(path, output);
-    endStep(getOrAddStep(state, path, at), "done", at, path);
+    endWithOutput(state, getOrAddStep(state, path, at), at, path);
     if (change !== undefined) state.state = { ...state.state, ...change };
   },
   same(state, [, path, at, source, change]) {
-    const step = getOrAddStep(state, path, at);
-    endStep(step, step.branch === "none" ? "skipped" : "done", at, source);
+    endWithOutput(state, getOrAddStep(state, path, at), at, source);
     if (change !== undefined) state.state = { ...state.state, ...change };
   },
-  fail(state, [, path, at, message, code = null]) {
+  fail(state, [, path, at, message, code = null, failedAt = path]) {
     const step = getOrAddStep(state, path, at);
     endStep(step, "failed", at, "");
     step.message = message;
     step.code = code;
+    step.failedAt = failedAt;
     step.tries = 0;
     step.resume = null;
   },
@@ -238,14 +247,19 @@ const APPLY: Appliers = {
   answer() {},
 };
 
-/** Keeps the choice of an andWhen, or the input of a sub-workflow. */
+/** Keeps the choice of an andWhen or a bail, or the input of a sub-workflow. */
 function keepExtra(state: JournalState, step: StepState, extra: unknown): void {
   if (extra === undefined) return;
-  if (extra === "then" || extra === "else" || extra === "none") step.branch = extra;
+  if (typeof extra === "string") step.branch = extra as Branch;
   else {
     const given = extra as SubWorkflowInput;
     state.values.set(`${step.path}/`, "same" in given ? state.values.get(given.same) : given.input);
   }
+}
+
+function endWithOutput(state: JournalState, step: StepState, at: number, output: ValueSource): void {
+  endStep(step, step.branch === "none" ? "skipped" : "done", at, output);
+  if (step.branch === "bail") state.bailed.set(workflowPrefix(step.path), output);
 }
 
 function endStep(step: StepState, status: StepStatus, at: number, output: ValueSource): void {
@@ -270,6 +284,7 @@ function getOrAddStep(state: JournalState, path: StepPath, at: number): StepStat
       branch: null,
       message: "",
       code: null,
+      failedAt: "",
       data: null,
       waitsSince: 0,
       resume: null,

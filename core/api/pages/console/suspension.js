@@ -3,7 +3,7 @@ import { element, replace } from "./elements.js";
 import { timeText } from "./formats.js";
 import { jsonDetails, problem, section } from "./parts.js";
 import { valueFields } from "./value-form.js";
-import { flatten } from "./workflow-tree.js";
+import { allSteps } from "./workflow-tree.js";
 
 /** @import { ExecutionState } from "../../../../generated/types.ts" */
 /** @import { WorkflowTree } from "./workflow-tree.js" */
@@ -16,7 +16,7 @@ import { flatten } from "./workflow-tree.js";
 export function suspensionPanel({ suspension }, tree, resume) {
   if (suspension === undefined) return null;
   const { stepId, reason, suspendedAt, suspendData } = suspension;
-  const step = flatten(tree.steps).find(({ path }) => path === stepId);
+  const step = allSteps(tree).find(({ path }) => path === stepId);
   const fields = valueFields("resume", "Resume with", step?.resumeSchema ?? null);
   const failure = element("div");
   const submit = element("button", { type: "submit" }, "Resume");
