@@ -1643,7 +1643,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "description": "What came of it."
       },
       "error": {
-        "$ref": "#/components/schemas/ExecutionError"
+        "$ref": "#/components/schemas/ExecutionError",
+        "description": "What it failed with. Beside an `output`: what its `onError` has handled."
       }
     },
     "required": [
@@ -7514,6 +7515,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "$ref": "#/components/schemas/WorkflowStep"
         }
       },
+      "onError": {
+        "type": "array",
+        "description": "The steps that run when one of those has failed for good, and give the result.",
+        "items": {
+          "$ref": "#/components/schemas/WorkflowStep"
+        }
+      },
       "inputSchema": {
         "type": [
           "object",
@@ -7812,7 +7820,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "andRace",
           "andTap",
           "andAgent",
-          "andWorkflow"
+          "andWorkflow",
+          "bail"
         ]
       },
       "purpose": {
@@ -7855,6 +7864,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "workflow": {
         "type": "string",
         "description": "Id of the workflow that an andWorkflow runs."
+      },
+      "onError": {
+        "type": "array",
+        "description": "The steps that run when it has failed for good, and give its output.",
+        "items": {
+          "$ref": "#/components/schemas/WorkflowStep"
+        }
       }
     },
     "required": [
@@ -7955,7 +7971,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "andRace",
               "andTap",
               "andAgent",
-              "andWorkflow"
+              "andWorkflow",
+              "bail"
             ]
           },
           "status": {
@@ -8011,7 +8028,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "andRace",
               "andTap",
               "andAgent",
-              "andWorkflow"
+              "andWorkflow",
+              "bail"
             ]
           },
           "status": {
@@ -8071,7 +8089,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "andRace",
               "andTap",
               "andAgent",
-              "andWorkflow"
+              "andWorkflow",
+              "bail"
             ]
           },
           "status": {
@@ -8128,7 +8147,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "andRace",
               "andTap",
               "andAgent",
-              "andWorkflow"
+              "andWorkflow",
+              "bail"
             ]
           },
           "data": {

@@ -925,6 +925,10 @@ export interface WorkflowManifest {
    */
   recoveries: number;
   steps: StepList;
+  /**
+   * Steps that run when one of `steps` has failed for good. They see `error` (`message`, `code`, `stepId`), and their output is the result.
+   */
+  onError?: StepList;
 }
 
 /**
@@ -937,7 +941,7 @@ export type StepList = [StepOrList, ...StepOrList[]];
 export type StepOrList = StepManifest | StepList;
 
 /**
- * An id and exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow.
+ * An id and exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow, bail.
  */
 export interface StepManifest {
   /**
@@ -977,6 +981,11 @@ export interface StepManifest {
   andTap?: TapManifest;
   andAgent?: AgentStepManifest;
   andWorkflow?: SubWorkflowManifest;
+  bail?: BailManifest;
+  /**
+   * Steps that run when the step has failed for good, after its tries. They see `error` (`message`, `code`, `stepId`), and their output takes the place of the step's.
+   */
+  onError?: StepList;
 }
 
 /**
@@ -1030,6 +1039,20 @@ export interface WhenManifest {
   if: string;
   then: StepOrList;
   else?: StepOrList;
+}
+
+/**
+ * Ends the workflow early, as completed. Inside a sub-workflow it ends that alone.
+ */
+export interface BailManifest {
+  /**
+   * CEL that gives true or false. When it gives false, `data` is passed on.
+   */
+  if: string;
+  /**
+   * The result of the workflow.
+   */
+  result: unknown;
 }
 
 /**
@@ -4161,7 +4184,7 @@ export interface WorkflowStep {
   /**
    * What kind of step it is.
    */
-  type: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+  type: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
   /**
    * What it is for; an empty string when nobody said.
    */
@@ -4194,6 +4217,10 @@ export interface WorkflowStep {
    * Id of the workflow that an andWorkflow runs.
    */
   workflow?: string;
+  /**
+   * The steps that run when it has failed for good, and give its output.
+   */
+  onError?: WorkflowStep[];
 }
 
 /**
@@ -4221,6 +4248,10 @@ export interface WorkflowDetail {
    * The steps, in order.
    */
   steps: WorkflowStep[];
+  /**
+   * The steps that run when one of those has failed for good, and give the result.
+   */
+  onError?: WorkflowStep[];
   /**
    * JSON Schema of the input; null when any will do.
    */
@@ -4706,6 +4737,9 @@ export interface ExecutionEvent {
    * What came of it.
    */
   output?: unknown;
+  /**
+   * What it failed with. Beside an `output`: what its `onError` has handled.
+   */
   error?: ExecutionError;
 }
 
@@ -5840,7 +5874,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * Always `running`.
        */
@@ -5874,7 +5908,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * `skipped` when a condition did not hold.
        */
@@ -5908,7 +5942,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * Always `error`.
        */
@@ -5939,7 +5973,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * The part, as `/agents/{id}/stream` gives it.
        */
@@ -6134,6 +6168,7 @@ export interface Schemas {
   ThenManifest: ThenManifest;
   SuspendManifest: SuspendManifest;
   WhenManifest: WhenManifest;
+  BailManifest: BailManifest;
   TapManifest: TapManifest;
   AgentStepManifest: AgentStepManifest;
   SubWorkflowManifest: SubWorkflowManifest;
