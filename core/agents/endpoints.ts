@@ -45,6 +45,13 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       const messageId = replyMessageId(prepared);
       return (events) => executeStream(agent, prepared, new UiSink(events, messageId));
     },
+    prepare(body, call) {
+      const prepared = prepareRun(agent, { ...body, runsTools: true, clientKnowsMessageId: true }, call);
+      return {
+        messageId: messageIdForRun(prepared.plan.id),
+        start: (sink) => executeStream(agent, prepared, sink),
+      };
+    },
     streamObject(body, call): EventProducer {
       const prepared = prepareObject(body, call);
       return async (events) => {

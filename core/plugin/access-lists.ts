@@ -51,6 +51,7 @@ export const PROTECTED_ROUTES: readonly string[] = Object.freeze([
   "POST /agents/:id/chat",
   "POST /agents/:id/object",
   "POST /agents/:id/stream-object",
+  "/agents/:id/ag-ui",
   "GET /agents/:id/chat/:conversationId/stream",
   "POST /agents/:id/chat/:conversationId/cancel",
   "POST /workflows/:id/execute",

@@ -55,6 +55,8 @@ const GROUPS: readonly Group[] = [
       "POST /agents/:id/chat",
       "POST /agents/:id/object",
       "POST /agents/:id/stream-object",
+      "POST /agents/:id/ag-ui",
+      "GET /agents/:id/ag-ui",
       "GET /agents/:id/chat/:conversationId/stream",
       "POST /agents/:id/chat/:conversationId/cancel",
       "POST /workflows/:id/execute",

@@ -15,6 +15,7 @@ import { wasAborted } from "./abort.ts";
 import { keepAllowed } from "./allowed-options.ts";
 import { checkBounds, checkInputBounds } from "./bounds.ts";
 import { RunCaller } from "./caller.ts";
+import { type ClientTools, withClientTools } from "./client-tools.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
 import { runLoop } from "./loop.ts";
 import { type RunSettings, resolveOptions } from "./options.ts";
@@ -41,6 +42,10 @@ export interface RunRequest {
   thread?: string | undefined;
   /** Whether a client reads the answer that can run tools and post their results. */
   runsTools?: boolean;
+  /** Tools that this client brings. Only with `runsTools`. */
+  clientTools?: ClientTools;
+  /** What the client has made of the working memory: it is stored before the run reads it. */
+  workingMemory?: Record<string, unknown> | undefined;
   /** Whether that client also answers for a person, who has to approve a call. Default: as `runsTools`. */
   approves?: boolean;
   /** How many agents have delegated down to this one. */
@@ -54,6 +59,7 @@ export interface PreparedRun {
   readonly plan: RunPlan;
   readonly input: unknown;
   readonly parentSpan: Span | null | undefined;
+  readonly workingMemory?: Record<string, unknown> | undefined;
 }
 
 /** @throws ServiceError `invalid_input` for an invalid request */
@@ -75,12 +81,13 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   checkResults(request, turn !== null);
   const canUpdateWorkingMemory = turn?.writable === true && request.result === undefined;
   const tools = request.result === undefined ? agent.tools(scope) : NO_TOOLS;
-  const { runsTools = false, approves = runsTools } = request;
+  const runTools = canUpdateWorkingMemory ? agent.memory!.tools(tools) : tools;
+  const { runsTools = false, approves = runsTools, clientTools } = request;
   const plan: RunPlan = {
     id,
     chain,
     prompt,
-    tools: canUpdateWorkingMemory ? agent.memory!.tools(tools) : tools,
+    tools: clientTools === undefined ? runTools : withClientTools(runTools, clientTools, agent, call),
     settings,
     output,
     call: caller,
@@ -95,7 +102,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     canUpdateWorkingMemory,
     span: null,
   };
-  return { plan, input: request.input, parentSpan: request.parentSpan };
+  return { plan, input: request.input, parentSpan: request.parentSpan, workingMemory: request.workingMemory };
 }
 
 /** Results at the end of the input may belong to calls that the conversation has. */
@@ -151,7 +158,7 @@ export async function execute(
   const { plan } = prepared;
   const { turn } = plan;
   beginRunSpan(agent, prepared);
-  if (turn !== null) await addConversation(agent, plan, turn, outcome);
+  if (turn !== null) await addConversation(agent, prepared, turn, outcome);
   keepAllowed(agent.bounds.providerOptions, plan.prompt);
   const record = agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId);
   agent.activity.enter();
@@ -186,11 +193,17 @@ function sumUp({ memory, activity }: CompiledAgent, turn: Turn): void {
 }
 
 /** Adds the conversation to the prompt. A run that fails here is not in the history, only in its trace. */
-async function addConversation(agent: CompiledAgent, plan: RunPlan, turn: Turn, outcome: RunResult): Promise<void> {
+async function addConversation(
+  agent: CompiledAgent,
+  { plan, workingMemory }: PreparedRun,
+  turn: Turn,
+  outcome: RunResult,
+): Promise<void> {
   turn.span = plan.span;
   try {
     const wait = turn.begin();
     if (wait !== undefined) await wait;
+    if (workingMemory !== undefined && turn.writable) await turn.updateWorkingMemory(workingMemory, "replace");
     await agent.memory!.addToPrompt(plan, turn);
   } catch (error) {
     await turn.leave();
