@@ -4,8 +4,8 @@ import type { Agent } from "../agents/agent.ts";
 import type { Service } from "../app/service.ts";
 import type { Context } from "../http/route.ts";
 import { principalOf } from "../identity/principal.ts";
-import type { EventProducer } from "../lib/event-sink.ts";
 import { invalid } from "../lib/errors.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
 import { isObject } from "../lib/is-object.ts";
 import { RunEvents } from "./events.ts";
 import { giveAnswer, interruptOf, markAwaited, openCalls, readResume } from "./interrupts.ts";
@@ -42,7 +42,7 @@ export async function answerAgUi(agent: Agent, body: AgUiRequest, call: Context<
       field: "messages",
       options: optionsOf(body),
       clientTools: { field: "tools", list: tools },
-      workingMemory: state?.edited,
+      workingMemory: state?.edited === undefined ? undefined : { field: "state", content: state.edited },
     },
     call,
   );

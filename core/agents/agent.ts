@@ -6,6 +6,7 @@ import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { ClientTools } from "./run/client-tools.ts";
+import type { EditedMemory } from "./run/execute.ts";
 import type { PartSink } from "./run/parts.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
@@ -49,7 +50,7 @@ interface ProtocolBody extends GenerateBody {
   field: string;
   clientTools?: ClientTools;
   /** What the client has made of the working memory. */
-  workingMemory?: Record<string, unknown> | undefined;
+  workingMemory?: EditedMemory | undefined;
 }
 
 /** A run that is ready to begin. */

@@ -3,6 +3,7 @@ import type { GenerateOptions } from "../../../generated/types.ts";
 import { actingUser } from "../../identity/acting-user.ts";
 import type { Principal } from "../../identity/principal.ts";
 import { principalOf } from "../../identity/principal.ts";
+import { invalid, ServiceError } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
@@ -45,7 +46,7 @@ export interface RunRequest {
   /** Tools that this client brings. Only with `runsTools`. */
   clientTools?: ClientTools;
   /** What the client has made of the working memory: it is stored before the run reads it. */
-  workingMemory?: Record<string, unknown> | undefined;
+  workingMemory?: EditedMemory | undefined;
   /** Whether that client also answers for a person, who has to approve a call. Default: as `runsTools`. */
   approves?: boolean;
   /** How many agents have delegated down to this one. */
@@ -54,12 +55,19 @@ export interface RunRequest {
   parentSpan?: Span | null;
 }
 
+/** A working memory that is JSON, as a client has changed it. */
+export interface EditedMemory {
+  /** Where it stands in the request, for messages. */
+  readonly field: string;
+  readonly content: Record<string, unknown>;
+}
+
 /** A run that is ready to start. */
 export interface PreparedRun {
   readonly plan: RunPlan;
   readonly input: unknown;
   readonly parentSpan: Span | null | undefined;
-  readonly workingMemory?: Record<string, unknown> | undefined;
+  readonly workingMemory?: EditedMemory | undefined;
 }
 
 /** @throws ServiceError `invalid_input` for an invalid request */
@@ -203,12 +211,22 @@ async function addConversation(
   try {
     const wait = turn.begin();
     if (wait !== undefined) await wait;
-    if (workingMemory !== undefined && turn.writable) await turn.updateWorkingMemory(workingMemory, "replace");
+    if (workingMemory !== undefined && turn.writable) await storeEdited(turn, workingMemory);
     await agent.memory!.addToPrompt(plan, turn);
   } catch (error) {
     await turn.leave();
     if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: plan.call.signal.aborted });
     throw error;
+  }
+}
+
+async function storeEdited(turn: Turn, { field, content }: EditedMemory): Promise<void> {
+  try {
+    await turn.updateWorkingMemory(content, "replace");
+  } catch (error) {
+    throw error instanceof ServiceError && error.kind === "invalid_input"
+      ? invalid(`${field}: ${error.message}`)
+      : error;
   }
 }
 
