@@ -151,7 +151,7 @@ export default defineTool({
   assert.equal(await service.interrupt("SIGTERM"), 0);
 });
 
-test("penstock init --template: each one has a test of its own, which passes", async () => {
+test("penstock init --template and --from openapi: each project has a test of its own, which passes", async () => {
   const app = await install("templates");
   for (const template of TEMPLATES) {
     const made = await penstock(app, "init", template, "--template", template);
@@ -160,7 +160,19 @@ test("penstock init --template: each one has a test of its own, which passes", a
     const tested = await node(join(app, template), "--import", "tsx", "--test", "test/service.test.ts");
     assert.equal(tested.code, 0, tested.stdout);
   }
-  const all = { extends: "./chat/tsconfig.json", include: TEMPLATES };
+  const api = {
+    openapi: "3.1.0",
+    servers: [{ url: "http://127.0.0.1:9" }],
+    paths: { "/pets": { get: {}, trace: {} } },
+  };
+  writeFileSync(join(app, "pets.json"), JSON.stringify(api));
+  const made = await penstock(app, "init", "pets", "--from", "openapi", "pets.json");
+  assert.deepEqual([made.code, made.stderr], [0, "not mapped: TRACE /pets: the method TRACE is none of a tool\n"]);
+  symlinkSync(join(app, "node_modules"), join(app, "pets", "node_modules"));
+  const tested = await node(join(app, "pets"), "--import", "tsx", "--test", "test/service.test.ts");
+  assert.equal(tested.code, 0, tested.stdout);
+
+  const all = { extends: "./chat/tsconfig.json", include: [...TEMPLATES, "pets"] };
   writeFileSync(join(app, "tsconfig.json"), JSON.stringify(all));
   assert.deepEqual(await typeCheck(app), { code: 0, stdout: "", stderr: "" });
 });

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import { parse, stringify } from "yaml";
 import { toolsOfOpenApi } from "../init/openapi.ts";
-import { packageName, projectFiles, TEMPLATES, type Template, writeProject } from "../init/project.ts";
+import { packageName, projectFiles, TEMPLATES, type TemplateName, writeProject } from "../init/project.ts";
 import { messageOf } from "../lib/errors.ts";
 import { suggest } from "../manifest/issues.ts";
 import { type Invocation, Misuse } from "./invocation.ts";
@@ -27,7 +27,7 @@ Next: ${steps.join(" && ")}
   return 0;
 }
 
-function templateOf(name = "chat"): Template {
+function templateOf(name = "chat"): TemplateName {
   const found = TEMPLATES.find((each) => each === name);
   if (found !== undefined) return found;
   const meant = suggest(name, TEMPLATES);

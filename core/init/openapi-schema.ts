@@ -5,6 +5,9 @@ import type { JsonSchema } from "../lib/json-schema.ts";
 /** Why an operation cannot be a tool. */
 export class Unmapped extends Error {}
 
+/** A text of the document stands for itself in a manifest: it must not refer to the environment. */
+export const literal = (text: string): string => text.split("${").join("$${");
+
 const MAPS = ["properties", "patternProperties"];
 const LISTS = ["allOf", "anyOf", "oneOf", "prefixItems"];
 const SINGLES = ["items", "additionalProperties", "not"];
@@ -42,7 +45,7 @@ export function toJsonSchema(document: JsonSchema, value: unknown, depth = 0): u
   const inner = (each: unknown) => toJsonSchema(document, each, depth + 1);
   const result: JsonSchema = {};
   if (typeof schema.description === "string")
-    result.description = schema.description.replaceAll("${", "$${").slice(0, MAX_DESCRIPTION);
+    result.description = literal(schema.description.slice(0, MAX_DESCRIPTION));
   for (const [key, content] of Object.entries(schema)) {
     if (PLAIN.includes(key)) result[key] = escaped(content);
     else if (SINGLES.includes(key)) result[key] = inner(content);
@@ -79,6 +82,5 @@ const mapped = (schemas: JsonSchema, inner: (each: unknown) => unknown): JsonSch
       .map(([name, each]) => [name, inner(each)]),
   );
 
-/** Texts stand for themselves in a manifest. */
 const escaped = (value: unknown): unknown =>
-  JSON.parse(JSON.stringify(value), (_key, each) => (typeof each === "string" ? each.replaceAll("${", "$${") : each));
+  JSON.parse(JSON.stringify(value), (_key, each) => (typeof each === "string" ? literal(each) : each));

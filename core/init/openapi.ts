@@ -2,9 +2,9 @@
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import { credentialsOf } from "./openapi-credentials.ts";
-import { resolvePointer, toJsonSchema, Unmapped } from "./openapi-schema.ts";
+import { literal, resolvePointer, toJsonSchema, Unmapped } from "./openapi-schema.ts";
 
-export interface HttpTools {
+interface HttpTools {
   title: string;
   /** By name, as `tools` of a manifest has them. */
   tools: Record<string, object>;
@@ -52,14 +52,7 @@ export function toolsOfOpenApi(document: unknown): HttpTools {
 }
 
 const titleOf = ({ info }: JsonSchema): string =>
-  isObject(info) && typeof info.title === "string"
-    ? plain(info.title)
-        .replace(/["\\{}\s]+/g, " ")
-        .slice(0, 100)
-    : "an API";
-
-/** A text of the document stands for itself: it must not refer to the environment. */
-const plain = (text: string): string => text.replaceAll("${", "$${");
+  isObject(info) && typeof info.title === "string" ? info.title.replace(/["\\{}\s]+/g, " ").slice(0, 100) : "an API";
 
 /** The first server, which the environment may replace. */
 function baseOf(document: JsonSchema, { variables }: HttpTools): string {
@@ -82,7 +75,7 @@ interface Place {
 
 function toolOf(document: JsonSchema, place: Place, variables: Record<string, string>): object {
   const { base, path, method, item, operation } = place;
-  const inputs: Record<string, unknown> = {};
+  const inputs: Record<string, unknown> = Object.create(null);
   const required: string[] = [];
   const add = (name: string, location: string, schema: unknown, isRequired: boolean): string => {
     const plainName = name.replace(/[^A-Za-z0-9_]/g, "_").replace(/^(?=\d|$)/, "_");
@@ -103,9 +96,9 @@ function toolOf(document: JsonSchema, place: Place, variables: Record<string, st
       if (location === "cookie") throw new Unmapped(`it needs the cookie "${name}"`);
     }
     const value = add(name, location, parameterSchema(document, parameter), isRequired);
-    if (location === "query") query[plain(name)] = value;
+    if (location === "query") query[name] = value;
     else if (location === "header") headers[name.toLowerCase()] = value;
-    else address = address.replace(`{${name}}`, value);
+    else address = address.replace(`{${name}}`, () => value);
   }
   if (/\{[^{}]*\}/.test(address.replace(/\{\{ [^}]* \}\}/g, "")))
     throw new Unmapped("its path has a parameter that is not described");
@@ -113,11 +106,11 @@ function toolOf(document: JsonSchema, place: Place, variables: Record<string, st
   const credentials = credentialsOf(document, operation, variables);
   const text = [operation.summary, operation.description].find((each) => typeof each === "string" && each !== "");
   return {
-    description: plain(String(text ?? `${method.toUpperCase()} ${path}`)).slice(0, MAX_DESCRIPTION),
-    parameters: { type: "object", properties: inputs, required, additionalProperties: false },
+    description: literal(String(text ?? `${method.toUpperCase()} ${path}`)).slice(0, MAX_DESCRIPTION),
+    parameters: { type: "object", properties: { ...inputs }, required, additionalProperties: false },
     http: {
       ...(method !== "get" && { method: method.toUpperCase() }),
-      url: `${base}${plain(address)}`,
+      url: `${base}${literal(address)}`,
       ...present("headers", { ...headers, ...credentials.headers }),
       ...present("query", { ...query, ...credentials.query }),
       ...(body !== undefined && { body }),
@@ -145,7 +138,7 @@ function parameterSchema(document: JsonSchema, { name, schema, description, styl
   )
     throw new Unmapped(`the parameter "${name}" is a list that does not repeat its name`);
   return typeof description === "string" && converted.description === undefined
-    ? { ...converted, description: plain(description).slice(0, MAX_DESCRIPTION) }
+    ? { ...converted, description: literal(description).slice(0, MAX_DESCRIPTION) }
     : converted;
 }
 

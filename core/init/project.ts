@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { VERSION } from "../lib/version.ts";
 
 export const TEMPLATES = ["chat", "workflow", "rag"] as const;
-export type Template = (typeof TEMPLATES)[number];
+export type TemplateName = (typeof TEMPLATES)[number];
 
 const FOLDER = fileURLToPath(new URL("./templates/", import.meta.url));
 const ENDING = ".template";
@@ -14,7 +14,7 @@ const ENDING = ".template";
 const TSX = "^4.20.0";
 
 /** Texts by path. A file of the template takes the place of a common one. */
-export function projectFiles(template: Template | "openapi", values: Record<string, string>): Map<string, string> {
+export function projectFiles(template: TemplateName | "openapi", values: Record<string, string>): Map<string, string> {
   const known: Record<string, string> = { VERSION, TSX, ...values };
   const fill = (text: string) => text.replace(/%([A-Z]+)%/g, (whole, name: string) => known[name] ?? whole);
   const files = ["common", template].flatMap((folder) => {
