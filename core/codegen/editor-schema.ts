@@ -4,7 +4,7 @@ import type { JsonSchema } from "../lib/json-schema.ts";
 import { mapSubschemas } from "./schema-walk.ts";
 
 const REFERENCE = {
-  // biome-ignore lint/suspicious/noTemplateCurlyInString: what an author writes
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: it is what users write
   description: "`${NAME}`, `${NAME:-default}` or `${file:PATH}`, which is filled in at the start.",
   type: "string",
   pattern: "\\$\\{[^}]+\\}",

@@ -58,6 +58,9 @@ export function explain(invocation: Invocation): Promise<number> {
   });
 }
 
+/** Wide enough for the service's own routes, so that the lists of two manifests have the same columns. */
+const ROUTE_WIDTH = 60;
+
 /** Every route and socket with its access class, by path. */
 export function listRoutes(invocation: Invocation): Promise<number> {
   return inspect(invocation, ({ issues, service }) => {
@@ -69,7 +72,7 @@ export function listRoutes(invocation: Invocation): Promise<number> {
     const rows = [...service.routes, ...sockets].sort((a, b) =>
       a.path === b.path ? (a.method < b.method ? -1 : 1) : a.path < b.path ? -1 : 1,
     );
-    const width = Math.max(...rows.map(({ path }) => path.length));
+    const width = Math.max(ROUTE_WIDTH, ...rows.map(({ path }) => path.length));
     for (const row of rows) {
       const access = describeAccess(service.access.of(row));
       process.stdout.write(`${row.method.padEnd(7)} ${row.path.padEnd(width)} ${access}\n`);

@@ -32,7 +32,8 @@ test("service.schema.json accepts every golden manifest that is valid", () => {
   assert.ok(count > 15, String(count));
 });
 
-test("service.schema.json takes ${...} for numbers, switches, choices and patterns, and refuses misspelt keys and other texts", () => {
+test("service.schema.json takes references to the environment for numbers, switches, choices and patterns, and refuses misspelt keys and other texts", () => {
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: it is what users write
   const reference = "${SOME_VALUE:-x}";
   const manifest = {
     onPluginCrash: reference,
@@ -55,6 +56,7 @@ test("service.schema.json takes ${...} for numbers, switches, choices and patter
     [{ server: { prot: 1 } }, /must NOT have additional properties/],
     [{ server: { port: "many" } }, /server\/port must be/],
     [{ server: { transport: "uwss" } }, /server\/transport must be equal to one of/],
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: it is what users write
     [{ server: "${SERVER}" }, /server must be object/],
     [{ agents: { a: { model: "demo/echo", maxSteps: "5 or so" } } }, /maxSteps must be/],
   ];
