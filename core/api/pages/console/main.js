@@ -9,10 +9,13 @@ import { executionView } from "./execution.js";
 import { executionsView } from "./executions.js";
 import { keepAsking } from "./live.js";
 import { logsView } from "./logs.js";
+import { conversationView, memoryView } from "./memory.js";
 import { keepMoments } from "./moments.js";
 import { overviewView } from "./overview.js";
 import { startRouter } from "./router.js";
 import { buildShell } from "./shell.js";
+import { toolView } from "./tool.js";
+import { toolsView } from "./tools.js";
 import { traceView } from "./trace.js";
 import { tracesView } from "./traces.js";
 import { workflowView } from "./workflow.js";
@@ -29,10 +32,14 @@ const ROUTES = [
   { path: "approvals", title: "Approvals", view: approvalsView },
   { path: "agents", title: "Agents", view: agentsView },
   { path: "agents/:id", title: "Agent", view: agentView },
+  { path: "tools", title: "Tools", view: toolsView },
+  { path: "tools/:name", title: "Tool", view: toolView },
   { path: "workflows", title: "Workflows", view: workflowsView },
   { path: "workflows/:id", title: "Workflow", view: workflowView },
   { path: "workflows/:id/executions/:executionId", title: "Execution", view: executionView },
   { path: "executions", title: "Executions", view: executionsView },
+  { path: "memory", title: "Memory", view: memoryView },
+  { path: "memory/:agentId/:conversationId", title: "Conversation", view: conversationView },
   { path: "traces", title: "Traces", view: tracesView },
   { path: "traces/:id", title: "Trace", view: traceView },
   { path: "logs", title: "Logs", view: logsView },
