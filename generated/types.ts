@@ -2200,6 +2200,14 @@ export interface LogsQuery {
    */
   executionId?: string;
   /**
+   * Only lines that this tool wrote.
+   */
+  tool?: string;
+  /**
+   * Letters of the message or of a value that is bound to it, in any case.
+   */
+  search?: string;
+  /**
    * Only lines written at this moment or later (ISO 8601).
    */
   since?: string;
@@ -3424,6 +3432,10 @@ export interface TraceSummary {
    * Its spans, so far.
    */
   spanCount: number;
+  /**
+   * Whose run it is; absent for nobody's.
+   */
+  userId?: string;
   /**
    * When it began.
    */

@@ -151,7 +151,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
   const { uploads, uses, valuesLimit } = settings;
   const bodyLimit = settings.bodyLimit(route);
-  const { bodyOptional = false, readsHeaders = false } = route;
+  const { bodyOptional = false, readsHeaders = false, refusedPage } = route;
   const replies = route.idempotent === true ? settings.replies : undefined;
   const { readsClient = settings.isProxied && route.group === "execution" } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
@@ -268,6 +268,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     run(exchange, values) {
       const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));
       const call = new Call(settings, exchange, meter, corsHeaders);
+      const accept = refusedPage === undefined ? "" : exchange.header("accept");
       try {
         const foreign = foreignOrigin(exchange, route, cors, settings.site);
         if (foreign !== null) throw foreign;
@@ -282,10 +283,10 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         call.track();
         allowed.then(
           () => handle(call, values, query, undefined, corsHeaders),
-          (error) => call.fail(error),
+          (error) => failAccess(call, error, refusedPage, accept),
         );
       } catch (error) {
-        call.fail(error);
+        failAccess(call, error, refusedPage, accept);
       }
     },
   };
