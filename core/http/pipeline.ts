@@ -23,6 +23,7 @@ import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
 import { carryOutOnce, type ReplyKeeper } from "./idempotency.ts";
 import { foreignHost, foreignOrigin } from "./origin.ts";
 import { compileOutput } from "./output.ts";
+import { failAccess } from "./refused-page.ts";
 import type { InputSchemaId, Route } from "./route.ts";
 import { createRouter, type PathEndpoint } from "./router.ts";
 import type { Site } from "./site.ts";

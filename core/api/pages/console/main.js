@@ -4,7 +4,7 @@ import { agentsView } from "./agents.js";
 import { Api, serviceRoot } from "./api.js";
 import { approvalsView } from "./approvals.js";
 import { Credentials } from "./credentials.js";
-import { openCredentialsForm } from "./credentials-form.js";
+import { openCredentialsForm, signIn } from "./credentials-form.js";
 import { executionView } from "./execution.js";
 import { executionsView } from "./executions.js";
 import { keepAsking } from "./live.js";
@@ -48,27 +48,39 @@ const ROUTES = [
 const credentials = new Credentials(serviceRoot());
 credentials.takeFromAddress();
 const api = new Api(credentials);
-const shell = buildShell({ openCredentials: () => openCredentialsForm(credentials, changed) });
-const showAgain = startRouter(ROUTES, { ...shell, api, serviceName: document.title });
-let counting = new AbortController();
+const asked = document.getElementById("sign-in");
+if (asked === null) begin(document.title);
+else {
+  const name = await signIn(credentials, asked, () => api.serviceName());
+  asked.remove();
+  document.title = name;
+  begin(name);
+}
 
-function changed() {
-  showAgain();
+/** @param {string} serviceName */
+function begin(serviceName) {
+  const shell = buildShell({ openCredentials: () => openCredentialsForm(credentials, changed) });
+  const showAgain = startRouter(ROUTES, { ...shell, api, serviceName });
+  let counting = new AbortController();
+
+  function changed() {
+    showAgain();
+    countQuestions();
+  }
+
+  /** Shows in the bar how many questions wait, as far as the credentials let it ask. */
+  function countQuestions() {
+    counting.abort();
+    counting = new AbortController();
+    const { signal } = counting;
+    const ask = async () => {
+      /** @type {unknown[]} */
+      const open = await api.get("approvals?limit=100", { signal });
+      shell.count("approvals", open.length);
+    };
+    void keepAsking({ signal }, PAUSE, ask, document.createElement("div"));
+  }
+
+  keepMoments();
   countQuestions();
 }
-
-/** Shows in the bar how many questions wait, as far as the credentials let it ask. */
-function countQuestions() {
-  counting.abort();
-  counting = new AbortController();
-  const { signal } = counting;
-  const ask = async () => {
-    /** @type {unknown[]} */
-    const open = await api.get("approvals?limit=100", { signal });
-    shell.count("approvals", open.length);
-  };
-  void keepAsking({ signal }, PAUSE, ask, document.createElement("div"));
-}
-
-keepMoments();
-countQuestions();
