@@ -519,6 +519,10 @@ export interface LogsManifest {
    */
   level: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
   /**
+   * How lines are written to standard output: as JSON, as text for people, or as text on a terminal and as JSON elsewhere.
+   */
+  format: "auto" | "json" | "text";
+  /**
    * How many lines are kept for the logs endpoints; at most 16 Mi characters together.
    */
   buffer: number;
