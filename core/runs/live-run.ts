@@ -24,6 +24,8 @@ export class LiveRun implements RunJournal {
   sink: KeptSink | null = null;
   /** Whether somebody reads the parts while they come. */
   isRead = false;
+  /** Whether it has failed of itself. */
+  hasFailed = false;
   readonly accepted: Promise<void>;
   readonly result: Promise<RunResult>;
   accept: () => void = () => {};

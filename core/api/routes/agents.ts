@@ -54,6 +54,7 @@ export const AGENT_ROUTES = [
     group: "execution",
     summary: "Stream the raw parts of a run",
     body: "GenerateRequest",
+    idempotent: "stream",
     bodyClass: "generation",
     failures: ["conflict"],
     output: { events: "RawStreamPart", failure: STREAM_FAILURE },
@@ -66,6 +67,7 @@ export const AGENT_ROUTES = [
     group: "execution",
     summary: "Stream a run in the UI message stream format",
     body: "ChatRequest",
+    idempotent: "stream",
     bodyClass: "generation",
     failures: ["conflict"],
     output: {
@@ -96,6 +98,7 @@ export const AGENT_ROUTES = [
     group: "execution",
     summary: "Stream an object as it grows",
     body: "ObjectRequest",
+    idempotent: "stream",
     bodyClass: "generation",
     failures: ["conflict"],
     output: { events: "ObjectStreamEvent", failure: STREAM_FAILURE },
