@@ -55,7 +55,7 @@ export interface ReplyKeeper {
 }
 
 /** A request as it arrived. */
-export interface SentRequest {
+interface SentRequest {
   readonly key: string;
   /** Method, path and query. */
   readonly target: string;

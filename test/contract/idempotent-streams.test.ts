@@ -198,9 +198,9 @@ test("POST /agents/:id/stream and /text with the Idempotency-Key of a request wh
   const service = await (await restarts(t))();
   for (const path of ["/agents/assistant/stream", "/agents/durable/text"]) {
     world.failures = 1;
-    const failed = await service.post(path, { input: "go" }, keyed("k"));
+    const failed = await service.post(path, { input: "go" }, keyed(path));
     assert.equal(failed.status, 500, `${await failed.text()}`);
-    const again = await service.post(path, { input: "go" }, keyed("k"));
+    const again = await service.post(path, { input: "go" }, keyed(path));
     assert.equal(again.status, 200);
     assert.match(await again.text(), /charged/);
     assert.notEqual(again.headers.get("x-run-id"), failed.headers.get("x-run-id"));

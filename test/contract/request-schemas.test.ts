@@ -90,6 +90,15 @@ const ROWS: [path: string, accepted: unknown[], refused: [unknown, string][]][] 
   ["stopSequences", [[], ["END"], null], [["END", "must be array or null"]]],
   ["providerOptions", [{}, { openai: { user: "ada" } }], [[[], "must be object"]]],
   ["context", [{}, { language: "French", nested: { a: [1] } }], [["French", "must be object"]]],
+  [
+    "runId",
+    ["r1", "a:b_c.d-e"],
+    [
+      ["", 'must match pattern "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{1,128}$"'],
+      [7, "must be string"],
+    ],
+  ],
+  ["background", [true, false], [["true", "must be boolean"]]],
   ["resumableStream", [true, false], [["true", "must be boolean"]]],
   [
     "output",
