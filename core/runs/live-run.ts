@@ -90,6 +90,10 @@ export class LiveRun implements RunJournal {
     this.#step?.keep(entry, true).catch(() => {});
   }
 
+  async flush(): Promise<void> {
+    await this.#step?.flush();
+  }
+
   record(entry: RunEntry): Promise<void> {
     return this.#step === null ? Promise.reject(new GivenUp("the run has not begun")) : this.#step.keep(entry);
   }

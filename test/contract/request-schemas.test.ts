@@ -94,7 +94,10 @@ const ROWS: [path: string, accepted: unknown[], refused: [unknown, string][]][] 
     "runId",
     ["r1", "a:b_c.d-e"],
     [
-      ["", 'must match pattern "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{1,128}$"'],
+      [
+        "..",
+        'must be 1 to 128 letters, digits, "_", ".", ":" or "-", and not "." or "..", which cannot stand in a path',
+      ],
       [7, "must be string"],
     ],
   ],
