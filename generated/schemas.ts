@@ -2,6 +2,45 @@
 
 /** The schemas of bodies and events, as OpenAPI components. */
 export const schemas: Record<string, Record<string, unknown>> = {
+  "ActivityMinute": {
+    "type": "object",
+    "description": "What was done in one minute.",
+    "properties": {
+      "from": {
+        "type": "string",
+        "format": "date-time",
+        "description": "When it began."
+      },
+      "requests": {
+        "type": "integer",
+        "description": "Requests that were answered, without reads of the API."
+      },
+      "failed": {
+        "type": "integer",
+        "description": "Of these, those that the service failed (5xx)."
+      },
+      "inputTokens": {
+        "type": "integer",
+        "description": "Tokens that models read."
+      },
+      "outputTokens": {
+        "type": "integer",
+        "description": "Tokens that models wrote."
+      },
+      "cost": {
+        "type": "number",
+        "description": "What they cost in US dollars, of models with prices."
+      }
+    },
+    "required": [
+      "from",
+      "requests",
+      "failed",
+      "inputTokens",
+      "outputTokens",
+      "cost"
+    ]
+  },
   "AgentCard": {
     "type": "object",
     "description": "An agent card of A2A 1.0. The fields of 0.3 stand beside those of 1.0: `url`, `preferredTransport`, `protocolVersion` and `security`, and the keys of its security schemes.",
@@ -3609,6 +3648,14 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "message": {
         "type": "string",
         "description": "The same for people."
+      },
+      "activity": {
+        "type": "array",
+        "maxItems": 60,
+        "description": "What this process did, minute by minute: at most the last hour, the oldest first. The last minute still goes on.",
+        "items": {
+          "$ref": "#/components/schemas/ActivityMinute"
+        }
       }
     },
     "required": [
@@ -3618,7 +3665,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "spanCount",
       "logCount",
       "websocket",
-      "message"
+      "message",
+      "activity"
     ]
   },
   "OutputOptions": {

@@ -3515,6 +3515,42 @@ export interface ObservabilityStatus {
    * The same for people.
    */
   message: string;
+  /**
+   * What this process did, minute by minute: at most the last hour, the oldest first. The last minute still goes on.
+   *
+   * @maxItems 60
+   */
+  activity: ActivityMinute[];
+}
+
+/**
+ * What was done in one minute.
+ */
+export interface ActivityMinute {
+  /**
+   * When it began.
+   */
+  from: string;
+  /**
+   * Requests that were answered, without reads of the API.
+   */
+  requests: number;
+  /**
+   * Of these, those that the service failed (5xx).
+   */
+  failed: number;
+  /**
+   * Tokens that models read.
+   */
+  inputTokens: number;
+  /**
+   * Tokens that models wrote.
+   */
+  outputTokens: number;
+  /**
+   * What they cost in US dollars, of models with prices.
+   */
+  cost: number;
 }
 
 /**
@@ -6200,6 +6236,7 @@ export interface Schemas {
   TraceList: TraceList;
   TraceDetail: TraceDetail;
   ObservabilityStatus: ObservabilityStatus;
+  ActivityMinute: ActivityMinute;
   SemanticMemoryOptions: SemanticMemoryOptions;
   ConversationPersistenceOptions: ConversationPersistenceOptions;
   MemoryRuntimeOptions: MemoryRuntimeOptions;

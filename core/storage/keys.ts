@@ -71,6 +71,8 @@ export const CONVERSATION_SEQUENCE = "s/conversation";
 
 /** Prefix of the rows of all conversations. */
 export const CONVERSATIONS = "c/";
+/** Where all rows are that go with a conversation: its own, its ids, and those by which users and resources list it. */
+export const CONVERSATION_SPACES = [CONVERSATIONS, "id/", "iu/", "u/", "r/"] as const;
 
 export const OWN_CONVERSATION_IDS = "iu/";
 /** The key of a conversation's id, in the shared space or in that of a user. */
@@ -173,6 +175,8 @@ export const keyvEndsBefore = (time: number) => `kx/${encodeNumber(time)}`;
 export const keyvEnd = (expires: number, namespace: string, key: string) =>
   `kx/${encodeNumber(expires)}/${encodeText(namespace)}/${encodeText(key)}`;
 
+/** Prefix of the rows of all tasks. */
+export const TASKS = "a2/";
 export const taskKey = (agent: string, task: string) => `a2/${encodeText(agent)}/${encodeText(task)}`;
 /** Prefix of an agent's tasks by their last change: of all, or of one user. */
 export const taskIndex = (agent: string, user?: string) =>
