@@ -30,7 +30,9 @@ export function planReplay(
   if (recorded === undefined) throw invalid(`stepId: the execution never reached ${JSON.stringify(step.path)}`);
   const isHandledIn = (place: string) => [...source.steps.values()].some((each) => isHandled(each, place, outline));
   if (!(step.handles ?? []).every(isHandledIn))
-    throw invalid(`stepId: ${JSON.stringify(step.path)} is in an onError, and what that had handled did not fail in the end`);
+    throw invalid(
+      `stepId: ${JSON.stringify(step.path)} is in an onError, and what that had handled did not fail in the end`,
+    );
   const kept = keptEntries(source, outline, step);
   const resume = replayResume(recordedResume(source, entries, step.path) ?? recorded.resume, body);
   const resumed = resumeDataBefore(source, entries, step.path);
