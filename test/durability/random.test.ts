@@ -93,14 +93,14 @@ class Maker {
         retry: { attempts: 3, delay: "1ms" },
       }),
       () => this.#sub({ steps: this.list(depth - 1, waits) }),
-      () => ({ andThen: { use: "fails" }, onError: this.list(depth - 1, waits) }),
-      () => ({ andAll: [[...this.list(depth - 1, waits), this.#fails()]], onError: this.list(depth - 1, waits) }),
+      () => ({ andThen: { use: "fails" }, onError: this.list(0, waits) }),
+      () => ({ andAll: [[...this.list(0, waits), this.#fails()]], onError: this.list(0, waits) }),
       () =>
         this.#sub({
-          steps: [...this.list(depth - 1, waits), this.#fails()],
-          onError: this.list(depth - 1, waits),
+          steps: [...this.list(0, waits), this.#fails()],
+          onError: this.list(0, waits),
         }),
-      () => this.#sub({ steps: [...this.list(depth - 1, waits), this.#bails(), this.#fails()] }),
+      () => this.#sub({ steps: [...this.list(0, waits), this.#bails(), this.#fails()] }),
     ];
     const choices = depth > 0 && this.#random() < 0.5 ? holders : leaves;
     return { id, ...choices[this.#below(choices.length)]!() };
