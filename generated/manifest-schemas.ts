@@ -112,6 +112,20 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/Size",
         "default": "32KiB"
       },
+      "durable": {
+        "description": "Keeps its runs in the store: one that was under way when its process ended goes on, and none ends because its client leaves.",
+        "type": "boolean",
+        "default": false
+      },
+      "recovery": {
+        "description": "What happens to a kept run after a crash.",
+        "type": "string",
+        "enum": [
+          "resume",
+          "fail"
+        ],
+        "default": "resume"
+      },
       "options": {
         "$ref": "#/$defs/AgentOptionsManifest",
         "default": {}

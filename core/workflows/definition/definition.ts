@@ -77,12 +77,30 @@ export interface StepCall {
   readonly trace?: SpanOrigin | undefined;
   /** Made when first read. Aborts when the execution is to stop, at time limits, and when another branch has won. */
   readonly signal: AbortSignal;
+  /** The same after a restart, and another for every other try. */
+  readonly tryKey: string;
+  /** What this try recorded before a crash, in order. */
+  readonly kept: readonly unknown[];
+  /** When the step began, in milliseconds since 1970. */
+  readonly begunAt: number;
+  /** Whether the try began before a crash, or before a suspension that stopped it. */
+  readonly isRepeated: boolean;
+  /** Whether it sent parts to the stream before a crash. */
+  readonly hasStreamed: boolean;
+  /** Whether the step was stopped and goes on later: the process ends, or the execution is to be suspended. */
+  readonly isInterrupted: boolean;
+  /** Records a value for `kept`. Resolves when it is on disk, with what else is to be written then; `later`: at once, and it is written with the next commit. */
+  keep(value: unknown, later?: boolean): Promise<void>;
   /** Changes shared state when this try succeeds; a failed try changes nothing. */
   setState(change: Record<string, unknown>): void;
   /** To be asked before each effect but the first, as in `RunCall` of agents. */
   confirm?(): Promise<void> | undefined;
-  /** Sends a part of an agent's run to the stream. The agent waits for the promise, if there is one. */
-  part(part: unknown): Promise<void> | undefined;
+  /**
+   * Sends a part of an agent's run to the stream, `later`: with the next commit. The agent waits for the promise, if there is one.
+   */
+  part(part: unknown, later?: boolean): Promise<void> | undefined;
+  /** Resolves when all that was sent and recorded is on disk. */
+  flush(): Promise<void>;
 }
 
 /** The work of a step returns this to wait until it is resumed. */
@@ -135,6 +153,8 @@ export type WorkStep = StepBase & {
   readonly tap: boolean;
   /** It changes nothing outside: it may run again after a crash, and before its begin is on disk. */
   readonly readOnly: boolean;
+  /** Within how many milliseconds the begin of read-only work is on disk. Default: as soon as it takes time. */
+  readonly recordWithin?: number;
   run(call: StepCall): unknown;
 };
 /** What a step does, whatever it is called and bound by. */

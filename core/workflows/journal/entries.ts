@@ -39,6 +39,8 @@ export interface ExecutionStart {
   /** Absent when the execution belongs to no user. */
   readonly userId?: string;
   readonly conversationId?: string;
+  /** Of a run: it is found by its agent, user and conversation while it runs. */
+  readonly isResumable?: true;
   readonly metadata?: Record<string, unknown>;
   /** The user as the auth provider returned it. Steps see it as `user`, after a restart too. */
   readonly user?: User;
@@ -94,6 +96,8 @@ export type JournalEntry =
   | readonly ["rest", StepPath, Time, number]
   /** A part of the stream of an agent step. */
   | readonly ["part", StepPath, Time, unknown]
+  /** What the work of a step has recorded on the way, so that it can go on behind it after a crash. */
+  | readonly ["keep", StepPath, Time, unknown]
   /** The execution is suspended: the step it stands at (`""` for none), reason, data. */
   | readonly ["suspend", StepPath, Time, string, unknown]
   /** The execution is resumed: the step that is given the data, and the data if there is any. */
@@ -130,6 +134,7 @@ export const EVENT_COUNTS: Readonly<Record<EntryKind, number>> = {
   wait: 0,
   rest: 0,
   part: 1,
+  keep: 0,
   suspend: 2,
   resume: 1,
   end: 2,

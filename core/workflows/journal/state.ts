@@ -14,39 +14,10 @@ import {
   type ValueSource,
   workflowPrefix,
 } from "./entries.ts";
+import { forgetKept, keepValue } from "./kept-values.ts";
+import { endStep, getOrAddStep, type StepState } from "./step-state.ts";
 
-type StepStatus = "running" | "done" | "skipped" | "failed" | "waiting";
-
-export interface StepState {
-  readonly path: StepPath;
-  status: StepStatus;
-  /** Milliseconds since 1970. */
-  begunAt: number;
-  /** Null until it has ended, and again when it failed and is about to run again. */
-  endedAt: number | null;
-  /** Where its input comes from. */
-  source: ValueSource;
-  /** Where its output comes from once it is done: its own path, or the source of a value that it passed on. */
-  output: ValueSource;
-  /** How many tries have failed, and when the last of them did. */
-  tries: number;
-  triedAt: number;
-  /** Milliseconds of its time limit that the present try had used when it last came to rest. */
-  used: number;
-  /** The choice of andWhen or bail. */
-  branch: Branch | null;
-  /** Why it waits, or why it failed. */
-  message: string;
-  /** Of the error that it failed with. */
-  code: string | null;
-  /** The step that failed: itself, or one inside it. Empty until it has failed; kept when its `onError` gives its output. */
-  failedAt: StepPath;
-  /** The data of its suspension, and since when it waits. */
-  data: unknown;
-  waitsSince: number;
-  /** Set from a resume until it waits again or fails. `waited`: the step had suspended itself. */
-  resume: { readonly data: unknown; readonly waited: boolean } | null;
-}
+export type { StepState };
 
 interface Suspension {
   readonly stepId: StepPath;
@@ -169,6 +140,12 @@ const APPLY: Appliers = {
     step.begunAt = at;
     step.endedAt = null;
     step.source = source;
+    // A resumed step goes on, every other one begins anew.
+    if (step.resume === null) {
+      step.begunWith = state.sequence + 1;
+      step.failures = 0;
+      forgetKept(step);
+    }
     step.used = 0;
     step.failedAt = "";
     keepExtra(state, step, extra);
@@ -194,9 +171,11 @@ const APPLY: Appliers = {
   retry(state, [, path, at, attempt, , again]) {
     const step = getOrAddStep(state, path, at);
     step.tries = attempt;
+    step.failures++;
     step.triedAt = at;
     step.used = 0;
     step.endedAt = null;
+    forgetKept(step);
     for (const inner of again ?? []) getOrAddStep(state, inner, at).endedAt = null;
   },
   wait(state, [, path, at, reason, data, change]) {
@@ -209,10 +188,16 @@ const APPLY: Appliers = {
     step.resume = null;
     if (change !== undefined) state.state = { ...state.state, ...change };
   },
+  part(state, [, path, at]) {
+    getOrAddStep(state, path, at).hasStreamed = true;
+  },
+  keep(state, [, path, at, value]) {
+    const step = getOrAddStep(state, path, at);
+    keepValue(step, value);
+  },
   rest(state, [, path, at, used]) {
     getOrAddStep(state, path, at).used = used;
   },
-  part() {},
   suspend(state, [, stepId, at, reason, data]) {
     state.suspension = { stepId, at, reason, data };
   },
@@ -260,36 +245,4 @@ function keepExtra(state: JournalState, step: StepState, extra: unknown): void {
 function endWithOutput(state: JournalState, step: StepState, at: number, output: ValueSource): void {
   endStep(step, step.branch === "none" ? "skipped" : "done", at, output);
   if (step.branch === "bail") state.bailed.set(workflowPrefix(step.path), output);
-}
-
-function endStep(step: StepState, status: StepStatus, at: number, output: ValueSource): void {
-  step.status = status;
-  step.endedAt = at;
-  step.output = output;
-}
-
-function getOrAddStep(state: JournalState, path: StepPath, at: number): StepState {
-  let step = state.steps.get(path);
-  if (step === undefined) {
-    step = {
-      path,
-      status: "running",
-      begunAt: at,
-      endedAt: null,
-      source: "",
-      output: "",
-      tries: 0,
-      triedAt: 0,
-      used: 0,
-      branch: null,
-      message: "",
-      code: null,
-      failedAt: "",
-      data: null,
-      waitsSince: 0,
-      resume: null,
-    };
-    state.steps.set(path, step);
-  }
-  return step;
 }
