@@ -5,7 +5,7 @@ import type { Context } from "../http/route.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
-import type { PartSink } from "./run/parts.ts";
+import type { PartSink, PendingApproval } from "./run/parts.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
@@ -15,6 +15,8 @@ export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "
      * promise has resolved. Throws, or rejects, when the run was stopped.
      */
     confirm?(): Promise<void> | undefined;
+    /** The task of A2A that the run works for: it is told when a person has answered what a tool of the run asks. */
+    readonly taskId?: string | undefined;
   };
 
 /** Body of `/text` and `/stream`. */
@@ -48,6 +50,13 @@ export interface TaskBody extends GenerateBody {
   result?: ClientSchema;
 }
 
+/** A run that stopped at calls which wait for a person's approval. */
+export interface WaitingRun {
+  readonly approvals: readonly PendingApproval[];
+  /** The `input` of the run that goes on once they are answered. */
+  readonly input: readonly object[];
+}
+
 /**
  * One agent. Every method that runs it throws ServiceError: `invalid_input` at once for an invalid body, later
  * `provider_failed` when the model fails, `not_found` for another user's conversation, and `unavailable` when the
@@ -66,6 +75,8 @@ export interface Agent {
   generateText(body: GenerateBody, call: RunCall, approves?: boolean): Promise<TextResult>;
   /** The same for workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
   run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<{ text: string; output: unknown }>;
+  /** As `run`, for a caller that goes on once a person has answered: resolves to what waits for that, or null when nothing does. */
+  runOrWait(body: GenerateBody, call: RunCall, sink: PartSink): Promise<WaitingRun | null>;
   /** Resolves to a value that is valid against `body.schema`. */
   generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;
   /** The typed parts of the run, one event each. */

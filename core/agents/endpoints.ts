@@ -3,8 +3,8 @@ import { ownerOf } from "../identity/ownership.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
-import { messageIdForRun } from "./conversation/agent-memory.ts";
 import type { Description } from "./describe.ts";
+import { replyMessageId } from "./reply-message.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, executeStream, type PreparedRun, prepareRun, type RunRequest } from "./run/execute.ts";
 import { objectOutput, schemaRateKey } from "./run/output.ts";
@@ -12,6 +12,7 @@ import { ObjectSink } from "./stream/object.ts";
 import { RawSink } from "./stream/raw.ts";
 import { textResult } from "./stream/text.ts";
 import { UiSink } from "./stream/ui-chunks.ts";
+import { runOrWait } from "./waiting-run.ts";
 
 export function createAgent(agent: CompiledAgent, description: Description): Agent {
   const { id, name } = agent;
@@ -33,6 +34,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       const output = result === undefined ? undefined : objectOutput(result);
       return execute(agent, prepareRun(agent, { ...body, output }, call), sink);
     },
+    runOrWait: (body, call, sink) => runOrWait(agent, body, call, sink),
     async generateObject(body, call) {
       return (await execute(agent, prepareObject(body, call))).output;
     },
@@ -103,10 +105,4 @@ function rejectResumable({ plan }: PreparedRun): never {
     throw invalid("options.resumableStream needs memory.userId and memory.conversationId");
   }
   throw invalid("options.resumableStream is not available in this version");
-}
-
-/** A reply that continues the last assistant message keeps the id of that message. */
-function replyMessageId({ input, plan }: PreparedRun): string {
-  const last = Array.isArray(input) ? (input.at(-1) as { role?: unknown; id?: unknown }) : undefined;
-  return last?.role === "assistant" && typeof last.id === "string" ? last.id : messageIdForRun(plan.id);
 }

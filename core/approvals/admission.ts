@@ -147,7 +147,7 @@ const digest = (value: unknown): string => createHash("sha256").update(canonical
 
 function question(asked: AskedCall, call: Call, digests: Digests, now: number, expires: number): ApprovalRecord {
   const { tool, input, rule, origin } = asked;
-  const { kind, owner, agentId, toolCallId, workflowId, stepId } = call;
+  const { kind, owner, agentId, toolCallId, taskId, workflowId, stepId } = call;
   const { conversationId, executionId } = origin as Pick<ToolOrigin, "conversationId" | "executionId">;
   return {
     id: randomBytes(ID_BYTES).toString("hex"),
@@ -159,6 +159,7 @@ function question(asked: AskedCall, call: Call, digests: Digests, now: number, e
     consoleOnly: rule.consoleOnly,
     agentId,
     toolCallId,
+    taskId,
     workflowId,
     executionId,
     stepId,

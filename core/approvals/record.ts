@@ -6,7 +6,8 @@ export type ApprovalStatus = Approval["status"];
 type Verdict = Exclude<ApprovalStatus, "open">;
 
 /** Times are milliseconds since 1970. */
-export interface ApprovalRecord extends Pick<ApprovalClaim, "agentId" | "toolCallId" | "workflowId" | "stepId"> {
+export interface ApprovalRecord
+  extends Pick<ApprovalClaim, "agentId" | "toolCallId" | "taskId" | "workflowId" | "stepId"> {
   readonly id: string;
   readonly toolName: string;
   /** As it was asked. */
@@ -33,6 +34,10 @@ export interface ApprovalRecord extends Pick<ApprovalClaim, "agentId" | "toolCal
   readonly usedAt?: number;
 }
 
+/** Whether somebody is to be told of the answer, who goes on with it: a step, or a task of A2A. */
+export const isAwaited = ({ kind, taskId }: Pick<ApprovalRecord, "kind" | "taskId">): boolean =>
+  kind === "step" || taskId !== undefined;
+
 /** What runs. */
 export const approvedInput = ({ edited, input }: Pick<ApprovalRecord, "edited" | "input">): unknown =>
   edited === undefined ? input : edited[0];
@@ -40,7 +45,8 @@ export const approvedInput = ({ edited, input }: Pick<ApprovalRecord, "edited" |
 const iso = (time: number | undefined) => (time === undefined ? undefined : new Date(time).toISOString());
 
 export function approvalView(record: ApprovalRecord): Approval {
-  const { id, toolName, input, owner, agentId, executionId, workflowId, stepId, conversationId, toolCallId } = record;
+  const { id, toolName, input, owner, agentId, executionId, workflowId, stepId, conversationId, toolCallId, taskId } =
+    record;
   const { status, createdAt, expiresAt, decidedAt, decidedBy, reason, edited, usedAt, consoleOnly } = record;
   return {
     approvalId: id,
@@ -48,6 +54,7 @@ export function approvalView(record: ApprovalRecord): Approval {
     input,
     agentId,
     toolCallId,
+    taskId,
     workflowId,
     executionId,
     stepId,

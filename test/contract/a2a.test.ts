@@ -45,7 +45,7 @@ before(async (t) => {
 const fresh = () => `ctx-${Math.random().toString(36).slice(2)}`;
 
 test("POST /a2a/:id: SendMessage gives the task when it has ended: the answer as an artifact, the message as its history", async () => {
-  const task = await peer.send("desk", said("tea for two"));
+  const task = await peer.send("desk", said("tea for two", { messageId: "m-1" }));
   const { id, contextId, status, artifacts, history, metadata } = task;
   assert.equal(status.state, "TASK_STATE_COMPLETED");
   assert.match(status.timestamp, /^\d{4}-.*\.\d{3}Z$/);

@@ -146,7 +146,10 @@ function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: st
   const { context } = plan.settings;
   const { userId } = plan.settings.memory;
   const kind = plan.clientApproves ? "chat" : "model";
-  const approval = { kind, id, userId, agentId: plan.call.agentId, toolCallId } as const;
+  const { agentId } = plan.call;
+  // Where the model is told to wait, nobody goes on with the answer.
+  const taskId = plan.clientApproves ? plan.call.taskId : undefined;
+  const approval = { kind, id, userId, agentId, toolCallId, taskId } as const;
   const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${step}:${toolCallId}`, approval, span };
   return {
     origin: conversationId === undefined ? origin : { ...origin, conversationId },

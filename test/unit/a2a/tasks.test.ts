@@ -58,16 +58,17 @@ function processOn(
 ) {
   const { logger, lines } = recordingLogger();
   const rows = new TaskRows(store, true, membership);
-  const tasks = new Tasks(rows, logger, pollInterval);
+  const tasks = new Tasks(rows, { logger, pollInterval });
   t.after(() => tasks.close());
   const keeper = (retention = 60_000) => new TaskKeeper(rows, { hasAgents: true, retention, logger });
   const begin = (agent: string, principal = ADA): Promise<TaskRun> =>
     tasks.begin(
       agents.get(agent)!,
       {
-        message: { messageId: "m", role: "ROLE_USER", parts: [{ text: "a text of some length" }] },
+        message: { messageId: newTaskId(Date.now()), role: "ROLE_USER", parts: [{ text: "a text of some length" }] },
         contextId: "c",
-        body: { input: "a text of some length" },
+        body: { input: [{ role: "user", content: "a text of some length" }] },
+        content: "a text of some length",
       },
       principal,
       { user: null, caller: NOBODY, requestId: "r", logger },
@@ -204,7 +205,8 @@ describe("tasks in a store", () => {
     const { begin, rows } = processOn(t, store);
     const run = await begin("nap");
     await whenOver(run);
-    const gone = { ...run.record, task: { ...run.record.task, id: newTaskId(Date.now()) } };
+    const { message: _, ...record } = run.record;
+    const gone = { ...record, task: { ...run.record.task, id: newTaskId(Date.now()) } };
     for (const agent of ["gone", "gone-2", "gone2", "na"]) await rows.create({ ...gone, agent });
     const keeper = new TaskKeeper(new TaskRows(store, false), { hasAgents: true, retention: 1, ...recordingLogger() });
     await keeper.forget(Date.now() + 10_000);
