@@ -7,7 +7,7 @@ import { invalid } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { AskedApproval, Part } from "./task.ts";
 
-export interface TaskAnswer {
+interface TaskAnswer {
   readonly approvalId: string;
   readonly body: AnswerApprovalRequest;
 }

@@ -4,9 +4,14 @@ import type { SendMessageRequest } from "@a2a-js/sdk";
 import { Message as WireMessage } from "@a2a-js/sdk";
 import type { GenerateBody } from "../agents/agent.ts";
 import { pushUiMessage } from "../agents/prompt/ui-input.ts";
+import { ownerOf } from "../identity/ownership.ts";
+import type { Principal, Requester } from "../identity/principal.ts";
 import { canonicalJson } from "../lib/canonical-json.ts";
+import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
-import type { Message, Part, Task } from "./task.ts";
+import { taskMessageKey } from "../storage/keys.ts";
+import type { Message, Part, Task, TaskRecord } from "./task.ts";
+import { newTaskId } from "./task-ids.ts";
 
 /** What a task begins with. */
 export interface NewTask {
@@ -17,6 +22,27 @@ export interface NewTask {
   /** Digest of all that the client has said: the same message again has the same. */
   readonly content: string;
 }
+
+/** The task at work. The same message of the same owner finds it again, by a digest, since clients choose how long ids are. */
+export function newRecord(
+  agent: string,
+  fresh: NewTask,
+  principal: Principal,
+  { user, caller }: Requester,
+): TaskRecord {
+  const { message, contextId, body, content } = fresh;
+  const now = storedTime();
+  const id = newTaskId(now);
+  const owner = ownerOf(principal);
+  const status = { state: "TASK_STATE_WORKING", timestamp: new Date(now).toISOString() } as const;
+  const task: Task = { id, contextId, status, artifacts: [], history: [{ ...message, taskId: id, contextId }] };
+  const { context } = body.options ?? {};
+  const origin = { user, caller: caller.kind, ...(context !== undefined && { context }) };
+  const key = taskMessageKey(digest([agent, owner, message.messageId]));
+  return { agent, owner, createdAt: now, updatedAt: now, task, origin, message: [key, content] };
+}
+
+const digest = (value: unknown): string => createHash("sha256").update(canonicalJson(value)).digest("base64url");
 
 /** The message has begun a task before. */
 export class RepeatedMessage extends Error {
@@ -37,9 +63,7 @@ export function newTask({ message, metadata }: SendMessageRequest): NewTask {
   pushUiMessage([], input, "params.message");
   const options: GenerateBody["options"] = { memory: { conversationId: context } };
   if (metadata !== undefined) options.context = metadata;
-  const content = createHash("sha256")
-    .update(canonicalJson([contextId, said, metadata]))
-    .digest("base64url");
+  const content = digest([contextId, said, metadata]);
   return { message: said, contextId: context, body: { input: [input], options }, content };
 }
 

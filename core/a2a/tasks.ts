@@ -1,21 +1,20 @@
 /** The tasks of a service: begins them, finds them for the users they belong to, and makes sure that each one ends. */
-import { createHash } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Agent, GenerateBody, RunCall } from "../agents/agent.ts";
-import { mayAccess, ownerOf } from "../identity/ownership.ts";
+import { mayAccess } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
-import { OPEN_TASKS, taskKey, taskMessageKey } from "../storage/keys.ts";
+import { OPEN_TASKS, taskKey } from "../storage/keys.ts";
 import { isShared } from "../storage/sharing.ts";
 import { ENDED_BY_STOP, endingForError, endingForWaiting } from "./endings.ts";
-import { type NewTask, RepeatedMessage } from "./new-task.ts";
+import { type NewTask, newRecord, RepeatedMessage } from "./new-task.ts";
 import { OpenTasks } from "./open-tasks.ts";
 import { RunningTasks } from "./running-tasks.ts";
 import { type Ending, ended, isOver, resumed, type Task, type TaskRecord, type WaitingFor } from "./task.ts";
-import { isTaskId, newTaskId } from "./task-ids.ts";
+import { isTaskId } from "./task-ids.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
 import { MAX_ANSWER_CHARACTERS, TaskRun } from "./task-run.ts";
 
@@ -84,28 +83,14 @@ export class Tasks {
    * @throws RepeatedMessage for a message that has begun a task; ServiceError `unavailable` when too many run, and when the store does not
    * take it, `rate_limited` when the user has too many, `invalid_input` for a second message with the id of another
    */
-  async begin(
-    agent: Agent,
-    { message, contextId, body, content }: NewTask,
-    principal: Principal,
-    caller: TaskCaller,
-  ): Promise<TaskRun> {
+  async begin(agent: Agent, fresh: NewTask, principal: Principal, caller: TaskCaller): Promise<TaskRun> {
     this.#requireRoom();
-    const owner = ownerOf(principal);
-    const key = taskMessageKey(digest([agent.id, owner, message.messageId]));
-    const now = storedTime();
-    const id = newTaskId(now);
-    const status = { state: "TASK_STATE_WORKING", timestamp: new Date(now).toISOString() } as const;
-    const history = [{ ...message, taskId: id, contextId }];
-    const task: Task = { id, contextId, status, artifacts: [], history };
-    const { context } = body.options ?? {};
-    const { user } = caller;
-    const origin = { user, caller: caller.caller.kind, ...(context !== undefined && { context }) };
-    const times = { createdAt: now, updatedAt: now };
-    const record: TaskRecord = { agent: agent.id, owner, ...times, task, origin, message: [key, content] };
+    const { body, content } = fresh;
+    const record = newRecord(agent.id, fresh, principal, caller);
+    const [key] = record.message!;
     const create = () => this.#start(record, (record) => this.rows.create(record), { agent, body, caller });
     try {
-      return await this.#openTasks.claim(user, create);
+      return await this.#openTasks.claim(caller.user, create);
     } catch (error) {
       if (!(error instanceof CommitConflict)) throw error;
       const known = await this.rows.ofMessage(key);
@@ -304,5 +289,3 @@ async function atMost(milliseconds: number, work: Promise<unknown>): Promise<voi
 
 /** The row of the task as this process last wrote it. */
 const foundTask = ({ record, revision }: TaskRun): FoundTask => ({ record, revision, size: 0 });
-
-const digest = (value: unknown): string => createHash("sha256").update(JSON.stringify(value)).digest("base64url");

@@ -231,3 +231,20 @@ test("POST /a2a/:id: returnImmediately gives the task at once, which asks later"
   const { id } = await peer.send("clerk", { ...said("pay 5"), ...now });
   assert.equal(askedIn(await peer.when("clerk", id, "TASK_STATE_INPUT_REQUIRED")).length, 1);
 });
+
+test("POST /a2a/:id: a user has at most server.limits.userTasks tasks that have not ended; those of others do not count", async (t) => {
+  const { service } = await serve(t, { auth: AUTH, server: { limits: { userTasks: 3 } } });
+  const [ada, bob] = [new A2aCaller(service, as("ada")), new A2aCaller(service, as("bob"))];
+  const all = await Promise.all(
+    [1, 2, 3, 4, 5].map((amount) => ada.rpc("clerk", "SendMessage", said(`pay ${amount}`))),
+  );
+  const tasks = all.flatMap(({ result }) => result?.task ?? []);
+  const refused = all.flatMap(({ error }) => error ?? []);
+  assert.deepEqual([tasks.length, refused.length], [3, 2]);
+  assert.match(refused[0].message, /the user has 3 open tasks already: wait until one has ended, or cancel one/);
+  assert.equal((await bob.send("clerk", said("hello"))).status.state, "TASK_STATE_COMPLETED");
+  await ada.result("clerk", "CancelTask", { id: tasks[0].id });
+  assert.equal((await ada.send("clerk", said("hello"))).status.state, "TASK_STATE_COMPLETED");
+  await ada.send("clerk", answerTo(tasks[1], { text: "yes" }));
+  assert.equal((await ada.send("clerk", said("hello"))).status.state, "TASK_STATE_COMPLETED");
+});

@@ -61,11 +61,11 @@ function processOn(
   const tasks = new Tasks(rows, { logger, pollInterval });
   t.after(() => tasks.close());
   const keeper = (retention = 60_000) => new TaskKeeper(rows, { hasAgents: true, retention, logger });
-  const begin = (agent: string, principal = ADA): Promise<TaskRun> =>
+  const begin = (agent: string, principal = ADA, messageId = newTaskId(Date.now())): Promise<TaskRun> =>
     tasks.begin(
       agents.get(agent)!,
       {
-        message: { messageId: newTaskId(Date.now()), role: "ROLE_USER", parts: [{ text: "a text of some length" }] },
+        message: { messageId, role: "ROLE_USER", parts: [{ text: "a text of some length" }] },
         contextId: "c",
         body: { input: [{ role: "user", content: "a text of some length" }] },
         content: "a text of some length",
@@ -133,6 +133,23 @@ describe("two processes on one store", () => {
     );
   });
 
+  test("a message that has begun a task in one begins none in the other, and neither does one that comes at the same time", async (t) => {
+    const store = shared();
+    const [one, two] = [processOn(t, store), processOn(t, store)];
+    const run = await one.begin("nap", ADA, "m-1");
+    await assert.rejects(two.begin("nap", ADA, "m-1"), { name: "Error", task: idOf(run) });
+    const [first, ...rest] = await Promise.allSettled(
+      [one, two, one, two].map(({ begin }) => begin("nap", ADA, "m-2")),
+    );
+    assert.equal(first!.status, "fulfilled");
+    assert.deepEqual(
+      rest.map(({ status }) => status),
+      ["rejected", "rejected", "rejected"],
+    );
+    assert.equal((await store.scan({ prefix: "a2i/", limit: 9 })).length, 2);
+    assert.notEqual(idOf(await two.begin("nap", BOB, "m-1")), idOf(run), "the message of another user");
+  });
+
   test("what a silent process left is failed, what a living one runs is not", async (t) => {
     const store = shared();
     const [silent, living] = [await member(t, store), await member(t, store)];
@@ -193,10 +210,12 @@ describe("tasks in a store", () => {
     await keeper().forget(Date.now() + 10_000);
     assert.equal(await stateOf("nap", idOf(old)), undefined);
     assert.equal(await stateOf("slow", idOf(working)), "TASK_STATE_WORKING");
-    const left = await Promise.all(["a2/", "a2i/", "a2u/", "a2o/"].map((prefix) => store.scan({ prefix, limit: 9 })));
+    const left = await Promise.all(
+      ["a2/", "a2i/", "a2u/", "a2o/", "a2m/"].map((prefix) => store.scan({ prefix, limit: 9 })),
+    );
     assert.deepEqual(
       left.map((rows) => rows.length),
-      [1, 1, 1, 1],
+      [1, 1, 1, 1, 1],
     );
   });
 
