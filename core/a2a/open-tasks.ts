@@ -1,5 +1,4 @@
 /** Bounds how many tasks of one user are open at once: at work, or waiting for an answer. */
-import { type User, userIdOf } from "../identity/user.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { TaskRows } from "./task-rows.ts";
 
@@ -15,19 +14,18 @@ export class OpenTasks {
     this.#limit = limit;
   }
 
-  /** @throws ServiceError `rate_limited` when the user has too many open tasks */
-  async claim<T>(user: User | null, begin: () => Promise<T>): Promise<T> {
-    const id = userIdOf(user);
+  /** @param user empty for none: those are bounded together with all others. @throws ServiceError `rate_limited` when the user has too many open tasks */
+  async claim<T>(user: string, begin: () => Promise<T>): Promise<T> {
     const limit = this.#limit();
-    if (id === null || limit === Number.POSITIVE_INFINITY) return begin();
-    this.#add(id, 1);
+    if (user === "" || limit === Number.POSITIVE_INFINITY) return begin();
+    this.#add(user, 1);
     try {
       // Counted before the first await, so that of many that begin at once none is overlooked.
-      if (this.#beginning.get(id)! > limit) throw tooMany(limit);
-      if ((await this.#rows.countOpen(id, limit)) + this.#beginning.get(id)! > limit) throw tooMany(limit);
+      if (this.#beginning.get(user)! > limit) throw tooMany(limit);
+      if ((await this.#rows.countOpen(user, limit)) + this.#beginning.get(user)! > limit) throw tooMany(limit);
       return await begin();
     } finally {
-      this.#add(id, -1);
+      this.#add(user, -1);
     }
   }
 

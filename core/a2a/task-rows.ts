@@ -1,5 +1,4 @@
 /** Tasks in the store. Every change expects the row as it was read: of two changes at once, one is a `CommitConflict`. */
-import { userIdOf } from "../identity/user.ts";
 import {
   indexedAgent,
   indexedTask,
@@ -108,7 +107,14 @@ export class TaskRows {
         const [, , owner, message]: IndexValue = JSON.parse(value);
         // It may exist even without isolation now: tasks may have belonged to users before.
         const own = taskIndex(agent, owner) + taskEntry(updatedAt, task);
-        return [key, taskKey(agent, task), openTaskKey(task), own, ...(message === undefined ? [] : [message])];
+        return [
+          key,
+          taskKey(agent, task),
+          openTaskKey(task),
+          openTasksOfUser(owner) + task,
+          own,
+          ...(message === undefined ? [] : [message]),
+        ];
       }),
       expect: found.map(({ key, revision }) => [key, revision]),
     });
@@ -124,10 +130,9 @@ export class TaskRows {
   }
 
   /** Of a task that has not ended: that it is one of its user, and while it is worked on, where. */
-  #openRows({ agent, task, origin }: TaskRecord): [string, string][] {
+  #openRows({ agent, owner, task }: TaskRecord): [string, string][] {
     const rows: [string, string][] = [];
-    const user = userIdOf(origin?.user ?? null);
-    if (user !== null && !isOver(task)) rows.push([openTasksOfUser(user) + task.id, "1"]);
+    if (owner !== "" && !isOver(task)) rows.push([openTasksOfUser(owner) + task.id, "1"]);
     if (isWorking(task)) rows.push([openTaskKey(task.id), taskLeaseText(agent, this.membership?.name)]);
     return rows;
   }

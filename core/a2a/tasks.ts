@@ -90,7 +90,7 @@ export class Tasks {
     const [key] = record.message!;
     const create = () => this.#start(record, (record) => this.rows.create(record), { agent, body, caller });
     try {
-      return await this.#openTasks.claim(caller.user, create);
+      return await this.#openTasks.claim(record.owner, create);
     } catch (error) {
       if (!(error instanceof CommitConflict)) throw error;
       const known = await this.rows.ofMessage(key);

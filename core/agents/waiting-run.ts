@@ -1,7 +1,7 @@
 /** A run that a later one goes on with, once a person has approved or refused what its tools ask. */
 import type { GenerateBody, RunCall, WaitingRun } from "./agent.ts";
+import { replyMessageId } from "./conversation/agent-memory.ts";
 import { TurnMessage } from "./conversation/turn-message.ts";
-import { replyMessageId } from "./reply-message.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, prepareRun } from "./run/execute.ts";
 import type { PartSink } from "./run/parts.ts";
@@ -25,7 +25,7 @@ export async function runOrWait(
   const message = new TurnMessage(sink, isContinued ? (last.parts ?? []) : [], () => {});
   const { approvals } = await execute(agent, prepared, message);
   if (approvals.length === 0) return null;
-  const answer = { id: replyMessageId(prepared), role: "assistant", parts: message.parts("completed") };
+  const answer = { id: replyMessageId(input, prepared.plan.id), role: "assistant", parts: message.parts("completed") };
   // A conversation has what was said before.
   if (prepared.plan.turn?.writable === true) return { approvals, input: [answer] };
   return { approvals, input: [...(isContinued ? messages.slice(0, -1) : messages), answer] };

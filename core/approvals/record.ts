@@ -7,7 +7,7 @@ type Verdict = Exclude<ApprovalStatus, "open">;
 
 /** Times are milliseconds since 1970. */
 export interface ApprovalRecord
-  extends Pick<ApprovalClaim, "agentId" | "toolCallId" | "taskId" | "workflowId" | "stepId"> {
+  extends Pick<ApprovalClaim, "agentId" | "toolCallId" | "taskId" | "workflowId" | "stepId" | "runId"> {
   readonly id: string;
   readonly toolName: string;
   /** As it was asked. */
@@ -32,6 +32,8 @@ export interface ApprovalRecord
   readonly edited?: readonly [input: unknown];
   /** When the call took the answer. An approved call begins with this. */
   readonly usedAt?: number;
+  /** The key of that call, which is the same when it runs again after a crash. */
+  readonly usedBy?: string;
 }
 
 /** Whether somebody is to be told of the answer, who goes on with it: a step, or a task of A2A. */
@@ -45,8 +47,9 @@ export const approvedInput = ({ edited, input }: Pick<ApprovalRecord, "edited" |
 const iso = (time: number | undefined) => (time === undefined ? undefined : new Date(time).toISOString());
 
 export function approvalView(record: ApprovalRecord): Approval {
-  const { id, toolName, input, owner, agentId, executionId, workflowId, stepId, conversationId, toolCallId, taskId } =
-    record;
+  const { id, toolName, input, owner, agentId, conversationId, toolCallId, taskId, runId } = record;
+  // To its clients a kept run is not an execution.
+  const { executionId, workflowId, stepId } = runId === undefined ? record : ({} as Partial<ApprovalRecord>);
   const { status, createdAt, expiresAt, decidedAt, decidedBy, reason, edited, usedAt, consoleOnly } = record;
   return {
     approvalId: id,
@@ -58,6 +61,7 @@ export function approvalView(record: ApprovalRecord): Approval {
     workflowId,
     executionId,
     stepId,
+    runId,
     conversationId,
     userId: owner === "" ? undefined : owner,
     approvers: consoleOnly ? "console" : "owner",

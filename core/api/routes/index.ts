@@ -11,6 +11,7 @@ import { MEMORY_ROUTES } from "./memory.ts";
 import { OBSERVABILITY_ROUTES } from "./observability.ts";
 import { OBSERVABILITY_LOG_ROUTES } from "./observability-logs.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
+import { RUN_ROUTES } from "./runs.ts";
 import { TOOL_ROUTES } from "./tools.ts";
 import { UPDATE_ROUTES } from "./updates.ts";
 import { WORKFLOW_ROUTES } from "./workflows.ts";
@@ -18,6 +19,7 @@ import { WORKFLOW_ROUTES } from "./workflows.ts";
 export const ROUTES: readonly Route<Service>[] = [
   ...(DOCS_ROUTES as unknown as Route<Service>[]),
   ...AGENT_ROUTES,
+  ...RUN_ROUTES,
   ...WORKFLOW_ROUTES,
   ...TOOL_ROUTES,
   ...APPROVAL_ROUTES,
