@@ -16,6 +16,7 @@ import { ObjectSink } from "./stream/object.ts";
 import { RawSink } from "./stream/raw.ts";
 import { textResult } from "./stream/text.ts";
 import { UiSink } from "./stream/ui-chunks.ts";
+import { runOrWait } from "./waiting-run.ts";
 
 export function createAgent(agent: CompiledAgent, description: Description): Agent {
   const { id, name } = agent;
@@ -55,6 +56,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       const output = result === undefined ? undefined : objectOutput(result);
       return execute(agent, prepareRun(agent, { ...body, output }, call), sink);
     },
+    runOrWait: (body, call, sink) => runOrWait(agent, body, call, sink),
     async generateObject(body, call) {
       const run = newObject(body, call, false);
       if (run !== null) return body.options?.background === true ? started(run, call) : (await run.result()).output;
