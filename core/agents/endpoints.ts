@@ -5,7 +5,7 @@ import { ownerOf } from "../identity/ownership.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
-import { replyMessageId } from "./conversation/agent-memory.ts";
+import { messageIdForRun, replyMessageId } from "./conversation/agent-memory.ts";
 import type { Description } from "./describe.ts";
 import type { KeptRequest, KeptRun } from "./keeper.ts";
 import { keptAgent, keptRun, named } from "./kept.ts";
@@ -88,6 +88,13 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       return async (events) => {
         if (isFree !== undefined) await isFree;
         return executeStream(agent, prepared, new UiSink(events, messageId));
+      };
+    },
+    prepare(body, call) {
+      const prepared = prepareRun(agent, { ...body, runsTools: true, clientKnowsMessageId: true }, call);
+      return {
+        messageId: messageIdForRun(prepared.plan.id),
+        start: (sink) => executeStream(agent, prepared, sink),
       };
     },
     streamObject(body, call): EventProducer {

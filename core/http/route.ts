@@ -156,6 +156,8 @@ export interface Route<
   readsHeaders?: boolean | readonly string[];
   /** Reads the client's address for the handler. */
   readsClient?: boolean;
+  /** What a browser gets in place of a 401 in JSON. It must say nothing of the service. */
+  refusedPage?(context: Context<S>): Promise<PageReply>;
   output: RouteOutput;
   handle(input: Input<Q, B>, context: Context<S>): unknown;
 }

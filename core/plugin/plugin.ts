@@ -104,6 +104,8 @@ export interface StepContext {
   /** `context` of the request that began the execution. */
   readonly context: Record<string, unknown>;
   readonly user: User | null;
+  /** Inside an `onError`: what failed. Null elsewhere. */
+  readonly error?: StepFailure | null;
   /** `with` of the manifest, checked, with the defaults of the plugin's schema. */
   readonly config: Loose;
   /** `return suspend(reason, data?)` suspends; after resume the step runs again with `resumeData` set. */
@@ -120,6 +122,14 @@ export interface StepContext {
   readonly idempotencyKey: string;
   /** From 1. */
   readonly attempt: number;
+}
+
+export interface StepFailure {
+  readonly message: string;
+  /** Of the error, as the plugin, the tool or the service gave it; null where it has none. */
+  readonly code: string | null;
+  /** The step that failed, as its path in the execution. */
+  readonly stepId: string;
 }
 
 export interface StepPlugin {

@@ -15,7 +15,7 @@ import { replayForm } from "./replay-form.js";
 import { suspensionPanel } from "./suspension.js";
 import { createTimeline } from "./timeline.js";
 import { valueView } from "./value-view.js";
-import { flatten, loadTree } from "./workflow-tree.js";
+import { allSteps, loadTree } from "./workflow-tree.js";
 
 /** @import { ExecutionState, WorkflowStreamEvent } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
@@ -50,7 +50,7 @@ function show(place, path, known, tree) {
   const again = element("div");
   const traces = element("div");
   const events = element("ol", { class: "events" });
-  const timeline = createTimeline(flatten(tree.steps));
+  const timeline = createTimeline(allSteps(tree));
   const waitsAnew = changes();
   const progress = new Progress((step, status) => {
     graph.mark(step, status);

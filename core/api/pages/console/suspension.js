@@ -5,7 +5,7 @@ import { moment } from "./moments.js";
 import { jsonDetails, load, problem, section } from "./parts.js";
 import { valueFields } from "./value-form.js";
 import { valueView } from "./value-view.js";
-import { flatten } from "./workflow-tree.js";
+import { allSteps } from "./workflow-tree.js";
 
 /** @import { Approval, ExecutionState, Suspension } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
@@ -46,7 +46,7 @@ export function answerOf(schema) {
 export function suspensionPanel(place, { suspension }, tree, resume) {
   if (suspension === undefined) return null;
   const { stepId, reason, suspendedAt, suspendData } = suspension;
-  const step = flatten(tree.steps).find(({ path }) => path === stepId);
+  const step = allSteps(tree).find(({ path }) => path === stepId);
   const approvalId = approvalIdOf(suspension);
   return section(
     "Waiting",
