@@ -65,6 +65,10 @@ export const defaults = {
       "pageSize": 50
     }
   },
+  "ResponseItemsQuery": {
+    "limit": 20,
+    "order": "desc"
+  },
   "SearchQuery": {
     "limit": 10,
     "threshold": 0.7

@@ -55,7 +55,7 @@ const RANKS: readonly (readonly string[])[] = [
   ["core/workflows/run", "core/workflows/list", "core/workflows/steps"],
   ["core/workflows/cluster", "core/workflows/compile"],
   ["core/workflows"],
-  ["core/a2a", "core/mcp", "core/codegen"],
+  ["core/a2a", "core/mcp", "core/openai", "core/codegen"],
   ["core/api/routes"],
   ["core/api/custom", "core/api/sockets"],
   ["core/app/stages"],

@@ -6,6 +6,8 @@ import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { PartSink } from "./run/parts.ts";
+import type { RunPlan } from "./run/run.ts";
+import type { RequestTool } from "./run/tool-set.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
@@ -42,6 +44,24 @@ export interface ChatBody {
   messageId?: string;
 }
 
+/** A request in a protocol whose clients bring tools of their own. `field` is what it calls `input`. */
+export interface ProtocolBody extends GenerateBody {
+  readonly field: string;
+  readonly tools?: readonly RequestTool[] | undefined;
+  readonly toolChoice?: RunPlan["toolChoice"];
+  /** The answer is JSON, of the schema if there is one. */
+  readonly json?: { readonly schema: object | undefined; readonly field: string } | undefined;
+  readonly effort?: { readonly value: string; readonly field: string } | undefined;
+}
+
+/** A run that has passed all checks of its request. */
+export interface ProtocolRun {
+  /** Whether the answer is JSON: then the `output` of its last part is the answer. */
+  readonly isJson: boolean;
+  /** Runs to the end. A run that was aborted ends with the part `abort`. */
+  run(sink: PartSink): Promise<void>;
+}
+
 /** What a workflow step asks an agent for. */
 export interface TaskBody extends GenerateBody {
   /** The schema of the result, used instead of `options.output`. The agent keeps its tools, as with `options.output`. */
@@ -66,6 +86,8 @@ export interface Agent {
   generateText(body: GenerateBody, call: RunCall, approves?: boolean): Promise<TextResult>;
   /** The same for workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
   run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<{ text: string; output: unknown }>;
+  /** A run for another protocol, whose client runs the tools that it brings. Nobody is there who could approve a call. */
+  prepare(body: ProtocolBody, call: RunCall): ProtocolRun;
   /** Resolves to a value that is valid against `body.schema`. */
   generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;
   /** The typed parts of the run, one event each. */

@@ -2,9 +2,10 @@
 import { ownerOf } from "../identity/ownership.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
+import type { Agent, ChatBody, GenerateBody, ObjectBody, ProtocolBody, ProtocolRun, RunCall } from "./agent.ts";
 import { messageIdForRun } from "./conversation/agent-memory.ts";
 import type { Description } from "./describe.ts";
+import { reasoningOptions } from "./run/bounds.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, executeStream, type PreparedRun, prepareRun, type RunRequest } from "./run/execute.ts";
 import { objectOutput, schemaRateKey } from "./run/output.ts";
@@ -33,6 +34,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       const output = result === undefined ? undefined : objectOutput(result);
       return execute(agent, prepareRun(agent, { ...body, output }, call), sink);
     },
+    prepare: (body, call) => prepareProtocol(agent, body, call),
     async generateObject(body, call) {
       return (await execute(agent, prepareObject(body, call))).output;
     },
@@ -68,6 +70,27 @@ const answerRequest = ({ input, options }: GenerateBody, approves = true): RunRe
   runsTools: true,
   approves,
 });
+
+function prepareProtocol(agent: CompiledAgent, body: ProtocolBody, call: RunCall): ProtocolRun {
+  const { json, effort, options, ...request } = body;
+  const schema = json?.schema && agent.prepareSchema(json.schema, json.field, schemaRateKey(call));
+  const reasoning = effort && { providerOptions: reasoningOptions(agent.bounds, effort.value, effort.field) };
+  const prepared = prepareRun(
+    agent,
+    {
+      ...request,
+      options: { ...options, ...reasoning },
+      ...(json !== undefined && { output: objectOutput(schema) }),
+      runsTools: true,
+      approves: false,
+    },
+    call,
+  );
+  return {
+    isJson: prepared.plan.output?.format !== undefined,
+    run: (sink) => executeStream(agent, prepared, sink),
+  };
+}
 
 /** Accepts our own body, and the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
 function prepareChat(agent: CompiledAgent, body: ChatBody, call: RunCall): PreparedRun {

@@ -165,6 +165,16 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "a2a.card": FREE,
   "a2a.firstCard": FREE,
   "a2a.knownCard": FREE,
+  "openai.listModels": FREE,
+  "openai.getModel": FREE,
+  // It has no conversation: all that it reads and writes is in the request.
+  "openai.completeChat": {
+    kind: "maker",
+    request: () => ({
+      path: "/v1/chat/completions",
+      body: { model: "assistant", messages: [{ role: "user", content: "x" }] },
+    }),
+  },
   "mcp.listServers": FREE,
   "mcp.getServer": FREE,
   "mcp.listTools": FREE,

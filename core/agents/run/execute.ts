@@ -22,7 +22,7 @@ import { type OutputSpec, resolveOutput } from "./output.ts";
 import { NULL_SINK, type PartSink } from "./parts.ts";
 import { emptyRunResult, type RunPlan, type RunResult } from "./run.ts";
 import { beginRunSpan, endRunSpan } from "./spans.ts";
-import { NO_TOOLS } from "./tool-set.ts";
+import { NO_TOOLS, type RequestTool, withRequestTools } from "./tool-set.ts";
 
 export interface RunRequest {
   input: unknown;
@@ -43,6 +43,10 @@ export interface RunRequest {
   runsTools?: boolean;
   /** Whether that client also answers for a person, who has to approve a call. Default: as `runsTools`. */
   approves?: boolean;
+  /** Tools that the client runs, beside the agent's. */
+  tools?: readonly RequestTool[] | undefined;
+  /** Which tool the model must call. Default: as it likes. */
+  toolChoice?: RunPlan["toolChoice"];
   /** How many agents have delegated down to this one. */
   depth?: number;
   /** The parent of the run's span; null when that is not traced. Default: the span of the request. */
@@ -80,7 +84,8 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     id,
     chain,
     prompt,
-    tools: canUpdateWorkingMemory ? agent.memory!.tools(tools) : tools,
+    tools: withRequestTools(canUpdateWorkingMemory ? agent.memory!.tools(tools) : tools, request.tools),
+    toolChoice: request.toolChoice,
     settings,
     output,
     call: caller,
