@@ -1559,7 +1559,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "array",
           "null"
         ],
-        "description": "Read; no more is included.",
+        "description": "`penstock:tool_call`: a reply that is not a stream has the agent's own tool calls too. Others are read, and include nothing.",
         "items": {
           "type": "string"
         }

@@ -3733,7 +3733,7 @@ export interface CreateResponseRequest {
    */
   truncation?: "auto" | "disabled" | null;
   /**
-   * Read; no more is included.
+   * `penstock:tool_call`: a reply that is not a stream has the agent's own tool calls too. Others are read, and include nothing.
    */
   include?: string[] | null;
   /**

@@ -58,6 +58,8 @@ export interface ProtocolBody extends GenerateBody {
 export interface ProtocolRun {
   /** Whether the answer is JSON: then the `output` of its last part is the answer. */
   readonly isJson: boolean;
+  /** Whether the client runs this tool, if its input is right. */
+  isForClient(tool: string): boolean;
   /** Runs to the end. A run that was aborted ends with the part `abort`. */
   run(sink: PartSink): Promise<void>;
 }

@@ -88,6 +88,7 @@ function prepareProtocol(agent: CompiledAgent, body: ProtocolBody, call: RunCall
   );
   return {
     isJson: prepared.plan.output?.format !== undefined,
+    isForClient: (tool) => prepared.plan.tools.byName.get(tool)?.clientInput !== undefined,
     run: (sink) => executeStream(agent, prepared, sink),
   };
 }

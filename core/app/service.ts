@@ -24,6 +24,7 @@ import type { Memory } from "../memory/memory.ts";
 import type { LogRing } from "../observability/log-ring.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { MetricsPage } from "../observability/metrics/page.ts";
+import type { Responses } from "../openai/responses.ts";
 import type { Platform } from "../platform/platform.ts";
 import type { Store } from "../storage/store.ts";
 import { describeTool } from "../tools/describe.ts";
@@ -65,6 +66,8 @@ export interface Service {
   readonly cards: Cards;
   /** Tasks of the agents over A2A. */
   readonly a2a: A2a;
+  /** Responses of the agents over OpenAI's API. */
+  readonly responses: Responses;
   /** `/`, `/doc` and `/ui`; loaded with the first request for one of them. */
   documentation(): Promise<Documentation>;
   /** Everything that is counted while the service runs, and the page that shows it. */
@@ -93,6 +96,7 @@ type ServiceParts = Pick<
   | "workflows"
   | "mcpServers"
   | "a2a"
+  | "responses"
   | "routes"
   | "sockets"
   | "access"
@@ -110,7 +114,8 @@ type ServiceParts = Pick<
 const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 
 export function createService(parts: ServiceParts): Service {
-  const { manifest, agents, tools, approvals, memories, workflows, mcpServers, a2a, routes, sockets } = parts;
+  const { manifest, agents, tools, approvals, memories, workflows, mcpServers, a2a, responses, routes, sockets } =
+    parts;
   const { access, store, logs, logNews, platform, meters, metrics, traces } = parts;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
@@ -135,6 +140,7 @@ export function createService(parts: ServiceParts): Service {
     workflows,
     mcpServers,
     a2a,
+    responses,
     routes,
     sockets,
     access,

@@ -7,7 +7,7 @@ type Fields = Readonly<Record<string, unknown>>;
 /** A part of a message, for the input of an agent. */
 export type InputPart = Fields & { readonly type: string };
 /** Reads a part of a message; `path` is where it stands in the request. */
-export type PartReader = (part: Fields, path: string) => InputPart;
+type PartReader = (part: Fields, path: string) => InputPart;
 export type PartReaders = Readonly<Record<string, PartReader>>;
 
 /** A message as agents read it. */
@@ -38,7 +38,7 @@ export const readText = (content: unknown, readers: PartReaders, path: string): 
     .map(({ text }) => text as string)
     .join("\n");
 
-export function requireText(part: Fields, key: string, path: string): string {
+function requireText(part: Fields, key: string, path: string): string {
   const value = part[key];
   if (typeof value !== "string") throw invalid(`${path}.${key} must be string`);
   return value;

@@ -42,7 +42,7 @@ const TYPES: Readonly<Record<number, string>> = {
 /** OpenAI's clients repeat these by themselves, and a run may have had effects by then: they are told not to. */
 const REPEATED_BY_CLIENTS = new Set([409, 500]);
 
-export interface ErrorFields {
+interface ErrorFields {
   readonly message: string;
   readonly type: string;
   /** Texts, empty where there is none: some clients lose the message of an error with a null in it. */

@@ -1,14 +1,21 @@
 /** What the parts of a run say to OpenAI's clients: its text, its reasoning, its own tool calls, and the calls that the client runs. */
+import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
+import type { ProtocolRun } from "../agents/agent.ts";
 import type { AgentPart, FinishReason, ToolCall, Usage } from "../agents/run/parts.ts";
 
+/** What the provider wants back with a block or a call. */
+type Metadata = SharedV3ProviderMetadata | undefined;
+type Call = ToolCall & { readonly providerMetadata?: Metadata };
+
 export type Said =
-  | { readonly type: "text-start" | "text-end" | "reasoning-start" | "reasoning-end" }
+  | { readonly type: "text-start" | "reasoning-start" }
   | { readonly type: "text" | "reasoning"; readonly delta: string }
+  | { readonly type: "text-end" | "reasoning-end"; readonly metadata: Metadata }
   /** Of the agent itself: `own-result` tells its end. */
-  | { readonly type: "own-call"; readonly call: ToolCall }
+  | { readonly type: "own-call"; readonly call: Call }
   | { readonly type: "own-result"; readonly id: string; readonly output: unknown; readonly error: string | null }
   /** For the client. */
-  | { readonly type: "call"; readonly call: ToolCall }
+  | { readonly type: "call"; readonly call: Call }
   | { readonly type: "end"; readonly finishReason: FinishReason; readonly usage: Usage };
 
 const NOTHING: readonly Said[] = [];
@@ -16,19 +23,19 @@ const NOTHING: readonly Said[] = [];
 /**
  * Reads the parts of one run. Blocks of text and reasoning come one after the other, each between its start and its end.
  *
- * A call is the client's when its step ends without a result of it: one whose input is wrong is answered by the service.
+ * A call of a client's tool is the client's when its step ends without a result of it: one whose input is wrong is answered by the
+ * service.
  */
 export class RunReader {
-  readonly #isJson: boolean;
-  /** Calls of the step that have no result yet. */
-  readonly #open = new Map<string, ToolCall>();
+  readonly #run: Omit<ProtocolRun, "run">;
+  /** Calls of the step that may be the client's. */
+  readonly #open = new Map<string, Call>();
   #block: "text" | "reasoning" | null = null;
   /** The text of the step, where an answer in JSON is told only once it is known to fit. */
   #held = "";
 
-  /** @param isJson whether the answer is the `output` of the last part */
-  constructor(isJson: boolean) {
-    this.#isJson = isJson;
+  constructor(run: Omit<ProtocolRun, "run">) {
+    this.#run = run;
   }
 
   read(part: AgentPart): readonly Said[] {
@@ -36,21 +43,21 @@ export class RunReader {
     if (part.subAgentId !== undefined) return NOTHING;
     switch (part.type) {
       case "text-delta":
-        if (!this.#isJson) return this.#add("text", part.delta);
+        if (!this.#run.isJson) return this.#add("text", part.delta);
         this.#held += part.delta;
         return NOTHING;
       case "reasoning-delta":
         return this.#add("reasoning", part.delta);
       case "text-end":
+        return this.#block === "text" ? this.#endBlock(part.providerMetadata) : NOTHING;
       case "reasoning-end":
-        return this.#endBlock();
+        return this.#endReasoning(part.providerMetadata);
       case "start-step":
         this.#held = "";
         this.#open.clear();
         return this.#endBlock();
       case "tool-call":
-        this.#open.set(part.toolCallId, part);
-        return this.#endBlock();
+        return this.#call(part);
       case "tool-result":
         return this.#result(part.toolCallId, part.output, null);
       case "tool-error":
@@ -59,7 +66,7 @@ export class RunReader {
         return this.#endStep();
       case "finish": {
         const { finishReason, totalUsage: usage, output } = part;
-        const answer = this.#isJson && output !== undefined ? this.#whole(JSON.stringify(output)) : NOTHING;
+        const answer = this.#run.isJson && output !== undefined ? whole(JSON.stringify(output)) : NOTHING;
         return [...this.#endBlock(), ...answer, { type: "end", finishReason, usage }];
       }
       default:
@@ -75,29 +82,47 @@ export class RunReader {
     return [...before, { type: `${type}-start` }, { type, delta }];
   }
 
-  #endBlock(): readonly Said[] {
+  #endBlock(metadata?: Metadata): readonly Said[] {
     if (this.#block === null) return NOTHING;
     const type = `${this.#block}-end` as const;
     this.#block = null;
-    return [{ type }];
+    return [{ type, metadata }];
   }
 
-  #whole(delta: string): readonly Said[] {
-    return [{ type: "text-start" }, { type: "text", delta }, { type: "text-end" }];
+  /** A provider may keep its reasoning to itself, and want back what stands for it. */
+  #endReasoning(metadata: Metadata): readonly Said[] {
+    if (this.#block === "reasoning") return this.#endBlock(metadata);
+    if (metadata === undefined) return NOTHING;
+    return [...this.#endBlock(), { type: "reasoning-start" }, { type: "reasoning-end", metadata }];
+  }
+
+  #call(call: Call): readonly Said[] {
+    const ended = this.#endBlock();
+    if (call.providerExecuted !== true && this.#run.isForClient(call.toolName)) {
+      this.#open.set(call.toolCallId, call);
+      return ended;
+    }
+    return [...ended, { type: "own-call", call }];
   }
 
   #result(id: string, output: unknown, error: string | null): readonly Said[] {
     const call = this.#open.get(id);
-    if (call === undefined) return NOTHING;
     this.#open.delete(id);
-    return [...this.#endBlock(), { type: "own-call", call }, { type: "own-result", id, output, error }];
+    const called: readonly Said[] = call === undefined ? NOTHING : [{ type: "own-call", call }];
+    return [...this.#endBlock(), ...called, { type: "own-result", id, output, error }];
   }
 
   #endStep(): readonly Said[] {
-    const calls = [...this.#open.values()].filter(({ providerExecuted }) => providerExecuted !== true);
+    const calls = [...this.#open.values()];
     this.#open.clear();
     // An answer in JSON that ends with calls of the client is not the answer yet.
-    const held = calls.length > 0 && this.#held !== "" ? this.#whole(this.#held) : NOTHING;
+    const held = calls.length > 0 && this.#held !== "" ? whole(this.#held) : NOTHING;
     return [...this.#endBlock(), ...held, ...calls.map((call): Said => ({ type: "call", call }))];
   }
 }
+
+const whole = (delta: string): readonly Said[] => [
+  { type: "text-start" },
+  { type: "text", delta },
+  { type: "text-end", metadata: undefined },
+];

@@ -32,7 +32,7 @@ export function streamTranslated(run: ProtocolRun, translation: StreamTranslatio
     failure: (message) => translation.fail(message, failure),
     async stream(sink) {
       try {
-        await run.run(new StreamSink(sink, run.isJson, translation));
+        await run.run(new StreamSink(sink, run, translation));
         await sink.send(await translation.end());
       } catch (error) {
         failure = error;
@@ -47,9 +47,9 @@ class StreamSink implements PartSink {
   readonly #reader: RunReader;
   readonly #translation: StreamTranslation;
 
-  constructor(sink: TextSink, isJson: boolean, translation: StreamTranslation) {
+  constructor(sink: TextSink, run: ProtocolRun, translation: StreamTranslation) {
     this.#sink = sink;
-    this.#reader = new RunReader(isJson);
+    this.#reader = new RunReader(run);
     this.#translation = translation;
   }
 
@@ -70,7 +70,7 @@ class StreamSink implements PartSink {
 
 /** Runs to the end, and calls `hear` with all that is said. @throws ServiceError `unavailable` when it was aborted */
 export async function hearRun(run: ProtocolRun, hear: (said: Said) => void): Promise<void> {
-  const reader = new RunReader(run.isJson);
+  const reader = new RunReader(run);
   let aborted = false;
   await run.run({
     closed: false,

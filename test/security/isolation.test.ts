@@ -222,9 +222,17 @@ for (const kind of ["memory", "sqlite"]) {
   });
 }
 
-const GONE = { conversation: "c-gone", waiting: "x-gone", completed: "x-gone", trace: "x-gone", span: "x-gone" };
-const idIn = (reply: InjectedReply, { waiting, completed, trace, span }: Objects) =>
-  [waiting, trace, span].find((id) => reply.text().includes(id)) ?? completed;
+const X_GONE = "x-gone";
+const GONE = {
+  conversation: "c-gone",
+  waiting: X_GONE,
+  completed: X_GONE,
+  trace: X_GONE,
+  span: X_GONE,
+  response: X_GONE,
+};
+const idIn = (reply: InjectedReply, { waiting, completed, trace, span, response }: Objects) =>
+  [waiting, trace, span, response].find((id) => reply.text().includes(id)) ?? completed;
 
 test("auth.isolation: nobody, on public routes, has what belongs to nobody; the console sees everything: one store, three services", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "penstock-isolation-"));
