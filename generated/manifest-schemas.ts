@@ -112,6 +112,20 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/Size",
         "default": "32KiB"
       },
+      "durable": {
+        "description": "Keeps its runs in the store: one that was under way when its process ended goes on, and none ends because its client leaves.",
+        "type": "boolean",
+        "default": false
+      },
+      "recovery": {
+        "description": "What happens to a kept run after a crash.",
+        "type": "string",
+        "enum": [
+          "resume",
+          "fail"
+        ],
+        "default": "resume"
+      },
       "options": {
         "$ref": "#/$defs/AgentOptionsManifest",
         "default": {}
@@ -596,6 +610,29 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
     ],
     "additionalProperties": true
   },
+  "BailManifest": {
+    "title": "bail",
+    "description": "Ends the workflow early, as completed. Inside a sub-workflow it ends that alone.",
+    "type": "object",
+    "properties": {
+      "if": {
+        "description": "CEL that gives true or false. When it gives false, `data` is passed on.",
+        "type": "string",
+        "minLength": 1
+      },
+      "result": {
+        "description": "The result of the workflow.",
+        "default": "{{ data }}"
+      }
+    },
+    "required": [
+      "if"
+    ],
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
   "BodyLimitsManifest": {
     "title": "Body limits",
     "description": "Largest request bodies. Beyond `default` a body may be long for its texts only: files above all.",
@@ -926,6 +963,16 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
           "silent"
         ],
         "default": "info"
+      },
+      "format": {
+        "description": "How lines are written to standard output: as JSON, as text for people, or as text on a terminal and as JSON elsewhere.",
+        "type": "string",
+        "enum": [
+          "auto",
+          "json",
+          "text"
+        ],
+        "default": "auto"
       },
       "buffer": {
         "description": "How many lines are kept for the logs endpoints; at most 16 Mi characters together.",
@@ -1817,7 +1864,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "StepManifest": {
     "title": "Step",
-    "description": "An id and exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow.",
+    "description": "An id and exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow, bail.",
     "type": "object",
     "properties": {
       "id": {
@@ -1878,6 +1925,13 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       },
       "andWorkflow": {
         "$ref": "#/$defs/SubWorkflowManifest"
+      },
+      "bail": {
+        "$ref": "#/$defs/BailManifest"
+      },
+      "onError": {
+        "description": "Steps that run when the step has failed for good, after its tries. They see `error` (`message`, `code`, `stepId`), and their output takes the place of the step's.",
+        "$ref": "#/$defs/StepList"
       }
     },
     "required": [
@@ -1918,9 +1972,14 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "required": [
           "andWorkflow"
         ]
+      },
+      {
+        "required": [
+          "bail"
+        ]
       }
     ],
-    "errorMessage": "a step needs exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow",
+    "errorMessage": "a step needs exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow, bail",
     "patternProperties": {
       "^x-": true
     },
@@ -2378,6 +2437,10 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "default": 3
       },
       "steps": {
+        "$ref": "#/$defs/StepList"
+      },
+      "onError": {
+        "description": "Steps that run when one of `steps` has failed for good. They see `error` (`message`, `code`, `stepId`), and their output is the result.",
         "$ref": "#/$defs/StepList"
       }
     },

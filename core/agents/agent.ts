@@ -5,13 +5,16 @@ import type { Context } from "../http/route.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
+import type { KeptAgent } from "./keeper.ts";
+import type { ClientTools } from "./run/client-tools.ts";
+import type { EditedMemory } from "./run/execute.ts";
+import type { RunJournal } from "./run/journal.ts";
 import type { PartSink } from "./run/parts.ts";
 import type { RunPlan } from "./run/run.ts";
-import type { RequestTool } from "./run/tool-set.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
-  Partial<Pick<Context<unknown>, "client" | "aborts">> & {
+  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith">> & {
     /**
      * To be asked before each effect of a run that another process may take over. Undefined: it may begin now. Otherwise it may once the
      * promise has resolved. Throws, or rejects, when the run was stopped.
@@ -44,30 +47,42 @@ export interface ChatBody {
   messageId?: string;
 }
 
-/** A request in a protocol whose clients bring tools of their own. `field` is what it calls `input`. */
+/** What a protocol asks for that has replies of its own, and whose client runs tools. */
 export interface ProtocolBody extends GenerateBody {
-  readonly field: string;
-  readonly tools?: readonly RequestTool[] | undefined;
-  readonly toolChoice?: RunPlan["toolChoice"];
+  /** Name of the field that the input comes from, for error messages. */
+  field: string;
+  clientTools?: ClientTools | undefined;
+  /** Which tool the model must call. Default: as it likes. */
+  toolChoice?: RunPlan["toolChoice"];
   /** The answer is JSON, of the schema if there is one. */
-  readonly json?: { readonly schema: object | undefined; readonly field: string } | undefined;
-  readonly effort?: { readonly value: string; readonly field: string } | undefined;
+  json?: { readonly schema: object | undefined; readonly field: string } | undefined;
+  /** How much the model shall think. */
+  effort?: { readonly value: string; readonly field: string } | undefined;
+  /** Whether the client answers for a person, who has to approve a call. Default: yes. */
+  approves?: false;
+  /** What the client has made of the working memory. */
+  workingMemory?: EditedMemory | undefined;
 }
 
-/** A run that has passed all checks of its request. */
+/** A run that is ready to begin. */
 export interface ProtocolRun {
+  /** Id of the assistant's message, unless the run continues one. */
+  readonly messageId: string;
   /** Whether the answer is JSON: then the `output` of its last part is the answer. */
   readonly isJson: boolean;
   /** Whether the client runs this tool, if its input is right. */
   isForClient(tool: string): boolean;
-  /** Runs to the end. A run that was aborted ends with the part `abort`. */
-  run(sink: PartSink): Promise<void>;
+  /** Runs to the end. An aborted run is not an error: its last part is `abort`. */
+  start(sink: PartSink): Promise<void>;
 }
 
 /** What a workflow step asks an agent for. */
 export interface TaskBody extends GenerateBody {
   /** The schema of the result, used instead of `options.output`. The agent keeps its tools, as with `options.output`. */
   result?: ClientSchema;
+  /** The id of the run, and where it records what it has done, so that it survives its process. */
+  runId?: string;
+  journal?: RunJournal;
 }
 
 /**
@@ -84,18 +99,24 @@ export interface Agent {
   detail(): AgentDetail;
   /** `listener` is called whenever `status` has changed. */
   onStatusChange(listener: () => void): void;
-  /** @param approves whether the caller can bring a person's answer with its next request; default: yes */
+  /**
+   * With `options.background` it resolves to a `StartedRun` once the begin of the run is on disk.
+   *
+   * @param approves whether the caller can bring a person's answer with its next request; default: yes
+   */
   generateText(body: GenerateBody, call: RunCall, approves?: boolean): Promise<TextResult>;
+  /** How its runs are kept. */
+  readonly kept: KeptAgent;
   /** The same for workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
   run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<{ text: string; output: unknown }>;
-  /** A run for another protocol, whose client runs the tools that it brings. Nobody is there who could approve a call. */
-  prepare(body: ProtocolBody, call: RunCall): ProtocolRun;
   /** Resolves to a value that is valid against `body.schema`. */
   generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;
   /** The typed parts of the run, one event each. */
   stream(body: GenerateBody, call: RunCall): EventProducer;
   /** The UI message stream. */
   chat(body: ChatBody, call: RunCall): EventProducer;
+  /** For protocols with replies of their own: the sink makes them of the parts. */
+  prepare(body: ProtocolBody, call: RunCall): ProtocolRun;
   /** Growing partial objects, then the final one. */
   streamObject(body: ObjectBody, call: RunCall): EventProducer;
   /** The last runs that a principal may see, newest first. `page` counts from 0. */

@@ -24,6 +24,7 @@ import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
 import { carryOutOnce, type ReplyKeeper } from "./idempotency.ts";
 import { foreignHost, foreignOrigin } from "./origin.ts";
 import { compileOutput } from "./output.ts";
+import { failAccess } from "./refused-page.ts";
 import type { InputSchemaId, Route } from "./route.ts";
 import { createRouter, type PathEndpoint } from "./router.ts";
 import type { Site } from "./site.ts";
@@ -157,7 +158,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
   const { uploads, uses, valuesLimit } = settings;
   const bodyLimit = settings.bodyLimit(route);
-  const { bodyOptional = false, readsHeaders = false } = route;
+  const { bodyOptional = false, readsHeaders = false, refusedPage } = route;
   const replies = route.idempotent === true ? settings.replies : undefined;
   const { readsClient = settings.isProxied && route.group === "execution" } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
@@ -274,6 +275,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     run(exchange, values) {
       const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));
       const call = new Call(settings, exchange, meter, corsHeaders, route.errors);
+      const accept = refusedPage === undefined ? "" : exchange.header("accept");
       try {
         const foreign = foreignOrigin(exchange, route, cors, settings.site);
         if (foreign !== null) throw foreign;
@@ -288,10 +290,10 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         call.track();
         allowed.then(
           () => handle(call, values, query, undefined, corsHeaders),
-          (error) => call.fail(error),
+          (error) => failAccess(call, error, refusedPage, accept),
         );
       } catch (error) {
-        call.fail(error);
+        failAccess(call, error, refusedPage, accept);
       }
     },
   };

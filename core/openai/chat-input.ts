@@ -43,7 +43,7 @@ const READERS: Readonly<Record<string, (message: Fields, path: string, calls: Ca
 };
 
 /** @throws ServiceError `invalid_input` that names the field */
-export function readMessages(messages: readonly Fields[]): InputMessage[] {
+export function readChatMessages(messages: readonly Fields[]): InputMessage[] {
   const calls: Calls = new Map();
   return messages.flatMap((message, index) => {
     const path = `messages[${index}]`;

@@ -6,7 +6,7 @@ import type { Usage } from "../agents/run/parts.ts";
 import type { RawReply } from "../http/route.ts";
 import { systemTime } from "../lib/clock.ts";
 import { type ChatDelta, ChatDeltas, chatMessage, chatUsage } from "./chat-deltas.ts";
-import { readMessages } from "./chat-input.ts";
+import { readChatMessages } from "./chat-input.ts";
 import { errorFields, type FieldNames, inOwnWords, jsonReply } from "./errors.ts";
 import { readFormat, samplingOptions } from "./options.ts";
 import { hearRun, type StreamTranslation, streamTranslated } from "./run-sink.ts";
@@ -48,10 +48,11 @@ function prepare(agent: Agent, body: Body, call: RunCall): ProtocolRun {
   return inOwnWords(FIELDS, () =>
     agent.prepare(
       {
-        input: readMessages(body.messages as Fields[]),
+        input: readChatMessages(body.messages as Fields[]),
         field: "messages",
         options: options(body),
         json: readFormat(format?.type, schema?.schema, "response_format.json_schema.schema"),
+        approves: false,
         effort: isNothing(effort) ? undefined : { value: effort, field: "reasoning_effort" },
         ...readTools(body),
       },

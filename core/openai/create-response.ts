@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import type { CreateResponseRequest } from "../../generated/types.ts";
 import type { Agent, ProtocolRun, RunCall } from "../agents/agent.ts";
-import type { RequestTool } from "../agents/run/tool-set.ts";
+import type { ClientTool } from "../agents/run/client-tools.ts";
 import type { RawReply } from "../http/route.ts";
 import { ownerOf } from "../identity/ownership.ts";
 import { systemTime } from "../lib/clock.ts";
@@ -99,7 +99,7 @@ const detached = ({ user, caller, requestId, logger, trace, client }: RunCall, s
 });
 
 interface Conversation {
-  readonly tools: readonly RequestTool[];
+  readonly tools: readonly ClientTool[];
   readonly input: readonly ConversationItem[];
   readonly earlier: EarlierItems;
 }
@@ -114,6 +114,7 @@ function prepare(agent: Agent, body: Body, { tools, input, earlier }: Conversati
         field: "input",
         options: samplingOptions(body, body.max_output_tokens),
         json: readFormat(text?.format?.type, text?.format?.schema, "text.format.schema"),
+        approves: false,
         effort: isNothing(effort) ? undefined : { value: effort, field: "reasoning.effort" },
         ...chooseTools(tools, choice, ({ name }) => name),
       },
@@ -122,7 +123,7 @@ function prepare(agent: Agent, body: Body, { tools, input, earlier }: Conversati
   );
 }
 
-function readTools({ tools }: Body): RequestTool[] {
+function readTools({ tools }: Body): ClientTool[] {
   return (tools ?? []).map((tool, index) => {
     requireFunction(tool as Fields, `tools[${index}]`);
     return readFunction(tool as Fields, `tools[${index}]`);

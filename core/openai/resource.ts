@@ -1,7 +1,7 @@
 /** The response resource: every key is there, null where nothing applies, since clients check that. */
 import type { CreateResponseRequest } from "../../generated/types.ts";
+import type { ClientTool } from "../agents/run/client-tools.ts";
 import type { FinishReason, Usage } from "../agents/run/parts.ts";
-import type { RequestTool } from "../agents/run/tool-set.ts";
 import type { OutputItem } from "./items.ts";
 
 type ResponseStatus = "in_progress" | "completed" | "incomplete" | "failed" | "cancelled";
@@ -31,7 +31,7 @@ interface Beginning {
   readonly id: string;
   readonly createdAt: number;
   readonly body: CreateResponseRequest;
-  readonly tools: readonly RequestTool[];
+  readonly tools: readonly ClientTool[];
   readonly store: boolean;
 }
 

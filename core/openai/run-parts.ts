@@ -27,14 +27,14 @@ const NOTHING: readonly Said[] = [];
  * service.
  */
 export class RunReader {
-  readonly #run: Omit<ProtocolRun, "run">;
+  readonly #run: Pick<ProtocolRun, "isJson" | "isForClient">;
   /** Calls of the step that may be the client's. */
   readonly #open = new Map<string, Call>();
   #block: "text" | "reasoning" | null = null;
   /** The text of the step, where an answer in JSON is told only once it is known to fit. */
   #held = "";
 
-  constructor(run: Omit<ProtocolRun, "run">) {
+  constructor(run: Pick<ProtocolRun, "isJson" | "isForClient">) {
     this.#run = run;
   }
 

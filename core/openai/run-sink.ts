@@ -32,7 +32,7 @@ export function streamTranslated(run: ProtocolRun, translation: StreamTranslatio
     failure: (message) => translation.fail(message, failure),
     async stream(sink) {
       try {
-        await run.run(new StreamSink(sink, run, translation));
+        await run.start(new StreamSink(sink, run, translation));
         await sink.send(await translation.end());
       } catch (error) {
         failure = error;
@@ -72,7 +72,7 @@ class StreamSink implements PartSink {
 export async function hearRun(run: ProtocolRun, hear: (said: Said) => void): Promise<void> {
   const reader = new RunReader(run);
   let aborted = false;
-  await run.run({
+  await run.start({
     closed: false,
     part(part) {
       if (part.type === "abort") aborted = true;

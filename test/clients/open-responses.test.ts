@@ -123,7 +123,7 @@ const EVENT = {
   ],
 };
 const ajv = new Ajv2020({ allErrors: false, strict: false });
-const [isResource, isEvent] = [ajv.compile(RESOURCE), ajv.compile(EVENT)];
+const [isResource, isEvent]: Loose[] = [ajv.compile(RESOURCE), ajv.compile(EVENT)];
 
 const user = (content: unknown) => ({ type: "message", role: "user", content });
 const WEATHER = {

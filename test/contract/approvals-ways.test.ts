@@ -117,7 +117,7 @@ const WAYS: Record<string, Way> = {
   "a tap of a workflow": { call: post("/workflows/tap/execute", (amount) => ({ input: { amount } })), after: "never" },
   "an agent in a workflow": {
     call: post("/workflows/asks/execute", (amount) => ({ input: { amount } })),
-    after: "never",
+    after: "by itself",
   },
 };
 

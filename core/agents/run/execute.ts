@@ -3,6 +3,7 @@ import type { GenerateOptions } from "../../../generated/types.ts";
 import { actingUser } from "../../identity/acting-user.ts";
 import type { Principal } from "../../identity/principal.ts";
 import { principalOf } from "../../identity/principal.ts";
+import { invalid, ServiceError } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
@@ -15,14 +16,17 @@ import { wasAborted } from "./abort.ts";
 import { keepAllowed } from "./allowed-options.ts";
 import { checkBounds, checkInputBounds } from "./bounds.ts";
 import { RunCaller } from "./caller.ts";
+import { type ClientTools, withClientTools } from "./client-tools.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
+import { type RunJournal, RunRecord } from "./journal.ts";
 import { runLoop } from "./loop.ts";
 import { type RunSettings, resolveOptions } from "./options.ts";
 import { type OutputSpec, resolveOutput } from "./output.ts";
 import { NULL_SINK, type PartSink } from "./parts.ts";
 import { emptyRunResult, type RunPlan, type RunResult } from "./run.ts";
 import { beginRunSpan, endRunSpan } from "./spans.ts";
-import { NO_TOOLS, type RequestTool, withRequestTools } from "./tool-set.ts";
+import { NO_TOOLS } from "./tool-set.ts";
+import { RunWaits } from "./waiting.ts";
 
 export interface RunRequest {
   input: unknown;
@@ -41,16 +45,29 @@ export interface RunRequest {
   thread?: string | undefined;
   /** Whether a client reads the answer that can run tools and post their results. */
   runsTools?: boolean;
+  /** Tools that this client brings. Only with `runsTools`. */
+  clientTools?: ClientTools | undefined;
+  /** What the client has made of the working memory: it is stored before the run reads it. */
+  workingMemory?: EditedMemory | undefined;
   /** Whether that client also answers for a person, who has to approve a call. Default: as `runsTools`. */
   approves?: boolean;
-  /** Tools that the client runs, beside the agent's. */
-  tools?: readonly RequestTool[] | undefined;
   /** Which tool the model must call. Default: as it likes. */
   toolChoice?: RunPlan["toolChoice"];
   /** How many agents have delegated down to this one. */
   depth?: number;
+  /** Its id; default: a new one. */
+  runId?: string | undefined;
+  /** Where it records what it has done, for a run that outlives its process. */
+  journal?: RunJournal | undefined;
   /** The parent of the run's span; null when that is not traced. Default: the span of the request. */
   parentSpan?: Span | null;
+}
+
+/** A working memory that is JSON, as a client has changed it. */
+export interface EditedMemory {
+  /** Where it stands in the request, for messages. */
+  readonly field: string;
+  readonly content: Record<string, unknown>;
 }
 
 /** A run that is ready to start. */
@@ -58,6 +75,7 @@ export interface PreparedRun {
   readonly plan: RunPlan;
   readonly input: unknown;
   readonly parentSpan: Span | null | undefined;
+  readonly workingMemory?: EditedMemory | undefined;
 }
 
 /** @throws ServiceError `invalid_input` for an invalid request */
@@ -67,7 +85,10 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const scope = { context: settings.context, user: call.user };
   const output = request.result ?? request.output ?? resolveOutput(settings.output, agent, call);
   const instructions = agent.instructions(scope);
-  const id = agent.newRunId();
+  const id = request.runId ?? agent.newRunId();
+  const { runsTools = false, approves = runsTools, clientTools } = request;
+  const awaited = approves ? awaitedCalls(request.input) : NO_CALLS;
+  const record = request.journal === undefined ? null : new RunRecord(request.journal, awaited.length > 0);
   const chain = agent.chain(scope);
   const caller = new RunCaller(call, agent.id, settings.memory);
   const prompt = repairPrompt(buildPrompt(instructions, request.input, request.field));
@@ -75,32 +96,38 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const turn =
     agent.memory === null
       ? null
-      : startTurn(agent.memory, request, { runId: id, settings: turnSettings(settings, request), principal }, caller);
+      : startTurn(
+          agent.memory,
+          request,
+          { runId: id, settings: turnSettings(settings, request), principal, record },
+          caller,
+        );
   checkResults(request, turn !== null);
   const canUpdateWorkingMemory = turn?.writable === true && request.result === undefined;
   const tools = request.result === undefined ? agent.tools(scope) : NO_TOOLS;
-  const { runsTools = false, approves = runsTools } = request;
+  const runTools = canUpdateWorkingMemory ? agent.memory!.tools(tools) : tools;
   const plan: RunPlan = {
     id,
     chain,
     prompt,
-    tools: withRequestTools(canUpdateWorkingMemory ? agent.memory!.tools(tools) : tools, request.tools),
+    tools: clientTools === undefined ? runTools : withClientTools(runTools, clientTools, agent, call),
     toolChoice: request.toolChoice,
     settings,
     output,
     call: caller,
-    awaited: approves ? awaitedCalls(request.input) : NO_CALLS,
+    awaited,
     clientApproves: approves,
     clientRunsTools: runsTools,
     depth: request.depth ?? 0,
     toolOutput: agent.toolOutput,
     contextTokens: agent.memory?.contextTokens,
     turn,
+    record,
     hasInstructions: instructions !== "",
     canUpdateWorkingMemory,
     span: null,
   };
-  return { plan, input: request.input, parentSpan: request.parentSpan };
+  return { plan, input: request.input, parentSpan: request.parentSpan, workingMemory: request.workingMemory };
 }
 
 /** Results at the end of the input may belong to calls that the conversation has. */
@@ -109,7 +136,7 @@ function checkResults({ input, field = "input" }: RunRequest, hasConversation: b
   requireCalls(input, field, hasConversation ? beginOfResults(input) : input.length);
 }
 
-type TurnOwner = Pick<TurnRequest, "runId" | "settings" | "principal">;
+type TurnOwner = Pick<TurnRequest, "runId" | "settings" | "principal" | "record">;
 
 function startTurn(memory: AgentMemory, request: RunRequest, owner: TurnOwner, call: RunCaller) {
   const { input, clientKnowsMessageId = false, depth = 0 } = request;
@@ -144,7 +171,7 @@ function requestSettings(agent: CompiledAgent, request: RunRequest): RunSettings
  * Runs to the end. A run that is aborted throws whatever aborted it.
  *
  * @param outcome filled on the way, for callers that need it when the run fails as well
- * @throws ServiceError when the model fails, or when the conversation is busy, another user's, or cannot be read or stored; any
+ * @throws RunWaits when a run with a journal waits for approval; ServiceError when the model fails, or when the conversation is busy, another user's, or cannot be read or stored; any
  * error when the run was aborted
  */
 export async function execute(
@@ -154,25 +181,36 @@ export async function execute(
   outcome: RunResult = emptyRunResult(),
 ): Promise<RunResult> {
   const { plan } = prepared;
-  const { turn } = plan;
+  const { turn, record } = plan;
   beginRunSpan(agent, prepared);
-  if (turn !== null) await addConversation(agent, plan, turn, outcome);
+  if (turn !== null) await addConversation(agent, prepared, turn, outcome);
   keepAllowed(agent.bounds.providerOptions, plan.prompt);
-  const record = agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId);
+  const begun = (at?: number) =>
+    agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId, at);
+  // A run with a journal is written when it has ended: until then another process may go on with it.
+  const entry = record === null ? begun() : null;
   agent.activity.enter();
   try {
-    await runLoop(plan, turn === null ? sink : turn.record(sink), outcome);
+    const reader = record === null ? sink : record.sink(sink);
+    await runLoop(plan, turn === null ? reader : turn.record(reader), outcome);
     agent.runs?.count("completed");
-    const wait = agent.history.end(record, "completed", outcome);
+    const wait = agent.history.end(entry ?? begun(record?.begunAt), "completed", outcome);
     if (wait !== undefined) await wait;
     if (plan.span !== null) endRunSpan(plan.span, outcome);
     if (turn !== null) sumUp(agent, turn);
     return outcome;
   } catch (error) {
+    if (error instanceof RunWaits) {
+      if (turn !== null) await turn.pause();
+      if (plan.span !== null) endRunSpan(plan.span, outcome);
+      throw error;
+    }
     const status = wasAborted(error, plan.call, sink) ? "cancelled" : "error";
-    agent.runs?.count(status);
-    if (turn !== null) await turn.abandon(status);
-    agent.history.end(record, status, outcome, status === "error" ? error : undefined);
+    if (record?.isInterrupted !== true) {
+      agent.runs?.count(status);
+      if (turn !== null) await turn.abandon(status);
+      agent.history.end(entry ?? begun(record?.begunAt), status, outcome, status === "error" ? error : undefined);
+    }
     if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: status === "cancelled" });
     throw plan.call.interruption ?? error;
   } finally {
@@ -191,16 +229,32 @@ function sumUp({ memory, activity }: CompiledAgent, turn: Turn): void {
 }
 
 /** Adds the conversation to the prompt. A run that fails here is not in the history, only in its trace. */
-async function addConversation(agent: CompiledAgent, plan: RunPlan, turn: Turn, outcome: RunResult): Promise<void> {
+async function addConversation(
+  agent: CompiledAgent,
+  { plan, workingMemory }: PreparedRun,
+  turn: Turn,
+  outcome: RunResult,
+): Promise<void> {
   turn.span = plan.span;
   try {
     const wait = turn.begin();
     if (wait !== undefined) await wait;
+    if (workingMemory !== undefined && turn.writable) await storeEdited(turn, workingMemory);
     await agent.memory!.addToPrompt(plan, turn);
   } catch (error) {
     await turn.leave();
     if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: plan.call.signal.aborted });
     throw error;
+  }
+}
+
+async function storeEdited(turn: Turn, { field, content }: EditedMemory): Promise<void> {
+  try {
+    await turn.updateWorkingMemory(content, "replace");
+  } catch (error) {
+    throw error instanceof ServiceError && error.kind === "invalid_input"
+      ? invalid(`${field}: ${error.message}`)
+      : error;
   }
 }
 

@@ -1,6 +1,5 @@
 /** The tools that a run may call, and how they are described to the model. */
 import type { LanguageModelV3FunctionTool } from "@ai-sdk/provider";
-import { invalid } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
 import type { ApprovalInbox } from "../../tools/approval.ts";
 import { executeTool } from "../../tools/execute.ts";
@@ -8,6 +7,7 @@ import type { Tool, ToolOrigin } from "../../tools/tool.ts";
 import type { RunCall } from "../agent.ts";
 import type { Turn } from "../conversation/turn.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
+import type { RunJournal } from "./journal.ts";
 import type { MemorySettings } from "./options.ts";
 import type { PartSink, Usage } from "./parts.ts";
 
@@ -24,6 +24,8 @@ export interface RunToolContext {
   readonly depth: number;
   /** The run's turn of its conversation; null without memory. */
   readonly turn: Turn | null;
+  /** For a sub-agent, where the run has a journal. */
+  readonly journal: RunJournal | undefined;
   /** The span of the call; null when it is not traced. */
   readonly span: Span | null;
 }
@@ -76,45 +78,6 @@ function renamed(tools: readonly AgentTool[]): Map<string, string> | null {
 export const ownToolName = ({ namesForModels }: ToolSet, name: string): string => namesForModels?.get(name) ?? name;
 
 export const NO_TOOLS: ToolSet = Object.freeze(toolSet([]));
-
-/** A tool that a request brings: its client runs it. */
-export interface RequestTool {
-  readonly name: string;
-  readonly description: string;
-  /** JSON Schema of the input, for the model. The client checks what it is given. */
-  readonly parameters: object;
-  readonly strict?: boolean;
-  /** Where it stands in the request. */
-  readonly field: string;
-}
-
-/**
- * The tools of a run, and those that its request brings.
- *
- * @throws ServiceError `invalid_input` for a name that is taken: a client must not stand in for a tool of the service
- */
-export function withRequestTools(own: ToolSet, brought: readonly RequestTool[] | undefined): ToolSet {
-  if (brought === undefined || brought.length === 0) return own;
-  const names = new Set([...own.byName.keys(), ...(own.namesForModels?.keys() ?? [])]);
-  for (const { name, field } of brought) {
-    if (names.has(name) || names.has(modelToolName(name)))
-      throw invalid(`${field} must be another name: there is a tool ${JSON.stringify(name)} already`);
-    names.add(name).add(modelToolName(name));
-  }
-  return toolSet([...own.byName.values(), ...brought.map(requestTool)]);
-}
-
-function requestTool({ name, description, parameters, strict }: RequestTool): AgentTool {
-  const definition = functionTool(name, description, parameters);
-  return {
-    name,
-    definition: strict === undefined ? definition : { ...definition, strict },
-    clientInput: () => null,
-    run() {
-      throw new Error("it is run by the client");
-    },
-  };
-}
 
 /** Adapts a tool of the registry for agents. `executeTool` checks approval, input, time limit and signal. */
 function agentTool(tool: Tool): AgentTool {

@@ -3,6 +3,7 @@
 import type { Service } from "../../app/service.ts";
 import type { Route } from "../../http/route.ts";
 import { A2A_ROUTES } from "./a2a.ts";
+import { AG_UI_ROUTES } from "./ag-ui.ts";
 import { AGENT_ROUTES } from "./agents.ts";
 import { APPROVAL_ROUTES } from "./approvals.ts";
 import { DOCS_ROUTES } from "./docs.ts";
@@ -12,6 +13,7 @@ import { OBSERVABILITY_ROUTES } from "./observability.ts";
 import { OBSERVABILITY_LOG_ROUTES } from "./observability-logs.ts";
 import { OPENAI_ROUTES } from "./openai.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
+import { RUN_ROUTES } from "./runs.ts";
 import { TOOL_ROUTES } from "./tools.ts";
 import { UPDATE_ROUTES } from "./updates.ts";
 import { WORKFLOW_ROUTES } from "./workflows.ts";
@@ -19,6 +21,8 @@ import { WORKFLOW_ROUTES } from "./workflows.ts";
 export const ROUTES: readonly Route<Service>[] = [
   ...(DOCS_ROUTES as unknown as Route<Service>[]),
   ...AGENT_ROUTES,
+  ...RUN_ROUTES,
+  ...AG_UI_ROUTES,
   ...WORKFLOW_ROUTES,
   ...TOOL_ROUTES,
   ...APPROVAL_ROUTES,
