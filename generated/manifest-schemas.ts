@@ -1823,6 +1823,11 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         },
         "default": {}
       },
+      "openai": {
+        "description": "Whether the agents answer OpenAI's clients: Responses, Chat Completions and Models, below `/v1`.",
+        "type": "boolean",
+        "default": true
+      },
       "downloads": {
         "$ref": "#/$defs/DownloadsManifest",
         "default": {}
