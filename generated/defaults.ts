@@ -41,6 +41,7 @@ export const defaults = {
     "topP": 1,
     "frequencyPenalty": 0,
     "presencePenalty": 0,
+    "background": false,
     "resumableStream": false
   },
   "HistoryQuery": {
@@ -64,6 +65,14 @@ export const defaults = {
     "params": {
       "pageSize": 50
     }
+  },
+  "RunStreamQuery": {
+    "fromSequence": 0,
+    "format": "raw"
+  },
+  "RunsQuery": {
+    "limit": 50,
+    "offset": 0
   },
   "SearchQuery": {
     "limit": 10,

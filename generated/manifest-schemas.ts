@@ -112,6 +112,20 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/Size",
         "default": "32KiB"
       },
+      "durable": {
+        "description": "Keeps its runs in the store: one that was under way when its process ended goes on, and none ends because its client leaves.",
+        "type": "boolean",
+        "default": false
+      },
+      "recovery": {
+        "description": "What happens to a kept run after a crash.",
+        "type": "string",
+        "enum": [
+          "resume",
+          "fail"
+        ],
+        "default": "resume"
+      },
       "options": {
         "$ref": "#/$defs/AgentOptionsManifest",
         "default": {}
@@ -595,6 +609,29 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       "use"
     ],
     "additionalProperties": true
+  },
+  "BailManifest": {
+    "title": "bail",
+    "description": "Ends the workflow early, as completed. Inside a sub-workflow it ends that alone.",
+    "type": "object",
+    "properties": {
+      "if": {
+        "description": "CEL that gives true or false. When it gives false, `data` is passed on.",
+        "type": "string",
+        "minLength": 1
+      },
+      "result": {
+        "description": "The result of the workflow.",
+        "default": "{{ data }}"
+      }
+    },
+    "required": [
+      "if"
+    ],
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
   },
   "BodyLimitsManifest": {
     "title": "Body limits",
@@ -1812,7 +1849,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "StepManifest": {
     "title": "Step",
-    "description": "An id and exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow.",
+    "description": "An id and exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow, bail.",
     "type": "object",
     "properties": {
       "id": {
@@ -1873,6 +1910,13 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       },
       "andWorkflow": {
         "$ref": "#/$defs/SubWorkflowManifest"
+      },
+      "bail": {
+        "$ref": "#/$defs/BailManifest"
+      },
+      "onError": {
+        "description": "Steps that run when the step has failed for good, after its tries. They see `error` (`message`, `code`, `stepId`), and their output takes the place of the step's.",
+        "$ref": "#/$defs/StepList"
       }
     },
     "required": [
@@ -1913,9 +1957,14 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "required": [
           "andWorkflow"
         ]
+      },
+      {
+        "required": [
+          "bail"
+        ]
       }
     ],
-    "errorMessage": "a step needs exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow",
+    "errorMessage": "a step needs exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow, bail",
     "patternProperties": {
       "^x-": true
     },
@@ -2373,6 +2422,10 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "default": 3
       },
       "steps": {
+        "$ref": "#/$defs/StepList"
+      },
+      "onError": {
+        "description": "Steps that run when one of `steps` has failed for good. They see `error` (`message`, `code`, `stepId`), and their output is the result.",
         "$ref": "#/$defs/StepList"
       }
     },

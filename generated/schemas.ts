@@ -2,6 +2,45 @@
 
 /** The schemas of bodies and events, as OpenAPI components. */
 export const schemas: Record<string, Record<string, unknown>> = {
+  "ActivityMinute": {
+    "type": "object",
+    "description": "What was done in one minute.",
+    "properties": {
+      "from": {
+        "type": "string",
+        "format": "date-time",
+        "description": "When it began."
+      },
+      "requests": {
+        "type": "integer",
+        "description": "Requests that were answered, without reads of the API."
+      },
+      "failed": {
+        "type": "integer",
+        "description": "Of these, those that the service failed (5xx)."
+      },
+      "inputTokens": {
+        "type": "integer",
+        "description": "Tokens that models read."
+      },
+      "outputTokens": {
+        "type": "integer",
+        "description": "Tokens that models wrote."
+      },
+      "cost": {
+        "type": "number",
+        "description": "What they cost in US dollars, of models with prices."
+      }
+    },
+    "required": [
+      "from",
+      "requests",
+      "failed",
+      "inputTokens",
+      "outputTokens",
+      "cost"
+    ]
+  },
   "AgUiCapabilities": {
     "type": "object",
     "description": "What an agent can do, as AG-UI describes it (`AgentCapabilities`).",
@@ -1421,6 +1460,80 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "$ref": "#/components/schemas/AgentSummary"
     }
   },
+  "AgentRun": {
+    "type": "object",
+    "description": "A kept run of an agent.",
+    "properties": {
+      "runId": {
+        "type": "string",
+        "description": "Id of the run."
+      },
+      "agentId": {
+        "type": "string",
+        "description": "The agent that runs."
+      },
+      "status": {
+        "type": "string",
+        "description": "How it stands.",
+        "enum": [
+          "running",
+          "waiting",
+          "completed",
+          "error",
+          "cancelled"
+        ]
+      },
+      "startTime": {
+        "type": "string",
+        "description": "When it began.",
+        "format": "date-time"
+      },
+      "endTime": {
+        "type": "string",
+        "description": "When it ended; absent until it has.",
+        "format": "date-time"
+      },
+      "usage": {
+        "$ref": "#/components/schemas/Usage"
+      },
+      "output": {
+        "description": "What it answered; absent until it has."
+      },
+      "error": {
+        "type": "string",
+        "description": "What went wrong, with status `error`."
+      },
+      "userId": {
+        "type": "string",
+        "description": "Whose run it is, when the call said so."
+      },
+      "conversationId": {
+        "type": "string",
+        "description": "The conversation, when the call named one."
+      },
+      "approvals": {
+        "type": "array",
+        "description": "The approvals that it waits for.",
+        "items": {
+          "$ref": "#/components/schemas/PendingApproval"
+        }
+      }
+    },
+    "required": [
+      "runId",
+      "agentId",
+      "status",
+      "startTime",
+      "approvals"
+    ]
+  },
+  "AgentRunList": {
+    "type": "array",
+    "description": "Runs, newest first.",
+    "items": {
+      "$ref": "#/components/schemas/AgentRun"
+    }
+  },
   "AgentSummary": {
     "type": "object",
     "description": "An agent in the list.",
@@ -1601,6 +1714,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "string",
         "description": "Its execution, which the answer resumes."
       },
+      "runId": {
+        "type": "string",
+        "description": "The kept run of an agent that waits, and goes on with the answer."
+      },
       "stepId": {
         "type": "string",
         "description": "The step, with the ids of the sub-workflow steps that it is in."
@@ -1753,6 +1870,23 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     }
   },
+  "CancelChatRequest": {
+    "type": "object",
+    "description": "Whose chat is meant.",
+    "properties": {
+      "userId": {
+        "type": "string",
+        "description": "The user of the chat. Not needed where the token names one.",
+        "minLength": 1,
+        "maxLength": 256
+      }
+    },
+    "examples": [
+      {
+        "userId": "user-1"
+      }
+    ]
+  },
   "CancelExecutionRequest": {
     "type": "object",
     "description": "Body of a cancel.",
@@ -1850,6 +1984,18 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "trigger": "submit-message"
       }
     ]
+  },
+  "ChatStreamQuery": {
+    "type": "object",
+    "description": "Whose chat is meant.",
+    "properties": {
+      "userId": {
+        "type": "string",
+        "description": "The user of the chat. Not needed where the token names one.",
+        "minLength": 1,
+        "maxLength": 256
+      }
+    }
   },
   "CloneConversationRequest": {
     "type": "object",
@@ -2552,7 +2698,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "description": "What came of it."
       },
       "error": {
-        "$ref": "#/components/schemas/ExecutionError"
+        "$ref": "#/components/schemas/ExecutionError",
+        "description": "What it failed with. Beside an `output`: what its `onError` has handled."
       }
     },
     "required": [
@@ -3001,9 +3148,19 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "output": {
         "$ref": "#/components/schemas/OutputOptions"
       },
+      "runId": {
+        "type": "string",
+        "description": "Id of the run. Left out: the server makes one. The reply has it in `x-run-id`.",
+        "pattern": "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{1,128}$"
+      },
+      "background": {
+        "type": "boolean",
+        "description": "For `/text` and `/object`: answers 202 with the id of the run at once, and keeps the run.",
+        "default": false
+      },
       "resumableStream": {
         "type": "boolean",
-        "description": "Keeps a chat run alive when the client leaves; needs userId and conversationId.",
+        "description": "Keeps a chat run alive when the client leaves, so that it can be read again by its conversation; needs userId and conversationId.",
         "default": false
       },
       "userId": {
@@ -4547,6 +4704,14 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "message": {
         "type": "string",
         "description": "The same for people."
+      },
+      "activity": {
+        "type": "array",
+        "maxItems": 60,
+        "description": "What this process did, minute by minute: at most the last hour, the oldest first. The last minute still goes on.",
+        "items": {
+          "$ref": "#/components/schemas/ActivityMinute"
+        }
       }
     },
     "required": [
@@ -4556,7 +4721,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "spanCount",
       "logCount",
       "websocket",
-      "message"
+      "message",
+      "activity"
     ]
   },
   "OutputOptions": {
@@ -5221,6 +5387,32 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "type"
         ],
         "title": "start-step"
+      },
+      {
+        "type": "object",
+        "description": "In place of `start-step`, after a crash of the service: the model is asked again, and what the step had said before does not count.",
+        "properties": {
+          "type": {
+            "const": "step-restart",
+            "description": "Always `step-restart`."
+          },
+          "subAgentId": {
+            "type": "string",
+            "description": "Id of the sub-agent that this part comes from."
+          },
+          "subAgentName": {
+            "type": "string",
+            "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
+          }
+        },
+        "required": [
+          "type"
+        ],
+        "title": "step-restart"
       },
       {
         "type": "object",
@@ -6240,6 +6432,71 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     }
   },
+  "RunCancelled": {
+    "type": "object",
+    "description": "The run has been cancelled.",
+    "properties": {
+      "cancelled": {
+        "const": true,
+        "description": "Always true."
+      }
+    },
+    "required": [
+      "cancelled"
+    ]
+  },
+  "RunStreamQuery": {
+    "type": "object",
+    "description": "Where to go on.",
+    "properties": {
+      "fromSequence": {
+        "type": "integer",
+        "description": "Number of the last event that is known: those after it follow. The header `Last-Event-ID` goes before it.",
+        "default": 0,
+        "minimum": 0,
+        "maximum": 9007199254740991
+      },
+      "format": {
+        "type": "string",
+        "description": "`raw`: the parts as `POST /agents/:id/stream` sends them. `chat`: the UI message stream, as `POST /agents/:id/chat`.",
+        "enum": [
+          "raw",
+          "chat"
+        ],
+        "default": "raw"
+      }
+    }
+  },
+  "RunsQuery": {
+    "type": "object",
+    "description": "Which runs.",
+    "properties": {
+      "status": {
+        "type": "string",
+        "description": "Only runs with this status.",
+        "enum": [
+          "running",
+          "waiting",
+          "completed",
+          "error",
+          "cancelled"
+        ]
+      },
+      "limit": {
+        "type": "integer",
+        "description": "Runs on the page, at most 500.",
+        "default": 50,
+        "minimum": 1,
+        "maximum": 500
+      },
+      "offset": {
+        "type": "integer",
+        "description": "How many to skip.",
+        "default": 0,
+        "minimum": 0
+      }
+    }
+  },
   "SaveMessageEntry": {
     "type": "object",
     "description": "A message, either bare or as `message` of the entry. `userId` and `conversationId` of an entry go before those of the body.",
@@ -6815,6 +7072,24 @@ export const schemas: Record<string, Record<string, unknown>> = {
     },
     "required": [
       "code"
+    ]
+  },
+  "StartedRun": {
+    "type": "object",
+    "description": "A run that goes on in the background.",
+    "properties": {
+      "runId": {
+        "type": "string",
+        "description": "Id of the run."
+      },
+      "status": {
+        "const": "running",
+        "description": "Always `running`."
+      }
+    },
+    "required": [
+      "runId",
+      "status"
     ]
   },
   "SubAgent": {
@@ -8295,6 +8570,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "$ref": "#/components/schemas/WorkflowStep"
         }
       },
+      "onError": {
+        "type": "array",
+        "description": "The steps that run when one of those has failed for good, and give the result.",
+        "items": {
+          "$ref": "#/components/schemas/WorkflowStep"
+        }
+      },
       "inputSchema": {
         "type": [
           "object",
@@ -8593,7 +8875,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "andRace",
           "andTap",
           "andAgent",
-          "andWorkflow"
+          "andWorkflow",
+          "bail"
         ]
       },
       "purpose": {
@@ -8636,6 +8919,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "workflow": {
         "type": "string",
         "description": "Id of the workflow that an andWorkflow runs."
+      },
+      "onError": {
+        "type": "array",
+        "description": "The steps that run when it has failed for good, and give its output.",
+        "items": {
+          "$ref": "#/components/schemas/WorkflowStep"
+        }
       }
     },
     "required": [
@@ -8736,7 +9026,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "andRace",
               "andTap",
               "andAgent",
-              "andWorkflow"
+              "andWorkflow",
+              "bail"
             ]
           },
           "status": {
@@ -8792,7 +9083,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "andRace",
               "andTap",
               "andAgent",
-              "andWorkflow"
+              "andWorkflow",
+              "bail"
             ]
           },
           "status": {
@@ -8852,7 +9144,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "andRace",
               "andTap",
               "andAgent",
-              "andWorkflow"
+              "andWorkflow",
+              "bail"
             ]
           },
           "status": {
@@ -8909,7 +9202,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
               "andRace",
               "andTap",
               "andAgent",
-              "andWorkflow"
+              "andWorkflow",
+              "bail"
             ]
           },
           "data": {

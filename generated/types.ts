@@ -44,6 +44,14 @@ export interface AgentManifest {
    * How much of a tool's result the model is shown; the client gets it whole.
    */
   toolOutput: Size;
+  /**
+   * Keeps its runs in the store: one that was under way when its process ended goes on, and none ends because its client leaves.
+   */
+  durable: boolean;
+  /**
+   * What happens to a kept run after a crash.
+   */
+  recovery: "resume" | "fail";
   options: AgentOptionsManifest;
 }
 
@@ -917,6 +925,10 @@ export interface WorkflowManifest {
    */
   recoveries: number;
   steps: StepList;
+  /**
+   * Steps that run when one of `steps` has failed for good. They see `error` (`message`, `code`, `stepId`), and their output is the result.
+   */
+  onError?: StepList;
 }
 
 /**
@@ -929,7 +941,7 @@ export type StepList = [StepOrList, ...StepOrList[]];
 export type StepOrList = StepManifest | StepList;
 
 /**
- * An id and exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow.
+ * An id and exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow, bail.
  */
 export interface StepManifest {
   /**
@@ -969,6 +981,11 @@ export interface StepManifest {
   andTap?: TapManifest;
   andAgent?: AgentStepManifest;
   andWorkflow?: SubWorkflowManifest;
+  bail?: BailManifest;
+  /**
+   * Steps that run when the step has failed for good, after its tries. They see `error` (`message`, `code`, `stepId`), and their output takes the place of the step's.
+   */
+  onError?: StepList;
 }
 
 /**
@@ -1022,6 +1039,20 @@ export interface WhenManifest {
   if: string;
   then: StepOrList;
   else?: StepOrList;
+}
+
+/**
+ * Ends the workflow early, as completed. Inside a sub-workflow it ends that alone.
+ */
+export interface BailManifest {
+  /**
+   * CEL that gives true or false. When it gives false, `data` is passed on.
+   */
+  if: string;
+  /**
+   * The result of the workflow.
+   */
+  result: unknown;
 }
 
 /**
@@ -1891,6 +1922,10 @@ export interface Approval {
    * Its execution, which the answer resumes.
    */
   executionId?: string;
+  /**
+   * The kept run of an agent that waits, and goes on with the answer.
+   */
+  runId?: string;
   /**
    * The step, with the ids of the sub-workflow steps that it is in.
    */
@@ -3639,6 +3674,42 @@ export interface ObservabilityStatus {
    * The same for people.
    */
   message: string;
+  /**
+   * What this process did, minute by minute: at most the last hour, the oldest first. The last minute still goes on.
+   *
+   * @maxItems 60
+   */
+  activity: ActivityMinute[];
+}
+
+/**
+ * What was done in one minute.
+ */
+export interface ActivityMinute {
+  /**
+   * When it began.
+   */
+  from: string;
+  /**
+   * Requests that were answered, without reads of the API.
+   */
+  requests: number;
+  /**
+   * Of these, those that the service failed (5xx).
+   */
+  failed: number;
+  /**
+   * Tokens that models read.
+   */
+  inputTokens: number;
+  /**
+   * Tokens that models wrote.
+   */
+  outputTokens: number;
+  /**
+   * What they cost in US dollars, of models with prices.
+   */
+  cost: number;
 }
 
 /**
@@ -3781,7 +3852,15 @@ export interface GenerateOptions {
   };
   output?: OutputOptions;
   /**
-   * Keeps a chat run alive when the client leaves; needs userId and conversationId.
+   * Id of the run. Left out: the server makes one. The reply has it in `x-run-id`.
+   */
+  runId?: string;
+  /**
+   * For `/text` and `/object`: answers 202 with the id of the run at once, and keeps the run.
+   */
+  background?: boolean;
+  /**
+   * Keeps a chat run alive when the client leaves, so that it can be read again by its conversation; needs userId and conversationId.
    */
   resumableStream?: boolean;
   /**
@@ -3831,6 +3910,134 @@ export interface Readiness {
    * Why it is not ready.
    */
   reason?: string;
+}
+
+/**
+ * Which runs.
+ */
+export interface RunsQuery {
+  /**
+   * Only runs with this status.
+   */
+  status?: "running" | "waiting" | "completed" | "error" | "cancelled";
+  /**
+   * Runs on the page, at most 500.
+   */
+  limit?: number;
+  /**
+   * How many to skip.
+   */
+  offset?: number;
+}
+
+/**
+ * Where to go on.
+ */
+export interface RunStreamQuery {
+  /**
+   * Number of the last event that is known: those after it follow. The header `Last-Event-ID` goes before it.
+   */
+  fromSequence?: number;
+  /**
+   * `raw`: the parts as `POST /agents/:id/stream` sends them. `chat`: the UI message stream, as `POST /agents/:id/chat`.
+   */
+  format?: "raw" | "chat";
+}
+
+/**
+ * Whose chat is meant.
+ */
+export interface ChatStreamQuery {
+  /**
+   * The user of the chat. Not needed where the token names one.
+   */
+  userId?: string;
+}
+
+/**
+ * Whose chat is meant.
+ */
+export interface CancelChatRequest {
+  /**
+   * The user of the chat. Not needed where the token names one.
+   */
+  userId?: string;
+}
+
+/**
+ * A kept run of an agent.
+ */
+export interface AgentRun {
+  /**
+   * Id of the run.
+   */
+  runId: string;
+  /**
+   * The agent that runs.
+   */
+  agentId: string;
+  /**
+   * How it stands.
+   */
+  status: "running" | "waiting" | "completed" | "error" | "cancelled";
+  /**
+   * When it began.
+   */
+  startTime: string;
+  /**
+   * When it ended; absent until it has.
+   */
+  endTime?: string;
+  usage?: Usage;
+  /**
+   * What it answered; absent until it has.
+   */
+  output?: unknown;
+  /**
+   * What went wrong, with status `error`.
+   */
+  error?: string;
+  /**
+   * Whose run it is, when the call said so.
+   */
+  userId?: string;
+  /**
+   * The conversation, when the call named one.
+   */
+  conversationId?: string;
+  /**
+   * The approvals that it waits for.
+   */
+  approvals: PendingApproval[];
+}
+
+/**
+ * Runs, newest first.
+ */
+export type AgentRunList = AgentRun[];
+
+/**
+ * A run that goes on in the background.
+ */
+export interface StartedRun {
+  /**
+   * Id of the run.
+   */
+  runId: string;
+  /**
+   * Always `running`.
+   */
+  status: "running";
+}
+
+/**
+ * The run has been cancelled.
+ */
+export interface RunCancelled {
+  /**
+   * Always true.
+   */
+  cancelled: true;
 }
 
 /**
@@ -4113,7 +4320,7 @@ export interface WorkflowStep {
   /**
    * What kind of step it is.
    */
-  type: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+  type: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
   /**
    * What it is for; an empty string when nobody said.
    */
@@ -4146,6 +4353,10 @@ export interface WorkflowStep {
    * Id of the workflow that an andWorkflow runs.
    */
   workflow?: string;
+  /**
+   * The steps that run when it has failed for good, and give its output.
+   */
+  onError?: WorkflowStep[];
 }
 
 /**
@@ -4173,6 +4384,10 @@ export interface WorkflowDetail {
    * The steps, in order.
    */
   steps: WorkflowStep[];
+  /**
+   * The steps that run when one of those has failed for good, and give the result.
+   */
+  onError?: WorkflowStep[];
   /**
    * JSON Schema of the input; null when any will do.
    */
@@ -4658,6 +4873,9 @@ export interface ExecutionEvent {
    * What came of it.
    */
   output?: unknown;
+  /**
+   * What it failed with. Beside an `output`: what its `onError` has handled.
+   */
   error?: ExecutionError;
 }
 
@@ -5257,6 +5475,24 @@ export type RawStreamPart =
        * Always `start-step`.
        */
       type: "start-step";
+      /**
+       * Id of the sub-agent that this part comes from.
+       */
+      subAgentId?: string;
+      /**
+       * Name of that sub-agent.
+       */
+      subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
+    }
+  | {
+      /**
+       * Always `step-restart`.
+       */
+      type: "step-restart";
       /**
        * Id of the sub-agent that this part comes from.
        */
@@ -6271,7 +6507,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * Always `running`.
        */
@@ -6305,7 +6541,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * `skipped` when a condition did not hold.
        */
@@ -6339,7 +6575,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * Always `error`.
        */
@@ -6370,7 +6606,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * The part, as `/agents/{id}/stream` gives it.
        */
@@ -6565,6 +6801,7 @@ export interface Schemas {
   ThenManifest: ThenManifest;
   SuspendManifest: SuspendManifest;
   WhenManifest: WhenManifest;
+  BailManifest: BailManifest;
   TapManifest: TapManifest;
   AgentStepManifest: AgentStepManifest;
   SubWorkflowManifest: SubWorkflowManifest;
@@ -6672,6 +6909,7 @@ export interface Schemas {
   TraceList: TraceList;
   TraceDetail: TraceDetail;
   ObservabilityStatus: ObservabilityStatus;
+  ActivityMinute: ActivityMinute;
   SemanticMemoryOptions: SemanticMemoryOptions;
   ConversationPersistenceOptions: ConversationPersistenceOptions;
   MemoryRuntimeOptions: MemoryRuntimeOptions;
@@ -6680,6 +6918,14 @@ export interface Schemas {
   GenerateOptions: GenerateOptions;
   Liveness: Liveness;
   Readiness: Readiness;
+  RunsQuery: RunsQuery;
+  RunStreamQuery: RunStreamQuery;
+  ChatStreamQuery: ChatStreamQuery;
+  CancelChatRequest: CancelChatRequest;
+  AgentRun: AgentRun;
+  AgentRunList: AgentRunList;
+  StartedRun: StartedRun;
+  RunCancelled: RunCancelled;
   ToolAgent: ToolAgent;
   Tool: Tool;
   ToolList: ToolList;

@@ -55,6 +55,7 @@ const RANKS: readonly (readonly string[])[] = [
   ["core/workflows/run", "core/workflows/list", "core/workflows/steps"],
   ["core/workflows/cluster", "core/workflows/compile"],
   ["core/workflows"],
+  ["core/runs"],
   ["core/a2a", "core/ag-ui", "core/mcp", "core/codegen"],
   ["core/api/routes"],
   ["core/api/custom", "core/api/sockets"],

@@ -5,13 +5,15 @@ import type { Context } from "../http/route.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
+import type { KeptAgent } from "./keeper.ts";
 import type { ClientTools } from "./run/client-tools.ts";
 import type { EditedMemory } from "./run/execute.ts";
+import type { RunJournal } from "./run/journal.ts";
 import type { PartSink } from "./run/parts.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
-  Partial<Pick<Context<unknown>, "client" | "aborts">> & {
+  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith">> & {
     /**
      * To be asked before each effect of a run that another process may take over. Undefined: it may begin now. Otherwise it may once the
      * promise has resolved. Throws, or rejects, when the run was stopped.
@@ -65,6 +67,9 @@ interface ProtocolRun {
 export interface TaskBody extends GenerateBody {
   /** The schema of the result, used instead of `options.output`. The agent keeps its tools, as with `options.output`. */
   result?: ClientSchema;
+  /** The id of the run, and where it records what it has done, so that it survives its process. */
+  runId?: string;
+  journal?: RunJournal;
 }
 
 /**
@@ -81,8 +86,14 @@ export interface Agent {
   detail(): AgentDetail;
   /** `listener` is called whenever `status` has changed. */
   onStatusChange(listener: () => void): void;
-  /** @param approves whether the caller can bring a person's answer with its next request; default: yes */
+  /**
+   * With `options.background` it resolves to a `StartedRun` once the begin of the run is on disk.
+   *
+   * @param approves whether the caller can bring a person's answer with its next request; default: yes
+   */
   generateText(body: GenerateBody, call: RunCall, approves?: boolean): Promise<TextResult>;
+  /** How its runs are kept. */
+  readonly kept: KeptAgent;
   /** The same for workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
   run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<{ text: string; output: unknown }>;
   /** Resolves to a value that is valid against `body.schema`. */

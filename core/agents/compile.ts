@@ -22,6 +22,7 @@ import { type AgentFacts, describe, memoryConfig } from "./describe.ts";
 import { createAgent } from "./endpoints.ts";
 import type { AgentHistories } from "./history/history.ts";
 import { openHistories } from "./history/open.ts";
+import type { Keeping, RunKeeper } from "./keeper.ts";
 import { Activity } from "./run/activity.ts";
 import { agentOptions, type RequestBounds } from "./run/bounds.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
@@ -60,6 +61,8 @@ interface CompiledAgents {
   agents: Map<string, Agent>;
   problems: Problem[];
   histories: Histories;
+  /** From now on runs are kept by it. */
+  keepRuns(keeper: RunKeeper): void;
   /** Waits for aborted runs to store what they have said. */
   whenIdle(): Promise<void>;
 }
@@ -86,6 +89,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   const isolated = isIsolated(manifest);
   const histories = parts.histories ?? openHistories(manifest, parts);
   const turns = parts.turns ?? openTurns(manifest, parts);
+  const keeping: Keeping = { keeper: null };
   const known = knownTools(tools);
   const compiled = new Map<string, CompiledAgent>();
   const facts = new Map<string, AgentFacts>();
@@ -114,6 +118,9 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       history: histories.forAgent(id),
       newRunId,
       activity,
+      durable: agent.durable,
+      recovery: agent.recovery,
+      keeping,
       runs: parts.meters?.agents.of(id),
       isolated,
       prepareSchema,
@@ -139,6 +146,9 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   return {
     agents,
     problems,
+    keepRuns(keeper) {
+      keeping.keeper = keeper;
+    },
     whenIdle,
     histories: {
       async start() {

@@ -1,10 +1,14 @@
 /** The methods of an agent that the API calls: each is a run with its own kind of sink. */
+
+import type { StartedRun } from "../../generated/types.ts";
 import { ownerOf } from "../identity/ownership.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
-import { messageIdForRun } from "./conversation/agent-memory.ts";
+import { messageIdForRun, replyMessageId } from "./conversation/agent-memory.ts";
 import type { Description } from "./describe.ts";
+import type { KeptRequest, KeptRun } from "./keeper.ts";
+import { keptAgent, keptRun, named } from "./kept.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, executeStream, type PreparedRun, prepareRun, type RunRequest } from "./run/execute.ts";
 import { objectOutput, schemaRateKey } from "./run/output.ts";
@@ -15,35 +19,76 @@ import { UiSink } from "./stream/ui-chunks.ts";
 
 export function createAgent(agent: CompiledAgent, description: Description): Agent {
   const { id, name } = agent;
+  const kept = keptAgent(agent);
   const prepareObject = (body: ObjectBody, call: RunCall) => {
     const result = objectOutput(agent.prepareSchema(body.schema, "schema", schemaRateKey(call)));
-    return prepareRun(agent, { input: body.input, options: body.options, result }, call);
+    return prepareRun(agent, { input: body.input, options: body.options, result, runId: body.options?.runId }, call);
   };
+  const newAnswer = ({ input, options }: GenerateBody, call: RunCall, approves = true) =>
+    keptRun(
+      agent,
+      kept,
+      () => ({ input, options, runsTools: true, ...(approves ? { waits: true } : { approves }) }),
+      options,
+      call,
+    );
+  const newObject = ({ input, options, schema }: ObjectBody, call: RunCall) =>
+    keptRun(agent, kept, () => ({ input, options, schema }), options, call);
   return {
     id,
     name,
     description: agent.description,
+    kept,
     summary: () => description.summary(),
     detail: () => description.detail(),
     onStatusChange: (listener) => agent.activity.onChange(listener),
     async generateText(body, call, approves = true) {
-      return textResult(await execute(agent, prepareRun(agent, answerRequest(body, approves), call)));
+      const run = newAnswer(body, call, approves);
+      if (run !== null) return body.options?.background === true ? started(run, call) : textResult(await run.result());
+      const prepared = prepareRun(agent, answerRequest(body, approves), call);
+      const isFree = named(agent, prepared, call, body.options);
+      if (isFree !== undefined) await isFree;
+      return textResult(await execute(agent, prepared));
     },
     async run({ result, ...body }, call, sink) {
       const output = result === undefined ? undefined : objectOutput(result);
       return execute(agent, prepareRun(agent, { ...body, output }, call), sink);
     },
     async generateObject(body, call) {
-      return (await execute(agent, prepareObject(body, call))).output;
+      const run = newObject(body, call);
+      if (run !== null) return body.options?.background === true ? started(run, call) : (await run.result()).output;
+      const prepared = prepareObject(body, call);
+      const isFree = named(agent, prepared, call, body.options);
+      if (isFree !== undefined) await isFree;
+      return (await execute(agent, prepared)).output;
     },
     stream(body: GenerateBody, call): EventProducer {
+      requireForeground(body);
+      const run = newAnswer(body, call);
+      if (run !== null) return run.events();
       const prepared = prepareRun(agent, answerRequest(body), call);
-      return (events) => executeStream(agent, prepared, new RawSink(events));
+      const isFree = named(agent, prepared, call, body.options);
+      return async (events) => {
+        if (isFree !== undefined) await isFree;
+        return executeStream(agent, prepared, new RawSink(events));
+      };
     },
     chat(body, call): EventProducer {
-      const prepared = prepareChat(agent, body, call);
-      const messageId = replyMessageId(prepared);
-      return (events) => executeStream(agent, prepared, new UiSink(events, messageId));
+      requireForeground(body);
+      const request = chatRequest(body);
+      const { options } = body;
+      const run = keptRun(agent, kept, () => request, options, call);
+      if (run !== null) {
+        if (request.isResumable === true) requireConversation(run.prepared);
+        return run.events((events) => new UiSink(events, replyMessageId(request.input, run.id)));
+      }
+      const prepared = prepareRun(agent, { ...request, runId: options?.runId }, call);
+      const messageId = replyMessageId(request.input, prepared.plan.id);
+      const isFree = named(agent, prepared, call, options);
+      return async (events) => {
+        if (isFree !== undefined) await isFree;
+        return executeStream(agent, prepared, new UiSink(events, messageId));
+      };
     },
     prepare(body, call) {
       const prepared = prepareRun(agent, { ...body, runsTools: true, clientKnowsMessageId: true }, call);
@@ -53,13 +98,22 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       };
     },
     streamObject(body, call): EventProducer {
-      const prepared = prepareObject(body, call);
+      requireForeground(body);
+      const run = newObject(body, call);
+      const prepared = run?.prepared ?? prepareObject(body, call);
+      const isFree = run === null ? named(agent, prepared, call, body.options) : undefined;
       return async (events) => {
-        const sink = new ObjectSink(events, prepared.plan.output?.bracket);
+        if (isFree !== undefined) await isFree;
+        let sink: ObjectSink | null = null;
+        const open = (to: typeof events) => {
+          sink = new ObjectSink(to, prepared.plan.output?.bracket);
+          return sink;
+        };
         try {
-          await executeStream(agent, prepared, sink);
+          if (run === null) await executeStream(agent, prepared, open(events));
+          else await run.events(open)(events);
         } finally {
-          sink.close();
+          (sink as ObjectSink | null)?.close();
         }
       };
     },
@@ -68,27 +122,42 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
   };
 }
 
+/** The reply to a request whose run goes on in the background. */
+async function started(run: KeptRun, call: RunCall): Promise<never> {
+  await run.start();
+  call.replyWith = { headers: ["x-run-id", run.id], status: 202 };
+  const { id: runId } = run;
+  return { runId, status: "running" } satisfies StartedRun as never;
+}
+
+function requireForeground({ options }: Pick<GenerateBody, "options">): void {
+  if (options?.background === true) throw invalid("options.background is for /text and /object, which do not stream");
+}
+
 /** Not with a spread: copying a parsed body takes longer than all else that is done with it. */
 const answerRequest = ({ input, options }: GenerateBody, approves = true): RunRequest => ({
   input,
   options,
   runsTools: true,
   approves,
+  runId: options?.runId,
 });
 
 /** Accepts our own body, and the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
-function prepareChat(agent: CompiledAgent, body: ChatBody, call: RunCall): PreparedRun {
+function chatRequest(body: ChatBody): KeptRequest {
   const { options, id } = body;
   const [field, input] = body.input !== undefined ? ["input", body.input] : ["messages", body.messages];
   if (input === undefined) throw invalid("input is required (or messages, as a chat hook sends them)");
-  const request: RunRequest = { input: throughMessage(input, body), field };
-  if (options !== undefined) request.options = options;
-  if (typeof id === "string") request.conversationId = id;
-  request.clientKnowsMessageId = true;
-  request.runsTools = true;
-  const prepared = prepareRun(agent, request, call);
-  if (options?.resumableStream === true) rejectResumable(prepared);
-  return prepared;
+  const conversationId = typeof id === "string" ? id : undefined;
+  return {
+    input: throughMessage(input, body),
+    field,
+    options,
+    conversationId,
+    clientKnowsMessageId: true,
+    runsTools: true,
+    ...(options?.resumableStream === true && { isResumable: true }),
+  };
 }
 
 /**
@@ -104,16 +173,8 @@ function throughMessage(input: unknown, { trigger, messageId }: ChatBody): unkno
   return kept.length === 0 || kept.length === input.length ? input : kept;
 }
 
-function rejectResumable({ plan }: PreparedRun): never {
+function requireConversation({ plan }: PreparedRun): void {
   const { userId, conversationId } = plan.settings.memory;
-  if (userId === undefined || conversationId === undefined) {
+  if (userId === undefined || conversationId === undefined)
     throw invalid("options.resumableStream needs memory.userId and memory.conversationId");
-  }
-  throw invalid("options.resumableStream is not available in this version");
-}
-
-/** A reply that continues the last assistant message keeps the id of that message. */
-function replyMessageId({ input, plan }: PreparedRun): string {
-  const last = Array.isArray(input) ? (input.at(-1) as { role?: unknown; id?: unknown }) : undefined;
-  return last?.role === "assistant" && typeof last.id === "string" ? last.id : messageIdForRun(plan.id);
 }

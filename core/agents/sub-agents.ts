@@ -3,6 +3,7 @@ import { invalid } from "../lib/errors.ts";
 import { threadId } from "../memory/threads.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, prepareRun, type RunRequest } from "./run/execute.ts";
+import { runIdFrom } from "./run/journal.ts";
 import type { AgentPart, PartSink } from "./run/parts.ts";
 import { emptyRunResult } from "./run/run.ts";
 import { type AgentTool, functionTool, type RunToolContext } from "./run/tool-set.ts";
@@ -47,7 +48,9 @@ export function delegateTool(
 async function delegate(agent: CompiledAgent, task: string, run: RunToolContext): Promise<string> {
   const { depth, span, sink, toolCallId, usage, origin } = run;
   if (depth + 1 >= MAX_DEPTH) throw invalid(`agents may delegate ${MAX_DEPTH - 1} levels deep at most: do it yourself`);
-  const request = { ...inConversation(agent, run), input: task, depth: depth + 1, parentSpan: span };
+  const { journal } = run;
+  const runId = journal === undefined ? undefined : runIdFrom(origin.idempotencyKey!);
+  const request = { ...inConversation(agent, run), input: task, depth: depth + 1, parentSpan: span, runId, journal };
   const outcome = emptyRunResult();
   try {
     await execute(agent, prepareRun(agent, request, origin.call), withSubAgent(sink, agent, toolCallId), outcome);

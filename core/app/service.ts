@@ -25,6 +25,7 @@ import type { LogRing } from "../observability/log-ring.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { MetricsPage } from "../observability/metrics/page.ts";
 import type { Platform } from "../platform/platform.ts";
+import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { Store } from "../storage/store.ts";
 import { describeTool } from "../tools/describe.ts";
 import type { Traces } from "../traces/traces.ts";
@@ -46,6 +47,8 @@ export interface Service {
   /** The memory that a request means. */
   readonly chooseMemory: MemoryChoice;
   readonly workflows: Workflows;
+  /** The runs of agents that are kept. */
+  readonly runs: KeptRuns;
   /** The newest lines of the log. */
   readonly logs: LogRing;
   /** The lines as they are written, for sockets. */
@@ -91,6 +94,7 @@ type ServiceParts = Pick<
   | "tools"
   | "approvals"
   | "workflows"
+  | "runs"
   | "mcpServers"
   | "a2a"
   | "routes"
@@ -110,7 +114,7 @@ type ServiceParts = Pick<
 const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 
 export function createService(parts: ServiceParts): Service {
-  const { manifest, agents, tools, approvals, memories, workflows, mcpServers, a2a, routes, sockets } = parts;
+  const { manifest, agents, tools, approvals, memories, workflows, runs, mcpServers, a2a, routes, sockets } = parts;
   const { access, store, logs, logNews, platform, meters, metrics, traces } = parts;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
@@ -133,6 +137,7 @@ export function createService(parts: ServiceParts): Service {
     approvals,
     memories,
     workflows,
+    runs,
     mcpServers,
     a2a,
     routes,

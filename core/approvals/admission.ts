@@ -53,12 +53,14 @@ export async function admit(rows: ApprovalRows, asked: AskedCall, clock: Clock =
   if (JSON.stringify(input ?? null).length > MAX_INPUT_CHARACTERS) throw tooLarge(tool.name);
   const call = { ...claim, kind, owner: claim.userId ?? userIdOf(origin.call.user) ?? "" };
   const digests = digestsOf(asked, call);
+  const usedBy = origin.idempotencyKey;
   for (let tries = 0; tries < MAX_TRIES; tries++) {
     const last = id === undefined ? await rows.lastOf(digests.key) : { found: await rows.read(id), revision: null };
     const found = await current(rows, last.found, digests, call, clock);
     if (found === "changed") continue;
     const stands = standing(found?.record, clock());
-    const action = (id === undefined ? WITHOUT_ID[kind] : WITH_ID)[stands];
+    const isOwn = stands === "used" && usedBy !== undefined && found!.record.usedBy === usedBy;
+    const action = isOwn ? "again" : (id === undefined ? WITHOUT_ID[kind] : WITH_ID)[stands];
     try {
       switch (action) {
         case "ask": {
@@ -78,7 +80,7 @@ export async function admit(rows: ApprovalRows, asked: AskedCall, clock: Clock =
           const approved = approvedInput(found!.record);
           const problem = tool.validate(approved);
           if (problem !== null) throw invalid(problem);
-          await rows.use(found!, clock());
+          await rows.use(found!, clock(), usedBy);
           return approved;
         }
       }
@@ -147,8 +149,9 @@ const digest = (value: unknown): string => createHash("sha256").update(canonical
 
 function question(asked: AskedCall, call: Call, digests: Digests, now: number, expires: number): ApprovalRecord {
   const { tool, input, rule, origin } = asked;
-  const { kind, owner, agentId, toolCallId, workflowId, stepId } = call;
-  const { conversationId, executionId } = origin as Pick<ToolOrigin, "conversationId" | "executionId">;
+  const { kind, owner, agentId, toolCallId, workflowId, stepId, runId } = call;
+  const { conversationId } = origin as Pick<ToolOrigin, "conversationId">;
+  const executionId = call.executionId ?? origin.executionId;
   return {
     id: randomBytes(ID_BYTES).toString("hex"),
     toolName: tool.name,
@@ -162,6 +165,7 @@ function question(asked: AskedCall, call: Call, digests: Digests, now: number, e
     workflowId,
     executionId,
     stepId,
+    runId,
     conversationId,
     createdAt: now,
     expiresAt: now + expires,

@@ -6,7 +6,8 @@ export type ApprovalStatus = Approval["status"];
 type Verdict = Exclude<ApprovalStatus, "open">;
 
 /** Times are milliseconds since 1970. */
-export interface ApprovalRecord extends Pick<ApprovalClaim, "agentId" | "toolCallId" | "workflowId" | "stepId"> {
+export interface ApprovalRecord
+  extends Pick<ApprovalClaim, "agentId" | "toolCallId" | "workflowId" | "stepId" | "runId"> {
   readonly id: string;
   readonly toolName: string;
   /** As it was asked. */
@@ -31,6 +32,8 @@ export interface ApprovalRecord extends Pick<ApprovalClaim, "agentId" | "toolCal
   readonly edited?: readonly [input: unknown];
   /** When the call took the answer. An approved call begins with this. */
   readonly usedAt?: number;
+  /** The key of that call, which is the same when it runs again after a crash. */
+  readonly usedBy?: string;
 }
 
 /** What runs. */
@@ -40,7 +43,9 @@ export const approvedInput = ({ edited, input }: Pick<ApprovalRecord, "edited" |
 const iso = (time: number | undefined) => (time === undefined ? undefined : new Date(time).toISOString());
 
 export function approvalView(record: ApprovalRecord): Approval {
-  const { id, toolName, input, owner, agentId, executionId, workflowId, stepId, conversationId, toolCallId } = record;
+  const { id, toolName, input, owner, agentId, conversationId, toolCallId, runId } = record;
+  // To its clients a kept run is not an execution.
+  const { executionId, workflowId, stepId } = runId === undefined ? record : ({} as Partial<ApprovalRecord>);
   const { status, createdAt, expiresAt, decidedAt, decidedBy, reason, edited, usedAt, consoleOnly } = record;
   return {
     approvalId: id,
@@ -51,6 +56,7 @@ export function approvalView(record: ApprovalRecord): Approval {
     workflowId,
     executionId,
     stepId,
+    runId,
     conversationId,
     userId: owner === "" ? undefined : owner,
     approvers: consoleOnly ? "console" : "owner",

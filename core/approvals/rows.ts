@@ -89,11 +89,11 @@ export class ApprovalRows {
     if (isAwaited) this.store.wake?.(APPROVAL_ANSWERS);
   }
 
-  /** The call takes the answer: of an approved call, this is its begin. */
-  async use({ record, revision }: FoundApproval, usedAt: number): Promise<void> {
+  /** The call takes the answer: of an approved call, this is its begin. @param usedBy the key of the call */
+  async use({ record, revision }: FoundApproval, usedAt: number, usedBy?: string): Promise<void> {
     const key = approvalKey(record.id);
     await this.store.commit({
-      put: [[key, JSON.stringify({ ...record, usedAt })]],
+      put: [[key, JSON.stringify({ ...record, usedAt, usedBy })]],
       delete: [approvalAnswerKey(record.id)],
       expect: [[key, revision]],
     });

@@ -38,8 +38,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   expires: number | null = null;
   headers: Record<string, string> = NO_HEADERS;
   unavailableHeaders: Record<string, string> | undefined = undefined;
-  replyHeaders: HeaderList | undefined = undefined;
-  replyStatus: 202 | undefined = undefined;
+  replyWith: Context<S>["replyWith"] = undefined;
   /** Set for the first request with its key: it is carried out even if its client leaves, who may ask again for the reply. */
   keyed: KeyClaim | undefined = undefined;
   /** The header of that name; empty when it was not sent, or when nothing is traced. */
@@ -192,7 +191,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   #replyWithError(error: unknown): void {
     const { status, headers, body } = errorReply(error, this.requestId);
-    this.reply(status, this.#cors.length === 0 ? headers : [...headers, ...this.#cors], body);
+    this.reply(status, [...headers, ...(this.replyWith?.headers ?? []), ...this.#cors], body);
   }
 
   /** The exchange becomes a WebSocket, which ends the request. */

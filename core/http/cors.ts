@@ -33,6 +33,7 @@ const EXPOSED = [
   "retry-after",
   "x-vercel-ai-ui-message-stream",
   "x-execution-id",
+  "x-run-id",
   "x-approval-id",
   "idempotency-replayed",
   "mcp-session-id",

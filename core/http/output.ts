@@ -5,7 +5,7 @@ import type { Call } from "./call.ts";
 import { envelope, envelopePieces, JSON_TYPE } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { HeaderList } from "./exchange.ts";
-import type { PageReply, RawReply, RouteOutput } from "./route.ts";
+import type { EventOutput, EventReply, PageReply, RawReply, RouteOutput } from "./route.ts";
 
 type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
 
@@ -16,7 +16,7 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
     const headers = combine(["content-type", JSON_TYPE], constant);
     return (call, value, cors) => {
       if (!(value instanceof SerializedStream))
-        return call.reply(call.replyStatus ?? status, withOwn(headers(cors), call), envelope(value));
+        return call.reply(call.replyWith?.status ?? status, withOwn(headers(cors), call), envelope(value));
       call.track();
       // It has no text for a failure: the connection is closed, so that what was sent does not look complete.
       call.streamText(headers(cors), {
@@ -38,10 +38,16 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
     };
   }
   if ("events" in output) {
-    const headers = combine([...EVENT_HEADERS, ...(output.headers ?? [])], constant);
+    const stream = compileEvents(output, constant);
+    const others = new Map(
+      Object.entries(output.others ?? {}).map(([name, it]) => [name, compileEvents(it, constant)]),
+    );
+    const empty = combine([], constant);
     return (call, value, cors) => {
-      call.track();
-      call.stream(withOwn(headers(cors), call), output, value as EventProducer);
+      const reply = value as EventReply;
+      if (reply === null) call.reply(204, empty(cors), null);
+      else if (typeof reply === "function") stream(call, reply, cors);
+      else others.get(reply.form)!(call, reply.events, cors);
     };
   }
   if ("raw" in output) {
@@ -60,8 +66,16 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
   };
 }
 
-const withOwn = (headers: HeaderList, { replyHeaders }: Call<unknown>): HeaderList =>
-  replyHeaders === undefined ? headers : [...headers, ...replyHeaders];
+function compileEvents(form: EventOutput, constant: HeaderList | null) {
+  const headers = combine([...EVENT_HEADERS, ...(form.headers ?? [])], constant);
+  return (call: Call<unknown>, events: EventProducer, cors: HeaderList) => {
+    call.track();
+    call.stream(withOwn(headers(cors), call), form, events);
+  };
+}
+
+const withOwn = (headers: HeaderList, { replyWith }: Call<unknown>): HeaderList =>
+  replyWith === undefined ? headers : [...headers, ...replyWith.headers];
 
 /** What is given to a connection at once: a copy of it waits there, outside of the heap, when its reader is slow. */
 const CHUNK_CHARACTERS = 128 * 1024;

@@ -4,7 +4,7 @@ import type { Schemas } from "../../generated/types.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 import type { Aborts } from "../lib/aborts.ts";
-import type { TextSink } from "../lib/event-sink.ts";
+import type { EventProducer, TextSink } from "../lib/event-sink.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { Validator } from "./decode.ts";
@@ -44,10 +44,8 @@ export interface Context<S> {
   readonly headers: Record<string, string>;
   /** Parent of the spans of this request; absent when nothing is traced. */
   readonly trace?: SpanOrigin | undefined;
-  /** Set by a handler: headers of its reply beside those of the route. */
-  replyHeaders?: HeaderList | undefined;
-  /** Set by a handler: what it asks for has only begun. */
-  replyStatus?: 202 | undefined;
+  /** Set by a handler: headers of its reply beside those of the route, and 202 for what has only begun. */
+  replyWith?: { readonly headers: HeaderList; readonly status?: 202 } | undefined;
   /** Set by a handler: headers of the error reply if the request is cut short, by its time limit or because the service stops. */
   unavailableHeaders?: Record<string, string> | undefined;
   /** Of a request with an `Idempotency-Key`, to an `idempotent` route. */
@@ -61,17 +59,8 @@ export type RouteOutput =
   | { envelope: SchemaId }
   /** A value that is the whole body (probes, `/doc`). */
   | { bare: SchemaId | null; type: string }
-  /**
-   * Server-sent events. `failure` makes the event for an error within the stream, `last` is a raw data line at its end. In a
-   * `resumable` stream clients can continue after an event by its id, so that a failure gets no id.
-   */
-  | {
-      events: SchemaId;
-      headers?: HeaderList;
-      last?: string;
-      resumable?: true;
-      failure: (message: string) => unknown;
-    }
+  /** Server-sent events: the handler returns an `EventReply`. `others`: further forms of them, by name. `mayBeEmpty`: 204 for null. */
+  | (EventOutput & { others?: Readonly<Record<string, EventOutput>>; mayBeEmpty?: true })
   /** Bytes with a content type of their own. */
   | { page: string }
   /**
@@ -83,6 +72,21 @@ export type RouteOutput =
       raw: readonly string[];
       malformed?: (problem: string) => RawReply;
     };
+
+/**
+ * What a stream of events is made of. `failure` makes the event for an error within the stream, `last` is a raw data line at its end. In
+ * a `resumable` stream clients can continue after an event by its id, so that a failure gets no id.
+ */
+export interface EventOutput {
+  readonly events: SchemaId;
+  readonly headers?: HeaderList;
+  readonly last?: string;
+  readonly resumable?: true;
+  readonly failure: (message: string) => unknown;
+}
+
+/** The events of a reply, in the form of the route or in one of its others. */
+export type EventReply = EventProducer | { readonly form: string; readonly events: EventProducer } | null;
 
 /** Status, headers and body of a `raw` route; CORS headers are added. */
 export type RawReply = { status: number; headers: HeaderList; body: string | Uint8Array | null } | TextStream;

@@ -8,7 +8,7 @@ import type { Tool, ToolOrigin } from "./tool.ts";
 /**
  * Where a call comes from, which decides how its question is found again:
  * - `direct`: the API. The question is that of the same call of the same user; the call brings its id once it is answered.
- * - `step`: a step of a workflow. The question is that of the step, which runs again with the answer.
+ * - `step`: a step of a workflow, or a kept run. The question is that of the step or of the tool call, which runs again with the answer.
  * - `chat`: a run whose client can answer. The question is that of one tool call; the run goes on with its id.
  * - `model`: a run that nobody can answer, as that of a sub-agent. The question is that of the same call in the same place.
  * - `none`: nobody would take the answer, so that nobody is asked.
@@ -25,8 +25,11 @@ export interface ApprovalClaim {
   readonly agentId?: string | undefined;
   readonly toolCallId?: string | undefined;
   readonly workflowId?: string | undefined;
+  readonly executionId?: string | undefined;
   /** The step of a workflow, as its path. */
   readonly stepId?: string | undefined;
+  /** The kept run of an agent that waits for the answer. */
+  readonly runId?: string | undefined;
 }
 
 export interface AskedCall {

@@ -4,6 +4,7 @@ import { EVERYTHING } from "../identity/principal.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { Engine } from "./engine.ts";
 import { liveKey } from "./journal/ids.ts";
+import { isRun } from "./journal/run-record.ts";
 import { timeAfter } from "./journal/state.ts";
 import { isSuperseded } from "./journal/superseded.ts";
 import { ExecutionLookup } from "./list/lookup.ts";
@@ -20,7 +21,8 @@ export interface AwaitingStep {
 export async function resumeAwaitingStep(engine: Engine, step: AwaitingStep): Promise<Delivery> {
   const { workflowId = "", executionId = "", stepId = "", owner } = step;
   try {
-    const execution = await new ExecutionLookup(engine, EVERYTHING).find(workflowId, executionId, owner);
+    const declared = (id: string) => isRun(id) || engine.declared(id);
+    const execution = await new ExecutionLookup(engine, EVERYTHING, declared).find(workflowId, executionId, owner);
     // It has not suspended yet, or another branch of it still runs.
     if (!("loaded" in execution) || execution.found.openRow !== null) return "later";
     const { found, loaded } = execution;

@@ -92,19 +92,19 @@ export async function untilRecorded(execution: Execution): Promise<Execution> {
 /** The reply to a request that does not wait for its execution. */
 export function acknowledge({ state: { start } }: Execution, call: WorkflowCall): ExecutionStarted {
   const { id: executionId, workflowId, at } = start;
-  call.replyStatus = 202;
-  call.replyHeaders = ["location", `/workflows/${workflowId}/executions/${executionId}/state`];
+  const location = `/workflows/${workflowId}/executions/${executionId}/state`;
+  call.replyWith = { headers: ["location", location], status: 202 };
   return { executionId, workflowId, status: "running", startAt: isoTime(at) };
 }
 
 /** Whether an execution with this id runs here: with isolation one of the user, without it one of anybody. */
-function isLive(engine: Engine, id: string, userId = ""): boolean {
+export function isLive(engine: Engine, id: string, userId = ""): boolean {
   const execution = engine.liveExecution(id, userId);
   return execution !== undefined && (!engine.spaces.isolated || executionOwner(execution.state.start) === userId);
 }
 
 /** The same for executions in the store. */
-async function isStored({ store, spaces }: Engine, id: string, userId = ""): Promise<boolean> {
+export async function isStored({ store, spaces }: Engine, id: string, userId = ""): Promise<boolean> {
   const { isolated, owned } = spaces;
   if (owned && !isolated) return (await startsWithId(store, spaces, id)).length > 0;
   const matches = (start: ExecutionStart) => !isolated || executionOwner(start) === userId;

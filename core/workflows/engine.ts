@@ -20,6 +20,7 @@ import type { DescribedWorkflow } from "./definition/describe.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { noWorkflow } from "./journal/errors.ts";
 import { createExecutionIds, liveKey, liveKeyFor } from "./journal/ids.ts";
+import { isRun } from "./journal/run-record.ts";
 import { initialState, type JournalState } from "./journal/state.ts";
 import { RemoteExecutions } from "./list/running.ts";
 import { ExecutionCapacity } from "./run/capacity.ts";
@@ -178,7 +179,7 @@ export class Engine implements Workflows {
    */
   begin(start: ExecutionStart, definition: WorkflowDefinition, caller: ExecutionCaller, before?: string): Execution {
     this.capacity.requireFree();
-    const root = beginWorkflow(caller.trace, start);
+    const root = isRun(start.workflowId) ? null : beginWorkflow(caller.trace, start);
     const known = root === null ? start : { ...start, trace: contextText(root) };
     const execution = new Execution(initialState(known), definition, caller, this.environment, null);
     const reason = start.replay === undefined ? "execute" : "replay";
@@ -194,6 +195,8 @@ export class Engine implements Workflows {
   /** Traces a restored execution from now until it comes to rest. */
   beginTrace(execution: Execution, reason: RunReason): void {
     const { state, definition, caller } = execution;
+    // The run of an agent has a span of its own.
+    if (isRun(state.start.workflowId)) return;
     const root = beginWorkflow(caller.trace, state.start);
     if (root !== null) execution.spans = new ExecutionSpans(root, state, definition.outline, reason, state.start.trace);
   }

@@ -13,7 +13,7 @@ import { permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
-import type { EventProducer } from "../lib/event-sink.ts";
+import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import { unlessConflict } from "../storage/conflict.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
@@ -44,10 +44,10 @@ export class ScopedWorkflows implements WorkflowAccess {
   readonly #principal: Principal;
   readonly #lookup: ExecutionLookup;
 
-  constructor(engine: Engine, principal: Principal) {
+  constructor(engine: Engine, principal: Principal, lookup = new ExecutionLookup(engine, principal)) {
     this.#engine = engine;
     this.#principal = principal;
-    this.#lookup = new ExecutionLookup(engine, principal);
+    this.#lookup = lookup;
   }
 
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
@@ -170,7 +170,7 @@ export class ScopedWorkflows implements WorkflowAccess {
 
   async executions(query: ExecutionQuery): Promise<Serialized> {
     const { workflowId } = query;
-    if (workflowId !== undefined) this.#engine.declared(workflowId);
+    if (workflowId !== undefined) this.#lookup.declared(workflowId);
     permittedUser(this.#principal, query.userId);
     const { store, live, definitions, remote } = this.#engine;
     const owned = this.#principal.isolated ? { ...query, owner: this.#principal.userId } : query;
@@ -188,9 +188,23 @@ export class ScopedWorkflows implements WorkflowAccess {
     });
   }
 
-  async attach(workflowId: string, id: string, after: number, userId?: string): Promise<EventProducer> {
-    const { store, environment, definitions } = this.#engine;
+  /** @param form makes a reader of the events of the one who reads them in another form */
+  async attach(
+    workflowId: string,
+    id: string,
+    after: number,
+    userId?: string,
+    form?: (start: ExecutionStart, reader: EventSink) => EventSink,
+  ): Promise<EventProducer> {
     const execution = await this.#lookup.find(workflowId, id, userId);
+    const follow = await this.#events(execution, after);
+    if (form === undefined) return follow;
+    const { start } = ("loaded" in execution ? execution.loaded : execution).state;
+    return (reader) => follow(form(start, reader));
+  }
+
+  async #events(execution: Execution | StoredExecution, after: number): Promise<EventProducer> {
+    const { store, environment, definitions } = this.#engine;
     if (!("loaded" in execution)) return this.#follow(execution, after);
     const { loaded, found } = execution;
     const outline = await definitions.outline(found.start.definition);

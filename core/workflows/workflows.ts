@@ -20,7 +20,7 @@ import type { ExecutionStatus } from "./journal/entries.ts";
 /** The part of a request's context that an execution needs. */
 export type WorkflowCall = Pick<
   Context<unknown>,
-  "user" | "caller" | "requestId" | "logger" | "trace" | "unavailableHeaders" | "replyHeaders" | "replyStatus"
+  "user" | "caller" | "requestId" | "logger" | "trace" | "unavailableHeaders" | "replyWith"
 > &
   Partial<Pick<Context<unknown>, "keyed" | "signal">>;
 

@@ -83,8 +83,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await credentials(page, "User token", ada);
     await page.getByText("What happened, in order").click();
     await page.getByText("workflow-suspended").waitFor();
-    await page.getByRole("checkbox", { name: "approved" }).check();
-    await page.getByRole("button", { name: "Resume" }).click();
+    await page.getByRole("button", { name: "Approve" }).click();
     await page.getByRole("region", { name: "Result" }).getByText('"paid": 200').waitFor();
     await context.close();
   });

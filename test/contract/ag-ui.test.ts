@@ -284,7 +284,7 @@ describe("POST /agents/:id/ag-ui", () => {
 
 test("GET /agents/:id/ag-ui: says what the agent can do", async (t) => {
   const { service } = await serve(t, { memory: "notes", description: "Pays." });
-  const { identity, tools, state, humanInTheLoop } = await (await service.get(PATH)).json();
+  const { identity, tools, state, humanInTheLoop } = (await (await service.get(PATH)).json()) as Loose;
   assert.deepEqual([identity.description, tools.items.map(({ name }: Loose) => name)], ["Pays.", ["pay"]]);
   assert.deepEqual([tools.clientProvided, state.persistentState, humanInTheLoop.interrupts], [true, true, true]);
 });

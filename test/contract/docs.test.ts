@@ -143,6 +143,7 @@ const DEFAULTS: Record<string, Record<string, unknown>> = {
     topP: 1,
     frequencyPenalty: 0,
     presencePenalty: 0,
+    background: false,
     resumableStream: false,
   },
   MemoryRuntimeOptions: { contextLimit: 10, readOnly: false },

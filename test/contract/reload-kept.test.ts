@@ -113,3 +113,41 @@ test("POST /reload: a request with the Idempotency-Key of an earlier one gets th
   assert.deepEqual(await told(await repeated), ["true", "old"]);
   assert.equal((await dataOf(service.get("/agents/assistant/history"))).total, 3);
 });
+
+/** A run in the background. */
+async function background(service: TestService, input: string): Promise<() => Promise<Loose>> {
+  const reply = await service.post("/agents/assistant/text", { input, options: { background: true } });
+  assert.equal(reply.status, 202, await reply.clone().text());
+  const { runId } = ((await reply.json()) as Loose).data;
+  return () => dataOf(service.get(`/agents/assistant/runs/${runId}`));
+}
+
+test("POST /reload: a run in the background ends with the agent that it began with, and the next begins with the new one", async (t) => {
+  const { service, release } = await serveHeld(t);
+  const before = await background(service, "one");
+  await eventually(async () => (await before()).status === "running", "the begin");
+  await changesOf(service, manifestWith({}, says("new")));
+  assert.equal((await before()).status, "running");
+  const after = await background(service, "two");
+  await eventually(async () => (await after()).output === "new", "the run that began after the reload");
+  release();
+  await eventually(async () => (await before()).output === "old", "the run that began before the reload");
+});
+
+test("POST /reload: a run that waits for approval goes on with the agent of the new manifest, also after one without its agent", async (t) => {
+  ran.splice(0);
+  const paying = (then: string) => {
+    const replies = [{ call: { tool: "pay", input: { amount: 5 } }, then }];
+    const assistant = { model: "demo/echo", memory: false, tools: ["pay"] };
+    return { providers: { demo: { use: "scripted", replies } }, agents: { assistant } };
+  };
+  const service = await serveApprovals(t, paying("old"));
+  const run = await background(service, "one");
+  await eventually(async () => (await run()).status === "waiting", "the question");
+  await changesOf(service, approvalManifest({ agents: { other: { model: "demo/echo", memory: false } } }));
+  await changesOf(service, approvalManifest(paying("new")));
+  const [{ approvalId }] = (await run()).approvals;
+  await dataOf(service.post(`/approvals/${approvalId}`, { approved: true }));
+  await eventually(async () => (await run()).output === "new", "the end");
+  assert.deepEqual(ran, [5]);
+});

@@ -50,6 +50,7 @@ function shown(reply: InjectedReply, ids: readonly string[]): object {
     "x-request-id": _id,
     date: _date,
     "content-length": _length,
+    "x-run-id": _run,
     "x-execution-id": named,
     ...headers
   } = reply.headers;

@@ -20,6 +20,9 @@ const NO_WAYS = new Set([
   ...["GET /approvals", "POST /approvals/:approvalId"],
   ...["suspend", "resume", "replay", "cancel"].map((verb) => `POST /workflows/:id/executions/:executionId/${verb}`),
   "GET /workflows/:id/executions/:executionId/stream",
+  // They show what is there, and stop it.
+  ...["GET /agents/:id/runs/:runId", "GET /agents/:id/runs/:runId/stream", "POST /agents/:id/runs/:runId/cancel"],
+  ...["GET /agents/:id/chat/:conversationId/stream", "POST /agents/:id/chat/:conversationId/cancel"],
 ]);
 const isMemory = (row: string) => row.includes(" /api/memory/");
 

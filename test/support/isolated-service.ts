@@ -4,6 +4,7 @@ import type { TestContext } from "node:test";
 import { ROUTES } from "../../core/api/routes/index.ts";
 import { type InjectedReply, inject } from "../../core/transport/inject.ts";
 import type { Objects, OwningRequest } from "./owning-routes.ts";
+import { until } from "./probe.ts";
 import type { Loose } from "./served-upstream.ts";
 import { manifestWith, startService, type TestService } from "./service.ts";
 import { record } from "./spans.ts";
@@ -20,21 +21,26 @@ const WORKFLOWS = {
 /** The routes of the console are moved to users: they show the caller's own then. */
 const AUTH = { mode: "authNext", provider: { use: "jwt", secret: SECRET }, consoleRoutes: [] };
 
+const MANIFEST = manifestWith(
+  { tools: ["sum"], memory: "default" },
+  {
+    tools: { sum: { use: "add" }, gated: { use: "add", approval: true } },
+    memory: MEMORY,
+    providers: {
+      demo: { use: "scripted", replies: [{ when: ".", object: { n: 1 } }] },
+      // Says half of what it was told, and then nothing for long.
+      talk: { use: "scripted", chunks: 2, delay: "60s" },
+    },
+    workflows: WORKFLOWS,
+    mcp: { servers: { main: { agents: ["assistant"], workflows: ["asking"] } } },
+  },
+);
+const TALKER = { name: "Talker", instructions: "Talk.", model: "talk/echo", memory: false };
+
 export const serve = (test: Pick<TestContext, "after">, store: string, auth: object = {}) =>
   startService(
     test,
-    manifestWith(
-      { tools: ["sum"], memory: "default" },
-      {
-        store,
-        auth: { ...AUTH, ...auth },
-        tools: { sum: { use: "add" }, gated: { use: "add", approval: true } },
-        memory: MEMORY,
-        providers: { demo: { use: "scripted", replies: [{ when: ".", object: { n: 1 } }] } },
-        workflows: WORKFLOWS,
-        mcp: { servers: { main: { agents: ["assistant"], workflows: ["asking"] } } },
-      },
-    ),
+    { ...MANIFEST, agents: { ...(MANIFEST.agents as object), talker: TALKER }, store, auth: { ...AUTH, ...auth } },
     { env: { SERVICE_CONSOLE_ACCESS_KEY: "the-key-of-the-console" } },
   );
 
@@ -69,7 +75,7 @@ export async function objectsOf(
   name = next(),
 ): Promise<Objects> {
   const { id: trace, root } = record(service.service.traces.sink, { userId: userOf(headers) });
-  const ids = { waiting: `w-${name}`, completed: `f-${name}`, message: `m-${name}` };
+  const ids = { waiting: `w-${name}`, completed: `f-${name}`, message: `m-${name}`, run: `r-${name}` };
   const of = { conversation: `c-${name}`, ...ids, trace, span: root.spanId };
   const make = async (path: string, body: object) =>
     dataOf(await inject(service.dispatch, { method: "POST", path, headers, body }));
@@ -81,6 +87,12 @@ export async function objectsOf(
   await make("/agents/assistant/text", { input: "x", options: { memory: { conversationId, ...user } } });
   await make("/workflows/asking/execute", { input: "x", options: { executionId: of.waiting, ...user } });
   await make("/workflows/flow/execute", { input: "x", options: { executionId: of.completed, ...user } });
+  const options = { runId: of.run, background: true, memory: { ...user } };
+  await make("/agents/assistant/text", { input: "x", options });
+  await until(async () => {
+    const reply = await inject(service.dispatch, { path: `/agents/assistant/runs/${of.run}`, headers });
+    return reply.status === 200 && (reply.json() as Loose).data.status === "completed";
+  }, "the end of a run");
   // The same question would be asked once.
   const input = { a: count++, b: 1 };
   const asked = await inject(service.dispatch, {
@@ -112,4 +124,15 @@ export async function lookAt(service: TestService, headers: Headers, of: Objects
       return reply.text();
     }),
   );
+}
+
+/** A chat whose client has left in the middle of the answer, which goes on. */
+export async function leaveChat(service: TestService, headers: Headers, conversationId: string): Promise<void> {
+  const client = new AbortController();
+  const body = { input: "one two", options: { resumableStream: true, conversationId } };
+  const onChunk = (chunk: Buffer) => {
+    if (chunk.includes("text-delta")) client.abort();
+  };
+  const request = { method: "POST", path: "/agents/talker/chat", headers, body, onChunk, signal: client.signal };
+  await assert.rejects(inject(service.dispatch, request), /abort/);
 }

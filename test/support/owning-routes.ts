@@ -10,6 +10,8 @@ export interface Objects {
   waiting: string;
   completed: string;
   message: string;
+  /** A run that is completed. */
+  run: string;
   trace: string;
   span: string;
   /** An open question whether a tool may run. */
@@ -24,7 +26,8 @@ export interface OwningRequest {
 
 /**
  * `object`: is about one object, which does not exist for anybody else. `list`: shows the caller's own. `maker`: what comes
- * of it is the caller's, whoever has an object of the same id; `request` names the conversation of another where it can. `free`: nothing in it belongs to anybody.
+ * of it is the caller's, whoever has an object of the same id; `request` names the conversation of another where it can. `chat`: is about what answers in a conversation; `status` is that of the reply where
+ * nothing does. `free`: nothing in it belongs to anybody.
  */
 type OwningRow =
   | { kind: "object"; request(of: Objects): OwningRequest; status?: number }
@@ -35,6 +38,7 @@ type OwningRow =
       owned(of: Objects): string[];
     }
   | { kind: "maker"; request(of: Objects): OwningRequest; status?: number }
+  | { kind: "chat"; request(of: Pick<Objects, "conversation">): OwningRequest; status: 204 | 404 }
   | { kind: "free" };
 
 const FREE: OwningRow = { kind: "free" };
@@ -52,6 +56,10 @@ const execution = (workflow: "asking" | "flow", rest: string, body?: Loose): Own
     path: `/workflows/${workflow}/executions/${workflow === "asking" ? waiting : completed}/${rest}`,
     body,
   }),
+});
+const run = (rest: string): OwningRow => ({
+  kind: "object",
+  request: (of) => ({ path: `/agents/assistant/runs/${of.run}${rest}` }),
 });
 const generation = (rest: string, more: Loose = {}): OwningRow => ({
   kind: "maker",
@@ -91,6 +99,26 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
     request: () => ({ path: "/agents/assistant/history?limit=100" }),
     ids: ({ entries }) => entries.map((entry: Loose) => entry.conversationId ?? ""),
     owned: (of) => [of.conversation],
+  },
+  "runs.list": {
+    kind: "list",
+    request: () => ({ path: "/agents/assistant/runs?limit=500" }),
+    ids: (list) => list.map(({ runId }: Loose) => runId),
+    owned: (of) => [of.run],
+  },
+  "runs.get": run(""),
+  "runs.attach": run("/stream"),
+  // Its owner learns that it has ended.
+  "runs.cancel": { ...run("/cancel"), status: 400 } as OwningRow,
+  "runs.attachChat": {
+    kind: "chat",
+    request: (of) => ({ path: `/agents/talker/chat/${of.conversation}/stream` }),
+    status: 204,
+  },
+  "runs.cancelChat": {
+    kind: "chat",
+    request: (of) => ({ path: `/agents/talker/chat/${of.conversation}/cancel`, body: {} }),
+    status: 404,
   },
   "workflows.list": FREE,
   "workflows.get": FREE,

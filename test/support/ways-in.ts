@@ -10,7 +10,7 @@ import type { TestService } from "./service.ts";
 import { openSocket } from "./sockets.ts";
 
 /** A call of a tool, made by itself, or by an agent that is asked for it. */
-export interface Act {
+interface Act {
   readonly tool: "pay" | "note";
   readonly input: Loose;
   readonly prompt: string;
@@ -280,7 +280,7 @@ export const WAYS: Readonly<Record<string, Way>> = {
   "an agent in a workflow": {
     rows: ["POST /workflows/:id/execute"],
     tool: (service, { prompt }, sent) => post(service, "/workflows/asks/execute", { input: { prompt } }, sent),
-    after: "never",
+    after: "by itself",
     talk: (service, conversationId, prompt, sent) =>
       post(service, "/workflows/asks/execute", { input: { prompt }, options: { conversationId } }, sent),
   },

@@ -5,6 +5,7 @@ import { EVERYTHING, type Principal } from "../../identity/principal.ts";
 import type { Memory } from "../../memory/memory.ts";
 import type { Models } from "../../models/models.ts";
 import type { RunCaller } from "../run/caller.ts";
+import type { RunRecord } from "../run/journal.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { RunPlan } from "../run/run.ts";
 import type { AgentTool, ToolSet } from "../run/tool-set.ts";
@@ -19,6 +20,8 @@ export interface TurnRequest {
   readonly settings: MemorySettings;
   /** Whether the client is sent the id of the assistant's message. */
   readonly clientKnowsMessageId: boolean;
+  /** Of a run that outlives its process: what it has stored before a crash is its own. */
+  readonly record: RunRecord | null;
   /** The user whose conversation it is, and what the caller may see. */
   readonly principal: Principal;
   /** Whether the run of another agent waits for this one. */
@@ -47,7 +50,7 @@ export function agentMemory(agentId: string, memory: Memory, models: Models, que
   return {
     contextTokens: memory.settings.contextTokens,
     summarize: summarizerOf(memory, models),
-    turn({ runId, input, settings, clientKnowsMessageId, principal, isDelegated }, call) {
+    turn({ runId, input, settings, clientKnowsMessageId, principal, record, isDelegated }, call) {
       const { conversationId } = settings;
       if (conversationId === undefined) return null;
       const userId = actingUser(principal, settings.userId) ?? ANONYMOUS;
@@ -63,7 +66,8 @@ export function agentMemory(agentId: string, memory: Memory, models: Models, que
         settings,
         input,
         messageId: messageIdForRun(runId),
-        clientKnowsMessageId,
+        clientKnowsMessageId: clientKnowsMessageId || record !== null,
+        isRepeated: record?.isRepeated ?? false,
         call,
       });
     },
@@ -113,3 +117,9 @@ function extend(own: ToolSet, tool: AgentTool, extended: WeakMap<ToolSet, ToolSe
 
 /** The id of the message that a run creates. */
 export const messageIdForRun = (runId: string) => `msg_${runId}`;
+
+/** The id of the message that a chat client builds from a run: a reply that continues the last assistant message keeps that message's. */
+export function replyMessageId(input: unknown, runId: string): string {
+  const last = Array.isArray(input) ? (input.at(-1) as { role?: unknown; id?: unknown }) : undefined;
+  return last?.role === "assistant" && typeof last.id === "string" ? last.id : messageIdForRun(runId);
+}

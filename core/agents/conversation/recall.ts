@@ -2,7 +2,7 @@
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Message } from "../../../generated/types.ts";
 import { messageOf, ServiceError } from "../../lib/errors.ts";
-import type { Discarded, Memory, MemoryAccess, SimilarQuery } from "../../memory/memory.ts";
+import type { Discarded, Earlier, Memory, MemoryAccess, SimilarQuery } from "../../memory/memory.ts";
 import { searchesAllConversations } from "../../memory/semantic/find.ts";
 import { MEMORY_SPANS } from "../../observability/attributes.ts";
 import type { Span } from "../../observability/span.ts";
@@ -45,6 +45,8 @@ interface RecallRequest {
   readonly conversation: Conversation;
   readonly settings: MemorySettings;
   readonly input: TurnInput;
+  /** Ids of messages that are of the turn itself; null for none. */
+  readonly own: ReadonlySet<string> | null;
   readonly call: RunCall;
 }
 
@@ -55,16 +57,17 @@ const MESSAGES_OF_TURN = 2;
  * @throws ServiceError `not_found` when the conversation belongs to another user, `unavailable` when the store fails
  */
 export async function recall(request: RecallRequest, span: Span | null = null): Promise<RecalledContext> {
-  const { access, conversation, settings, input, call } = request;
+  const { access, conversation, settings, input, own, call } = request;
   const { id, userId } = conversation;
   const { messageIds: posted, complete, results, shown } = input;
   // Results are nothing without their call and the question that led to it.
   const limit = results.alone.size > 0 ? Math.max(settings.contextLimit, MESSAGES_OF_TURN) : settings.contextLimit;
-  const [earlier, newest, workingMemory] = await Promise.all([
-    access.earlier(id, { limit, posted, complete }, userId),
+  const [stored, newest, workingMemory] = await Promise.all([
+    access.earlier(id, { limit: own === null ? limit : limit + own.size, posted, complete }, userId),
     results.withCalls.size > 0 || shown !== null ? access.earlier(id, { limit: 1 }, userId) : undefined,
     readWorkingMemory(request),
   ]);
+  const earlier = own === null ? stored : without(own, stored, limit);
   const { before, discarded, last, summary } = earlier;
   const { continued, answered } = completedAnswers(input, earlier.messages, newest?.messages ?? []);
   const recent = earlier.messages.map((message) => (message.id === continued?.id ? continued : message));
@@ -75,11 +78,17 @@ export async function recall(request: RecallRequest, span: Span | null = null): 
   const begun = whole ? recent : fromFirstQuestion(recent);
   const merged = MERGE_STRATEGIES[settings.semanticMemory.mergeStrategy](begun, similar);
   const ids = new Map<LanguageModelV3Message, string>();
-  const own = new Set(begun);
+  const ofConversation = new Set(begun);
   const messages = toPrompt(merged, call, (message, first) => {
-    if (own.has(message)) ids.set(first, message.id);
+    if (ofConversation.has(message)) ids.set(first, message.id);
   });
   return { messages, workingMemory, discarded, continued, answered, last, summary, ids };
+}
+
+/** The newest messages but for those of the turn itself. */
+function without(own: ReadonlySet<string>, stored: Earlier, limit: number): Earlier {
+  const others = stored.messages.filter(({ id }) => !own.has(id));
+  return { ...stored, messages: limit === 0 ? [] : others.slice(-limit) };
 }
 
 /** Stored answers with the results that the request has for their open calls. @param newest the last message, where it was read */

@@ -104,6 +104,7 @@ export class TurnMessage implements PartSink {
         this.#endBlock(part);
         return;
       case "start-step":
+      case "step-restart":
         this.#open.clear();
         this.#stepBegin = this.#parts.length;
         this.#parts.push({ type: "step-start" });

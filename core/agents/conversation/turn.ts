@@ -32,6 +32,8 @@ interface TurnOptions {
   readonly messageId: string;
   /** Whether the client is sent that id: then the message must be stored under it. */
   readonly clientKnowsMessageId: boolean;
+  /** Whether the run began before a crash: the turn may have stored its messages. */
+  readonly isRepeated: boolean;
   readonly call: RunCall;
   readonly queue: TurnQueue;
   /** Null for a turn that only reads. */
@@ -97,7 +99,7 @@ export class Turn {
   /** @throws ServiceError `not_found` when the conversation is another user's, `unavailable` when the store fails */
   async recall(): Promise<RecalledContext> {
     const span = this.#span(MEMORY_SPANS.recall);
-    const recalled = await spanned(span, recall({ ...this.#options, input: this.#input }, span));
+    const recalled = await spanned(span, recall({ ...this.#options, input: this.#input, own: this.#own }, span));
     this.#discarded = recalled.discarded;
     if (recalled.continued !== null) {
       this.#continued = recalled.continued;
@@ -108,6 +110,12 @@ export class Turn {
     else if (recalled.answered !== null) this.#branch = [newMessage(recalled.answered)];
     this.#recalled = recalled.ids;
     return recalled;
+  }
+
+  /** Messages that an earlier try of the run may have stored. */
+  get #own(): ReadonlySet<string> | null {
+    const { isRepeated, messageId } = this.#options;
+    return isRepeated ? new Set([messageId, `${messageId}_user`]) : null;
   }
 
   /** Takes note of the prompt of the first call, from which messages may have been left out. */
@@ -182,6 +190,13 @@ export class Turn {
   /** A turn that takes the place of messages, or completes one, does so all at once, when it has an answer. */
   get #isStoredAtOnce(): boolean {
     return this.#discarded !== null || this.#completesCalls;
+  }
+
+  /** Stores what was said so far: the run waits, and goes on as a turn with the same messages. Never rejects. */
+  async pause(): Promise<void> {
+    if (!this.writable || this.#checkpoints.ended) return;
+    await this.#checkpoints.end();
+    await this.#write(null).catch((error) => this.#logFailure(error));
   }
 
   /** @param ended whether the run is over, and how */

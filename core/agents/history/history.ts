@@ -36,8 +36,8 @@ export interface HistoryRun {
 }
 
 export interface History {
-  /** Records the begin of a run; it is visible at once. */
-  begin(id: string, input: unknown, memory: MemorySettings, traceId?: string): HistoryRun;
+  /** Records the begin of a run, by default now; it is visible at once. */
+  begin(id: string, input: unknown, memory: MemorySettings, traceId?: string, startTime?: number): HistoryRun;
   /**
    * Records how a run ended, with its result so far. `error` is what was thrown. Returns a promise only when the store
    * cannot keep up: the run must await it.
@@ -65,13 +65,14 @@ export function beginHistoryRun(
   input: unknown,
   { userId, conversationId }: MemorySettings,
   traceId: string | undefined,
+  startTime: number = storedTime(),
 ): HistoryRun {
   return {
     id,
     input,
     userId,
     conversationId,
-    startTime: storedTime(),
+    startTime,
     traceId,
     size: estimateSize(input, 0),
     position: 0,

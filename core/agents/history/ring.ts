@@ -49,9 +49,9 @@ export class RingHistory implements History {
     this.maxContent = maxContent;
   }
 
-  begin(id: string, input: unknown, memory: MemorySettings, traceId?: string): HistoryRun {
+  begin(id: string, input: unknown, memory: MemorySettings, traceId?: string, startTime?: number): HistoryRun {
     if (this.#next - this.#oldest === MAX_RUNS) this.#dropOldest();
-    const run = beginHistoryRun(id, input, memory, traceId);
+    const run = beginHistoryRun(id, input, memory, traceId, startTime);
     run.position = this.#next++;
     this.#ring[run.position % MAX_RUNS] = run;
     this.#addSize(run.size);

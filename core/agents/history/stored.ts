@@ -112,7 +112,8 @@ export class StoredHistories implements AgentHistories {
 
   forAgent(agentId: string): History {
     return {
-      begin: (id, input, memory, traceId) => this.#begin(agentId, beginHistoryRun(id, input, memory, traceId)),
+      begin: (id, input, memory, traceId, startTime) =>
+        this.#begin(agentId, beginHistoryRun(id, input, memory, traceId, startTime)),
       end: (run, status, outcome, error) => this.#end(agentId, run, status, outcome, error),
       page: (page, limit, owner) => this.#page(agentId, page, limit, owner),
     };

@@ -7,6 +7,7 @@ import type { Entity } from "../../observability/sink.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentMemory } from "../conversation/agent-memory.ts";
 import type { History } from "../history/history.ts";
+import type { Keeping } from "../keeper.ts";
 import type { Activity } from "./activity.ts";
 import type { RequestBounds } from "./bounds.ts";
 import type { RunSettings } from "./options.ts";
@@ -46,6 +47,10 @@ export interface CompiledAgent {
   readonly activity: Activity;
   /** Counts its runs. */
   readonly runs?: Tally<RunOutcome> | undefined;
+  /** Whether its runs survive the process. */
+  readonly durable: boolean;
+  readonly recovery: "resume" | "fail";
+  readonly keeping: Keeping;
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
   readonly prepareSchema: PrepareSchema;

@@ -18,6 +18,7 @@ import { checkBounds, checkInputBounds } from "./bounds.ts";
 import { RunCaller } from "./caller.ts";
 import { type ClientTools, withClientTools } from "./client-tools.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
+import { type RunJournal, RunRecord } from "./journal.ts";
 import { runLoop } from "./loop.ts";
 import { type RunSettings, resolveOptions } from "./options.ts";
 import { type OutputSpec, resolveOutput } from "./output.ts";
@@ -25,6 +26,7 @@ import { NULL_SINK, type PartSink } from "./parts.ts";
 import { emptyRunResult, type RunPlan, type RunResult } from "./run.ts";
 import { beginRunSpan, endRunSpan } from "./spans.ts";
 import { NO_TOOLS } from "./tool-set.ts";
+import { RunWaits } from "./waiting.ts";
 
 export interface RunRequest {
   input: unknown;
@@ -51,6 +53,10 @@ export interface RunRequest {
   approves?: boolean;
   /** How many agents have delegated down to this one. */
   depth?: number;
+  /** Its id; default: a new one. */
+  runId?: string | undefined;
+  /** Where it records what it has done, for a run that outlives its process. */
+  journal?: RunJournal | undefined;
   /** The parent of the run's span; null when that is not traced. Default: the span of the request. */
   parentSpan?: Span | null;
 }
@@ -77,7 +83,10 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const scope = { context: settings.context, user: call.user };
   const output = request.result ?? request.output ?? resolveOutput(settings.output, agent, call);
   const instructions = agent.instructions(scope);
-  const id = agent.newRunId();
+  const id = request.runId ?? agent.newRunId();
+  const { runsTools = false, approves = runsTools, clientTools } = request;
+  const awaited = approves ? awaitedCalls(request.input) : NO_CALLS;
+  const record = request.journal === undefined ? null : new RunRecord(request.journal, awaited.length > 0);
   const chain = agent.chain(scope);
   const caller = new RunCaller(call, agent.id, settings.memory);
   const prompt = repairPrompt(buildPrompt(instructions, request.input, request.field));
@@ -85,12 +94,16 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const turn =
     agent.memory === null
       ? null
-      : startTurn(agent.memory, request, { runId: id, settings: turnSettings(settings, request), principal }, caller);
+      : startTurn(
+          agent.memory,
+          request,
+          { runId: id, settings: turnSettings(settings, request), principal, record },
+          caller,
+        );
   checkResults(request, turn !== null);
   const canUpdateWorkingMemory = turn?.writable === true && request.result === undefined;
   const tools = request.result === undefined ? agent.tools(scope) : NO_TOOLS;
   const runTools = canUpdateWorkingMemory ? agent.memory!.tools(tools) : tools;
-  const { runsTools = false, approves = runsTools, clientTools } = request;
   const plan: RunPlan = {
     id,
     chain,
@@ -99,13 +112,14 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     settings,
     output,
     call: caller,
-    awaited: approves ? awaitedCalls(request.input) : NO_CALLS,
+    awaited,
     clientApproves: approves,
     clientRunsTools: runsTools,
     depth: request.depth ?? 0,
     toolOutput: agent.toolOutput,
     contextTokens: agent.memory?.contextTokens,
     turn,
+    record,
     hasInstructions: instructions !== "",
     canUpdateWorkingMemory,
     span: null,
@@ -119,7 +133,7 @@ function checkResults({ input, field = "input" }: RunRequest, hasConversation: b
   requireCalls(input, field, hasConversation ? beginOfResults(input) : input.length);
 }
 
-type TurnOwner = Pick<TurnRequest, "runId" | "settings" | "principal">;
+type TurnOwner = Pick<TurnRequest, "runId" | "settings" | "principal" | "record">;
 
 function startTurn(memory: AgentMemory, request: RunRequest, owner: TurnOwner, call: RunCaller) {
   const { input, clientKnowsMessageId = false, depth = 0 } = request;
@@ -154,7 +168,7 @@ function requestSettings(agent: CompiledAgent, request: RunRequest): RunSettings
  * Runs to the end. A run that is aborted throws whatever aborted it.
  *
  * @param outcome filled on the way, for callers that need it when the run fails as well
- * @throws ServiceError when the model fails, or when the conversation is busy, another user's, or cannot be read or stored; any
+ * @throws RunWaits when a run with a journal waits for approval; ServiceError when the model fails, or when the conversation is busy, another user's, or cannot be read or stored; any
  * error when the run was aborted
  */
 export async function execute(
@@ -164,25 +178,36 @@ export async function execute(
   outcome: RunResult = emptyRunResult(),
 ): Promise<RunResult> {
   const { plan } = prepared;
-  const { turn } = plan;
+  const { turn, record } = plan;
   beginRunSpan(agent, prepared);
   if (turn !== null) await addConversation(agent, prepared, turn, outcome);
   keepAllowed(agent.bounds.providerOptions, plan.prompt);
-  const record = agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId);
+  const begun = (at?: number) =>
+    agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId, at);
+  // A run with a journal is written when it has ended: until then another process may go on with it.
+  const entry = record === null ? begun() : null;
   agent.activity.enter();
   try {
-    await runLoop(plan, turn === null ? sink : turn.record(sink), outcome);
+    const reader = record === null ? sink : record.sink(sink);
+    await runLoop(plan, turn === null ? reader : turn.record(reader), outcome);
     agent.runs?.count("completed");
-    const wait = agent.history.end(record, "completed", outcome);
+    const wait = agent.history.end(entry ?? begun(record?.begunAt), "completed", outcome);
     if (wait !== undefined) await wait;
     if (plan.span !== null) endRunSpan(plan.span, outcome);
     if (turn !== null) sumUp(agent, turn);
     return outcome;
   } catch (error) {
+    if (error instanceof RunWaits) {
+      if (turn !== null) await turn.pause();
+      if (plan.span !== null) endRunSpan(plan.span, outcome);
+      throw error;
+    }
     const status = wasAborted(error, plan.call, sink) ? "cancelled" : "error";
-    agent.runs?.count(status);
-    if (turn !== null) await turn.abandon(status);
-    agent.history.end(record, status, outcome, status === "error" ? error : undefined);
+    if (record?.isInterrupted !== true) {
+      agent.runs?.count(status);
+      if (turn !== null) await turn.abandon(status);
+      agent.history.end(entry ?? begun(record?.begunAt), status, outcome, status === "error" ? error : undefined);
+    }
     if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: status === "cancelled" });
     throw plan.call.interruption ?? error;
   } finally {

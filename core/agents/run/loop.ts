@@ -8,6 +8,7 @@ import { Aborted } from "./abort.ts";
 import { ModelStep } from "./model-step.ts";
 import type { OutputSpec } from "./output.ts";
 import type { PartSink } from "./parts.ts";
+import { KeptParts, type RecordedAnswer, recordedStream } from "./recorded-answer.ts";
 import { CallOptions, type RunPlan, type RunResult } from "./run.ts";
 import { RunCalls } from "./run-calls.ts";
 import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
@@ -59,6 +60,7 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
     }
     extendPrompt(options, step, answers);
   }
+  plan.record?.goOn();
   await finish(plan, sink, outcome);
 }
 
@@ -72,9 +74,43 @@ async function finish(plan: RunPlan, sink: PartSink, outcome: RunResult): Promis
 }
 
 /** @param count its number, from 1 */
-async function runStep({ plan, isResumed, options, calls, sink, outcome }: Run, count: number) {
+async function runStep(run: Run, count: number) {
+  const { plan, sink, outcome } = run;
+  const recorded = plan.record?.answer(count);
+  const { step, model } = recorded === undefined ? await askModel(run, count) : await readAgain(run, count, recorded);
+  const own = plan.clientRunsTools ? step.calls.filter((call) => !isForClient(plan, call)) : step.calls;
+  const isLeft = () => own.length < step.calls.length || outcome.approvals.length > 0;
+  if (step.kept !== null && own.length > 0) {
+    const cost = step.usage.cost;
+    await plan.record!.recordAnswer(count, { parts: step.kept.parts, model, cost });
+  }
+  const finish = () => {
+    if (isLeft()) {
+      step.finishReason = "tool-calls";
+      outcome.finishReason = "tool-calls";
+    }
+    return sink.part({ type: "finish-step", usage: step.usage, model, finishReason: step.finishReason });
+  };
+  let answers: ToolContent = [];
+  if (own.length > 0) answers = await runToolCalls(plan, count, own, sink, outcome, finish);
+  else {
+    const wait = finish();
+    if (wait !== undefined) await wait;
+  }
+  if (sink.closed) throw new Aborted();
+  return { step, answers, open: isLeft() };
+}
+
+/** A step of a run, and the model that it was answered by. */
+interface Asked {
+  readonly step: ModelStep;
+  readonly model: string;
+}
+
+async function askModel({ plan, isResumed, options, calls, sink, outcome }: Run, count: number): Promise<Asked> {
+  const { record } = plan;
   const span = plan.span === null ? null : beginModelCallSpan(plan.span, plan.chain);
-  const step = new ModelStep(sink, outcome, calls, span);
+  const step = new ModelStep(sink, outcome, calls, span, record === null ? null : new KeptParts());
   let stream: ModelStream;
   options.fit();
   try {
@@ -87,7 +123,8 @@ async function runStep({ plan, isResumed, options, calls, sink, outcome }: Run, 
     sink.accepted?.();
     sink.part({ type: "start" });
   }
-  sink.part({ type: "start-step" });
+  const isRepeated = record?.begin(count) === true;
+  sink.part({ type: isRepeated ? "step-restart" : "start-step" });
   try {
     await step.read(stream);
   } catch (error) {
@@ -100,17 +137,26 @@ async function runStep({ plan, isResumed, options, calls, sink, outcome }: Run, 
   }
   settle(outcome, step, stream, stream.id);
   if (span !== null) endModelCallSpan(span, plan, options, step, null, stream.id);
-  const own = plan.clientRunsTools ? step.calls.filter((call) => !isForClient(plan, call)) : step.calls;
-  const answers = own.length === 0 ? [] : await runToolCalls(plan, count, own, sink, outcome);
-  const open = own.length < step.calls.length || outcome.approvals.length > 0;
-  if (open) {
-    step.finishReason = "tool-calls";
-    outcome.finishReason = "tool-calls";
+  return { step, model: stream.id };
+}
+
+/** A step whose answer is recorded: what the model has said then. */
+async function readAgain(
+  { calls, isResumed, sink, outcome }: Run,
+  count: number,
+  recorded: RecordedAnswer,
+): Promise<Asked> {
+  const step = new ModelStep(sink, outcome, calls, null, null);
+  const { model, cost } = recorded;
+  if (count === 1 && !isResumed) {
+    sink.accepted?.();
+    sink.part({ type: "start" });
   }
-  const wait = sink.part({ type: "finish-step", usage: step.usage, model: stream.id, finishReason: step.finishReason });
-  if (wait !== undefined) await wait;
-  if (sink.closed) throw new Aborted();
-  return { step, answers, open };
+  sink.part({ type: "start-step" });
+  await step.read(recordedStream(recorded));
+  if (cost !== undefined) step.usage.cost = cost;
+  settle(outcome, step, {}, model);
+  return { step, model };
 }
 
 /** Whether the client runs the call. One with invalid input is answered here, so that the model can correct it. */
@@ -120,7 +166,12 @@ function isForClient(plan: RunPlan, { part, problem }: PendingCall): boolean {
 }
 
 /** Adds a step to the result of the run. @param answered the model, or an empty text when none has said anything */
-function settle(outcome: RunResult, step: ModelStep, { prices, meter }: ModelStream, answered: string): void {
+function settle(
+  outcome: RunResult,
+  step: ModelStep,
+  { prices, meter }: Partial<Pick<ModelStream, "prices" | "meter">>,
+  answered: string,
+): void {
   const { usage } = step;
   if (prices !== undefined && usage.totalTokens > 0) usage.cost = costOf(usage, prices);
   outcome.text = step.text;

@@ -17,6 +17,7 @@ import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import { Aborted } from "./abort.ts";
 import type { AgentPart, FinishReason, PartSink, Usage } from "./parts.ts";
 import { base64Of, byProvider, metadataOf, sourcePart } from "./provider-parts.ts";
+import type { KeptParts } from "./recorded-answer.ts";
 import type { RunResult } from "./run.ts";
 import type { RunCalls } from "./run-calls.ts";
 import { type PendingCall, parseToolCall, providerToolError } from "./tool-input.ts";
@@ -46,6 +47,7 @@ export class ModelStep {
   finishReason: FinishReason = "other";
   /** Seconds until the first part came; set only when the step is traced. */
   firstPart: number | undefined;
+  readonly kept: KeptParts | null;
   readonly #span: Span | null;
   readonly #sink: PartSink;
   readonly #outcome: RunResult;
@@ -58,8 +60,10 @@ export class ModelStep {
   /** What the provider said with the beginning of a call, by its id. */
   #inputMetadata: Map<string, SharedV3ProviderMetadata> | null = null;
 
-  constructor(sink: PartSink, outcome: RunResult, calls: RunCalls, span: Span | null) {
+  /** @param kept takes what the journal of the run needs of the answer */
+  constructor(sink: PartSink, outcome: RunResult, calls: RunCalls, span: Span | null, kept: KeptParts | null = null) {
     this.#span = span;
+    this.kept = kept;
     this.#sink = sink;
     this.#outcome = outcome;
     this.#runCalls = calls;
@@ -74,13 +78,14 @@ export class ModelStep {
   }
 
   /** Reads the answer to its end. The stream is closed however that ends. */
-  async read(stream: ModelStream): Promise<void> {
+  async read(stream: Pick<ModelStream, "next" | "cancel">): Promise<void> {
     const sink = this.#sink;
     try {
       for (;;) {
         const next = stream.next();
         const batch: PartBatch | null = next instanceof Promise ? await next : next;
         if (batch === null) return;
+        this.kept?.add(batch);
         if (this.#span !== null) this.firstPart ??= Math.round(this.#span.elapsed()) / 1000;
         // Not for-of: across an await that allocates an object per part.
         for (let index = 0; index < batch.length; index++) {

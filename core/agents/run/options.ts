@@ -38,7 +38,7 @@ export interface RunSettings {
   readonly memory: MemorySettings;
 }
 
-const { resumableStream: _, ...SAMPLING_DEFAULTS } = defaults.GenerateOptions;
+const { resumableStream: _, background: __, ...SAMPLING_DEFAULTS } = defaults.GenerateOptions;
 
 /** The defaults that the schemas name for `options` of the generation endpoints. */
 export const DEFAULT_SETTINGS: RunSettings = Object.freeze({

@@ -36,6 +36,8 @@ type FromSubAgent<T> = T & { subAgentId?: string; subAgentName?: string; subAgen
 export type AgentPart = FromSubAgent<
   | { type: "start" }
   | { type: "start-step" }
+  /** In its place, after a crash: what the step had said before does not count, the model is asked again. */
+  | { type: "step-restart" }
   | Carried<{ type: "text-start"; id: string }>
   | { type: "text-delta"; id: string; delta: string }
   | Carried<{ type: "text-end"; id: string }>

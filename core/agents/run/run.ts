@@ -11,6 +11,7 @@ import type { Turn } from "../conversation/turn.ts";
 import type { AwaitedCall } from "../prompt/awaited-calls.ts";
 import { plainPrompt } from "../prompt/plain.ts";
 import type { RunCaller } from "./caller.ts";
+import type { RunRecord } from "./journal.ts";
 import type { RunSettings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
 import type { FinishReason, PendingApproval, ToolCall, ToolResult, Usage } from "./parts.ts";
@@ -41,6 +42,8 @@ export interface RunPlan {
   readonly contextTokens: number | undefined;
   /** Its turn of the conversation; null without memory. */
   readonly turn: Turn | null;
+  /** What it records for the case that its process ends; null for a run that ends with it. */
+  readonly record: RunRecord | null;
   /** Whether the prompt begins with the agent's instructions. */
   readonly hasInstructions: boolean;
   /** Whether the model has the tool that updates the working memory. */

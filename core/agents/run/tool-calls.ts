@@ -2,27 +2,31 @@
 import { messageOf, ServiceError } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
 import { cancelSpan } from "../../observability/spans.ts";
-import { ApprovalNeeded, ApprovalRefused } from "../../tools/approval.ts";
+import { type ApprovalClaim, ApprovalNeeded, ApprovalRefused } from "../../tools/approval.ts";
 import { toolResultText } from "../../tools/execute.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
+import type { ToolAnswer } from "./journal.ts";
 import type { AgentPart, PartSink, PendingApproval, ToolResult, Usage } from "./parts.ts";
 import type { RunPlan, RunResult } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
 import type { PendingCall } from "./tool-input.ts";
 import type { RunToolContext } from "./tool-set.ts";
+import { RunWaits } from "./waiting.ts";
 
-type Answer = ToolContent[number];
+type Answer = Extract<ToolContent[number], { type: "tool-result" }>;
+type ApprovalRequest = Extract<AgentPart, { type: "tool-approval-request" }>;
 
 /** A confused model may ask for thousands of calls in one step. */
 const MAX_CALLS_PER_STEP = 128;
 
 /**
- * Runs the calls in parallel. The sink gets their results as they come, the next prompt in the order of the calls. A call that waits for
- * a person's approval has none: it is in `outcome.approvals`.
+ * Runs the calls in parallel, but for those whose results are recorded. The sink gets the results as they come, the next prompt in the
+ * order of the calls. A call that waits for a person's approval has none: it is in `outcome.approvals`.
  *
  * @param step its number, from 1
+ * @param answered is called in the same turn of the event loop in which the sink gets the last result
  * @throws only when the run is aborted.
  */
 export async function runToolCalls(
@@ -31,10 +35,40 @@ export async function runToolCalls(
   calls: readonly CallToRun[],
   sink: PartSink,
   outcome: RunResult,
+  answered: () => Promise<void> | undefined,
 ): Promise<ToolContent> {
   const results: (ToolResult | null)[] = new Array(calls.length).fill(null);
+  const { record } = plan;
+  // What the request itself brought back to be run is the client's to bring again.
+  const waits = step > 0 && record?.waitsAt !== undefined;
+  let open = calls.length;
+  const told = (part: ToolAnswer | ApprovalRequest): Promise<unknown> | undefined => {
+    const wait = sink.part(part);
+    if (waits && part.type === "tool-approval-request") return wait;
+    const last = --open === 0 ? answered() : undefined;
+    return last === undefined ? wait : Promise.all([wait, last]);
+  };
+  /** The journal has the result before the next call of the model, and with it that the sink has got it. */
+  const tell = (part: ToolAnswer | ApprovalRequest): Promise<unknown> | undefined => {
+    if (record === null || part.type === "tool-approval-request") return told(part);
+    const recorded = record.recordResult(step, part);
+    return Promise.all([recorded, told(part)]);
+  };
+  const known = new Map<PendingCall, Answer>();
+  if (record !== null) {
+    for (const [index, call] of calls.entries()) {
+      const part = record.result(call.part.toolCallId);
+      if (part === undefined) continue;
+      known.set(call, recordedAnswer(part));
+      if (part.type === "tool-result") results[index] = part;
+      void told(part);
+    }
+    if (open > 0) record.goOn();
+  }
   const answers = await Promise.all(
     calls.map(async (call, index): Promise<Answer | null> => {
+      const recorded = known.get(call);
+      if (recorded !== undefined) return recorded;
       const { toolCallId, toolName, input } = call.part;
       const answer = { type: "tool-result", toolCallId, toolName: modelToolName(toolName) } as const;
       const span = plan.span === null ? null : beginToolCallSpan(plan.span, call.part);
@@ -53,46 +87,65 @@ export async function runToolCalls(
           if (span !== null) cancelSpan(span);
           throw error;
         }
+        if (error instanceof RunWaits) {
+          if (span !== null) cancelSpan(span);
+          outcome.approvals.push(...error.approvals);
+          return null;
+        }
         const message = messageOf(error);
         span?.fail(error instanceof ServiceError ? error.kind : "tool_failed", message);
         const failed = failure(plan, call, error, message);
         if (failed.approval !== undefined) outcome.approvals.push(failed.approval);
-        const wait = sink.part(failed.part);
+        const wait = tell(failed.part);
         if (wait !== undefined) await wait;
         return failed.output === null ? null : { ...answer, output: failed.output };
       }
       const result: ToolResult = { type: "tool-result", toolCallId, toolName, input, output };
       results[index] = result;
-      const wait = sink.part(result);
+      const wait = tell(result);
       if (wait !== undefined) await wait;
       return { ...answer, output: toolOutput(output) };
     }),
   );
+  if (waits && outcome.approvals.length > 0) throw new RunWaits(outcome.approvals);
   for (const result of results) if (result !== null) outcome.toolResults.push(result);
   return answers.filter((answer) => answer !== null);
 }
 
+function recordedAnswer(part: ToolAnswer): Answer {
+  const { toolCallId, toolName } = part;
+  return { type: "tool-result", toolCallId, toolName: modelToolName(toolName), output: outputOf(part) };
+}
+
+function outputOf(part: ToolAnswer): Answer["output"] {
+  if (part.type === "tool-result") return toolOutput(part.output);
+  return part.type === "tool-error" ? toolFailure(part.error) : denial(part.reason);
+}
+
 /** What the client and the model are told of a call that gave no result. */
 interface Failure {
-  readonly part: AgentPart;
+  readonly part: ToolAnswer | ApprovalRequest;
   /** Null: the call is left unanswered. */
   readonly output: ReturnType<typeof toolFailure> | null;
   readonly approval?: PendingApproval;
 }
 
-function failure({ clientApproves }: RunPlan, { part }: CallToRun, error: unknown, message: string): Failure {
+function failure({ clientApproves, record }: RunPlan, { part }: CallToRun, error: unknown, message: string): Failure {
   const { toolCallId, toolName, input } = part;
-  if (clientApproves && error instanceof ApprovalNeeded) {
+  const mayWait = clientApproves || record?.waitsAt !== undefined;
+  if (mayWait && error instanceof ApprovalNeeded) {
     const approval = { approvalId: error.approvalId, toolCallId, toolName, input };
     return { part: { type: "tool-approval-request", ...approval }, output: null, approval };
   }
-  if (clientApproves && error instanceof ApprovalRefused) {
+  if (mayWait && error instanceof ApprovalRefused) {
     const why = error.reason === undefined ? undefined : { reason: error.reason };
-    const denied = { type: "tool-output-denied", toolCallId, toolName, ...why } as const;
-    return { part: denied, output: { type: "execution-denied", ...why } };
+    return { part: { type: "tool-output-denied", toolCallId, toolName, ...why }, output: denial(error.reason) };
   }
   return { part: { type: "tool-error", toolCallId, toolName, input, error: message }, output: toolFailure(message) };
 }
+
+const denial = (reason: string | undefined) =>
+  ({ type: "execution-denied", ...(reason !== undefined && { reason }) }) as const;
 
 /**
  * Runs what waited for approval when the request was made, or refuses it, and puts the results into the prompt.
@@ -108,7 +161,8 @@ export async function runAwaitedCalls(plan: RunPlan, sink: PartSink, outcome: Ru
   const calls = plan.awaited.map(({ toolCallId, toolName, input, approvalId }): CallToRun => {
     return { part: { type: "tool-call", toolCallId, toolName, input }, problem: null, approvalId };
   });
-  const answers = new Map((await runToolCalls(plan, 0, calls, sink, outcome)).map((each) => [callIdOf(each), each]));
+  const ran = await runToolCalls(plan, 0, calls, sink, outcome, () => undefined);
+  const answers = new Map(ran.map((each) => [callIdOf(each), each]));
   for (const { role, content } of plan.prompt) {
     if (role !== "tool") continue;
     for (const [index, part] of content.entries()) content[index] = answers.get(callIdOf(part)) ?? part;
@@ -116,7 +170,7 @@ export async function runAwaitedCalls(plan: RunPlan, sink: PartSink, outcome: Ru
   return outcome.approvals.length > 0;
 }
 
-const callIdOf = (part: Answer): string => (part.type === "tool-result" ? part.toolCallId : "");
+const callIdOf = (part: ToolContent[number]): string => (part.type === "tool-result" ? part.toolCallId : "");
 
 /** A call, and the approval that it brings. */
 type CallToRun = PendingCall & { readonly approvalId?: string };
@@ -145,8 +199,7 @@ function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: st
   const { conversationId } = plan.settings.memory;
   const { context } = plan.settings;
   const { userId } = plan.settings.memory;
-  const kind = plan.clientApproves ? "chat" : "model";
-  const approval = { kind, id, userId, agentId: plan.call.agentId, toolCallId } as const;
+  const approval = { userId, ...approvalPlace(plan, id), id, agentId: plan.call.agentId, toolCallId };
   const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${step}:${toolCallId}`, approval, span };
   return {
     origin: conversationId === undefined ? origin : { ...origin, conversationId },
@@ -156,9 +209,20 @@ function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: st
     sink,
     depth: plan.depth,
     turn: plan.turn,
+    journal: plan.record?.inner(step, toolCallId),
     span,
   };
 }
+
+/** Who takes the answer: the client, the run itself, or the same call of the model at another time. */
+function approvalPlace({ clientApproves, record, settings }: RunPlan, id: string | undefined): ApprovalClaim {
+  const { userId = "" } = settings.memory;
+  if (id === undefined && record?.waitsAt !== undefined) return { kind: "step", userId, ...record.waitsAt };
+  return clientApproves ? AS_CLIENT : AS_MODEL;
+}
+
+const AS_CLIENT: ApprovalClaim = { kind: "chat" };
+const AS_MODEL: ApprovalClaim = { kind: "model" };
 
 function unknownToolMessage(plan: RunPlan, name: string): string {
   const names = [...plan.tools.byName.keys()];

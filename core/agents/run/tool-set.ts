@@ -7,6 +7,7 @@ import type { Tool, ToolOrigin } from "../../tools/tool.ts";
 import type { RunCall } from "../agent.ts";
 import type { Turn } from "../conversation/turn.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
+import type { RunJournal } from "./journal.ts";
 import type { MemorySettings } from "./options.ts";
 import type { PartSink, Usage } from "./parts.ts";
 
@@ -23,6 +24,8 @@ export interface RunToolContext {
   readonly depth: number;
   /** The run's turn of its conversation; null without memory. */
   readonly turn: Turn | null;
+  /** For a sub-agent, where the run has a journal. */
+  readonly journal: RunJournal | undefined;
   /** The span of the call; null when it is not traced. */
   readonly span: Span | null;
 }

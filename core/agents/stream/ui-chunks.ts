@@ -21,6 +21,7 @@ const byProvider = (part: { providerExecuted?: true }) =>
 const CHUNKS: { readonly [T in AgentPart["type"]]: (part: PartOf<T>) => Chunk | null } = {
   start: () => ({ type: "start" }),
   "start-step": () => ({ type: "start-step" }),
+  "step-restart": () => ({ type: "start-step" }),
   "text-start": bounds,
   "text-delta": ({ type, id, delta }) => ({ type, id, delta }),
   "text-end": bounds,

@@ -12,6 +12,7 @@ import { MEMORY_ROUTES } from "./memory.ts";
 import { OBSERVABILITY_ROUTES } from "./observability.ts";
 import { OBSERVABILITY_LOG_ROUTES } from "./observability-logs.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
+import { RUN_ROUTES } from "./runs.ts";
 import { TOOL_ROUTES } from "./tools.ts";
 import { UPDATE_ROUTES } from "./updates.ts";
 import { WORKFLOW_ROUTES } from "./workflows.ts";
@@ -20,6 +21,7 @@ export const ROUTES: readonly Route<Service>[] = [
   ...(DOCS_ROUTES as unknown as Route<Service>[]),
   ...AGENT_ROUTES,
   ...AG_UI_ROUTES,
+  ...RUN_ROUTES,
   ...WORKFLOW_ROUTES,
   ...TOOL_ROUTES,
   ...APPROVAL_ROUTES,

@@ -28,7 +28,7 @@ type AgentNeeds =
   | "uses"
   | "options";
 
-export const agents: Stage<AgentNeeds, "agents"> = ({ manifest, options: { logger }, ...parts }) => {
-  const { agents, problems, whenIdle } = compileAgents(manifest, { ...parts, logger });
-  return { parts: { agents }, problems, end: whenIdle };
+export const agents: Stage<AgentNeeds, "agents" | "keepRuns"> = ({ manifest, options: { logger }, ...parts }) => {
+  const { agents, problems, whenIdle, keepRuns } = compileAgents(manifest, { ...parts, logger });
+  return { parts: { agents, keepRuns }, problems, end: whenIdle };
 };

@@ -11,6 +11,7 @@ import { meters, metrics, tracer, traces } from "./observability.ts";
 import { logs, platform } from "./platform.ts";
 import { a2a, mcpServers } from "./protocols.ts";
 import { routes } from "./routes.ts";
+import { runs } from "./runs.ts";
 import { fixedBy, kept } from "./stage.ts";
 import { membership, pluginHost, pluginStorage, replies, store } from "./store.ts";
 import { approvalInbox, approvals, declaredTools, mcpClients, models, tools } from "./tools.ts";
@@ -40,6 +41,7 @@ export const STAGES = [
   kept(histories),
   agents,
   kept(workflows),
+  kept(runs),
   kept(approvalInbox),
   access,
   kept(a2a),

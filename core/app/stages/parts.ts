@@ -4,6 +4,7 @@ import type { A2a } from "../../a2a/a2a.ts";
 import type { Agent } from "../../agents/agent.ts";
 import type { Turns } from "../../agents/conversation/turns.ts";
 import type { AgentHistories } from "../../agents/history/history.ts";
+import type { RunKeeper } from "../../agents/keeper.ts";
 import type { LogNews } from "../../api/sockets/log-news.ts";
 import type { Approvals } from "../../approvals/approvals.ts";
 import type { AccessRules } from "../../auth/classes.ts";
@@ -28,12 +29,14 @@ import type { Tracer } from "../../observability/tracer.ts";
 import type { Platform } from "../../platform/platform.ts";
 import type { OwnedHost } from "../../registry/host.ts";
 import type { Registry } from "../../registry/registry.ts";
+import type { KeptRuns } from "../../runs/kept-runs.ts";
 import type { KeptReplies } from "../../storage/kept-replies.ts";
 import type { Namespaces } from "../../storage/keyv-namespace.ts";
 import type { Membership } from "../../storage/membership.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Tool } from "../../tools/tool.ts";
 import type { Traces } from "../../traces/traces.ts";
+import type { Engine } from "../../workflows/engine.ts";
 import type { Workflows } from "../../workflows/workflows.ts";
 import type { Service } from "../service.ts";
 
@@ -102,7 +105,11 @@ export interface Parts extends FirstParts {
   readonly turns: Turns;
   readonly histories: AgentHistories;
   readonly agents: ReadonlyMap<string, Agent>;
+  /** Tells the agents what keeps their runs. */
+  readonly keepRuns: (keeper: RunKeeper) => void;
   readonly workflows: Workflows;
+  readonly engine: Engine;
+  readonly runs: KeptRuns;
   readonly access: AccessRules;
   readonly a2a: A2a;
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;

@@ -17,7 +17,7 @@ type WorkflowNeeds =
   | "uses"
   | "options";
 
-export const workflows: Stage<WorkflowNeeds, "workflows"> = async (parts) => {
+export const workflows: Stage<WorkflowNeeds, "workflows" | "engine"> = async (parts) => {
   const { manifest, loaded, store, membership, options } = parts;
   const { engine, problems, start, idle, close, adopt } = await openWorkflows(manifest, loaded, {
     store,
@@ -26,7 +26,7 @@ export const workflows: Stage<WorkflowNeeds, "workflows"> = async (parts) => {
     ...linked(parts),
   });
   return {
-    parts: { workflows: engine },
+    parts: { workflows: engine, engine },
     problems,
     begin: start,
     idle,

@@ -9,6 +9,7 @@ import type { ExecutionStart } from "../journal/entries.ts";
 import { liveKey } from "../journal/ids.ts";
 import { type FoundExecution, type Loaded, loadExecution, readExecution, readJournal } from "../journal/load.ts";
 import { parseOpenRow, type Recovered, takenOverRowText } from "../journal/rows.ts";
+import { isRun } from "../journal/run-record.ts";
 import { timeAfter } from "../journal/state.ts";
 import { isSuperseded } from "../journal/superseded.ts";
 import { isStoreUnavailable } from "../run/commit-retry.ts";
@@ -77,6 +78,7 @@ async function recoverOne(engine: Engine, row: Row, number: number): Promise<boo
   const execution = engine.restore(loaded.state, definition, caller, { loaded, openRow, recordRow: null });
   engine.beginTrace(execution, "recovery");
   if (asked !== undefined) engine.run(execution, (it) => stopAsAsked(it, asked));
+  else if (problem !== null && isRun(found.start.workflowId)) engine.run(execution, failWithoutAgent);
   else if (problem !== null) engine.run(execution, (it) => suspendFor(it, problem));
   else if (definition.recovery === "fail") engine.run(execution, (it) => endInterrupted(it, INTERRUPTED_MESSAGE));
   else if (recovered.times > definition.recoveries)
@@ -153,6 +155,17 @@ function stopAsAsked(execution: Execution, { kind, reason }: StopRequest): Promi
 /** Nothing is lost: the execution can be resumed once what it needs is back. */
 function suspendFor(execution: Execution, reason: string): Promise<void> {
   execution.append(["suspend", "", timeAfter(execution.state), reason, null]);
+  return execution.writeRecord();
+}
+
+/** Nobody can resume the run of an agent that is gone. */
+function failWithoutAgent(execution: Execution): Promise<void> {
+  execution.append([
+    "error",
+    "",
+    timeAfter(execution.state),
+    "interrupted: this service does not have the agent any more",
+  ]);
   return execution.writeRecord();
 }
 

@@ -20,11 +20,11 @@ export interface StepScope {
   readonly steps: Readonly<Record<string, unknown>>;
   /** The data of the last resume, or null. */
   readonly resume: unknown;
-  /** What a step failed with, where an expression is about that. */
-  readonly error?: StepError;
+  /** What a step failed with, in `onError` and where an expression is about that. */
+  readonly error?: StepError | undefined;
 }
 
-interface StepError {
+export interface StepError {
   readonly message: string;
   /** As the step gave it with its error; null where it gave none. */
   readonly code: string | null;
@@ -37,7 +37,7 @@ export type EvaluateInScope = (scope: StepScope) => unknown;
 /** The problems of a value, joined by `; `, or null when it fits. `root` names the value in them: `input`, `output`. */
 export type ValueCheck = (value: unknown, root: string) => string | null;
 
-export type StepType = "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+export type StepType = "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
 
 export interface Retry {
   /** Tries after the first. */
@@ -77,12 +77,30 @@ export interface StepCall {
   readonly trace?: SpanOrigin | undefined;
   /** Made when first read. Aborts when the execution is to stop, at time limits, and when another branch has won. */
   readonly signal: AbortSignal;
+  /** The same after a restart, and another for every other try. */
+  readonly tryKey: string;
+  /** What this try recorded before a crash, in order. */
+  readonly kept: readonly unknown[];
+  /** When the step began, in milliseconds since 1970. */
+  readonly begunAt: number;
+  /** Whether the try began before a crash, or before a suspension that stopped it. */
+  readonly isRepeated: boolean;
+  /** Whether it sent parts to the stream before a crash. */
+  readonly hasStreamed: boolean;
+  /** Whether the step was stopped and goes on later: the process ends, or the execution is to be suspended. */
+  readonly isInterrupted: boolean;
+  /** Records a value for `kept`. Resolves when it is on disk, with what else is to be written then; `later`: at once, and it is written with the next commit. */
+  keep(value: unknown, later?: boolean): Promise<void>;
   /** Changes shared state when this try succeeds; a failed try changes nothing. */
   setState(change: Record<string, unknown>): void;
   /** To be asked before each effect but the first, as in `RunCall` of agents. */
   confirm?(): Promise<void> | undefined;
-  /** Sends a part of an agent's run to the stream. The agent waits for the promise, if there is one. */
-  part(part: unknown): Promise<void> | undefined;
+  /**
+   * Sends a part of an agent's run to the stream, `later`: with the next commit. The agent waits for the promise, if there is one.
+   */
+  part(part: unknown, later?: boolean): Promise<void> | undefined;
+  /** Resolves when all that was sent and recorded is on disk. */
+  flush(): Promise<void>;
 }
 
 /** The work of a step returns this to wait until it is resumed. */
@@ -110,10 +128,18 @@ interface StepBase {
   readonly retry: Retry;
   /** Time limit of one try in milliseconds, or null. */
   readonly timeout: number | null;
+  /** Steps that run when it has failed for good, and give its output; null where there are none. */
+  readonly onError: readonly Step[] | null;
 }
 
 /** Computes its output without effects. */
 type SetStep = StepBase & { readonly kind: "set"; readonly evaluate: EvaluateInScope };
+/** Ends its workflow with a result when its condition holds; else it passes its input on. */
+export type BailStep = StepBase & {
+  readonly kind: "bail";
+  readonly condition: EvaluateInScope;
+  readonly result: EvaluateInScope;
+};
 /** Waits to be resumed. Its output is `{...data, ...resumeData}` when both are objects, else the resume data. */
 export type SuspendStep = StepBase & {
   readonly kind: "suspend";
@@ -127,6 +153,8 @@ export type WorkStep = StepBase & {
   readonly tap: boolean;
   /** It changes nothing outside: it may run again after a crash, and before its begin is on disk. */
   readonly readOnly: boolean;
+  /** Within how many milliseconds the begin of read-only work is on disk. Default: as soon as it takes time. */
+  readonly recordWithin?: number;
   run(call: StepCall): unknown;
 };
 /** What a step does, whatever it is called and bound by. */
@@ -143,14 +171,20 @@ export type SubStep = StepBase & {
   readonly kind: "sub";
   readonly workflowId: string;
   readonly input: EvaluateInScope;
-  /** Their paths begin with this step's and `/`. */
-  readonly steps: readonly Step[];
+  /** Of the sub-workflow. Their paths begin with this step's and `/`. */
+  readonly called: StepsOfWorkflow;
   /** The schemas of the sub-workflow. */
   readonly startCheck: ValueCheck | null;
   readonly resultCheck: ValueCheck | null;
 };
 
-export type Step = SetStep | SuspendStep | WorkStep | WhenStep | AllStep | RaceStep | SubStep;
+/** The steps of a workflow. `onError`: those that run when one of the others has failed for good, and give the result; or null. */
+export interface StepsOfWorkflow {
+  readonly steps: readonly Step[];
+  readonly onError: readonly Step[] | null;
+}
+
+export type Step = SetStep | BailStep | SuspendStep | WorkStep | WhenStep | AllStep | RaceStep | SubStep;
 
 /** What events and states say of a step. It needs no plugins, so that it is known of old definitions too. */
 export interface StepOutline {
@@ -164,19 +198,31 @@ export interface StepOutline {
   readonly order: number;
   /** The container steps around it, outermost first. */
   readonly parents: readonly StepPath[];
+  /** Whose `onError` it is in, outermost first: paths of steps, and prefixes of workflows. Absent when it is in none. */
+  readonly handles?: readonly string[];
   /** The workflow that an andWorkflow step calls; absent for other steps. */
   readonly calls?: { readonly workflowId: string; readonly workflowName: string };
 }
 
+/** The lists of steps in a step that belong to the same workflow as it. */
+export function listsInside(step: Step): readonly (readonly Step[])[] {
+  const inside = step.onError === null ? [] : [step.onError];
+  if (step.kind === "when") return [step.then, ...(step.else === null ? [] : [step.else]), ...inside];
+  return step.kind === "all" || step.kind === "race" ? [...step.branches, ...inside] : inside;
+}
+
+/** The lists of steps of a workflow. */
+export const listsOf = ({ steps, onError }: StepsOfWorkflow): readonly (readonly Step[])[] =>
+  onError === null ? [steps] : [steps, onError];
+
 export type Outline = ReadonlyMap<StepPath, StepOutline>;
 
-export interface WorkflowDefinition {
+export interface WorkflowDefinition extends StepsOfWorkflow {
   readonly workflowId: string;
   readonly name: string;
   /** The hash of the pinned definition, which is its key in the store. */
   readonly hash: string;
   readonly outline: Outline;
-  readonly steps: readonly Step[];
   readonly inputCheck: ValueCheck | null;
   readonly resultCheck: ValueCheck | null;
   /** For the data of a suspension and of a resume, when the step has no schema of its own. */

@@ -37,6 +37,11 @@ export class Definitions {
     for (const { definition } of current.values()) this.#currentByHash.set(definition.hash, definition);
   }
 
+  /** Adds one that is no workflow of the manifest: executions find it by its hash alone. */
+  add(definition: WorkflowDefinition): void {
+    this.#currentByHash.set(definition.hash, definition);
+  }
+
   /** The definition that the manifest has now. */
   current(workflowId: string): WorkflowDefinition | undefined {
     return this.#current.get(workflowId)?.definition;

@@ -5,11 +5,36 @@
 
 import { isoTime } from "../../lib/iso-time.ts";
 import type { Outline } from "../definition/definition.ts";
-import type { EntryKind, JournalEntry, StepPath } from "./entries.ts";
+import { type EntryKind, EVENT_COUNTS, type JournalEntry, type StepPath } from "./entries.ts";
 import { cancellationText, entryJson, errorText, outcomeText, type RestEntry, suspensionText } from "./outcome-text.ts";
+import { isRun } from "./run-record.ts";
 import type { JournalState } from "./state.ts";
 
-/** The event with the number 1. */
+/** What the events of an execution are. */
+export interface EventForm {
+  /** The event with the number 1; null where the entries alone are events. */
+  readonly start: ((state: JournalState, outline: Outline) => string) | null;
+  /** How many events an entry stands for. */
+  readonly counts: Readonly<Record<EntryKind, number>>;
+  /** These events. @param state after the entry, or after later ones */
+  texts(entry: JournalEntry, state: JournalState, outline: Outline): string[];
+}
+
+const NO_EVENTS = Object.fromEntries(Object.keys(EVENT_COUNTS).map((kind) => [kind, 0])) as Record<EntryKind, number>;
+
+/** The stream of an agent's run: its parts, and how it ended when it did not say so itself. */
+const RUN_EVENTS: EventForm = {
+  start: null,
+  counts: { ...NO_EVENTS, part: 1, error: 1, cancel: 1 },
+  texts([kind, , , value]) {
+    if (kind === "part") return [entryJson(value)];
+    return [kind === "error" ? JSON.stringify({ type: "error", error: value }) : '{"type":"abort"}'];
+  },
+};
+
+export const eventForm = ({ start }: JournalState): EventForm =>
+  isRun(start.workflowId) ? RUN_EVENTS : WORKFLOW_EVENTS;
+
 export const startEvent = (state: JournalState, _outline: Outline): string =>
   `${workflowHead("workflow-start", state, state.start.at)},"status":"running","input":${entryJson(state.start.input)}}`;
 
@@ -47,6 +72,7 @@ const EVENTS: EventTable = {
   part: ([, path, at, part], state, outline) => [
     `${stepHead("agent-part", path, at, state, outline)},"data":${entryJson(part)}}`,
   ],
+  keep: () => [],
   suspend(entry, state, outline) {
     const suspension = suspensionText(entry, outline, "stepIndex");
     const head = workflowHead("workflow-suspended", state, entry[2]);
@@ -75,6 +101,8 @@ const EVENTS: EventTable = {
     return [`${head},"status":"cancelled","cancellation":${cancellation}}`, resultEvent(entry, state, outline)];
   },
 };
+
+const WORKFLOW_EVENTS: EventForm = { start: startEvent, counts: EVENT_COUNTS, texts: eventTexts };
 
 /** All events begin with this. Types, ids and paths contain nothing that JSON would escape. */
 const head = (type: string, { start }: JournalState, at: number): string =>

@@ -4,6 +4,7 @@ import { isoTime } from "../../lib/iso-time.ts";
 import type { Outline } from "../definition/definition.ts";
 import { type CompactText, CompactTextBuilder } from "./compact-text.ts";
 import { outcomeMembers, outcomeText, type RestEntry, restEntry } from "./outcome-text.ts";
+import { isRun, runRecordText } from "./run-record.ts";
 import type { JournalState } from "./state.ts";
 import { stepText } from "./step-text.ts";
 import { isSuperseded, waitingSteps } from "./superseded.ts";
@@ -11,6 +12,7 @@ import { isSuperseded, waitingSteps } from "./superseded.ts";
 /** The record as JSON. It is written to the store when the execution comes to rest, and lists return what is in the store. */
 export function executionRecord(state: JournalState, outline: Outline): CompactText {
   const { start, status, values } = state;
+  if (isRun(start.workflowId)) return { text: runRecordText(state), repeats: [] };
   const workflow = JSON.stringify(start.workflowId);
   const name = JSON.stringify(start.workflowName);
   const named = `"name":${name},"from":${workflow}`;

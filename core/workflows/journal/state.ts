@@ -12,38 +12,12 @@ import {
   type StepPath,
   type SubWorkflowInput,
   type ValueSource,
+  workflowPrefix,
 } from "./entries.ts";
+import { forgetKept, keepValue } from "./kept-values.ts";
+import { endStep, getOrAddStep, type StepState } from "./step-state.ts";
 
-type StepStatus = "running" | "done" | "skipped" | "failed" | "waiting";
-
-export interface StepState {
-  readonly path: StepPath;
-  status: StepStatus;
-  /** Milliseconds since 1970. */
-  begunAt: number;
-  /** Null until it has ended, and again when it failed and is about to run again. */
-  endedAt: number | null;
-  /** Where its input comes from. */
-  source: ValueSource;
-  /** Where its output comes from once it is done: its own path, or the source of a value that it passed on. */
-  output: ValueSource;
-  /** How many tries have failed, and when the last of them did. */
-  tries: number;
-  triedAt: number;
-  /** Milliseconds of its time limit that the present try had used when it last came to rest. */
-  used: number;
-  /** The choice of andWhen. */
-  branch: Branch | null;
-  /** Why it waits, or why it failed. */
-  message: string;
-  /** Of the error that it failed with. */
-  code: string | null;
-  /** The data of its suspension, and since when it waits. */
-  data: unknown;
-  waitsSince: number;
-  /** Set from a resume until it waits again or fails. `waited`: the step had suspended itself. */
-  resume: { readonly data: unknown; readonly waited: boolean } | null;
-}
+export type { StepState };
 
 interface Suspension {
   readonly stepId: StepPath;
@@ -61,6 +35,8 @@ export interface JournalState {
   readonly steps: Map<StepPath, StepState>;
   /** Outputs and inputs. The values themselves never change. */
   readonly values: Map<ValueSource, unknown>;
+  /** Where the result of a workflow is that has bailed, by the prefix of the paths of its steps. */
+  readonly bailed: Map<string, ValueSource>;
   /** Shared state, a new object after each change. */
   state: Readonly<Record<string, unknown>>;
   /** What expressions see as `resume`: the data of the last resume; null before the first. */
@@ -85,6 +61,7 @@ export function initialState(start: ExecutionStart): JournalState {
     sequence: 1,
     steps: new Map(),
     values: new Map<ValueSource, unknown>([["", start.input]]),
+    bailed: new Map(),
     state: start.state,
     resume: null,
     suspension: null,
@@ -108,13 +85,15 @@ function applyReplay(state: JournalState, { kept, stepId, input, resume, resumed
   const { at } = state.start;
   state.resume = resumed ?? null;
   if (input !== undefined) state.values.set(REPLAY_INPUT, input.value);
-  for (const [kind, path, value, extra] of kept) {
+  for (const [kind, path, value, extra, failedAt] of kept) {
     if (kind === "begin") {
       const step = getOrAddStep(state, path, at);
       step.source = value as ValueSource;
       keepExtra(state, step, extra);
       step.status = "failed";
-    } else if (kind === "done") APPLY.done(state, ["done", path, at, value]);
+    } else if (kind === "fail")
+      APPLY.fail(state, ["fail", path, at, value as string, extra as string | null, failedAt]);
+    else if (kind === "done") APPLY.done(state, ["done", path, at, value]);
     else APPLY.same(state, ["same", path, at, value as ValueSource]);
   }
   if (resume !== undefined) {
@@ -161,33 +140,42 @@ const APPLY: Appliers = {
     step.begunAt = at;
     step.endedAt = null;
     step.source = source;
+    // A resumed step goes on, every other one begins anew.
+    if (step.resume === null) {
+      step.begunWith = state.sequence + 1;
+      step.failures = 0;
+      forgetKept(step);
+    }
     step.used = 0;
+    step.failedAt = "";
     keepExtra(state, step, extra);
   },
   done(state, [, path, at, output, change]) {
     state.values.set(path, output);
-    endStep(getOrAddStep(state, path, at), "done", at, path);
+    endWithOutput(state, getOrAddStep(state, path, at), at, path);
     if (change !== undefined) state.state = { ...state.state, ...change };
   },
   same(state, [, path, at, source, change]) {
-    const step = getOrAddStep(state, path, at);
-    endStep(step, step.branch === "none" ? "skipped" : "done", at, source);
+    endWithOutput(state, getOrAddStep(state, path, at), at, source);
     if (change !== undefined) state.state = { ...state.state, ...change };
   },
-  fail(state, [, path, at, message, code = null]) {
+  fail(state, [, path, at, message, code = null, failedAt = path]) {
     const step = getOrAddStep(state, path, at);
     endStep(step, "failed", at, "");
     step.message = message;
     step.code = code;
+    step.failedAt = failedAt;
     step.tries = 0;
     step.resume = null;
   },
   retry(state, [, path, at, attempt, , again]) {
     const step = getOrAddStep(state, path, at);
     step.tries = attempt;
+    step.failures++;
     step.triedAt = at;
     step.used = 0;
     step.endedAt = null;
+    forgetKept(step);
     for (const inner of again ?? []) getOrAddStep(state, inner, at).endedAt = null;
   },
   wait(state, [, path, at, reason, data, change]) {
@@ -200,10 +188,16 @@ const APPLY: Appliers = {
     step.resume = null;
     if (change !== undefined) state.state = { ...state.state, ...change };
   },
+  part(state, [, path, at]) {
+    getOrAddStep(state, path, at).hasStreamed = true;
+  },
+  keep(state, [, path, at, value]) {
+    const step = getOrAddStep(state, path, at);
+    keepValue(step, value);
+  },
   rest(state, [, path, at, used]) {
     getOrAddStep(state, path, at).used = used;
   },
-  part() {},
   suspend(state, [, stepId, at, reason, data]) {
     state.suspension = { stepId, at, reason, data };
   },
@@ -238,43 +232,17 @@ const APPLY: Appliers = {
   answer() {},
 };
 
-/** Keeps the choice of an andWhen, or the input of a sub-workflow. */
+/** Keeps the choice of an andWhen or a bail, or the input of a sub-workflow. */
 function keepExtra(state: JournalState, step: StepState, extra: unknown): void {
   if (extra === undefined) return;
-  if (extra === "then" || extra === "else" || extra === "none") step.branch = extra;
+  if (typeof extra === "string") step.branch = extra as Branch;
   else {
     const given = extra as SubWorkflowInput;
     state.values.set(`${step.path}/`, "same" in given ? state.values.get(given.same) : given.input);
   }
 }
 
-function endStep(step: StepState, status: StepStatus, at: number, output: ValueSource): void {
-  step.status = status;
-  step.endedAt = at;
-  step.output = output;
-}
-
-function getOrAddStep(state: JournalState, path: StepPath, at: number): StepState {
-  let step = state.steps.get(path);
-  if (step === undefined) {
-    step = {
-      path,
-      status: "running",
-      begunAt: at,
-      endedAt: null,
-      source: "",
-      output: "",
-      tries: 0,
-      triedAt: 0,
-      used: 0,
-      branch: null,
-      message: "",
-      code: null,
-      data: null,
-      waitsSince: 0,
-      resume: null,
-    };
-    state.steps.set(path, step);
-  }
-  return step;
+function endWithOutput(state: JournalState, step: StepState, at: number, output: ValueSource): void {
+  endStep(step, step.branch === "none" ? "skipped" : "done", at, output);
+  if (step.branch === "bail") state.bailed.set(workflowPrefix(step.path), output);
 }

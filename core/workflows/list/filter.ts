@@ -2,6 +2,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { encodeNumber, NUMBER_LIMIT } from "../../storage/encoding.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
+import { isRun } from "../journal/run-record.ts";
 import type { ExecutionQuery } from "../workflows.ts";
 
 export type ExecutionListQuery = ExecutionQuery & {
@@ -62,7 +63,8 @@ export function matchesStart(
   filter: Filter,
   start: FilteredFields & Pick<ExecutionStart, "workflowId" | "at">,
 ): boolean {
-  if (filter.workflowId !== undefined && filter.workflowId !== start.workflowId) return false;
+  // A list of all workflows has no runs of agents.
+  if (filter.workflowId === undefined ? isRun(start.workflowId) : filter.workflowId !== start.workflowId) return false;
   if (filter.userId !== undefined && filter.userId !== start.userId) return false;
   return start.at >= filter.from && start.at <= filter.to && matchesRecordFilter(filter.record, start);
 }

@@ -15,6 +15,7 @@ import { type CompactText, expand, expandedLength } from "../journal/compact-tex
 import type { ExecutionStart, ExecutionStatus } from "../journal/entries.ts";
 import { RESTING } from "../journal/index-rows.ts";
 import { compactRecordOfRow, recordOfRow, shownLength } from "../journal/rows.ts";
+import { isRun, RUN_STATUS } from "../journal/run-record.ts";
 import {
   type ExecutionListQuery,
   executionFilter,
@@ -263,8 +264,11 @@ function recordAtRest(
   const text = compactRecordOfRow(row.value);
   if (row.revision !== revision) {
     const record = JSON.parse(text) as ListedFields;
+    const ofRuns = filter.workflowId !== undefined && isRun(filter.workflowId);
     // Whose it is as well: the number may have become another execution's.
-    const wanted: Partial<ListedFields> = { status, workflowId: filter.workflowId, userId: filter.userId };
+    const wanted: Partial<ListedFields> = ofRuns
+      ? { status: status && RUN_STATUS[status], userId: filter.userId }
+      : { status, workflowId: filter.workflowId, userId: filter.userId };
     for (const name of LISTED_FIELDS) if ((wanted[name] ?? record[name]) !== record[name]) return null;
   }
   return matchesRecord(filter, text) ? recordOfRow(row.value) : null;

@@ -32,10 +32,13 @@ const MAX_READS = 3;
 export class ExecutionLookup {
   readonly #engine: Engine;
   readonly #principal: Principal;
+  readonly declared: (workflowId: string) => unknown;
 
-  constructor(engine: Engine, principal: Principal) {
+  /** @param declared throws for ids that are not known; default: knows the workflows of the manifest */
+  constructor(engine: Engine, principal: Principal, declared: (id: string) => unknown = (id) => engine.declared(id)) {
     this.#engine = engine;
     this.#principal = principal;
+    this.declared = declared;
   }
 
   /**
@@ -44,7 +47,7 @@ export class ExecutionLookup {
    * @param userId whose execution is meant when several users have one with this id
    */
   async find(workflowId: string, id: string, userId?: string): Promise<Execution | StoredExecution> {
-    this.#engine.declared(workflowId);
+    this.declared(workflowId);
     const owner = this.#owner(workflowId, id, userId);
     const selector = this.#selector(workflowId, owner instanceof Promise ? await owner : owner);
     const { environment } = this.#engine;

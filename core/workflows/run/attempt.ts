@@ -8,14 +8,23 @@ import type { StepCall, StepScope, WorkStep } from "../definition/definition.ts"
 import { idempotencyPrefix } from "../journal/ids.ts";
 import { timeAfter } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
-import type { Lifetime } from "./lifetime.ts";
+import { GivenUp, type Lifetime, type Stop } from "./lifetime.ts";
 import { executionLogger } from "./logger.ts";
+
+const NOTHING: readonly unknown[] = Object.freeze([]);
+
+/** Stops after which the step goes on later. */
+const GOES_ON: ReadonlySet<Stop["kind"]> = new Set<Stop["kind"]>(["suspend", "closing", "lost"]);
 
 export class StepAttempt implements StepCall {
   readonly scope: StepScope;
   readonly attempt: number;
   readonly resume: { readonly data: unknown } | null;
   readonly trace: Span | undefined;
+  readonly kept: readonly unknown[];
+  readonly hasStreamed: boolean;
+  readonly isRepeated: boolean;
+  readonly begunAt: number;
   readonly #execution: Execution;
   readonly #step: WorkStep;
   readonly #lifetime: Lifetime;
@@ -30,7 +39,12 @@ export class StepAttempt implements StepCall {
     this.scope = scope;
     this.attempt = attempt;
     this.trace = execution.spans?.of(step.path);
-    this.resume = execution.state.steps.get(step.path)?.resume ?? null;
+    const known = execution.state.steps.get(step.path);
+    this.resume = known?.resume ?? null;
+    this.kept = known === undefined || known.kept.length === 0 ? NOTHING : [...known.kept];
+    this.hasStreamed = known?.hasStreamed ?? false;
+    this.isRepeated = known !== undefined && execution.takenUp?.has(known) === true;
+    this.begunAt = known?.begunAt ?? 0;
   }
 
   get workflowId(): string {
@@ -62,6 +76,11 @@ export class StepAttempt implements StepCall {
     return `${idempotencyPrefix(this.#execution.state.start)}:${this.#step.path}`;
   }
 
+  get tryKey(): string {
+    const { begunWith, failures } = this.#execution.state.steps.get(this.#step.path)!;
+    return `${this.idempotencyKey}:${begunWith}:${failures + 1}`;
+  }
+
   get requestId(): string {
     return this.#execution.caller.requestId;
   }
@@ -78,6 +97,11 @@ export class StepAttempt implements StepCall {
     return this.#lifetime.signal;
   }
 
+  get isInterrupted(): boolean {
+    const stop = this.#lifetime.stopped;
+    return stop !== null && GOES_ON.has(stop.kind);
+  }
+
   confirm(): Promise<void> | undefined {
     return confirmLease(this.#execution, this.#lifetime);
   }
@@ -86,11 +110,25 @@ export class StepAttempt implements StepCall {
     if (!this.#hasEnded) this.#change = { ...this.#change, ...jsonCopy(change) };
   }
 
-  part(part: unknown): Promise<void> | undefined {
+  part(part: unknown, later = false): Promise<void> | undefined {
     const execution = this.#execution;
     if (this.#hasEnded || this.#lifetime.isAbandoned) return undefined;
     execution.append(["part", this.#step.path, timeAfter(execution.state), part]);
-    return execution.flush();
+    return later ? undefined : execution.flush();
+  }
+
+  flush(): Promise<void> {
+    return this.#execution.flush();
+  }
+
+  async keep(value: unknown, later = false): Promise<void> {
+    const execution = this.#execution;
+    if (this.#hasEnded || this.#lifetime.isAbandoned) throw new GivenUp("the step has ended");
+    execution.append(["keep", this.#step.path, timeAfter(execution.state), value]);
+    if (later) return;
+    // What is appended in the same turn comes into the same commit.
+    await null;
+    await execution.flush();
   }
 
   /** Ends the try, so that nothing it does from now on has an effect. @returns its changes of shared state */

@@ -142,16 +142,19 @@ async function runAttempt(
 /** Work without effects begins before that is on disk. If it takes time, that is written meanwhile; a failure shows at the next commit. */
 async function waitFor(
   execution: Execution,
-  { readOnly }: WorkStep,
+  { readOnly, recordWithin }: WorkStep,
   work: PromiseLike<unknown>,
   own: Lifetime,
 ): Promise<unknown> {
   if (!readOnly) return own.wait(work);
-  const writing = setImmediate(() => execution.flush().catch(() => {}));
+  const write = () => void execution.flush().catch(() => {});
+  const soon = recordWithin === undefined ? setImmediate(write) : null;
+  const later = recordWithin === undefined ? undefined : setTimeout(write, recordWithin);
   try {
     return await own.wait(work);
   } finally {
-    clearImmediate(writing);
+    if (soon !== null) clearImmediate(soon);
+    clearTimeout(later);
   }
 }
 

@@ -1,15 +1,14 @@
 /**
  * An execution that runs in this process: its state, and the journal entries that are still on their way to disk. Entries are applied
- * to the state at once and committed in groups. Readers of events see committed entries only.
- *
- * An execution comes to rest when it ends or is suspended. While it runs, the store has an open row and journal rows of it. When it
- * comes to rest, a record row replaces the open row (journal/rows.ts).
+ * to the state at once and committed in groups. Readers of events see committed entries only. What the store has of an execution that
+ * runs, and of one that has come to rest because it has ended or is suspended, says journal/rows.ts.
  */
 import { CommitConflict, type ServiceError } from "../../lib/errors.ts";
 import { journalKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Commit, Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import { type JournalEntry, STATUS_AFTER, type StepPath } from "../journal/entries.ts";
+import { openRowKeys, openRows } from "../journal/index-rows.ts";
 import { readEntries } from "../journal/load.ts";
 import { executionRecord } from "../journal/record.ts";
 import { entriesText, openRowText, recordRowText, reopenedRowText } from "../journal/rows.ts";
@@ -22,6 +21,7 @@ import { KnownValues } from "./known-values.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { executionLogger } from "./logger.ts";
 import { countStep } from "./metrics.ts";
+import { OpenTries } from "./open-tries.ts";
 import { ProgressSignal } from "./progress.ts";
 import { RecordedSize } from "./recorded-size.ts";
 import { Slice } from "./slice.ts";
@@ -31,6 +31,7 @@ export class Execution {
   readonly state: JournalState;
   readonly definition: WorkflowDefinition;
   readonly lifetime = new Lifetime(null);
+  readonly takenUp: OpenTries | null;
   readonly slice = new Slice();
   caller: ExecutionCaller;
   /** Lets branches go on that wait beside others which run, by the step that they wait at. */
@@ -79,6 +80,7 @@ export class Execution {
     this.#startText = JSON.stringify(state.start);
     this.#size = new RecordedSize(environment.maxBytes);
     this.#size.add(this.#startText);
+    this.takenUp = stored === null ? null : new OpenTries(state);
     if (stored === null) return;
     this.#isNew = false;
     const { loaded, openRow, recordRow } = stored;
@@ -192,22 +194,21 @@ export class Execution {
     const texts = this.#pending;
     const { count } = this.#log;
     this.#pending = [];
-    const { number } = this.state.start;
+    const { start } = this.state;
     const { process } = this.#environment;
     const text = entriesText(texts);
-    const open = openExecutionKey(number);
     const first = this.#isNew;
     let commit: Commit;
     if (first) {
-      const put: [string, string][] = [[open, openRowText(process, this.#startText, texts)]];
-      commit = asFirst({ put }, this.state.start, this.#environment);
+      const put = openRows(start, openRowText(process, this.#startText, texts));
+      commit = asFirst({ put }, start, this.#environment);
     } else {
-      const row: [string, string] = [journalKey(number, this.#journalRows), text];
+      const row: [string, string] = [journalKey(start.number, this.#journalRows), text];
       const reopening = this.#reopening;
       commit =
         reopening === null
           ? this.#ifStillOwned({ put: [row] })
-          : { ...reopening, put: [row, [open, reopenedRowText(process)]] };
+          : { ...reopening, put: [row, ...openRows(start, reopenedRowText(process))] };
     }
     this.#writing = this.#commit(commit).then((revision) => {
       this.#isNew = false;
@@ -253,7 +254,7 @@ export class Execution {
     const { start } = this.state;
     if (this.#isNew) return asFirst({ put }, start, this.#environment);
     if (this.#reopening !== null) return restWithoutReopening(put, this.#reopening);
-    return this.#ifStillOwned({ put, delete: [openExecutionKey(start.number)] });
+    return this.#ifStillOwned({ put, delete: openRowKeys(start) });
   }
 
   /** On a shared store the commit fails when another process has recovered the execution. */

@@ -2,13 +2,14 @@
 import type { EventProducer, EventSink } from "../../lib/event-sink.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
-import { EVENT_COUNTS, type JournalEntry } from "../journal/entries.ts";
-import { eventTexts, startEvent } from "../journal/events.ts";
+import type { JournalEntry } from "../journal/entries.ts";
+import { type EventForm, eventForm } from "../journal/events.ts";
 import { entriesBehind, incompleteJournal, JOURNAL_BEGIN, type JournalPosition, type Loaded } from "../journal/load.ts";
 import type { JournalState } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
 
 interface EventReader {
+  readonly form: EventForm;
   readonly state: JournalState;
   readonly outline: Outline;
   /** Number of the last event that the client has already. */
@@ -79,20 +80,22 @@ export function followLoaded({ state, entries }: Loaded, outline: Outline, after
 
 export function openReader(state: JournalState, outline: Outline, after: number, sink: EventSink): EventReader {
   sink.open();
-  if (after < 1) sink.send(startEvent(state, outline), 1);
-  return { state, outline, after, sink, index: 0, sequence: 1 };
+  const form = eventForm(state);
+  if (form.start === null) return { form, state, outline, after, sink, index: 0, sequence: 0 };
+  if (after < 1) sink.send(form.start(state, outline), 1);
+  return { form, state, outline, after, sink, index: 0, sequence: 1 };
 }
 
 export async function sendEntries(ready: readonly JournalEntry[], reader: EventReader): Promise<void> {
-  const { state, outline, after, sink } = reader;
+  const { form, state, outline, after, sink } = reader;
   for (const entry of ready) {
     reader.index++;
-    const count = EVENT_COUNTS[entry[0]];
+    const count = form.counts[entry[0]];
     if (reader.sequence + count <= after || count === 0) {
       reader.sequence += count;
       continue;
     }
-    for (const event of eventTexts(entry, state, outline)) {
+    for (const event of form.texts(entry, state, outline)) {
       if (++reader.sequence <= after) continue;
       const behind = sink.send(event, reader.sequence);
       if (behind !== undefined) await behind;

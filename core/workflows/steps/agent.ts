@@ -1,17 +1,24 @@
 /** The work of an andAgent step: runs an agent. */
 import type { Agent, TaskBody } from "../../agents/agent.ts";
+import { type RunEntry, type RunJournal, runIdFrom } from "../../agents/run/journal.ts";
 import type { AgentPart, PartSink } from "../../agents/run/parts.ts";
+import { RunWaits } from "../../agents/run/waiting.ts";
 import { cloneJson } from "../../lib/clone-json.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { AgentStepManifest } from "../../manifest/manifest.ts";
 import type { StepCall, StepScope, Work } from "../definition/definition.ts";
 import { compileCheck, compileText, type LinkContext } from "../definition/linking.ts";
-import { StepCaller } from "./tool.ts";
+import { StepCaller, suspendForApproval } from "./tool.ts";
 
 /** @returns null when there is no such agent */
-export function compileAgent(linking: LinkContext, work: AgentStepManifest, at: Path): Work | null {
-  const prompt = compileText(linking, work.prompt, [...at, "prompt"]);
+export function compileAgent(
+  linking: LinkContext,
+  work: AgentStepManifest,
+  at: Path,
+  names: readonly string[],
+): Work | null {
+  const prompt = compileText(linking, work.prompt, [...at, "prompt"], names);
   const { schema } = work;
   const check = compileCheck(linking, schema, [...at, "schema"]);
   const agent = linking.parts.agents.get(work.agent);
@@ -38,14 +45,37 @@ async function runAgent(agent: Agent, { prompt, result, stream }: AgentTask, cal
   const options = { context: cloneJson(scope.context), memory: { conversationId, userId } };
   const body: TaskBody = { input: prompt(scope), options, result };
   try {
-    const outcome = await agent.run(body, new StepCaller(call), stream ? new StepSink(call) : undefined);
+    const sink = stream ? new StepSink(call) : undefined;
+    const outcome = await agent.run({ ...body, ...keptRun(call) }, new StepCaller(call), sink);
     return result === undefined ? { text: outcome.text } : outcome.output;
   } catch (error) {
+    if (error instanceof RunWaits) return suspendForApproval(error.approvals[0]!);
     // The message of any other error is for the log alone. When the step was stopped, the error does not matter.
     if (error instanceof ServiceError || call.signal.aborted) throw error;
     throw new Error(`agent ${JSON.stringify(agent.id)} failed`, { cause: error });
   }
 }
+
+/** After a crash the run goes on behind what the step has recorded, under the same id. */
+const keptRun = (call: StepCall): Required<Pick<TaskBody, "runId" | "journal">> => ({
+  runId: runIdFrom(call.tryKey),
+  journal: stepJournal(call),
+});
+
+/** The journal of a run that is the work of a step. */
+const stepJournal = (call: StepCall): RunJournal => ({
+  recorded: call.kept as readonly RunEntry[],
+  isRepeated: call.isRepeated,
+  hasStreamed: call.hasStreamed,
+  begunAt: call.begunAt,
+  waitsAt: { workflowId: call.workflowId, executionId: call.executionId, stepId: call.path },
+  get isInterrupted() {
+    return call.isInterrupted;
+  },
+  record: (entry) => call.keep(entry),
+  // Where the step has ended nothing of it counts.
+  note: (entry) => void call.keep(entry, true).catch(() => {}),
+});
 
 /** Sends the parts of the run to the stream of the execution. Only the signal of the step ends the run. */
 class StepSink implements PartSink {

@@ -16,8 +16,9 @@ export function compileTool(
   linking: LinkContext,
   work: { tool: string; input: unknown; tap: boolean },
   at: Path,
+  names: readonly string[],
 ): Work | null {
-  const input = compileValue(linking, work.input === undefined ? "{{ data }}" : work.input, [...at, "input"]);
+  const input = compileValue(linking, work.input === undefined ? "{{ data }}" : work.input, [...at, "input"], names);
   const tool = linking.parts.tools.get(work.tool);
   if (tool === undefined) {
     linking.missing.add(`tool ${JSON.stringify(work.tool)}`);
@@ -28,16 +29,21 @@ export function compileTool(
       // A tap cannot suspend its execution.
       const kind = work.tap ? "none" : "step";
       const running = executeTool(tool, cloneJson(input(call.scope)), new StepOrigin(call, kind));
-      return tool.approval === false || !(running instanceof Promise) ? running : running.catch(suspendForApproval);
+      return tool.approval === false || !(running instanceof Promise) ? running : running.catch(suspendIfAsked);
     },
     readOnly: tool.readOnly ?? false,
   };
 }
 
+type AskedFor = Pick<ApprovalNeeded, "approvalId" | "toolName" | "input">;
+
 /** The step waits for the answer, which resumes it. Whoever resumes it before that makes it ask again, and nothing more. */
-function suspendForApproval(error: unknown): Suspend {
+function suspendIfAsked(error: unknown): Suspend {
   if (!(error instanceof ApprovalNeeded)) throw error;
-  const { approvalId, toolName, input } = error;
+  return suspendForApproval(error);
+}
+
+export function suspendForApproval({ approvalId, toolName, input }: AskedFor): Suspend {
   return new Suspend(`tool ${JSON.stringify(toolName)} needs approval`, { approvalId, toolName, input }, false);
 }
 

@@ -86,6 +86,16 @@ export class Api {
   }
 
   /**
+   * The address of a page that the browser opens by itself, which sends no headers: the key goes into the address.
+   *
+   * @param {string} path
+   */
+  pageAddress(path) {
+    const { key } = this.#credentials.given;
+    return key === "" ? `./${path}` : `./${path}?${new URLSearchParams({ key })}`;
+  }
+
+  /**
    * @param {string} path `ws/logs`
    * @param {Record<string, string>} query
    */

@@ -16,6 +16,10 @@ const SIGNS = new Map([
   ["error", "✕"],
   ["cancelled", "⊘"],
   ["skipped", "↷"],
+  ["open", "?"],
+  ["approved", "✓"],
+  ["denied", "✕"],
+  ["expired", "⊘"],
 ]);
 
 /** @param {string} status */

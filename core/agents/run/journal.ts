@@ -1,0 +1,156 @@
+/**
+ * The journal of a run that outlives its process: each answer of the model that asks for tools, and each result of a tool. After a
+ * crash the run begins again and goes on behind what is recorded. Recorded answers are read a second time by the code that read
+ * them first, so that ids of calls, the message of the turn and the result of the run come out the same.
+ */
+import { createHash } from "node:crypto";
+import { storedTime } from "../../lib/clock.ts";
+import type { AgentPart, PartSink } from "./parts.ts";
+import type { RecordedAnswer } from "./recorded-answer.ts";
+import type { WaitingPlace } from "./waiting.ts";
+
+/** How a tool call ended. */
+export type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" | "tool-output-denied" }>;
+
+/** Steps count from 1. `begun`: readers were told that the step begins, `asked`: that a call waits for approval. The last form is an entry of the sub-agent that a call delegated to. */
+export type RunEntry =
+  | readonly ["begun", step: number]
+  | readonly ["step", step: number, RecordedAnswer]
+  | readonly ["result", step: number, ToolAnswer]
+  | readonly ["asked", approvalId: string]
+  | readonly ["inner", step: number, callId: string, RunEntry];
+
+/** Where the entries of a run go, and what they were before a crash. */
+export interface RunJournal {
+  readonly recorded: readonly RunEntry[];
+  /** Whether the run began before, and was broken off. */
+  readonly isRepeated: boolean;
+  /** Whether readers may have seen parts that came before the crash. */
+  readonly hasStreamed: boolean;
+  /** When the run first began, in milliseconds since 1970. */
+  readonly begunAt: number;
+  /** Whether a run whose signal has aborted goes on later, so that nothing is to be stored of its end. */
+  readonly isInterrupted: boolean;
+  /** Where it waits for approvals; left out: it does not wait for them. */
+  readonly waitsAt?: WaitingPlace | undefined;
+  /** Resolves when the entry is on disk. What the sink is sent in the same turn of the event loop is on disk with it. */
+  record(entry: RunEntry): Promise<void>;
+  /** Records an entry with the next commit. */
+  note(entry: RunEntry): void;
+}
+
+/** An id of a run that follows from a key, in the form of all others. */
+export const runIdFrom = (key: string): string => createHash("sha256").update(key).digest("hex").slice(0, 32);
+
+/** The journal of one run, as its loop uses it. */
+export class RunRecord {
+  readonly #journal: RunJournal;
+  readonly #answers = new Map<number, RecordedAnswer>();
+  readonly #begun = new Set<number>();
+  readonly #asked = new Set<string>();
+  readonly #results = new Map<string, ToolAnswer>();
+  /** The first step is known by the parts themselves, where nothing comes before it. */
+  readonly #firstToNote: number;
+  /** While the run does again what readers have seen. */
+  #muted: boolean;
+
+  /** @param resumes whether the run begins with calls of an earlier answer, before its first step */
+  constructor(journal: RunJournal, resumes = false) {
+    this.#journal = journal;
+    this.#firstToNote = resumes ? 1 : 2;
+    for (const entry of journal.recorded) {
+      if (entry[0] === "begun") this.#begun.add(entry[1]);
+      else if (entry[0] === "step") this.#answers.set(entry[1], entry[2]);
+      else if (entry[0] === "asked") this.#asked.add(entry[1]);
+      else if (entry[0] === "result") this.#results.set(entry[2].toolCallId, entry[2]);
+    }
+    if (journal.hasStreamed && !resumes) this.#begun.add(1);
+    this.#muted = journal.hasStreamed || journal.recorded.length > 0;
+  }
+
+  get isRepeated(): boolean {
+    return this.#journal.isRepeated;
+  }
+
+  get isInterrupted(): boolean {
+    return this.#journal.isInterrupted;
+  }
+
+  get begunAt(): number {
+    return this.#journal.begunAt;
+  }
+
+  get waitsAt(): WaitingPlace | undefined {
+    return this.#journal.waitsAt;
+  }
+
+  answer(step: number): RecordedAnswer | undefined {
+    return this.#answers.get(step);
+  }
+
+  result(toolCallId: string): ToolAnswer | undefined {
+    return this.#results.get(toolCallId);
+  }
+
+  /** From here on the run does what was not done before. */
+  goOn(): void {
+    this.#muted = false;
+  }
+
+  /** To be called when readers are told that a step begins. @returns whether they were told so before */
+  begin(step: number): boolean {
+    this.goOn();
+    if (this.#begun.has(step)) return true;
+    if (step >= this.#firstToNote) this.#journal.note(["begun", step]);
+    return false;
+  }
+
+  recordAnswer(step: number, answer: RecordedAnswer): Promise<void> {
+    return this.#journal.record(["step", step, answer]);
+  }
+
+  recordResult(step: number, answer: ToolAnswer): Promise<void> {
+    return this.#journal.record(["result", step, answer]);
+  }
+
+  /** The journal of the sub-agent that a call delegates to. */
+  inner(step: number, callId: string): RunJournal {
+    const journal = this.#journal;
+    const recorded: RunEntry[] = [];
+    for (const entry of journal.recorded)
+      if (entry[0] === "inner" && entry[1] === step && entry[2] === callId) recorded.push(entry[3]);
+    return {
+      recorded,
+      isRepeated: journal.isRepeated,
+      hasStreamed: false,
+      begunAt: storedTime(),
+      waitsAt: journal.waitsAt,
+      get isInterrupted() {
+        return journal.isInterrupted;
+      },
+      record: (entry) => journal.record(["inner", step, callId, entry]),
+      note: (entry) => journal.note(["inner", step, callId, entry]),
+    };
+  }
+
+  /** Passes on what readers have not seen yet. */
+  sink(sink: PartSink): PartSink {
+    const isMuted = () => this.#muted;
+    return {
+      get closed() {
+        return sink.closed;
+      },
+      accepted: () => sink.accepted?.(),
+      part: (part) => (isMuted() || this.#isKnown(part) ? undefined : sink.part(part)),
+    };
+  }
+
+  /** Whether readers were told of the same question before the run came to rest. */
+  #isKnown(part: AgentPart): boolean {
+    if (part.type !== "tool-approval-request" || part.subAgentId !== undefined) return false;
+    if (this.#asked.has(part.approvalId)) return true;
+    this.#asked.add(part.approvalId);
+    this.#journal.note(["asked", part.approvalId]);
+    return false;
+  }
+}

@@ -1,0 +1,19 @@
+/** Stage: the runs of agents that are kept. Executions begin to be recovered after it, so that theirs are found. */
+import { KeptRuns } from "../../runs/kept-runs.ts";
+import type { Parts } from "./parts.ts";
+import type { Stage } from "./stage.ts";
+
+type RunNeeds = "engine" | "agents" | "keepRuns" | "uses";
+
+export const runs: Stage<RunNeeds, "runs"> = ({ engine, ...first }) => {
+  const runs = new KeptRuns(engine);
+  const adopt = ({ agents, keepRuns, uses }: Omit<Pick<Parts, RunNeeds>, "engine">) => {
+    runs.adopt(
+      [...agents.values()].map(({ kept }) => kept),
+      uses,
+    );
+    keepRuns(runs);
+  };
+  adopt(first);
+  return { parts: { runs }, adopt: (next) => ({ apply: () => adopt(next) }) };
+};

@@ -1,0 +1,255 @@
+/**
+ * Keeps runs of agents: each is an execution of the engine, so that its storage, its lease, its recovery, its cancellation and its
+ * removal are those of executions.
+ */
+import type { RunCall } from "../agents/agent.ts";
+import type { KeptAgent, KeptRequest, KeptRun, RunKeeper } from "../agents/keeper.ts";
+import type { PreparedRun } from "../agents/run/execute.ts";
+import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
+import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
+import { RawSink } from "../agents/stream/raw.ts";
+import { type Principal, principalOf, seesEverything } from "../identity/principal.ts";
+import { storedTime } from "../lib/clock.ts";
+import { CommitConflict, notFound, ServiceError } from "../lib/errors.ts";
+import type { Uses } from "../lib/uses.ts";
+import { withFreeNumber } from "../storage/sequence.ts";
+import { isLive, isStored } from "../workflows/begin.ts";
+import { type StepCall, Suspend, type WorkflowDefinition } from "../workflows/definition/definition.ts";
+import type { Engine } from "../workflows/engine.ts";
+import type { ExecutionStart } from "../workflows/journal/entries.ts";
+import {
+  type RunOutput,
+  type RunSuspension,
+  runDefinitionId,
+  runExecutionId,
+  runIdOf,
+} from "../workflows/journal/run-record.ts";
+import { ExecutionLookup } from "../workflows/list/lookup.ts";
+import type { Execution } from "../workflows/run/execution.ts";
+import { executionNumberRows, unlessNumberTaken } from "../workflows/run/execution-commits.ts";
+import { ScopedWorkflows } from "../workflows/scoped.ts";
+import { StepCaller } from "../workflows/steps/tool.ts";
+import { ConversationRuns } from "./conversation-runs.ts";
+import { RUN_STEP, runDefinition } from "./definition.ts";
+import { partEvents } from "./events.ts";
+import { LiveRun } from "./live-run.ts";
+import { ScopedRuns } from "./scoped.ts";
+import { KeptSink } from "./sink.ts";
+
+export class KeptRuns implements RunKeeper {
+  readonly lasts: boolean;
+  readonly #engine: Engine;
+  /** By id, as runs are taken up again: those of the manifest in force. */
+  #definitions: ReadonlyMap<string, WorkflowDefinition> = new Map();
+  /** A run begins with its own agent, also when a reload comes in between. */
+  readonly #definitionOf = new WeakMap<KeptAgent, WorkflowDefinition>();
+  /** The runs that go on here, by the key of their step. */
+  readonly #live = new Map<string, LiveRun>();
+  readonly #conversations: ConversationRuns;
+
+  constructor(engine: Engine) {
+    this.#engine = engine;
+    this.lasts = !engine.environment.volatile;
+    this.#conversations = new ConversationRuns(engine.store, this.lasts);
+  }
+
+  /**
+   * From now on runs are taken up by these agents. Those that go on keep the agents that they began with.
+   *
+   * @param uses counts the runs that go on with them
+   */
+  adopt(agents: Iterable<KeptAgent>, uses: Uses): void {
+    const definitions = new Map<string, WorkflowDefinition>();
+    for (const agent of agents) {
+      const definition = runDefinition(agent, (call) => this.#run(agent, call), uses);
+      definitions.set(definition.workflowId, definition);
+      this.#definitionOf.set(agent, definition);
+      this.#engine.definitions.add(definition);
+    }
+    this.#definitions = definitions;
+  }
+
+  /** The runs as a principal sees them. */
+  for(principal: Principal): ScopedRuns {
+    const lookup = new ExecutionLookup(this.#engine, principal, (id) => this.#definition(id));
+    const executions = new ScopedWorkflows(this.#engine, principal, lookup);
+    return new ScopedRuns(principal, {
+      executions,
+      lookup,
+      conversations: this.#conversations,
+      onRead: (agentId, runId, userId) => this.#read(agentId, runId, userId),
+    });
+  }
+
+  async requireFree(runId: string, userId: string | undefined): Promise<void> {
+    const id = runExecutionId(runId);
+    if (isLive(this.#engine, id, userId) || (await isStored(this.#engine, id, userId))) throw runIdTaken(runId);
+  }
+
+  newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, runId: string, isNamed: boolean): KeptRun {
+    const live = new LiveRun(call, waitingPlace(agent, request, runId));
+    const prepared = agent.prepare(request, live.call, runId, live);
+    live.prepared = prepared;
+    const begun = <T>(wait: (execution: Execution) => Promise<T>): Promise<T> =>
+      withFreeNumber(this.#engine.sequence, executionNumberRows, async (number) => {
+        if (isNamed) await this.requireFree(runId, prepared.plan.settings.memory.userId);
+        return this.#begin(agent, request, call, number, live, prepared, wait);
+      });
+    return {
+      id: runId,
+      prepared,
+      result: () => begun((execution) => this.#result(execution, live)),
+      start: () => begun((execution) => onDisk(execution)),
+      events: (form) => async (events) => {
+        live.isRead = true;
+        const follow = await begun(async (execution) => {
+          await Promise.race([live.accepted, execution.settled]);
+          await onDisk(execution);
+          const principal = principalOf(call, this.#engine.spaces.isolated);
+          return this.for(principal).attach(agent.id, runId, 0, { userId: prepared.plan.settings.memory.userId });
+        });
+        await follow(partEvents(events, form ?? ((sink) => new RawSink(sink))));
+      },
+    };
+  }
+
+  async #begin<T>(
+    agent: KeptAgent,
+    request: KeptRequest,
+    call: RunCall,
+    number: number,
+    live: LiveRun,
+    { plan }: PreparedRun,
+    wait: (execution: Execution) => Promise<T>,
+  ): Promise<T> {
+    const definition = this.#definitionOf.get(agent)!;
+    const { userId, conversationId } = plan.settings.memory;
+    const start: ExecutionStart = {
+      id: runExecutionId(plan.id),
+      number,
+      workflowId: definition.workflowId,
+      workflowName: agent.id,
+      definition: definition.hash,
+      at: storedTime(),
+      ownId: this.#engine.spaces.isolated ? true : undefined,
+      input: request,
+      context: {},
+      state: {},
+      userId,
+      conversationId,
+      isResumable: request.isResumable,
+      user: call.user ?? undefined,
+      caller: seesEverything(call.caller) ? call.caller.kind : undefined,
+    };
+    // After the last await before the begin.
+    if (isLive(this.#engine, start.id, userId)) throw runIdTaken(plan.id);
+    const key = liveKeyOf(start);
+    this.#live.set(key, live);
+    let execution: Execution;
+    try {
+      execution = this.#engine.begin(start, definition, call);
+    } catch (error) {
+      this.#live.delete(key);
+      throw error;
+    }
+    const leave = start.isResumable === true ? this.#conversations.begin(start) : undefined;
+    execution.settled
+      .catch((error) => live.reject(error))
+      .finally(() => {
+        this.#live.delete(key);
+        leave?.();
+      });
+    try {
+      return await wait(execution);
+    } catch (error) {
+      if (!(error instanceof CommitConflict)) throw error;
+      if (execution.isRecorded) throw interrupted(runIdOf(start));
+      throw unlessNumberTaken(error, number, runIdTaken(runIdOf(start)));
+    }
+  }
+
+  /** The work of the step: the run itself. */
+  async #run(agent: KeptAgent, call: StepCall): Promise<RunOutput | Suspend> {
+    const key = call.idempotencyKey;
+    const known = this.#live.get(key);
+    const request = call.scope.input as KeptRequest;
+    const runId = runIdOf({ id: call.executionId });
+    const live = known ?? new LiveRun(recoveredCall(call, this.#engine), waitingPlace(agent, request, runId), call);
+    live.begin(call);
+    if (known === undefined) {
+      // A crash may have left readers, who come back to this process or to another.
+      live.isRead = true;
+      live.result.catch(() => {});
+      this.#live.set(key, live);
+    }
+    const sink = new KeptSink(call, live.isRead, live.accept);
+    live.sink = sink;
+    const outcome = emptyRunResult();
+    try {
+      const prepared = live.prepared ?? agent.prepare(request, live.call, runId, live);
+      await agent.execute(prepared, sink, outcome);
+      live.resolve(outcome);
+      return { output: outcome.output === undefined ? outcome.text : outcome.output, usage: outcome.usage };
+    } catch (error) {
+      if (error instanceof RunWaits) {
+        live.resolve({ ...outcome, finishReason: "tool-calls" });
+        return new Suspend("a tool needs approval", { approvals: error.approvals } satisfies RunSuspension, false);
+      }
+      live.reject(error);
+      // The message of any other error is for the log alone.
+      if (error instanceof ServiceError || call.signal.aborted) throw error;
+      live.call.logger.error({ err: error }, `a run of agent ${JSON.stringify(agent.id)} failed`);
+      throw new Error("internal error");
+    } finally {
+      sink.end();
+      if (known === undefined) this.#live.delete(key);
+    }
+  }
+
+  /** @throws what made the run fail, or ServiceError when it was stopped */
+  async #result(execution: Execution, live: LiveRun): Promise<RunResult> {
+    const { state } = execution;
+    await Promise.race([execution.settled, execution.commitFailure()]);
+    if (state.status === "cancelled") throw new ServiceError("conflict", "the run was cancelled");
+    if (state.status === "running") throw interrupted(runIdOf(state.start));
+    return live.result;
+  }
+
+  /** Somebody reads the parts of a run: where it goes on here, they are sent while they come. */
+  #read(agentId: string, runId: string, userId: string | undefined): void {
+    const execution = this.#engine.liveExecution(runExecutionId(runId), userId);
+    if (execution?.state.start.workflowId === runDefinitionId(agentId))
+      this.#live.get(liveKeyOf(execution.state.start))?.read();
+  }
+
+  #definition(id: string): WorkflowDefinition {
+    const definition = this.#definitions.get(id);
+    if (definition === undefined) throw notFound("the agent does not exist");
+    return definition;
+  }
+}
+
+/** As `StepCall.idempotencyKey` has it. */
+const liveKeyOf = ({ id, number, ownId }: ExecutionStart): string =>
+  `${ownId === true ? `${id}@${number}` : id}:${RUN_STEP}`;
+
+const waitingPlace = ({ id }: KeptAgent, { waits }: KeptRequest, runId: string): WaitingPlace | undefined =>
+  waits && { workflowId: runDefinitionId(id), executionId: runExecutionId(runId), stepId: RUN_STEP, runId };
+
+function recoveredCall(call: StepCall, { trace }: Engine) {
+  const { user, caller, requestId, logger } = new StepCaller(call);
+  return { user, caller, requestId, logger, trace };
+}
+
+/** Resolves when the begin of a run is on disk; rejects when that failed. */
+async function onDisk(execution: Execution): Promise<void> {
+  if (execution.isRecorded) return;
+  await Promise.race([execution.flush(), execution.settled]);
+}
+
+const runIdTaken = (id: string) => new ServiceError("conflict", `options.runId: ${JSON.stringify(id)} is taken`);
+
+const interrupted = (id: string) =>
+  new ServiceError("unavailable", "the run has been interrupted: it goes on when the server is back", {
+    headers: { "retry-after": "1", "x-run-id": id },
+  });

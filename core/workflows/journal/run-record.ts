@@ -1,0 +1,55 @@
+/** Executions that are runs of agents: they have a definition that no manifest has, and a record of their own. */
+import type { PendingApproval } from "../../../generated/types.ts";
+import { isoTime } from "../../lib/iso-time.ts";
+import type { ExecutionStart, ExecutionStatus } from "./entries.ts";
+import { entryJson } from "./outcome-text.ts";
+import type { JournalState } from "./state.ts";
+
+/** No id of a workflow has a colon. */
+const PREFIX = "agent:";
+/** In front of the ids of runs, so that they are not ids of executions. No id that a client chooses has a slash. */
+const ID_PREFIX = "run/";
+
+export const runDefinitionId = (agentId: string): string => PREFIX + agentId;
+export const isRun = (workflowId: string): boolean => workflowId.startsWith(PREFIX);
+export const runExecutionId = (runId: string): string => ID_PREFIX + runId;
+export const runIdOf = ({ id }: Pick<ExecutionStart, "id">): string => id.slice(ID_PREFIX.length);
+
+/** The statuses of runs by those of their executions. */
+export const RUN_STATUS: Readonly<Record<ExecutionStatus, string>> = {
+  running: "running",
+  suspended: "waiting",
+  completed: "completed",
+  error: "error",
+  cancelled: "cancelled",
+};
+
+/** What the step of a run gives. */
+export interface RunOutput {
+  readonly output: unknown;
+  readonly usage: unknown;
+}
+
+/** What a run waits for, as the data of its suspension. */
+export interface RunSuspension {
+  readonly approvals: readonly PendingApproval[];
+}
+
+const approvalsText = ({ suspension }: JournalState): string =>
+  suspension === null ? "[]" : entryJson((suspension.data as RunSuspension).approvals);
+
+/** The record of a run as JSON, as its list returns it. */
+export function runRecordText(state: JournalState): string {
+  const { start, status, endedAt, output, error } = state;
+  let text = `{"runId":${JSON.stringify(runIdOf(start))},"agentId":${JSON.stringify(start.workflowName)},"status":"${RUN_STATUS[status]}"`;
+  if (start.userId !== undefined) text += `,"userId":${JSON.stringify(start.userId)}`;
+  if (start.conversationId !== undefined) text += `,"conversationId":${JSON.stringify(start.conversationId)}`;
+  text += `,"startTime":"${isoTime(start.at)}"`;
+  if (endedAt !== null) text += `,"endTime":"${isoTime(endedAt)}"`;
+  if (status === "completed") {
+    const { usage, output: given } = output as RunOutput;
+    text += `,"usage":${entryJson(usage)},"output":${entryJson(given)}`;
+  }
+  if (error !== null) text += `,"error":${JSON.stringify(error.message)}`;
+  return `${text},"approvals":${approvalsText(state)}}`;
+}
