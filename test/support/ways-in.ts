@@ -30,7 +30,7 @@ interface Sent {
   readonly filler?: string | undefined;
 }
 
-export interface Way {
+interface Way {
   /** The rows of the routes table, and the sockets, that it goes through. */
   readonly rows: readonly string[];
   /** Whether what a tool is given there is in the traces; left out: it is. */
