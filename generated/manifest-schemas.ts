@@ -964,6 +964,16 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         ],
         "default": "info"
       },
+      "format": {
+        "description": "How lines are written to standard output: as JSON, as text for people, or as text on a terminal and as JSON elsewhere.",
+        "type": "string",
+        "enum": [
+          "auto",
+          "json",
+          "text"
+        ],
+        "default": "auto"
+      },
       "buffer": {
         "description": "How many lines are kept for the logs endpoints; at most 16 Mi characters together.",
         "type": "integer",

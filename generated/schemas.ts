@@ -3812,6 +3812,18 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "minLength": 1,
         "maxLength": 256
       },
+      "tool": {
+        "type": "string",
+        "description": "Only lines that this tool wrote.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "search": {
+        "type": "string",
+        "description": "Letters of the message or of a value that is bound to it, in any case.",
+        "minLength": 1,
+        "maxLength": 256
+      },
       "since": {
         "type": "string",
         "description": "Only lines written at this moment or later (ISO 8601)."
@@ -7535,6 +7547,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "integer",
         "description": "Its spans, so far.",
         "minimum": 1
+      },
+      "userId": {
+        "type": "string",
+        "description": "Whose run it is; absent for nobody's."
       },
       "startTime": {
         "type": "string",

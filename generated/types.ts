@@ -527,6 +527,10 @@ export interface LogsManifest {
    */
   level: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
   /**
+   * How lines are written to standard output: as JSON, as text for people, or as text on a terminal and as JSON elsewhere.
+   */
+  format: "auto" | "json" | "text";
+  /**
    * How many lines are kept for the logs endpoints; at most 16 Mi characters together.
    */
   buffer: number;
@@ -2371,6 +2375,14 @@ export interface LogsQuery {
    */
   executionId?: string;
   /**
+   * Only lines that this tool wrote.
+   */
+  tool?: string;
+  /**
+   * Letters of the message or of a value that is bound to it, in any case.
+   */
+  search?: string;
+  /**
    * Only lines written at this moment or later (ISO 8601).
    */
   since?: string;
@@ -3595,6 +3607,10 @@ export interface TraceSummary {
    * Its spans, so far.
    */
   spanCount: number;
+  /**
+   * Whose run it is; absent for nobody's.
+   */
+  userId?: string;
   /**
    * When it began.
    */

@@ -13,7 +13,7 @@ import type { PartSink } from "./run/parts.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
-  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith">> & {
+  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith" | "keyed">> & {
     /**
      * To be asked before each effect of a run that another process may take over. Undefined: it may begin now. Otherwise it may once the
      * promise has resolved. Throws, or rejects, when the run was stopped.

@@ -20,8 +20,8 @@ import { WORKFLOW_ROUTES } from "./workflows.ts";
 export const ROUTES: readonly Route<Service>[] = [
   ...(DOCS_ROUTES as unknown as Route<Service>[]),
   ...AGENT_ROUTES,
-  ...AG_UI_ROUTES,
   ...RUN_ROUTES,
+  ...AG_UI_ROUTES,
   ...WORKFLOW_ROUTES,
   ...TOOL_ROUTES,
   ...APPROVAL_ROUTES,
