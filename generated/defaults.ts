@@ -67,7 +67,8 @@ export const defaults = {
     }
   },
   "RunStreamQuery": {
-    "fromSequence": 0
+    "fromSequence": 0,
+    "format": "raw"
   },
   "RunsQuery": {
     "limit": 50,

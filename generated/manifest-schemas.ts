@@ -610,6 +610,29 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
     ],
     "additionalProperties": true
   },
+  "BailManifest": {
+    "title": "bail",
+    "description": "Ends the workflow early, as completed. Inside a sub-workflow it ends that alone.",
+    "type": "object",
+    "properties": {
+      "if": {
+        "description": "CEL that gives true or false. When it gives false, `data` is passed on.",
+        "type": "string",
+        "minLength": 1
+      },
+      "result": {
+        "description": "The result of the workflow.",
+        "default": "{{ data }}"
+      }
+    },
+    "required": [
+      "if"
+    ],
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
   "BodyLimitsManifest": {
     "title": "Body limits",
     "description": "Largest request bodies. Beyond `default` a body may be long for its texts only: files above all.",
@@ -940,6 +963,16 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
           "silent"
         ],
         "default": "info"
+      },
+      "format": {
+        "description": "How lines are written to standard output: as JSON, as text for people, or as text on a terminal and as JSON elsewhere.",
+        "type": "string",
+        "enum": [
+          "auto",
+          "json",
+          "text"
+        ],
+        "default": "auto"
       },
       "buffer": {
         "description": "How many lines are kept for the logs endpoints; at most 16 Mi characters together.",
@@ -1826,7 +1859,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "StepManifest": {
     "title": "Step",
-    "description": "An id and exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow.",
+    "description": "An id and exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow, bail.",
     "type": "object",
     "properties": {
       "id": {
@@ -1887,6 +1920,13 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       },
       "andWorkflow": {
         "$ref": "#/$defs/SubWorkflowManifest"
+      },
+      "bail": {
+        "$ref": "#/$defs/BailManifest"
+      },
+      "onError": {
+        "description": "Steps that run when the step has failed for good, after its tries. They see `error` (`message`, `code`, `stepId`), and their output takes the place of the step's.",
+        "$ref": "#/$defs/StepList"
       }
     },
     "required": [
@@ -1927,9 +1967,14 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "required": [
           "andWorkflow"
         ]
+      },
+      {
+        "required": [
+          "bail"
+        ]
       }
     ],
-    "errorMessage": "a step needs exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow",
+    "errorMessage": "a step needs exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow, bail",
     "patternProperties": {
       "^x-": true
     },
@@ -2387,6 +2432,10 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "default": 3
       },
       "steps": {
+        "$ref": "#/$defs/StepList"
+      },
+      "onError": {
+        "description": "Steps that run when one of `steps` has failed for good. They see `error` (`message`, `code`, `stepId`), and their output is the result.",
         "$ref": "#/$defs/StepList"
       }
     },

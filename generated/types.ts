@@ -527,6 +527,10 @@ export interface LogsManifest {
    */
   level: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
   /**
+   * How lines are written to standard output: as JSON, as text for people, or as text on a terminal and as JSON elsewhere.
+   */
+  format: "auto" | "json" | "text";
+  /**
    * How many lines are kept for the logs endpoints; at most 16 Mi characters together.
    */
   buffer: number;
@@ -925,6 +929,10 @@ export interface WorkflowManifest {
    */
   recoveries: number;
   steps: StepList;
+  /**
+   * Steps that run when one of `steps` has failed for good. They see `error` (`message`, `code`, `stepId`), and their output is the result.
+   */
+  onError?: StepList;
 }
 
 /**
@@ -937,7 +945,7 @@ export type StepList = [StepOrList, ...StepOrList[]];
 export type StepOrList = StepManifest | StepList;
 
 /**
- * An id and exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow.
+ * An id and exactly one of andThen, andWhen, andAll, andRace, andTap, andAgent, andWorkflow, bail.
  */
 export interface StepManifest {
   /**
@@ -977,6 +985,11 @@ export interface StepManifest {
   andTap?: TapManifest;
   andAgent?: AgentStepManifest;
   andWorkflow?: SubWorkflowManifest;
+  bail?: BailManifest;
+  /**
+   * Steps that run when the step has failed for good, after its tries. They see `error` (`message`, `code`, `stepId`), and their output takes the place of the step's.
+   */
+  onError?: StepList;
 }
 
 /**
@@ -1030,6 +1043,20 @@ export interface WhenManifest {
   if: string;
   then: StepOrList;
   else?: StepOrList;
+}
+
+/**
+ * Ends the workflow early, as completed. Inside a sub-workflow it ends that alone.
+ */
+export interface BailManifest {
+  /**
+   * CEL that gives true or false. When it gives false, `data` is passed on.
+   */
+  if: string;
+  /**
+   * The result of the workflow.
+   */
+  result: unknown;
 }
 
 /**
@@ -1578,6 +1605,142 @@ export interface PeerRequest {
     [k: string]: unknown;
   };
   [k: string]: unknown;
+}
+
+/**
+ * What a client of AG-UI posts (`RunAgentInput`). Keys that are not named here are not read.
+ */
+export interface AgUiRequest {
+  /**
+   * The conversation to continue or to begin.
+   */
+  threadId: string;
+  /**
+   * Id of this run, chosen by the client. It comes back in the events.
+   */
+  runId: string;
+  /**
+   * The run that this one follows. It comes back in `RUN_STARTED`.
+   */
+  parentRunId?: string;
+  /**
+   * The version that the client speaks, as `1.0`. Left out: a version before that.
+   */
+  protocolVersion?: string;
+  /**
+   * The whole thread, as the client has it: messages of AG-UI. Without any, the stored conversation is sent back, and the model is not asked.
+   */
+  messages: unknown[];
+  /**
+   * Tools that the client runs. They are offered to the model beside those of the agent.
+   *
+   * @maxItems 128
+   */
+  tools?: AgUiTool[];
+  /**
+   * What the model is told of the application.
+   *
+   * @maxItems 256
+   */
+  context?: AgUiContext[];
+  /**
+   * The state as the client has it. An agent whose working memory is JSON, and belongs to the conversation, keeps it there; for others it is told to the model.
+   */
+  state?: unknown;
+  /**
+   * An object is the `context` of the run, for the expressions of the manifest and for tools.
+   */
+  forwardedProps?: unknown;
+  /**
+   * Answers to the interrupts with which the last run has ended.
+   *
+   * @maxItems 128
+   */
+  resume?: AgUiResume[];
+}
+
+/**
+ * A tool that the client runs.
+ */
+export interface AgUiTool {
+  /**
+   * Its name. Not that of a tool of the agent.
+   */
+  name: string;
+  /**
+   * What the model is told of it.
+   */
+  description?: string;
+  /**
+   * JSON Schema of its input; at most 64 KiB and 32 levels, no remote `$ref`. Left out: any object.
+   */
+  parameters?: unknown;
+}
+
+/**
+ * One thing that the model is told of the application.
+ */
+export interface AgUiContext {
+  /**
+   * What it is.
+   */
+  description?: string;
+  /**
+   * The value, which is usually text.
+   */
+  value: unknown;
+}
+
+/**
+ * The answer to one interrupt.
+ */
+export interface AgUiResume {
+  /**
+   * Id of the interrupt, which is that of the approval.
+   */
+  interruptId: string;
+  /**
+   * `cancelled` means no.
+   */
+  status: "resolved" | "cancelled";
+  /**
+   * `{approved, reason?, editedArgs?}`, as `responseSchema` of the interrupt says.
+   */
+  payload?: unknown;
+}
+
+/**
+ * What an agent can do, as AG-UI describes it (`AgentCapabilities`).
+ */
+export interface AgUiCapabilities {
+  /**
+   * Id, name and description of the agent.
+   */
+  identity: object;
+  /**
+   * How runs are sent.
+   */
+  transport: object;
+  /**
+   * The tools of the agent, and that clients may bring their own.
+   */
+  tools: object;
+  /**
+   * Whether the agent keeps the state.
+   */
+  state: object;
+  /**
+   * The agents that it may call.
+   */
+  multiAgent: object;
+  /**
+   * Whether reasoning is sent.
+   */
+  reasoning: object;
+  /**
+   * That calls may wait for a person.
+   */
+  humanInTheLoop: object;
 }
 
 /**
@@ -2211,6 +2374,14 @@ export interface LogsQuery {
    * Only lines of this execution.
    */
   executionId?: string;
+  /**
+   * Only lines that this tool wrote.
+   */
+  tool?: string;
+  /**
+   * Letters of the message or of a value that is bound to it, in any case.
+   */
+  search?: string;
   /**
    * Only lines written at this moment or later (ISO 8601).
    */
@@ -3437,6 +3608,10 @@ export interface TraceSummary {
    */
   spanCount: number;
   /**
+   * Whose run it is; absent for nobody's.
+   */
+  userId?: string;
+  /**
    * When it began.
    */
   startTime: string;
@@ -3515,6 +3690,42 @@ export interface ObservabilityStatus {
    * The same for people.
    */
   message: string;
+  /**
+   * What this process did, minute by minute: at most the last hour, the oldest first. The last minute still goes on.
+   *
+   * @maxItems 60
+   */
+  activity: ActivityMinute[];
+}
+
+/**
+ * What was done in one minute.
+ */
+export interface ActivityMinute {
+  /**
+   * When it began.
+   */
+  from: string;
+  /**
+   * Requests that were answered, without reads of the API.
+   */
+  requests: number;
+  /**
+   * Of these, those that the service failed (5xx).
+   */
+  failed: number;
+  /**
+   * Tokens that models read.
+   */
+  inputTokens: number;
+  /**
+   * Tokens that models wrote.
+   */
+  outputTokens: number;
+  /**
+   * What they cost in US dollars, of models with prices.
+   */
+  cost: number;
 }
 
 /**
@@ -3665,7 +3876,7 @@ export interface GenerateOptions {
    */
   background?: boolean;
   /**
-   * Keeps a chat run alive when the client leaves; needs userId and conversationId.
+   * Keeps a chat run alive when the client leaves, so that it can be read again by its conversation; needs userId and conversationId.
    */
   resumableStream?: boolean;
   /**
@@ -3743,6 +3954,30 @@ export interface RunStreamQuery {
    * Number of the last event that is known: those after it follow. The header `Last-Event-ID` goes before it.
    */
   fromSequence?: number;
+  /**
+   * `raw`: the parts as `POST /agents/:id/stream` sends them. `chat`: the UI message stream, as `POST /agents/:id/chat`.
+   */
+  format?: "raw" | "chat";
+}
+
+/**
+ * Whose chat is meant.
+ */
+export interface ChatStreamQuery {
+  /**
+   * The user of the chat. Not needed where the token names one.
+   */
+  userId?: string;
+}
+
+/**
+ * Whose chat is meant.
+ */
+export interface CancelChatRequest {
+  /**
+   * The user of the chat. Not needed where the token names one.
+   */
+  userId?: string;
 }
 
 /**
@@ -4101,7 +4336,7 @@ export interface WorkflowStep {
   /**
    * What kind of step it is.
    */
-  type: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+  type: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
   /**
    * What it is for; an empty string when nobody said.
    */
@@ -4134,6 +4369,10 @@ export interface WorkflowStep {
    * Id of the workflow that an andWorkflow runs.
    */
   workflow?: string;
+  /**
+   * The steps that run when it has failed for good, and give its output.
+   */
+  onError?: WorkflowStep[];
 }
 
 /**
@@ -4161,6 +4400,10 @@ export interface WorkflowDetail {
    * The steps, in order.
    */
   steps: WorkflowStep[];
+  /**
+   * The steps that run when one of those has failed for good, and give the result.
+   */
+  onError?: WorkflowStep[];
   /**
    * JSON Schema of the input; null when any will do.
    */
@@ -4646,6 +4889,9 @@ export interface ExecutionEvent {
    * What came of it.
    */
   output?: unknown;
+  /**
+   * What it failed with. Beside an `output`: what its `onError` has handled.
+   */
   error?: ExecutionError;
 }
 
@@ -4720,6 +4966,503 @@ export interface WorkflowExecution {
  * Executions, newest first.
  */
 export type WorkflowExecutionList = WorkflowExecution[];
+
+/**
+ * One event of AG-UI.
+ */
+export type AgUiEvent =
+  | {
+      /**
+       * Always `RUN_STARTED`.
+       */
+      type: "RUN_STARTED";
+      /**
+       * The conversation.
+       */
+      threadId: string;
+      /**
+       * The client's id of the run.
+       */
+      runId: string;
+      /**
+       * As the client sent it.
+       */
+      parentRunId?: string;
+      /**
+       * The version that the service speaks; for clients that named theirs.
+       */
+      protocolVersion?: string;
+    }
+  | {
+      /**
+       * Always `RUN_FINISHED`.
+       */
+      type: "RUN_FINISHED";
+      /**
+       * The conversation.
+       */
+      threadId: string;
+      /**
+       * The client's id of the run.
+       */
+      runId: string;
+      /**
+       * The value, for an agent with a schema for its output.
+       */
+      result?: unknown;
+      outcome: AgUiOutcome;
+      /**
+       * Tokens of the run, with those of its sub-agents.
+       */
+      usage?: AgUiUsage[];
+    }
+  | {
+      /**
+       * Always `RUN_ERROR`.
+       */
+      type: "RUN_ERROR";
+      /**
+       * What went wrong.
+       */
+      message: string;
+      /**
+       * `cancelled` for a run that was stopped.
+       */
+      code?: string;
+    }
+  | {
+      /**
+       * Always `STEP_STARTED`.
+       */
+      type: "STEP_STARTED";
+      /**
+       * Which model call, as `step-1`.
+       */
+      stepName: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `STEP_FINISHED`.
+       */
+      type: "STEP_FINISHED";
+      /**
+       * Which model call, as `step-1`.
+       */
+      stepName: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TEXT_MESSAGE_START`.
+       */
+      type: "TEXT_MESSAGE_START";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * Always `assistant`.
+       */
+      role: "assistant";
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TEXT_MESSAGE_CONTENT`.
+       */
+      type: "TEXT_MESSAGE_CONTENT";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The piece of text.
+       */
+      delta: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TEXT_MESSAGE_END`.
+       */
+      type: "TEXT_MESSAGE_END";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_START`.
+       */
+      type: "REASONING_START";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_MESSAGE_START`.
+       */
+      type: "REASONING_MESSAGE_START";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * Always `reasoning`.
+       */
+      role: "reasoning";
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_MESSAGE_CONTENT`.
+       */
+      type: "REASONING_MESSAGE_CONTENT";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The piece of text.
+       */
+      delta: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_MESSAGE_END`.
+       */
+      type: "REASONING_MESSAGE_END";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_END`.
+       */
+      type: "REASONING_END";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_ENCRYPTED_VALUE`.
+       */
+      type: "REASONING_ENCRYPTED_VALUE";
+      /**
+       * What it belongs to.
+       */
+      subtype: "message" | "tool-call";
+      /**
+       * Id of the message or the call.
+       */
+      entityId: string;
+      /**
+       * The value.
+       */
+      encryptedValue: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TOOL_CALL_START`.
+       */
+      type: "TOOL_CALL_START";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * Name of the tool.
+       */
+      toolCallName: string;
+      /**
+       * The message that has the call.
+       */
+      parentMessageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TOOL_CALL_ARGS`.
+       */
+      type: "TOOL_CALL_ARGS";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * The piece of JSON.
+       */
+      delta: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TOOL_CALL_END`.
+       */
+      type: "TOOL_CALL_END";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TOOL_CALL_RESULT`.
+       */
+      type: "TOOL_CALL_RESULT";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * A text, or JSON.
+       */
+      content: string;
+      /**
+       * Always `tool`.
+       */
+      role: "tool";
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `STATE_SNAPSHOT`.
+       */
+      type: "STATE_SNAPSHOT";
+      /**
+       * The whole state.
+       */
+      snapshot: unknown;
+    }
+  | {
+      /**
+       * Always `MESSAGES_SNAPSHOT`.
+       */
+      type: "MESSAGES_SNAPSHOT";
+      /**
+       * Its messages, in order.
+       */
+      messages: object[];
+    }
+  | {
+      /**
+       * Always `SUBAGENT_STARTED`.
+       */
+      type: "SUBAGENT_STARTED";
+      /**
+       * Its name.
+       */
+      name: string;
+      /**
+       * The call that asked for it.
+       */
+      parentToolCallId: string;
+      /**
+       * The sub-agent that called it.
+       */
+      parentSubagentRunId?: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId: string;
+    }
+  | {
+      /**
+       * Always `SUBAGENT_FINISHED`.
+       */
+      type: "SUBAGENT_FINISHED";
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId: string;
+    }
+  | {
+      /**
+       * Always `SUBAGENT_ERROR`.
+       */
+      type: "SUBAGENT_ERROR";
+      /**
+       * What went wrong.
+       */
+      message: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId: string;
+    }
+  | {
+      /**
+       * Always `CUSTOM`.
+       */
+      type: "CUSTOM";
+      /**
+       * `source` or `file`.
+       */
+      name: string;
+      /**
+       * The part.
+       */
+      value: unknown;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    };
+
+/**
+ * How a run has ended.
+ */
+export type AgUiOutcome =
+  | {
+      /**
+       * Always `success`.
+       */
+      type: "success";
+      /**
+       * Calls whose results the client brings; for clients of version 1.0 and later.
+       */
+      pendingToolCallIds?: string[];
+    }
+  | {
+      /**
+       * Always `interrupt`.
+       */
+      type: "interrupt";
+      /**
+       * What is asked.
+       */
+      interrupts: AgUiInterrupt[];
+    }
+  | {
+      /**
+       * Always `cancelled`.
+       */
+      type: "cancelled";
+    };
+
+/**
+ * A call of a tool that a person has to approve.
+ */
+export interface AgUiInterrupt {
+  /**
+   * Id of the approval.
+   */
+  id: string;
+  /**
+   * Always `tool_call`.
+   */
+  reason: "tool_call";
+  /**
+   * The question.
+   */
+  message: string;
+  /**
+   * Id of the call.
+   */
+  toolCallId: string;
+  /**
+   * When no answer means no.
+   */
+  expiresAt?: string;
+  /**
+   * JSON Schema of the answer.
+   */
+  responseSchema: object;
+}
+
+/**
+ * Tokens that were used.
+ */
+export interface AgUiUsage {
+  /**
+   * The model that answered last, as `provider/model`.
+   */
+  model?: string;
+  /**
+   * All input, cached or not.
+   */
+  inputTokens: number;
+  /**
+   * All output.
+   */
+  outputTokens: number;
+  /**
+   * Both.
+   */
+  totalTokens: number;
+  /**
+   * Input that was cached.
+   */
+  cachedInputTokens?: number;
+  /**
+   * Output that was reasoning.
+   */
+  reasoningTokens?: number;
+}
 
 /**
  * One event of an agent's raw stream. Parts of a sub-agent carry `subAgentId` and `subAgentName`.
@@ -5780,7 +6523,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * Always `running`.
        */
@@ -5814,7 +6557,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * `skipped` when a condition did not hold.
        */
@@ -5848,7 +6591,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * Always `error`.
        */
@@ -5879,7 +6622,7 @@ export type WorkflowStreamEvent =
       /**
        * What kind of step it is.
        */
-      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+      stepType?: "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
       /**
        * The part, as `/agents/{id}/stream` gives it.
        */
@@ -6074,6 +6817,7 @@ export interface Schemas {
   ThenManifest: ThenManifest;
   SuspendManifest: SuspendManifest;
   WhenManifest: WhenManifest;
+  BailManifest: BailManifest;
   TapManifest: TapManifest;
   AgentStepManifest: AgentStepManifest;
   SubWorkflowManifest: SubWorkflowManifest;
@@ -6085,6 +6829,11 @@ export interface Schemas {
   PeerTaskRequest: PeerTaskRequest;
   PeerTaskListRequest: PeerTaskListRequest;
   PeerRequest: PeerRequest;
+  AgUiRequest: AgUiRequest;
+  AgUiTool: AgUiTool;
+  AgUiContext: AgUiContext;
+  AgUiResume: AgUiResume;
+  AgUiCapabilities: AgUiCapabilities;
   AgentTool: AgentTool;
   SubAgent: SubAgent;
   AgentSummary: AgentSummary;
@@ -6176,6 +6925,7 @@ export interface Schemas {
   TraceList: TraceList;
   TraceDetail: TraceDetail;
   ObservabilityStatus: ObservabilityStatus;
+  ActivityMinute: ActivityMinute;
   SemanticMemoryOptions: SemanticMemoryOptions;
   ConversationPersistenceOptions: ConversationPersistenceOptions;
   MemoryRuntimeOptions: MemoryRuntimeOptions;
@@ -6186,6 +6936,8 @@ export interface Schemas {
   Readiness: Readiness;
   RunsQuery: RunsQuery;
   RunStreamQuery: RunStreamQuery;
+  ChatStreamQuery: ChatStreamQuery;
+  CancelChatRequest: CancelChatRequest;
   AgentRun: AgentRun;
   AgentRunList: AgentRunList;
   StartedRun: StartedRun;
@@ -6230,6 +6982,10 @@ export interface Schemas {
   ExecutionEvent: ExecutionEvent;
   WorkflowExecution: WorkflowExecution;
   WorkflowExecutionList: WorkflowExecutionList;
+  AgUiEvent: AgUiEvent;
+  AgUiOutcome: AgUiOutcome;
+  AgUiInterrupt: AgUiInterrupt;
+  AgUiUsage: AgUiUsage;
   RawStreamPart: RawStreamPart;
   ObjectStreamEvent: ObjectStreamEvent;
   UIMessageChunk: UIMessageChunk;

@@ -2,12 +2,13 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { build } from "../core/codegen/build.ts";
+import { run, serve } from "./support/command-line.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
@@ -158,6 +159,25 @@ test("GET /doc, GET /ui and GET / find their files in the build", async () => {
   }
 });
 
+test("a build that is copied to a folder without packages serves over uWebSockets.js, with SQLite, TypeScript plugins and /ui", async (t) => {
+  const bare = mkdtempSync(join(tmpdir(), "penstock-copied-"));
+  t.after(() => rmSync(bare, { recursive: true, force: true }));
+  cpSync(out, join(bare, "dist"), { recursive: true });
+  mkdirSync(join(bare, "plugins/tools/helpers"), { recursive: true });
+  writeFileSync(join(bare, "plugins/tools/shout.ts"), SHOUT);
+  writeFileSync(join(bare, "plugins/tools/helpers/louder.ts"), LOUDER);
+  const manifest = MANIFEST.replace(/^memory: .*\n/m, "memory: { default: {} }\n").replace(/^routes: .*\n/m, "");
+  writeFileSync(join(bare, "service.yaml"), manifest);
+  const copy = await serve(t, [process.execPath, "dist/penstock.js", "serve"], { cwd: bare });
+  assert.match(copy.stdout(), /store sqlite:data\/built\.db, .* transport uws;/);
+  const body = JSON.stringify({ input: { text: "hello" } });
+  const headers = { "content-type": "application/json" };
+  const shouted = await fetch(`${copy.url}/tools/shout/execute`, { method: "POST", headers, body });
+  assert.match(await shouted.text(), /HELLO/);
+  assert.equal((await fetch(`${copy.url}/ui`)).status, 200);
+  assert.equal(await copy.interrupt("SIGTERM"), 0);
+});
+
 test("penstock check of a build without the encoder's packages says how to install them", async () => {
   const bare = mkdtempSync(join(tmpdir(), "penstock-bare-"));
   try {
@@ -175,6 +195,39 @@ test("penstock check of a build without the encoder's packages says how to insta
   } finally {
     rmSync(bare, { recursive: true, force: true });
   }
+});
+
+test("node core/penstock.js serve runs the build of the sources as they are, and never one of other sources", async (t) => {
+  const checkout = mkdtempSync(join(tmpdir(), "penstock-checkout-"));
+  t.after(() => rmSync(checkout, { recursive: true, force: true }));
+  for (const part of ["core", "generated", "package.json", "package-lock.json"])
+    cpSync(join(ROOT, part), join(checkout, part), { recursive: true });
+  symlinkSync(join(ROOT, "node_modules"), join(checkout, "node_modules"));
+  const edited = join(checkout, "core/lib/counted.ts");
+  const time = new Date("2026-01-02T03:04:05Z");
+  utimesSync(edited, time, time);
+  await build({ root: checkout, out: join(checkout, "dist") });
+  // What it says is not among the sources: it tells which of the two runs.
+  writeFileSync(join(checkout, "dist/penstock.js"), 'console.log("the build runs");\n');
+  const starts = async (command: string) => {
+    const { stdout, stderr } = await run(process.execPath, ["core/penstock.js", command, "--config", "none.yaml"], {
+      cwd: checkout,
+    });
+    if (stdout === "the build runs\n") return "build";
+    assert.equal(stderr, "none.yaml:1:1  there is no such file\n");
+    return "sources";
+  };
+  assert.deepEqual([await starts("serve"), await starts("check")], ["build", "sources"]);
+  // As large as before, but from another time: one that was brought back from an older version.
+  utimesSync(edited, time, new Date(time.getTime() - 86_400_000));
+  assert.equal(await starts("serve"), "sources");
+  utimesSync(edited, time, time);
+  assert.equal(await starts("serve"), "build");
+  const added = join(checkout, "core/lib/added.ts");
+  writeFileSync(added, "");
+  assert.equal(await starts("serve"), "sources");
+  rmSync(added);
+  assert.equal(await starts("serve"), "build");
 });
 
 test("a build refuses a folder that holds something else", async () => {

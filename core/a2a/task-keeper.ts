@@ -6,12 +6,15 @@ import { Interval } from "../lib/interval.ts";
 import { removeUnchanged, unlessConflict } from "../storage/conflict.ts";
 import { OPEN_TASKS, openTask, taskEntry, taskIndex } from "../storage/keys.ts";
 import { allRows, pagesInBackground } from "../storage/ranges.ts";
-import { isShared } from "../storage/sharing.ts";
+import { isShared, isVolatile } from "../storage/sharing.ts";
 import type { Row } from "../storage/store.ts";
 import { ended, isOver } from "./task.ts";
 import { type IndexValue, parseTaskLease, type TaskRows } from "./task-rows.ts";
+import { removeSurplusTasks } from "./task-surplus.ts";
 
 const ROUND_INTERVAL_MS = 60_000;
+/** How often the bytes of tasks in memory are looked at. */
+const SURPLUS_INTERVAL_MS = 1_000;
 const ROWS_PER_COMMIT = 100;
 const LEASES_PER_READ = 1_000;
 
@@ -27,6 +30,7 @@ export class TaskKeeper {
   readonly #rows: TaskRows;
   readonly #options: TaskKeeperOptions;
   readonly #rounds: Interval;
+  readonly #surplus: Interval | null;
   /** What was begun because processes are gone, one after the other. */
   #interrupting = Promise.resolve();
   #hasBegun = false;
@@ -39,6 +43,12 @@ export class TaskKeeper {
       () => this.#round(),
       (error) => this.#failed(error),
     );
+    const surplus: Interval = new Interval(
+      SURPLUS_INTERVAL_MS,
+      () => removeSurplusTasks(rows, surplus.signal),
+      (error) => this.#failed(error),
+    );
+    this.#surplus = isVolatile(rows.store) ? surplus : null;
   }
 
   /** On a store that no other process uses, every open task was interrupted. */
@@ -59,10 +69,11 @@ export class TaskKeeper {
     if (this.#hasBegun || !this.#options.hasAgents) return;
     this.#hasBegun = true;
     this.#rounds.start();
+    this.#surplus?.start();
   }
 
   async close(): Promise<void> {
-    await this.#rounds.stop();
+    await Promise.all([this.#rounds.stop(), this.#surplus?.stop()]);
     await this.#interrupting;
   }
 

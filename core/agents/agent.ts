@@ -6,6 +6,8 @@ import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { KeptAgent } from "./keeper.ts";
+import type { ClientTools } from "./run/client-tools.ts";
+import type { EditedMemory } from "./run/execute.ts";
 import type { RunJournal } from "./run/journal.ts";
 import type { PartSink } from "./run/parts.ts";
 
@@ -42,6 +44,23 @@ export interface ChatBody {
   trigger?: string;
   /** The message that is edited or made again; what comes after it in the list is not read. */
   messageId?: string;
+}
+
+/** What a protocol with events of its own asks for, whose client runs tools and answers for a person. */
+interface ProtocolBody extends GenerateBody {
+  /** Name of the field that the input comes from, for error messages. */
+  field: string;
+  clientTools?: ClientTools;
+  /** What the client has made of the working memory. */
+  workingMemory?: EditedMemory | undefined;
+}
+
+/** A run that is ready to begin. */
+interface ProtocolRun {
+  /** Id of the assistant's message, unless the run continues one. */
+  readonly messageId: string;
+  /** Runs to the end. An aborted run is not an error: its last part is `abort`. */
+  start(sink: PartSink): Promise<void>;
 }
 
 /** What a workflow step asks an agent for. */
@@ -83,6 +102,8 @@ export interface Agent {
   stream(body: GenerateBody, call: RunCall): EventProducer;
   /** The UI message stream. */
   chat(body: ChatBody, call: RunCall): EventProducer;
+  /** For protocols with events of their own: the sink makes them of the parts. */
+  prepare(body: ProtocolBody, call: RunCall): ProtocolRun;
   /** Growing partial objects, then the final one. */
   streamObject(body: ObjectBody, call: RunCall): EventProducer;
   /** The last runs that a principal may see, newest first. `page` counts from 0. */

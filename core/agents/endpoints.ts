@@ -5,7 +5,7 @@ import { ownerOf } from "../identity/ownership.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
-import { messageIdForRun } from "./conversation/agent-memory.ts";
+import { messageIdForRun, replyMessageId } from "./conversation/agent-memory.ts";
 import type { Description } from "./describe.ts";
 import type { KeptRequest, KeptRun } from "./keeper.ts";
 import { keptAgent, keptRun, named } from "./kept.ts";
@@ -78,18 +78,24 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       requireForeground(body);
       const request = chatRequest(body);
       const { options } = body;
-      if (options?.resumableStream === true) rejectResumable(prepareRun(agent, request, call));
       const run = keptRun(agent, kept, () => request, options, call, true);
       if (run !== null) {
-        const messageId = replyMessageId(run.prepared);
-        return run.events((events) => new UiSink(events, messageId));
+        if (request.isResumable === true) requireConversation(run.prepared);
+        return run.events((events) => new UiSink(events, replyMessageId(request.input, run.id)));
       }
       const prepared = prepareRun(agent, { ...request, runId: options?.runId }, call);
-      const messageId = replyMessageId(prepared);
+      const messageId = replyMessageId(request.input, prepared.plan.id);
       const isFree = named(agent, prepared, call, options);
       return async (events) => {
         if (isFree !== undefined) await isFree;
         return executeStream(agent, prepared, new UiSink(events, messageId));
+      };
+    },
+    prepare(body, call) {
+      const prepared = prepareRun(agent, { ...body, runsTools: true, clientKnowsMessageId: true }, call);
+      return {
+        messageId: messageIdForRun(prepared.plan.id),
+        start: (sink) => executeStream(agent, prepared, sink),
       };
     },
     streamObject(body, call): EventProducer {
@@ -151,6 +157,7 @@ function chatRequest(body: ChatBody): KeptRequest {
     conversationId,
     clientKnowsMessageId: true,
     runsTools: true,
+    ...(options?.resumableStream === true && { isResumable: true }),
   };
 }
 
@@ -167,16 +174,8 @@ function throughMessage(input: unknown, { trigger, messageId }: ChatBody): unkno
   return kept.length === 0 || kept.length === input.length ? input : kept;
 }
 
-function rejectResumable({ plan }: PreparedRun): never {
+function requireConversation({ plan }: PreparedRun): void {
   const { userId, conversationId } = plan.settings.memory;
-  if (userId === undefined || conversationId === undefined) {
+  if (userId === undefined || conversationId === undefined)
     throw invalid("options.resumableStream needs memory.userId and memory.conversationId");
-  }
-  throw invalid("options.resumableStream is not available in this version");
-}
-
-/** A reply that continues the last assistant message keeps the id of that message. */
-function replyMessageId({ input, plan }: PreparedRun): string {
-  const last = Array.isArray(input) ? (input.at(-1) as { role?: unknown; id?: unknown }) : undefined;
-  return last?.role === "assistant" && typeof last.id === "string" ? last.id : messageIdForRun(plan.id);
 }

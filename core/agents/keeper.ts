@@ -17,6 +17,8 @@ export interface KeptRequest {
   readonly schema?: object | undefined;
   readonly clientKnowsMessageId?: true | undefined;
   readonly runsTools?: true | undefined;
+  /** Of a chat: while it runs it is found by its conversation. */
+  readonly isResumable?: true | undefined;
   /** Whether the run itself waits for approvals. Otherwise its client brings the answers, with another request. */
   readonly waits?: true | undefined;
   /** False: the client does not answer for a person. Default: as `runsTools`. */

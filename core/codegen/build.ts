@@ -2,7 +2,8 @@
  * `npm run build`: bundles Penstock for production into `dist/`, which starts with plain `node dist/penstock.js`.
  *
  * The folder mirrors the source tree where code looks for files beside itself: `dist/package.json`,
- * data files under `dist/core/**`. All outputs share chunks, so there is one copy of every module: a `ServiceError` thrown by a
+ * data files under `dist/core/**`, the packages that stay outside under `dist/node_modules`: the folder runs wherever it is copied to, on
+ * this platform. All outputs share chunks, so there is one copy of every module: a `ServiceError` thrown by a
  * plugin (which imports `#plugin`) is the one that the core knows.
  */
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -11,6 +12,10 @@ import { basename, dirname, extname, join, relative, resolve, sep } from "node:p
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import * as esbuild from "esbuild";
+import { carryPackages, EXTERNAL } from "./carried.ts";
+import { filesBelow } from "./files.ts";
+import { digestOfSources, STAMP } from "./fresh.mjs";
+import { billOfMaterials, licenceText, packageFolders, readPackages } from "./third-party.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 /** A file that tests its own URL handles builds itself: it finds its files relative to `out`. */
@@ -19,11 +24,9 @@ const HANDLES_BUILDS = /import\.meta\.url\.endsWith\(|\.test\(import\.meta\.url\
 const CONSOLE = "core/api/pages/console";
 const CODE = [".ts", ".mts", ".js", ".mjs"];
 
-/**
- * Found in node_modules at run time: native code, files served to browsers, and what compiles a user's `.ts` plugins
- * (needed by those alone).
- */
-const EXTERNAL = ["uWebSockets.js", "sqlite3", "swagger-ui-dist", "tsx", "esbuild"];
+/** Served to browsers as it is, so that the build has a copy. The sources read it from the installed package. */
+const SWAGGER = "core/api/pages/swagger";
+const SWAGGER_FILES = ["package.json", "LICENSE", "NOTICE", "swagger-ui-bundle.js", "swagger-ui.css"];
 
 /** CommonJS packages in the bundle `require` node's own modules. */
 const REQUIRE_BANNER =
@@ -39,21 +42,15 @@ const NO_GENERATE =
 interface BuildOptions {
   /** The source tree; default: the one that this file is in. */
   root?: string;
-  /** Emptied first. It needs the packages of `root` in a `node_modules` above it. */
+  /** Emptied first. */
   out: string;
+  /** Default true. False for the package of npm, which gets native code where it is installed, and is no build to start from here. */
+  carries?: boolean;
 }
 
 interface BuildResult {
   /** Paths relative to `out`, with sizes in bytes. */
   files: { path: string; bytes: number }[];
-}
-
-/** All files below a folder, absolute. */
-function filesBelow(folder: string): string[] {
-  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
-    const path = join(folder, entry.name);
-    return entry.isDirectory() ? filesBelow(path) : [path];
-  });
 }
 
 /** Files under `core/` that are read at run time: pages, templates, and the plain JavaScript of threads and browsers. */
@@ -116,6 +113,12 @@ function packageFile(root: string): string {
   return `${JSON.stringify({ name, version, license, private: true, type: "module", ...entries }, null, 2)}\n`;
 }
 
+function describePackages(root: string, folders: readonly string[]): { text: string; bill: string } {
+  const packages = readPackages(root, folders);
+  const self = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  return { text: licenceText(packages), bill: `${JSON.stringify(billOfMaterials(self, packages), null, 2)}\n` };
+}
+
 /** Makes the build. Throws esbuild's errors, which name file and line. */
 export async function build(options: BuildOptions): Promise<BuildResult> {
   const root = resolve(options.root ?? ROOT);
@@ -125,7 +128,9 @@ export async function build(options: BuildOptions): Promise<BuildResult> {
   }
   rmSync(out, { recursive: true, force: true });
   mkdirSync(out, { recursive: true });
-  await esbuild.build({
+  // Before they are read: a source that is edited meanwhile makes the build a stale one.
+  const digest = digestOfSources(root);
+  const { metafile } = await esbuild.build({
     absWorkingDir: root,
     entryPoints: [
       { in: "penstock-entry", out: "penstock" },
@@ -147,6 +152,7 @@ export async function build(options: BuildOptions): Promise<BuildResult> {
     minifySyntax: true,
     legalComments: "linked",
     logLevel: "silent",
+    metafile: true,
     plugins: [virtualModules(root), sourceLocations(root)],
   });
   for (const path of dataFiles(root)) {
@@ -154,7 +160,16 @@ export async function build(options: BuildOptions): Promise<BuildResult> {
     mkdirSync(dirname(copy), { recursive: true });
     cpSync(path, copy);
   }
+  const swagger = join(root, "node_modules/swagger-ui-dist");
+  for (const file of SWAGGER_FILES) cpSync(join(swagger, file), join(out, SWAGGER, file));
+  cpSync(join(root, "generated/service.schema.json"), join(out, "service.schema.json"));
+  const carried = options.carries === false ? [] : carryPackages(root, out);
+  const packages = [...packageFolders(root, Object.keys(metafile.inputs)), swagger, ...carried];
+  const { text, bill } = describePackages(root, packages);
+  writeFileSync(join(out, "THIRD_PARTY_LICENSES.txt"), text);
+  writeFileSync(join(out, "sbom.cdx.json"), bill);
   writeFileSync(join(out, "package.json"), packageFile(root));
+  if (options.carries !== false) writeFileSync(join(out, STAMP), `${digest}\n`);
   return { files: filesBelow(out).map((path) => ({ path: relative(out, path), bytes: statSync(path).size })) };
 }
 

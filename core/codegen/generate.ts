@@ -1,5 +1,6 @@
 /** Generates the text of every file of `generated/` from the schemas. */
 import type { JsonSchema } from "../lib/json-schema.ts";
+import { editorSchema } from "./editor-schema.ts";
 import { rewriteReferences } from "./schema-walk.ts";
 import { readSources, type SchemaDefinition, type SchemaProblem } from "./sources.ts";
 import { generateTypes } from "./types.ts";
@@ -65,6 +66,7 @@ export async function generate(root: string): Promise<Generated> {
       ["schemas.ts", moduleText("schemas", "The schemas of bodies and events, as OpenAPI components.", shapes)],
       ["defaults.ts", defaultsModule(usable)],
       ["manifest-schemas.ts", moduleText("manifestSchemas", "The schemas of the manifest by name.", manifest)],
+      ["service.schema.json", `${JSON.stringify(editorSchema(manifest), null, 2)}\n`],
     ]),
   };
 }

@@ -11,6 +11,7 @@ const OTHER_REPLIES: Record<string, [status: number, description: string]> = {
 
 const PATH_PARAMETERS: Record<string, string> = {
   "agents/id": "Id of the agent.",
+  "agents/conversationId": "Id of the conversation.",
   "observability/spanId": "Id of the span: 16 hexadecimal digits.",
   "observability/traceId": "Id of the trace: 32 hexadecimal digits.",
   "api/conversationId": "Id of the conversation.",
@@ -115,7 +116,12 @@ function replies(route: Route<never>, schemas: Schemas): Record<string, object> 
   const reply = describeReply(route, schemas);
   const other = Object.hasOwn(OTHER_REPLIES, route.operation) ? OTHER_REPLIES[route.operation] : undefined;
   const more = other === undefined ? {} : { [other[0]]: { ...reply, description: other[1] } };
-  return { [successStatus(route.output)]: reply, ...acceptedReply(route.output, schemas), ...more };
+  return {
+    [successStatus(route.output)]: reply,
+    ...acceptedReply(route.output, schemas),
+    ...emptyReply(route.output),
+    ...more,
+  };
 }
 
 function acceptedReply(output: RouteOutput, schemas: Schemas): Record<string, object> {
@@ -125,6 +131,9 @@ function acceptedReply(output: RouteOutput, schemas: Schemas): Record<string, ob
   const reply = jsonReply(enveloped({ $ref: SCHEMA_REFERENCE + output.accepted }), example);
   return { 202: { ...reply, description: "It has begun, and goes on in the background." } };
 }
+
+const emptyReply = (output: RouteOutput): Record<string, object> =>
+  "events" in output && output.mayBeEmpty === true ? { 204: { description: "There is nothing to read." } } : {};
 
 const successStatus = (output: RouteOutput) => ("json" in output ? (output.status ?? 200) : 200);
 
@@ -181,7 +190,11 @@ function eventReply(output: Extract<RouteOutput, { events: unknown }>, schemas: 
   const events = (schemas[output.events]?.examples ?? []) as unknown[];
   const lines = events.map((event, index) => `id: ${index + 1}\ndata: ${JSON.stringify(event)}\n\n`);
   if (output.last !== undefined) lines.push(`data: ${output.last}\n\n`);
-  const description = `Server-sent events. The \`data\` of each one is JSON: \`${output.events}\`.`;
+  const forms = [output, ...Object.values(output.others ?? {})];
+  const names = forms.map((form) => `\`${form.events}\``).join(" or ");
+  const description = `Server-sent events. The \`data\` of each one is JSON: ${names}.`;
+  const one = forms.map((form) => ({ $ref: SCHEMA_REFERENCE + form.events }));
+  const contentSchema = one.length === 1 ? one[0] : { anyOf: one };
   const extra = (output.headers ?? []).flatMap((name, index, list) =>
     index % 2 === 0 ? [[name, { description: "Always this value.", schema: { const: list[index + 1] } }]] : [],
   );
@@ -190,7 +203,7 @@ function eventReply(output: Extract<RouteOutput, { events: unknown }>, schemas: 
     headers: { "x-request-id": { $ref: "#/components/headers/RequestId" }, ...Object.fromEntries(extra) },
     content: {
       "text/event-stream": {
-        schema: { type: "string", description, contentSchema: { $ref: SCHEMA_REFERENCE + output.events } },
+        schema: { type: "string", description, contentSchema },
         ...(lines.length > 0 && { example: lines.join("") }),
       },
     },

@@ -5,7 +5,7 @@ import type { Call } from "./call.ts";
 import { envelope, envelopePieces, JSON_TYPE } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { HeaderList } from "./exchange.ts";
-import type { PageReply, RawReply, RouteOutput } from "./route.ts";
+import type { EventOutput, EventReply, PageReply, RawReply, RouteOutput } from "./route.ts";
 
 type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
 
@@ -38,10 +38,16 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
     };
   }
   if ("events" in output) {
-    const headers = combine([...EVENT_HEADERS, ...(output.headers ?? [])], constant);
+    const stream = compileEvents(output, constant);
+    const others = new Map(
+      Object.entries(output.others ?? {}).map(([name, it]) => [name, compileEvents(it, constant)]),
+    );
+    const empty = combine([], constant);
     return (call, value, cors) => {
-      call.track();
-      call.stream(withOwn(headers(cors), call), output, value as EventProducer);
+      const reply = value as EventReply;
+      if (reply === null) call.reply(204, empty(cors), null);
+      else if (typeof reply === "function") stream(call, reply, cors);
+      else others.get(reply.form)!(call, reply.events, cors);
     };
   }
   if ("raw" in output) {
@@ -57,6 +63,14 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
     const page = value as PageReply;
     const type = page.type ?? output.page;
     call.reply(page.status ?? 200, ["content-type", type, ...(page.headers ?? []), ...cors], page.body);
+  };
+}
+
+function compileEvents(form: EventOutput, constant: HeaderList | null) {
+  const headers = combine([...EVENT_HEADERS, ...(form.headers ?? [])], constant);
+  return (call: Call<unknown>, events: EventProducer, cors: HeaderList) => {
+    call.track();
+    call.stream(withOwn(headers(cors), call), form, events);
   };
 }
 

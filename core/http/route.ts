@@ -4,7 +4,7 @@ import type { Schemas } from "../../generated/types.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 import type { Aborts } from "../lib/aborts.ts";
-import type { TextSink } from "../lib/event-sink.ts";
+import type { EventProducer, TextSink } from "../lib/event-sink.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { Validator } from "./decode.ts";
@@ -59,17 +59,8 @@ export type RouteOutput =
   | { envelope: SchemaId }
   /** A value that is the whole body (probes, `/doc`). */
   | { bare: SchemaId | null; type: string }
-  /**
-   * Server-sent events. `failure` makes the event for an error within the stream, `last` is a raw data line at its end. In a
-   * `resumable` stream clients can continue after an event by its id, so that a failure gets no id.
-   */
-  | {
-      events: SchemaId;
-      headers?: HeaderList;
-      last?: string;
-      resumable?: true;
-      failure: (message: string) => unknown;
-    }
+  /** Server-sent events: the handler returns an `EventReply`. `others`: further forms of them, by name. `mayBeEmpty`: 204 for null. */
+  | (EventOutput & { others?: Readonly<Record<string, EventOutput>>; mayBeEmpty?: true })
   /** Bytes with a content type of their own. */
   | { page: string }
   /**
@@ -81,6 +72,21 @@ export type RouteOutput =
       raw: readonly string[];
       malformed?: (problem: string) => RawReply;
     };
+
+/**
+ * What a stream of events is made of. `failure` makes the event for an error within the stream, `last` is a raw data line at its end. In
+ * a `resumable` stream clients can continue after an event by its id, so that a failure gets no id.
+ */
+export interface EventOutput {
+  readonly events: SchemaId;
+  readonly headers?: HeaderList;
+  readonly last?: string;
+  readonly resumable?: true;
+  readonly failure: (message: string) => unknown;
+}
+
+/** The events of a reply, in the form of the route or in one of its others. */
+export type EventReply = EventProducer | { readonly form: string; readonly events: EventProducer } | null;
 
 /** Status, headers and body of a `raw` route; CORS headers are added. */
 export type RawReply = { status: number; headers: HeaderList; body: string | Uint8Array | null } | TextStream;
@@ -153,6 +159,8 @@ export interface Route<
   readsHeaders?: boolean | readonly string[];
   /** Reads the client's address for the handler. */
   readsClient?: boolean;
+  /** What a browser gets in place of a 401 in JSON. It must say nothing of the service. */
+  refusedPage?(context: Context<S>): Promise<PageReply>;
   output: RouteOutput;
   handle(input: Input<Q, B>, context: Context<S>): unknown;
 }

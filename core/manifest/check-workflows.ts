@@ -22,12 +22,14 @@ interface StepPlace {
   step: Json;
   /** The branches of container steps that it is in, outermost first. */
   within: readonly Branch[];
+  /** The names that its expressions may use. */
+  names: readonly string[];
 }
 
 /** A branch of a step that contains other steps. */
 interface Branch {
   container: Json;
-  /** `then` or `else`, or the index of the branch. */
+  /** `then`, `else` or `onError`, or the index of the branch. */
   branch: string | number;
 }
 
@@ -42,7 +44,10 @@ export function checkWorkflows(check: CheckContext, schemas: SchemaCompiler): vo
       check.report(path, "a workflow cannot have this id: /workflows/executions is a route of its own");
     if (!isObject(workflow)) continue;
     for (const key of WORKFLOW_SCHEMAS) checkSchema(check, [...path, key], workflow[key], schemas);
-    const steps = collectPlaces([...path, "steps"], workflow.steps);
+    const steps = [
+      ...collectPlaces([...path, "steps"], workflow.steps, [], SCOPES.workflow),
+      ...collectPlaces([...path, "onError"], workflow.onError, [], SCOPES.workflowError),
+    ];
     checkIds(check, steps);
     calls.set(id, []);
     for (const [index, place] of steps.entries()) {
@@ -60,17 +65,18 @@ export function checkWorkflows(check: CheckContext, schemas: SchemaCompiler): vo
 }
 
 /** Every step of a workflow in the order of the text, nested ones after the step that contains them. */
-function collectPlaces(path: Path, node: unknown, within: readonly Branch[] = []): StepPlace[] {
-  if (Array.isArray(node)) return node.flatMap((item, index) => collectPlaces([...path, index], item, within));
+function collectPlaces(path: Path, node: unknown, within: readonly Branch[], names: readonly string[]): StepPlace[] {
+  if (Array.isArray(node)) return node.flatMap((item, index) => collectPlaces([...path, index], item, within, names));
   if (!isObject(node)) return [];
-  const places: StepPlace[] = [{ id: typeof node.id === "string" ? node.id : "", path, step: node, within }];
+  const places: StepPlace[] = [{ id: typeof node.id === "string" ? node.id : "", path, step: node, within, names }];
   const when = isObject(node.andWhen) ? node.andWhen : {};
-  const add = (at: Path, branch: Branch["branch"], steps: unknown) =>
-    void places.push(...collectPlaces([...path, ...at], steps, [...within, { container: node, branch }]));
+  const add = (at: Path, branch: Branch["branch"], steps: unknown, inside = names) =>
+    void places.push(...collectPlaces([...path, ...at], steps, [...within, { container: node, branch }], inside));
   for (const branch of ["then", "else"]) add(["andWhen", branch], branch, when[branch]);
   for (const key of ["andAll", "andRace"]) {
     for (const [index, steps] of listOf(node[key]).entries()) add([key, index], index, steps);
   }
+  add(["onError"], "onError", node.onError, SCOPES.workflowError);
   return places;
 }
 
@@ -90,10 +96,10 @@ function checkStep(
   index: number,
   schemas: SchemaCompiler,
 ): void {
-  const { path, step } = place;
+  const { path, step, names } = place;
   const expressions = (at: Path, compiled: CompileResult) => checkExpression(check, at, compiled, steps, index);
   const template = (at: Path, value: unknown) => {
-    for (const found of collectTexts(value, at)) expressions(found.path, compileTemplate(found.text, SCOPES.workflow));
+    for (const found of collectTexts(value, at)) expressions(found.path, compileTemplate(found.text, names));
   };
   for (const key of ["andThen", "andTap"]) {
     const work = step[key];
@@ -103,13 +109,20 @@ function checkStep(
     if (typeof work.tool === "string") checkOwnTool(check, [...at, "tool"], work.tool, "a workflow");
     for (const part of ["set", "input", "suspend"]) template([...at, part], work[part]);
   }
-  const { andWhen: when, andAgent: agent, andWorkflow: sub, retry } = step;
+  const { andWhen: when, bail, andAgent: agent, andWorkflow: sub, retry } = step;
   if (isObject(retry) && typeof retry.unless === "string" && retry.unless !== "") {
     expressions([...path, "retry", "unless"], compileCondition(retry.unless, SCOPES.workflowError));
   }
   if (isObject(when) && typeof when.if === "string" && when.if !== "") {
-    expressions([...path, "andWhen", "if"], compileCondition(when.if, SCOPES.workflow));
+    expressions([...path, "andWhen", "if"], compileCondition(when.if, names));
   }
+  if (isObject(bail)) {
+    const at = [...path, "bail"];
+    if (typeof bail.if === "string" && bail.if !== "") expressions([...at, "if"], compileCondition(bail.if, names));
+    template([...at, "result"], bail.result);
+  }
+  if (isObject(step.andTap) && step.onError !== undefined)
+    check.report([...path, "onError"], "would never run: the failure of an andTap does not matter");
   if (isObject(agent)) {
     const at = [...path, "andAgent"];
     checkName(check, [...at, "agent"], "agent", agent.agent, keysOf(check.document.agents));
@@ -151,9 +164,11 @@ function checkExpression(
 /** Why an earlier step has no output when this one runs, or null. */
 function branchProblem(named: StepPlace, place: StepPlace): string | null {
   for (const { container, branch } of place.within) {
+    if (container === named.step && branch === "onError") return "has failed when this step runs: it has no output";
     if (container === named.step) return "contains this step: it has no output yet";
     const other = named.within.find((outer) => outer.container === container);
-    if (other === undefined || other.branch === branch) continue;
+    // What ran before the failure may have an output.
+    if (other === undefined || other.branch === branch || branch === "onError") continue;
     return isObject(container.andWhen) ? "is on the other branch: only one of them runs" : "runs beside this step";
   }
   return null;

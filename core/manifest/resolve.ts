@@ -19,6 +19,7 @@ export function resolveManifest(document: unknown): Manifest {
   for (const [id, workflow] of Object.entries(manifest.workflows)) {
     workflow.name ||= id;
     nameSteps(workflow.steps);
+    nameSteps(workflow.onError);
   }
   for (const [id, server] of Object.entries(manifest.mcp.servers)) server.name ||= id;
   return freeze(manifest);
@@ -29,7 +30,7 @@ function nameSteps(node: unknown): void {
   if (!isObject(node)) return;
   if (typeof node.id === "string") node.name ||= node.id;
   const when = node.andWhen as Json | undefined;
-  for (const branch of [node.andAll, node.andRace, when?.then, when?.else]) nameSteps(branch);
+  for (const branch of [node.andAll, node.andRace, when?.then, when?.else, node.onError]) nameSteps(branch);
 }
 
 /** A copy in which every value whose schema is Duration or Size is a number. */

@@ -2,7 +2,7 @@
 
 import type { JsonSchema } from "../lib/json-schema.ts";
 import type { StepManifest, WorkflowManifest } from "../manifest/manifest.ts";
-import { branchesIn, flattenSteps } from "../workflows/definition/outline.ts";
+import { allSteps } from "../workflows/definition/outline.ts";
 
 const CONVERSATION = { type: "string", minLength: 1, maxLength: 256 };
 const NEW_EXECUTION = { type: "string", pattern: "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{1,128}$" };
@@ -47,11 +47,12 @@ export const resumeSchema = (workflow: WorkflowManifest): JsonSchema => ({
 });
 
 /** A step may have a resume schema of its own, and steps of a sub-workflow do not use that of the workflow that calls it. */
-function resumeDataSchema({ resume, steps }: WorkflowManifest): object {
-  const special = (step: StepManifest): boolean =>
-    step.resumeSchema !== undefined || step.andWorkflow !== undefined || branchesIn(step).flat().some(special);
+function resumeDataSchema(workflow: WorkflowManifest): object {
+  const { resume } = workflow;
+  const special = ({ resumeSchema, andWorkflow }: StepManifest) =>
+    resumeSchema !== undefined || andWorkflow !== undefined;
   const anything = { description: "What the waiting step is given." };
-  return resume === undefined || flattenSteps(steps).some(special) ? anything : resume;
+  return resume === undefined || allSteps(workflow).some(special) ? anything : resume;
 }
 
 /** A schema inside another one: its references to itself (`#`) are changed to its new place. */

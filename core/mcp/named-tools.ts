@@ -1,20 +1,16 @@
 /** The tools that a manifest names. */
 import type { Manifest, StepManifest } from "../manifest/manifest.ts";
-import { branchesIn, flattenSteps } from "../workflows/definition/outline.ts";
+import { allSteps } from "../workflows/definition/outline.ts";
 
 /** In agents, steps of workflows and MCP servers. Tools that an expression computes are not among them. */
 export function namedTools({ agents, workflows, mcp }: Manifest): Set<string> {
   const ofAgents = Object.values(agents).flatMap(({ tools }) =>
     tools.map((item) => (typeof item === "string" ? item : item.use)),
   );
-  const ofSteps = Object.values(workflows).flatMap(({ steps }) => flattenSteps(steps).flatMap(toolsIn));
+  const ofSteps = Object.values(workflows).flatMap((workflow) => allSteps(workflow).flatMap(toolsIn));
   const ofServers = Object.values(mcp.servers).flatMap(({ tools }) => tools);
   return new Set([...ofAgents, ...ofSteps, ...ofServers]);
 }
 
-function toolsIn(step: StepManifest): string[] {
-  const own = [step.andThen, step.andTap].flatMap((work) =>
-    work !== undefined && "tool" in work ? (work.tool ?? []) : [],
-  );
-  return [...own, ...branchesIn(step).flat().flatMap(toolsIn)];
-}
+const toolsIn = ({ andThen, andTap }: StepManifest): string[] =>
+  [andThen, andTap].flatMap((work) => (work !== undefined && "tool" in work ? (work.tool ?? []) : []));

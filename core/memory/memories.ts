@@ -1,4 +1,5 @@
 /** Creates the memories of a manifest over one store. */
+import type { Logger } from "pino";
 import { isIsolated } from "../identity/principal.ts";
 import { type Clock, risingClock, storedTime } from "../lib/clock.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../lib/json-schema.ts";
@@ -7,13 +8,15 @@ import type { Manifest, MemoryManifest } from "../manifest/manifest.ts";
 import { openIdSpaces } from "../storage/id-spaces.ts";
 import { CONVERSATION_SEQUENCE, CONVERSATIONS, OWN_CONVERSATION_IDS } from "../storage/keys.ts";
 import { createSequence } from "../storage/sequence.ts";
+import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import { discardUnfinishedCopies } from "./conversations/unfinished-copies.ts";
+import { VolatileConversations } from "./conversations/volatile.ts";
 import type { Domain } from "./domain.ts";
 import type { Memory } from "./memory.ts";
 import { RecentMessages } from "./messages/recent.ts";
 import { createSaver } from "./messages/save.ts";
-import { Conversations } from "./records/directory.ts";
+import { Conversations, type Known } from "./records/directory.ts";
 import { asMemory } from "./scoped.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 import { createWorkingMemoryRules, type WorkingMemoryRules } from "./working-memory/content.ts";
@@ -23,6 +26,7 @@ export interface MemoriesOptions {
   semantic?: ReadonlyMap<string, Semantic>;
   /** Whether ids belong to users; default: as the manifest says. */
   isolated?: boolean;
+  logger?: Logger;
   /** Milliseconds since 1970; for tests. */
   now?: Clock;
 }
@@ -77,20 +81,26 @@ export function openDomain(store: Store, options: MemoriesOptions): MemoryDomain
 
 async function createDomain(
   store: Store,
-  { isolated = false, semantic = new Map(), now }: MemoriesOptions,
+  { isolated = false, semantic = new Map(), logger, now }: MemoriesOptions,
 ): Promise<Domain> {
   const spaces = await openIdSpaces(store, isolated, OWN_CONVERSATION_IDS);
   const recent = new RecentMessages(store);
-  return {
+  const bound = isVolatile(store) ? new VolatileConversations(store, logger) : undefined;
+  const usage = bound && {
+    use: (known: Known) => bound.use(domain, known),
+    forget: (number: number) => bound.forget(number),
+  };
+  const domain: Domain = {
     store: recent.store,
     spaces,
-    conversations: new Conversations(store, spaces),
+    conversations: new Conversations(store, spaces, usage),
     recent,
     mutex: createKeyedMutex(),
     numbers: await createSequence(store, CONVERSATION_SEQUENCE, [CONVERSATIONS]),
     semantic,
     now: now === undefined ? storedTime : risingClock(() => Math.max(0, now())),
   };
+  return domain;
 }
 
 function compileWorkingMemoryRules(

@@ -8,6 +8,7 @@ import type { PluginStore } from "../storage/store.ts";
 import type { ToolCallContext } from "../tools/tool.ts";
 import type { Host } from "./host.ts";
 import type { AuthProvider, Embedding, ModelProvider, Vectors } from "./instances.ts";
+import type { ConfigOf, InputOf } from "./schema-types.ts";
 
 export type {
   EmbeddingModelV3,
@@ -58,7 +59,7 @@ export { compilePluginTemplate, type Template } from "./template.ts";
 // biome-ignore lint/suspicious/noExplicitAny: a plugin author writes the type of its own input
 type Loose = any;
 
-export interface ToolPlugin<I = Loose> {
+export interface ToolPlugin<I = Loose, C = Loose> {
   kind: "tool";
   /** Default: the stem of the file. */
   name?: string;
@@ -79,13 +80,13 @@ export interface ToolPlugin<I = Loose> {
   /** It changes nothing outside, so that it may run again after a crash: a workflow then need not store its begin first. Default: false. */
   readOnly?: boolean;
   /** Returns the result, or a promise of it. When it throws, the client gets a 500 with the message of the error. */
-  execute(input: I, call: ToolPluginCall): unknown;
+  execute(input: I, call: ToolPluginCall<C>): unknown;
 }
 
 /** `signal` aborts when the client leaves and at the time limit; after that the result is discarded. */
-export interface ToolPluginCall extends ToolCallContext {
+export interface ToolPluginCall<C = Loose> extends ToolCallContext {
   /** `with` of the manifest, checked, with the defaults of the plugin's schema. */
-  readonly config: Loose;
+  readonly config: C;
 }
 
 /** Values are copies, made when they are read: destructure the object, or pass it on as it is. */
@@ -103,6 +104,8 @@ export interface StepContext {
   /** `context` of the request that began the execution. */
   readonly context: Record<string, unknown>;
   readonly user: User | null;
+  /** Inside an `onError`: what failed. Null elsewhere. */
+  readonly error?: StepFailure | null;
   /** `with` of the manifest, checked, with the defaults of the plugin's schema. */
   readonly config: Loose;
   /** `return suspend(reason, data?)` suspends; after resume the step runs again with `resumeData` set. */
@@ -119,6 +122,14 @@ export interface StepContext {
   readonly idempotencyKey: string;
   /** From 1. */
   readonly attempt: number;
+}
+
+export interface StepFailure {
+  readonly message: string;
+  /** Of the error, as the plugin, the tool or the service gave it; null where it has none. */
+  readonly code: string | null;
+  /** The step that failed, as its path in the execution. */
+  readonly stepId: string;
 }
 
 export interface StepPlugin {
@@ -217,7 +228,23 @@ export type Plugin = PluginKinds[PluginKind];
 
 type Definition<T> = T extends unknown ? Omit<T, "kind"> : never;
 
-export const defineTool = <I = Loose>(tool: Definition<ToolPlugin<I>>): ToolPlugin<I> => ({ kind: "tool", ...tool });
+/** A tool whose input and `config` have the types that its schemas say. Without a schema they are as loose as they come. */
+interface TypedTool<P, C> extends Omit<ToolPlugin, "kind" | "parameters" | "config" | "execute"> {
+  parameters?: P;
+  config?: C;
+  execute(input: Stated<P, InputOf<P>>, call: ToolPluginCall<Stated<C, ConfigOf<C>>>): unknown;
+}
+type Stated<S, T> = [S] extends [Unstated] ? Loose : T;
+type Unstated = Record<string, never>;
+
+export function defineTool<const P extends JsonSchema = Unstated, const C extends JsonSchema = Unstated>(
+  tool: TypedTool<P, C>,
+): ToolPlugin<Stated<P, InputOf<P>>, Stated<C, ConfigOf<C>>>;
+/** A tool that states the type of its input itself: `defineTool<{ city: string }>({ ... })`. */
+export function defineTool<I = Loose>(tool: Definition<ToolPlugin<I>>): ToolPlugin<I>;
+export function defineTool(tool: Definition<ToolPlugin>): ToolPlugin {
+  return { kind: "tool", ...tool };
+}
 export const defineStep = (step: Definition<StepPlugin>): StepPlugin => ({ kind: "step", ...step });
 export const defineRoute = (route: Definition<RoutePlugin>): RoutePlugin => ({ kind: "route", ...route });
 export const defineAuth = (auth: Definition<AuthPlugin>): AuthPlugin => ({ kind: "auth", ...auth });

@@ -41,6 +41,7 @@ export function runDefinition(
     retry: { attempts: 0, delay: 0, backoff: "fixed", maxDelay: null, jitter: false, unless: null },
     timeout: null,
     tap: false,
+    onError: null,
     // The run records what it does before that has effects.
     readOnly: true,
     recordWithin: RECORD_WITHIN_MS,
@@ -53,6 +54,7 @@ export function runDefinition(
     hash: definitionId,
     outline: OUTLINE,
     steps: [step],
+    onError: null,
     inputCheck: null,
     resultCheck: null,
     suspendCheck: null,

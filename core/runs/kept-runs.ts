@@ -30,6 +30,7 @@ import type { Execution } from "../workflows/run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "../workflows/run/execution-commits.ts";
 import { ScopedWorkflows } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
+import { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
 import { earlierResult, runCancelled } from "./earlier.ts";
 import { partEvents } from "./events.ts";
@@ -46,10 +47,12 @@ export class KeptRuns implements RunKeeper {
   readonly #definitionOf = new WeakMap<KeptAgent, WorkflowDefinition>();
   /** The runs that go on here, by the key of their step. */
   readonly #live = new Map<string, LiveRun>();
+  readonly #conversations: ConversationRuns;
 
   constructor(engine: Engine) {
     this.#engine = engine;
     this.lasts = !engine.environment.volatile;
+    this.#conversations = new ConversationRuns(engine.store, this.lasts);
   }
 
   /**
@@ -72,7 +75,12 @@ export class KeptRuns implements RunKeeper {
   for(principal: Principal): ScopedRuns {
     const lookup = new ExecutionLookup(this.#engine, principal, (id) => this.#definition(id));
     const executions = new ScopedWorkflows(this.#engine, principal, lookup);
-    return new ScopedRuns(executions, lookup, (agentId, runId) => this.#read(agentId, runId, principal));
+    return new ScopedRuns(principal, {
+      executions,
+      lookup,
+      conversations: this.#conversations,
+      onRead: (agentId, runId, userId) => this.#read(agentId, runId, userId),
+    });
   }
 
   async requireFree(runId: string, userId: string | undefined): Promise<void> {
@@ -85,7 +93,8 @@ export class KeptRuns implements RunKeeper {
     const prepared = agent.prepare(request, live.call, runId, live);
     live.prepared = prepared;
     const { userId } = prepared.plan.settings.memory;
-    const attach = () => this.for(principalOf(call, this.#engine.spaces.isolated)).attach(agent.id, runId, 0, userId);
+    const attach = () =>
+      this.for(principalOf(call, this.#engine.spaces.isolated)).attach(agent.id, runId, 0, { userId });
     const begin = <T>(wait: (execution: Execution) => Promise<T>): Promise<T> =>
       withFreeNumber(this.#engine.sequence, executionNumberRows, async (number) => {
         if (isChosen || keyed !== null) await this.requireFree(runId, userId);
@@ -152,6 +161,7 @@ export class KeptRuns implements RunKeeper {
       state: {},
       userId,
       conversationId,
+      isResumable: request.isResumable,
       user: call.user ?? undefined,
       caller: seesEverything(call.caller) ? call.caller.kind : undefined,
     };
@@ -166,7 +176,13 @@ export class KeptRuns implements RunKeeper {
       this.#live.delete(key);
       throw error;
     }
-    execution.settled.catch((error) => live.reject(error)).finally(() => this.#live.delete(key));
+    const leave = start.isResumable === true ? this.#conversations.begin(start) : undefined;
+    execution.settled
+      .catch((error) => live.reject(error))
+      .finally(() => {
+        this.#live.delete(key);
+        leave?.();
+      });
     try {
       return await wait(execution);
     } catch (error) {
@@ -225,8 +241,8 @@ export class KeptRuns implements RunKeeper {
   }
 
   /** Somebody reads the parts of a run: where it goes on here, they are sent while they come. */
-  #read(agentId: string, runId: string, principal: Principal): void {
-    const execution = this.#engine.liveExecution(runExecutionId(runId), principal.userId ?? undefined);
+  #read(agentId: string, runId: string, userId: string | undefined): void {
+    const execution = this.#engine.liveExecution(runExecutionId(runId), userId);
     if (execution?.state.start.workflowId === runDefinitionId(agentId))
       this.#live.get(liveKeyOf(execution.state.start))?.read();
   }

@@ -1,13 +1,26 @@
 /** The kept runs of agents for one principal: what the endpoints of the API do. */
 import { defaults } from "../../generated/defaults.ts";
 import type { AgentRun, RunsQuery } from "../../generated/types.ts";
+import { replyMessageId } from "../agents/conversation/agent-memory.ts";
+import type { KeptRequest } from "../agents/keeper.ts";
+import { UiSink } from "../agents/stream/ui-chunks.ts";
+import { requiredUser } from "../identity/acting-user.ts";
+import type { Principal } from "../identity/principal.ts";
 import { invalid, notFound, ServiceError } from "../lib/errors.ts";
-import type { EventProducer } from "../lib/event-sink.ts";
+import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
-import type { ExecutionStatus } from "../workflows/journal/entries.ts";
-import { RUN_STATUS, runDefinitionId, runExecutionId, runRecordText } from "../workflows/journal/run-record.ts";
+import type { ExecutionStart, ExecutionStatus } from "../workflows/journal/entries.ts";
+import {
+  RUN_STATUS,
+  runDefinitionId,
+  runExecutionId,
+  runIdOf,
+  runRecordText,
+} from "../workflows/journal/run-record.ts";
 import type { ExecutionLookup } from "../workflows/list/lookup.ts";
 import type { ScopedWorkflows } from "../workflows/scoped.ts";
+import type { ConversationRuns } from "./conversation-runs.ts";
+import { partEvents } from "./events.ts";
 
 /** No client can choose a longer id. */
 const MAX_ID_LENGTH = 128;
@@ -17,16 +30,34 @@ const EXECUTION_STATUS = Object.fromEntries(
   Object.entries(RUN_STATUS).map(([status, ofRun]) => [ofRun, status as ExecutionStatus]),
 );
 
+interface RunParts {
+  readonly executions: ScopedWorkflows;
+  readonly lookup: ExecutionLookup;
+  readonly conversations: ConversationRuns;
+  /** Told of runs whose parts are read while they come. */
+  onRead(agentId: string, runId: string, userId: string | undefined): void;
+}
+
+interface Reading {
+  /** Whose run is meant, for a caller that sees those of several users. */
+  readonly userId?: string | undefined;
+  /** `chat`: the UI message stream. Default: the raw parts. */
+  readonly format?: "raw" | "chat";
+}
+
 /** Every method throws ServiceError `not_found` for a run that does not exist, is another agent's, or belongs to another user. */
 export class ScopedRuns {
+  readonly #principal: Principal;
   readonly #executions: ScopedWorkflows;
   readonly #lookup: ExecutionLookup;
-  readonly #onRead: (agentId: string, runId: string) => void;
+  readonly #conversations: ConversationRuns;
+  readonly #onRead: RunParts["onRead"];
 
-  /** @param onRead is told of runs whose parts are read while they come */
-  constructor(executions: ScopedWorkflows, lookup: ExecutionLookup, onRead: (agentId: string, runId: string) => void) {
+  constructor(principal: Principal, { executions, lookup, conversations, onRead }: RunParts) {
+    this.#principal = principal;
     this.#executions = executions;
     this.#lookup = lookup;
+    this.#conversations = conversations;
     this.#onRead = onRead;
   }
 
@@ -44,19 +75,62 @@ export class ScopedRuns {
   }
 
   /** The events after the one numbered `after`, then those to come until the run has ended. */
-  attach(agentId: string, runId: string, after: number, userId?: string): Promise<EventProducer> {
-    this.#onRead(agentId, runId);
+  attach(agentId: string, runId: string, after: number, { userId, format }: Reading = {}): Promise<EventProducer> {
+    this.#onRead(agentId, runId, userId ?? this.#principal.userId ?? undefined);
+    const form = format === "chat" ? chatEvents : undefined;
     return aboutRun(runId, () =>
-      this.#executions.attach(runDefinitionId(agentId), runExecutionId(runId), after, userId),
+      this.#executions.attach(runDefinitionId(agentId), runExecutionId(runId), after, userId, form),
     );
   }
 
   /** @throws ServiceError `invalid_input` when it has ended */
-  async cancel(agentId: string, runId: string): Promise<{ cancelled: true }> {
-    await aboutRun(runId, () => this.#executions.cancel(runDefinitionId(agentId), runExecutionId(runId), "cancelled"));
+  async cancel(agentId: string, runId: string, userId?: string): Promise<{ cancelled: true }> {
+    await aboutRun(runId, () =>
+      this.#executions.cancel(runDefinitionId(agentId), runExecutionId(runId), "cancelled", userId),
+    );
     return { cancelled: true };
   }
+
+  /**
+   * The newest run in a conversation of a user, from its begin, as the UI message stream; null when none runs.
+   *
+   * @throws ServiceError `invalid_input` when nobody says whose conversation
+   */
+  async attachChat(agentId: string, conversationId: string, named: string | undefined): Promise<EventProducer | null> {
+    const userId = requiredUser(this.#principal, named);
+    const runId = await this.#conversations.newest(agentId, userId, conversationId);
+    if (runId === null) return null;
+    try {
+      return await this.attach(agentId, runId, 0, { userId, format: "chat" });
+    } catch (error) {
+      // It has ended, and is gone already.
+      if (error instanceof ServiceError && error.kind === "not_found") return null;
+      throw error;
+    }
+  }
+
+  /** Cancels that run. @throws ServiceError `not_found` when none runs */
+  async cancelChat(agentId: string, conversationId: string, named: string | undefined): Promise<{ cancelled: true }> {
+    const userId = requiredUser(this.#principal, named);
+    const runId = await this.#conversations.newest(agentId, userId, conversationId);
+    if (runId === null) throw nothingRuns(conversationId);
+    try {
+      return await this.cancel(agentId, runId, userId);
+    } catch (error) {
+      // It has ended meanwhile.
+      const isOver = error instanceof ServiceError && (error.kind === "not_found" || error.kind === "invalid_input");
+      throw isOver ? nothingRuns(conversationId) : error;
+    }
+  }
 }
+
+const chatEvents = (start: ExecutionStart, reader: EventSink): EventSink => {
+  const messageId = replyMessageId((start.input as KeptRequest).input, runIdOf(start));
+  return partEvents(reader, (sink) => new UiSink(sink, messageId));
+};
+
+const nothingRuns = (conversationId: string) =>
+  notFound(`nothing runs in conversation ${JSON.stringify(conversationId.slice(0, 128))}`);
 
 /** The same error in the words of runs. */
 async function aboutRun<T>(runId: string, work: () => Promise<T>): Promise<T> {

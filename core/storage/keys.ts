@@ -36,6 +36,7 @@
  *   xu/USER/STATUS/#createdAt/#     -> the same of one user
  *   xv/USER/WORKFLOW/STATUS/...     -> the same of one user and workflow
  *   xd/HASH                         -> a definition that executions are pinned to
+ *   xr/AGENT/USER/CONVERSATION/#createdAt/# -> id of a running run that is found by its conversation: it goes with that run's `xo` row
  *   xp/PROCESS                      -> a process on a shared store: its last heartbeat (membership.ts)
  *   xc/#                            -> a request to the process that runs an execution: to suspend or cancel it
  *   xc/#/STEP                       -> the same to resume a step of it that waits
@@ -70,6 +71,8 @@ export const CONVERSATION_SEQUENCE = "s/conversation";
 
 /** Prefix of the rows of all conversations. */
 export const CONVERSATIONS = "c/";
+/** Where all rows are that go with a conversation: its own, its ids, and those by which users and resources list it. */
+export const CONVERSATION_SPACES = [CONVERSATIONS, "id/", "iu/", "u/", "r/"] as const;
 
 export const OWN_CONVERSATION_IDS = "iu/";
 /** The key of a conversation's id, in the shared space or in that of a user. */
@@ -172,6 +175,8 @@ export const keyvEndsBefore = (time: number) => `kx/${encodeNumber(time)}`;
 export const keyvEnd = (expires: number, namespace: string, key: string) =>
   `kx/${encodeNumber(expires)}/${encodeText(namespace)}/${encodeText(key)}`;
 
+/** Prefix of the rows of all tasks. */
+export const TASKS = "a2/";
 export const taskKey = (agent: string, task: string) => `a2/${encodeText(agent)}/${encodeText(task)}`;
 /** Prefix of an agent's tasks by their last change: of all, or of one user. */
 export const taskIndex = (agent: string, user?: string) =>
@@ -202,6 +207,9 @@ export const journalRows = (execution: number) => `x/${encodeNumber(execution)}/
 export const journalKey = (execution: number, row: number) => `x/${encodeNumber(execution)}/j/${encodeNumber(row)}`;
 export const OPEN_EXECUTIONS = "xo/";
 export const openExecutionKey = (execution: number) => `xo/${encodeNumber(execution)}`;
+/** Prefix of the running runs that are found by a conversation. Their keys end as `executionEntry`. */
+export const conversationRuns = (agent: string, user: string, conversation: string): string =>
+  `xr/${encodeShortText(agent)}/${encodeShortText(user)}/${encodeText(conversation)}/`;
 export const OWN_EXECUTION_NAMES = "xi/";
 /** The key of an execution's id that a client chose, in the shared space or in that of a user. */
 export const executionNameKey = (id: string, owner?: string): string =>

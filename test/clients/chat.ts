@@ -12,6 +12,7 @@ interface Chat {
   readonly error: Error | undefined;
   sendMessage(message: object, options?: object): Promise<void>;
   regenerate(options?: object): Promise<void>;
+  resumeStream(options?: object): Promise<void>;
   stop(): Promise<void>;
   addToolOutput(output: object): Promise<void>;
 }

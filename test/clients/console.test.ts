@@ -19,7 +19,8 @@ const NOTE_CHANGES = `
 
 /** Each view, and something that it shows once it is there. */
 const VIEWS = [
-  ["", "Try it"],
+  ["", "The last hour"],
+  ["approvals", "Nothing waits for a person."],
   ["agents", "Waits"],
   ["agents/assistant", "Helps people"],
   ["workflows", "with approval"],
@@ -66,10 +67,21 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await plain.context.close();
   });
 
-  test("the console at GET / keeps the landing page and its links as its overview, and leads from an agent to its chat", async () => {
+  test("the console at GET / begins with what waits and what failed, and leads from an agent to its chat, never to JSON", async () => {
     await page.getByRole("heading", { level: 1, name: "Desk" }).waitFor();
-    for (const name of ["API explorer", "OpenAPI document"])
-      assert.ok(await page.getByRole("link", { name, exact: true }).isVisible(), name);
+    const waits = page.getByRole("region", { name: "Waits for a person" });
+    await waits.getByText("Needs approval").waitFor();
+    await page.getByRole("region", { name: "Failed in the last day" }).getByText("Nothing failed.").waitFor();
+    assert.ok(await page.getByRole("link", { name: "API explorer", exact: true }).isVisible());
+    const targets = await page.evaluate<string[]>(
+      `[...document.querySelectorAll("main.console a")].map((link) => link.getAttribute("href"))`,
+    );
+    assert.deepEqual(
+      targets.filter((target) => !target.startsWith("#/")),
+      ["./ui"],
+    );
+    await page.getByText("Commands that work as they stand").click();
+    await page.getByText("curl -sN").last().waitFor();
     await page.getByRole("link", { name: "Chat: Slow" }).click();
     await page.getByRole("heading", { level: 1, name: "Slow" }).waitFor();
   });
@@ -117,6 +129,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
 
     await page.getByRole("heading", { name: "Execution of Refund" }).waitFor();
     await page.getByText("Needs approval").waitFor();
+    await page.getByText("Waiting for").waitFor();
     await step("Ask a person").getByText("suspended").waitFor();
     await step("Check").getByText("success").waitFor();
     assert.match(await textOf(step("pay")), /not begun/);
@@ -124,11 +137,25 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     assert.equal(await drawing.locator("g.step").count(), 4);
     assert.equal(await drawing.locator("g.step.is-suspended").count(), 2);
 
-    await page.getByRole("checkbox", { name: "approved" }).check();
-    await page.getByRole("button", { name: "Resume" }).click();
+    await page.getByRole("button", { name: "Approve" }).click();
     await page.getByRole("region", { name: "Result" }).getByText('"paid": 300').waitFor();
     await step("pay").getByText("success").waitFor();
     assert.equal(await page.getByRole("button", { name: "Cancel" }).count(), 0, "it has ended");
+
+    const timeline = page.getByRole("region", { name: "Timeline" });
+    assert.deepEqual(
+      (await timeline.getByRole("rowheader").allTextContents()).map((name) => name.split(" ")[0]),
+      ["Check", "Large", "Ask", "pay"],
+      "each step once, in the order in which they began",
+    );
+    await timeline.getByRole("button", { name: "Check" }).click();
+    const details = page.getByRole("region", { name: "Step", exact: true });
+    await details.getByText("Output").waitFor();
+    assert.deepEqual(
+      await details.locator("dl.values dd").allTextContents(),
+      ["300", "300"],
+      "what it was given and gave",
+    );
 
     const traces = page.getByRole("region", { name: "Traces" }).getByRole("link");
     await traces.filter({ hasText: "resume" }).waitFor();
@@ -170,6 +197,25 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     assert.equal(await page.locator(":focus").getAttribute("id"), "filter-status", "the focus stays");
   });
 
+  test("executions: one is found by its id, says how long it has waited, and is seen to end though somebody else answers", async () => {
+    await page.goto(`${service.url}/#/executions`);
+    const rows = page.getByRole("table", { name: "Executions" }).getByRole("row");
+    await rows.nth(3).waitFor();
+    await page.getByRole("textbox", { name: "Id" }).fill("kept");
+    await page.keyboard.press("Enter");
+    await rows.nth(2).waitFor({ state: "detached" });
+    assert.match(await textOf(rows.nth(1)), /kept.*suspended waiting for \d+ s/);
+    const reply = { input: { amount: 500 }, options: { executionId: "live", metadata: { channel: "phone" } } };
+    await service.post("/workflows/refund/execute", reply);
+    await page.goto(`${service.url}/#/executions?attribute=channel%3Dphone`);
+    await rows.filter({ hasText: "suspended" }).getByRole("link", { name: "live" }).click();
+    await page.getByRole("button", { name: "Refuse" }).waitFor();
+    const answer = { resumeData: { approved: true } };
+    assert.equal((await service.post("/workflows/refund/executions/live/resume", answer)).status, 200);
+    await page.getByRole("region", { name: "Result" }).getByText('"paid": 500').waitFor();
+    opened.complaints.length = 0;
+  });
+
   test("traces: a chat is found, its spans are drawn as a waterfall, and one shows its attributes", async () => {
     await visit(page, "Traces");
     await page.getByRole("combobox", { name: "Of" }).selectOption("agent");
@@ -177,7 +223,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     const table = page.getByRole("table", { name: "Traces" });
     await table
       .getByRole("row")
-      .filter({ hasText: /invoke_agent.*4 spans/ })
+      .filter({ hasText: /invoke_agent.*add these.*4 spans/ })
       .getByRole("link")
       .click();
     await page.getByRole("heading", { name: "Waterfall" }).waitFor();
@@ -186,10 +232,11 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
       (await spans.allTextContents()).map((text) => text.split(" ")[0]),
       ["invoke_agent", "chat", "execute_tool", "chat"],
     );
+    const panel = page.getByRole("region", { name: "Span" });
+    assert.match(await textOf(panel.locator("pre").first()), /^\[\n {2}\{/, "JSON is written on several lines");
     const tool = page.getByRole("button", { name: "execute_tool sum" });
     await tool.click();
     assert.equal(await tool.getAttribute("aria-pressed"), "true");
-    const panel = page.getByRole("region", { name: "Span" });
     await panel.getByText("gen_ai.tool.name").waitFor();
     await panel.getByText("Log lines").click();
     await panel
@@ -219,6 +266,18 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await log.getByText("a warning").waitFor();
     service.logger.error("an error");
     await log.getByText("an error").waitFor();
+    await page.getByRole("textbox", { name: "Text" }).fill("AN ERR");
+    await page.keyboard.press("Enter");
+    await log.getByText("a warning").waitFor({ state: "detached" });
+    await log.getByText("an error").waitFor();
+    service.logger.error("something else");
+    service.logger.child({ tool: "sum" }).error("an error of a tool");
+    await log.getByText("an error of a tool").waitFor();
+    assert.equal(await log.getByText("something else").count(), 0);
+    await page.goto(`${service.url}/#/logs?tool=sum&level=debug`);
+    await log.getByText("an error", { exact: true }).waitFor({ state: "detached" });
+    await log.getByText("an error of a tool").waitFor();
+    assert.deepEqual(await log.locator(".message").allTextContents(), ["an error of a tool"]);
     await assertSound(opened);
   });
 

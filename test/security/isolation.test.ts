@@ -16,6 +16,7 @@ import {
   dataOf,
   developer,
   type Headers,
+  leaveChat,
   lookAt,
   next,
   nobody,
@@ -95,6 +96,46 @@ for (const kind of ["memory", "sqlite"]) {
           const own = await send(service, operation, ada, row.request(of));
           assert.equal(own.status, row.status ?? 200, own.text());
         });
+      }
+
+      if (row.kind === "chat") {
+        test(`${operation}: what answers another user does not exist, also not where both have a conversation of the same id`, async () => {
+          const of = { conversation: `c-${next()}` };
+          const { path, body } = row.request(of);
+          await leaveChat(service, ada, of.conversation);
+          const refused = await send(service, operation, bob, row.request(of));
+          assert.equal(refused.status, row.status, refused.text());
+          const missing = await send(service, operation, bob, row.request({ conversation: "c-gone" }));
+          assert.equal(refused.text(), missing.text().replaceAll("c-gone", of.conversation));
+          for (const headers of [ada, bob]) {
+            const other = headers === ada ? "bob" : "ada";
+            const named = body === undefined ? { path: `${path}?userId=${other}` } : { path, body: { userId: other } };
+            const wrong = await send(service, operation, headers, named);
+            assert.equal(wrong.status, 400, wrong.text());
+            assert.match(wrong.text(), /userId must be the user of the token/);
+          }
+          await leaveChat(service, bob, of.conversation);
+          const cancel = { path: `/agents/talker/chat/${of.conversation}/cancel`, body: {} };
+          const isHis = await send(service, "runs.cancelChat", bob, cancel);
+          assert.equal(isHis.status, 200, isHis.text());
+          // Hers goes on.
+          const nobodys = await send(service, operation, developer, row.request(of));
+          assert.equal(nobodys.status, 400, "who sees everybody's has to say whose");
+          if (operation === "runs.attachChat") {
+            const client = new AbortController();
+            let seen = "";
+            const onChunk = (chunk: Buffer) => {
+              seen += chunk;
+              if (seen.includes("text-delta")) client.abort();
+            };
+            const reading = { path, headers: ada, onChunk, signal: client.signal };
+            await assert.rejects(inject(service.dispatch, reading), /abort/, seen);
+          }
+          const free = await send(service, "runs.cancelChat", developer, { ...cancel, body: { userId: "ada" } });
+          assert.equal(free.status, 200, free.text());
+          assert.equal((await send(service, operation, ada, row.request(of))).status, row.status);
+        });
+        continue;
       }
 
       if (row.kind === "free") continue;

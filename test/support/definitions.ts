@@ -14,7 +14,13 @@ import { loadPlugins } from "../../core/registry/load.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { compileTools } from "../../core/tools/compile.ts";
 import { type CompiledWorkflow, compileWorkflows } from "../../core/workflows/compile/workflows.ts";
-import type { Step, StepCall, StepScope } from "../../core/workflows/definition/definition.ts";
+import {
+  listsInside,
+  listsOf,
+  type Step,
+  type StepCall,
+  type StepScope,
+} from "../../core/workflows/definition/definition.ts";
 import type { LinkedParts } from "../../core/workflows/definition/linking.ts";
 import { silent } from "./agents.ts";
 import { EXAMPLES, pluginFolder } from "./plugin-folder.ts";
@@ -80,11 +86,8 @@ export function stepsByPath(steps: readonly Step[]): Map<string, Step> {
   return found;
 }
 
-function within(step: Step): readonly (readonly Step[])[] {
-  if (step.kind === "when") return step.else === null ? [step.then] : [step.then, step.else];
-  if (step.kind === "all" || step.kind === "race") return step.branches;
-  return step.kind === "sub" ? [step.steps] : [];
-}
+const within = (step: Step): readonly (readonly Step[])[] =>
+  step.kind === "sub" ? [...listsInside(step), ...listsOf(step.called)] : listsInside(step);
 
 /** The one step of a workflow `w` whose step `s` is `step`, with what the manifest has beside it. */
 export async function oneStep(test: TestContext, step: object, rest: object = {}, options: DefinitionOptions = {}) {

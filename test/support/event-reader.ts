@@ -10,7 +10,7 @@ interface PostOptions {
   paused?: boolean;
 }
 
-/** One POST on a connection of its own. */
+/** One POST, or a GET where there is no body, on a connection of its own. */
 export class EventReader {
   /** The body so far. */
   text = "";
@@ -28,8 +28,10 @@ export class EventReader {
   #resume: () => void = () => undefined;
   #changed: (() => void)[] = [];
 
-  constructor(url: string, body: unknown, { paused = false }: PostOptions = {}) {
-    this.#request = request(url, { method: "POST", headers: { "content-type": "application/json" }, agent: false });
+  constructor(url: string, body?: unknown, { paused = false }: PostOptions = {}) {
+    const method = body === undefined ? "GET" : "POST";
+    const type = body === undefined ? {} : { "content-type": "application/json" };
+    this.#request = request(url, { method, headers: type, agent: false });
     this.#request.on("response", (response) => {
       this.status = response.statusCode ?? 0;
       this.headers = response.headers;
@@ -52,7 +54,7 @@ export class EventReader {
       this.closed = true;
       this.#notify();
     });
-    this.#request.end(JSON.stringify(body));
+    this.#request.end(body === undefined ? undefined : JSON.stringify(body));
   }
 
   /** Every event that came so far, its data parsed. */

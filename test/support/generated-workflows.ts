@@ -1,127 +1,16 @@
-/** Workflows made at random, as definitions that run, and a plain evaluation that says what must come of them. */
-import fc from "fast-check";
+/** Workflows made at random (generated-nodes.ts), as definitions that run. */
 import {
   type Retry,
   type Step,
   type StepCall,
   type StepOutline,
   type StepScope,
+  type StepsOfWorkflow,
   type StepType,
   Suspend,
   type WorkflowDefinition,
 } from "../../core/workflows/definition/definition.ts";
-
-/** A step without its id. Data are objects of numbers: every step adds a key of its own. */
-export type Node =
-  | { kind: "set"; add: number }
-  /** `fails`: times that it fails before it gives something; `asks`: suspends once. */
-  | { kind: "work"; add: number; fails: number; asks: boolean; turns: number }
-  | { kind: "tap"; fails: boolean }
-  | { kind: "suspend" }
-  | { kind: "when"; odd: boolean; then: Node[]; else: Node[] | null }
-  /** `fails`: times that its last branch fails, for which it is tried again as a whole. */
-  | { kind: "all"; branches: Node[][]; fails: number }
-  /** One branch succeeds, the others fail. */
-  | { kind: "race"; winner: Node[]; losers: number; first: boolean }
-  | { kind: "sub"; steps: Node[] }
-  /** Fails for good. */
-  | { kind: "broken" };
-
-type Data = Record<string, number>;
-
-const { nodes } = fc.letrec<{ nodes: Node[]; node: Node }>((tie) => ({
-  nodes: fc.array(tie("node"), { minLength: 1, maxLength: 4, depthIdentifier: "nodes" }),
-  node: fc.oneof(
-    { maxDepth: 3, depthIdentifier: "nodes" },
-    fc.record({ kind: fc.constant("set" as const), add: fc.integer({ min: 0, max: 9 }) }),
-    fc.record({
-      kind: fc.constant("work" as const),
-      add: fc.integer({ min: 0, max: 9 }),
-      fails: fc.integer({ min: 0, max: 2 }),
-      asks: fc.boolean(),
-      turns: fc.integer({ min: 0, max: 3 }),
-    }),
-    fc.record({ kind: fc.constant("tap" as const), fails: fc.boolean() }),
-    fc.constant({ kind: "suspend" as const }),
-    fc.record({
-      kind: fc.constant("when" as const),
-      odd: fc.boolean(),
-      then: tie("nodes"),
-      else: fc.option(tie("nodes")),
-    }),
-    fc.record({
-      kind: fc.constant("all" as const),
-      branches: fc.array(tie("nodes"), { minLength: 1, maxLength: 3 }),
-      fails: fc.integer({ min: 0, max: 2 }),
-    }),
-    fc.record({
-      kind: fc.constant("race" as const),
-      winner: tie("nodes"),
-      losers: fc.integer({ min: 0, max: 2 }),
-      first: fc.boolean(),
-    }),
-    fc.record({ kind: fc.constant("sub" as const), steps: tie("nodes") }),
-  ) as fc.Arbitrary<Node>,
-}));
-
-/** Some of them fail at the end of the text. */
-export const workflow: fc.Arbitrary<Node[]> = fc
-  .tuple(nodes, fc.integer({ min: 0, max: 4 }))
-  .map(([list, broken]) => (broken === 0 ? [...list, { kind: "broken" }] : list));
-
-const first = (list: readonly Node[], place: string) => list.map((node, index) => ({ node, id: `${place}${index}` }));
-const sum = (data: Data) => Object.values(data).reduce((a, b) => a + b, 0);
-
-export interface Expected {
-  /** Null when it fails. */
-  result: Data | null;
-  error: string | null;
-  state: Data;
-}
-
-/** What a person with a pencil would make of it. */
-export function evaluate(list: readonly Node[], input: Data): Expected {
-  const state: Data = {};
-  let error: string | null = null;
-  const steps = (inner: readonly Node[], place: string, prefix: string, data: Data): Data =>
-    first(inner, place).reduce((given, { node, id }) => (error === null ? step(node, id, prefix, given) : given), data);
-  function step(node: Node, id: string, prefix: string, data: Data): Data {
-    const path = prefix + id;
-    switch (node.kind) {
-      case "set":
-        return { ...data, [id]: node.add + sum(data) };
-      case "work": {
-        if (node.asks) state[`asked ${path}`] = 1;
-        state[path] = node.add;
-        return { ...data, [id]: node.add, ...(node.asks && { [`answer ${path}`]: 1 }) };
-      }
-      case "tap":
-        if (!node.fails) state[path] = 1;
-        return data;
-      case "suspend":
-        return { ...data, [`answer ${path}`]: 1 };
-      case "when": {
-        const branch = (sum(data) % 2 === 1) === node.odd ? node.then : node.else;
-        return branch === null ? data : steps(branch, `${id}${branch === node.then ? "t" : "e"}`, prefix, data);
-      }
-      case "all": {
-        const given = node.branches.map((branch, index) => steps(branch, `${id}b${index}`, prefix, data));
-        const last = node.fails > 0 ? [{ ...data, [`${id}f`]: 1 }] : [];
-        if (node.fails > 0) state[`${path}f`] = 1;
-        return Object.assign({}, ...given, ...last);
-      }
-      case "race":
-        return steps(node.winner, `${id}w`, prefix, data);
-      case "sub":
-        return steps(node.steps, `${id}s`, `${path}/`, data);
-      case "broken":
-        error = path;
-        return data;
-    }
-  }
-  const result = steps(list, "s", "", input);
-  return { result: error === null ? result : null, error, state };
-}
+import { type Data, first, type Node, sum } from "./generated-nodes.ts";
 
 const ONCE: Retry = { attempts: 0, delay: 0, backoff: "fixed", maxDelay: null, jitter: false, unless: null };
 const TRIES: Retry = { attempts: 4, delay: 0, backoff: "fixed", maxDelay: null, jitter: false, unless: null };
@@ -143,6 +32,7 @@ export function definitionOf(list: readonly Node[], failed: Map<string, number>)
       resumeCheck: null,
       retry,
       timeout: null,
+      onError: null,
     };
   };
   /** Fails the first times, whichever process runs it. */
@@ -251,16 +141,108 @@ export function definitionOf(list: readonly Node[], failed: Map<string, number>)
           kind: "sub",
           workflowId: "w",
           input: (scope) => scope.data,
-          steps: inner,
+          called: { steps: inner, onError: null },
           startCheck: null,
           resultCheck: null,
         };
       }
+      case "guard":
+        return guard(node, id, prefix, parents);
+      case "ends":
+        return ends(node, id, prefix, parents);
+      case "bail":
+        return bail(id, prefix, parents, node.holds);
       case "broken":
         return work(id, prefix, parents, async () => {
           throw new Error("broken");
         });
     }
+  }
+  const bail = (id: string, prefix: string, parents: readonly string[], holds: boolean): Step => ({
+    ...base(id, prefix, "bail", parents),
+    kind: "bail",
+    condition: () => holds,
+    result: (scope) => ({ ...(scope.data as Data), [`bailed ${id}`]: 1 }),
+  });
+  const breaks = (id: string, prefix: string, parents: readonly string[], turns: number): Step =>
+    work(id, prefix, parents, async () => {
+      for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
+      throw new Error("it never works");
+    });
+  /** Makes steps as the `onError` of a step or a workflow. */
+  function handling(handles: string, make: () => Step[]): Step[] {
+    const known = new Set(outline.keys());
+    const made = make();
+    for (const [path, place] of outline) {
+      if (!known.has(path)) outline.set(path, { ...place, handles: [handles, ...(place.handles ?? [])] });
+    }
+    return made;
+  }
+  const sub = (id: string, prefix: string, parents: readonly string[], make: () => StepsOfWorkflow): Step => ({
+    ...base(id, prefix, "andWorkflow", parents),
+    kind: "sub",
+    workflowId: "w",
+    input: (scope) => scope.data,
+    called: make(),
+    startCheck: null,
+    resultCheck: null,
+  });
+  function guard(node: Node & { kind: "guard" }, id: string, prefix: string, parents: readonly string[]): Step {
+    const path = prefix + id;
+    const within = [...parents, path];
+    const body = (inside: string) => [
+      ...steps(node.steps, `${id}s`, inside, within),
+      breaks(`${id}f`, inside, within, node.turns),
+    ];
+    const handler = (inside: string, above: readonly string[]) => [
+      {
+        ...base(`${id}c`, inside, "andThen", above),
+        kind: "set" as const,
+        evaluate: ({ data, error }: StepScope) => ({ ...(data as Data), [`caught ${error?.stepId}`]: 1 }),
+      },
+      ...steps(node.handler, `${id}h`, inside, above),
+    ];
+    if (node.of === "sub") {
+      const inside = `${path}/`;
+      return sub(id, prefix, parents, () => ({
+        steps: body(inside),
+        onError: handling(inside, () => handler(inside, within)),
+      }));
+    }
+    const own =
+      node.of === "step"
+        ? breaks(id, prefix, parents, node.turns)
+        : { ...base(id, prefix, "andAll", parents), kind: "all" as const, branches: [body(prefix)] };
+    return { ...own, onError: handling(path, () => handler(prefix, parents)) };
+  }
+  function ends(node: Node & { kind: "ends" }, id: string, prefix: string, parents: readonly string[]): Step {
+    const inside = `${prefix}${id}/`;
+    const within = [...parents, prefix + id];
+    const never = (above: readonly string[]) =>
+      work(`${id}n`, inside, above, ({ signal }) => {
+        return new Promise((_resolve, reject) => {
+          if (signal.aborted) reject(new Error("aborted"));
+          signal.addEventListener("abort", () => reject(new Error("aborted")));
+        });
+      });
+    const bails = (above: readonly string[]) => [bail(`${id}b`, inside, above, true)];
+    const last = (): Step => {
+      if (node.of === "list") return bails(within)[0]!;
+      const path = `${inside}${id}o`;
+      if (node.of === "handler") {
+        const broken = breaks(`${id}o`, inside, within, 1);
+        return { ...broken, onError: handling(path, () => bails(within)) };
+      }
+      const type = node.of === "all" ? "andAll" : "andRace";
+      const own = base(`${id}o`, inside, type, within);
+      const above = [...within, path];
+      const branches = node.first ? [bails(above), [never(above)]] : [[never(above)], bails(above)];
+      return { ...own, kind: node.of, branches };
+    };
+    return sub(id, prefix, parents, () => ({
+      steps: [...steps(node.steps, `${id}s`, inside, within), last(), breaks(`${id}z`, inside, within, 0)],
+      onError: null,
+    }));
   }
   return {
     workflowId: "w",
@@ -268,6 +250,7 @@ export function definitionOf(list: readonly Node[], failed: Map<string, number>)
     hash: "hash",
     outline,
     steps: steps(list, "s", "", []),
+    onError: null,
     inputCheck: null,
     resultCheck: null,
     suspendCheck: null,

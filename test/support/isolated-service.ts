@@ -21,21 +21,26 @@ const WORKFLOWS = {
 /** The routes of the console are moved to users: they show the caller's own then. */
 const AUTH = { mode: "authNext", provider: { use: "jwt", secret: SECRET }, consoleRoutes: [] };
 
+const MANIFEST = manifestWith(
+  { tools: ["sum"], memory: "default" },
+  {
+    tools: { sum: { use: "add" }, gated: { use: "add", approval: true } },
+    memory: MEMORY,
+    providers: {
+      demo: { use: "scripted", replies: [{ when: ".", object: { n: 1 } }] },
+      // Says half of what it was told, and then nothing for long.
+      talk: { use: "scripted", chunks: 2, delay: "60s" },
+    },
+    workflows: WORKFLOWS,
+    mcp: { servers: { main: { agents: ["assistant"], workflows: ["asking"] } } },
+  },
+);
+const TALKER = { name: "Talker", instructions: "Talk.", model: "talk/echo", memory: false };
+
 export const serve = (test: Pick<TestContext, "after">, store: string, auth: object = {}) =>
   startService(
     test,
-    manifestWith(
-      { tools: ["sum"], memory: "default" },
-      {
-        store,
-        auth: { ...AUTH, ...auth },
-        tools: { sum: { use: "add" }, gated: { use: "add", approval: true } },
-        memory: MEMORY,
-        providers: { demo: { use: "scripted", replies: [{ when: ".", object: { n: 1 } }] } },
-        workflows: WORKFLOWS,
-        mcp: { servers: { main: { agents: ["assistant"], workflows: ["asking"] } } },
-      },
-    ),
+    { ...MANIFEST, agents: { ...(MANIFEST.agents as object), talker: TALKER }, store, auth: { ...AUTH, ...auth } },
     { env: { SERVICE_CONSOLE_ACCESS_KEY: "the-key-of-the-console" } },
   );
 
@@ -119,4 +124,15 @@ export async function lookAt(service: TestService, headers: Headers, of: Objects
       return reply.text();
     }),
   );
+}
+
+/** A chat whose client has left in the middle of the answer, which goes on. */
+export async function leaveChat(service: TestService, headers: Headers, conversationId: string): Promise<void> {
+  const client = new AbortController();
+  const body = { input: "one two", options: { resumableStream: true, conversationId } };
+  const onChunk = (chunk: Buffer) => {
+    if (chunk.includes("text-delta")) client.abort();
+  };
+  const request = { method: "POST", path: "/agents/talker/chat", headers, body, onChunk, signal: client.signal };
+  await assert.rejects(inject(service.dispatch, request), /abort/);
 }

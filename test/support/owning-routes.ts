@@ -26,7 +26,8 @@ export interface OwningRequest {
 
 /**
  * `object`: is about one object, which does not exist for anybody else. `list`: shows the caller's own. `maker`: what comes
- * of it is the caller's, whoever has an object of the same id; `request` names the conversation of another where it can. `free`: nothing in it belongs to anybody.
+ * of it is the caller's, whoever has an object of the same id; `request` names the conversation of another where it can. `chat`: is about what answers in a conversation; `status` is that of the reply where
+ * nothing does. `free`: nothing in it belongs to anybody.
  */
 type OwningRow =
   | { kind: "object"; request(of: Objects): OwningRequest; status?: number }
@@ -37,6 +38,7 @@ type OwningRow =
       owned(of: Objects): string[];
     }
   | { kind: "maker"; request(of: Objects): OwningRequest; status?: number }
+  | { kind: "chat"; request(of: Pick<Objects, "conversation">): OwningRequest; status: 204 | 404 }
   | { kind: "free" };
 
 const FREE: OwningRow = { kind: "free" };
@@ -84,6 +86,14 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "agents.chat": generation("chat"),
   "agents.generateObject": generation("object", { schema: SCHEMA }),
   "agents.streamObject": generation("stream-object", { schema: SCHEMA }),
+  "agui.run": {
+    kind: "maker",
+    request: (of) => ({
+      path: "/agents/assistant/ag-ui",
+      body: { threadId: of.conversation, runId: "run-1", messages: [{ id: "u1", role: "user", content: "x" }] },
+    }),
+  },
+  "agui.capabilities": FREE,
   "agents.history": {
     kind: "list",
     request: () => ({ path: "/agents/assistant/history?limit=100" }),
@@ -100,6 +110,16 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "runs.attach": run("/stream"),
   // Its owner learns that it has ended.
   "runs.cancel": { ...run("/cancel"), status: 400 } as OwningRow,
+  "runs.attachChat": {
+    kind: "chat",
+    request: (of) => ({ path: `/agents/talker/chat/${of.conversation}/stream` }),
+    status: 204,
+  },
+  "runs.cancelChat": {
+    kind: "chat",
+    request: (of) => ({ path: `/agents/talker/chat/${of.conversation}/cancel`, body: {} }),
+    status: 404,
+  },
   "workflows.list": FREE,
   "workflows.get": FREE,
   "workflows.listExecutions": {

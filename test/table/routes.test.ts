@@ -52,6 +52,8 @@ interface Plain {
   execution?: [workflow: keyof typeof WORKFLOWS, id: string];
   /** The same: a kept run of an agent. */
   run?: [agent: string, id: string];
+  /** The same: what answers in a chat, of `slow`. */
+  chat?: string;
   /** The same: an open approval. */
   asks?: true;
   /** The same: a trace of long ago, and its span. */
@@ -99,11 +101,15 @@ const REQUESTS: Record<string, Plain> = {
   "agents.chat": { path: "/agents/assistant/chat", body: { input: "x" } },
   "agents.generateObject": { path: "/agents/assistant/object", body: { input: "x", schema: SCHEMA } },
   "agents.streamObject": { path: "/agents/assistant/stream-object", body: { input: "x", schema: SCHEMA } },
+  "agui.run": { path: "/agents/assistant/ag-ui", body: { threadId: "t1", runId: "run-1", messages: MESSAGES } },
+  "agui.capabilities": { path: "/agents/assistant/ag-ui" },
   "agents.history": { path: "/agents/assistant/history" },
   "runs.list": { path: "/agents/assistant/runs", run: ["assistant", "listed"] },
   "runs.get": { path: "/agents/assistant/runs/known", run: ["assistant", "known"] },
   "runs.attach": { path: "/agents/assistant/runs/attached/stream", run: ["assistant", "attached"] },
   "runs.cancel": { path: "/agents/slow/runs/cancelled/cancel", run: ["slow", "cancelled"] },
+  "runs.attachChat": { path: "/agents/assistant/chat/quiet/stream?userId=ada", status: 204 },
+  "runs.cancelChat": { path: "/agents/slow/chat/busy/cancel", body: { userId: "ada" }, chat: "busy" },
   "workflows.list": { path: "/workflows" },
   "workflows.get": { path: "/workflows/flow" },
   "workflows.listExecutions": { path: "/workflows/executions", execution: ["flow", "listed"] },
@@ -185,7 +191,7 @@ type Served = Pick<Running, "dispatch" | "logger" | "service">;
 
 async function prepare(
   { dispatch, logger, service }: Served,
-  { needs, execution, run, logs, traced, asks }: Plain,
+  { needs, execution, run, chat, logs, traced, asks }: Plain,
 ): Promise<void> {
   if (asks === true) await unlessConflict(new ApprovalRows(service.store, () => 1).create(APPROVAL, null));
   if (logs === true) logger.warn(LOGGED, "this");
@@ -201,6 +207,15 @@ async function prepare(
     const body = { input: "x", options: { runId, background: true } };
     const reply = await inject(dispatch, { method: "POST", path: `/agents/${agent}/text`, body });
     assert.ok(reply.status === 202 || reply.status === 409, reply.text());
+  }
+  if (chat !== undefined) {
+    const options = { resumableStream: true, userId: "ada", conversationId: chat };
+    inject(dispatch, { method: "POST", path: "/agents/slow/chat", body: { input: "x", options } }).catch(() => {});
+    const path = "/agents/slow/runs?status=running";
+    for (let tries = 0; (await inject(dispatch, { path })).text().indexOf(`"${chat}"`) === -1; tries++) {
+      assert.ok(tries < 6_000, `nothing answers in ${chat}`);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
   }
   if (execution !== undefined) {
     const [workflow, executionId] = execution;
@@ -234,7 +249,9 @@ describe("every row of the routes table", () => {
       "GET /.well-known/agent-card.json",
       "GET /agents",
       "GET /agents/:id",
+      "GET /agents/:id/ag-ui",
       "GET /agents/:id/card",
+      "GET /agents/:id/chat/:conversationId/stream",
       "GET /agents/:id/history",
       "GET /agents/:id/runs",
       "GET /agents/:id/runs/:runId",
@@ -273,7 +290,9 @@ describe("every row of the routes table", () => {
       "GET /workflows/executions",
       "PATCH /api/memory/conversations/:conversationId",
       "POST /a2a/:id",
+      "POST /agents/:id/ag-ui",
       "POST /agents/:id/chat",
+      "POST /agents/:id/chat/:conversationId/cancel",
       "POST /agents/:id/object",
       "POST /agents/:id/runs/:runId/cancel",
       "POST /agents/:id/stream",
@@ -361,6 +380,9 @@ describe("every row of the routes table", () => {
         assert.deepEqual(rest, {});
         const validate = validators[output.json] as Loose;
         assert.ok(validate(data), JSON.stringify(validate.errors));
+      } else if ("events" in output && reply.status === 204) {
+        assert.equal(output.mayBeEmpty, true);
+        assert.equal(reply.body.length, 0);
       } else if ("events" in output) {
         const validate = validators[output.events] as Loose;
         assert.match(type, /^text\/event-stream/);

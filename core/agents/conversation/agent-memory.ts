@@ -117,3 +117,9 @@ function extend(own: ToolSet, tool: AgentTool, extended: WeakMap<ToolSet, ToolSe
 
 /** The id of the message that a run creates. */
 export const messageIdForRun = (runId: string) => `msg_${runId}`;
+
+/** The id of the message that a chat client builds from a run: a reply that continues the last assistant message keeps that message's. */
+export function replyMessageId(input: unknown, runId: string): string {
+  const last = Array.isArray(input) ? (input.at(-1) as { role?: unknown; id?: unknown }) : undefined;
+  return last?.role === "assistant" && typeof last.id === "string" ? last.id : messageIdForRun(runId);
+}

@@ -26,9 +26,6 @@ export interface Claim {
   readonly ticket: TurnTicket;
 }
 
-/** One map for each store, since a service that is reloaded keeps its store. */
-const heldInStores = new WeakMap<Store, Map<string, TurnTicket>>();
-
 const claimText = (process: string, runId: string): string => JSON.stringify([process, runId]);
 const parseClaim = (value: string): [process: string, runId: string] => JSON.parse(value);
 
@@ -37,7 +34,7 @@ export class TurnClaims {
   readonly #membership: Membership;
   readonly #logger: Logger;
   /** The turns that have a row of this process, or are about to, by their runs. */
-  readonly #held: Map<string, TurnTicket>;
+  readonly #held = new Map<string, TurnTicket>();
   /** Rows that may be there although their turns are over, since a commit has failed: their keys and values. */
   readonly #left = new Map<string, string>();
   readonly #rounds: Interval;
@@ -47,8 +44,6 @@ export class TurnClaims {
     this.#store = store;
     this.#membership = membership;
     this.#logger = logger;
-    this.#held = heldInStores.get(store) ?? new Map();
-    heldInStores.set(store, this.#held);
     this.#rounds = new Interval(
       POLL_INTERVAL_MS,
       () => this.#round(),

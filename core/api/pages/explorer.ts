@@ -1,7 +1,10 @@
 /** `GET /ui`: the API explorer. Its script and styles come from the installed swagger-ui-dist, through this server. */
 import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { PageReply } from "../../http/route.ts";
 import { notFound } from "../../lib/errors.ts";
 import { html, trusted } from "./html.ts";
@@ -72,12 +75,19 @@ export function explorerPolicy(publicUrl: string | undefined): string {
   ].join("; ");
 }
 
+/** A build has a copy beside itself. */
+function swaggerFolder(): string {
+  const copy = fileURLToPath(new URL("./swagger/", import.meta.url));
+  return existsSync(copy) ? copy : dirname(createRequire(import.meta.url).resolve("swagger-ui-dist/package.json"));
+}
+
 export function createExplorer(): Explorer {
   const require = createRequire(import.meta.url);
+  const folder = swaggerFolder();
   const pages = new Map<string, Promise<PageReply>>();
   return {
     page(title) {
-      const { version } = require("swagger-ui-dist/package.json") as { version: string };
+      const { version } = require(join(folder, "package.json")) as { version: string };
       return renderExplorer(title, `${version}-${digest(START + STYLE).slice(0, 8)}`);
     },
     asset(name) {
@@ -86,7 +96,7 @@ export function createExplorer(): Explorer {
         return Promise.reject(notFound(`the explorer has no asset called "${name.slice(0, 100)}"`));
       let page = pages.get(name);
       if (page === undefined) {
-        page = loadAsset(asset, () => readFile(require.resolve(`swagger-ui-dist/${name}`)));
+        page = loadAsset(asset, () => readFile(join(folder, name)));
         // A read that failed is tried again by the next request.
         page.catch(() => pages.delete(name));
         pages.set(name, page);

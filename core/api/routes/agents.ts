@@ -1,12 +1,19 @@
 /** Contract, "Agents". */
 import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
-import { typedRoute } from "../../http/route.ts";
+import { type EventOutput, typedRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { notFound } from "../../lib/errors.ts";
 
 const STREAM_FAILURE = (error: string) => ({ type: "error", error });
-const UI_HEADERS = ["x-vercel-ai-ui-message-stream", "v1"];
+
+/** The UI message stream. */
+export const CHAT_EVENTS = {
+  events: "UIMessageChunk",
+  headers: ["x-vercel-ai-ui-message-stream", "v1"],
+  last: "[DONE]",
+  failure: (errorText: string) => ({ type: "error", errorText }),
+} as const satisfies EventOutput;
 
 /** @throws ServiceError `not_found` */
 export function findAgent(service: Service, id: string) {
@@ -70,12 +77,7 @@ export const AGENT_ROUTES = [
     idempotent: "stream",
     bodyClass: "generation",
     failures: ["conflict"],
-    output: {
-      events: "UIMessageChunk",
-      headers: UI_HEADERS,
-      last: "[DONE]",
-      failure: (errorText) => ({ type: "error", errorText }),
-    },
+    output: CHAT_EVENTS,
     handle: ({ params, body }, call) => findAgent(call.service, params.id!).chat(body, call),
   }),
   typedRoute<Service, undefined, "ObjectRequest">({

@@ -16,11 +16,12 @@ export const OBSERVABILITY_ROUTES = [
     method: "GET",
     path: "/observability/status",
     group: "observability",
-    summary: "What is recorded, and how much of it there is",
+    summary: "What is recorded, how much of it there is, and what this process did in the last hour",
     output: { json: "ObservabilityStatus" },
     async handle(_input, { service }) {
       const enabled = service.manifest.observability.sample > 0;
-      return { enabled, ...(await service.traces.status()), logCount: service.logs.count, websocket: true };
+      const kept = { ...(await service.traces.status()), logCount: service.logs.count };
+      return { enabled, ...kept, websocket: true, activity: service.metrics.activity.minutes };
     },
   }),
   typedRoute<Service, "TracesQuery">({

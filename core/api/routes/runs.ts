@@ -1,9 +1,10 @@
 /** Contract, "Agents": the runs of an agent that are kept. */
+import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
-import { type Context, typedRoute } from "../../http/route.ts";
+import { type Context, type EventReply, typedRoute } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { parseEventCursor } from "../../workflows/input.ts";
-import { findAgent } from "./agents.ts";
+import { CHAT_EVENTS, findAgent } from "./agents.ts";
 
 const STREAM_FAILURE = (error: string) => ({ type: "error", error });
 
@@ -43,9 +44,17 @@ export const RUN_ROUTES = [
       "Begins after the event that the header `Last-Event-ID` or `fromSequence` names. The stream of a run that has ended ends with its last part.",
     query: "RunStreamQuery",
     readsHeaders: true,
-    output: { events: "RawStreamPart", failure: STREAM_FAILURE, resumable: true },
-    handle: ({ params: { id, runId }, query }, call) =>
-      open(id!, call).attach(id!, runId!, parseEventCursor(query, call.headers)),
+    output: {
+      events: "RawStreamPart",
+      failure: STREAM_FAILURE,
+      resumable: true,
+      others: { chat: { ...CHAT_EVENTS, resumable: true } },
+    },
+    async handle({ params: { id, runId }, query }, call): Promise<EventReply> {
+      const format = query.format ?? defaults.RunStreamQuery.format;
+      const events = await open(id!, call).attach(id!, runId!, parseEventCursor(query, call.headers), { format });
+      return format === "raw" ? events : { form: format, events };
+    },
   }),
   typedRoute<Service>({
     operation: "runs.cancel",
@@ -56,5 +65,31 @@ export const RUN_ROUTES = [
     description: "What it has said so far is stored. A tool that does not heed its signal is given up after 5 s.",
     output: { json: "RunCancelled" },
     handle: ({ params: { id, runId } }, call) => open(id!, call).cancel(id!, runId!),
+  }),
+  typedRoute<Service, "ChatStreamQuery">({
+    operation: "runs.attachChat",
+    method: "GET",
+    path: "/agents/:id/chat/:conversationId/stream",
+    group: "execution",
+    summary: "Read the answer that a chat is getting, and follow it",
+    description:
+      "The newest run of the conversation that `POST /agents/:id/chat` has begun with `options.resumableStream`, from its begin. 204 when none runs.",
+    query: "ChatStreamQuery",
+    output: { ...CHAT_EVENTS, mayBeEmpty: true },
+    handle: ({ params: { id, conversationId }, query }, call): Promise<EventReply> =>
+      open(id!, call).attachChat(id!, conversationId!, query.userId),
+  }),
+  typedRoute<Service, undefined, "CancelChatRequest">({
+    operation: "runs.cancelChat",
+    method: "POST",
+    path: "/agents/:id/chat/:conversationId/cancel",
+    group: "execution",
+    summary: "Cancel the answer that a chat is getting",
+    description: "What it has said so far is stored. 404 when nothing runs.",
+    body: "CancelChatRequest",
+    bodyOptional: true,
+    output: { json: "RunCancelled" },
+    handle: ({ params: { id, conversationId }, body }, call) =>
+      open(id!, call).cancelChat(id!, conversationId!, body.userId),
   }),
 ];

@@ -13,14 +13,15 @@ export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
   failed,
 ) => {
   const isolated = isIsolated(manifest);
-  if (options.semantic === false) return { parts: { memoryDomain: openDomain(store, { isolated }) } };
+  const { logger } = options;
+  if (options.semantic === false) return { parts: { memoryDomain: openDomain(store, { isolated, logger }) } };
   const embeddings = followingEmbeddings({ models, uses });
   const vectorBytes = manifest.server.limits.vectors;
   try {
     const source = { store, registry, host, models: embeddings, modelsFailed: failed, vectorBytes };
     const { semantics, problems, start } = await openSemantics(manifest, source);
     return {
-      parts: { memoryDomain: openDomain(store, { isolated, semantic: semantics }) },
+      parts: { memoryDomain: openDomain(store, { isolated, logger, semantic: semantics }) },
       problems,
       begin: start,
       adopt: (next) => ({
@@ -29,7 +30,7 @@ export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
       }),
     };
   } catch (error) {
-    return { parts: { memoryDomain: openDomain(store, { isolated }) }, problems: [unreadable(error)] };
+    return { parts: { memoryDomain: openDomain(store, { isolated, logger }) }, problems: [unreadable(error)] };
   }
 };
 

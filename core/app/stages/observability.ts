@@ -21,7 +21,12 @@ export const meters: Stage<"manifest", "meters"> = ({ manifest }) => {
 
 export const metrics: Stage<"meters", "metrics"> = ({ meters }) => {
   const metrics = new MetricsPage(meters);
-  return { parts: { metrics }, adopt: () => ({ apply: () => metrics.renew() }), end: () => metrics.close() };
+  return {
+    parts: { metrics },
+    adopt: () => ({ apply: () => metrics.renew() }),
+    begin: () => metrics.activity.start(),
+    end: () => metrics.close(),
+  };
 };
 
 type TraceNeeds = "manifest" | "store" | "meters" | "options";

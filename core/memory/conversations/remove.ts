@@ -4,13 +4,13 @@ import type { Domain } from "../domain.ts";
 import { dropSummaryOf } from "../messages/summary.ts";
 import { findMessages, removeMessages } from "../messages/write.ts";
 import { idRowKey, type Snapshot } from "../records/conversation.ts";
-import { retryOnConflict } from "../records/directory.ts";
+import { type Known, retryOnConflict } from "../records/directory.ts";
 import { changeConversation, removeConversation } from "../records/index-rows.ts";
 import { indexName } from "../records/target.ts";
 import { createDraft } from "../semantic/semantic.ts";
 
 /** @throws ConversationGone when it has been deleted already */
-export function deleteConversation(domain: Domain, found: Snapshot): Promise<void> {
+export function deleteConversation(domain: Domain, found: Known): Promise<void> {
   return domain.mutex.run([found.number], () =>
     retryOnConflict(async (reload) => {
       const { conversations, semantic, store } = domain;

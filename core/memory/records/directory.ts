@@ -20,6 +20,15 @@ export class ConversationGone extends Error {
   override readonly name = "ConversationGone";
 }
 
+/** What leads to a conversation and its rows. */
+export type Known = ConversationRef & { readonly number: number };
+
+/** Is told what is used and what is gone. */
+interface Usage {
+  use(conversation: Known): void;
+  forget(number: number): void;
+}
+
 /**
  * In all methods `owner` is the user whose conversation of an id is meant. It is looked for among the user's own ids and among the
  * ids that all users share (storage/id-spaces.ts), where it may turn out to be another user's. Where no ids belong to users, and
@@ -28,13 +37,15 @@ export class ConversationGone extends Error {
 export class Conversations {
   readonly #store: Store;
   readonly #spaces: IdSpaces;
+  readonly #usage: Usage | undefined;
   readonly #cache = new RecentMap<Snapshot>(MAX_CACHED_SNAPSHOTS);
   /** Of a deleted conversation the number finds nothing, or the row of another one, which says so. */
   readonly #numbers = new RecentMap<number>(MAX_CACHED_NUMBERS);
 
-  constructor(store: Store, spaces: IdSpaces) {
+  constructor(store: Store, spaces: IdSpaces, usage?: Usage) {
     this.#store = store;
     this.#spaces = spaces;
+    this.#usage = usage;
   }
 
   /**
@@ -85,7 +96,7 @@ export class Conversations {
   }
 
   /** The last snapshot of it that this process knows, without a read. */
-  known(snapshot: Snapshot): Snapshot | undefined {
+  known(snapshot: Known): Snapshot | undefined {
     const known = this.#cache.get(cacheKeyFor(snapshot));
     return known?.number === snapshot.number && known.userId === snapshot.userId ? known : undefined;
   }
@@ -95,7 +106,7 @@ export class Conversations {
    *
    * @throws ConversationGone when it has been deleted
    */
-  async current(before: Snapshot, reload: boolean): Promise<Snapshot> {
+  async current(before: Known, reload: boolean): Promise<Snapshot> {
     const known = this.known(before);
     if (!reload && known !== undefined) return known;
     const row = await this.#store.get(conversationKey(before.number));
@@ -114,9 +125,11 @@ export class Conversations {
     if (this.#numbers.get(key) !== snapshot.number) this.#numbers.set(key, snapshot.number);
     if (snapshot.head.length > MAX_CACHED_CHARACTERS) this.#cache.delete(key);
     else this.#cache.set(key, snapshot);
+    this.#usage?.use(snapshot);
   }
 
-  forget(snapshot: ConversationRef & { readonly number: number }): void {
+  forget(snapshot: Known): void {
+    this.#usage?.forget(snapshot.number);
     const key = cacheKeyFor(snapshot);
     if (this.#cache.get(key)?.number === snapshot.number) this.#cache.delete(key);
     if (this.#numbers.get(key) === snapshot.number) this.#numbers.delete(key);

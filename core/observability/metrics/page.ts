@@ -1,13 +1,16 @@
-/** The text of `/metrics`. prom-client and the monitor of the event loop are loaded with the first request for it. */
+/** The text of `/metrics`, and what was counted lately. prom-client and the monitor of the event loop are loaded with the first request for it. */
+import { Activity } from "./activity.ts";
 import type { Exposition } from "./exposition.ts";
 import type { Meters } from "./meters.ts";
 
 export class MetricsPage {
   readonly #meters: Meters;
+  readonly activity: Activity;
   #exposition: Promise<Exposition> | null = null;
 
   constructor(meters: Meters) {
     this.#meters = meters;
+    this.activity = new Activity(meters);
   }
 
   async text(): Promise<string> {
@@ -23,6 +26,7 @@ export class MetricsPage {
   }
 
   async close(): Promise<void> {
+    this.activity.stop();
     (await this.#exposition)?.close();
   }
 }

@@ -1,11 +1,12 @@
 /** Compiles a pinned definition: names become plugins, tools and agents, expressions become functions. */
 import { messageOf } from "../../lib/errors.ts";
 import type { Problem } from "../../lib/problem.ts";
+import { SCOPES } from "../../manifest/expression.ts";
 import type { Outline, WorkflowDefinition } from "../definition/definition.ts";
 import { compileCheck, type LinkContext, type LinkedParts } from "../definition/linking.ts";
 import { outlineSteps } from "../definition/outline.ts";
 import { hashDefinition, type PinnedDefinition, reveal } from "../definition/pinned.ts";
-import { compileSteps } from "./steps.ts";
+import { compileWorkflowSteps } from "./steps.ts";
 
 const DEFAULT_RECOVERIES = 3;
 
@@ -34,11 +35,12 @@ export function compileDefinition(pinned: PinnedDefinition, parts: LinkedParts):
     missing: new Set(revealed.missing),
   };
   const workflow = workflows[workflowId]!;
-  const steps = compileSteps(workflow.steps, [...at, "steps"], {
+  const steps = compileWorkflowSteps({
     linking,
     workflow,
     prefix: "",
     open: [workflowId],
+    names: SCOPES.workflow,
     // The checks of the outermost workflow are in the definition itself.
     suspendCheck: null,
     resumeCheck: null,
@@ -48,7 +50,7 @@ export function compileDefinition(pinned: PinnedDefinition, parts: LinkedParts):
     name: workflow.name,
     hash: hashDefinition(JSON.stringify(pinned)),
     outline,
-    steps,
+    ...steps,
     inputCheck: compileCheck(linking, workflow.input, [...at, "input"]),
     resultCheck: compileCheck(linking, workflow.result, [...at, "result"]),
     suspendCheck: compileCheck(linking, workflow.suspend, [...at, "suspend"]),

@@ -8,7 +8,16 @@ import type {
   StepManifest,
   WorkflowManifest,
 } from "../../manifest/manifest.ts";
-import type { EvaluateInScope, Retry, Step, StepType, ValueCheck, Work, WorkStep } from "../definition/definition.ts";
+import type {
+  EvaluateInScope,
+  Retry,
+  Step,
+  StepsOfWorkflow,
+  StepType,
+  ValueCheck,
+  Work,
+  WorkStep,
+} from "../definition/definition.ts";
 import { accept, compileCheck, compileText, compileValue, type LinkContext } from "../definition/linking.ts";
 import { stepType } from "../definition/outline.ts";
 import { compileAgent } from "../steps/agent.ts";
@@ -23,13 +32,27 @@ interface Within {
   readonly prefix: string;
   /** Its id, and those of the workflows that call it. */
   readonly open: readonly string[];
+  /** What expressions may use: `error` too inside an `onError`. */
+  readonly names: readonly string[];
   /** For the data of suspensions and resumes, when a step has no schema of its own. */
   readonly suspendCheck: ValueCheck | null;
   readonly resumeCheck: ValueCheck | null;
 }
 
+export function compileWorkflowSteps(within: Within): StepsOfWorkflow {
+  const at = ["workflows", within.open.at(-1)!];
+  const { steps, onError } = within.workflow;
+  return {
+    steps: compileSteps(steps, [...at, "steps"], within),
+    onError: compileOnError(onError, [...at, "onError"], within),
+  };
+}
+
+const compileOnError = (steps: StepList | undefined, at: Path, within: Within): Step[] | null =>
+  steps === undefined ? null : compileSteps(steps, at, { ...within, names: SCOPES.workflowError });
+
 /** A step, or a list with lists in it, as steps one after the other. */
-export function compileSteps(steps: StepManifest | StepList, at: Path, within: Within): Step[] {
+function compileSteps(steps: StepManifest | StepList, at: Path, within: Within): Step[] {
   if (!Array.isArray(steps)) return compileStep(steps, at, within);
   return steps.flatMap((step, index) => compileSteps(step, [...at, index], within));
 }
@@ -70,6 +93,7 @@ function compileBase(step: StepManifest, type: StepType, at: Path, within: Withi
     resumeCheck: check("resumeSchema") ?? resumeCheck,
     retry: step.retry === undefined ? inherited() : compileRetry(linking, step.retry, at),
     timeout: step.timeout ?? null,
+    onError: compileOnError(step.onError, [...at, "onError"], within),
   };
 }
 
@@ -86,20 +110,25 @@ type Compile = (step: StepManifest, at: Path, within: Within, base: Base) => Ste
 const COMPILERS: Readonly<Record<StepType, Compile>> = {
   andThen(step, at, within, base) {
     const { set, suspend } = step.andThen!;
-    const { linking } = within;
+    const { linking, names } = within;
     if (suspend !== undefined) {
-      const reason = compileText(linking, suspend.reason, [...at, "suspend", "reason"]);
-      const data = compileValue(linking, suspend.data ?? null, [...at, "suspend", "data"]);
+      const reason = compileText(linking, suspend.reason, [...at, "suspend", "reason"], names);
+      const data = compileValue(linking, suspend.data ?? null, [...at, "suspend", "data"], names);
       return { ...base, kind: "suspend", reason, data };
     }
-    if (set !== undefined) return { ...base, kind: "set", evaluate: compileValue(linking, set, [...at, "set"]) };
-    return workStep(base, false, compileWork(step.andThen!, at, linking, false));
+    if (set !== undefined) return { ...base, kind: "set", evaluate: compileValue(linking, set, [...at, "set"], names) };
+    return workStep(base, false, compileWork(step.andThen!, at, within, false));
   },
-  andTap: (step, at, { linking }, base) => workStep(base, true, compileWork(step.andTap!, at, linking, true)),
-  andAgent: (step, at, { linking }, base) => workStep(base, false, compileAgentWork(step.andAgent!, at, linking)),
+  andTap: (step, at, within, base) => workStep(base, true, compileWork(step.andTap!, at, within, true)),
+  andAgent: (step, at, within, base) => workStep(base, false, compileAgentWork(step.andAgent!, at, within)),
+  bail(step, at, { linking, names }, base) {
+    const { if: text, result } = step.bail!;
+    const condition = compileIf(linking, text, [...at, "if"], names);
+    return { ...base, kind: "bail", condition, result: compileValue(linking, result, [...at, "result"], names) };
+  },
   andWhen(step, at, within, base) {
     const { if: text, then, else: other } = step.andWhen!;
-    const condition = compileIf(within.linking, text, [...at, "if"]);
+    const condition = compileIf(within.linking, text, [...at, "if"], within.names);
     const otherwise = other === undefined ? null : compileSteps(other, [...at, "else"], within);
     return { ...base, kind: "when", condition, then: compileSteps(then, [...at, "then"], within), else: otherwise };
   },
@@ -110,7 +139,7 @@ const COMPILERS: Readonly<Record<StepType, Compile>> = {
     branches: compileBranches(step.andRace!, at, within),
   }),
   andWorkflow(step, at, within, base) {
-    const { linking, prefix, open } = within;
+    const { linking, prefix, open, names } = within;
     const { workflow: id, input } = step.andWorkflow!;
     const workflow = Object.hasOwn(linking.workflows, id) ? linking.workflows[id] : undefined;
     if (workflow === undefined) linking.missing.add(`workflow ${JSON.stringify(id)}`);
@@ -122,6 +151,7 @@ const COMPILERS: Readonly<Record<StepType, Compile>> = {
       workflow,
       prefix: `${prefix}${step.id}/`,
       open: [...open, id],
+      names: SCOPES.workflow,
       suspendCheck: check("suspend") ?? within.suspendCheck,
       resumeCheck: check("resume") ?? within.resumeCheck,
     };
@@ -129,8 +159,8 @@ const COMPILERS: Readonly<Record<StepType, Compile>> = {
       ...base,
       kind: "sub",
       workflowId: id,
-      input: compileValue(linking, input, [...at, "input"]),
-      steps: compileSteps(workflow.steps, ["workflows", id, "steps"], inner),
+      input: compileValue(linking, input, [...at, "input"], names),
+      called: compileWorkflowSteps(inner),
       startCheck: check("input"),
       resultCheck: check("result"),
       timeout: base.timeout ?? workflow.timeout ?? null,
@@ -152,15 +182,15 @@ interface WorkManifest {
   readonly input?: unknown;
 }
 
-const compileWork = (work: WorkManifest, at: Path, linking: LinkContext, tap: boolean): Work | null =>
+const compileWork = (work: WorkManifest, at: Path, { linking, names }: Within, tap: boolean): Work | null =>
   compileOnce(linking, work, () =>
     work.use !== undefined
       ? compilePlugin(linking, { use: work.use, with: work.with, tap }, at)
-      : compileTool(linking, { tool: work.tool!, input: work.input, tap }, at),
+      : compileTool(linking, { tool: work.tool!, input: work.input, tap }, at, names),
   );
 
-const compileAgentWork = (work: AgentStepManifest, at: Path, linking: LinkContext): Work | null =>
-  compileOnce(linking, work, () => compileAgent(linking, work, at));
+const compileAgentWork = (work: AgentStepManifest, at: Path, { linking, names }: Within): Work | null =>
+  compileOnce(linking, work, () => compileAgent(linking, work, at, names));
 
 function compileOnce({ works }: LinkContext, manifest: object, make: () => Work | null): Work | null {
   let work = works.get(manifest);
@@ -171,13 +201,8 @@ function compileOnce({ works }: LinkContext, manifest: object, make: () => Work 
   return work;
 }
 
-function compileIf(
-  linking: LinkContext,
-  text: string,
-  at: Path,
-  scope: readonly string[] = SCOPES.workflow,
-): EvaluateInScope {
-  const evaluate = accept(linking, compileCondition(text, scope), at);
+function compileIf(linking: LinkContext, text: string, at: Path, names: readonly string[]): EvaluateInScope {
+  const evaluate = accept(linking, compileCondition(text, names), at);
   return (scope) => {
     const value = evaluate(scope);
     if (typeof value === "boolean") return value;

@@ -20,11 +20,11 @@ export interface StepScope {
   readonly steps: Readonly<Record<string, unknown>>;
   /** The data of the last resume, or null. */
   readonly resume: unknown;
-  /** What a step failed with, where an expression is about that. */
-  readonly error?: StepError;
+  /** What a step failed with, in `onError` and where an expression is about that. */
+  readonly error?: StepError | undefined;
 }
 
-interface StepError {
+export interface StepError {
   readonly message: string;
   /** As the step gave it with its error; null where it gave none. */
   readonly code: string | null;
@@ -37,7 +37,7 @@ export type EvaluateInScope = (scope: StepScope) => unknown;
 /** The problems of a value, joined by `; `, or null when it fits. `root` names the value in them: `input`, `output`. */
 export type ValueCheck = (value: unknown, root: string) => string | null;
 
-export type StepType = "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow";
+export type StepType = "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
 
 export interface Retry {
   /** Tries after the first. */
@@ -128,10 +128,18 @@ interface StepBase {
   readonly retry: Retry;
   /** Time limit of one try in milliseconds, or null. */
   readonly timeout: number | null;
+  /** Steps that run when it has failed for good, and give its output; null where there are none. */
+  readonly onError: readonly Step[] | null;
 }
 
 /** Computes its output without effects. */
 type SetStep = StepBase & { readonly kind: "set"; readonly evaluate: EvaluateInScope };
+/** Ends its workflow with a result when its condition holds; else it passes its input on. */
+export type BailStep = StepBase & {
+  readonly kind: "bail";
+  readonly condition: EvaluateInScope;
+  readonly result: EvaluateInScope;
+};
 /** Waits to be resumed. Its output is `{...data, ...resumeData}` when both are objects, else the resume data. */
 export type SuspendStep = StepBase & {
   readonly kind: "suspend";
@@ -163,14 +171,20 @@ export type SubStep = StepBase & {
   readonly kind: "sub";
   readonly workflowId: string;
   readonly input: EvaluateInScope;
-  /** Their paths begin with this step's and `/`. */
-  readonly steps: readonly Step[];
+  /** Of the sub-workflow. Their paths begin with this step's and `/`. */
+  readonly called: StepsOfWorkflow;
   /** The schemas of the sub-workflow. */
   readonly startCheck: ValueCheck | null;
   readonly resultCheck: ValueCheck | null;
 };
 
-export type Step = SetStep | SuspendStep | WorkStep | WhenStep | AllStep | RaceStep | SubStep;
+/** The steps of a workflow. `onError`: those that run when one of the others has failed for good, and give the result; or null. */
+export interface StepsOfWorkflow {
+  readonly steps: readonly Step[];
+  readonly onError: readonly Step[] | null;
+}
+
+export type Step = SetStep | BailStep | SuspendStep | WorkStep | WhenStep | AllStep | RaceStep | SubStep;
 
 /** What events and states say of a step. It needs no plugins, so that it is known of old definitions too. */
 export interface StepOutline {
@@ -184,19 +198,31 @@ export interface StepOutline {
   readonly order: number;
   /** The container steps around it, outermost first. */
   readonly parents: readonly StepPath[];
+  /** Whose `onError` it is in, outermost first: paths of steps, and prefixes of workflows. Absent when it is in none. */
+  readonly handles?: readonly string[];
   /** The workflow that an andWorkflow step calls; absent for other steps. */
   readonly calls?: { readonly workflowId: string; readonly workflowName: string };
 }
 
+/** The lists of steps in a step that belong to the same workflow as it. */
+export function listsInside(step: Step): readonly (readonly Step[])[] {
+  const inside = step.onError === null ? [] : [step.onError];
+  if (step.kind === "when") return [step.then, ...(step.else === null ? [] : [step.else]), ...inside];
+  return step.kind === "all" || step.kind === "race" ? [...step.branches, ...inside] : inside;
+}
+
+/** The lists of steps of a workflow. */
+export const listsOf = ({ steps, onError }: StepsOfWorkflow): readonly (readonly Step[])[] =>
+  onError === null ? [steps] : [steps, onError];
+
 export type Outline = ReadonlyMap<StepPath, StepOutline>;
 
-export interface WorkflowDefinition {
+export interface WorkflowDefinition extends StepsOfWorkflow {
   readonly workflowId: string;
   readonly name: string;
   /** The hash of the pinned definition, which is its key in the store. */
   readonly hash: string;
   readonly outline: Outline;
-  readonly steps: readonly Step[];
   readonly inputCheck: ValueCheck | null;
   readonly resultCheck: ValueCheck | null;
   /** For the data of a suspension and of a resume, when the step has no schema of its own. */

@@ -7,7 +7,7 @@ import type {
   WorkflowStep,
   WorkflowSummary,
 } from "../../../generated/types.ts";
-import { branchesIn, flattenSteps, stepType } from "./outline.ts";
+import { branchesIn, flattenSteps, onErrorOf, stepType } from "./outline.ts";
 
 export interface DescribedWorkflow {
   summary(status: WorkflowStatus): WorkflowSummary;
@@ -17,11 +17,12 @@ export interface DescribedWorkflow {
 export function describeWorkflow(id: string, workflow: WorkflowManifest): DescribedWorkflow {
   const { name, purpose, input = null, result = null, suspend = null, resume = null } = workflow;
   const steps = flattenSteps(workflow.steps).map(describeStep);
+  const onError = workflow.onError === undefined ? {} : { onError: onErrorOf(workflow).map(describeStep) };
   const head = { id, name: name || id, purpose, stepsCount: steps.length };
   const schemas = { inputSchema: input, resultSchema: result, suspendSchema: suspend, resumeSchema: resume };
   return {
     summary: (status) => ({ ...head, status }),
-    detail: (status) => ({ ...head, status, steps, ...schemas }),
+    detail: (status) => ({ ...head, status, steps, ...onError, ...schemas }),
   };
 }
 
@@ -37,6 +38,7 @@ function describeStep(step: StepManifest): WorkflowStep {
     described.steps = branches.flat().map(describeStep);
     described.branches = branches.map((branch) => branch.map((inner) => inner.id));
   }
+  if (step.onError !== undefined) described.onError = onErrorOf(step).map(describeStep);
   if (step.andWorkflow !== undefined) described.workflow = step.andWorkflow.workflow;
   return described;
 }

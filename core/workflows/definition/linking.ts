@@ -5,7 +5,7 @@ import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts"
 import type { Path, Problem } from "../../lib/problem.ts";
 import type { Uses } from "../../lib/uses.ts";
 import type { Environment } from "../../manifest/environment.ts";
-import { type CompileResult, compileTemplate, SCOPES } from "../../manifest/expression.ts";
+import { type CompileResult, compileTemplate } from "../../manifest/expression.ts";
 import { valueAsText } from "../../manifest/expression-values.ts";
 import type { WorkflowManifest } from "../../manifest/manifest.ts";
 import type { NamedMeters, WorkflowMeter } from "../../observability/metrics/named.ts";
@@ -59,12 +59,21 @@ export function compileCheck(linking: LinkContext, schema: object | undefined, a
 }
 
 /** A value with `{{ expressions }}` in it. */
-export const compileValue = (linking: LinkContext, value: unknown, at: Path): EvaluateInScope =>
-  accept(linking, compileTemplate(value, SCOPES.workflow), at);
+export const compileValue = (
+  linking: LinkContext,
+  value: unknown,
+  at: Path,
+  names: readonly string[],
+): EvaluateInScope => accept(linking, compileTemplate(value, names), at);
 
 /** The same for a text: other values are turned into text. */
-export function compileText(linking: LinkContext, text: string, at: Path): (scope: StepScope) => string {
-  const evaluate = compileValue(linking, text, at);
+export function compileText(
+  linking: LinkContext,
+  text: string,
+  at: Path,
+  names: readonly string[],
+): (scope: StepScope) => string {
+  const evaluate = compileValue(linking, text, at, names);
   return (scope) => valueAsText(evaluate(scope));
 }
 

@@ -7,7 +7,16 @@ import type { PinnedDefinition } from "./pinned.ts";
 /** Counts the steps of a workflow and of those that it calls, once for each call. */
 export const MAX_STEPS = 10_000;
 
-const TYPES: readonly StepType[] = ["andThen", "andWhen", "andAll", "andRace", "andTap", "andAgent", "andWorkflow"];
+const TYPES: readonly StepType[] = [
+  "andThen",
+  "andWhen",
+  "andAll",
+  "andRace",
+  "andTap",
+  "andAgent",
+  "andWorkflow",
+  "bail",
+];
 
 export const stepType = (step: StepManifest): StepType => TYPES.find((type) => step[type] !== undefined)!;
 
@@ -16,21 +25,29 @@ export function flattenSteps(steps: StepManifest | StepList): StepManifest[] {
   return Array.isArray(steps) ? steps.flatMap(flattenSteps) : [steps];
 }
 
-/** The lists of steps in a container step: branches of andWhen, andAll and andRace. The steps of a sub-workflow are not among them. */
+/** The lists of steps in a container step: branches of andWhen, andAll and andRace. Neither `onError` nor the steps of a sub-workflow are among them. */
 export function branchesIn(step: StepManifest): StepManifest[][] {
   const { andWhen: when, andAll, andRace } = step;
   if (when !== undefined) return [when.then, ...(when.else === undefined ? [] : [when.else])].map(flattenSteps);
   return (andAll ?? andRace ?? []).map(flattenSteps);
 }
 
-/** The ids of the workflows that a workflow calls. */
-export function workflowsCalled(workflow: WorkflowManifest): string[] {
-  const called = (step: StepManifest): string[] => {
-    if (step.andWorkflow !== undefined) return [step.andWorkflow.workflow];
-    return branchesIn(step).flat().flatMap(called);
-  };
-  return flattenSteps(workflow.steps).flatMap(called);
+/** The steps of the `onError` of a step or a workflow. */
+export const onErrorOf = ({ onError }: StepManifest | WorkflowManifest): StepManifest[] =>
+  onError === undefined ? [] : flattenSteps(onError);
+
+/** Every step of a workflow, with those inside others. Those of the workflows that it calls are not among them. */
+export function allSteps(workflow: WorkflowManifest): StepManifest[] {
+  const withInner = (step: StepManifest): StepManifest[] => [
+    step,
+    ...[...branchesIn(step).flat(), ...onErrorOf(step)].flatMap(withInner),
+  ];
+  return [...flattenSteps(workflow.steps), ...onErrorOf(workflow)].flatMap(withInner);
 }
+
+/** The ids of the workflows that a workflow calls. */
+export const workflowsCalled = (workflow: WorkflowManifest): string[] =>
+  allSteps(workflow).flatMap(({ andWorkflow }) => andWorkflow?.workflow ?? []);
 
 /**
  * Every step by its path, in the order of the manifest. Needs neither plugins nor the environment.
@@ -41,26 +58,43 @@ export function outlineSteps(pinned: PinnedDefinition): Outline {
   const outline = new Map<StepPath, StepOutline>();
   /** The workflows around the current steps. One that calls itself is refused by checkReferences; here it must not recurse forever. */
   const open: string[] = [pinned.workflowId];
-  const add = (steps: readonly StepManifest[], prefix: string, parents: readonly StepPath[], top: number | null) => {
+  const add = (steps: readonly StepManifest[], within: Place, first = 0) => {
+    const { prefix, parents, handles, top } = within;
     for (const [place, step] of steps.entries()) {
       if (outline.size >= MAX_STEPS) throw new Error(TOO_MANY_STEPS);
       const { id, name } = step;
       const path = `${prefix}${id}`;
-      const index = top ?? place;
+      const index = top ?? first + place;
       const known = { path, id, name, type: stepType(step), index, order: outline.size, parents };
-      outline.set(path, known);
-      const within = [...parents, path];
-      for (const sequence of branchesIn(step)) add(sequence, prefix, within, index);
+      outline.set(path, handles.length === 0 ? known : { ...known, handles });
+      const inside = { ...within, parents: [...parents, path], top: index };
+      for (const sequence of branchesIn(step)) add(sequence, inside);
       const called = step.andWorkflow?.workflow;
-      if (called === undefined || open.includes(called) || !Object.hasOwn(pinned.workflows, called)) continue;
-      outline.set(path, { ...known, calls: { workflowId: called, workflowName: pinned.workflows[called]!.name } });
-      open.push(called);
-      add(flattenSteps(pinned.workflows[called]!.steps), `${path}/`, within, index);
-      open.pop();
+      if (called !== undefined && !open.includes(called) && Object.hasOwn(pinned.workflows, called)) {
+        const calls = { workflowId: called, workflowName: pinned.workflows[called]!.name };
+        outline.set(path, { ...outline.get(path)!, calls });
+        open.push(called);
+        addWorkflow(pinned.workflows[called]!, { ...inside, prefix: `${path}/` });
+        open.pop();
+      }
+      // Not inside the step: that has ended when they run.
+      add(onErrorOf(step), { ...within, handles: [...handles, path], top: index });
     }
   };
-  add(flattenSteps(pinned.workflows[pinned.workflowId]!.steps), "", [], null);
+  const addWorkflow = (workflow: WorkflowManifest, within: Place) => {
+    const steps = flattenSteps(workflow.steps);
+    add(steps, within);
+    add(onErrorOf(workflow), { ...within, handles: [...within.handles, within.prefix] }, steps.length);
+  };
+  addWorkflow(pinned.workflows[pinned.workflowId]!, { prefix: "", parents: [], handles: [], top: null });
   return outline;
+}
+
+/** Where a list of steps stands. */
+interface Place extends Required<Pick<StepOutline, "parents" | "handles">> {
+  readonly prefix: string;
+  /** The index of the top-level step that it is in; null at the top. */
+  readonly top: number | null;
 }
 
 const TOO_MANY_STEPS = `more than ${MAX_STEPS} steps, those of the workflows that it calls counted each time`;

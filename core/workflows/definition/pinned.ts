@@ -54,7 +54,7 @@ const REFERENCE = "$env";
 const ESCAPE = "$as";
 
 /** Keys of workflows and steps that contain further parts of workflows; under other keys are objects with keys of the user's own. */
-const STRUCTURE = /^(steps|and[A-Z][a-z]+|then|else|retry)$/;
+const STRUCTURE = /^(steps|and[A-Z][a-z]+|bail|then|else|onError|retry)$/;
 /** Keys whose texts are stored as they are: the API shows them anyway, or plugins, tools and agents are found by them. */
 const NAMES = /^(id|name|purpose|use|tool|agent|workflow)$/;
 /** Keys that do not change what is executed: retention and the user's own notes. */

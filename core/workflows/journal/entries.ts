@@ -11,6 +11,9 @@ type Time = number;
  */
 export type StepPath = string;
 
+/** What the paths of all steps of the workflow begin with that a step belongs to: `""` outside of sub-workflows, `sub/`. */
+export const workflowPrefix = (path: StepPath): string => path.slice(0, path.lastIndexOf("/") + 1);
+
 /**
  * Where a value comes from: the path of the step whose output it is, `""` for the input of the execution, or the path of a
  * sub-workflow step followed by `/` for the input of the sub-workflow.
@@ -36,6 +39,8 @@ export interface ExecutionStart {
   /** Absent when the execution belongs to no user. */
   readonly userId?: string;
   readonly conversationId?: string;
+  /** Of a run: it is found by its agent, user and conversation while it runs. */
+  readonly isResumable?: true;
   readonly metadata?: Record<string, unknown>;
   /** The user as the auth provider returned it. Steps see it as `user`, after a restart too. */
   readonly user?: User;
@@ -63,23 +68,26 @@ export interface Replay {
 export type ReplayedEntry =
   | readonly ["done", StepPath, unknown]
   | readonly ["same", StepPath, ValueSource]
+  /** The step whose `onError` has the chosen step in it failed: message, code, and the step that failed in it. */
+  | readonly ["fail", StepPath, string, string | null, StepPath]
   /** The choice of an andWhen, or the input of a sub-workflow, when the chosen step is inside it. */
   | readonly ["begin", StepPath, ValueSource, unknown];
 
 /** The input that andWorkflow gives: a value, or where the journal has it already. */
 export type SubWorkflowInput = { readonly input: unknown } | { readonly same: ValueSource };
 
-export type Branch = "then" | "else" | "none";
+/** What a step has chosen. `none`: it was skipped. `bail`: its workflow ends with its output. */
+export type Branch = "then" | "else" | "none" | "bail";
 
 export type JournalEntry =
-  /** A step begins with the value from a source. Last: the branch that andWhen takes, or the input that andWorkflow gives. */
+  /** A step begins with the value from a source. Last: the choice of andWhen or bail, or the input that andWorkflow gives. */
   | readonly ["begin", StepPath, Time, ValueSource, unknown?]
   /** It has ended with an output, and perhaps a change of shared state. */
   | readonly ["done", StepPath, Time, unknown, Record<string, unknown>?]
   /** The same when its output is a value that is in the journal already. */
   | readonly ["same", StepPath, Time, ValueSource, Record<string, unknown>?]
-  /** It failed for good, with a message, and perhaps the code of its error. */
-  | readonly ["fail", StepPath, Time, string, string?]
+  /** It failed for good: message, the code of the error if it has one, and the step inside it that failed, if it was not itself. */
+  | readonly ["fail", StepPath, Time, string, (string | null)?, StepPath?]
   /** A try failed, and another follows: its number (from 1), the message, and failed steps inside it that run again. */
   | readonly ["retry", StepPath, Time, number, string, (readonly StepPath[])?]
   /** It waits to be resumed: reason, data, change of shared state. */

@@ -1,7 +1,7 @@
 /** Index rows: executions at rest are listed by them. They are written when an execution comes to rest, and removed by its resume. */
-import { executionEntry, executionIndex } from "../../storage/keys.ts";
+import { conversationRuns, executionEntry, executionIndex, openExecutionKey } from "../../storage/keys.ts";
 import type { ExecutionStart, ExecutionStatus } from "./entries.ts";
-import { isRun } from "./run-record.ts";
+import { isRun, runIdOf } from "./run-record.ts";
 
 /** The statuses of executions at rest. */
 export const RESTING: readonly ExecutionStatus[] = ["suspended", "completed", "error", "cancelled"];
@@ -23,4 +23,19 @@ export function indexKeys(
     keys.push(executionIndex(status, undefined, userId) + entry, executionIndex(status, workflowId, userId) + entry);
   }
   return keys;
+}
+
+/** The rows that an execution has while it runs: its open row with this value and, for the run of a chat, the one by which that finds it. */
+export function openRows(start: ExecutionStart, value: string): [string, string][] {
+  const open: [string, string] = [openExecutionKey(start.number), value];
+  const key = conversationRunKey(start);
+  return key === null ? [open] : [open, [key, JSON.stringify(runIdOf(start))]];
+}
+
+export const openRowKeys = (start: ExecutionStart): string[] => openRows(start, "").map(([key]) => key);
+
+function conversationRunKey(start: ExecutionStart): string | null {
+  const { isResumable, workflowName, userId = "", conversationId = "", at, number } = start;
+  if (isResumable !== true) return null;
+  return conversationRuns(workflowName, userId, conversationId) + executionEntry(at, number);
 }

@@ -1,6 +1,7 @@
 /** The state of an execution, which follows from its journal. Only `applyEntry` changes a state, one entry at a time. */
 import { storedTime } from "../../lib/clock.ts";
 import {
+  type Branch,
   type EntryKind,
   EVENT_COUNTS,
   type ExecutionStart,
@@ -11,6 +12,7 @@ import {
   type StepPath,
   type SubWorkflowInput,
   type ValueSource,
+  workflowPrefix,
 } from "./entries.ts";
 import { forgetKept, keepValue } from "./kept-values.ts";
 import { endStep, getOrAddStep, type StepState } from "./step-state.ts";
@@ -33,6 +35,8 @@ export interface JournalState {
   readonly steps: Map<StepPath, StepState>;
   /** Outputs and inputs. The values themselves never change. */
   readonly values: Map<ValueSource, unknown>;
+  /** Where the result of a workflow is that has bailed, by the prefix of the paths of its steps. */
+  readonly bailed: Map<string, ValueSource>;
   /** Shared state, a new object after each change. */
   state: Readonly<Record<string, unknown>>;
   /** What expressions see as `resume`: the data of the last resume; null before the first. */
@@ -57,6 +61,7 @@ export function initialState(start: ExecutionStart): JournalState {
     sequence: 1,
     steps: new Map(),
     values: new Map<ValueSource, unknown>([["", start.input]]),
+    bailed: new Map(),
     state: start.state,
     resume: null,
     suspension: null,
@@ -80,13 +85,15 @@ function applyReplay(state: JournalState, { kept, stepId, input, resume, resumed
   const { at } = state.start;
   state.resume = resumed ?? null;
   if (input !== undefined) state.values.set(REPLAY_INPUT, input.value);
-  for (const [kind, path, value, extra] of kept) {
+  for (const [kind, path, value, extra, failedAt] of kept) {
     if (kind === "begin") {
       const step = getOrAddStep(state, path, at);
       step.source = value as ValueSource;
       keepExtra(state, step, extra);
       step.status = "failed";
-    } else if (kind === "done") APPLY.done(state, ["done", path, at, value]);
+    } else if (kind === "fail")
+      APPLY.fail(state, ["fail", path, at, value as string, extra as string | null, failedAt]);
+    else if (kind === "done") APPLY.done(state, ["done", path, at, value]);
     else APPLY.same(state, ["same", path, at, value as ValueSource]);
   }
   if (resume !== undefined) {
@@ -140,23 +147,24 @@ const APPLY: Appliers = {
       forgetKept(step);
     }
     step.used = 0;
+    step.failedAt = "";
     keepExtra(state, step, extra);
   },
   done(state, [, path, at, output, change]) {
     state.values.set(path, output);
-    endStep(getOrAddStep(state, path, at), "done", at, path);
+    endWithOutput(state, getOrAddStep(state, path, at), at, path);
     if (change !== undefined) state.state = { ...state.state, ...change };
   },
   same(state, [, path, at, source, change]) {
-    const step = getOrAddStep(state, path, at);
-    endStep(step, step.branch === "none" ? "skipped" : "done", at, source);
+    endWithOutput(state, getOrAddStep(state, path, at), at, source);
     if (change !== undefined) state.state = { ...state.state, ...change };
   },
-  fail(state, [, path, at, message, code = null]) {
+  fail(state, [, path, at, message, code = null, failedAt = path]) {
     const step = getOrAddStep(state, path, at);
     endStep(step, "failed", at, "");
     step.message = message;
     step.code = code;
+    step.failedAt = failedAt;
     step.tries = 0;
     step.resume = null;
   },
@@ -224,12 +232,17 @@ const APPLY: Appliers = {
   answer() {},
 };
 
-/** Keeps the choice of an andWhen, or the input of a sub-workflow. */
+/** Keeps the choice of an andWhen or a bail, or the input of a sub-workflow. */
 function keepExtra(state: JournalState, step: StepState, extra: unknown): void {
   if (extra === undefined) return;
-  if (extra === "then" || extra === "else" || extra === "none") step.branch = extra;
+  if (typeof extra === "string") step.branch = extra as Branch;
   else {
     const given = extra as SubWorkflowInput;
     state.values.set(`${step.path}/`, "same" in given ? state.values.get(given.same) : given.input);
   }
+}
+
+function endWithOutput(state: JournalState, step: StepState, at: number, output: ValueSource): void {
+  endStep(step, step.branch === "none" ? "skipped" : "done", at, output);
+  if (step.branch === "bail") state.bailed.set(workflowPrefix(step.path), output);
 }

@@ -22,12 +22,14 @@ export interface StepState {
   failures: number;
   /** Milliseconds of its time limit that the present try had used when it last came to rest. */
   used: number;
-  /** The choice of andWhen. */
+  /** The choice of andWhen or bail. */
   branch: Branch | null;
   /** Why it waits, or why it failed. */
   message: string;
   /** Of the error that it failed with. */
   code: string | null;
+  /** The step that failed: itself, or one inside it. Empty until it has failed; kept when its `onError` gives its output. */
+  failedAt: StepPath;
   /** The data of its suspension, and since when it waits. */
   data: unknown;
   /** The number of the event that it began with, which no other begin has. */
@@ -70,6 +72,7 @@ export function getOrAddStep(
       branch: null,
       message: "",
       code: null,
+      failedAt: "",
       data: null,
       begunWith: 0,
       kept: NOTHING_KEPT,

@@ -24,7 +24,7 @@ export function stepText(step: StepState, status: ExecutionStatus, outline: Outl
   const name = JSON.stringify(outline.get(step.path)?.name ?? step.path);
   switch (step.status) {
     case "done":
-      return endedStepText("step-complete", step, name, `"success"`);
+      return endedStepText("step-complete", step, name, `"success"${handledText(step)}`);
     case "skipped":
       return endedStepText("step-complete", step, name, `"skipped"`);
     case "failed":
@@ -38,6 +38,10 @@ export function stepText(step: StepState, status: ExecutionStatus, outline: Outl
       return unfinishedStepText(step, name, UNFINISHED[status]);
   }
 }
+
+/** Why the step failed whose `onError` gave the output. */
+const handledText = ({ message, failedAt }: StepState): string =>
+  failedAt === "" ? "" : `,"error":${errorText(message, failedAt)}`;
 
 const headText = (type: string, { path, begunAt }: StepState, name: string): string =>
   `{"id":"step:${path}","type":"${type}","name":${name},"from":"${path}","startTime":"${isoTime(begunAt)}"`;

@@ -17,7 +17,7 @@ const EXECUTION_LOST: Stop = { kind: "lost", reason: "the execution cannot go on
  * Runs all branches until the outcome of one of them decides, which stops the others. A branch that waits goes on when a step in it is
  * resumed while others still run.
  *
- * @param decisive the kind of outcome that decides
+ * @param decisive the kind of outcome that decides; a branch that bails always does
  * @returns the outcomes; undefined for branches that were stopped and have not returned yet
  */
 function runBranches(
@@ -67,7 +67,7 @@ function runBranches(
         if (isAnswered(execution, outcome)) return run(index);
         outcomes[index] = outcome;
         running--;
-        if (outcome.kind === decisive) {
+        if (outcome.kind === decisive || outcome.kind === "bailed") {
           group.stop(BRANCH_DECIDED);
           finish(outcome);
         } else if (running === 0) finish(null);
@@ -152,6 +152,7 @@ export async function runRace(
   if (won !== null) return passValueOn(execution, step, won.data, won.source);
   const { outcomes, decider } = await runBranches(runSteps, execution, step.branches, frame, given, lifetime, "done");
   if (lifetime.isAbandoned) return stopped(step.path);
+  if (decider?.kind === "bailed") return decider;
   if (decider?.kind === "done") return passValueOn(execution, step, decider.data, decider.source);
   return unfinishedOutcome(outcomes) ?? outcomes[0] ?? stopped(step.path);
 }

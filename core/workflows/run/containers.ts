@@ -8,6 +8,7 @@ import { isFinalError, pauseLeft } from "./attempts.ts";
 import { runAll, runRace } from "./branches.ts";
 import type { Execution } from "./execution.ts";
 import { Lifetime } from "./lifetime.ts";
+import { runWorkflow } from "./on-error.ts";
 import { failed, type Outcome, stopped } from "./outcome.ts";
 import {
   createFrame,
@@ -20,7 +21,7 @@ import {
 } from "./scope.ts";
 import { beginStep, passValueOn, recordFailure } from "./step-entries.ts";
 
-type ContainerStep = Exclude<Step, { kind: "set" | "suspend" | "work" }>;
+type ContainerStep = Exclude<Step, { kind: "set" | "bail" | "suspend" | "work" }>;
 
 /** Runs a container step that has retries or a time limit of its own. A new try does not repeat what has succeeded inside. */
 export async function tryContainer(
@@ -44,7 +45,7 @@ export async function tryContainer(
       outcome = await runContainer(runSteps, execution, step, frame, given, known, own, attempt <= step.retry.attempts);
       if (outcome.kind === "stopped" && own.stoppedItself && lifetime.stopped === null) {
         outcome = failed(step.path, `timed out after ${formatDuration(step.timeout ?? 0)}`);
-        if (attempt > step.retry.attempts) recordFailure(execution, step, outcome.message, null);
+        if (attempt > step.retry.attempts) recordFailure(execution, step, outcome);
       }
       if (step.timeout !== null && comesToRest(outcome, lifetime)) recordUsed(execution, step, used, begun);
     } finally {
@@ -54,9 +55,9 @@ export async function tryContainer(
     if (lifetime.isAbandoned) return stopped(step.path);
     const final = isFinalError(execution, step, frame, given.data, outcome);
     if (final !== false) {
-      const message = final === true ? outcome.message : final;
-      recordFailure(execution, step, message, outcome.code);
-      return { ...outcome, message };
+      const failure = { ...outcome, message: final === true ? outcome.message : final };
+      recordFailure(execution, step, failure);
+      return failure;
     }
     execution.append([
       "retry",
@@ -104,9 +105,7 @@ export async function runContainer(
 ): Promise<Outcome> {
   const outcome = await runInside(runSteps, execution, step, frame, given, known, lifetime);
   if (lifetime.isAbandoned) return stopped(outcome.kind === "stopped" ? outcome.path : step.path);
-  if (outcome.kind === "failed" && (outcome.isPermanent || !hasNextTry)) {
-    recordFailure(execution, step, outcome.message, outcome.code);
-  }
+  if (outcome.kind === "failed" && (outcome.isPermanent || !hasNextTry)) recordFailure(execution, step, outcome);
   return outcome;
 }
 
@@ -178,25 +177,27 @@ async function runSub(
   execution: Execution,
   step: SubStep,
   frame: Frame,
-  given: StepInput,
+  before: StepInput,
   known: StepState | undefined,
   lifetime: Lifetime,
 ): Promise<Outcome> {
   const { values } = execution.state;
+  const prefix = `${step.path}/`;
   const source = subWorkflowInputSource(step.path);
   let input = values.get(source);
   if (!values.has(source)) {
-    input = evaluate(step.input, expressionScope(execution, frame, given.data));
+    input = evaluate(step.input, expressionScope(execution, frame, before.data));
     const problem = input instanceof EvaluationFailure ? input.message : (step.startCheck?.(input, "input") ?? null);
     if (problem !== null) {
-      beginStep(execution, step, known, given);
+      beginStep(execution, step, known, before);
       return failed(step.path, problem, true);
     }
   }
-  beginStep(execution, step, known, given, subWorkflowInput(execution, source, input));
-  const inner = createFrame(execution, input, step.steps);
-  const outcome = await runSteps(execution, step.steps, inner, { data: input, source }, lifetime);
-  if (outcome.kind !== "done" || lifetime.isAbandoned) return outcome;
+  beginStep(execution, step, known, before, subWorkflowInput(execution, source, input));
+  const inner = createFrame(execution, input, step.called);
+  const given = { data: input, source };
+  const outcome = await runWorkflow(runSteps, execution, prefix, step.called, inner, given, lifetime);
+  if ((outcome.kind !== "done" && outcome.kind !== "bailed") || lifetime.isAbandoned) return outcome;
   const problem = step.resultCheck?.(outcome.data, "result") ?? null;
   return problem === null ? passValueOn(execution, step, outcome.data, outcome.source) : failed(step.path, problem);
 }

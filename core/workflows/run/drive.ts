@@ -9,6 +9,7 @@ import { UnrecordableError } from "./commit-retry.ts";
 import type { Execution } from "./execution.ts";
 import { runSteps } from "./interpreter.ts";
 import { executionLogger } from "./logger.ts";
+import { runWorkflow } from "./on-error.ts";
 import type { Outcome } from "./outcome.ts";
 import { isAnswered } from "./resume-beside.ts";
 import { createFrame } from "./scope.ts";
@@ -25,9 +26,9 @@ export async function drive(execution: Execution): Promise<void> {
   }
   try {
     const { input } = state.start;
-    const frame = createFrame(execution, input, definition.steps);
+    const frame = createFrame(execution, input, definition);
     let outcome: Outcome;
-    do outcome = await runSteps(execution, definition.steps, frame, { data: input, source: "" }, lifetime);
+    do outcome = await runWorkflow(runSteps, execution, "", definition, frame, { data: input, source: "" }, lifetime);
     while (isAnswered(execution, outcome));
     await conclude(execution, outcome);
   } catch (error) {
@@ -67,6 +68,7 @@ function outcomeEntry(execution: Execution, outcome: Outcome): JournalEntry | nu
   // The last output may be what was too large.
   if (execution.lifetime.stopped?.kind === "size") return stopEntry(execution, "", at);
   switch (outcome.kind) {
+    case "bailed":
     case "done": {
       const problem = definition.resultCheck?.(outcome.data, "result") ?? null;
       return problem === null ? ["end", "", at, null, outcome.source] : ["error", "", at, problem];

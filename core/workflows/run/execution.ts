@@ -8,6 +8,7 @@ import { journalKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Commit, Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import { type JournalEntry, STATUS_AFTER, type StepPath } from "../journal/entries.ts";
+import { openRowKeys, openRows } from "../journal/index-rows.ts";
 import { readEntries } from "../journal/load.ts";
 import { executionRecord } from "../journal/record.ts";
 import { entriesText, openRowText, recordRowText, reopenedRowText } from "../journal/rows.ts";
@@ -193,22 +194,21 @@ export class Execution {
     const texts = this.#pending;
     const { count } = this.#log;
     this.#pending = [];
-    const { number } = this.state.start;
+    const { start } = this.state;
     const { process } = this.#environment;
     const text = entriesText(texts);
-    const open = openExecutionKey(number);
     const first = this.#isNew;
     let commit: Commit;
     if (first) {
-      const put: [string, string][] = [[open, openRowText(process, this.#startText, texts)]];
-      commit = asFirst({ put }, this.state.start, this.#environment);
+      const put = openRows(start, openRowText(process, this.#startText, texts));
+      commit = asFirst({ put }, start, this.#environment);
     } else {
-      const row: [string, string] = [journalKey(number, this.#journalRows), text];
+      const row: [string, string] = [journalKey(start.number, this.#journalRows), text];
       const reopening = this.#reopening;
       commit =
         reopening === null
           ? this.#ifStillOwned({ put: [row] })
-          : { ...reopening, put: [row, [open, reopenedRowText(process)]] };
+          : { ...reopening, put: [row, ...openRows(start, reopenedRowText(process))] };
     }
     this.#writing = this.#commit(commit).then((revision) => {
       this.#isNew = false;
@@ -254,7 +254,7 @@ export class Execution {
     const { start } = this.state;
     if (this.#isNew) return asFirst({ put }, start, this.#environment);
     if (this.#reopening !== null) return restWithoutReopening(put, this.#reopening);
-    return this.#ifStillOwned({ put, delete: [openExecutionKey(start.number)] });
+    return this.#ifStillOwned({ put, delete: openRowKeys(start) });
   }
 
   /** On a shared store the commit fails when another process has recovered the execution. */

@@ -6,15 +6,16 @@
  */
 
 import { isObject } from "../../lib/is-object.ts";
-import { type Step, Suspend, type SuspendStep } from "../definition/definition.ts";
+import { type BailStep, type Step, Suspend, type SuspendStep } from "../definition/definition.ts";
 import { REPLAY_INPUT, type StepState } from "../journal/state.ts";
 import { runWork } from "./attempts.ts";
 import { runContainer, tryContainer } from "./containers.ts";
 import type { Execution } from "./execution.ts";
 import type { Lifetime } from "./lifetime.ts";
-import { done, failed, type Outcome, stopped } from "./outcome.ts";
+import { handleFailure } from "./on-error.ts";
+import { bailed, done, failed, type Outcome, stopped } from "./outcome.ts";
 import { EvaluationFailure, evaluate, expressionScope, type Frame, type StepInput } from "./scope.ts";
-import { beginStep, completeStep, failStep, failTap, suspendStep } from "./step-entries.ts";
+import { beginStep, completeStep, failStep, failTap, recordOutput, recordSame, suspendStep } from "./step-entries.ts";
 
 /** Runs steps one after the other: the output of each is the input of the next. */
 export async function runSteps(
@@ -43,14 +44,28 @@ function runStep(
   before: StepInput,
   lifetime: Lifetime,
 ): Outcome | Promise<Outcome> {
+  const known = execution.state.steps.get(step.path);
+  const tried = tryStep(execution, step, frame, before, known, lifetime);
+  if (step.onError === null) return tried;
+  const given = inputFor(execution, step, known, before);
+  return handleFailure(runSteps, execution, step, frame, given, lifetime, tried);
+}
+
+function tryStep(
+  execution: Execution,
+  step: Step,
+  frame: Frame,
+  before: StepInput,
+  known: StepState | undefined,
+  lifetime: Lifetime,
+): Outcome | Promise<Outcome> {
   const { state } = execution;
-  const known = state.steps.get(step.path);
   if (known !== undefined) {
     if (known.status === "done" || known.status === "skipped")
       return done(state.values.get(known.output), known.output);
     if (known.status === "waiting") return { kind: "suspended", paths: [step.path] };
     if (known.status === "failed" && known.resume === null && known.endedAt !== null) {
-      return isTap(step) ? done(before.data, before.source) : failed(step.path, known.message, false, known.code);
+      return isTap(step) ? done(before.data, before.source) : failed(known.failedAt, known.message, false, known.code);
     }
   }
   if (lifetime.stopped !== null) return stopped(step.path);
@@ -63,6 +78,8 @@ function runStep(
   switch (step.kind) {
     case "set":
       return runSet(execution, step, frame, given, known);
+    case "bail":
+      return runBail(execution, step, frame, given, known);
     case "suspend":
       return runSuspend(execution, step, frame, given, known);
     case "work":
@@ -101,6 +118,27 @@ function runSet(
   return value instanceof EvaluationFailure
     ? failStep(execution, step, value.message)
     : completeStep(execution, step, value);
+}
+
+function runBail(
+  execution: Execution,
+  step: BailStep,
+  frame: Frame,
+  given: StepInput,
+  known: StepState | undefined,
+): Outcome {
+  const scope = expressionScope(execution, frame, given.data);
+  const holds = evaluate(step.condition, scope);
+  const value = holds === true ? evaluate(step.result, scope) : holds === false ? given.data : holds;
+  const problem = value instanceof EvaluationFailure ? value.message : (step.outputCheck?.(value, "output") ?? null);
+  if (problem !== null) {
+    beginStep(execution, step, known, given);
+    return failStep(execution, step, problem);
+  }
+  beginStep(execution, step, known, given, holds === true ? "bail" : "none");
+  if (holds !== true) return recordSame(execution, step, given.data, given.source);
+  const { data, source } = recordOutput(execution, step, value);
+  return bailed(data, source);
 }
 
 function runSuspend(

@@ -1,11 +1,18 @@
 /** The outcome of a step, of a list of steps, and of a whole execution. */
 import type { StepPath, ValueSource } from "../journal/entries.ts";
 
-export type Outcome = Done | Suspended | Failed | Stopped;
+export type Outcome = Done | Bailed | Suspended | Failed | Stopped;
 
 /** An output, and where the journal has it. */
-interface Done {
+export interface Done {
   readonly kind: "done";
+  readonly data: unknown;
+  readonly source: ValueSource;
+}
+
+/** Its workflow ends with this result. */
+interface Bailed {
+  readonly kind: "bailed";
   readonly data: unknown;
   readonly source: ValueSource;
 }
@@ -33,6 +40,7 @@ interface Stopped {
 }
 
 export const done = (data: unknown, source: ValueSource): Done => ({ kind: "done", data, source });
+export const bailed = (data: unknown, source: ValueSource): Bailed => ({ kind: "bailed", data, source });
 export const failed = (path: StepPath, message: string, isPermanent = false, code: string | null = null): Failed => ({
   kind: "failed",
   path,

@@ -3,8 +3,15 @@ import type { ReplayExecutionRequest } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Outline, StepOutline } from "../definition/definition.ts";
 import { findStepByName } from "../definition/find-step.ts";
-import type { JournalEntry, Replay, ReplayedEntry, StepPath, ValueSource } from "../journal/entries.ts";
-import { type JournalState, stateFromJournal } from "../journal/state.ts";
+import {
+  type JournalEntry,
+  type Replay,
+  type ReplayedEntry,
+  type StepPath,
+  type ValueSource,
+  workflowPrefix,
+} from "../journal/entries.ts";
+import { type JournalState, type StepState, stateFromJournal } from "../journal/state.ts";
 
 interface ReplayPlan {
   readonly replay: Replay;
@@ -21,6 +28,11 @@ export function planReplay(
   const step = findStepByName(outline, body.stepId, "stepId");
   const recorded = source.steps.get(step.path);
   if (recorded === undefined) throw invalid(`stepId: the execution never reached ${JSON.stringify(step.path)}`);
+  const isHandledIn = (place: string) => [...source.steps.values()].some((each) => isHandled(each, place, outline));
+  if (!(step.handles ?? []).every(isHandledIn))
+    throw invalid(
+      `stepId: ${JSON.stringify(step.path)} is in an onError, and what that had handled did not fail in the end`,
+    );
   const kept = keptEntries(source, outline, step);
   const resume = replayResume(recordedResume(source, entries, step.path) ?? recorded.resume, body);
   const resumed = resumeDataBefore(source, entries, step.path);
@@ -78,6 +90,7 @@ function keptEntries(source: JournalState, outline: Outline, step: StepOutline):
   /** Where the replay has the values that the source has at these places. */
   const given = new Map<ValueSource, ValueSource>([["", ""]]);
   // A race is run anew when one of its branches is replayed: a recorded winner would end it at once.
+  const { handles = [] } = step;
   const anew = step.parents.filter((path) => outline.get(path)?.type === "andRace");
   const steps = [...source.steps.values()]
     .map((state) => ({ state, outline: outline.get(state.path) }))
@@ -85,6 +98,10 @@ function keptEntries(source: JournalState, outline: Outline, step: StepOutline):
     .sort((a, b) => a.outline.order - b.outline.order);
   for (const { state: current, outline: place } of steps) {
     const { path } = place;
+    if (handles.some((place) => isHandled(current, place, outline))) {
+      kept.push(["fail", path, current.message, current.code, current.failedAt]);
+      continue;
+    }
     if (step.parents.includes(path)) {
       if (current.branch !== null) kept.push(["begin", path, current.source, current.branch]);
       const input = `${path}/`;
@@ -92,6 +109,8 @@ function keptEntries(source: JournalState, outline: Outline, step: StepOutline):
       continue;
     }
     if (place.order >= step.order || anew.some((race) => place.parents.includes(race))) continue;
+    // One that has bailed in a branch beside decides anew: kept, it would end its workflow at once.
+    if (current.branch === "bail") continue;
     const passed = current.status === "failed" && place.type === "andTap";
     if (current.status !== "done" && current.status !== "skipped" && !passed) continue;
     const output = passed ? current.source : current.output;
@@ -105,6 +124,15 @@ function keptEntries(source: JournalState, outline: Outline, step: StepOutline):
   }
   return kept;
 }
+
+/** Whether a step has failed, and an `onError` has taken its place: that of the step itself, or of the workflow which ended with it. */
+const isHandled = ({ path, status, failedAt }: StepState, place: string, outline: Outline): boolean =>
+  failedAt !== "" &&
+  (place === path ||
+    (status === "failed" &&
+      place === workflowPrefix(path) &&
+      outline.get(path)?.type !== "andTap" &&
+      !outline.get(path)?.handles?.includes(place)));
 
 /** What expressions saw as `resume` when the step first began. */
 function resumeDataBefore({ start }: JournalState, entries: readonly JournalEntry[], path: StepPath): unknown {

@@ -2,7 +2,14 @@
 
 import type { ReplayExecutionRequest, ResumeExecutionRequest } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
-import type { Step, ValueCheck, WorkflowDefinition } from "../definition/definition.ts";
+import {
+  listsInside,
+  listsOf,
+  type Step,
+  type StepsOfWorkflow,
+  type ValueCheck,
+  type WorkflowDefinition,
+} from "../definition/definition.ts";
 import { findStepByName } from "../definition/find-step.ts";
 import type { JournalEntry, StepPath } from "../journal/entries.ts";
 import { alreadyResumed, notSuspended } from "../journal/errors.ts";
@@ -60,7 +67,7 @@ function resumeEntry(
 export function checkReplay(definition: WorkflowDefinition, path: StepPath, body: ReplayExecutionRequest): void {
   const { inputData, resumeData } = body;
   const problems: (string | null | undefined)[] = [];
-  if (inputData !== undefined) problems.push(findStep(definition.steps, path)?.inputCheck?.(inputData, "inputData"));
+  if (inputData !== undefined) problems.push(findStep(definition, path)?.inputCheck?.(inputData, "inputData"));
   if (resumeData !== undefined) problems.push(resumeCheckFor(definition, path)?.(resumeData, "resumeData"));
   const messages = problems.filter((problem) => typeof problem === "string");
   if (messages.length > 0) throw invalid(messages.join("; "));
@@ -79,28 +86,19 @@ function findResumeTarget(state: JournalState, { outline }: WorkflowDefinition, 
 
 /** The schema of the step itself goes before that of the workflow. */
 function resumeCheckFor(definition: WorkflowDefinition, path: StepPath): ValueCheck | null {
-  return findStep(definition.steps, path)?.resumeCheck ?? definition.resumeCheck;
+  return findStep(definition, path)?.resumeCheck ?? definition.resumeCheck;
 }
 
-function findStep(steps: readonly Step[], path: StepPath): Step | undefined {
-  for (const step of steps) {
-    if (step.path === path) return step;
-    const found = findStep(stepsInside(step), path);
-    if (found !== undefined) return found;
-  }
-  return undefined;
+function findStep(workflow: StepsOfWorkflow, path: StepPath): Step | undefined {
+  const find = (steps: readonly Step[]): Step | undefined => {
+    for (const step of steps) {
+      const found = step.path === path ? step : find(listsBelow(step).flat());
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  };
+  return find(listsOf(workflow).flat());
 }
 
-function stepsInside(step: Step): readonly Step[] {
-  switch (step.kind) {
-    case "when":
-      return [...step.then, ...(step.else ?? [])];
-    case "all":
-    case "race":
-      return step.branches.flat();
-    case "sub":
-      return step.steps;
-    default:
-      return [];
-  }
-}
+const listsBelow = (step: Step): readonly (readonly Step[])[] =>
+  step.kind === "sub" ? [...listsInside(step), ...listsOf(step.called)] : listsInside(step);

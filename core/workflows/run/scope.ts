@@ -1,7 +1,14 @@
 /** What the expressions of a step are computed from: its input, and the outputs of the steps of its workflow. */
 import { messageOf } from "../../lib/errors.ts";
 import { ExpressionError } from "../../manifest/expression.ts";
-import type { Step, StepScope } from "../definition/definition.ts";
+import {
+  listsInside,
+  listsOf,
+  type Step,
+  type StepError,
+  type StepScope,
+  type StepsOfWorkflow,
+} from "../definition/definition.ts";
 import type { ValueSource } from "../journal/entries.ts";
 import type { Execution } from "./execution.ts";
 import type { Lifetime } from "./lifetime.ts";
@@ -12,6 +19,8 @@ export interface Frame {
   readonly input: unknown;
   /** Outputs by step id. Grows while the workflow runs, so that an expression for the whole object gives a copy. */
   readonly steps: Record<string, unknown>;
+  /** Inside an `onError`: what it handles. */
+  readonly error?: StepError;
 }
 
 /** The input of a step, and where in the journal it comes from. */
@@ -32,8 +41,7 @@ export type RunSteps = (
   lifetime: Lifetime,
 ) => Promise<Outcome>;
 
-/** @param steps of the workflow */
-export function createFrame({ state }: Execution, input: unknown, steps: readonly Step[]): Frame {
+export function createFrame({ state }: Execution, input: unknown, workflow: StepsOfWorkflow): Frame {
   const outputs = Object.create(null) as Record<string, unknown>;
   const visit = (list: readonly Step[]): void => {
     for (const step of list) {
@@ -42,21 +50,8 @@ export function createFrame({ state }: Execution, input: unknown, steps: readonl
       for (const inner of listsInside(step)) visit(inner);
     }
   };
-  visit(steps);
+  for (const list of listsOf(workflow)) visit(list);
   return { input, steps: outputs };
-}
-
-/** The lists of steps in a step that belong to the same workflow. */
-function listsInside(step: Step): readonly (readonly Step[])[] {
-  switch (step.kind) {
-    case "when":
-      return step.else === null ? [step.then] : [step.then, step.else];
-    case "all":
-    case "race":
-      return step.branches;
-    default:
-      return [];
-  }
 }
 
 export function expressionScope(execution: Execution, frame: Frame, data: unknown): StepScope {
@@ -69,6 +64,7 @@ export function expressionScope(execution: Execution, frame: Frame, data: unknow
     user: start.user ?? null,
     steps: frame.steps,
     resume,
+    error: frame.error,
   };
 }
 

@@ -5,7 +5,7 @@ import { entryJson } from "../journal/outcome-text.ts";
 import { type StepState, timeAfter } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
 import { executionLogger } from "./logger.ts";
-import { done, failed, type Outcome } from "./outcome.ts";
+import { type Done, done, failed, type Outcome } from "./outcome.ts";
 import type { StepInput } from "./scope.ts";
 
 /** Records that a step begins, unless it was running already when an earlier process ended. */
@@ -23,13 +23,17 @@ export function beginStep(
 
 /** @param code of the error */
 export function failStep(execution: Execution, step: Step, message: string, code: string | null = null): Outcome {
-  recordFailure(execution, step, message, code);
-  return failed(step.path, message, false, code);
+  const outcome = failed(step.path, message, false, code);
+  recordFailure(execution, step, outcome);
+  return outcome;
 }
 
-export function recordFailure(execution: Execution, { path }: Step, message: string, code: string | null): void {
+/** @param failure of the step, or of one inside it */
+export function recordFailure(execution: Execution, { path }: Step, failure: Outcome & { kind: "failed" }): void {
+  const { message, code } = failure;
   const at = timeAfter(execution.state);
-  execution.append(code === null ? ["fail", path, at, message] : ["fail", path, at, message, code]);
+  if (failure.path !== path) execution.append(["fail", path, at, message, code, failure.path]);
+  else execution.append(code === null ? ["fail", path, at, message] : ["fail", path, at, message, code]);
 }
 
 /** Records an output, or a failure when the output does not fit its schema. */
@@ -50,7 +54,7 @@ export function recordOutput(
   output: unknown,
   text?: string,
   change?: Record<string, unknown>,
-): Outcome {
+): Done {
   const { known, state } = execution;
   const same = known.sourceOf(output);
   if (same !== undefined) return recordSame(execution, step, output, same, change);
@@ -72,7 +76,7 @@ export function recordSame(
   data: unknown,
   source: ValueSource,
   change?: Record<string, unknown>,
-): Outcome {
+): Done {
   const at = timeAfter(execution.state);
   if (change === undefined) execution.append(["same", step.path, at, source]);
   else execution.append(["same", step.path, at, source, change]);

@@ -12,8 +12,13 @@ import { compileCheck, compileText, type LinkContext } from "../definition/linki
 import { StepCaller, suspendForApproval } from "./tool.ts";
 
 /** @returns null when there is no such agent */
-export function compileAgent(linking: LinkContext, work: AgentStepManifest, at: Path): Work | null {
-  const prompt = compileText(linking, work.prompt, [...at, "prompt"]);
+export function compileAgent(
+  linking: LinkContext,
+  work: AgentStepManifest,
+  at: Path,
+  names: readonly string[],
+): Work | null {
+  const prompt = compileText(linking, work.prompt, [...at, "prompt"], names);
   const { schema } = work;
   const check = compileCheck(linking, schema, [...at, "schema"]);
   const agent = linking.parts.agents.get(work.agent);

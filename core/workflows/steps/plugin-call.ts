@@ -4,7 +4,7 @@ import type { User } from "../../identity/user.ts";
 import { cloneJson } from "../../lib/clone-json.ts";
 import { isObject } from "../../lib/is-object.ts";
 import type { StepContext } from "../../plugin/plugin.ts";
-import { type StepCall, Suspend } from "../definition/definition.ts";
+import { type StepCall, type StepError, Suspend } from "../definition/definition.ts";
 
 type Values = Record<string, unknown>;
 
@@ -53,6 +53,11 @@ export class PluginCall implements StepContext {
   get context(): Values {
     this.#copies.context ??= cloneJson(this.#call.scope.context);
     return this.#copies.context;
+  }
+
+  get error(): StepError | null {
+    const { error } = this.#call.scope;
+    return error === undefined ? null : { ...error };
   }
 
   get user(): User | null {

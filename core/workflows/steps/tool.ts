@@ -16,8 +16,9 @@ export function compileTool(
   linking: LinkContext,
   work: { tool: string; input: unknown; tap: boolean },
   at: Path,
+  names: readonly string[],
 ): Work | null {
-  const input = compileValue(linking, work.input === undefined ? "{{ data }}" : work.input, [...at, "input"]);
+  const input = compileValue(linking, work.input === undefined ? "{{ data }}" : work.input, [...at, "input"], names);
   const tool = linking.parts.tools.get(work.tool);
   if (tool === undefined) {
     linking.missing.add(`tool ${JSON.stringify(work.tool)}`);

@@ -7,6 +7,7 @@ import { newTaskId } from "../../../core/a2a/task-ids.ts";
 import { TaskKeeper } from "../../../core/a2a/task-keeper.ts";
 import { TaskRows } from "../../../core/a2a/task-rows.ts";
 import { MAX_ANSWER_CHARACTERS, type TaskRun } from "../../../core/a2a/task-run.ts";
+import { removeSurplusTasks } from "../../../core/a2a/task-surplus.ts";
 import { Tasks } from "../../../core/a2a/tasks.ts";
 import type { Agent } from "../../../core/agents/agent.ts";
 import { NOBODY } from "../../../core/identity/caller.ts";
@@ -213,6 +214,35 @@ describe("tasks in a store", () => {
       left.map((found) => found.length),
       [0, 0, 0],
     );
+  });
+
+  test("tasks in memory: take 16 MiB together: the oldest that are over are removed, and none that still works", async (t) => {
+    const store = createMemoryStore();
+    const { begin, rows } = processOn(t, store);
+    const working = await begin("slow");
+    const run = await begin("nap");
+    await whenOver(run);
+    const { record } = run;
+    const answer = { parts: [{ text: "x".repeat(100_000) }] };
+    const added = Array.from({ length: 300 }, (_, index) => ({
+      ...record,
+      agent: index % 2 === 0 ? "nap" : "gone",
+      updatedAt: record.updatedAt + 1 + index,
+      task: { ...record.task, id: newTaskId(Date.now()), artifacts: [{ artifactId: "a", ...answer }] },
+    }));
+    for (const more of added) await rows.create(more);
+    const before = store.held?.("a2/") ?? 0;
+    assert.ok(before > 28e6, `${before}`);
+    await removeSurplusTasks(rows, new AbortController().signal);
+    const held = store.held?.("a2/") ?? 0;
+    assert.ok(held > 15 * 1024 * 1024 && held <= 16 * 1024 * 1024, `${held}`);
+    const left = await Promise.all(
+      added.map(async ({ agent, task }) => (await rows.read(agent, task.id)) !== undefined),
+    );
+    assert.ok(!left.slice(0, left.indexOf(true)).includes(true) && !left.slice(left.indexOf(true)).includes(false));
+    assert.equal(left.indexOf(true) > 100, true);
+    assert.equal((await rows.read("slow", idOf(working)))?.record.task.status.state, "TASK_STATE_WORKING");
+    working.abort("enough");
   });
 
   test("an end that the store does not take is told, and written when it does", async (t) => {

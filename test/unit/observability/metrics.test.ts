@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { Activity } from "../../../core/observability/metrics/activity.ts";
 import { BOUNDS, bucketIndex, Durations } from "../../../core/observability/metrics/durations.ts";
 import { collectFamilies } from "../../../core/observability/metrics/families.ts";
 import { Meters } from "../../../core/observability/metrics/meters.ts";
@@ -93,4 +94,27 @@ test("every family has a name and labels of Prometheus, a help of one line, and 
       assert.ok(Number.isFinite(value));
     }
   }
+});
+
+test("activity is what was counted in each of the last sixty minutes, the last of which goes on; reads of the API are left out", () => {
+  const meters = new Meters({ models: ["m"], agents: [], tools: [], workflows: [] });
+  const run = meters.ofRoute({ operation: "agents.text", path: "/agents/:id/text", method: "POST" });
+  const read = meters.ofRoute({ operation: "agents.list", path: "/agents", method: "GET" });
+  const own = meters.ofRoute({ operation: "custom.hello", path: "/hello", method: "GET" });
+  run.finished(200, UNTIMED, false);
+  const activity = new Activity(meters, 0);
+  run.finished(200, UNTIMED, false);
+  run.finished(500, UNTIMED, false);
+  read.finished(200, UNTIMED, false);
+  own.finished(200, UNTIMED, false);
+  meters.models.of("m").used({ promptTokens: 5, completionTokens: 2, cost: 0.25 });
+  activity.turn(60_000);
+  run.finished(200, UNTIMED, false);
+  assert.deepEqual(activity.minutes, [
+    { from: "1970-01-01T00:00:00.000Z", requests: 3, failed: 1, inputTokens: 5, outputTokens: 2, cost: 0.25 },
+    { from: "1970-01-01T00:01:00.000Z", requests: 1, failed: 0, inputTokens: 0, outputTokens: 0, cost: 0 },
+  ]);
+  for (let minute = 2; minute < 200; minute++) activity.turn(minute * 60_000);
+  assert.equal(activity.minutes.length, 60);
+  assert.equal(activity.minutes.at(-1)!.from, "1970-01-01T03:19:00.000Z");
 });

@@ -29,7 +29,8 @@ import { Execution } from "../../../core/workflows/run/execution.ts";
 import { planReplay } from "../../../core/workflows/run/replay.ts";
 import { planResume } from "../../../core/workflows/run/resume.ts";
 import { silent } from "../../support/agents.ts";
-import { definitionOf, type Expected, evaluate, type Node, workflow } from "../../support/generated-workflows.ts";
+import { type Expected, evaluate, type Node, workflow } from "../../support/generated-nodes.ts";
+import { definitionOf } from "../../support/generated-workflows.ts";
 
 const RUNS = 150;
 const INPUT = { in: 3 };

@@ -8,15 +8,21 @@ import { recordOf } from "./execution-record.js";
 import { executionTraces } from "./execution-traces.js";
 import { timeText } from "./formats.js";
 import { buildGraph } from "./graph.js";
-import { badge, jsonBlock, jsonDetails, load, problem, section } from "./parts.js";
+import { changes, keepAsking } from "./live.js";
+import { badge, jsonDetails, load, problem, section } from "./parts.js";
 import { Progress } from "./progress.js";
 import { replayForm } from "./replay-form.js";
 import { suspensionPanel } from "./suspension.js";
-import { loadTree } from "./workflow-tree.js";
+import { createTimeline } from "./timeline.js";
+import { valueView } from "./value-view.js";
+import { allSteps, loadTree } from "./workflow-tree.js";
 
 /** @import { ExecutionState, WorkflowStreamEvent } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
 /** @import { WorkflowTree } from "./workflow-tree.js" */
+
+/** Between two looks at an execution that waits, in milliseconds: somebody else may answer. */
+const PAUSE = 2000;
 
 /** @param {Place} place */
 export function executionView(place) {
@@ -44,7 +50,12 @@ function show(place, path, known, tree) {
   const again = element("div");
   const traces = element("div");
   const events = element("ol", { class: "events" });
-  const progress = new Progress(graph.mark);
+  const timeline = createTimeline(allSteps(tree));
+  const waitsAnew = changes();
+  const progress = new Progress((step, status) => {
+    graph.mark(step, status);
+    timeline.mark(step, status);
+  });
   const follower = createFollower(place, take);
   let status = "";
 
@@ -53,7 +64,9 @@ function show(place, path, known, tree) {
     const changed = status !== "" && status !== state.status;
     status = state.status;
     replace(head, factsOf(place, state));
-    replace(waiting, state.status === "suspended" && suspensionPanel(state, tree, resume));
+    const suspension = state.status === "suspended" ? state.suspension : undefined;
+    // What is being typed into the form stays.
+    if (waitsAnew(suspension)) replace(waiting, suspension && suspensionPanel(place, state, tree, resume));
     replace(outcome, outcomeOf(state, result));
     replace(
       actions,
@@ -71,9 +84,10 @@ function show(place, path, known, tree) {
   /** @param {WorkflowStreamEvent} event */
   function take(event) {
     if (event.type === "error") throw new Error(event.error);
+    timeline.take(event);
     progress.take(event);
     if (event.type === "workflow-result") result = event.result;
-    if (event.type === "workflow-start") replace(waiting);
+    if (event.type === "workflow-start" && waitsAnew(undefined)) replace(waiting);
     events.append(eventItem(event));
   }
 
@@ -90,6 +104,7 @@ function show(place, path, known, tree) {
     } catch (error) {
       // The console's key does not open streams: then the stored state is shown.
       const record = await recordOf(api, known, signal);
+      if (record !== undefined) timeline.show(record);
       for (const { id, from, status: step } of record?.events ?? [])
         if (id.startsWith("step:")) progress.set(from, step);
       result = record?.output;
@@ -123,18 +138,31 @@ function show(place, path, known, tree) {
     if (!signal.aborted) await refresh();
   }
 
+  /** Sees when somebody else answers. */
+  async function lookAgain() {
+    if (status !== "suspended") return;
+    /** @type {ExecutionState} */
+    const { status: now } = await api.get(`${path}/state${owner}`, { signal });
+    if (now === "suspended" || status !== "suspended") return;
+    await follower.readOn().catch(() => {});
+    await refresh();
+  }
+
   showState(known);
-  follow().catch((error) => {
-    if (!signal.aborted) replace(failure, problem(error));
-  });
+  follow()
+    .catch((error) => {
+      if (!signal.aborted) replace(failure, problem(error));
+    })
+    .then(() => keepAsking(place, PAUSE, lookAgain, element("div")));
   return [
     head,
     actions,
     failure,
     waiting,
     outcome,
+    timeline.body,
     section("Steps", graph.body),
-    section("Input", jsonBlock(known.input)),
+    section("Input", valueView(known.input)),
     again,
     traces,
     section("Events", element("details", { class: "fold" }, element("summary", {}, "What happened, in order"), events)),

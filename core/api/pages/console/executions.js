@@ -1,25 +1,31 @@
-/** Executions of all workflows, newest first. */
-import { segment } from "./api.js";
-import { element } from "./elements.js";
+/** Executions of all workflows, newest first, as they come; one is found by its id. */
+import { Refusal, segment } from "./api.js";
+import { element, replace } from "./elements.js";
 import { whose } from "./execution-owner.js";
-import { spanText, timeText } from "./formats.js";
+import { recordOf } from "./execution-record.js";
+import { spanText } from "./formats.js";
 import { filterForm, pageOf, pager } from "./listing.js";
-import { badge, load, table } from "./parts.js";
+import { changes, keepAsking } from "./live.js";
+import { moment } from "./moments.js";
+import { badge, table } from "./parts.js";
 import { linkTo } from "./router.js";
 
-/** @import { WorkflowExecution, WorkflowSummary } from "../../../../generated/types.ts" */
+/** @import { ExecutionState, WorkflowExecution, WorkflowSummary } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
 
 const PAGE = 25;
+/** Between two requests, in milliseconds. */
+const PAUSE = 3000;
 const STATUSES = ["", "running", "suspended", "completed", "error", "cancelled"];
 
 /** @param {Place} place */
 export async function executionsView(place) {
   const { api, signal, query, body } = place;
-  const workflow = query.get("workflow") ?? "";
-  const status = query.get("status") ?? "";
+  const given = (/** @type {string} */ name) => query.get(name) ?? "";
+  const [id, workflow, status, userId, attribute] = ["id", "workflow", "status", "userId", "attribute"].map(given);
   const page = pageOf(query);
-  const list = element("div");
+  const list = element("div", {}, element("p", { class: "quiet" }, "Loading…"));
+  const failure = element("div");
   /** @type {WorkflowSummary[]} */
   const workflows = await api.get("workflows", { signal });
   if (signal.aborted) return;
@@ -28,40 +34,89 @@ export async function executionsView(place) {
       {
         name: "workflow",
         label: "Workflow",
-        value: workflow,
-        options: [["", "all"], ...workflows.map(({ id, name }) => /** @type {const} */ ([id, name]))],
+        value: workflow ?? "",
+        options: [["", "all"], ...workflows.map((each) => /** @type {const} */ ([each.id, each.name]))],
       },
-      { name: "status", label: "Status", value: status, options: STATUSES.map((text) => [text, text || "all"]) },
+      { name: "status", label: "Status", value: status ?? "", options: STATUSES.map((text) => [text, text || "all"]) },
+      { name: "id", label: "Id", value: id ?? "" },
+      { name: "userId", label: "User", value: userId ?? "" },
+      { name: "attribute", label: "Metadata (key=value)", value: attribute ?? "" },
     ]),
+    failure,
     list,
   );
-  const asked = new URLSearchParams({ limit: String(PAGE + 1), offset: String(page * PAGE) });
-  if (workflow !== "") asked.set("workflowId", workflow);
-  if (status !== "") asked.set("status", status);
-  /** @type {Promise<WorkflowExecution[]>} */
-  const records = api.get(`workflows/executions?${asked}`, { signal });
-  await load(place, list, records, (found) => [
-    found.length === 0
-      ? element("p", { class: "quiet" }, "No executions.")
-      : table(
-          "Executions",
-          ["Execution", "Workflow", "Status", "Began", "Took", "Steps"],
-          found.slice(0, PAGE).map(row),
-        ),
-    pager("executions", { workflow, status }, page, found.length > PAGE),
-  ]);
+
+  /** @returns {Promise<WorkflowExecution[]>} */
+  const find = () => {
+    if (id) return findById(place, id, workflow ? [workflow] : workflows.map((each) => each.id));
+    const asked = new URLSearchParams({ limit: String(PAGE + 1), offset: String(page * PAGE) });
+    if (workflow) asked.set("workflowId", workflow);
+    if (status) asked.set("status", status);
+    if (userId) asked.set("userId", userId);
+    const [, key, value] = /^([^=]+)=(.*)$/.exec(attribute ?? "") ?? [];
+    if (key !== undefined) asked.set(`metadata.${key.trim()}`, value ?? "");
+    return api.get(`workflows/executions?${asked}`, { signal });
+  };
+
+  const differs = changes();
+  const ask = async () => {
+    const found = await find();
+    if (signal.aborted || !differs(found)) return;
+    const focused = document.activeElement?.id ?? "";
+    const filters = Object.fromEntries([...query].filter(([name]) => name !== "page"));
+    replace(
+      list,
+      found.length === 0
+        ? element("p", { class: "quiet" }, "No executions.")
+        : table(
+            "Executions",
+            ["Execution", "Workflow", "Status", "Began", "Took", "Steps"],
+            found.slice(0, PAGE).map(row),
+          ),
+      pager("executions", filters, page, found.length > PAGE),
+    );
+    if (focused !== "" && document.activeElement === document.body) document.getElementById(focused)?.focus();
+  };
+  // The view is whole with its filters: the list goes on for as long as the view is there.
+  void keepAsking(place, PAUSE, ask, failure).then(() => replace(list));
+}
+
+/**
+ * Ids are unique within a workflow and a user only.
+ *
+ * @param {Place} place
+ * @param {string} id
+ * @param {readonly string[]} workflows
+ * @returns {Promise<WorkflowExecution[]>}
+ */
+async function findById({ api, signal }, id, workflows) {
+  const found = await Promise.all(
+    workflows.map(async (workflow) => {
+      try {
+        /** @type {ExecutionState} */
+        const state = await api.get(`workflows/${segment(workflow)}/executions/${segment(id)}/state`, { signal });
+        return await recordOf(api, state, signal);
+      } catch (error) {
+        if (error instanceof Refusal && error.status === 404) return undefined;
+        throw error;
+      }
+    }),
+  );
+  return found.filter((record) => record !== undefined);
 }
 
 /** @param {WorkflowExecution} record */
-function row({ id, workflowId, workflowName, userId, status, createdAt, updatedAt, events }) {
+function row({ id, workflowId, workflowName, userId, status, createdAt, updatedAt, events, suspension }) {
   const link = linkTo(`workflows/${segment(workflowId)}/executions/${segment(id)}`, whose(userId));
   const steps = events.filter((event) => event.id.startsWith("step:")).length;
   return [
-    element("a", { href: link }, element("code", {}, id)),
+    element("a", { href: link, id: `row-${workflowId}-${userId ?? ""}-${id}` }, element("code", {}, id)),
     workflowName,
-    badge(status),
-    timeText(createdAt),
-    spanText(createdAt, status === "running" ? undefined : updatedAt),
+    suspension === undefined || status !== "suspended"
+      ? badge(status)
+      : element("span", {}, badge(status), " waiting for ", moment("for", suspension.suspendedAt)),
+    moment("ago", createdAt),
+    status === "running" ? moment("for", createdAt) : spanText(createdAt, updatedAt),
     steps,
   ];
 }

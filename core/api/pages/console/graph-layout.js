@@ -1,5 +1,7 @@
 /** Computes where the steps of a workflow stand in its drawing: one below the other, branches side by side. */
 
+import { ON_ERROR } from "./workflow-tree.js";
+
 /** @import { Step } from "./workflow-tree.js" */
 
 /** @typedef {{ x: number, y: number }} Point */
@@ -11,6 +13,25 @@ export const STEP_WIDTH = 224;
 export const STEP_HEIGHT = 50;
 const GAP = 28;
 const BESIDE = 24;
+
+/**
+ * A workflow: its steps, and beside them those that run when one of them has failed.
+ *
+ * @param {readonly Step[]} steps @param {readonly Step[]} onError
+ * @returns {Drawing}
+ */
+export function layoutWorkflow(steps, onError) {
+  const drawing = layout(steps);
+  if (onError.length === 0) return drawing;
+  const handles = layout(onError);
+  const left = drawing.width + BESIDE;
+  const middle = left + handles.width / 2;
+  drawing.lines.push(line(middle, 0, middle, GAP, ON_ERROR));
+  put(drawing, handles, left, GAP);
+  drawing.width = left + handles.width;
+  drawing.height = Math.max(drawing.height, GAP + handles.height);
+  return drawing;
+}
 
 /**
  * A sequence: the middle of its first step at the top is where it is entered, the middle of its bottom where it is left.
@@ -42,8 +63,9 @@ function layoutStep(step) {
     return { width: STEP_WIDTH, height: STEP_HEIGHT, steps: [{ step, x: 0, y: 0 }], lines: [], joins: [] };
   }
   const parts = branches.map((branch) => layout(branch.steps));
-  // A condition without `else` can be passed by.
-  const passes = step.type === "andWhen" && branches.length === 1;
+  // A condition without `else` can be passed by, and the steps for a failure.
+  const usual = branches.filter(({ label }) => label !== ON_ERROR).length;
+  const passes = usual === 0 || (step.type === "andWhen" && usual === 1);
   const inner =
     parts.reduce((sum, part) => sum + part.width, 0) + BESIDE * (parts.length - 1) + (passes ? 2 * BESIDE : 0);
   const width = Math.max(STEP_WIDTH, inner);

@@ -1,8 +1,9 @@
 /** A workflow as a drawing, and as a list for screen readers. Both show how far an execution is. */
 import { element, replace, shape } from "./elements.js";
 import { shortened } from "./formats.js";
-import { layout, STEP_HEIGHT, STEP_WIDTH } from "./graph-layout.js";
+import { layoutWorkflow, STEP_HEIGHT, STEP_WIDTH } from "./graph-layout.js";
 import { badge, signOf, statusClass } from "./parts.js";
+import { ON_ERROR } from "./workflow-tree.js";
 
 /** @import { Line } from "./graph-layout.js" */
 /** @import { Step, WorkflowTree } from "./workflow-tree.js" */
@@ -25,8 +26,8 @@ const IDLE = "not begun";
  * @param {{ live: boolean }} options whether it is that of an execution, whose steps stand somewhere
  * @returns {Graph}
  */
-export function buildGraph({ detail, steps }, { live }) {
-  const { width, height, steps: placed, lines, joins } = layout(steps);
+export function buildGraph({ detail, steps, onError }, { live }) {
+  const { width, height, steps: placed, lines, joins } = layoutWorkflow(steps, onError);
   /** @type {Map<string, (status: string) => void>} */
   const marks = new Map();
   const boxes = placed.map(({ step, x, y }) => {
@@ -51,7 +52,7 @@ export function buildGraph({ detail, steps }, { live }) {
     ...boxes,
   );
   drawing.style.minWidth = `${width * LEAST_SCALE}px`;
-  const list = stepList(steps, marks, live);
+  const list = stepList({ steps, onError }, marks, live);
   return {
     body: element(
       "div",
@@ -94,8 +95,8 @@ function labelShape({ from, to, label }) {
   return shape("text", { class: "label", x: (from.x + to.x) / 2 + 6, y: (from.y + to.y) / 2 + 4 }, label);
 }
 
-/** @param {readonly Step[]} steps @param {Map<string, (status: string) => void>} marks @param {boolean} live */
-function stepList(steps, marks, live) {
+/** @param {Pick<WorkflowTree, "steps" | "onError">} tree @param {Map<string, (status: string) => void>} marks @param {boolean} live */
+function stepList({ steps, onError }, marks, live) {
   /** @param {Step} step @returns {HTMLElement} */
   const item = ({ name, type, path, branches }) => {
     const status = element("span", {}, live && badge(IDLE));
@@ -116,5 +117,7 @@ function stepList(steps, marks, live) {
       ),
     );
   };
-  return element("ol", { class: "steps" }, ...steps.map(item));
+  const handles =
+    onError.length > 0 && element("li", {}, ON_ERROR, element("ol", { "aria-label": ON_ERROR }, ...onError.map(item)));
+  return element("ol", { class: "steps" }, ...steps.map(item), handles);
 }

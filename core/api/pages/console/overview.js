@@ -1,32 +1,186 @@
-/** The first view: the page that the server sent, with links into the console. */
-import { element } from "./elements.js";
+/** The first view: what waits for a person, what failed, what was done in the last hour, and ways in. */
+import { barChart, byMinute, numberText } from "./activity-chart.js";
+import { segment } from "./api.js";
+import { element, replace } from "./elements.js";
+import { whose } from "./execution-owner.js";
+import { counted, shortened } from "./formats.js";
+import { changes, keepAsking } from "./live.js";
+import { moment } from "./moments.js";
+import { badge, section } from "./parts.js";
+import { linkTo } from "./router.js";
+import { approvalIdOf } from "./suspension.js";
+import { waysIn } from "./ways-in.js";
 
-/** @import { Credentials } from "./credentials.js" */
-/** @import { View } from "./router.js" */
+/** @import { Approval, ObservabilityStatus, TraceList, WorkflowExecution } from "../../../../generated/types.ts" */
+/** @import { Child } from "./elements.js" */
+/** @import { Place } from "./router.js" */
 
-const OPENED = { agents: "Chat", workflows: "Run" };
+/** Between two requests, in milliseconds. */
+const PAUSE = 5000;
+const MOST = 8;
+const DAY = 86_400_000;
+const EXECUTION_ID = "workflow.execution.id";
+/** A call that a person must approve first, or that somebody else was faster with. */
+const CONFLICT = "conflict";
+const LONGEST_MESSAGE = 160;
+
+/** @typedef {{ status: string, at: string, link: HTMLElement, text: string }} Item */
+
+/** @param {Place} place */
+export function overviewView(place) {
+  const { body, title, serviceName } = place;
+  title(serviceName);
+  body.append(
+    element(
+      "div",
+      { class: "halves" },
+      liveSection(place, "Waits for a person", waitingItems, (items) => list(items, "for", "Nothing waits.")),
+      liveSection(place, "Failed in the last day", failedItems, (items) => list(items, "ago", "Nothing failed.")),
+    ),
+    liveSection(place, "The last hour", lastHour, activity),
+  );
+  void waysIn(place);
+}
 
 /**
- * Links of that page are opened by the browser itself, which sends no headers: the key goes into their address.
- *
- * @param {Credentials} credentials
- * @returns {View}
+ * @template T
+ * @param {Place} place
+ * @param {string} name
+ * @param {(place: Place) => Promise<T>} read
+ * @param {(value: T) => Child[]} show
  */
-export const overviewView = (credentials) => () => {
-  for (const link of document.querySelectorAll('#landing a[href^="./"]')) {
-    const [path = "", query] = (link.getAttribute("href") ?? "").split("?", 2);
-    if (query === undefined) addWayIn(link, path);
-    const { key } = credentials.given;
-    link.setAttribute("href", key === "" ? path : `${path}?${new URLSearchParams({ key })}`);
-  }
-};
-
-/** @param {Element} link @param {string} path `./agents/support` */
-function addWayIn(link, path) {
-  const [, kind, id] = /^\.\/(agents|workflows)\/(.+)$/.exec(path) ?? [];
-  const place = link.closest("li") ?? link.parentElement;
-  if (id === undefined || place === null || place.querySelector(".way-in") !== null) return;
-  const label = OPENED[/** @type {keyof typeof OPENED} */ (kind)];
-  const href = `#/${kind}/${id}`;
-  place.append(" ", element("a", { class: "way-in", href, "aria-label": `${label}: ${link.textContent}` }, label));
+function liveSection(place, name, read, show) {
+  const content = element("div", {}, element("p", { class: "quiet" }, "Loading…"));
+  const failure = element("div");
+  const differs = changes();
+  const ask = async () => {
+    const value = await read(place);
+    if (!place.signal.aborted && differs(value)) replace(content, ...show(value));
+  };
+  const asking = keepAsking(place, PAUSE, ask, failure);
+  void asking.then(() => content.querySelector(".quiet")?.remove());
+  return section(name, failure, content);
 }
+
+/** @param {Item[]} items @param {"ago" | "for"} kind @param {string} none @returns {Child[]} */
+function list(items, kind, none) {
+  if (items.length === 0) return [element("p", { class: "quiet" }, none)];
+  const row = (/** @type {Item} */ { status, at, link, text }) =>
+    element(
+      "li",
+      {},
+      element(
+        "p",
+        { class: "meta" },
+        badge(status),
+        link,
+        element("span", {}, kind === "for" && "waiting for ", moment(kind, at)),
+      ),
+      text !== "" && element("p", { class: "quiet" }, shortened(text, LONGEST_MESSAGE)),
+    );
+  return [element("ul", { class: "items" }, ...items.map(row))];
+}
+
+/** @param {Item[]} items the latest first */
+const latest = (items) => items.sort((a, b) => Date.parse(b.at) - Date.parse(a.at)).slice(0, MOST);
+
+/** Open questions, and executions that wait for something else. @param {Place} place @returns {Promise<Item[]>} */
+async function waitingItems({ api, signal }) {
+  const [approvals, executions] = await Promise.all([
+    /** @type {Promise<Approval[]>} */ (api.get(`approvals?limit=${MOST}`, { signal })),
+    /** @type {Promise<WorkflowExecution[]>} */ (
+      api.get(`workflows/executions?status=suspended&limit=${4 * MOST}`, { signal })
+    ),
+  ]);
+  const questions = approvals.map(({ toolName, agentId, workflowId, createdAt }) => ({
+    status: "open",
+    at: createdAt,
+    link: element("a", { href: "#/approvals" }, `Approve ${toolName}`),
+    text: agentId !== undefined ? `Asked by ${agentId}` : workflowId !== undefined ? `Asked by ${workflowId}` : "",
+  }));
+  const suspended = executions
+    .filter(({ suspension }) => approvalIdOf(suspension) === null)
+    .map((record) => ({
+      status: "suspended",
+      at: record.suspension?.suspendedAt ?? record.updatedAt,
+      link: executionLink(record),
+      text: record.suspension?.reason ?? "",
+    }));
+  return latest([...questions, ...suspended]);
+}
+
+/** @param {WorkflowExecution} record */
+const executionLink = ({ id, workflowId, workflowName, userId }) =>
+  element(
+    "a",
+    { href: linkTo(`workflows/${segment(workflowId)}/executions/${segment(id)}`, whose(userId)) },
+    workflowName,
+  );
+
+/** Executions, and runs that belong to none. @param {Place} place @returns {Promise<Item[]>} */
+async function failedItems({ api, signal }) {
+  const from = new Date(Date.now() - DAY).toISOString();
+  const query = new URLSearchParams({ status: "error", from, limit: String(2 * MOST) });
+  const [executions, { traces }] = await Promise.all([
+    /** @type {Promise<WorkflowExecution[]>} */ (api.get(`workflows/executions?${query}`, { signal })),
+    /** @type {Promise<TraceList>} */ (api.get(`observability/traces?${query}`, { signal })),
+  ]);
+  return latest([
+    ...executions.map((record) => ({
+      status: "error",
+      at: record.updatedAt,
+      link: executionLink(record),
+      text: record.error?.message ?? "",
+    })),
+    ...traces
+      .filter(
+        ({ rootSpan: { attributes } }) =>
+          attributes[EXECUTION_ID] === undefined && attributes["error.type"] !== CONFLICT,
+      )
+      .map(({ traceId, rootSpan, startTime, endTime = startTime }) => ({
+        status: "error",
+        at: endTime,
+        link: element("a", { href: `#/traces/${segment(traceId)}` }, rootSpan.name),
+        text: rootSpan.status.message ?? "",
+      })),
+  ]);
+}
+
+/** @param {Place} place @returns {Promise<ObservabilityStatus["activity"]>} */
+async function lastHour({ api, signal }) {
+  /** @type {ObservabilityStatus} */
+  const status = await api.get("observability/status", { signal });
+  return status.activity;
+}
+
+/** @param {ObservabilityStatus["activity"]} minutes */
+function activity(minutes) {
+  const now = Date.now();
+  /** @param {(minute: ObservabilityStatus["activity"][number]) => number} read */
+  const sum = (read) => minutes.reduce((total, minute) => total + read(minute), 0);
+  const failed = sum((minute) => minute.failed);
+  const tokens = sum((minute) => minute.inputTokens + minute.outputTokens);
+  const cost = sum((minute) => minute.cost);
+  return [
+    barChart("Requests", `${numberText(sum((minute) => minute.requests))}, ${numberText(failed)} failed`, [
+      {
+        name: "answered",
+        className: "is-first",
+        values: byMinute(minutes, (each) => each.requests - each.failed, now),
+      },
+      { name: "failed", className: "is-bad", values: byMinute(minutes, (each) => each.failed, now) },
+    ]),
+    barChart("Tokens", `${numberText(tokens)}${cost > 0 ? `, ${dollars(cost)}` : ""}`, [
+      { name: "read", className: "is-first", values: byMinute(minutes, (each) => each.inputTokens, now) },
+      { name: "written", className: "is-second", values: byMinute(minutes, (each) => each.outputTokens, now) },
+    ]),
+    element(
+      "p",
+      { class: "hint" },
+      `Of this process, ${minutes.length < 60 ? `which began counting ${counted(minutes.length, "minute")} ago` : "without reads of the API"}.`,
+    ),
+  ];
+}
+
+/** @param {number} cost */
+const dollars = (cost) => `$${cost.toFixed(cost < 1 ? 4 : 2)}`;

@@ -12,10 +12,16 @@ const SIGNS = new Map([
   ["success", "✓"],
   ["completed", "✓"],
   ["ok", "✓"],
+  ["ready", "✓"],
+  ["unavailable", "✕"],
   ["suspended", "‖"],
   ["error", "✕"],
   ["cancelled", "⊘"],
   ["skipped", "↷"],
+  ["open", "?"],
+  ["approved", "✓"],
+  ["denied", "✕"],
+  ["expired", "⊘"],
 ]);
 
 /** @param {string} status */

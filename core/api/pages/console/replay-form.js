@@ -4,7 +4,7 @@ import { element, replace } from "./elements.js";
 import { ownerQuery } from "./execution-owner.js";
 import { field, problem } from "./parts.js";
 import { jsonField } from "./value-form.js";
-import { flatten } from "./workflow-tree.js";
+import { allSteps } from "./workflow-tree.js";
 
 /** @import { ExecutionResult } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
@@ -12,9 +12,7 @@ import { flatten } from "./workflow-tree.js";
 
 /** @param {Place} place @param {string} path of the execution @param {WorkflowTree} tree */
 export function replayForm({ api, params, query, signal }, path, tree) {
-  const options = flatten(tree.steps).map((step) =>
-    element("option", { value: step.path }, `${step.name} (${step.path})`),
-  );
+  const options = allSteps(tree).map((step) => element("option", { value: step.path }, `${step.name} (${step.path})`));
   const from = element("select", { id: "replay-step" }, ...options);
   const input = jsonField("replay-input", "Its input (JSON)", undefined, "Empty: what it was given the first time.");
   const submit = element("button", { type: "submit" }, "Replay");

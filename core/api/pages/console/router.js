@@ -7,12 +7,14 @@ import { problem } from "./parts.js";
 /**
  * @typedef {object} Place where a view is shown, and for how long
  * @property {Api} api
+ * @property {string} serviceName
  * @property {Record<string, string>} params
  * @property {URLSearchParams} query
  * @property {AbortSignal} signal aborts when the view is left
  * @property {HTMLElement} body
  * @property {(text: string) => void} title
  * @property {(text: string) => void} announce says it to screen readers
+ * @property {(section: string, count: number) => void} count shows in the bar how much there is to do
  * @property {() => void} keepFocus gives the focus to the heading where what had it is gone
  */
 /** @typedef {(place: Place) => void | Promise<void>} View */
@@ -63,13 +65,12 @@ function matched(pattern, path) {
  * Shows a view whenever the address changes. The focus goes to the heading of a new view, and stays where it was when only
  * the query of one has changed.
  *
- * @param {readonly Route[]} routes the path "" is the page that the server wrote
- * @param {{ main: HTMLElement, landing: HTMLElement, api: Api, announce(text: string): void, shown(path: string): void }} page
+ * @param {readonly Route[]} routes
+ * @param {{ main: HTMLElement, api: Api, serviceName: string, announce(text: string): void, count(section: string, count: number): void, shown(path: string): void }} page
  * @returns {() => void} shows the present view anew
  */
 export function startRouter(routes, page) {
-  const { main, landing, api, announce } = page;
-  const name = document.title;
+  const { main, api, announce, count, serviceName } = page;
   let leaving = new AbortController();
   /** @type {string | null} */
   let before = null;
@@ -82,23 +83,21 @@ export function startRouter(routes, page) {
     leaving.abort();
     leaving = new AbortController();
     const { signal } = leaving;
-    landing.hidden = path !== "";
-    main.hidden = path === "";
     page.shown(path);
     const heading = element("h1", { tabindex: -1 });
     const body = element("div", { class: "view" });
     /** @param {string} text */
     const title = (text) => {
       heading.textContent = text;
-      document.title = path === "" ? name : `${text} · ${name}`;
+      document.title = path === "" ? serviceName : `${text} · ${serviceName}`;
     };
     replace(main, heading, body);
     const keepFocus = () => {
       if (!signal.aborted && document.activeElement === document.body) heading.focus();
     };
-    const place = { api, query, signal, body, title, announce, keepFocus };
+    const place = { api, serviceName, query, signal, body, title, announce, count, keepFocus };
     const moveFocus = () => {
-      if (!stays && before !== null) (path === "" ? landing : heading).focus();
+      if (!stays && before !== null) heading.focus();
       else if (focused !== "") document.getElementById(focused)?.focus();
       before = path;
     };

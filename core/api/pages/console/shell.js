@@ -1,23 +1,26 @@
 /** The bar at the top, the place of the views, and announcements for screen readers. */
-import { element } from "./elements.js";
+import { element, replace } from "./elements.js";
 
 const SECTIONS = [
   ["", "Overview"],
+  ["approvals", "Approvals"],
   ["agents", "Agents"],
+  ["tools", "Tools"],
   ["workflows", "Workflows"],
   ["executions", "Executions"],
+  ["memory", "Memory"],
   ["traces", "Traces"],
   ["logs", "Logs"],
 ];
 
 /**
- * Puts the bar above the page that the server wrote, and a place for the other views below it.
+ * Puts the bar and a place for the views where the server wrote a page for browsers without scripts.
  *
  * @param {{ openCredentials(): void }} actions
  */
 export function buildShell({ openCredentials }) {
-  const landing = /** @type {HTMLElement} */ (document.getElementById("landing"));
-  landing.tabIndex = -1;
+  const landing = document.getElementById("landing");
+  if (landing !== null) landing.hidden = true;
   const main = element("main", { class: "console", id: "view", tabindex: -1 });
   const status = element("div", { class: "unseen", role: "status" });
   const links = SECTIONS.map(([path, label]) => element("a", { href: `#/${path}` }, label ?? ""));
@@ -30,17 +33,25 @@ export function buildShell({ openCredentials }) {
   /** @param {Event} event the address is that of a view, not of a place in the page */
   function skipBar(event) {
     event.preventDefault();
-    (main.hidden ? landing : main).focus();
+    main.focus();
   }
 
   document.body.prepend(skip, bar);
   document.body.append(main, status);
   return {
     main,
-    landing,
     /** @param {string} text */
     announce(text) {
       status.textContent = text;
+    },
+    /** Says how much there is to do in a section. @param {string} section @param {number} count */
+    count(section, count) {
+      const place = SECTIONS.findIndex(([path]) => path === section);
+      const [, label = ""] = SECTIONS[place] ?? [];
+      const mark = element("span", { class: "count", "aria-hidden": "true" }, count > 99 ? "99+" : count);
+      const link = links[place];
+      if (link === undefined) return;
+      replace(link, label, ...(count === 0 ? [] : [" ", mark, element("span", { class: "unseen" }, ` ${count} open`)]));
     },
     /** @param {string} path */
     shown(path) {

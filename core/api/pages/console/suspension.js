@@ -1,51 +1,141 @@
-/** Says why an execution waits, and has a form that resumes it. */
+/** Says why an execution waits, and has a form that answers: Approve and Refuse where it asks for that, else Resume. */
+import { approvalCard, toolSchemas } from "./approval-card.js";
 import { element, replace } from "./elements.js";
-import { timeText } from "./formats.js";
-import { jsonDetails, problem, section } from "./parts.js";
+import { moment } from "./moments.js";
+import { jsonDetails, load, problem, section } from "./parts.js";
 import { valueFields } from "./value-form.js";
-import { flatten } from "./workflow-tree.js";
+import { valueView } from "./value-view.js";
+import { allSteps } from "./workflow-tree.js";
 
-/** @import { ExecutionState } from "../../../../generated/types.ts" */
+/** @import { Approval, ExecutionState, Suspension } from "../../../../generated/types.ts" */
+/** @import { Place } from "./router.js" */
 /** @import { WorkflowTree } from "./workflow-tree.js" */
 
+/** Names of a boolean that is an answer by itself. */
+const ANSWER = /^(is)?(approv|accept|confirm|allow|agree|ok$|yes$)/i;
+
+/** The question that a tool of the step asks, where it is one. @param {Suspension | undefined} suspension */
+export function approvalIdOf(suspension) {
+  const data = suspension?.suspendData;
+  return typeof data === "object" && data !== null && "approvalId" in data ? String(data.approvalId) : null;
+}
+
 /**
+ * The only boolean of a resume schema, if its name is that of an answer.
+ *
+ * @param {unknown} schema
+ * @returns {{ name: string, rest: object } | null} with the schema of the other properties
+ */
+export function answerOf(schema) {
+  const properties = /** @type {{ properties?: Record<string, { type?: unknown } | null> } | null} */ (schema)
+    ?.properties;
+  if (typeof properties !== "object" || properties === null) return null;
+  const booleans = Object.entries(properties).filter(([, property]) => property?.type === "boolean");
+  const [name] = booleans[0] ?? [];
+  if (booleans.length !== 1 || name === undefined || !ANSWER.test(name)) return null;
+  const { [name]: _answer, ...others } = properties;
+  return { name, rest: { .../** @type {object} */ (schema), properties: others } };
+}
+
+/**
+ * @param {Place} place
  * @param {ExecutionState} state
  * @param {WorkflowTree} tree
  * @param {(resumeData: unknown) => Promise<void>} resume
  */
-export function suspensionPanel({ suspension }, tree, resume) {
+export function suspensionPanel(place, { suspension }, tree, resume) {
   if (suspension === undefined) return null;
   const { stepId, reason, suspendedAt, suspendData } = suspension;
-  const step = flatten(tree.steps).find(({ path }) => path === stepId);
-  const fields = valueFields("resume", "Resume with", step?.resumeSchema ?? null);
-  const failure = element("div");
-  const submit = element("button", { type: "submit" }, "Resume");
-
-  /** @param {Event} event */
-  async function send(event) {
-    event.preventDefault();
-    replace(failure);
-    try {
-      const value = fields.read();
-      submit.disabled = true;
-      await resume(value);
-    } catch (error) {
-      replace(failure, problem(error));
-    } finally {
-      submit.disabled = false;
-    }
-  }
-
+  const step = allSteps(tree).find(({ path }) => path === stepId);
+  const approvalId = approvalIdOf(suspension);
   return section(
     "Waiting",
     element("p", { class: "lead" }, reason),
     element(
       "p",
       { class: "quiet" },
-      `Since ${timeText(suspendedAt)}`,
+      "Waiting for ",
+      moment("for", suspendedAt),
       stepId === undefined ? "" : `, at step ${step?.name ?? stepId}`,
     ),
-    jsonDetails("What the step hands out", suspendData, true),
-    element("form", { onsubmit: send }, fields.body, element("div", { class: "actions" }, submit), failure),
+    approvalId === null && handedOut(suspendData),
+    approvalId === null ? resumeForm(step?.resumeSchema ?? null, resume) : question(place, approvalId),
   );
+}
+
+/** @param {unknown} data */
+const handedOut = (data) =>
+  typeof data === "object" && data !== null && !Array.isArray(data)
+    ? valueView(data)
+    : jsonDetails("What the step hands out", data, true);
+
+/** @param {Place} place @param {string} approvalId */
+function question(place, approvalId) {
+  const { api, signal } = place;
+  const target = element("div");
+  /** @type {Promise<Approval[]>} */
+  const open = api.get("approvals?limit=100", { signal });
+  void load(place, target, Promise.all([open, toolSchemas(place)]), ([approvals, schemas]) => {
+    const found = approvals.find((approval) => approval.approvalId === approvalId);
+    return found === undefined
+      ? element(
+          "p",
+          {},
+          "It has been answered, or is among ",
+          element("a", { href: "#/approvals" }, "the approvals"),
+          ".",
+        )
+      : approvalCard(place, found, schemas.get(found.toolName));
+  });
+  return target;
+}
+
+/** @param {unknown} schema @param {(resumeData: unknown) => Promise<void>} resume */
+function resumeForm(schema, resume) {
+  const answer = answerOf(schema);
+  const isAlone =
+    answer !== null && Object.keys(/** @type {{ properties: object }} */ (answer.rest).properties).length === 0;
+  const fields = isAlone
+    ? null
+    : valueFields("resume", answer === null ? "Resume with" : "Answer", answer?.rest ?? schema);
+  const failure = element("div");
+
+  /** @param {object} more */
+  async function send(more) {
+    replace(failure);
+    try {
+      const value = fields?.read();
+      for (const control of buttons) control.disabled = true;
+      await resume(answer === null ? value : { .../** @type {object | undefined} */ (value), ...more });
+    } catch (error) {
+      replace(failure, problem(error));
+    } finally {
+      for (const control of buttons) control.disabled = false;
+    }
+  }
+
+  /** @param {string} label @param {boolean} value */
+  const verdict = (label, value) =>
+    element(
+      "button",
+      {
+        type: value ? "submit" : "button",
+        class: value ? undefined : "plain",
+        onclick: (event) => {
+          event.preventDefault();
+          void send({ [answer?.name ?? ""]: value });
+        },
+      },
+      label,
+    );
+  const buttons =
+    answer === null
+      ? [element("button", { type: "submit" }, "Resume")]
+      : [verdict("Approve", true), verdict("Refuse", false)];
+  /** @param {Event} event */
+  function submit(event) {
+    event.preventDefault();
+    void send({});
+  }
+  return element("form", { onsubmit: submit }, fields?.body, element("div", { class: "actions" }, ...buttons), failure);
 }

@@ -5,7 +5,7 @@ import { jsonText } from "./formats.js";
 import { field } from "./parts.js";
 
 /** @typedef {{ body: HTMLElement, read(): unknown }} ValueFields `read` throws an Error that says what is wrong */
-/** @typedef {{ type?: unknown, enum?: unknown, description?: unknown }} Property */
+/** @typedef {{ type?: unknown, enum?: unknown, default?: unknown, description?: unknown }} Property */
 
 /**
  * A field for JSON.
@@ -38,12 +38,22 @@ export function jsonField(id, label, value, hint) {
  * @param {string} id
  * @param {string} label of the field when there is one
  * @param {unknown} schema
+ * @param {unknown} [value] to begin with; default: an example where there is one field for JSON
  * @returns {ValueFields}
  */
-export function valueFields(id, label, schema) {
+export function valueFields(id, label, schema, value) {
   const properties = plainProperties(schema);
-  if (properties === null) return jsonField(id, label, schema === null ? undefined : exampleOf(schema));
-  const fields = properties.map(([name, property]) => ({ name, ...propertyField(`${id}-${name}`, name, property) }));
+  const given = /** @type {Record<string, unknown>} */ (isObject(value) ? value : {});
+  // A value may have more than its schema tells of, which no field would show.
+  const fits =
+    properties !== null &&
+    (value === undefined || Object.keys(given).every((key) => properties.some(([name]) => name === key)));
+  if (properties === null || !fits || (value !== undefined && !isObject(value)))
+    return jsonField(id, label, value === undefined ? (schema === null ? undefined : exampleOf(schema)) : value);
+  const fields = properties.map(([name, property]) => ({
+    name,
+    ...propertyField(`${id}-${name}`, name, property, given[name]),
+  }));
   return {
     body: element("fieldset", {}, element("legend", {}, label), ...fields.map(({ body }) => body)),
     read: () =>
@@ -65,29 +75,39 @@ function plainProperties(schema) {
   return held.length > 0 && held.every(([, property]) => isPlain(property)) ? held : null;
 }
 
+/** @param {unknown} value */
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
 /** @param {Property | null} property */
 const isPlain = (property) =>
   Array.isArray(property?.enum) || ["string", "number", "integer", "boolean"].includes(String(property?.type));
 
-/** @param {string} id @param {string} name @param {Property} property @returns {ValueFields} */
-function propertyField(id, name, { type, enum: choices, description }) {
+/** @param {string} id @param {string} name @param {Property} property @param {unknown} value @returns {ValueFields} */
+function propertyField(id, name, { type, enum: choices, description, default: usual }, value = usual) {
   const hint = typeof description === "string" ? description : undefined;
   if (Array.isArray(choices)) {
-    const options = choices.map((choice, index) => element("option", { value: index }, String(choice)));
+    const options = choices.map((choice, index) =>
+      element("option", { value: index, selected: choice === value }, String(choice)),
+    );
     const select = element("select", { id }, ...options);
     return { body: field(name, select, hint), read: () => choices[Number(select.value)] };
   }
   if (type === "boolean") {
-    const box = element("input", { id, type: "checkbox" });
+    const box = element("input", { id, type: "checkbox", checked: value === true });
     return {
       body: element("div", { class: "check" }, box, element("label", { for: id }, name)),
       read: () => box.checked,
     };
   }
-  const control = element("input", { id, type: type === "string" ? "text" : "number", step: "any" });
+  const isText = type === "string";
+  const shown = value === undefined || value === null ? "" : String(value);
+  // A line has no line breaks: a browser would drop them.
+  const control = shown.includes("\n")
+    ? element("textarea", { id, rows: 4 }, shown)
+    : element("input", { id, type: isText ? "text" : "number", step: "any", value: shown });
   const read = () => {
-    if (control.value === "") return undefined;
-    return type === "string" ? control.value : Number(control.value);
+    if (control.value === "") return isText && value === "" ? "" : undefined;
+    return isText ? control.value : Number(control.value);
   };
   return { body: field(name, control, hint), read };
 }

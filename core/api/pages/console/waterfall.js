@@ -82,7 +82,7 @@ function endOf(span) {
 }
 
 /** @param {number} from share of the whole @param {number} length the same @param {boolean} failed */
-function barOf(from, length, failed) {
+export function barOf(from, length, failed) {
   const width = Math.max(4, length * SCALE);
   return shape(
     "svg",

@@ -12,7 +12,10 @@ import { segment } from "./api.js";
  * @property {{ label: string, steps: Step[] }[]} branches
  * @property {unknown} resumeSchema its own or its workflow's; null when there is none
  */
-/** @typedef {{ detail: WorkflowDetail, steps: Step[] }} WorkflowTree */
+/** @typedef {{ detail: WorkflowDetail, steps: Step[], onError: Step[] }} WorkflowTree */
+
+/** The label of the branch that runs when a step has failed. */
+export const ON_ERROR = "onError";
 
 /** Sub-workflows that are nested deeper are shown as one step. */
 const DEEPEST = 4;
@@ -33,7 +36,7 @@ export async function loadTree(api, id, signal) {
     return known;
   };
 
-  /** @param {string} workflow @param {string} prefix @param {number} depth @returns {Promise<Step[]>} */
+  /** @param {string} workflow @param {string} prefix @param {number} depth @returns {Promise<{ steps: Step[], onError: Step[] }>} */
   async function stepsOf(workflow, prefix, depth) {
     const detail = await detailOf(workflow);
     /** @param {WorkflowStep} step @returns {Promise<Step>} */
@@ -44,8 +47,17 @@ export async function loadTree(api, id, signal) {
     };
     /** @param {WorkflowStep} step @param {string} path */
     const branchesOf = async (step, path) => {
-      if (step.workflow !== undefined && depth < DEEPEST)
-        return [{ label: step.workflow, steps: await stepsOf(step.workflow, `${path}/`, depth + 1) }];
+      const inside = await branchesInside(step, path);
+      if (step.onError === undefined) return inside;
+      return [...inside, { label: ON_ERROR, steps: await Promise.all(step.onError.map(treeOf)) }];
+    };
+    /** @param {WorkflowStep} step @param {string} path */
+    const branchesInside = async (step, path) => {
+      if (step.workflow !== undefined && depth < DEEPEST) {
+        const called = await stepsOf(step.workflow, `${path}/`, depth + 1);
+        const handles = { label: `${ON_ERROR} of ${step.workflow}`, steps: called.onError };
+        return [{ label: step.workflow, steps: called.steps }, ...(called.onError.length > 0 ? [handles] : [])];
+      }
       const held = new Map((step.steps ?? []).map((inner) => [inner.id, inner]));
       return Promise.all(
         (step.branches ?? []).map(async (ids, index) => ({
@@ -59,18 +71,21 @@ export async function loadTree(api, id, signal) {
         })),
       );
     };
-    return Promise.all(detail.steps.map(treeOf));
+    return {
+      steps: await Promise.all(detail.steps.map(treeOf)),
+      onError: await Promise.all((detail.onError ?? []).map(treeOf)),
+    };
   }
 
-  const steps = await stepsOf(id, "", 0);
-  return { detail: await detailOf(id), steps };
+  return { detail: await detailOf(id), ...(await stepsOf(id, "", 0)) };
 }
 
 /**
  * All steps, each before those that it holds.
  *
- * @param {readonly Step[]} steps
- * @returns {Step[]}
+ * @param {WorkflowTree} tree
  */
-export const flatten = (steps) =>
-  steps.flatMap((step) => [step, ...step.branches.flatMap((branch) => flatten(branch.steps))]);
+export const allSteps = ({ steps, onError }) => flatten([...steps, ...onError]);
+
+/** @param {readonly Step[]} steps @returns {Step[]} */
+const flatten = (steps) => steps.flatMap((step) => [step, ...step.branches.flatMap((branch) => flatten(branch.steps))]);

@@ -1,0 +1,40 @@
+/** Tasks in a store that ends with the process are bounded in bytes: the oldest that are over make room. */
+import { unlessConflict } from "../storage/conflict.ts";
+import { indexedTask, TASKS, taskIndex, taskKey } from "../storage/keys.ts";
+import type { Row } from "../storage/store.ts";
+import type { IndexValue, TaskRows } from "./task-rows.ts";
+
+const MAX_BYTES = 16 * 1024 * 1024;
+/** The oldest of each agent that are looked at together. */
+const TASKS_PER_LOOK = 200;
+
+/** Removes tasks until all take no more than 16 MiB, or only those are left that still work. */
+export async function removeSurplusTasks(rows: TaskRows, signal: AbortSignal): Promise<void> {
+  const excess = () => (rows.store.held?.(TASKS) ?? 0) - MAX_BYTES;
+  for (let left = excess(), before = Number.POSITIVE_INFINITY; left > 0 && left < before; left = excess()) {
+    before = left;
+    await removeOldest(rows, left);
+    if (signal.aborted) return;
+  }
+}
+
+async function removeOldest(rows: TaskRows, bytes: number): Promise<void> {
+  let freed = 0;
+  for (const { agent, row } of await oldestTasks(rows)) {
+    if (freed >= bytes) return;
+    const record = await rows.store.get(taskKey(agent, indexedTask(row.key).task));
+    freed += record?.value.length ?? 0;
+    await unlessConflict(rows.delete(agent, [row]));
+  }
+}
+
+async function oldestTasks(rows: TaskRows): Promise<{ agent: string; row: Row }[]> {
+  const found: { agent: string; row: Row; updatedAt: number }[] = [];
+  for await (const agent of rows.agents()) {
+    for (const row of await rows.store.scan({ prefix: taskIndex(agent), limit: TASKS_PER_LOOK })) {
+      const [state] = JSON.parse(row.value) as IndexValue;
+      if (state !== "TASK_STATE_WORKING") found.push({ agent, row, updatedAt: indexedTask(row.key).updatedAt });
+    }
+  }
+  return found.sort((left, right) => left.updatedAt - right.updatedAt);
+}

@@ -1,0 +1,43 @@
+/** The packages that a build has in a `node_modules` of its own: native code, and what compiles a user's `.ts` plugins. */
+import { cpSync, existsSync, realpathSync } from "node:fs";
+import { join, relative, sep } from "node:path";
+import { filesBelow } from "./files.ts";
+
+const { platform, arch, versions } = process;
+
+/** By name, the files that run: of native code the binary for this platform and this Node.js alone. */
+const CARRIED: Readonly<Record<string, RegExp>> = {
+  "uWebSockets.js": new RegExp(`^(uws\\.js|ESM_wrapper\\.mjs|uws_${platform}_${arch}_${versions.modules}\\.node)$`),
+  sqlite3: /^(lib\/.+\.js|build\/Release\/node_sqlite3\.node)$/,
+  bindings: /^bindings\.js$/,
+  "file-uri-to-path": /^index\.js$/,
+  tsx: /^dist\/.+/,
+  esbuild: /^(lib\/main\.js|bin\/.+)$/,
+  [`@esbuild/${platform}-${arch}`]: /^(bin\/.+|esbuild\.exe)$/,
+};
+const ALWAYS = /^(package\.json|licen[cs]e.*|notice.*)$/i;
+
+/** Imported by code of the bundle, which leaves them out. The others are imported by these. */
+export const EXTERNAL = ["uWebSockets.js", "sqlite3", "tsx", "esbuild"];
+
+/** Copies them below `out`. One that is not installed is left out: the bundle runs without it, and says so. */
+export function carryPackages(root: string, out: string): string[] {
+  const found = Object.entries(CARRIED).flatMap(([name, files]) => {
+    const linked = join(root, "node_modules", name);
+    if (!existsSync(linked)) return [];
+    const folder = realpathSync(linked);
+    const runs = (path: string) => {
+      const file = relative(folder, path).split(sep).join("/");
+      return ALWAYS.test(file) || files.test(file);
+    };
+    copyFiles(folder, join(out, "node_modules", name), runs);
+    return [folder];
+  });
+  return found;
+}
+
+/** Folders are entered for what is in them, and made only with a file. */
+function copyFiles(from: string, to: string, counts: (path: string) => boolean): void {
+  for (const path of filesBelow(from))
+    if (counts(path)) cpSync(path, join(to, relative(from, path)), { dereference: true });
+}

@@ -1,0 +1,3 @@
+export declare const STAMP: string;
+export declare function digestOfSources(root: string): string;
+export declare function freshBundle(root: string): URL | null;

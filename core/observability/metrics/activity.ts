@@ -1,0 +1,86 @@
+/** What was done in each of the last sixty minutes, from counters that only ever grow: nothing is counted twice, and no request pays. */
+import type { Meters } from "./meters.ts";
+
+const MINUTE_MS = 60_000;
+const MAX_MINUTES = 60;
+
+interface Totals {
+  readonly requests: number;
+  readonly failed: number;
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  /** In US dollars; 0 as well where no model has prices. */
+  readonly cost: number;
+}
+
+/** What was done from one moment until the next one. */
+export interface ActivityMinute extends Totals {
+  /** ISO 8601. */
+  readonly from: string;
+}
+
+export class Activity {
+  readonly #meters: Meters;
+  readonly #minutes: ActivityMinute[] = [];
+  /** When the minute that still goes on began, and what had been counted by then. */
+  #from: number;
+  #before: Totals;
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(meters: Meters, now = Date.now()) {
+    this.#meters = meters;
+    this.#from = now;
+    this.#before = readTotals(meters);
+  }
+
+  start(): void {
+    this.#timer ??= setInterval(() => this.turn(Date.now()), MINUTE_MS).unref();
+  }
+
+  stop(): void {
+    if (this.#timer !== null) clearInterval(this.#timer);
+    this.#timer = null;
+  }
+
+  /** Ends the minute that goes on, and begins the next one. */
+  turn(now: number): void {
+    const totals = readTotals(this.#meters);
+    this.#minutes.push(this.#since(totals));
+    if (this.#minutes.length >= MAX_MINUTES) this.#minutes.shift();
+    this.#from = now;
+    this.#before = totals;
+  }
+
+  /** The oldest first. The last one still goes on. */
+  get minutes(): ActivityMinute[] {
+    return [...this.#minutes, this.#since(readTotals(this.#meters))];
+  }
+
+  #since(totals: Totals): ActivityMinute {
+    const before = this.#before;
+    return {
+      from: new Date(this.#from).toISOString(),
+      requests: totals.requests - before.requests,
+      failed: totals.failed - before.failed,
+      inputTokens: totals.inputTokens - before.inputTokens,
+      outputTokens: totals.outputTokens - before.outputTokens,
+      cost: totals.cost - before.cost,
+    };
+  }
+}
+
+/** Requests that do something: reads are left out, those of an open console and of probes among them. */
+function readTotals({ routes, models }: Meters): Totals {
+  const totals = { requests: 0, failed: 0, inputTokens: 0, outputTokens: 0, cost: 0 };
+  for (const { method, operation, statuses } of routes) {
+    if (method === "GET" && !operation.startsWith("custom.")) continue;
+    for (const status of statuses.outcomes) totals.requests += statuses.of(status);
+    totals.failed += statuses.of("5xx");
+  }
+  for (const [, { inputTokens, outputTokens, cost = 0 }] of models.entries) {
+    totals.inputTokens += inputTokens;
+    totals.outputTokens += outputTokens;
+    totals.cost += cost;
+  }
+  return totals;
+}
