@@ -16,19 +16,18 @@ import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
-import { unlessConflict } from "../storage/conflict.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
 import { acknowledge, beginExecution, type Lost, lostBegin, unlessLost, untilRecorded } from "./begin.ts";
+import { cancelResting } from "./cancel-resting.ts";
 import { followRemoteExecution } from "./cluster/follow-remote.ts";
 import { type StopRequest, stopFromRequest, stopRemoteExecution } from "./cluster/stop-requests.ts";
-import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { alreadyEnded, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
 import { type FoundExecution, readExecution } from "./journal/load.ts";
 import { executionRecord, executionStateView } from "./journal/record.ts";
 import { parseOpenRow } from "./journal/rows.ts";
-import { type JournalState, timeAfter } from "./journal/state.ts";
+import type { JournalState } from "./journal/state.ts";
 import { beginOnce, wasResumed } from "./keyed.ts";
 import { listExecutions } from "./list/list.ts";
 import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
@@ -123,7 +122,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     for (;;) {
       const found = await this.#lookup.find(workflowId, id, userId);
       const rests = "loaded" in found && found.loaded.state.status === "suspended" && found.found.openRow === null;
-      const state = rests ? await this.#cancelResting(found, reason) : await this.#stop(found, request);
+      const state = rests ? await cancelResting(this.#engine, found, reason) : await this.#stop(found, request);
       // It was resumed meanwhile: cancel the new run.
       if (state === null || state.status === "running") continue;
       const { status, cancellation } = state;
@@ -294,21 +293,5 @@ export class ScopedWorkflows implements WorkflowAccess {
     // Without other processes it is an execution that this process has given up.
     if (!environment.shared) throw stillRunning(found.start.id);
     return stopRemoteExecution(store, found, request);
-  }
-
-  /** @returns null when the execution was resumed meanwhile */
-  async #cancelResting({ found, loaded }: StoredExecution, reason: string): Promise<JournalState | null> {
-    // Nothing runs any more, so the outline is enough even when plugins of the definition are gone.
-    const definition = {
-      outline: await this.#engine.definitions.outline(found.start.definition),
-    } as WorkflowDefinition;
-    const caller = { requestId: "", logger: this.#engine.logger };
-    const execution = this.#engine.restore(loaded.state, definition, caller, {
-      loaded,
-      openRow: null,
-      recordRow: found.recordRow,
-    });
-    execution.append(["cancel", "", timeAfter(execution.state), reason]);
-    return (await unlessConflict(execution.writeRecord())) ? execution.state : null;
   }
 }
