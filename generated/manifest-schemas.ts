@@ -903,6 +903,13 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/Size",
         "default": "64MiB"
       },
+      "userTasks": {
+        "description": "Most A2A tasks of one user that have not ended: at work, or waiting for an answer.",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1000000,
+        "default": 100
+      },
       "request": {
         "description": "Longest time until the headers of the reply are out.",
         "$ref": "#/$defs/Duration",
@@ -963,6 +970,16 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
           "silent"
         ],
         "default": "info"
+      },
+      "format": {
+        "description": "How lines are written to standard output: as JSON, as text for people, or as text on a terminal and as JSON elsewhere.",
+        "type": "string",
+        "enum": [
+          "auto",
+          "json",
+          "text"
+        ],
+        "default": "auto"
       },
       "buffer": {
         "description": "How many lines are kept for the logs endpoints; at most 16 Mi characters together.",

@@ -527,6 +527,10 @@ export interface LogsManifest {
    */
   level: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
   /**
+   * How lines are written to standard output: as JSON, as text for people, or as text on a terminal and as JSON elsewhere.
+   */
+  format: "auto" | "json" | "text";
+  /**
    * How many lines are kept for the logs endpoints; at most 16 Mi characters together.
    */
   buffer: number;
@@ -766,6 +770,10 @@ export interface LimitsManifest {
    * Most bytes that one workflow execution may record: its input, the outputs of its steps, what it waits for. Beyond, it ends with an error.
    */
   execution: Size;
+  /**
+   * Most A2A tasks of one user that have not ended: at work, or waiting for an answer.
+   */
+  userTasks: number;
   /**
    * Longest time until the headers of the reply are out.
    */
@@ -1185,6 +1193,29 @@ export interface AgentCard {
      * Nothing is sent to addresses of clients.
      */
     pushNotifications: false;
+    /**
+     * `https://penstock.dev/a2a/approvals/v1`: tools of the agent ask a person, whose answer the task waits for.
+     */
+    extensions?: {
+      /**
+       * Names the extension.
+       */
+      uri: string;
+      /**
+       * How the agent uses it.
+       */
+      description: string;
+      /**
+       * Clients may call the agent without it.
+       */
+      required: false;
+      /**
+       * `tools`: names of the tools that ask.
+       */
+      params: {
+        [k: string]: unknown;
+      };
+    }[];
   };
   /**
    * Ways to authenticate, by name; absent where none is needed.
@@ -1241,7 +1272,7 @@ export interface AgentCard {
        */
       description: string;
       /**
-       * `agent` or `tool`, and the tags of the tool.
+       * `agent` or `tool`, `approval` where the tool asks a person, and the tags of the tool.
        */
       tags: string[];
     },
@@ -1259,7 +1290,7 @@ export interface AgentCard {
        */
       description: string;
       /**
-       * `agent` or `tool`, and the tags of the tool.
+       * `agent` or `tool`, `approval` where the tool asks a person, and the tags of the tool.
        */
       tags: string[];
     }[]
@@ -1366,7 +1397,7 @@ export interface PeerMessageRequest {
        */
       contextId?: string;
       /**
-       * Of a task that goes on. Tasks of this service take no further messages: use `contextId`.
+       * Of a task that asks for something: the message is the answer. Any other task takes no further messages: use `contextId`.
        */
       taskId?: string;
       /**
@@ -1447,7 +1478,7 @@ export interface PeerOldMessageRequest {
        */
       contextId?: string;
       /**
-       * Of a task that goes on. Tasks of this service take no further messages: use `contextId`.
+       * Of a task that asks for something: the message is the answer. Any other task takes no further messages: use `contextId`.
        */
       taskId?: string;
       /**
@@ -1601,6 +1632,142 @@ export interface PeerRequest {
     [k: string]: unknown;
   };
   [k: string]: unknown;
+}
+
+/**
+ * What a client of AG-UI posts (`RunAgentInput`). Keys that are not named here are not read.
+ */
+export interface AgUiRequest {
+  /**
+   * The conversation to continue or to begin.
+   */
+  threadId: string;
+  /**
+   * Id of this run, chosen by the client. It comes back in the events.
+   */
+  runId: string;
+  /**
+   * The run that this one follows. It comes back in `RUN_STARTED`.
+   */
+  parentRunId?: string;
+  /**
+   * The version that the client speaks, as `1.0`. Left out: a version before that.
+   */
+  protocolVersion?: string;
+  /**
+   * The whole thread, as the client has it: messages of AG-UI. Without any, the stored conversation is sent back, and the model is not asked.
+   */
+  messages: unknown[];
+  /**
+   * Tools that the client runs. They are offered to the model beside those of the agent.
+   *
+   * @maxItems 128
+   */
+  tools?: AgUiTool[];
+  /**
+   * What the model is told of the application.
+   *
+   * @maxItems 256
+   */
+  context?: AgUiContext[];
+  /**
+   * The state as the client has it. An agent whose working memory is JSON, and belongs to the conversation, keeps it there; for others it is told to the model.
+   */
+  state?: unknown;
+  /**
+   * An object is the `context` of the run, for the expressions of the manifest and for tools.
+   */
+  forwardedProps?: unknown;
+  /**
+   * Answers to the interrupts with which the last run has ended.
+   *
+   * @maxItems 128
+   */
+  resume?: AgUiResume[];
+}
+
+/**
+ * A tool that the client runs.
+ */
+export interface AgUiTool {
+  /**
+   * Its name. Not that of a tool of the agent.
+   */
+  name: string;
+  /**
+   * What the model is told of it.
+   */
+  description?: string;
+  /**
+   * JSON Schema of its input; at most 64 KiB and 32 levels, no remote `$ref`. Left out: any object.
+   */
+  parameters?: unknown;
+}
+
+/**
+ * One thing that the model is told of the application.
+ */
+export interface AgUiContext {
+  /**
+   * What it is.
+   */
+  description?: string;
+  /**
+   * The value, which is usually text.
+   */
+  value: unknown;
+}
+
+/**
+ * The answer to one interrupt.
+ */
+export interface AgUiResume {
+  /**
+   * Id of the interrupt, which is that of the approval.
+   */
+  interruptId: string;
+  /**
+   * `cancelled` means no.
+   */
+  status: "resolved" | "cancelled";
+  /**
+   * `{approved, reason?, editedArgs?}`, as `responseSchema` of the interrupt says.
+   */
+  payload?: unknown;
+}
+
+/**
+ * What an agent can do, as AG-UI describes it (`AgentCapabilities`).
+ */
+export interface AgUiCapabilities {
+  /**
+   * Id, name and description of the agent.
+   */
+  identity: object;
+  /**
+   * How runs are sent.
+   */
+  transport: object;
+  /**
+   * The tools of the agent, and that clients may bring their own.
+   */
+  tools: object;
+  /**
+   * Whether the agent keeps the state.
+   */
+  state: object;
+  /**
+   * The agents that it may call.
+   */
+  multiAgent: object;
+  /**
+   * Whether reasoning is sent.
+   */
+  reasoning: object;
+  /**
+   * That calls may wait for a person.
+   */
+  humanInTheLoop: object;
 }
 
 /**
@@ -1778,6 +1945,10 @@ export interface Approval {
    * Id of the call in the agent's run.
    */
   toolCallId?: string;
+  /**
+   * The A2A task that waits for the answer.
+   */
+  taskId?: string;
   /**
    * The workflow whose step called the tool.
    */
@@ -2234,6 +2405,14 @@ export interface LogsQuery {
    * Only lines of this execution.
    */
   executionId?: string;
+  /**
+   * Only lines that this tool wrote.
+   */
+  tool?: string;
+  /**
+   * Letters of the message or of a value that is bound to it, in any case.
+   */
+  search?: string;
   /**
    * Only lines written at this moment or later (ISO 8601).
    */
@@ -3459,6 +3638,10 @@ export interface TraceSummary {
    * Its spans, so far.
    */
   spanCount: number;
+  /**
+   * Whose run it is; absent for nobody's.
+   */
+  userId?: string;
   /**
    * When it began.
    */
@@ -4814,6 +4997,503 @@ export interface WorkflowExecution {
  * Executions, newest first.
  */
 export type WorkflowExecutionList = WorkflowExecution[];
+
+/**
+ * One event of AG-UI.
+ */
+export type AgUiEvent =
+  | {
+      /**
+       * Always `RUN_STARTED`.
+       */
+      type: "RUN_STARTED";
+      /**
+       * The conversation.
+       */
+      threadId: string;
+      /**
+       * The client's id of the run.
+       */
+      runId: string;
+      /**
+       * As the client sent it.
+       */
+      parentRunId?: string;
+      /**
+       * The version that the service speaks; for clients that named theirs.
+       */
+      protocolVersion?: string;
+    }
+  | {
+      /**
+       * Always `RUN_FINISHED`.
+       */
+      type: "RUN_FINISHED";
+      /**
+       * The conversation.
+       */
+      threadId: string;
+      /**
+       * The client's id of the run.
+       */
+      runId: string;
+      /**
+       * The value, for an agent with a schema for its output.
+       */
+      result?: unknown;
+      outcome: AgUiOutcome;
+      /**
+       * Tokens of the run, with those of its sub-agents.
+       */
+      usage?: AgUiUsage[];
+    }
+  | {
+      /**
+       * Always `RUN_ERROR`.
+       */
+      type: "RUN_ERROR";
+      /**
+       * What went wrong.
+       */
+      message: string;
+      /**
+       * `cancelled` for a run that was stopped.
+       */
+      code?: string;
+    }
+  | {
+      /**
+       * Always `STEP_STARTED`.
+       */
+      type: "STEP_STARTED";
+      /**
+       * Which model call, as `step-1`.
+       */
+      stepName: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `STEP_FINISHED`.
+       */
+      type: "STEP_FINISHED";
+      /**
+       * Which model call, as `step-1`.
+       */
+      stepName: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TEXT_MESSAGE_START`.
+       */
+      type: "TEXT_MESSAGE_START";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * Always `assistant`.
+       */
+      role: "assistant";
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TEXT_MESSAGE_CONTENT`.
+       */
+      type: "TEXT_MESSAGE_CONTENT";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The piece of text.
+       */
+      delta: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TEXT_MESSAGE_END`.
+       */
+      type: "TEXT_MESSAGE_END";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_START`.
+       */
+      type: "REASONING_START";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_MESSAGE_START`.
+       */
+      type: "REASONING_MESSAGE_START";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * Always `reasoning`.
+       */
+      role: "reasoning";
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_MESSAGE_CONTENT`.
+       */
+      type: "REASONING_MESSAGE_CONTENT";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The piece of text.
+       */
+      delta: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_MESSAGE_END`.
+       */
+      type: "REASONING_MESSAGE_END";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_END`.
+       */
+      type: "REASONING_END";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_ENCRYPTED_VALUE`.
+       */
+      type: "REASONING_ENCRYPTED_VALUE";
+      /**
+       * What it belongs to.
+       */
+      subtype: "message" | "tool-call";
+      /**
+       * Id of the message or the call.
+       */
+      entityId: string;
+      /**
+       * The value.
+       */
+      encryptedValue: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TOOL_CALL_START`.
+       */
+      type: "TOOL_CALL_START";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * Name of the tool.
+       */
+      toolCallName: string;
+      /**
+       * The message that has the call.
+       */
+      parentMessageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TOOL_CALL_ARGS`.
+       */
+      type: "TOOL_CALL_ARGS";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * The piece of JSON.
+       */
+      delta: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TOOL_CALL_END`.
+       */
+      type: "TOOL_CALL_END";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TOOL_CALL_RESULT`.
+       */
+      type: "TOOL_CALL_RESULT";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * A text, or JSON.
+       */
+      content: string;
+      /**
+       * Always `tool`.
+       */
+      role: "tool";
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `STATE_SNAPSHOT`.
+       */
+      type: "STATE_SNAPSHOT";
+      /**
+       * The whole state.
+       */
+      snapshot: unknown;
+    }
+  | {
+      /**
+       * Always `MESSAGES_SNAPSHOT`.
+       */
+      type: "MESSAGES_SNAPSHOT";
+      /**
+       * Its messages, in order.
+       */
+      messages: object[];
+    }
+  | {
+      /**
+       * Always `SUBAGENT_STARTED`.
+       */
+      type: "SUBAGENT_STARTED";
+      /**
+       * Its name.
+       */
+      name: string;
+      /**
+       * The call that asked for it.
+       */
+      parentToolCallId: string;
+      /**
+       * The sub-agent that called it.
+       */
+      parentSubagentRunId?: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId: string;
+    }
+  | {
+      /**
+       * Always `SUBAGENT_FINISHED`.
+       */
+      type: "SUBAGENT_FINISHED";
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId: string;
+    }
+  | {
+      /**
+       * Always `SUBAGENT_ERROR`.
+       */
+      type: "SUBAGENT_ERROR";
+      /**
+       * What went wrong.
+       */
+      message: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId: string;
+    }
+  | {
+      /**
+       * Always `CUSTOM`.
+       */
+      type: "CUSTOM";
+      /**
+       * `source` or `file`.
+       */
+      name: string;
+      /**
+       * The part.
+       */
+      value: unknown;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    };
+
+/**
+ * How a run has ended.
+ */
+export type AgUiOutcome =
+  | {
+      /**
+       * Always `success`.
+       */
+      type: "success";
+      /**
+       * Calls whose results the client brings; for clients of version 1.0 and later.
+       */
+      pendingToolCallIds?: string[];
+    }
+  | {
+      /**
+       * Always `interrupt`.
+       */
+      type: "interrupt";
+      /**
+       * What is asked.
+       */
+      interrupts: AgUiInterrupt[];
+    }
+  | {
+      /**
+       * Always `cancelled`.
+       */
+      type: "cancelled";
+    };
+
+/**
+ * A call of a tool that a person has to approve.
+ */
+export interface AgUiInterrupt {
+  /**
+   * Id of the approval.
+   */
+  id: string;
+  /**
+   * Always `tool_call`.
+   */
+  reason: "tool_call";
+  /**
+   * The question.
+   */
+  message: string;
+  /**
+   * Id of the call.
+   */
+  toolCallId: string;
+  /**
+   * When no answer means no.
+   */
+  expiresAt?: string;
+  /**
+   * JSON Schema of the answer.
+   */
+  responseSchema: object;
+}
+
+/**
+ * Tokens that were used.
+ */
+export interface AgUiUsage {
+  /**
+   * The model that answered last, as `provider/model`.
+   */
+  model?: string;
+  /**
+   * All input, cached or not.
+   */
+  inputTokens: number;
+  /**
+   * All output.
+   */
+  outputTokens: number;
+  /**
+   * Both.
+   */
+  totalTokens: number;
+  /**
+   * Input that was cached.
+   */
+  cachedInputTokens?: number;
+  /**
+   * Output that was reasoning.
+   */
+  reasoningTokens?: number;
+}
 
 /**
  * One event of an agent's raw stream. Parts of a sub-agent carry `subAgentId` and `subAgentName`.
@@ -6180,6 +6860,11 @@ export interface Schemas {
   PeerTaskRequest: PeerTaskRequest;
   PeerTaskListRequest: PeerTaskListRequest;
   PeerRequest: PeerRequest;
+  AgUiRequest: AgUiRequest;
+  AgUiTool: AgUiTool;
+  AgUiContext: AgUiContext;
+  AgUiResume: AgUiResume;
+  AgUiCapabilities: AgUiCapabilities;
   AgentTool: AgentTool;
   SubAgent: SubAgent;
   AgentSummary: AgentSummary;
@@ -6328,6 +7013,10 @@ export interface Schemas {
   ExecutionEvent: ExecutionEvent;
   WorkflowExecution: WorkflowExecution;
   WorkflowExecutionList: WorkflowExecutionList;
+  AgUiEvent: AgUiEvent;
+  AgUiOutcome: AgUiOutcome;
+  AgUiInterrupt: AgUiInterrupt;
+  AgUiUsage: AgUiUsage;
   RawStreamPart: RawStreamPart;
   ObjectStreamEvent: ObjectStreamEvent;
   UIMessageChunk: UIMessageChunk;

@@ -1,7 +1,7 @@
 /** The inbox of approvals: tools ask it whether a call may run, people list and answer what it holds. */
 import type { Logger } from "pino";
 import type { AnswerApprovalRequest, Approval, ApprovalsQuery } from "../../generated/types.ts";
-import { ownerOf } from "../identity/ownership.ts";
+import { mayAccess, ownerOf } from "../identity/ownership.ts";
 import { principalOf, type Requester, seesEverything } from "../identity/principal.ts";
 import { userIdOf } from "../identity/user.ts";
 import { ServiceError, unavailable } from "../lib/errors.ts";
@@ -10,9 +10,9 @@ import type { ApprovalInbox, AskedCall } from "../tools/approval.ts";
 import type { Tool } from "../tools/tool.ts";
 import { admit } from "./admission.ts";
 import { answer } from "./answer.ts";
-import { approvalView } from "./record.ts";
+import { type ApprovalRecord, type ApprovalStatus, approvalView, isAwaited } from "./record.ts";
 import { ApprovalRows } from "./rows.ts";
-import { type Deliver, settleDue, Upkeep } from "./upkeep.ts";
+import { type Deliver, type Delivery, settleDue, Upkeep } from "./upkeep.ts";
 
 interface ApprovalOptions {
   /** Whether stored objects belong to the token's user. */
@@ -31,6 +31,7 @@ export class Approvals implements ApprovalInbox {
   #rows: ApprovalRows | null = null;
   #upkeep: Upkeep | null = null;
   #tools: { get(name: string): Tool | undefined } = new Map();
+  #tellTask: Deliver = async () => "gone";
 
   /** Tools are compiled before there is a store. Until `connect`, no call that needs approval runs. */
   constructor(options: ApprovalOptions) {
@@ -50,7 +51,12 @@ export class Approvals implements ApprovalInbox {
 
   /** @param deliver how a step is told its answer */
   start(deliver: Deliver): void {
-    this.#upkeep?.start(deliver);
+    this.#upkeep?.start((record) => (record.taskId === undefined ? deliver(record) : this.#tellTask(record)));
+  }
+
+  /** To be called before `start`. @param deliver how a task of A2A is told its answer */
+  tellTasks(deliver: (record: ApprovalRecord) => Promise<Delivery>): void {
+    this.#tellTask = deliver;
   }
 
   async close(): Promise<void> {
@@ -80,14 +86,29 @@ export class Approvals implements ApprovalInbox {
     return (await rows.list({ status, agentId, owner, limit, offset })).map(approvalView);
   }
 
+  /** The approval of that id, if the requester may see it. */
+  async find(id: string, requester: Requester): Promise<Approval | undefined> {
+    const found = await this.#connected().read(id);
+    const principal = principalOf(requester, this.#options.isolated);
+    return found === undefined || !mayAccess(principal, found.record.owner, undefined)
+      ? undefined
+      : approvalView(found.record);
+  }
+
   async answer(id: string, body: AnswerApprovalRequest, requester: Requester): Promise<Approval> {
     const principal = principalOf(requester, this.#options.isolated);
     const { kind } = requester.caller;
     const isConsole = seesEverything(requester.caller) || this.#options.open;
     const name = userIdOf(requester.user) ?? (kind === "console" || kind === "dev" ? kind : "anonymous");
     const record = await answer(this.#connected(), id, body, { principal, name, isConsole }, this.#tools);
-    if (record.kind === "step") this.#upkeep?.hurry();
+    if (isAwaited(record)) this.#upkeep?.hurry();
     return approvalView(record);
+  }
+
+  /** How questions stand, by their ids: of those that exist. */
+  async statusOf(ids: readonly string[]): Promise<Map<string, ApprovalStatus>> {
+    const records = await this.#connected().readMany(ids);
+    return new Map(records.map(({ id, status }) => [id, status]));
   }
 
   #connected(): ApprovalRows {

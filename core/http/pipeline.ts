@@ -20,9 +20,10 @@ import {
 } from "./decode.ts";
 import { errorReply } from "./encode.ts";
 import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
-import { carryOutOnce, type ReplyKeeper } from "./idempotency.ts";
+import { attachToFirst, carryOutOnce, type ReplyKeeper } from "./idempotency.ts";
 import { foreignHost, foreignOrigin } from "./origin.ts";
 import { compileOutput } from "./output.ts";
+import { failAccess } from "./refused-page.ts";
 import type { InputSchemaId, Route } from "./route.ts";
 import { createRouter, type PathEndpoint } from "./router.ts";
 import type { Site } from "./site.ts";
@@ -151,8 +152,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
   const { uploads, uses, valuesLimit } = settings;
   const bodyLimit = settings.bodyLimit(route);
-  const { bodyOptional = false, readsHeaders = false } = route;
-  const replies = route.idempotent === true ? settings.replies : undefined;
+  const { bodyOptional = false, readsHeaders = false, refusedPage } = route;
+  const replies = route.idempotent === undefined ? undefined : settings.replies;
+  const takeKey = route.idempotent === "stream" ? attachToFirst : carryOutOnce;
   const { readsClient = settings.isProxied && route.group === "execution" } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = settings.meters.ofRoute(route);
@@ -217,9 +219,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     }
     call.track();
     const target = `${route.method} ${keyed.path}?${query}`;
-    carryOutOnce(replies!, call, { key: keyed.key, target, body: bytes }, corsHeaders).then(
-      (isFirst) => {
-        if (isFirst) handle(call, values, query, body, corsHeaders);
+    takeKey(replies!, call, { key: keyed.key, target, body: bytes }, corsHeaders).then(
+      (isToRun) => {
+        if (isToRun) handle(call, values, query, body, corsHeaders);
       },
       (error) => call.fail(error),
     );
@@ -268,6 +270,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     run(exchange, values) {
       const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));
       const call = new Call(settings, exchange, meter, corsHeaders);
+      const accept = refusedPage === undefined ? "" : exchange.header("accept");
       try {
         const foreign = foreignOrigin(exchange, route, cors, settings.site);
         if (foreign !== null) throw foreign;
@@ -282,10 +285,10 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         call.track();
         allowed.then(
           () => handle(call, values, query, undefined, corsHeaders),
-          (error) => call.fail(error),
+          (error) => failAccess(call, error, refusedPage, accept),
         );
       } catch (error) {
-        call.fail(error);
+        failAccess(call, error, refusedPage, accept);
       }
     },
   };

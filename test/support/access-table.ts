@@ -59,6 +59,8 @@ const GROUPS: readonly Group[] = [
       "GET /agents/:id/runs/:runId",
       "GET /agents/:id/runs/:runId/stream",
       "POST /agents/:id/runs/:runId/cancel",
+      "POST /agents/:id/ag-ui",
+      "GET /agents/:id/ag-ui",
       "GET /agents/:id/chat/:conversationId/stream",
       "POST /agents/:id/chat/:conversationId/cancel",
       "POST /workflows/:id/execute",

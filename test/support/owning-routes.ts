@@ -86,6 +86,14 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "agents.chat": generation("chat"),
   "agents.generateObject": generation("object", { schema: SCHEMA }),
   "agents.streamObject": generation("stream-object", { schema: SCHEMA }),
+  "agui.run": {
+    kind: "maker",
+    request: (of) => ({
+      path: "/agents/assistant/ag-ui",
+      body: { threadId: of.conversation, runId: "run-1", messages: [{ id: "u1", role: "user", content: "x" }] },
+    }),
+  },
+  "agui.capabilities": FREE,
   "agents.history": {
     kind: "list",
     request: () => ({ path: "/agents/assistant/history?limit=100" }),

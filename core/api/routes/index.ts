@@ -3,6 +3,7 @@
 import type { Service } from "../../app/service.ts";
 import type { Route } from "../../http/route.ts";
 import { A2A_ROUTES } from "./a2a.ts";
+import { AG_UI_ROUTES } from "./ag-ui.ts";
 import { AGENT_ROUTES } from "./agents.ts";
 import { APPROVAL_ROUTES } from "./approvals.ts";
 import { DOCS_ROUTES } from "./docs.ts";
@@ -20,6 +21,7 @@ export const ROUTES: readonly Route<Service>[] = [
   ...(DOCS_ROUTES as unknown as Route<Service>[]),
   ...AGENT_ROUTES,
   ...RUN_ROUTES,
+  ...AG_UI_ROUTES,
   ...WORKFLOW_ROUTES,
   ...TOOL_ROUTES,
   ...APPROVAL_ROUTES,
