@@ -11,7 +11,7 @@ const LEFT_OUT = /^(\.|node_modules$|data$|dist$)/;
 /** Of the package, what only a type check or another build needs. */
 const NOT_RUN = ["node_modules", "types", "sources.sha256"];
 
-export async function build(invocation: Invocation): Promise<number> {
+export async function buildFolder(invocation: Invocation): Promise<number> {
   const name = invocation.rest[0]!;
   if (existsSync(name) && readdirSync(name).length > 0) throw new Error(`${name} is not empty: name a new folder`);
   const code = await check(invocation);
@@ -39,8 +39,8 @@ function copyService(from: string, out: string): void {
 /** A bundle is copied, and gets the packages that it was installed with; of a checkout one is made. */
 async function copyPenstock(out: string): Promise<void> {
   if (import.meta.url.endsWith(".ts")) {
-    const { build: bundle } = await import("../codegen/build.ts");
-    await bundle({ out });
+    const { build } = await import("../codegen/build.ts");
+    await build({ out });
     return;
   }
   for (const entry of readdirSync(PROJECT))

@@ -104,7 +104,7 @@ const COMMANDS: Record<string, Command> = {
     more: 1,
     run: async (invocation) => (await import("./init.ts")).init(invocation),
   },
-  build: { takes: { DIR: "build" }, run: async (invocation) => (await import("./build.ts")).build(invocation) },
+  build: { takes: { DIR: "build" }, run: async (invocation) => (await import("./build.ts")).buildFolder(invocation) },
   completion: {
     takes: { SHELL: "bash" },
     run: async ({ rest: [shell = ""] }) =>
