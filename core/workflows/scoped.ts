@@ -9,6 +9,7 @@ import type {
   ReplayExecutionRequest,
   ResumeExecutionRequest,
 } from "../../generated/types.ts";
+import { REPLAYED } from "../http/idempotency.ts";
 import { permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
@@ -28,6 +29,7 @@ import { type FoundExecution, readExecution } from "./journal/load.ts";
 import { executionRecord, executionStateView } from "./journal/record.ts";
 import { parseOpenRow } from "./journal/rows.ts";
 import { type JournalState, timeAfter } from "./journal/state.ts";
+import { beginOnce, wasResumed } from "./keyed.ts";
 import { listExecutions } from "./list/list.ts";
 import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
 import { earlierOutcome, outcomeOf } from "./outcome.ts";
@@ -53,9 +55,12 @@ export class ScopedWorkflows implements WorkflowAccess {
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
     if (call.keyed === undefined) return this.#execute(workflowId, body, call);
     const { executionId = call.keyed.runId, userId } = body.options ?? {};
-    const meant = { workflowId, id: executionId, userId };
-    const earlier = await earlierOutcome(this.#engine, this.#lookup, meant, call);
+    const earlier = await this.#earlier({ workflowId, id: executionId, userId }, call);
     return earlier ?? this.#execute(workflowId, { ...body, options: { ...body.options, executionId } }, call);
+  }
+
+  #earlier(meant: Parameters<typeof earlierOutcome>[2], call: WorkflowCall): Promise<Serialized | null> {
+    return earlierOutcome(this.#engine, this.#lookup, meant, call);
   }
 
   #execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
@@ -66,12 +71,23 @@ export class ScopedWorkflows implements WorkflowAccess {
   }
 
   async begin(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<ExecutionStarted> {
-    return acknowledge(await this.#recorded(workflowId, body, call), call);
+    const begin = async (keyed: ExecuteWorkflowRequest) =>
+      acknowledge((await this.#recorded(workflowId, keyed, call)).state, call);
+    if (call.keyed === undefined) return begin(body);
+    return beginOnce(this.#lookup, { workflowId, body, keyed: call.keyed }, begin, async (id, userId) =>
+      acknowledge((await this.#lookup.readState(workflowId, id, userId)).state, call),
+    );
   }
 
   async stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer> {
     if (body.options?.background === true) throw invalid("options.background is for /execute, which does not stream");
-    return this.#follow(await this.#recorded(workflowId, body, call), 0);
+    if (call.keyed === undefined) return this.#follow(await this.#recorded(workflowId, body, call), 0);
+    const begin = async (keyed: ExecuteWorkflowRequest) =>
+      this.#follow(await this.#recorded(workflowId, keyed, call), 0);
+    return beginOnce(this.#lookup, { workflowId, body, keyed: call.keyed }, begin, (id, userId) => {
+      call.replyWith = { headers: REPLAYED };
+      return this.attach(workflowId, id, 0, userId);
+    });
   }
 
   /** A new execution once it is in the store. */
@@ -128,6 +144,9 @@ export class ScopedWorkflows implements WorkflowAccess {
     userId?: string,
   ): Promise<Serialized> {
     const find = () => this.#lookup.find(workflowId, id, userId);
+    const isDone = call.keyed?.isRepeated === true && (await wasResumed(this.#engine, await find(), call.keyed.runId));
+    const earlier = isDone ? await this.#earlier({ workflowId, id, userId }, call) : null;
+    if (earlier !== null) return earlier;
     const resumed = await resumeExecution(this.#engine, find, body, call);
     if ("outline" in resumed) return outcomeOf(resumed.state, resumed.outline);
     return this.#result(resumed, call, () => notSuspended(id, "running"));
@@ -140,6 +159,9 @@ export class ScopedWorkflows implements WorkflowAccess {
     call: WorkflowCall,
     userId?: string,
   ): Promise<Serialized> {
+    const own = call.keyed?.runId;
+    const earlier = own === undefined ? null : await this.#earlier({ workflowId, id: own, userId }, call);
+    if (earlier !== null) return earlier;
     const { found, loaded } = await this.#atRest(workflowId, id, userId);
     this.#engine.capacity.requireFree();
     const { start } = found;
@@ -151,8 +173,8 @@ export class ScopedWorkflows implements WorkflowAccess {
       const again: ExecutionStart = {
         ...start,
         trace: undefined,
-        id: this.#engine.newId(number),
-        ownId: undefined,
+        id: own ?? this.#engine.newId(number),
+        ownId: own !== undefined && this.#engine.spaces.isolated ? true : undefined,
         number,
         at: storedTime(),
         state,

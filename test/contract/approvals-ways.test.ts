@@ -107,7 +107,7 @@ const WAYS: Record<string, Way> = {
   "an agent over A2A": {
     call: async (service, amount) =>
       JSON.stringify(await new A2aCaller(service).send("clerk", said(`pay ${amount}`, { contextId: `c-${amount}` }))),
-    after: "same call",
+    after: "by itself",
   },
   "a step of a workflow": {
     call: post("/workflows/step/execute", (amount) => ({ input: { amount } })),
