@@ -10,9 +10,10 @@ interface Sampling {
   readonly top_p?: number | null;
   readonly presence_penalty?: number | null;
   readonly frequency_penalty?: number | null;
+  readonly metadata?: Record<string, string> | null;
 }
 
-/** Null is as good as absent: then the agent's own option holds. */
+/** Null is as good as absent: then the agent's own option holds. The metadata is the context of the run. */
 export function samplingOptions(body: Sampling, tokens: number | null | undefined): GenerateOptions {
   const { temperature, top_p: topP, presence_penalty: presence, frequency_penalty: frequency } = body;
   return {
@@ -21,6 +22,7 @@ export function samplingOptions(body: Sampling, tokens: number | null | undefine
     ...(!isNothing(presence) && { presencePenalty: presence }),
     ...(!isNothing(frequency) && { frequencyPenalty: frequency }),
     ...(!isNothing(tokens) && { maxOutputTokens: tokens }),
+    ...(!isNothing(body.metadata) && { context: body.metadata }),
   };
 }
 
