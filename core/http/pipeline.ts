@@ -5,6 +5,7 @@
 import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
+import { failAccess, failIfAuthorized } from "./access-failure.ts";
 import { Call } from "./call.ts";
 import type { CallSettings } from "./call-settings.ts";
 import type { Cors } from "./cors.ts";
@@ -24,7 +25,6 @@ import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
 import { attachToFirst, carryOutOnce, type ReplyKeeper } from "./idempotency.ts";
 import { foreignHost, foreignOrigin } from "./origin.ts";
 import { compileOutput } from "./output.ts";
-import { failAccess } from "./refused-page.ts";
 import type { InputSchemaId, Route } from "./route.ts";
 import { createRouter, type PathEndpoint } from "./router.ts";
 import type { Site } from "./site.ts";
@@ -110,17 +110,6 @@ function answerOtherMethod<S>(
   }
   const message = `${exchange.method.slice(0, 20)} is not allowed here; allowed: ${allow}`;
   refuseIfAuthorized(exchange, settings, new ServiceError("method_not_allowed", message, { headers: { allow } }));
-}
-
-/** Fails with `error`, or with 401 if the caller is not authorized: a refused caller must not learn what else is wrong. */
-function failIfAuthorized<S>(call: Call<S>, allowed: void | Promise<void>, error: unknown): void {
-  if (allowed instanceof Promise) {
-    call.track();
-    allowed.then(
-      () => call.fail(error),
-      (refused) => call.fail(refused),
-    );
-  } else call.fail(error);
 }
 
 /** Refuses a request that matches no route, with 401 if the caller is not authorized: a refused caller must not learn which routes exist. */

@@ -1,4 +1,4 @@
-/** A page for people in browsers, in place of the JSON that says that credentials are missing. */
+/** How a request fails whose credentials are missing or wrong: with JSON, or with a page for people in browsers. */
 import { ServiceError } from "../lib/errors.ts";
 import type { Call } from "./call.ts";
 import { errorReply } from "./encode.ts";
@@ -27,4 +27,15 @@ function pageHeaders({ type = "text/html; charset=utf-8", headers = [] }: PageRe
     place % 2 === 0 && name !== "content-type" ? [name, said[place + 1]!] : [],
   );
   return ["content-type", type, "vary", "accept", ...headers, ...kept];
+}
+
+/** Fails with `error`, or with 401 if the caller is not authorized: a refused caller must not learn what else is wrong. */
+export function failIfAuthorized<S>(call: Call<S>, allowed: void | Promise<void>, error: unknown): void {
+  if (allowed instanceof Promise) {
+    call.track();
+    allowed.then(
+      () => call.fail(error),
+      (refused) => call.fail(refused),
+    );
+  } else call.fail(error);
 }
