@@ -11,7 +11,8 @@ import type { OpenAIUpstream } from "../support/openai-upstream.ts";
 import { until } from "../support/probe.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
 import type { TestService } from "../support/service.ts";
-import { notes, pays, serveWays, toldSince, WAYS, waysThat } from "../support/ways-in.ts";
+import { WAYS, waysThat } from "../support/ways-in.ts";
+import { notes, pays, serveWays, toldSince } from "../support/ways-service.ts";
 
 /** Rows by which nothing is asked of an agent, no tool runs and nothing begins; what they show of others is in isolation.test.ts. */
 const NO_WAYS = new Set([
