@@ -1168,6 +1168,40 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "pushNotifications": {
             "const": false,
             "description": "Nothing is sent to addresses of clients."
+          },
+          "extensions": {
+            "type": "array",
+            "description": "`https://penstock.dev/a2a/approvals/v1`: tools of the agent ask a person, whose answer the task waits for.",
+            "items": {
+              "type": "object",
+              "properties": {
+                "uri": {
+                  "type": "string",
+                  "description": "Names the extension.",
+                  "format": "uri"
+                },
+                "description": {
+                  "type": "string",
+                  "description": "How the agent uses it."
+                },
+                "required": {
+                  "const": false,
+                  "description": "Clients may call the agent without it."
+                },
+                "params": {
+                  "type": "object",
+                  "description": "`tools`: names of the tools that ask.",
+                  "additionalProperties": true
+                }
+              },
+              "required": [
+                "uri",
+                "description",
+                "required",
+                "params"
+              ],
+              "additionalProperties": false
+            }
           }
         },
         "required": [
@@ -1253,7 +1287,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
             },
             "tags": {
               "type": "array",
-              "description": "`agent` or `tool`, and the tags of the tool.",
+              "description": "`agent` or `tool`, `approval` where the tool asks a person, and the tags of the tool.",
               "items": {
                 "type": "string"
               }
@@ -1706,6 +1740,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "string",
         "description": "Id of the call in the agent's run."
       },
+      "taskId": {
+        "type": "string",
+        "description": "The A2A task that waits for the answer."
+      },
       "workflowId": {
         "type": "string",
         "description": "The workflow whose step called the tool."
@@ -1921,6 +1959,243 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "required": [
       "cancelledAt",
       "reason"
+    ]
+  },
+  "ChatCompletionRequest": {
+    "type": "object",
+    "description": "Body of `/v1/chat/completions`, as OpenAI defines it. Other keys are ignored.",
+    "properties": {
+      "model": {
+        "type": "string",
+        "description": "Id of the agent.",
+        "minLength": 1
+      },
+      "messages": {
+        "type": "array",
+        "description": "The whole conversation.",
+        "items": {
+          "type": "object"
+        },
+        "minItems": 1
+      },
+      "stream_options": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "For streams.",
+        "properties": {
+          "include_usage": {
+            "type": [
+              "boolean",
+              "null"
+            ],
+            "description": "Whether a last chunk has the usage."
+          }
+        }
+      },
+      "tool_choice": {
+        "description": "`none`, `auto` (default), `required`, or one of the tools of the request: `{type: \"function\", function: {name}}`."
+      },
+      "response_format": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "The form of the answer.",
+        "properties": {
+          "type": {
+            "type": "string",
+            "description": "`text`, `json_object` or `json_schema`.",
+            "enum": [
+              "text",
+              "json_object",
+              "json_schema"
+            ]
+          },
+          "json_schema": {
+            "type": "object",
+            "description": "The schema, for `json_schema`.",
+            "properties": {
+              "schema": {
+                "type": [
+                  "object",
+                  "null"
+                ],
+                "description": "JSON Schema of the answer. Needs a `type`; at most 64 KiB and 32 levels, no remote `$ref`."
+              }
+            }
+          }
+        },
+        "required": [
+          "type"
+        ]
+      },
+      "max_completion_tokens": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "Most tokens of one answer of the model.",
+        "minimum": 1
+      },
+      "max_tokens": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "The older name of `max_completion_tokens`.",
+        "minimum": 1
+      },
+      "seed": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "For answers that are alike."
+      },
+      "stop": {
+        "type": [
+          "string",
+          "array",
+          "null"
+        ],
+        "description": "Texts at which the model stops.",
+        "items": {
+          "type": "string"
+        },
+        "maxItems": 4
+      },
+      "reasoning_effort": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "How much the model shall think; for agents whose `allowProviderOptions` list a `reasoningEffort`.",
+        "maxLength": 32
+      },
+      "n": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "One answer is all there is.",
+        "minimum": 1,
+        "maximum": 1
+      },
+      "logprobs": {
+        "description": "Not available.",
+        "enum": [
+          false,
+          null
+        ]
+      },
+      "modalities": {
+        "type": [
+          "array",
+          "null"
+        ],
+        "description": "Text alone.",
+        "items": {
+          "const": "text"
+        }
+      },
+      "functions": {
+        "type": "null",
+        "description": "Not available: use `tools`."
+      },
+      "function_call": {
+        "type": "null",
+        "description": "Not available: use `tool_choice`."
+      },
+      "tools": {
+        "type": [
+          "array",
+          "null"
+        ],
+        "description": "Functions that the client runs, beside the agent's own tools.",
+        "maxItems": 128,
+        "items": {
+          "type": "object"
+        }
+      },
+      "parallel_tool_calls": {
+        "type": [
+          "boolean",
+          "null"
+        ],
+        "description": "Read, and left to the model."
+      },
+      "temperature": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "How much chance there is in the answer.",
+        "minimum": 0,
+        "maximum": 2
+      },
+      "top_p": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "Share of the likeliest tokens that are chosen from.",
+        "minimum": 0,
+        "maximum": 1
+      },
+      "presence_penalty": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "Against what was said.",
+        "minimum": -2,
+        "maximum": 2
+      },
+      "frequency_penalty": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "Against what was said often.",
+        "minimum": -2,
+        "maximum": 2
+      },
+      "stream": {
+        "type": [
+          "boolean",
+          "null"
+        ],
+        "description": "Whether the answer comes as server-sent events."
+      },
+      "metadata": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "Of the caller's own; kept with what is stored.",
+        "maxProperties": 16,
+        "additionalProperties": {
+          "type": "string",
+          "maxLength": 512
+        }
+      }
+    },
+    "required": [
+      "model",
+      "messages"
+    ],
+    "examples": [
+      {
+        "model": "support",
+        "messages": [
+          {
+            "role": "user",
+            "content": "Where is my order 1042?"
+          }
+        ]
+      }
     ]
   },
   "ChatRequest": {
@@ -2363,6 +2638,291 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "metadata": {
           "channel": "web"
         }
+      }
+    ]
+  },
+  "CreateResponseRequest": {
+    "type": "object",
+    "description": "Body of `/v1/responses`, as OpenAI defines it. Other keys are ignored.",
+    "properties": {
+      "model": {
+        "type": "string",
+        "description": "Id of the agent.",
+        "minLength": 1
+      },
+      "input": {
+        "description": "A text, or an array of items: messages, function calls and their outputs, reasoning, references to items."
+      },
+      "instructions": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "Added to the agent's own instructions, for this response alone."
+      },
+      "previous_response_id": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "The stored response that this one continues."
+      },
+      "tool_choice": {
+        "description": "`none`, `auto` (default), `required`, or one of the tools of the request: `{type: \"function\", name}` or `{type: \"allowed_tools\", mode, tools}`."
+      },
+      "text": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "The form of the answer.",
+        "properties": {
+          "format": {
+            "type": [
+              "object",
+              "null"
+            ],
+            "description": "As text, or as JSON.",
+            "properties": {
+              "type": {
+                "type": "string",
+                "description": "`text`, `json_object` or `json_schema`.",
+                "enum": [
+                  "text",
+                  "json_object",
+                  "json_schema"
+                ]
+              },
+              "schema": {
+                "type": [
+                  "object",
+                  "null"
+                ],
+                "description": "JSON Schema of the answer. Needs a `type`; at most 64 KiB and 32 levels, no remote `$ref`."
+              },
+              "name": {
+                "type": "string",
+                "description": "A name for the schema."
+              }
+            },
+            "required": [
+              "type"
+            ]
+          },
+          "verbosity": {
+            "type": [
+              "string",
+              "null"
+            ],
+            "description": "Read, and left to the agent."
+          }
+        }
+      },
+      "reasoning": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "How the model thinks.",
+        "properties": {
+          "effort": {
+            "type": [
+              "string",
+              "null"
+            ],
+            "description": "How much; for agents whose `allowProviderOptions` list a `reasoningEffort`.",
+            "maxLength": 32
+          },
+          "summary": {
+            "type": [
+              "string",
+              "null"
+            ],
+            "description": "Reasoning is always shown as a summary."
+          }
+        }
+      },
+      "max_output_tokens": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "Most tokens of one answer of the model.",
+        "minimum": 1
+      },
+      "max_tool_calls": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "Read, and left to the agent's `maxSteps`.",
+        "minimum": 1
+      },
+      "top_logprobs": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "Not available.",
+        "minimum": 0,
+        "maximum": 0
+      },
+      "store": {
+        "type": [
+          "boolean",
+          "null"
+        ],
+        "description": "Whether the response can be read and continued later; default: yes."
+      },
+      "background": {
+        "type": [
+          "boolean",
+          "null"
+        ],
+        "description": "Whether the run goes on without the client, who reads the response later."
+      },
+      "truncation": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "`auto` is left to the agent's memory.",
+        "enum": [
+          "auto",
+          "disabled",
+          null
+        ]
+      },
+      "include": {
+        "type": [
+          "array",
+          "null"
+        ],
+        "description": "`penstock:tool_call`: a reply that is not a stream has the agent's own tool calls too. Others are read, and include nothing.",
+        "items": {
+          "type": "string"
+        }
+      },
+      "user": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "Read, and ignored: users are those of tokens."
+      },
+      "safety_identifier": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "Given back.",
+        "maxLength": 64
+      },
+      "prompt_cache_key": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "Given back.",
+        "maxLength": 64
+      },
+      "service_tier": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "Read; there is one tier."
+      },
+      "conversation": {
+        "type": "null",
+        "description": "Not available: continue with `previous_response_id`."
+      },
+      "prompt": {
+        "type": "null",
+        "description": "Not available: instructions are the agent's."
+      },
+      "tools": {
+        "type": [
+          "array",
+          "null"
+        ],
+        "description": "Functions that the client runs, beside the agent's own tools.",
+        "maxItems": 128,
+        "items": {
+          "type": "object"
+        }
+      },
+      "parallel_tool_calls": {
+        "type": [
+          "boolean",
+          "null"
+        ],
+        "description": "Read, and left to the model."
+      },
+      "temperature": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "How much chance there is in the answer.",
+        "minimum": 0,
+        "maximum": 2
+      },
+      "top_p": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "Share of the likeliest tokens that are chosen from.",
+        "minimum": 0,
+        "maximum": 1
+      },
+      "presence_penalty": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "Against what was said.",
+        "minimum": -2,
+        "maximum": 2
+      },
+      "frequency_penalty": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "Against what was said often.",
+        "minimum": -2,
+        "maximum": 2
+      },
+      "stream": {
+        "type": [
+          "boolean",
+          "null"
+        ],
+        "description": "Whether the answer comes as server-sent events."
+      },
+      "metadata": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "Of the caller's own; kept with what is stored.",
+        "maxProperties": 16,
+        "additionalProperties": {
+          "type": "string",
+          "maxLength": 512
+        }
+      }
+    },
+    "required": [
+      "model",
+      "input"
+    ],
+    "examples": [
+      {
+        "model": "support",
+        "input": "Where is my order 1042?"
       }
     ]
   },
@@ -4808,7 +5368,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
               },
               "taskId": {
                 "type": "string",
-                "description": "Of a task that goes on. Tasks of this service take no further messages: use `contextId`.",
+                "description": "Of a task that asks for something: the message is the answer. Any other task takes no further messages: use `contextId`.",
                 "maxLength": 128
               },
               "role": {
@@ -4926,7 +5486,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
               },
               "taskId": {
                 "type": "string",
-                "description": "Of a task that goes on. Tasks of this service take no further messages: use `contextId`.",
+                "description": "Of a task that asks for something: the message is the answer. Any other task takes no further messages: use `contextId`.",
                 "maxLength": 128
               },
               "role": {
@@ -6380,6 +6940,43 @@ export const schemas: Record<string, Record<string, unknown>> = {
         }
       }
     ]
+  },
+  "ResponseItemsQuery": {
+    "type": "object",
+    "description": "Query of `/v1/responses/{id}/input_items`.",
+    "properties": {
+      "limit": {
+        "type": "integer",
+        "description": "Most items of the page.",
+        "minimum": 1,
+        "maximum": 100,
+        "default": 20
+      },
+      "order": {
+        "type": "string",
+        "description": "By their place in the input.",
+        "enum": [
+          "asc",
+          "desc"
+        ],
+        "default": "desc"
+      },
+      "after": {
+        "type": "string",
+        "description": "The id of the item before the page."
+      }
+    }
+  },
+  "ResponseQuery": {
+    "type": "object",
+    "description": "Query of `/v1/responses/{id}`.",
+    "properties": {
+      "stream": {
+        "type": "boolean",
+        "description": "Not available for stored responses.",
+        "const": false
+      }
+    }
   },
   "ResultSuspension": {
     "type": "object",

@@ -680,6 +680,10 @@ export interface ServerManifest {
   corsRoutes: {
     [k: string]: CorsManifest;
   };
+  /**
+   * Whether the agents answer OpenAI's clients: Responses, Chat Completions and Models, below `/v1`.
+   */
+  openai: boolean;
   downloads: DownloadsManifest;
   limits: LimitsManifest;
 }
@@ -770,6 +774,10 @@ export interface LimitsManifest {
    * Most bytes that one workflow execution may record: its input, the outputs of its steps, what it waits for. Beyond, it ends with an error.
    */
   execution: Size;
+  /**
+   * Most A2A tasks of one user that have not ended: at work, or waiting for an answer.
+   */
+  userTasks: number;
   /**
    * Longest time until the headers of the reply are out.
    */
@@ -1189,6 +1197,29 @@ export interface AgentCard {
      * Nothing is sent to addresses of clients.
      */
     pushNotifications: false;
+    /**
+     * `https://penstock.dev/a2a/approvals/v1`: tools of the agent ask a person, whose answer the task waits for.
+     */
+    extensions?: {
+      /**
+       * Names the extension.
+       */
+      uri: string;
+      /**
+       * How the agent uses it.
+       */
+      description: string;
+      /**
+       * Clients may call the agent without it.
+       */
+      required: false;
+      /**
+       * `tools`: names of the tools that ask.
+       */
+      params: {
+        [k: string]: unknown;
+      };
+    }[];
   };
   /**
    * Ways to authenticate, by name; absent where none is needed.
@@ -1245,7 +1276,7 @@ export interface AgentCard {
        */
       description: string;
       /**
-       * `agent` or `tool`, and the tags of the tool.
+       * `agent` or `tool`, `approval` where the tool asks a person, and the tags of the tool.
        */
       tags: string[];
     },
@@ -1263,7 +1294,7 @@ export interface AgentCard {
        */
       description: string;
       /**
-       * `agent` or `tool`, and the tags of the tool.
+       * `agent` or `tool`, `approval` where the tool asks a person, and the tags of the tool.
        */
       tags: string[];
     }[]
@@ -1370,7 +1401,7 @@ export interface PeerMessageRequest {
        */
       contextId?: string;
       /**
-       * Of a task that goes on. Tasks of this service take no further messages: use `contextId`.
+       * Of a task that asks for something: the message is the answer. Any other task takes no further messages: use `contextId`.
        */
       taskId?: string;
       /**
@@ -1451,7 +1482,7 @@ export interface PeerOldMessageRequest {
        */
       contextId?: string;
       /**
-       * Of a task that goes on. Tasks of this service take no further messages: use `contextId`.
+       * Of a task that asks for something: the message is the answer. Any other task takes no further messages: use `contextId`.
        */
       taskId?: string;
       /**
@@ -1918,6 +1949,10 @@ export interface Approval {
    * Id of the call in the agent's run.
    */
   toolCallId?: string;
+  /**
+   * The A2A task that waits for the answer.
+   */
+  taskId?: string;
   /**
    * The workflow whose step called the tool.
    */
@@ -3726,6 +3761,327 @@ export interface ActivityMinute {
    * What they cost in US dollars, of models with prices.
    */
   cost: number;
+}
+
+/**
+ * Body of `/v1/chat/completions`, as OpenAI defines it. Other keys are ignored.
+ */
+export interface ChatCompletionRequest {
+  /**
+   * Id of the agent.
+   */
+  model: string;
+  /**
+   * The whole conversation.
+   *
+   * @minItems 1
+   */
+  messages: [
+    {
+      [k: string]: unknown;
+    },
+    ...{
+      [k: string]: unknown;
+    }[]
+  ];
+  /**
+   * For streams.
+   */
+  stream_options?: {
+    /**
+     * Whether a last chunk has the usage.
+     */
+    include_usage?: boolean | null;
+  } | null;
+  /**
+   * `none`, `auto` (default), `required`, or one of the tools of the request: `{type: "function", function: {name}}`.
+   */
+  tool_choice?: unknown;
+  /**
+   * The form of the answer.
+   */
+  response_format?: {
+    /**
+     * `text`, `json_object` or `json_schema`.
+     */
+    type: "text" | "json_object" | "json_schema";
+    /**
+     * The schema, for `json_schema`.
+     */
+    json_schema?: {
+      /**
+       * JSON Schema of the answer. Needs a `type`; at most 64 KiB and 32 levels, no remote `$ref`.
+       */
+      schema?: {} | null;
+    };
+  } | null;
+  /**
+   * Most tokens of one answer of the model.
+   */
+  max_completion_tokens?: number | null;
+  /**
+   * The older name of `max_completion_tokens`.
+   */
+  max_tokens?: number | null;
+  /**
+   * For answers that are alike.
+   */
+  seed?: number | null;
+  /**
+   * Texts at which the model stops.
+   *
+   * @maxItems 4
+   */
+  stop?: string | [] | [string] | [string, string] | [string, string, string] | [string, string, string, string] | null;
+  /**
+   * How much the model shall think; for agents whose `allowProviderOptions` list a `reasoningEffort`.
+   */
+  reasoning_effort?: string | null;
+  /**
+   * One answer is all there is.
+   */
+  n?: number | null;
+  /**
+   * Not available.
+   */
+  logprobs?: false | null;
+  /**
+   * Text alone.
+   */
+  modalities?: "text"[] | null;
+  /**
+   * Not available: use `tools`.
+   */
+  functions?: null;
+  /**
+   * Not available: use `tool_choice`.
+   */
+  function_call?: null;
+  /**
+   * Functions that the client runs, beside the agent's own tools.
+   *
+   * @maxItems 128
+   */
+  tools?:
+    | {
+        [k: string]: unknown;
+      }[]
+    | null;
+  /**
+   * Read, and left to the model.
+   */
+  parallel_tool_calls?: boolean | null;
+  /**
+   * How much chance there is in the answer.
+   */
+  temperature?: number | null;
+  /**
+   * Share of the likeliest tokens that are chosen from.
+   */
+  top_p?: number | null;
+  /**
+   * Against what was said.
+   */
+  presence_penalty?: number | null;
+  /**
+   * Against what was said often.
+   */
+  frequency_penalty?: number | null;
+  /**
+   * Whether the answer comes as server-sent events.
+   */
+  stream?: boolean | null;
+  /**
+   * Of the caller's own; kept with what is stored.
+   */
+  metadata?: {
+    [k: string]: string;
+  } | null;
+}
+
+/**
+ * Body of `/v1/responses`, as OpenAI defines it. Other keys are ignored.
+ */
+export interface CreateResponseRequest {
+  /**
+   * Id of the agent.
+   */
+  model: string;
+  /**
+   * A text, or an array of items: messages, function calls and their outputs, reasoning, references to items.
+   */
+  input: unknown;
+  /**
+   * Added to the agent's own instructions, for this response alone.
+   */
+  instructions?: string | null;
+  /**
+   * The stored response that this one continues.
+   */
+  previous_response_id?: string | null;
+  /**
+   * `none`, `auto` (default), `required`, or one of the tools of the request: `{type: "function", name}` or `{type: "allowed_tools", mode, tools}`.
+   */
+  tool_choice?: unknown;
+  /**
+   * The form of the answer.
+   */
+  text?: {
+    /**
+     * As text, or as JSON.
+     */
+    format?: {
+      /**
+       * `text`, `json_object` or `json_schema`.
+       */
+      type: "text" | "json_object" | "json_schema";
+      /**
+       * JSON Schema of the answer. Needs a `type`; at most 64 KiB and 32 levels, no remote `$ref`.
+       */
+      schema?: {} | null;
+      /**
+       * A name for the schema.
+       */
+      name?: string;
+    } | null;
+    /**
+     * Read, and left to the agent.
+     */
+    verbosity?: string | null;
+  } | null;
+  /**
+   * How the model thinks.
+   */
+  reasoning?: {
+    /**
+     * How much; for agents whose `allowProviderOptions` list a `reasoningEffort`.
+     */
+    effort?: string | null;
+    /**
+     * Reasoning is always shown as a summary.
+     */
+    summary?: string | null;
+  } | null;
+  /**
+   * Most tokens of one answer of the model.
+   */
+  max_output_tokens?: number | null;
+  /**
+   * Read, and left to the agent's `maxSteps`.
+   */
+  max_tool_calls?: number | null;
+  /**
+   * Not available.
+   */
+  top_logprobs?: number | null;
+  /**
+   * Whether the response can be read and continued later; default: yes.
+   */
+  store?: boolean | null;
+  /**
+   * Whether the run goes on without the client, who reads the response later.
+   */
+  background?: boolean | null;
+  /**
+   * `auto` is left to the agent's memory.
+   */
+  truncation?: "auto" | "disabled" | null;
+  /**
+   * `penstock:tool_call`: a reply that is not a stream has the agent's own tool calls too. Others are read, and include nothing.
+   */
+  include?: string[] | null;
+  /**
+   * Read, and ignored: users are those of tokens.
+   */
+  user?: string | null;
+  /**
+   * Given back.
+   */
+  safety_identifier?: string | null;
+  /**
+   * Given back.
+   */
+  prompt_cache_key?: string | null;
+  /**
+   * Read; there is one tier.
+   */
+  service_tier?: string | null;
+  /**
+   * Not available: continue with `previous_response_id`.
+   */
+  conversation?: null;
+  /**
+   * Not available: instructions are the agent's.
+   */
+  prompt?: null;
+  /**
+   * Functions that the client runs, beside the agent's own tools.
+   *
+   * @maxItems 128
+   */
+  tools?:
+    | {
+        [k: string]: unknown;
+      }[]
+    | null;
+  /**
+   * Read, and left to the model.
+   */
+  parallel_tool_calls?: boolean | null;
+  /**
+   * How much chance there is in the answer.
+   */
+  temperature?: number | null;
+  /**
+   * Share of the likeliest tokens that are chosen from.
+   */
+  top_p?: number | null;
+  /**
+   * Against what was said.
+   */
+  presence_penalty?: number | null;
+  /**
+   * Against what was said often.
+   */
+  frequency_penalty?: number | null;
+  /**
+   * Whether the answer comes as server-sent events.
+   */
+  stream?: boolean | null;
+  /**
+   * Of the caller's own; kept with what is stored.
+   */
+  metadata?: {
+    [k: string]: string;
+  } | null;
+}
+
+/**
+ * Query of `/v1/responses/{id}`.
+ */
+export interface ResponseQuery {
+  /**
+   * Not available for stored responses.
+   */
+  stream?: false;
+}
+
+/**
+ * Query of `/v1/responses/{id}/input_items`.
+ */
+export interface ResponseItemsQuery {
+  /**
+   * Most items of the page.
+   */
+  limit?: number;
+  /**
+   * By their place in the input.
+   */
+  order?: "asc" | "desc";
+  /**
+   * The id of the item before the page.
+   */
+  after?: string;
 }
 
 /**
@@ -6926,6 +7282,10 @@ export interface Schemas {
   TraceDetail: TraceDetail;
   ObservabilityStatus: ObservabilityStatus;
   ActivityMinute: ActivityMinute;
+  ChatCompletionRequest: ChatCompletionRequest;
+  CreateResponseRequest: CreateResponseRequest;
+  ResponseQuery: ResponseQuery;
+  ResponseItemsQuery: ResponseItemsQuery;
   SemanticMemoryOptions: SemanticMemoryOptions;
   ConversationPersistenceOptions: ConversationPersistenceOptions;
   MemoryRuntimeOptions: MemoryRuntimeOptions;

@@ -9,7 +9,8 @@ import type { KeptAgent } from "./keeper.ts";
 import type { ClientTools } from "./run/client-tools.ts";
 import type { EditedMemory } from "./run/execute.ts";
 import type { RunJournal } from "./run/journal.ts";
-import type { PartSink } from "./run/parts.ts";
+import type { PartSink, PendingApproval } from "./run/parts.ts";
+import type { RunPlan } from "./run/run.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
@@ -19,6 +20,8 @@ export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "
      * promise has resolved. Throws, or rejects, when the run was stopped.
      */
     confirm?(): Promise<void> | undefined;
+    /** The task of A2A that the run works for: it is told when a person has answered what a tool of the run asks. */
+    readonly taskId?: string | undefined;
   };
 
 /** Body of `/text` and `/stream`. */
@@ -46,19 +49,31 @@ export interface ChatBody {
   messageId?: string;
 }
 
-/** What a protocol with events of its own asks for, whose client runs tools and answers for a person. */
-interface ProtocolBody extends GenerateBody {
+/** What a protocol asks for that has replies of its own, and whose client runs tools. */
+export interface ProtocolBody extends GenerateBody {
   /** Name of the field that the input comes from, for error messages. */
   field: string;
-  clientTools?: ClientTools;
+  clientTools?: ClientTools | undefined;
+  /** Which tool the model must call. Default: as it likes. */
+  toolChoice?: RunPlan["toolChoice"];
+  /** The answer is JSON, of the schema if there is one. */
+  json?: { readonly schema: object | undefined; readonly field: string } | undefined;
+  /** How much the model shall think. */
+  effort?: { readonly value: string; readonly field: string } | undefined;
+  /** Whether the client answers for a person, who has to approve a call. Default: yes. */
+  approves?: false;
   /** What the client has made of the working memory. */
   workingMemory?: EditedMemory | undefined;
 }
 
 /** A run that is ready to begin. */
-interface ProtocolRun {
+export interface ProtocolRun {
   /** Id of the assistant's message, unless the run continues one. */
   readonly messageId: string;
+  /** Whether the answer is JSON: then the `output` of its last part is the answer. */
+  readonly isJson: boolean;
+  /** Whether the client runs this tool, if its input is right. */
+  isForClient(tool: string): boolean;
   /** Runs to the end. An aborted run is not an error: its last part is `abort`. */
   start(sink: PartSink): Promise<void>;
 }
@@ -70,6 +85,13 @@ export interface TaskBody extends GenerateBody {
   /** The id of the run, and where it records what it has done, so that it survives its process. */
   runId?: string;
   journal?: RunJournal;
+}
+
+/** A run that stopped at calls which wait for a person's approval. */
+export interface WaitingRun {
+  readonly approvals: readonly PendingApproval[];
+  /** The `input` of the run that goes on once they are answered. */
+  readonly input: readonly object[];
 }
 
 /**
@@ -96,13 +118,15 @@ export interface Agent {
   readonly kept: KeptAgent;
   /** The same for workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
   run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<{ text: string; output: unknown }>;
+  /** As `run`, for a caller that goes on once a person has answered: resolves to what waits for that, or null when nothing does. */
+  runOrWait(body: GenerateBody, call: RunCall, sink: PartSink): Promise<WaitingRun | null>;
   /** Resolves to a value that is valid against `body.schema`. */
   generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;
   /** The typed parts of the run, one event each. */
   stream(body: GenerateBody, call: RunCall): EventProducer;
   /** The UI message stream. */
   chat(body: ChatBody, call: RunCall): EventProducer;
-  /** For protocols with events of their own: the sink makes them of the parts. */
+  /** For protocols with replies of their own: the sink makes them of the parts. */
   prepare(body: ProtocolBody, call: RunCall): ProtocolRun;
   /** Growing partial objects, then the final one. */
   streamObject(body: ObjectBody, call: RunCall): EventProducer;

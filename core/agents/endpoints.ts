@@ -4,11 +4,12 @@ import type { StartedRun } from "../../generated/types.ts";
 import { ownerOf } from "../identity/ownership.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
+import type { Agent, ChatBody, GenerateBody, ObjectBody, ProtocolBody, ProtocolRun, RunCall } from "./agent.ts";
 import { messageIdForRun, replyMessageId } from "./conversation/agent-memory.ts";
 import type { Description } from "./describe.ts";
 import type { KeptRequest, KeptRun } from "./keeper.ts";
 import { keptAgent, keptRun, named } from "./kept.ts";
+import { reasoningOptions } from "./run/bounds.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, executeStream, type PreparedRun, prepareRun, type RunRequest } from "./run/execute.ts";
 import { objectOutput, schemaRateKey } from "./run/output.ts";
@@ -16,6 +17,7 @@ import { ObjectSink } from "./stream/object.ts";
 import { RawSink } from "./stream/raw.ts";
 import { textResult } from "./stream/text.ts";
 import { UiSink } from "./stream/ui-chunks.ts";
+import { runOrWait } from "./waiting-run.ts";
 
 export function createAgent(agent: CompiledAgent, description: Description): Agent {
   const { id, name } = agent;
@@ -55,6 +57,8 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       const output = result === undefined ? undefined : objectOutput(result);
       return execute(agent, prepareRun(agent, { ...body, output }, call), sink);
     },
+    runOrWait: (body, call, sink) => runOrWait(agent, body, call, sink),
+    prepare: (body, call) => prepareProtocol(agent, body, call),
     async generateObject(body, call) {
       const run = newObject(body, call, false);
       if (run !== null) return body.options?.background === true ? started(run, call) : (await run.result()).output;
@@ -89,13 +93,6 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       return async (events) => {
         if (isFree !== undefined) await isFree;
         return executeStream(agent, prepared, new UiSink(events, messageId));
-      };
-    },
-    prepare(body, call) {
-      const prepared = prepareRun(agent, { ...body, runsTools: true, clientKnowsMessageId: true }, call);
-      return {
-        messageId: messageIdForRun(prepared.plan.id),
-        start: (sink) => executeStream(agent, prepared, sink),
       };
     },
     streamObject(body, call): EventProducer {
@@ -143,6 +140,29 @@ const answerRequest = ({ input, options }: GenerateBody, approves = true): RunRe
   approves,
   runId: options?.runId,
 });
+
+function prepareProtocol(agent: CompiledAgent, body: ProtocolBody, call: RunCall): ProtocolRun {
+  const { json, effort, options, ...request } = body;
+  const schema = json?.schema && agent.prepareSchema(json.schema, json.field, schemaRateKey(call));
+  const reasoning = effort && { providerOptions: reasoningOptions(agent.bounds, effort.value, effort.field) };
+  const output = json === undefined ? undefined : { output: objectOutput(schema) };
+  const asked = reasoning === undefined ? options : { ...options, ...reasoning };
+  const whole = {
+    ...request,
+    ...(asked && { options: asked }),
+    ...output,
+    runsTools: true,
+    clientKnowsMessageId: true,
+  };
+  const prepared = prepareRun(agent, whole, call);
+  const { plan } = prepared;
+  return {
+    messageId: messageIdForRun(plan.id),
+    isJson: plan.output?.format !== undefined,
+    isForClient: (tool) => plan.tools.byName.get(tool)?.clientInput !== undefined,
+    start: (sink) => executeStream(agent, prepared, sink),
+  };
+}
 
 /** Accepts our own body, and the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
 function chatRequest(body: ChatBody): KeptRequest {

@@ -19,6 +19,7 @@ import {
   type Validator,
 } from "./decode.ts";
 import { errorReply } from "./encode.ts";
+import { type ErrorsAt, errorsByPath } from "./error-forms.ts";
 import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
 import { attachToFirst, carryOutOnce, type ReplyKeeper } from "./idempotency.ts";
 import { foreignHost, foreignOrigin } from "./origin.ts";
@@ -64,6 +65,9 @@ interface PipelineSettings<S> extends CallSettings<S> {
   isSocket(path: string): boolean;
 }
 
+/** For requests that no route answers. */
+type UnmatchedSettings<S> = PipelineSettings<S> & { readonly errorsAt: ErrorsAt };
+
 interface Compiled {
   method: string;
   path: string;
@@ -71,7 +75,8 @@ interface Compiled {
   preflight(exchange: Exchange, allow: string): void;
 }
 
-export function compilePipeline<S>(routes: readonly Route<S>[], settings: PipelineSettings<S>): Dispatch {
+export function compilePipeline<S>(routes: readonly Route<S>[], given: PipelineSettings<S>): Dispatch {
+  const settings = { ...given, errorsAt: errorsByPath(routes) };
   const router = createRouter(routes.map((route) => compileRoute(route, settings)));
   const { site } = settings;
   const probes = new Set(routes.filter(({ group }) => group === "probe").map(({ path }) => path));
@@ -93,7 +98,7 @@ function answerOtherMethod<S>(
   exchange: Exchange,
   endpoint: PathEndpoint<Compiled>,
   values: string[],
-  settings: PipelineSettings<S>,
+  settings: UnmatchedSettings<S>,
 ) {
   const { methods, allow } = endpoint;
   if (exchange.method === "HEAD" && methods.has("GET")) return methods.get("GET")!.run(exchange, values);
@@ -119,7 +124,7 @@ function failIfAuthorized<S>(call: Call<S>, allowed: void | Promise<void>, error
 }
 
 /** Refuses a request that matches no route, with 401 if the caller is not authorized: a refused caller must not learn which routes exist. */
-function refuseIfAuthorized<S>(exchange: Exchange, settings: PipelineSettings<S>, problem: ServiceError): void {
+function refuseIfAuthorized<S>(exchange: Exchange, settings: UnmatchedSettings<S>, problem: ServiceError): void {
   const { authorizeUnknown: authorize, defaultCors, site } = settings;
   const error = foreignOrigin(exchange, exchange, defaultCors, site) ?? problem;
   if (authorize === null) {
@@ -127,7 +132,8 @@ function refuseIfAuthorized<S>(exchange: Exchange, settings: PipelineSettings<S>
     return;
   }
   const cors = defaultCors.constant ?? defaultCors.headers(exchange.header("origin"));
-  const call = new Call(settings, exchange, settings.meters.ofUnmatched(exchange.method), cors);
+  const meter = settings.meters.ofUnmatched(exchange.method);
+  const call = new Call(settings, exchange, meter, cors, settings.errorsAt(exchange.path));
   try {
     failIfAuthorized(call, authorize(call, exchange, []), error);
   } catch (refused) {
@@ -135,8 +141,8 @@ function refuseIfAuthorized<S>(exchange: Exchange, settings: PipelineSettings<S>
   }
 }
 
-function refuse<S>(exchange: Exchange, settings: PipelineSettings<S>, error: ServiceError): void {
-  const { status, headers, body } = errorReply(error, exchange.requestId);
+function refuse<S>(exchange: Exchange, settings: UnmatchedSettings<S>, error: ServiceError): void {
+  const { status, headers, body } = errorReply(error, exchange.requestId, settings.errorsAt(exchange.path));
   const cors = settings.defaultCors.constant ?? settings.defaultCors.headers(exchange.header("origin"));
   exchange.reply(status, [...headers, ...cors], body);
   settings.meters.ofUnmatched(exchange.method).finished(status, UNTIMED, false);
@@ -269,7 +275,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     },
     run(exchange, values) {
       const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));
-      const call = new Call(settings, exchange, meter, corsHeaders);
+      const call = new Call(settings, exchange, meter, corsHeaders, route.errors);
       const accept = refusedPage === undefined ? "" : exchange.header("accept");
       try {
         const foreign = foreignOrigin(exchange, route, cors, settings.site);

@@ -8,6 +8,7 @@ import type { EventProducer, TextSink } from "../lib/event-sink.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { Validator } from "./decode.ts";
+import type { ErrorForm } from "./encode.ts";
 import type { HeaderList } from "./exchange.ts";
 import type { KeyedWork } from "./idempotency.ts";
 import type { AllowedPages } from "./origin.ts";
@@ -91,12 +92,14 @@ export type EventReply = EventProducer | { readonly form: string; readonly event
 /** Status, headers and body of a `raw` route; CORS headers are added. */
 export type RawReply = { status: number; headers: HeaderList; body: string | Uint8Array | null } | TextStream;
 
-/** A streamed reply. Its headers are sent at once, and `context.signal` aborts when the client leaves. */
+/** A streamed reply. Its headers are sent at once unless it `opensLate`, and `context.signal` aborts when the client leaves. */
 export interface TextStream {
   readonly status: number;
   readonly headers: HeaderList;
   /** Writes the stream; the reply ends when it resolves. If it throws, or the service stops, `failure` is sent. */
   stream(sink: TextSink): Promise<void>;
+  /** The headers are sent with the first text, so that a failure before it has a reply of its own. */
+  readonly opensLate?: true;
   /** Makes the last text of a failed stream. Without it the connection is closed. */
   readonly failure?: (message: string) => string;
   /** Text without meaning, sent after some seconds of silence so that no proxy takes the stream for dead. */
@@ -162,6 +165,8 @@ export interface Route<
   /** What a browser gets in place of a 401 in JSON. It must say nothing of the service. */
   refusedPage?(context: Context<S>): Promise<PageReply>;
   output: RouteOutput;
+  /** How its failures are written, and those of paths that share its first segment; left out: the JSON envelope. */
+  errors?: ErrorForm;
   handle(input: Input<Q, B>, context: Context<S>): unknown;
 }
 

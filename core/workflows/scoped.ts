@@ -16,27 +16,24 @@ import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
-import { unlessConflict } from "../storage/conflict.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
 import { acknowledge, beginExecution, type Lost, lostBegin, unlessLost, untilRecorded } from "./begin.ts";
-import { followRemoteExecution } from "./cluster/follow-remote.ts";
+import { cancelResting } from "./cancel-resting.ts";
 import { type StopRequest, stopFromRequest, stopRemoteExecution } from "./cluster/stop-requests.ts";
-import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { alreadyEnded, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
-import { type FoundExecution, readExecution } from "./journal/load.ts";
+import type { FoundExecution } from "./journal/load.ts";
 import { executionRecord, executionStateView } from "./journal/record.ts";
-import { parseOpenRow } from "./journal/rows.ts";
-import { type JournalState, timeAfter } from "./journal/state.ts";
+import type { JournalState } from "./journal/state.ts";
 import { beginOnce, wasResumed } from "./keyed.ts";
 import { listExecutions } from "./list/list.ts";
 import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
 import { earlierOutcome, outcomeOf } from "./outcome.ts";
+import { executionEvents, liveEvents } from "./read-events.ts";
 import { resumeExecution } from "./resume.ts";
 import type { Execution } from "./run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "./run/execution-commits.ts";
-import { followLive, followLoaded } from "./run/follow.ts";
 import { planReplay } from "./run/replay.ts";
 import { checkReplay } from "./run/resume.ts";
 import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.ts";
@@ -81,9 +78,9 @@ export class ScopedWorkflows implements WorkflowAccess {
 
   async stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer> {
     if (body.options?.background === true) throw invalid("options.background is for /execute, which does not stream");
-    if (call.keyed === undefined) return this.#follow(await this.#recorded(workflowId, body, call), 0);
+    if (call.keyed === undefined) return liveEvents(this.#engine, await this.#recorded(workflowId, body, call), 0);
     const begin = async (keyed: ExecuteWorkflowRequest) =>
-      this.#follow(await this.#recorded(workflowId, keyed, call), 0);
+      liveEvents(this.#engine, await this.#recorded(workflowId, keyed, call), 0);
     return beginOnce(this.#lookup, { workflowId, body, keyed: call.keyed }, begin, (id, userId) => {
       call.replyWith = { headers: REPLAYED };
       return this.attach(workflowId, id, 0, userId);
@@ -123,7 +120,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     for (;;) {
       const found = await this.#lookup.find(workflowId, id, userId);
       const rests = "loaded" in found && found.loaded.state.status === "suspended" && found.found.openRow === null;
-      const state = rests ? await this.#cancelResting(found, reason) : await this.#stop(found, request);
+      const state = rests ? await cancelResting(this.#engine, found, reason) : await this.#stop(found, request);
       // It was resumed meanwhile: cancel the new run.
       if (state === null || state.status === "running") continue;
       const { status, cancellation } = state;
@@ -219,32 +216,10 @@ export class ScopedWorkflows implements WorkflowAccess {
     form?: (start: ExecutionStart, reader: EventSink) => EventSink,
   ): Promise<EventProducer> {
     const execution = await this.#lookup.find(workflowId, id, userId);
-    const follow = await this.#events(execution, after);
+    const follow = await executionEvents(this.#engine, execution, after);
     if (form === undefined) return follow;
     const { start } = ("loaded" in execution ? execution.loaded : execution).state;
     return (reader) => follow(form(start, reader));
-  }
-
-  async #events(execution: Execution | StoredExecution, after: number): Promise<EventProducer> {
-    const { store, environment, definitions } = this.#engine;
-    if (!("loaded" in execution)) return this.#follow(execution, after);
-    const { loaded, found } = execution;
-    const outline = await definitions.outline(found.start.definition);
-    const follows = found.openRow !== null && environment.shared;
-    return follows ? followRemoteExecution(store, found, outline, after) : followLoaded(loaded, outline, after);
-  }
-
-  /** When another process recovers the execution, the events go on with what that process writes. */
-  #follow(execution: Execution, after: number): EventProducer {
-    const { store, environment, definitions, abandoned } = this.#engine;
-    const { start } = execution.state;
-    return followLive(execution, after, store, async (last) => {
-      const isInterrupted = execution.lifetime.stopped?.kind === "closing" || abandoned.has(start.number);
-      const found = environment.shared && !isInterrupted ? await readExecution(store, start.number, start.id) : null;
-      const ours = found?.openRow != null && parseOpenRow(found.openRow.value).process === environment.process;
-      if (found === null || ours) throw stillRunning(start.id);
-      return followRemoteExecution(store, found, await definitions.outline(start.definition), last);
-    });
   }
 
   /** Nothing of an execution has had an effect before its first commit, so that it may begin again with another number. */
@@ -294,21 +269,5 @@ export class ScopedWorkflows implements WorkflowAccess {
     // Without other processes it is an execution that this process has given up.
     if (!environment.shared) throw stillRunning(found.start.id);
     return stopRemoteExecution(store, found, request);
-  }
-
-  /** @returns null when the execution was resumed meanwhile */
-  async #cancelResting({ found, loaded }: StoredExecution, reason: string): Promise<JournalState | null> {
-    // Nothing runs any more, so the outline is enough even when plugins of the definition are gone.
-    const definition = {
-      outline: await this.#engine.definitions.outline(found.start.definition),
-    } as WorkflowDefinition;
-    const caller = { requestId: "", logger: this.#engine.logger };
-    const execution = this.#engine.restore(loaded.state, definition, caller, {
-      loaded,
-      openRow: null,
-      recordRow: found.recordRow,
-    });
-    execution.append(["cancel", "", timeAfter(execution.state), reason]);
-    return (await unlessConflict(execution.writeRecord())) ? execution.state : null;
   }
 }

@@ -179,7 +179,7 @@ export const WAYS: Readonly<Record<string, Way>> = {
   "an agent over A2A": {
     rows: ["POST /a2a/:id"],
     tool: (service, { tool, prompt, input }, sent) => a2a(service, prompt, `c-${tool}-${input.amount ?? 0}`, sent),
-    after: "same call",
+    after: "by itself",
     talk: (service, conversationId, text, sent) => a2a(service, text, conversationId, sent),
   },
   "a step of a workflow": {

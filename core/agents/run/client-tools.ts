@@ -7,11 +7,14 @@ import type { CompiledAgent } from "./compiled-agent.ts";
 import { schemaRateKey } from "./output.ts";
 import { type AgentTool, functionTool, type ToolSet, toolSet } from "./tool-set.ts";
 
-interface ClientTool {
+export interface ClientTool {
   readonly name: string;
   readonly description?: string | undefined;
   /** JSON Schema of its input. Default: any object. */
   readonly parameters?: unknown;
+  readonly strict?: boolean | undefined;
+  /** Where it stands in the request; default: by its place in the list. */
+  readonly path?: string;
 }
 
 export interface ClientTools {
@@ -32,8 +35,8 @@ export function withClientTools(
   call: RunCall,
 ): ToolSet {
   const added = new Map<string, AgentTool>();
-  for (const [index, { name, description = "", parameters = {} }] of list.entries()) {
-    const path = `${field}[${index}]`;
+  for (const [index, { name, description = "", parameters = {}, strict, path: place }] of list.entries()) {
+    const path = place ?? `${field}[${index}]`;
     const known = own.byName.get(name);
     if (known?.clientInput !== undefined) continue;
     const shown = JSON.stringify(name.slice(0, MAX_NAME));
@@ -42,7 +45,8 @@ export function withClientTools(
     if (!isObject(parameters)) throw invalid(`${path}.parameters must be object`);
     // A schema that says nothing of the type is one of an object: models give nothing else.
     const schema = prepareSchema({ type: "object", ...parameters }, `${path}.parameters`, schemaRateKey(call));
-    const definition = functionTool(name, description, schema.schema);
+    const described = functionTool(name, description, schema.schema);
+    const definition = strict === undefined ? described : { ...described, strict };
     const clientInput = (input: unknown) => problemOf(schema, input);
     const run = (input: unknown) => {
       throw invalid(clientInput(input) ?? `tool ${shown} runs in the client`);

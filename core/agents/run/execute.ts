@@ -46,11 +46,13 @@ export interface RunRequest {
   /** Whether a client reads the answer that can run tools and post their results. */
   runsTools?: boolean;
   /** Tools that this client brings. Only with `runsTools`. */
-  clientTools?: ClientTools;
+  clientTools?: ClientTools | undefined;
   /** What the client has made of the working memory: it is stored before the run reads it. */
   workingMemory?: EditedMemory | undefined;
   /** Whether that client also answers for a person, who has to approve a call. Default: as `runsTools`. */
   approves?: boolean;
+  /** Which tool the model must call. Default: as it likes. */
+  toolChoice?: RunPlan["toolChoice"];
   /** How many agents have delegated down to this one. */
   depth?: number;
   /** Its id; default: a new one. */
@@ -109,6 +111,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     chain,
     prompt,
     tools: clientTools === undefined ? runTools : withClientTools(runTools, clientTools, agent, call),
+    toolChoice: request.toolChoice,
     settings,
     output,
     call: caller,

@@ -11,6 +11,7 @@ import { MCP_ROUTES } from "./mcp.ts";
 import { MEMORY_ROUTES } from "./memory.ts";
 import { OBSERVABILITY_ROUTES } from "./observability.ts";
 import { OBSERVABILITY_LOG_ROUTES } from "./observability-logs.ts";
+import { OPENAI_ROUTES } from "./openai.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
 import { RUN_ROUTES } from "./runs.ts";
 import { TOOL_ROUTES } from "./tools.ts";
@@ -27,6 +28,7 @@ export const ROUTES: readonly Route<Service>[] = [
   ...APPROVAL_ROUTES,
   ...MEMORY_ROUTES,
   ...A2A_ROUTES,
+  ...OPENAI_ROUTES,
   ...OBSERVABILITY_LOG_ROUTES,
   ...MCP_ROUTES,
   ...OBSERVABILITY_ROUTES,
