@@ -21,7 +21,9 @@ const NO_WAYS = new Set([
   ...["GET /approvals", "POST /approvals/:approvalId"],
   ...["suspend", "resume", "replay", "cancel"].map((verb) => `POST /workflows/:id/executions/:executionId/${verb}`),
   "GET /workflows/:id/executions/:executionId/stream",
-  // They show what is there, and stop it.
+  // They show what is there, and stop or remove it.
+  ...["GET /v1/models", "GET /v1/models/:id", "POST /v1/responses/:id/cancel", "GET /v1/responses/:id/input_items"],
+  ...["GET /v1/responses/:id", "DELETE /v1/responses/:id"],
   ...["GET /agents/:id/runs/:runId", "GET /agents/:id/runs/:runId/stream", "POST /agents/:id/runs/:runId/cancel"],
   ...["GET /agents/:id/chat/:conversationId/stream", "POST /agents/:id/chat/:conversationId/cancel"],
 ]);

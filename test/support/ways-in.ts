@@ -160,7 +160,17 @@ export const WAYS: Readonly<Record<string, Way>> = {
     rows: ["POST /agents/:id/ag-ui"],
     talk: (service, conversationId, _text, sent) => agUi(service, conversationId, [], sent),
   },
-  // The ways of OpenAI's surfaces, POST /v1/chat/completions and POST /v1/responses, have their place here.
+  "POST /v1/chat/completions": {
+    rows: ["POST /v1/chat/completions"],
+    tool: (service, { prompt }, sent) =>
+      post(service, "/v1/chat/completions", { model: "clerk", messages: [{ role: "user", content: prompt }] }, sent),
+    after: "same call",
+  },
+  "POST /v1/responses": {
+    rows: ["POST /v1/responses"],
+    tool: (service, { prompt }, sent) => post(service, "/v1/responses", { model: "clerk", input: prompt }, sent),
+    after: "same call",
+  },
   "a sub-agent": {
     rows: ["POST /agents/:id/text"],
     tool: (service, { prompt }, sent) => post(service, "/agents/chief/text", { input: `delegate ${prompt}` }, sent),
