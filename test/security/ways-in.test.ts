@@ -180,6 +180,19 @@ describe("every way in, with isolation", () => {
     });
   }
 
+  test("POST /v1/responses: a stored response of another user cannot be continued, and is told to nobody", async () => {
+    const word = `tea-${count}`;
+    const ask = async (body: object, { headers }: typeof ada) =>
+      service.post("/v1/responses", { model: "clerk", store: true, ...body }, headers);
+    const { id } = (await (await ask({ input: word }, ada)).json()) as Loose;
+    const begin = upstream.requests.length;
+    const refused = await ask({ input: "hello", previous_response_id: id }, bob);
+    assert.ok(refused.status >= 400 && refused.status < 500, String(refused.status));
+    assert.ok(!`${await refused.text()} ${toldSince(upstream, begin)}`.includes(word));
+    assert.equal((await ask({ input: "and?", previous_response_id: id }, ada)).status, 200);
+    assert.ok(toldSince(upstream, begin).includes(word), "it is told to the one whose it is");
+  });
+
   test("every way in without a token is 401, and nothing runs", async () => {
     for (const [name, { tool }] of waysThat("tool")) {
       const refused = await tool(service, notes("x"), {}).catch(({ message }: Error) => ({
