@@ -5,7 +5,8 @@ import { ran } from "../support/approvals.ts";
 import { until } from "../support/probe.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
 import type { TestService } from "../support/service.ts";
-import { pays, serveWays, waysThat } from "../support/ways-in.ts";
+import { waysThat } from "../support/ways-in.ts";
+import { pays, serveWays } from "../support/ways-service.ts";
 
 describe("a tool that needs approval", () => {
   let service: TestService;

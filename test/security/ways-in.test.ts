@@ -11,7 +11,8 @@ import type { OpenAIUpstream } from "../support/openai-upstream.ts";
 import { until } from "../support/probe.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
 import type { TestService } from "../support/service.ts";
-import { notes, pays, serveWays, toldSince, WAYS, waysThat } from "../support/ways-in.ts";
+import { WAYS, waysThat } from "../support/ways-in.ts";
+import { notes, pays, serveWays, toldSince } from "../support/ways-service.ts";
 
 /** Rows by which nothing is asked of an agent, no tool runs and nothing begins; what they show of others is in isolation.test.ts. */
 const NO_WAYS = new Set([
@@ -20,7 +21,9 @@ const NO_WAYS = new Set([
   ...["GET /approvals", "POST /approvals/:approvalId"],
   ...["suspend", "resume", "replay", "cancel"].map((verb) => `POST /workflows/:id/executions/:executionId/${verb}`),
   "GET /workflows/:id/executions/:executionId/stream",
-  // They show what is there, and stop it.
+  // They show what is there, and stop or remove it.
+  ...["GET /v1/models", "GET /v1/models/:id", "POST /v1/responses/:id/cancel", "GET /v1/responses/:id/input_items"],
+  ...["GET /v1/responses/:id", "DELETE /v1/responses/:id"],
   ...["GET /agents/:id/runs/:runId", "GET /agents/:id/runs/:runId/stream", "POST /agents/:id/runs/:runId/cancel"],
   ...["GET /agents/:id/chat/:conversationId/stream", "POST /agents/:id/chat/:conversationId/cancel"],
 ]);
@@ -176,6 +179,19 @@ describe("every way in, with isolation", () => {
       await assertRedacted(`word${count}`);
     });
   }
+
+  test("POST /v1/responses: a stored response of another user cannot be continued, and is told to nobody", async () => {
+    const word = `tea-${count}`;
+    const ask = async (body: object, { headers }: typeof ada) =>
+      service.post("/v1/responses", { model: "clerk", store: true, ...body }, headers);
+    const { id } = (await (await ask({ input: word }, ada)).json()) as Loose;
+    const begin = upstream.requests.length;
+    const refused = await ask({ input: "hello", previous_response_id: id }, bob);
+    assert.ok(refused.status >= 400 && refused.status < 500, String(refused.status));
+    assert.ok(!`${await refused.text()} ${toldSince(upstream, begin)}`.includes(word));
+    assert.equal((await ask({ input: "and?", previous_response_id: id }, ada)).status, 200);
+    assert.ok(toldSince(upstream, begin).includes(word), "it is told to the one whose it is");
+  });
 
   test("every way in without a token is 401, and nothing runs", async () => {
     for (const [name, { tool }] of waysThat("tool")) {
