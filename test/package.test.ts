@@ -32,6 +32,9 @@ const INSTALLED = [
 
 const TEMPLATES = ["chat", "workflow", "rag"];
 
+/** Packing and type checks take seconds of a whole processor. */
+const HANG_MS = 200_000;
+
 let folder: string;
 let tarball: string;
 
@@ -40,7 +43,7 @@ before(async () => {
   const checkout = join(folder, "checkout");
   for (const part of CHECKOUT) cpSync(join(ROOT, part), join(checkout, part), { recursive: true });
   symlinkSync(join(ROOT, "node_modules"), join(checkout, "node_modules"));
-  const packed = await run("npm", ["pack", "--silent", "--pack-destination", folder], { cwd: checkout });
+  const packed = await run("npm", ["pack", "--silent", "--pack-destination", folder], { cwd: checkout, hang: HANG_MS });
   assert.equal(packed.code, 0, packed.stderr);
   const [name] = readdirSync(folder).filter((each) => each.endsWith(".tgz"));
   tarball = join(folder, name!);
@@ -70,8 +73,8 @@ async function install(name: string): Promise<string> {
 }
 
 const PROGRAM = "node_modules/penstock-gateway/dist/penstock.js";
-const penstock = (cwd: string, ...args: string[]) => run(process.execPath, [PROGRAM, ...args], { cwd });
-const node = (cwd: string, ...args: string[]) => run(process.execPath, args, { cwd });
+const node = (cwd: string, ...args: string[]) => run(process.execPath, args, { cwd, hang: HANG_MS });
+const penstock = (cwd: string, ...args: string[]) => node(cwd, PROGRAM, ...args);
 const typeCheck = (cwd: string, ...args: string[]) => node(cwd, "node_modules/typescript/bin/tsc", ...args);
 
 test("npm pack: a package of the bundle, its types, schema and licences, that installs two packages in fixed versions", async () => {

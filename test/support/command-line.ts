@@ -16,6 +16,8 @@ export interface Call {
   cwd?: string;
   /** Added to a bare environment: what a developer has set must not decide a test. */
   env?: Record<string, string>;
+  /** Milliseconds, of a program that has much to do; for hangs only. */
+  hang?: number;
 }
 
 interface Ended {
@@ -27,8 +29,12 @@ interface Ended {
 const bare = (env: Record<string, string> = {}) => ({ PATH: process.env.PATH, HOME: process.env.HOME, ...env });
 
 /** Runs any program to its end. */
-export async function run(command: string, args: string[], { cwd = ROOT, env }: Call = {}): Promise<Ended> {
-  const child = spawn(command, args, { cwd, env: bare(env), stdio: ["ignore", "pipe", "pipe"], timeout: HANG_MS });
+export async function run(
+  command: string,
+  args: string[],
+  { cwd = ROOT, env, hang = HANG_MS }: Call = {},
+): Promise<Ended> {
+  const child = spawn(command, args, { cwd, env: bare(env), stdio: ["ignore", "pipe", "pipe"], timeout: hang });
   const ended: Ended = { code: null, stdout: "", stderr: "" };
   child.stdout.setEncoding("utf8").on("data", (text) => {
     ended.stdout += text;
