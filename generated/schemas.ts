@@ -1168,6 +1168,40 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "pushNotifications": {
             "const": false,
             "description": "Nothing is sent to addresses of clients."
+          },
+          "extensions": {
+            "type": "array",
+            "description": "`https://penstock.dev/a2a/approvals/v1`: tools of the agent ask a person, whose answer the task waits for.",
+            "items": {
+              "type": "object",
+              "properties": {
+                "uri": {
+                  "type": "string",
+                  "description": "Names the extension.",
+                  "format": "uri"
+                },
+                "description": {
+                  "type": "string",
+                  "description": "How the agent uses it."
+                },
+                "required": {
+                  "const": false,
+                  "description": "Clients may call the agent without it."
+                },
+                "params": {
+                  "type": "object",
+                  "description": "`tools`: names of the tools that ask.",
+                  "additionalProperties": true
+                }
+              },
+              "required": [
+                "uri",
+                "description",
+                "required",
+                "params"
+              ],
+              "additionalProperties": false
+            }
           }
         },
         "required": [
@@ -1253,7 +1287,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
             },
             "tags": {
               "type": "array",
-              "description": "`agent` or `tool`, and the tags of the tool.",
+              "description": "`agent` or `tool`, `approval` where the tool asks a person, and the tags of the tool.",
               "items": {
                 "type": "string"
               }
@@ -1705,6 +1739,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "toolCallId": {
         "type": "string",
         "description": "Id of the call in the agent's run."
+      },
+      "taskId": {
+        "type": "string",
+        "description": "The A2A task that waits for the answer."
       },
       "workflowId": {
         "type": "string",
@@ -5330,7 +5368,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
               },
               "taskId": {
                 "type": "string",
-                "description": "Of a task that goes on. Tasks of this service take no further messages: use `contextId`.",
+                "description": "Of a task that asks for something: the message is the answer. Any other task takes no further messages: use `contextId`.",
                 "maxLength": 128
               },
               "role": {
@@ -5448,7 +5486,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
               },
               "taskId": {
                 "type": "string",
-                "description": "Of a task that goes on. Tasks of this service take no further messages: use `contextId`.",
+                "description": "Of a task that asks for something: the message is the answer. Any other task takes no further messages: use `contextId`.",
                 "maxLength": 128
               },
               "role": {

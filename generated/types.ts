@@ -775,6 +775,10 @@ export interface LimitsManifest {
    */
   execution: Size;
   /**
+   * Most A2A tasks of one user that have not ended: at work, or waiting for an answer.
+   */
+  userTasks: number;
+  /**
    * Longest time until the headers of the reply are out.
    */
   request: Duration;
@@ -1193,6 +1197,29 @@ export interface AgentCard {
      * Nothing is sent to addresses of clients.
      */
     pushNotifications: false;
+    /**
+     * `https://penstock.dev/a2a/approvals/v1`: tools of the agent ask a person, whose answer the task waits for.
+     */
+    extensions?: {
+      /**
+       * Names the extension.
+       */
+      uri: string;
+      /**
+       * How the agent uses it.
+       */
+      description: string;
+      /**
+       * Clients may call the agent without it.
+       */
+      required: false;
+      /**
+       * `tools`: names of the tools that ask.
+       */
+      params: {
+        [k: string]: unknown;
+      };
+    }[];
   };
   /**
    * Ways to authenticate, by name; absent where none is needed.
@@ -1249,7 +1276,7 @@ export interface AgentCard {
        */
       description: string;
       /**
-       * `agent` or `tool`, and the tags of the tool.
+       * `agent` or `tool`, `approval` where the tool asks a person, and the tags of the tool.
        */
       tags: string[];
     },
@@ -1267,7 +1294,7 @@ export interface AgentCard {
        */
       description: string;
       /**
-       * `agent` or `tool`, and the tags of the tool.
+       * `agent` or `tool`, `approval` where the tool asks a person, and the tags of the tool.
        */
       tags: string[];
     }[]
@@ -1374,7 +1401,7 @@ export interface PeerMessageRequest {
        */
       contextId?: string;
       /**
-       * Of a task that goes on. Tasks of this service take no further messages: use `contextId`.
+       * Of a task that asks for something: the message is the answer. Any other task takes no further messages: use `contextId`.
        */
       taskId?: string;
       /**
@@ -1455,7 +1482,7 @@ export interface PeerOldMessageRequest {
        */
       contextId?: string;
       /**
-       * Of a task that goes on. Tasks of this service take no further messages: use `contextId`.
+       * Of a task that asks for something: the message is the answer. Any other task takes no further messages: use `contextId`.
        */
       taskId?: string;
       /**
@@ -1922,6 +1949,10 @@ export interface Approval {
    * Id of the call in the agent's run.
    */
   toolCallId?: string;
+  /**
+   * The A2A task that waits for the answer.
+   */
+  taskId?: string;
   /**
    * The workflow whose step called the tool.
    */

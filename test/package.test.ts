@@ -103,7 +103,7 @@ test("npm pack: a package of the bundle, its types, schema and licences, that in
   for (const { name, version } of bill.components) assert.ok(licences.includes(`${name} ${version}`), name);
 });
 
-test("penstock init in an empty folder: check, types, serve, a call of the agent and an own tool work, offline and over node:http", async (t) => {
+test("penstock init in an empty folder: check, types, serve, a call of the agent, an own tool and a build that runs elsewhere, offline and over node:http", async (t) => {
   const app = await install("first");
   const made = await penstock(app, "init", ".");
   assert.equal(made.code, 0, made.stderr);
@@ -138,10 +138,31 @@ export default defineTool({
   const manifest = readFileSync(join(app, "service.yaml"), "utf8");
   writeFileSync(join(app, "service.yaml"), manifest.replace("\ntools:\n", "\ntools:\n  late: { use: late }\n"));
 
+  const built = await penstock(app, "build", "built");
+  assert.equal(built.code, 0, built.stderr);
+  const refused = await penstock(app, "build", "plugins");
+  assert.deepEqual([refused.code, refused.stderr], [1, "penstock: plugins is not empty: name a new folder\n"]);
+  // Elsewhere: beside no package that it could find.
+  const elsewhere = mkdtempSync(join(tmpdir(), "penstock-elsewhere-"));
+  t.after(() => rmSync(elsewhere, { recursive: true, force: true }));
+  cpSync(join(app, "built"), elsewhere, { recursive: true });
+  assert.deepEqual(
+    readdirSync(elsewhere).filter((name) => /^(\.|node_modules|built)/.test(name)),
+    [],
+  );
+  const copy = await serve(t, [process.execPath, "dist/penstock.js", "serve", "--port", "0"], { cwd: elsewhere });
+  const body = JSON.stringify({ input: { days: 2 } });
+  const headers = { "content-type": "application/json" };
+  const late = await fetch(`${copy.url}/tools/late/execute`, { method: "POST", headers, body });
+  assert.deepEqual(((await late.json()) as { data: { result: unknown } }).data.result, { late: false });
+  assert.equal(await copy.interrupt("SIGTERM"), 0);
+
   const service = await serve(t, [process.execPath, PROGRAM, "serve", "--port", "0"], { cwd: app });
   assert.match(service.stdout(), /store sqlite:data\/penstock\.db, .* transport node;/);
+  const { dependencies } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+  const hint = `uWebSockets.js is not installed: npm install uWebSockets.js@${dependencies["uWebSockets.js"]}.`;
+  assert.ok(service.stdout().includes(hint), service.stdout());
   const post = async (path: string, input: unknown) => {
-    const headers = { "content-type": "application/json" };
     const response = await fetch(service.url + path, { method: "POST", headers, body: JSON.stringify({ input }) });
     return ((await response.json()) as { data: Record<string, unknown> }).data;
   };

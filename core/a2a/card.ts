@@ -10,6 +10,8 @@ export interface CardFacts {
   readonly agent: Pick<AgentSummary, "id" | "name" | "description" | "tools" | "subAgents">;
   /** Tags of a tool by its name. */
   readonly tagsOf: (tool: string) => readonly string[];
+  /** Whether a person may have to approve a call of the tool. */
+  readonly asks: (tool: string) => boolean;
   /** Of the service. */
   readonly version: string;
   /** Absolute, without a slash at its end. */
@@ -29,7 +31,11 @@ interface Skill {
 const INPUT_MODES = ["text/plain", "application/json"];
 const OUTPUT_MODES = ["text/plain"];
 
-export function agentCard({ agent, tagsOf, version, baseUrl, access }: CardFacts) {
+/** Names the form of questions and answers (docs/protocols.md). */
+const APPROVALS = "https://penstock.dev/a2a/approvals/v1";
+
+export function agentCard(facts: CardFacts) {
+  const { agent, version, baseUrl, access } = facts;
   const url = `${baseUrl}/a2a/${encodeURIComponent(agent.id)}`;
   return {
     name: agent.name,
@@ -42,19 +48,28 @@ export function agentCard({ agent, tagsOf, version, baseUrl, access }: CardFacts
     url,
     preferredTransport: "JSONRPC",
     protocolVersion: "0.3.0",
-    capabilities: { streaming: true, pushNotifications: false },
+    capabilities: { streaming: true, pushNotifications: false, ...extensions(facts) },
     ...security(access),
     defaultInputModes: INPUT_MODES,
     defaultOutputModes: OUTPUT_MODES,
-    skills: skills(agent, tagsOf),
+    skills: skills(facts),
   };
 }
 
+function extensions({ agent, asks }: CardFacts) {
+  const tools = agent.tools.map(({ name }) => name).filter(asks);
+  if (tools.length === 0) return {};
+  const description =
+    "A person approves calls of these tools. The task is input-required meanwhile, with a data part {approvalId, tool, input}; the answer is a message to the task with a data part {approvalId, approved, reason?, input?}, or the text yes or no.";
+  return { extensions: [{ uri: APPROVALS, description, required: false, params: { tools } }] };
+}
+
 /** The agent itself, then its tools and the agents that it delegates to. */
-function skills({ id, name, description, tools, subAgents }: CardFacts["agent"], tagsOf: CardFacts["tagsOf"]) {
+function skills({ agent, tagsOf, asks }: CardFacts) {
+  const { id, name, description, tools, subAgents } = agent;
   const skills: Skill[] = [{ id: `agent:${id}`, name, description: description || name, tags: ["agent"] }];
   for (const tool of tools) {
-    const tags = [...new Set(["tool", ...tagsOf(tool.name)])];
+    const tags = [...new Set(["tool", ...(asks(tool.name) ? ["approval"] : []), ...tagsOf(tool.name)])];
     skills.push({ id: `tool:${tool.name}`, name: tool.name, description: tool.description || tool.name, tags });
   }
   for (const sub of subAgents) {

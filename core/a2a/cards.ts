@@ -12,6 +12,7 @@ export interface Card {
 interface CardSource {
   readonly agents: ReadonlyMap<string, { summary(): AgentSummary }>;
   readonly tagsOf: CardFacts["tagsOf"];
+  readonly asks: CardFacts["asks"];
   readonly version: string;
   baseUrl(): string;
   accessOf(agentId: string): CardFacts["access"];
@@ -49,9 +50,9 @@ export class Cards {
   }
 
   #make(agent: AgentSummary, baseUrl: string): Card {
-    const { tagsOf, version } = this.#source;
+    const { tagsOf, asks, version } = this.#source;
     const access = this.#source.accessOf(agent.id);
-    const json = JSON.stringify(agentCard({ agent, tagsOf, version, baseUrl, access }));
+    const json = JSON.stringify(agentCard({ agent, tagsOf, asks, version, baseUrl, access }));
     return { json, tag: `"${createHash("sha256").update(json).digest("base64url").slice(0, 22)}"` };
   }
 }

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { Agent } from "../agents/agent.ts";
 import type { Context, RawReply } from "../http/route.ts";
 import { principalOf } from "../identity/principal.ts";
+import { Questions, type TaskApprovals } from "./questions.ts";
 import { Requests } from "./requests.ts";
 import { answerRpc } from "./rpc.ts";
 import type { TaskRows } from "./task-rows.ts";
@@ -12,6 +13,11 @@ interface EndpointSource {
   readonly rows: TaskRows;
   readonly logger: Logger;
   readonly isolated: boolean;
+  readonly approvals: TaskApprovals;
+  /** The agents of the generation that serves now. */
+  agent(id: string): Agent | undefined;
+  /** How many tasks of one user may be open. */
+  readonly openTasks: number;
   /** Milliseconds that a reply may wait for the end of its task. */
   readonly replyTimeout: number;
 }
@@ -29,16 +35,19 @@ interface AgentRequest {
 export class A2aEndpoint {
   readonly #source: EndpointSource;
   readonly tasks: Tasks;
+  readonly questions: Questions;
 
   constructor(source: EndpointSource) {
     this.#source = source;
-    this.tasks = new Tasks(source.rows, source.logger);
+    this.tasks = new Tasks(source.rows, { logger: source.logger, openTasks: () => source.openTasks });
+    this.questions = new Questions(this.tasks, source);
   }
 
   answer({ agent, card, body, began }: AgentRequest, call: Context<unknown>): Promise<RawReply> {
     const { isolated, replyTimeout } = this.#source;
     const principal = principalOf(call, isolated);
-    const requests = new Requests({ agent, card, tasks: this.tasks, principal, call, until: began + replyTimeout });
+    const { tasks, questions } = this;
+    const requests = new Requests({ agent, card, tasks, questions, principal, call, until: began + replyTimeout });
     return answerRpc(body, call.headers["a2a-version"], requests, call);
   }
 }

@@ -3,14 +3,14 @@ import type { Principal } from "../identity/principal.ts";
 import { taskKey } from "../storage/keys.ts";
 import { Watch } from "../storage/watch.ts";
 import type { ArtifactUpdate } from "./output.ts";
-import { isOver, type Task, type TaskRecord } from "./task.ts";
+import { isOver, isWorking, type Task, type TaskRecord } from "./task.ts";
 import type { TaskRun } from "./task-run.ts";
 import type { Tasks } from "./tasks.ts";
 
 export type TaskEvent =
   | { readonly task: Task }
   | (ArtifactUpdate & { readonly of: Task })
-  /** The end. */
+  /** The end, or what the agent asks. */
   | { readonly endOf: Task };
 
 /** For a task that another process works on. */
@@ -19,7 +19,7 @@ const POLL_INTERVAL_MS = 1_000;
 /** The task as it begins, everything that its agent says, and its end. Stops when `signal` aborts; the task goes on. */
 export async function* streamRun(run: TaskRun, signal: AbortSignal): AsyncGenerator<TaskEvent> {
   yield { task: run.beginning };
-  yield* streamFrom(run, 0, signal);
+  yield* streamFrom(run, run.begin, signal);
 }
 
 /** The same for a client that comes later: the task as it is now, and what its agent says from then on. */
@@ -45,7 +45,14 @@ async function* streamFrom(run: TaskRun, from: number, signal: AbortSignal): Asy
   }
 }
 
-/** The same for a task that another process works on: everything that its agent said comes with the end. */
+/** Whether the task asks for something, and not what it asked before. */
+const asksAnew = (now: Task, before: Task): boolean =>
+  !isWorking(now) && (isWorking(before) || now.status.timestamp !== before.status.timestamp);
+
+/**
+ * The same for a task that another process works on: everything that its agent said comes with the end. One that waits for an answer is
+ * followed until it has gone on.
+ */
 export async function* followRemoteTask(
   tasks: Tasks,
   { agent, task }: Pick<TaskRecord, "agent" | "task">,
@@ -59,7 +66,11 @@ export async function* followRemoteTask(
     while (!signal.aborted) {
       const seen = await tasks.find(agent, task.id, principal);
       if (seen === undefined) return;
-      if (isOver(seen.task)) {
+      if (seen.run !== undefined) {
+        yield* followRun(seen.run, signal);
+        return;
+      }
+      if (isOver(seen.task) || asksAnew(seen.task, task)) {
         for (const artifact of seen.task.artifacts) yield { artifact, append: false, of: seen.task };
         yield { endOf: seen.task };
         return;

@@ -1,12 +1,58 @@
 /** Turns an A2A message into the input of an agent. */
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import type { SendMessageRequest } from "@a2a-js/sdk";
 import { Message as WireMessage } from "@a2a-js/sdk";
-import type { TaskBody } from "../agents/agent.ts";
+import type { GenerateBody } from "../agents/agent.ts";
 import { pushUiMessage } from "../agents/prompt/ui-input.ts";
+import { ownerOf } from "../identity/ownership.ts";
+import type { Principal, Requester } from "../identity/principal.ts";
+import { canonicalJson } from "../lib/canonical-json.ts";
+import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
-import type { Message, Part } from "./task.ts";
-import type { NewTask } from "./tasks.ts";
+import { taskMessageKey } from "../storage/keys.ts";
+import type { Message, Part, Task, TaskRecord } from "./task.ts";
+import { newTaskId } from "./task-ids.ts";
+
+/** What a task begins with. */
+export interface NewTask {
+  /** Without the ids of the task and its context. */
+  readonly message: Omit<Message, "taskId" | "contextId">;
+  readonly contextId: string;
+  readonly body: GenerateBody;
+  /** Digest of all that the client has said: the same message again has the same. */
+  readonly content: string;
+}
+
+/** The task at work. The same message of the same owner finds it again, by a digest, since clients choose how long ids are. */
+export function newRecord(
+  agent: string,
+  fresh: NewTask,
+  principal: Principal,
+  { user, caller }: Requester,
+): TaskRecord {
+  const { message, contextId, body, content } = fresh;
+  const now = storedTime();
+  const id = newTaskId(now);
+  const owner = ownerOf(principal);
+  const status = { state: "TASK_STATE_WORKING", timestamp: new Date(now).toISOString() } as const;
+  const task: Task = { id, contextId, status, artifacts: [], history: [{ ...message, taskId: id, contextId }] };
+  const { context } = body.options ?? {};
+  const origin = { user, caller: caller.kind, ...(context !== undefined && { context }) };
+  const key = taskMessageKey(digest([agent, owner, message.messageId]));
+  return { agent, owner, createdAt: now, updatedAt: now, task, origin, message: [key, content] };
+}
+
+const digest = (value: unknown): string => createHash("sha256").update(canonicalJson(value)).digest("base64url");
+
+/** The message has begun a task before. */
+export class RepeatedMessage extends Error {
+  readonly task: string;
+
+  constructor(task: string) {
+    super("the message has begun a task before");
+    this.task = task;
+  }
+}
 
 /** @throws ServiceError `invalid_input` for parts that agents do not take */
 export function newTask({ message, metadata }: SendMessageRequest): NewTask {
@@ -15,9 +61,15 @@ export function newTask({ message, metadata }: SendMessageRequest): NewTask {
   const input = { role: "user", parts: said.parts.map(inputPart) };
   // Checked here already, so that errors name the fields of the client's message.
   pushUiMessage([], input, "params.message");
-  const options: TaskBody["options"] = { memory: { conversationId: context } };
+  const options: GenerateBody["options"] = { memory: { conversationId: context } };
   if (metadata !== undefined) options.context = metadata;
-  return { message: said, contextId: context, body: { input: [input], options } };
+  const content = digest([contextId, said, metadata]);
+  return { message: said, contextId: context, body: { input: [input], options }, content };
+}
+
+/** The message with which a client answers what a task asks. */
+export function answerMessage({ message }: SendMessageRequest, { id, contextId }: Task): Message {
+  return { ...(WireMessage.toJSON(message!) as Message), taskId: id, contextId };
 }
 
 function inputPart(part: Part, index: number): object {

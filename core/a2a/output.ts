@@ -27,6 +27,15 @@ export class TaskOutput {
   /** Characters. */
   size = 0;
 
+  /** @param earlier what the agent has said before it asked, where the task goes on */
+  constructor(earlier: readonly Artifact[] = []) {
+    for (const artifact of earlier) {
+      if (artifact.artifactId === ANSWER)
+        for (const { text = "" } of artifact.parts) this.#addText(text, ++this.#block);
+      else this.#addFile(artifact);
+    }
+  }
+
   /** The position after everything that was said. */
   get length(): number {
     return this.#pieces.length;
@@ -37,16 +46,25 @@ export class TaskOutput {
     if (part.subAgentId !== undefined) return false;
     if (part.type === "text-start") this.#block++;
     if (part.type === "text-delta" && part.delta !== "") {
-      if (this.#firstText === -1) this.#firstText = this.#pieces.length;
-      this.size += part.delta.length;
-      this.#pieces.push({ text: part.delta, block: this.#block });
+      this.#addText(part.delta, this.#block);
       return true;
     }
     if (part.type !== "file") return false;
     const { base64, mediaType } = part.file;
-    this.size += base64.length;
-    this.#pieces.push({ artifactId: `file-${++this.#files}`, parts: [{ raw: base64, mediaType }] });
+    this.#addFile({ artifactId: `file-${this.#files + 1}`, parts: [{ raw: base64, mediaType }] });
     return true;
+  }
+
+  #addText(text: string, block: number): void {
+    if (this.#firstText === -1) this.#firstText = this.#pieces.length;
+    this.size += text.length;
+    this.#pieces.push({ text, block });
+  }
+
+  #addFile(artifact: Artifact): void {
+    this.#files++;
+    for (const { raw = "" } of artifact.parts) this.size += raw.length;
+    this.#pieces.push(artifact);
   }
 
   artifacts(): Artifact[] {

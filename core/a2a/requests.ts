@@ -32,10 +32,11 @@ import type { Principal } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
 import { a2aError } from "./errors.ts";
 import { followRemoteTask, followRun, streamRun, type TaskEvent } from "./follow.ts";
-import { newTask } from "./new-task.ts";
-import { isOver, type Task } from "./task.ts";
+import { answerMessage, newTask, RepeatedMessage } from "./new-task.ts";
+import type { Questions } from "./questions.ts";
+import { settled } from "./settled.ts";
+import { isOver, isWorking, type Task } from "./task.ts";
 import { listTasks } from "./task-list.ts";
-import type { TaskRun } from "./task-run.ts";
 import type { SeenTask, Tasks } from "./tasks.ts";
 
 interface RequestSource {
@@ -43,6 +44,7 @@ interface RequestSource {
   /** Its card, as JSON. */
   readonly card: () => string;
   readonly tasks: Tasks;
+  readonly questions: Questions;
   readonly principal: Principal;
   readonly call: RunCall;
   /** Until when a reply may wait for the end of its task, by `performance.now()`. */
@@ -64,34 +66,66 @@ export class Requests implements A2ARequestHandler {
     throw new UnsupportedOperationError("there is one card of an agent, for everybody");
   }
 
-  /** Replies when the task has ended, or when a reply can wait no longer. */
+  /** Replies when the task has ended or asks for something, or when a reply can wait no longer. */
   async sendMessage(request: SendMessageRequest) {
     return this.#guard(async () => {
-      const { call, until } = this.#source;
-      const run = await this.#begin(request);
+      const { agent, tasks, principal, call, until } = this.#source;
+      const seen = await this.#take(request);
       const { returnImmediately, historyLength } = request.configuration ?? {};
-      if (!returnImmediately && !run.isOver) await run.over.wait(call.signal, Math.max(until - performance.now(), 0));
-      return taskReply(run.snapshot(), historyLength);
+      if (returnImmediately) return taskReply(seen.run?.snapshot() ?? seen.task, historyLength);
+      const rest = Math.max(until - performance.now(), 0);
+      return taskReply(await settled(tasks, { agent: agent.id, seen, principal }, call.signal, rest), historyLength);
     });
   }
 
   async *sendMessageStream(request: SendMessageRequest): AsyncGenerator<StreamResponse, void, undefined> {
-    const run = await this.#guard(() => this.#begin(request));
-    yield* this.#stream(streamRun(run, this.#source.call.signal), request.configuration?.historyLength);
+    const { historyLength } = request.configuration ?? {};
+    const seen = await this.#guard(() => this.#take(request));
+    const { task, run } = seen;
+    if (run !== undefined && run.record.task === run.beginning)
+      yield* this.#stream(streamRun(run, this.#source.call.signal), historyLength);
+    else if (isWorking(task)) yield* this.#stream(this.#follow(seen), historyLength);
+    else yield StreamCodec.fromJSON(wireEvent({ task }, historyLength));
   }
 
-  async #begin(request: SendMessageRequest): Promise<TaskRun> {
+  /** The task that the message begins, has begun before, or lets go on. */
+  async #take(request: SendMessageRequest): Promise<SeenTask> {
     const { agent, tasks, principal, call } = this.#source;
     const { message, configuration } = request;
     if (configuration?.taskPushNotificationConfig !== undefined) throw new PushNotificationNotSupportedError();
-    if (message?.taskId) {
-      const { task } = await this.#find(message.taskId);
+    if (message?.taskId) return this.#answer(request, message.taskId);
+    try {
+      const run = await tasks.begin(agent, newTask(request), principal, call);
+      return { task: run.record.task, run, size: 0 };
+    } catch (error) {
+      if (error instanceof RepeatedMessage) return this.#find(error.task);
+      throw error;
+    }
+  }
+
+  /** A message to a task answers what that asks. */
+  async #answer(request: SendMessageRequest, id: string): Promise<SeenTask> {
+    const { agent, tasks, questions, call } = this.#source;
+    const seen = await this.#find(id);
+    const { task } = seen;
+    // The answer came before, and its reply was lost.
+    const isRepeated = task.history.some(({ messageId }) => messageId === request.message!.messageId);
+    if (isOver(task) || isWorking(task)) {
+      if (isRepeated) return seen;
       const why = isOver(task) ? "has ended" : "is running";
       throw new UnsupportedOperationError(
-        `task ${task.id} ${why} and takes no messages: leave taskId out, and go on with contextId ${task.contextId}`,
+        `task ${id} ${why} and takes no messages: leave taskId out, and go on with contextId ${task.contextId}`,
       );
     }
-    return tasks.begin(agent, newTask(request), principal, call);
+    const found = await tasks.rows.read(agent.id, id);
+    if (found !== undefined) await questions.answer(found.record, answerMessage(request, task), call);
+    return this.#find(id);
+  }
+
+  #follow({ task, run }: SeenTask): AsyncGenerator<TaskEvent> {
+    const { agent, tasks, principal, call } = this.#source;
+    if (run !== undefined) return followRun(run, call.signal);
+    return followRemoteTask(tasks, { agent: agent.id, task }, principal, call.signal);
   }
 
   async #find(id: string): Promise<SeenTask> {
@@ -134,14 +168,9 @@ export class Requests implements A2ARequestHandler {
   }
 
   async *resubscribe({ id }: SubscribeToTaskRequest): AsyncGenerator<StreamResponse, void, undefined> {
-    const { agent, tasks, principal, call } = this.#source;
-    const { task, run } = await this.#guard(() => this.#find(id));
-    if (isOver(task)) throw new UnsupportedOperationError(`task ${task.id} has ended: ask for the task instead`);
-    const events =
-      run === undefined
-        ? followRemoteTask(tasks, { agent: agent.id, task }, principal, call.signal)
-        : followRun(run, call.signal);
-    yield* this.#stream(events);
+    const seen = await this.#guard(() => this.#find(id));
+    if (isOver(seen.task)) throw new UnsupportedOperationError(`task ${id} has ended: ask for the task instead`);
+    yield* this.#stream(this.#follow(seen));
   }
 
   async *#stream(events: AsyncGenerator<TaskEvent>, historyLength?: number): AsyncGenerator<StreamResponse> {

@@ -8,7 +8,7 @@ import { OPEN_TASKS, openTask, taskEntry, taskIndex } from "../storage/keys.ts";
 import { allRows, pagesInBackground } from "../storage/ranges.ts";
 import { isShared, isVolatile } from "../storage/sharing.ts";
 import type { Row } from "../storage/store.ts";
-import { ended, isOver } from "./task.ts";
+import { ended, isWorking, type TaskState } from "./task.ts";
 import { type IndexValue, parseTaskLease, type TaskRows } from "./task-rows.ts";
 import { removeSurplusTasks } from "./task-surplus.ts";
 
@@ -17,6 +17,7 @@ const ROUND_INTERVAL_MS = 60_000;
 const SURPLUS_INTERVAL_MS = 1_000;
 const ROWS_PER_COMMIT = 100;
 const LEASES_PER_READ = 1_000;
+const OPEN_STATES: ReadonlySet<TaskState> = new Set(["TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"]);
 
 interface TaskKeeperOptions {
   /** Whether there are agents, whose tasks come and go. */
@@ -99,7 +100,7 @@ export class TaskKeeper {
 
   async #interrupt(lease: Row, agent: string): Promise<void> {
     const found = await this.#rows.read(agent, openTask(lease.key));
-    if (found === undefined || isOver(found.record.task)) {
+    if (found === undefined || !isWorking(found.record.task)) {
       await removeUnchanged(this.#rows.store, lease);
       return;
     }
@@ -113,8 +114,8 @@ export class TaskKeeper {
       const prefix = taskIndex(agent);
       const range = { prefix, before: prefix + taskEntry(time, "") };
       for await (const old of pagesInBackground(this.#rows.store, range, ROWS_PER_COMMIT, this.#rounds.signal)) {
-        // A task that still works is kept, however long it takes.
-        const over = old.filter(({ value }) => (JSON.parse(value) as IndexValue)[0] !== "TASK_STATE_WORKING");
+        // A task that has not ended is kept, however long it takes.
+        const over = old.filter(({ value }) => !OPEN_STATES.has((JSON.parse(value) as IndexValue)[0]));
         if (over.length > 0) await unlessConflict(this.#rows.delete(agent, over));
       }
     }

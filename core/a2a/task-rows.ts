@@ -3,6 +3,7 @@ import {
   indexedAgent,
   indexedTask,
   openTaskKey,
+  openTasksOfUser,
   TASK_INDEXES,
   taskEntry,
   taskIndex,
@@ -12,7 +13,7 @@ import {
 import type { Membership } from "../storage/membership.ts";
 import { firstRows } from "../storage/ranges.ts";
 import type { Row, Store } from "../storage/store.ts";
-import { isOver, type TaskRecord, type TaskState } from "./task.ts";
+import { isOver, isWorking, type TaskRecord, type TaskState } from "./task.ts";
 
 export interface FoundTask {
   readonly record: TaskRecord;
@@ -21,8 +22,11 @@ export interface FoundTask {
   readonly size: number;
 }
 
-/** The value of an index row: what lists filter by, and the owner, whose index has a row for the task too. */
-export type IndexValue = [state: TaskState, contextId: string, owner: string];
+/**
+ * The value of an index row: what lists filter by, the owner, whose index has a row for the task too, and the key of the row that finds it
+ * by its first message.
+ */
+export type IndexValue = [state: TaskState, contextId: string, owner: string, message?: string];
 
 export class TaskRows {
   readonly store: Store;
@@ -51,23 +55,45 @@ export class TaskRows {
 
   /** Resolves to the revision of the task's row, as `change` does. */
   create(record: TaskRecord): Promise<number> {
-    const { agent, task } = record;
+    const { agent, task, message } = record;
     const key = taskKey(agent, task.id);
-    const open: [string, string] = [openTaskKey(task.id), taskLeaseText(agent, this.membership?.name)];
+    const put: [string, string][] = [
+      [key, JSON.stringify(record)],
+      ...this.#indexRows(record),
+      ...this.#openRows(record),
+    ];
+    if (message === undefined) return this.store.commit({ put, expect: [[key, null]] });
+    const [messageKey, content] = message;
+    put.push([messageKey, JSON.stringify([task.id, content])]);
     return this.store.commit({
-      put: [[key, JSON.stringify(record)], ...this.#indexRows(record), open],
-      expect: [[key, null]],
+      put,
+      expect: [
+        [key, null],
+        [messageKey, null],
+      ],
     });
+  }
+
+  /** The task that a message has begun, and what was said in it. @param key as `TaskRecord.message` has it */
+  async ofMessage(key: string): Promise<readonly [task: string, content: string] | undefined> {
+    const row = await this.store.get(key);
+    return row === undefined ? undefined : JSON.parse(row.value);
+  }
+
+  /** How many tasks of a user have not ended; `limit` stands for more too. */
+  async countOpen(user: string, limit: number): Promise<number> {
+    return (await this.store.scan({ prefix: openTasksOfUser(user), limit })).length;
   }
 
   /** @param revision of the row that held `before` */
   async change(before: TaskRecord, after: TaskRecord, revision: number): Promise<number> {
     const { agent, task } = after;
     const key = taskKey(agent, task.id);
-    const put = [[key, JSON.stringify(after)] as [string, string], ...this.#indexRows(after)];
+    const put: [string, string][] = [[key, JSON.stringify(after)], ...this.#indexRows(after), ...this.#openRows(after)];
     const kept = new Set(put.map(([key]) => key));
-    const old = this.#indexRows(before).flatMap(([key]) => (kept.has(key) ? [] : [key]));
-    if (isOver(task)) old.push(openTaskKey(task.id));
+    const old = [...this.#indexRows(before), ...this.#openRows(before)].flatMap(([key]) =>
+      kept.has(key) ? [] : [key],
+    );
     const changed = await this.store.commit({ put, delete: old, expect: [[key, revision]] });
     this.store.wake?.(key);
     return changed;
@@ -78,20 +104,37 @@ export class TaskRows {
     await this.store.commit({
       delete: found.flatMap(({ key, value }) => {
         const { updatedAt, task } = indexedTask(key);
-        const [, , owner]: IndexValue = JSON.parse(value);
+        const [, , owner, message]: IndexValue = JSON.parse(value);
         // It may exist even without isolation now: tasks may have belonged to users before.
         const own = taskIndex(agent, owner) + taskEntry(updatedAt, task);
-        return [key, taskKey(agent, task), openTaskKey(task), own];
+        return [
+          key,
+          taskKey(agent, task),
+          openTaskKey(task),
+          openTasksOfUser(owner) + task,
+          own,
+          ...(message === undefined ? [] : [message]),
+        ];
       }),
       expect: found.map(({ key, revision }) => [key, revision]),
     });
   }
 
-  #indexRows({ agent, owner, updatedAt, task }: TaskRecord): [string, string][] {
+  #indexRows({ agent, owner, updatedAt, task, message }: TaskRecord): [string, string][] {
     const entry = taskEntry(updatedAt, task.id);
-    const value = JSON.stringify([task.status.state, task.contextId, owner] satisfies IndexValue);
+    const facts: IndexValue = [task.status.state, task.contextId, owner];
+    if (message !== undefined) facts.push(message[0]);
+    const value = JSON.stringify(facts);
     const ofAgent: [string, string] = [taskIndex(agent) + entry, value];
     return this.#isolated ? [ofAgent, [taskIndex(agent, owner) + entry, value]] : [ofAgent];
+  }
+
+  /** Of a task that has not ended: that it is one of its user, and while it is worked on, where. */
+  #openRows({ agent, owner, task }: TaskRecord): [string, string][] {
+    const rows: [string, string][] = [];
+    if (owner !== "" && !isOver(task)) rows.push([openTasksOfUser(owner) + task.id, "1"]);
+    if (isWorking(task)) rows.push([openTaskKey(task.id), taskLeaseText(agent, this.membership?.name)]);
+    return rows;
   }
 }
 

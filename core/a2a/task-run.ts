@@ -2,7 +2,7 @@
 import { setMaxListeners } from "node:events";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { TaskOutput } from "./output.ts";
-import { type Ending, ended, isOver, type Task, type TaskRecord } from "./task.ts";
+import { type Ending, ended, isWorking, type Task, type TaskRecord } from "./task.ts";
 import { Waiters } from "./waiters.ts";
 
 /** Text and files together. */
@@ -19,7 +19,9 @@ export class TaskRun implements PartSink {
   ending: Promise<void> | null = null;
   /** Never: a task goes on when its client leaves. */
   readonly closed = false;
-  readonly output = new TaskOutput();
+  readonly output: TaskOutput;
+  /** The position of what this run says: what the agent has said before it asked is not news. */
+  readonly begin: number;
   /** Woken by everything that the agent says, and by the end. */
   readonly said = new Waiters();
   /** Woken by the end alone. */
@@ -32,6 +34,8 @@ export class TaskRun implements PartSink {
   constructor(record: TaskRecord, tooLong: (run: TaskRun) => void) {
     this.record = record;
     this.beginning = record.task;
+    this.output = new TaskOutput(record.task.artifacts);
+    this.begin = this.output.length;
     this.#tooLong = tooLong;
     // Every tool that runs in parallel adds a listener: without this Node would warn of a leak.
     setMaxListeners(0, this.#controller.signal);
@@ -41,8 +45,9 @@ export class TaskRun implements PartSink {
     return this.#controller.signal;
   }
 
+  /** Whether the agent works on it no more. The task may go on with an answer, in another run. */
   get isOver(): boolean {
-    return isOver(this.record.task);
+    return !isWorking(this.record.task);
   }
 
   part(part: AgentPart): undefined {

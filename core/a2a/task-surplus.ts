@@ -8,7 +8,7 @@ const MAX_BYTES = 16 * 1024 * 1024;
 /** The oldest of each agent that are looked at together. */
 const TASKS_PER_LOOK = 200;
 
-/** Removes tasks until all take no more than 16 MiB, or only those are left that still work. */
+/** Removes tasks until all take no more than 16 MiB, or only those are left that still work. One that waits for an answer makes room too. */
 export async function removeSurplusTasks(rows: TaskRows, signal: AbortSignal): Promise<void> {
   const excess = () => (rows.store.held?.(TASKS) ?? 0) - MAX_BYTES;
   for (let left = excess(), before = Number.POSITIVE_INFINITY; left > 0 && left < before; left = excess()) {

@@ -1,8 +1,15 @@
 /** A task as it is stored, and as A2A 1.0 writes it in JSON. */
+import type { PendingApproval } from "../agents/run/parts.ts";
+import type { Caller } from "../identity/caller.ts";
+import type { User } from "../identity/user.ts";
 
-/** States of a task that this service uses. A task begins as `WORKING`; every other state is final. */
+/**
+ * States of a task that this service uses. A task begins as `WORKING`. It may become `INPUT_REQUIRED` while a person is asked, and `WORKING`
+ * again with the answer; every other state is final.
+ */
 export type TaskState =
   | "TASK_STATE_WORKING"
+  | "TASK_STATE_INPUT_REQUIRED"
   | "TASK_STATE_COMPLETED"
   | "TASK_STATE_FAILED"
   | "TASK_STATE_CANCELED"
@@ -33,7 +40,7 @@ export interface Artifact {
 
 interface TaskStatus {
   state: TaskState;
-  /** The reason, unless the task was completed. */
+  /** The reason, unless the task was completed; what is asked while input is required. */
   message?: Message;
   /** ISO 8601. */
   timestamp: string;
@@ -44,10 +51,28 @@ export interface Task {
   contextId: string;
   status: TaskStatus;
   artifacts: Artifact[];
-  /** The message that the task began with. */
+  /** The message that the task began with, then questions and their answers. */
   history: Message[];
   /** Of a task that is completed: `finishReason` and `usage`. */
   metadata?: Record<string, unknown>;
+}
+
+/** A call that waits for a person's approval, or has waited while others still do. */
+export type AskedApproval = PendingApproval & { readonly answered?: true };
+
+/** What a task needs to go on once a person has answered. */
+export interface WaitingFor {
+  readonly approvals: readonly AskedApproval[];
+  /** The input of the run that goes on. */
+  readonly input: readonly object[];
+}
+
+/** On whose behalf the agent of a task works. */
+interface TaskOrigin {
+  readonly user: User | null;
+  readonly caller: Caller["kind"];
+  /** `metadata` of the request. */
+  readonly context?: Record<string, unknown>;
 }
 
 /** What the store has of a task. Times are milliseconds since 1970. */
@@ -58,29 +83,88 @@ export interface TaskRecord {
   readonly createdAt: number;
   readonly updatedAt: number;
   readonly task: Task;
+  /** Absent from tasks that an older release has stored. */
+  readonly origin?: TaskOrigin;
+  /** Key of the row that finds the task by its first message, and what that row has. */
+  readonly message?: readonly [key: string, content: string];
+  /** Only while input is required. */
+  readonly waiting?: WaitingFor;
 }
 
-/** How a task ended. */
+/** How the work on a task ended. */
 export interface Ending {
   readonly state: Exclude<TaskState, "TASK_STATE_WORKING">;
   /** For people. */
   readonly reason?: string;
   readonly metadata?: Record<string, unknown>;
+  /** Of a task that goes on with an answer. */
+  readonly waiting?: WaitingFor;
 }
 
-export const isOver = ({ status }: Task): boolean => status.state !== "TASK_STATE_WORKING";
+/** Messages of a task that are kept: the first, and the last of those after it. */
+const MAX_HISTORY = 200;
+
+export const isWorking = ({ status }: Task): boolean => status.state === "TASK_STATE_WORKING";
+/** Whether the state is final. */
+export const isOver = (task: Task): boolean => !isWorking(task) && task.status.state !== "TASK_STATE_INPUT_REQUIRED";
 
 /** @param now milliseconds since 1970 */
-export function ended(record: TaskRecord, { state, reason, metadata }: Ending, now: number): TaskRecord {
-  const { id, contextId } = record.task;
+export function ended(record: TaskRecord, { state, reason, metadata, waiting }: Ending, now: number): TaskRecord {
+  const { waiting: _, ...rest } = record;
+  const parts =
+    waiting !== undefined ? questionParts(waiting) : reason === undefined ? [] : [{ text: reason, mediaType: TEXT }];
+  const changed = withStatus(rest, state, parts, now);
+  if (metadata !== undefined) changed.task.metadata = metadata;
+  return waiting === undefined ? changed : { ...changed, waiting };
+}
+
+/** The task at work again. @param now milliseconds since 1970 */
+export function resumed(record: TaskRecord, now: number): TaskRecord {
+  const { waiting: _, ...rest } = record;
+  return withStatus({ ...rest, task: withQuestion(record.task) }, "TASK_STATE_WORKING", [], now);
+}
+
+/** The task with a message of its client, which answers what it asks. */
+export function withAnswer(record: TaskRecord, message: Message, now: number): TaskRecord {
+  const task = withQuestion(record.task);
+  const updatedAt = Math.max(now, record.updatedAt);
+  return { ...record, updatedAt, task: { ...task, history: bounded([...task.history, message]) } };
+}
+
+function withStatus(record: TaskRecord, state: TaskState, parts: Part[], now: number) {
+  const { id, contextId, history } = record.task;
   // The index is ordered by this time, which must not go back when the clock does.
   const updatedAt = Math.max(now, record.updatedAt);
   const status: TaskStatus = { state, timestamp: new Date(updatedAt).toISOString() };
-  if (reason !== undefined) {
-    const parts = [{ text: reason, mediaType: "text/plain" }];
-    status.message = { messageId: `${id}-end`, contextId, taskId: id, role: "ROLE_AGENT", parts };
+  if (parts.length > 0) {
+    const messageId = isOver({ ...record.task, status }) ? `${id}-end` : `${id}-question-${history.length}`;
+    status.message = { messageId, contextId, taskId: id, role: "ROLE_AGENT", parts };
   }
-  const task = { ...record.task, status };
-  if (metadata !== undefined) task.metadata = metadata;
-  return { ...record, updatedAt, task };
+  return { ...record, updatedAt, task: { ...record.task, status } };
+}
+
+/** What was asked belongs to the history once it is answered. */
+function withQuestion(task: Task): Task {
+  const { status, history } = task;
+  const { message } = status;
+  if (message === undefined || history.some(({ messageId }) => messageId === message.messageId)) return task;
+  return { ...task, history: bounded([...history, message]) };
+}
+
+const bounded = (history: Message[]): Message[] =>
+  history.length <= MAX_HISTORY ? history : [history[0]!, ...history.slice(1 - MAX_HISTORY)];
+
+const TEXT = "text/plain";
+
+/** For people, and for programs. */
+function questionParts(waiting: WaitingFor): Part[] {
+  const approvals = waiting.approvals.filter(({ answered }) => !answered);
+  const names = approvals.map(({ toolName }) => JSON.stringify(toolName)).join(", ");
+  const how =
+    approvals.length === 1
+      ? 'Answer "yes" or "no"'
+      : "Several calls wait. Answer each with a data part {approvalId, approved}";
+  const text = `The agent asks for approval to call ${names}. ${how}.`;
+  const data = approvals.map(({ approvalId, toolName, input }) => ({ approvalId, tool: toolName, input }));
+  return [{ text, mediaType: TEXT }, ...data.map((each) => ({ data: each, mediaType: "application/json" }))];
 }

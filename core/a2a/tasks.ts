@@ -2,17 +2,19 @@
 import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
-import type { Agent, RunCall, TaskBody } from "../agents/agent.ts";
-import { mayAccess, ownerOf } from "../identity/ownership.ts";
+import type { Agent, GenerateBody, RunCall } from "../agents/agent.ts";
+import { mayAccess } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
-import { CommitConflict, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
-import { OPEN_TASKS } from "../storage/keys.ts";
+import { CommitConflict, invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { OPEN_TASKS, taskKey } from "../storage/keys.ts";
 import { isShared } from "../storage/sharing.ts";
+import { ENDED_BY_STOP, endingForError, endingForWaiting } from "./endings.ts";
+import { type NewTask, newRecord, RepeatedMessage } from "./new-task.ts";
+import { OpenTasks } from "./open-tasks.ts";
 import { RunningTasks } from "./running-tasks.ts";
-import { type Ending, ended, isOver, type Message, type Task, type TaskRecord } from "./task.ts";
-import { isTaskId, newTaskId } from "./task-ids.ts";
-import { INTERRUPTED } from "./task-keeper.ts";
+import { type Ending, ended, isOver, resumed, type Task, type TaskRecord, type WaitingFor } from "./task.ts";
+import { isTaskId } from "./task-ids.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
 import { MAX_ANSWER_CHARACTERS, TaskRun } from "./task-run.ts";
 
@@ -22,14 +24,19 @@ const MAX_RUNNING_TASKS = 1_000;
 const WRITE_RETRY_DELAY_MS = 1_000;
 /** For agents to stop once their signal has aborted, when the service ends. */
 const SHUTDOWN_TIMEOUT_MS = 1_000;
-const ENDED_BY_STOP: Ending = { state: "TASK_STATE_FAILED", reason: INTERRUPTED };
+interface TasksOptions {
+  readonly logger: Logger;
+  /** How many tasks of one user may be open; default: any number. */
+  openTasks?(): number;
+  /** Milliseconds between two looks at what other processes did to tasks of this one. */
+  readonly pollInterval?: number | undefined;
+}
 
-/** What a task begins with. */
-export interface NewTask {
-  /** Without the ids of the task and its context. */
-  readonly message: Omit<Message, "taskId" | "contextId">;
-  readonly contextId: string;
-  readonly body: TaskBody;
+/** What an agent is to do. */
+interface Work {
+  readonly agent: Agent;
+  readonly body: GenerateBody;
+  readonly caller: TaskCaller;
 }
 
 /** A task as a principal may see it. */
@@ -41,7 +48,8 @@ export interface SeenTask {
   readonly size: number;
 }
 
-type Caller = Omit<RunCall, "signal">;
+/** Who asks an agent to work. */
+export type TaskCaller = Omit<RunCall, "signal">;
 
 export class Tasks {
   readonly rows: TaskRows;
@@ -54,11 +62,12 @@ export class Tasks {
   /** Ends that the store has not taken yet. */
   readonly #writing = new Set<Promise<void>>();
   readonly #closing = new AbortController();
+  readonly #openTasks: OpenTasks;
 
-  /** @param pollInterval milliseconds between two looks at what other processes did to tasks of this one */
-  constructor(rows: TaskRows, logger: Logger, pollInterval?: number) {
+  constructor(rows: TaskRows, { logger, openTasks = () => Number.POSITIVE_INFINITY, pollInterval }: TasksOptions) {
     this.rows = rows;
     this.#logger = logger;
+    this.#openTasks = new OpenTasks(rows, openTasks);
     this.#watched = new RunningTasks(rows, this.#runs, {
       logger,
       pollInterval,
@@ -70,41 +79,83 @@ export class Tasks {
     });
   }
 
-  /** @throws ServiceError `unavailable` when too many run, and when the store does not take it */
-  async begin(
-    agent: Agent,
-    { message, contextId, body }: NewTask,
-    principal: Principal,
-    caller: Caller,
-  ): Promise<TaskRun> {
+  /**
+   * @throws RepeatedMessage for a message that has begun a task; ServiceError `unavailable` when too many run, and when the store does not
+   * take it, `rate_limited` when the user has too many, `invalid_input` for a second message with the id of another
+   */
+  async begin(agent: Agent, fresh: NewTask, principal: Principal, caller: TaskCaller): Promise<TaskRun> {
+    this.#requireRoom();
+    const { body, content } = fresh;
+    const record = newRecord(agent.id, fresh, principal, caller);
+    const [key] = record.message!;
+    const create = () => this.#start(record, (record) => this.rows.create(record), { agent, body, caller });
+    try {
+      return await this.#openTasks.claim(record.owner, create);
+    } catch (error) {
+      if (!(error instanceof CommitConflict)) throw error;
+      const known = await this.rows.ofMessage(key);
+      if (known === undefined) throw unavailable("the task could not begin: try again");
+      if (known[1] !== content) throw invalid("params.message.messageId must be new: another message had it");
+      throw new RepeatedMessage(known[0]);
+    }
+  }
+
+  /**
+   * Works on a task that has waited for an answer.
+   *
+   * @throws CommitConflict when another process was ahead; ServiceError `unavailable` as `begin`
+   */
+  resume({ record, revision }: FoundTask, waiting: WaitingFor, agent: Agent, caller: TaskCaller): Promise<TaskRun> {
+    this.#requireRoom();
+    const { origin, task } = record;
+    const options = { memory: { conversationId: task.contextId }, context: origin?.context };
+    const body = { input: waiting.input, options };
+    const change = (after: TaskRecord) => this.rows.change(record, after, revision);
+    return this.#start(resumed(record, storedTime()), change, { agent, body, caller });
+  }
+
+  /** Ends a task that waits. @throws CommitConflict when another process was ahead */
+  async end({ record, revision }: FoundTask, ending: Ending): Promise<void> {
+    await this.rows.change(record, ended(record, ending, storedTime()), revision);
+  }
+
+  #requireRoom(): void {
     if (this.#closing.signal.aborted) throw unavailable("the server is stopping");
     if (Math.max(this.#runs.size, this.#working.size) >= MAX_RUNNING_TASKS)
       throw unavailable(`${MAX_RUNNING_TASKS} tasks are running: try again when some have ended`);
-    const now = storedTime();
-    const id = newTaskId(now);
-    const status = { state: "TASK_STATE_WORKING", timestamp: new Date(now).toISOString() } as const;
-    const history = [{ ...message, taskId: id, contextId }];
-    const task: Task = { id, contextId, status, artifacts: [], history };
-    const record: TaskRecord = { agent: agent.id, owner: ownerOf(principal), createdAt: now, updatedAt: now, task };
+  }
+
+  async #start(record: TaskRecord, write: (record: TaskRecord) => Promise<number>, work: Work): Promise<TaskRun> {
+    const { id } = record.task;
     const run = new TaskRun(record, (run) => this.#endTooLong(run));
+    if (this.#runs.has(id)) throw new CommitConflict([taskKey(record.agent, id)]);
     this.#runs.set(id, run);
     try {
-      run.revision = await this.rows.create(record);
+      run.revision = await write(record);
     } catch (error) {
       this.#runs.delete(id);
       throw error;
     }
     if (isShared(this.rows.store)) this.#watched.begin();
-    const work = this.#work(run, agent, body, caller).finally(() => this.#working.delete(work));
-    this.#working.add(work);
+    const working = this.#work(run, work).finally(() => this.#working.delete(working));
+    this.#working.add(working);
     return run;
   }
 
-  async #work(run: TaskRun, agent: Agent, body: TaskBody, caller: Caller): Promise<void> {
+  async #work(run: TaskRun, { agent, body, caller }: Work): Promise<void> {
     const { user, requestId, logger, trace } = caller;
+    const call = {
+      user,
+      caller: caller.caller,
+      requestId,
+      logger,
+      trace,
+      signal: run.signal,
+      taskId: run.record.task.id,
+    };
     try {
-      await agent.run(body, { user, caller: caller.caller, requestId, logger, trace, signal: run.signal }, run);
-      await this.#end(run, { state: "TASK_STATE_COMPLETED" });
+      const waiting = await agent.runOrWait(body, call, run);
+      await this.#end(run, waiting === null ? { state: "TASK_STATE_COMPLETED" } : endingForWaiting(waiting));
     } catch (error) {
       // Whoever ended it has given the reason.
       if (run.ending !== null) return;
@@ -178,7 +229,9 @@ export class Tasks {
 
   async #find(agent: string, id: string, principal: Principal) {
     if (!isTaskId(id)) return undefined;
-    const run = this.#runs.get(id);
+    const live = this.#runs.get(id);
+    // One whose begin is not written yet may still find that another was ahead.
+    const run = live?.revision === -1 ? undefined : live;
     // While it is ending, wait for the outcome: another process may have ended it in another way.
     if (run !== undefined && run.ending !== null) await run.ending;
     const found = run === undefined ? await this.rows.read(agent, id) : foundTask(run);
@@ -236,11 +289,3 @@ async function atMost(milliseconds: number, work: Promise<unknown>): Promise<voi
 
 /** The row of the task as this process last wrote it. */
 const foundTask = ({ record, revision }: TaskRun): FoundTask => ({ record, revision, size: 0 });
-
-/** An error that the caller could have avoided is a rejection. */
-function endingForError(error: unknown, requestId: string): Ending {
-  if (!(error instanceof ServiceError))
-    return { state: "TASK_STATE_FAILED", reason: `internal error (request id ${requestId})` };
-  const refused = error.kind === "invalid_input" || error.kind === "not_found";
-  return { state: refused ? "TASK_STATE_REJECTED" : "TASK_STATE_FAILED", reason: error.message };
-}

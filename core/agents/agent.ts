@@ -9,17 +9,19 @@ import type { KeptAgent } from "./keeper.ts";
 import type { ClientTools } from "./run/client-tools.ts";
 import type { EditedMemory } from "./run/execute.ts";
 import type { RunJournal } from "./run/journal.ts";
-import type { PartSink } from "./run/parts.ts";
+import type { PartSink, PendingApproval } from "./run/parts.ts";
 import type { RunPlan } from "./run/run.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
-  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith">> & {
+  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith" | "keyed">> & {
     /**
      * To be asked before each effect of a run that another process may take over. Undefined: it may begin now. Otherwise it may once the
      * promise has resolved. Throws, or rejects, when the run was stopped.
      */
     confirm?(): Promise<void> | undefined;
+    /** The task of A2A that the run works for: it is told when a person has answered what a tool of the run asks. */
+    readonly taskId?: string | undefined;
   };
 
 /** Body of `/text` and `/stream`. */
@@ -85,6 +87,13 @@ export interface TaskBody extends GenerateBody {
   journal?: RunJournal;
 }
 
+/** A run that stopped at calls which wait for a person's approval. */
+export interface WaitingRun {
+  readonly approvals: readonly PendingApproval[];
+  /** The `input` of the run that goes on once they are answered. */
+  readonly input: readonly object[];
+}
+
 /**
  * One agent. Every method that runs it throws ServiceError: `invalid_input` at once for an invalid body, later
  * `provider_failed` when the model fails, `not_found` for another user's conversation, and `unavailable` when the
@@ -109,6 +118,8 @@ export interface Agent {
   readonly kept: KeptAgent;
   /** The same for workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
   run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<{ text: string; output: unknown }>;
+  /** As `run`, for a caller that goes on once a person has answered: resolves to what waits for that, or null when nothing does. */
+  runOrWait(body: GenerateBody, call: RunCall, sink: PartSink): Promise<WaitingRun | null>;
   /** Resolves to a value that is valid against `body.schema`. */
   generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;
   /** The typed parts of the run, one event each. */

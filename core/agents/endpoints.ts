@@ -17,6 +17,7 @@ import { ObjectSink } from "./stream/object.ts";
 import { RawSink } from "./stream/raw.ts";
 import { textResult } from "./stream/text.ts";
 import { UiSink } from "./stream/ui-chunks.ts";
+import { runOrWait } from "./waiting-run.ts";
 
 export function createAgent(agent: CompiledAgent, description: Description): Agent {
   const { id, name } = agent;
@@ -25,16 +26,17 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     const result = objectOutput(agent.prepareSchema(body.schema, "schema", schemaRateKey(call)));
     return prepareRun(agent, { input: body.input, options: body.options, result, runId: body.options?.runId }, call);
   };
-  const newAnswer = ({ input, options }: GenerateBody, call: RunCall, approves = true) =>
+  const newAnswer = ({ input, options }: GenerateBody, call: RunCall, streams: boolean, approves = true) =>
     keptRun(
       agent,
       kept,
       () => ({ input, options, runsTools: true, ...(approves ? { waits: true } : { approves }) }),
       options,
       call,
+      streams,
     );
-  const newObject = ({ input, options, schema }: ObjectBody, call: RunCall) =>
-    keptRun(agent, kept, () => ({ input, options, schema }), options, call);
+  const newObject = ({ input, options, schema }: ObjectBody, call: RunCall, streams: boolean) =>
+    keptRun(agent, kept, () => ({ input, options, schema }), options, call, streams);
   return {
     id,
     name,
@@ -44,7 +46,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     detail: () => description.detail(),
     onStatusChange: (listener) => agent.activity.onChange(listener),
     async generateText(body, call, approves = true) {
-      const run = newAnswer(body, call, approves);
+      const run = newAnswer(body, call, false, approves);
       if (run !== null) return body.options?.background === true ? started(run, call) : textResult(await run.result());
       const prepared = prepareRun(agent, answerRequest(body, approves), call);
       const isFree = named(agent, prepared, call, body.options);
@@ -55,9 +57,10 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       const output = result === undefined ? undefined : objectOutput(result);
       return execute(agent, prepareRun(agent, { ...body, output }, call), sink);
     },
+    runOrWait: (body, call, sink) => runOrWait(agent, body, call, sink),
     prepare: (body, call) => prepareProtocol(agent, body, call),
     async generateObject(body, call) {
-      const run = newObject(body, call);
+      const run = newObject(body, call, false);
       if (run !== null) return body.options?.background === true ? started(run, call) : (await run.result()).output;
       const prepared = prepareObject(body, call);
       const isFree = named(agent, prepared, call, body.options);
@@ -66,7 +69,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     },
     stream(body: GenerateBody, call): EventProducer {
       requireForeground(body);
-      const run = newAnswer(body, call);
+      const run = newAnswer(body, call, true);
       if (run !== null) return run.events();
       const prepared = prepareRun(agent, answerRequest(body), call);
       const isFree = named(agent, prepared, call, body.options);
@@ -79,7 +82,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       requireForeground(body);
       const request = chatRequest(body);
       const { options } = body;
-      const run = keptRun(agent, kept, () => request, options, call);
+      const run = keptRun(agent, kept, () => request, options, call, true);
       if (run !== null) {
         if (request.isResumable === true) requireConversation(run.prepared);
         return run.events((events) => new UiSink(events, replyMessageId(request.input, run.id)));
@@ -94,7 +97,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     },
     streamObject(body, call): EventProducer {
       requireForeground(body);
-      const run = newObject(body, call);
+      const run = newObject(body, call, true);
       const prepared = run?.prepared ?? prepareObject(body, call);
       const isFree = run === null ? named(agent, prepared, call, body.options) : undefined;
       return async (events) => {

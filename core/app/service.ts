@@ -166,6 +166,7 @@ export function createService(parts: ServiceParts): Service {
     cards: new Cards({
       agents,
       tagsOf: (tool) => tools.get(tool)?.tags ?? [],
+      asks: (tool) => (tools.get(tool)?.approval ?? false) !== false,
       version: manifest.version,
       baseUrl: () => baseUrl(manifest.server.publicUrl, service.address),
       accessOf: (id) => accessClass(access.of(A2A), [encodeURIComponent(id)]),

@@ -149,7 +149,7 @@ const digest = (value: unknown): string => createHash("sha256").update(canonical
 
 function question(asked: AskedCall, call: Call, digests: Digests, now: number, expires: number): ApprovalRecord {
   const { tool, input, rule, origin } = asked;
-  const { kind, owner, agentId, toolCallId, workflowId, stepId, runId } = call;
+  const { kind, owner, agentId, toolCallId, taskId, workflowId, stepId, runId } = call;
   const { conversationId } = origin as Pick<ToolOrigin, "conversationId">;
   const executionId = call.executionId ?? origin.executionId;
   return {
@@ -162,6 +162,7 @@ function question(asked: AskedCall, call: Call, digests: Digests, now: number, e
     consoleOnly: rule.consoleOnly,
     agentId,
     toolCallId,
+    taskId,
     workflowId,
     executionId,
     stepId,

@@ -10,9 +10,9 @@ import type { ApprovalInbox, AskedCall } from "../tools/approval.ts";
 import type { Tool } from "../tools/tool.ts";
 import { admit } from "./admission.ts";
 import { answer } from "./answer.ts";
-import { approvalView } from "./record.ts";
+import { type ApprovalRecord, type ApprovalStatus, approvalView, isAwaited } from "./record.ts";
 import { ApprovalRows } from "./rows.ts";
-import { type Deliver, settleDue, Upkeep } from "./upkeep.ts";
+import { type Deliver, type Delivery, settleDue, Upkeep } from "./upkeep.ts";
 
 interface ApprovalOptions {
   /** Whether stored objects belong to the token's user. */
@@ -31,6 +31,7 @@ export class Approvals implements ApprovalInbox {
   #rows: ApprovalRows | null = null;
   #upkeep: Upkeep | null = null;
   #tools: { get(name: string): Tool | undefined } = new Map();
+  #tellTask: Deliver = async () => "gone";
 
   /** Tools are compiled before there is a store. Until `connect`, no call that needs approval runs. */
   constructor(options: ApprovalOptions) {
@@ -50,7 +51,12 @@ export class Approvals implements ApprovalInbox {
 
   /** @param deliver how a step is told its answer */
   start(deliver: Deliver): void {
-    this.#upkeep?.start(deliver);
+    this.#upkeep?.start((record) => (record.taskId === undefined ? deliver(record) : this.#tellTask(record)));
+  }
+
+  /** To be called before `start`. @param deliver how a task of A2A is told its answer */
+  tellTasks(deliver: (record: ApprovalRecord) => Promise<Delivery>): void {
+    this.#tellTask = deliver;
   }
 
   async close(): Promise<void> {
@@ -95,8 +101,14 @@ export class Approvals implements ApprovalInbox {
     const isConsole = seesEverything(requester.caller) || this.#options.open;
     const name = userIdOf(requester.user) ?? (kind === "console" || kind === "dev" ? kind : "anonymous");
     const record = await answer(this.#connected(), id, body, { principal, name, isConsole }, this.#tools);
-    if (record.kind === "step") this.#upkeep?.hurry();
+    if (isAwaited(record)) this.#upkeep?.hurry();
     return approvalView(record);
+  }
+
+  /** How questions stand, by their ids: of those that exist. */
+  async statusOf(ids: readonly string[]): Promise<Map<string, ApprovalStatus>> {
+    const records = await this.#connected().readMany(ids);
+    return new Map(records.map(({ id, status }) => [id, status]));
   }
 
   #connected(): ApprovalRows {

@@ -7,7 +7,7 @@ type Verdict = Exclude<ApprovalStatus, "open">;
 
 /** Times are milliseconds since 1970. */
 export interface ApprovalRecord
-  extends Pick<ApprovalClaim, "agentId" | "toolCallId" | "workflowId" | "stepId" | "runId"> {
+  extends Pick<ApprovalClaim, "agentId" | "toolCallId" | "taskId" | "workflowId" | "stepId" | "runId"> {
   readonly id: string;
   readonly toolName: string;
   /** As it was asked. */
@@ -36,6 +36,10 @@ export interface ApprovalRecord
   readonly usedBy?: string;
 }
 
+/** Whether somebody is to be told of the answer, who goes on with it: a step, or a task of A2A. */
+export const isAwaited = ({ kind, taskId }: Pick<ApprovalRecord, "kind" | "taskId">): boolean =>
+  kind === "step" || taskId !== undefined;
+
 /** What runs. */
 export const approvedInput = ({ edited, input }: Pick<ApprovalRecord, "edited" | "input">): unknown =>
   edited === undefined ? input : edited[0];
@@ -43,7 +47,7 @@ export const approvedInput = ({ edited, input }: Pick<ApprovalRecord, "edited" |
 const iso = (time: number | undefined) => (time === undefined ? undefined : new Date(time).toISOString());
 
 export function approvalView(record: ApprovalRecord): Approval {
-  const { id, toolName, input, owner, agentId, conversationId, toolCallId, runId } = record;
+  const { id, toolName, input, owner, agentId, conversationId, toolCallId, taskId, runId } = record;
   // To its clients a kept run is not an execution.
   const { executionId, workflowId, stepId } = runId === undefined ? record : ({} as Partial<ApprovalRecord>);
   const { status, createdAt, expiresAt, decidedAt, decidedBy, reason, edited, usedAt, consoleOnly } = record;
@@ -53,6 +57,7 @@ export function approvalView(record: ApprovalRecord): Approval {
     input,
     agentId,
     toolCallId,
+    taskId,
     workflowId,
     executionId,
     stepId,

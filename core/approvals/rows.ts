@@ -13,7 +13,7 @@ import {
 } from "../storage/keys.ts";
 import { rowsAt } from "../storage/ranges.ts";
 import type { Row, Store } from "../storage/store.ts";
-import type { ApprovalRecord, ApprovalStatus } from "./record.ts";
+import { type ApprovalRecord, type ApprovalStatus, isAwaited } from "./record.ts";
 
 export interface FoundApproval {
   readonly record: ApprovalRecord;
@@ -72,21 +72,21 @@ export class ApprovalRows {
     });
   }
 
-  /** Decides. An answer that a step waits for is noted until the step has taken it. */
+  /** Decides. An answer that a step or a task waits for is noted until it has been taken. */
   async decide({ record, revision }: FoundApproval, after: ApprovalRecord): Promise<void> {
-    const { id, kind } = record;
-    const isAwaited = kind === "step";
+    const { id } = record;
+    const waits = isAwaited(record);
     await this.store.commit({
       put: [
         [approvalKey(id), JSON.stringify(after)],
         ...indexRows(after),
         [approvalTimeKey(this.#nextTime(after), id), "1"],
-        ...(isAwaited ? ([[approvalAnswerKey(id), "1"]] as const) : []),
+        ...(waits ? ([[approvalAnswerKey(id), "1"]] as const) : []),
       ],
       delete: [...keysOf(indexRows(record)), approvalTimeKey(this.#nextTime(record), id)],
       expect: [[approvalKey(id), revision]],
     });
-    if (isAwaited) this.store.wake?.(APPROVAL_ANSWERS);
+    if (waits) this.store.wake?.(APPROVAL_ANSWERS);
   }
 
   /** The call takes the answer: of an approved call, this is its begin. @param usedBy the key of the call */
@@ -139,6 +139,12 @@ export class ApprovalRows {
   /** Nobody waits for the answer any more. */
   async forgetAnswer(id: string): Promise<void> {
     await this.store.commit({ delete: [approvalAnswerKey(id)] });
+  }
+
+  /** Those with these ids that exist. */
+  async readMany(ids: readonly string[]): Promise<ApprovalRecord[]> {
+    const found = await this.store.getMany(ids.map(approvalKey));
+    return found.flatMap((row) => parse(row)?.record ?? []);
   }
 
   async #readAll(rows: readonly Row[]): Promise<ApprovalRecord[]> {

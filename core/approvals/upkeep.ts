@@ -1,4 +1,4 @@
-/** What happens to approvals without a request: those that nobody answers expire, old ones are forgotten, steps are told the answer. */
+/** What happens to approvals without a request: those that nobody answers expire, old ones are forgotten, steps and tasks are told the answer. */
 import type { Logger } from "pino";
 import { type Clock, systemTime } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
@@ -16,7 +16,7 @@ const RECORDS_PER_PAGE = 50;
 
 /** `later`: the step has not taken the answer yet, whether it was resumed or cannot be so far. `gone`: nothing waits for the answer. */
 export type Delivery = "later" | "gone";
-/** Resumes the step that waits for an approval. */
+/** Resumes the step, or the task, that waits for an approval. */
 export type Deliver = (record: ApprovalRecord) => Promise<Delivery>;
 
 /** Expires what is due, and removes what has been kept long enough: at most one page. @returns how many there were */
@@ -93,8 +93,8 @@ export class Upkeep {
       if (delivery === "gone") await this.#rows.forgetAnswer(record.id);
       return delivery;
     } catch (error) {
-      const about = { approvalId: record.id, executionId: record.executionId, err: error };
-      this.#logger.warn(about, `an execution could not be told of an approval: ${messageOf(error)}`);
+      const about = { approvalId: record.id, executionId: record.executionId, taskId: record.taskId, err: error };
+      this.#logger.warn(about, `what waits for an approval could not be told of it: ${messageOf(error)}`);
       return "gone";
     }
   }

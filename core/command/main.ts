@@ -27,6 +27,7 @@ Commands
   executions end ID    end one of them with an error
   executions retry ID  let the next start take one up again that has stopped its process
   init DIR         make a project: a manifest, a typed tool, a test, a Dockerfile
+  build DIR        put Penstock, the manifest and its plugins into a folder that runs elsewhere
   completion SHELL print what makes bash, zsh or fish complete commands and options
   help             show this text
   generate         rewrite generated/ from schemas/ (in a checkout of the source)
@@ -103,6 +104,7 @@ const COMMANDS: Record<string, Command> = {
     more: 1,
     run: async (invocation) => (await import("./init.ts")).init(invocation),
   },
+  build: { takes: { DIR: "build" }, run: async (invocation) => (await import("./build.ts")).buildFolder(invocation) },
   completion: {
     takes: { SHELL: "bash" },
     run: async ({ rest: [shell = ""] }) =>

@@ -105,9 +105,9 @@ function endOfText(bytes: Uint8Array, index: number): number {
   }
 }
 
-/** Throws `invalid_input` with every problem, each naming its field. */
-export function requireValid(check: Validator, value: unknown): void {
-  if (!check(value)) throw invalid(describeProblems(check.errors));
+/** Throws `invalid_input` with every problem, each naming its field. @param root name of the field that the value is in */
+export function requireValid(check: Validator, value: unknown, root = ""): void {
+  if (!check(value)) throw invalid(describeProblems(check.errors, root));
 }
 
 /** A query string as an object of strings; of a repeated name the last value counts. */

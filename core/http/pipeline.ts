@@ -21,7 +21,7 @@ import {
 import { errorReply } from "./encode.ts";
 import { type ErrorsAt, errorsByPath } from "./error-forms.ts";
 import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
-import { carryOutOnce, type ReplyKeeper } from "./idempotency.ts";
+import { attachToFirst, carryOutOnce, type ReplyKeeper } from "./idempotency.ts";
 import { foreignHost, foreignOrigin } from "./origin.ts";
 import { compileOutput } from "./output.ts";
 import { failAccess } from "./refused-page.ts";
@@ -159,7 +159,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const { uploads, uses, valuesLimit } = settings;
   const bodyLimit = settings.bodyLimit(route);
   const { bodyOptional = false, readsHeaders = false, refusedPage } = route;
-  const replies = route.idempotent === true ? settings.replies : undefined;
+  const replies = route.idempotent === undefined ? undefined : settings.replies;
+  const takeKey = route.idempotent === "stream" ? attachToFirst : carryOutOnce;
   const { readsClient = settings.isProxied && route.group === "execution" } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = settings.meters.ofRoute(route);
@@ -224,9 +225,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     }
     call.track();
     const target = `${route.method} ${keyed.path}?${query}`;
-    carryOutOnce(replies!, call, { key: keyed.key, target, body: bytes }, corsHeaders).then(
-      (isFirst) => {
-        if (isFirst) handle(call, values, query, body, corsHeaders);
+    takeKey(replies!, call, { key: keyed.key, target, body: bytes }, corsHeaders).then(
+      (isToRun) => {
+        if (isToRun) handle(call, values, query, body, corsHeaders);
       },
       (error) => call.fail(error),
     );

@@ -143,8 +143,11 @@ export interface Route<
   bodyClass?: "generation";
   /** A request without a body is read as `{}`. */
   bodyOptional?: boolean;
-  /** Whether an `Idempotency-Key` is heeded: its reply is kept, and repeated requests get that. Only of POST with a body and one reply. */
-  idempotent?: true;
+  /**
+   * Whether an `Idempotency-Key` is heeded: the reply is kept, and repeated requests get that; `stream`: the handler attaches them to what
+   * the first has started. Only of POST with a body.
+   */
+  idempotent?: true | "stream";
   /** Validators of a plugin's route, in place of `query` and `body`. */
   checks?: { query?: Validator; body?: Validator };
   /** The schemas of a plugin's route, for `/doc`. */

@@ -18,7 +18,7 @@ const SUBJECTS: readonly (readonly [binding: string, name: string])[] = [
 /** Said by the other bindings already, or of use to programs alone. */
 const LEFT_OUT: ReadonlySet<string> = new Set(["timestamp", "level", "msg", "err", "error", "spanId", "cut"]);
 /** Of use where something went wrong. */
-const FOR_PROBLEMS: ReadonlySet<string> = new Set(["requestId", "traceId", "operation"]);
+const FOR_PROBLEMS: ReadonlySet<string> = new Set(["requestId", "traceId"]);
 /** Mistakes in code, whose place matters. What a tool or a provider says needs none. */
 const MISTAKES: ReadonlySet<string> = new Set([
   "TypeError",
@@ -59,7 +59,7 @@ export function lineFormat(
 }
 
 /** @param line as the log has it, already without secrets */
-export function terminalLine(line: string, colours: boolean): string {
+function terminalLine(line: string, colours: boolean): string {
   const paint = (code: number, text: string) => (colours ? `\u001b[${code}m${text}\u001b[0m` : text);
   const rank = levelRank(line);
   const entry = parseLogEntry(line);

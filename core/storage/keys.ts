@@ -49,6 +49,8 @@
  *   a2i/AGENT/#updatedAt/TASK       -> [state, context]; the agent's tasks by their last change
  *   a2u/AGENT/USER/#updatedAt/TASK  -> the same of one user, where stored objects belong to users
  *   a2o/TASK                        -> a running task: its agent, and its process
+ *   a2m/MESSAGE                     -> the task that began with a message, by a digest of its id
+ *   a2p/USER/TASK                   a task of a user that has not ended
  *   rs/RESPONSE                     -> a stored response: owner, input, output (openai/response-rows.ts)
  *   rt/#createdAt/RESPONSE          the same by time
  *   ik/REQUEST                      -> an Idempotency-Key: who works on its request, or the reply (kept-replies.ts)
@@ -60,7 +62,7 @@
  *   au/USER/STATUS/...              the same of one user
  *   av/USER/AGENT/STATUS/...        the same of one user and agent
  *   ax/#time/APPROVAL               when an approval expires, or may be forgotten once it is decided
- *   ar/APPROVAL                     an answer that the step which waits for it has not taken yet
+ *   ar/APPROVAL                     an answer that the step or task which waits for it has not taken yet
  *   kv/NAMESPACE/KEY                -> an entry of a plugin: the key as it wrote it, the value, when it expires
  *   kx/#expires/NAMESPACE/KEY       -> key of an entry that expires
  *
@@ -204,6 +206,9 @@ export function indexedTask(key: string): { updatedAt: number; task: string } {
 export const OPEN_TASKS = "a2o/";
 export const openTaskKey = (task: string) => `a2o/${encodeText(task)}`;
 export const openTask = (key: string) => key.slice(OPEN_TASKS.length);
+export const taskMessageKey = (digest: string) => `a2m/${digest}`;
+/** Prefix of the tasks of a user that have not ended. */
+export const openTasksOfUser = (user: string) => `a2p/${encodeText(user)}/`;
 
 export const EXECUTION_SEQUENCE = "s/execution";
 /** Prefix of the rows of all executions but those of running ones. */

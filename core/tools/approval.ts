@@ -24,6 +24,8 @@ export interface ApprovalClaim {
   readonly userId?: string | undefined;
   readonly agentId?: string | undefined;
   readonly toolCallId?: string | undefined;
+  /** The task of A2A that waits for the answer. */
+  readonly taskId?: string | undefined;
   readonly workflowId?: string | undefined;
   readonly executionId?: string | undefined;
   /** The step of a workflow, as its path. */

@@ -18,14 +18,18 @@ import {
   DefaultAgentCardResolver,
   JsonRpcTransportFactory,
 } from "@a2a-js/sdk/client";
-import { manifestWith, startService, type TestService } from "../support/service.ts";
+import { approvalManifest, PAY_PLUGIN, ran } from "../support/approvals.ts";
+import { pluginFolder } from "../support/plugin-folder.ts";
+import { startService, type TestService } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
 import { SECRET, token } from "../support/tokens.ts";
 
-const agent = (model: string) => ({ instructions: "Help.", model, memory: "default" });
+const agent = (model: string, more: object = {}) => ({ instructions: "Help.", model, memory: "default", ...more });
+
+const PAYER = { replies: [{ when: "^pay (\\d+)", call: { tool: "pay", input: { amount: "{{ int(match[1]) }}" } } }] };
 
 const manifestOver = (store: string) => ({
-  ...manifestWith({}, { memory: { default: {} } }),
+  ...approvalManifest({ memory: { default: {} } }),
   store,
   server: { limits: { drain: "100ms" } },
   auth: {
@@ -34,9 +38,9 @@ const manifestOver = (store: string) => ({
     publicRoutes: ["GET /.well-known/*"],
   },
   providers: {
-    demo: { use: "scripted", chunks: 5, delay: "30ms", models: { slow: { firstDelay: "60s" } } },
+    demo: { use: "scripted", chunks: 5, delay: "30ms", models: { slow: { firstDelay: "60s" }, payer: PAYER } },
   },
-  agents: { desk: agent("demo/echo"), slow: agent("demo/slow") },
+  agents: { desk: agent("demo/echo"), slow: agent("demo/slow"), payer: agent("demo/payer", { tools: ["pay"] }) },
 });
 
 const VERSIONS = ["1.0", "0.3"] as const;
@@ -104,10 +108,13 @@ async function readAll(stream: AsyncIterable<StreamResponse>) {
 const { TASK_STATE_WORKING, TASK_STATE_COMPLETED, TASK_STATE_CANCELED, TASK_STATE_FAILED } = TaskState;
 const at = { tenant: "" };
 
+const serve = (t: TestContext, manifest: object) =>
+  startService(t, manifest, { plugins: [pluginFolder(t, PAY_PLUGIN)] });
+
 let service: TestService;
 before(async (t) => {
   const folder = await temporaryFolder(t as TestContext);
-  service = await startService(t as TestContext, manifestOver(`sqlite:${join(folder, "tasks.db")}`));
+  service = await serve(t as TestContext, manifestOver(`sqlite:${join(folder, "tasks.db")}`));
 });
 
 for (const version of VERSIONS) {
@@ -168,6 +175,29 @@ for (const version of VERSIONS) {
       assert.equal(working(), false);
     });
 
+    test(`a client of A2A ${version} is asked for approval, answers with data or text on the same task, and gets what came of it`, async () => {
+      const payer = await clientOf(service, "ada", "payer", version);
+      for (const [amount, answer] of [
+        [version === "1.0" ? 11 : 21, { data: { approved: true, reason: "agreed" } }],
+        [version === "1.0" ? 12 : 22, { text: "no" }],
+      ] as const) {
+        const asked = await send(payer, `pay ${amount}`);
+        assert.equal(asked.status?.state, TaskState.TASK_STATE_INPUT_REQUIRED);
+        const [, question] = asked.status?.message?.parts ?? [];
+        assert.ok(question?.content?.$case === "data");
+        assert.deepEqual(question.content.value.tool, "pay");
+        assert.deepEqual(question.content.value.input, { amount });
+        const { parts } = Message.fromJSON({ parts: [answer] });
+        const done = await send(payer, "", { taskId: asked.id, contextId: asked.contextId, parts });
+        assert.deepEqual([done.id, done.status?.state], [asked.id, TASK_STATE_COMPLETED]);
+        assert.deepEqual(await payer.getTask({ ...at, id: done.id }), done);
+      }
+      assert.deepEqual(
+        ran.filter((amount) => Math.floor(amount / 10) === (version === "1.0" ? 1 : 2)),
+        [version === "1.0" ? 11 : 21],
+      );
+    });
+
     test(`a client of A2A ${version} is told by errors of the protocol what is not possible`, async () => {
       const { id } = await send(desk, "x");
       const named = (name: string) => ({ name });
@@ -216,7 +246,7 @@ test("without a token the call is 401 with the envelope, whatever is called", as
 
 test("tasks survive a restart; what ran when the service stopped is failed, and its reader was told", async (t) => {
   const manifest = manifestOver(`sqlite:${join(await temporaryFolder(t), "tasks.db")}`);
-  const first = await startService(t, manifest);
+  const first = await serve(t, manifest);
   const done = await send(await clientOf(first, "ada", "desk", "1.0"), "kept");
   const slow = await clientOf(first, "ada", "slow", "1.0");
   const stream = slow.sendMessageStream(request("never answered"));
@@ -225,7 +255,7 @@ test("tasks survive a restart; what ran when the service stopped is failed, and 
   const told = readAll(stream).catch((error: Error) => error);
   await first.stop();
   await told;
-  const second = await startService(t, manifest);
+  const second = await serve(t, manifest);
   const desk = await clientOf(second, "ada", "desk", "1.0");
   assert.deepEqual(await desk.getTask({ ...at, id: done.id }), done);
   const ended = await (await clientOf(second, "ada", "slow", "1.0")).getTask({ ...at, id: payload.value.id });

@@ -45,7 +45,7 @@ before(async (t) => {
 const fresh = () => `ctx-${Math.random().toString(36).slice(2)}`;
 
 test("POST /a2a/:id: SendMessage gives the task when it has ended: the answer as an artifact, the message as its history", async () => {
-  const task = await peer.send("desk", said("tea for two"));
+  const task = await peer.send("desk", said("tea for two", { messageId: "m-1" }));
   const { id, contextId, status, artifacts, history, metadata } = task;
   assert.equal(status.state, "TASK_STATE_COMPLETED");
   assert.match(status.timestamp, /^\d{4}-.*\.\d{3}Z$/);
@@ -391,4 +391,30 @@ test("POST /a2a/:id: an agent that does not exist is 404, and a body of another 
   );
   const typed = await service.post("/a2a/desk", "x", { "content-type": "text/plain" });
   assert.deepEqual([typed.status, ((await typed.json()) as Loose).success], [415, false]);
+});
+
+test("POST /a2a/:id: a message sent again gives the same task, running or ended, streamed or not, and the agent runs once", async () => {
+  const runs = async (agent: string) =>
+    ((await (await service.get(`/agents/${agent}/history?limit=1`)).json()) as Loose).data.total;
+  const before = await runs("desk");
+  const sent = said("tea for two");
+  const task = await peer.send("desk", sent);
+  assert.deepEqual(await peer.send("desk", sent), task);
+  const [only, ...none] = await peer.events("desk", "SendStreamingMessage", sent);
+  assert.deepEqual([only!.task.id, only!.task.status.state, none], [task.id, "TASK_STATE_COMPLETED", []]);
+  assert.equal(await runs("desk"), before + 1);
+
+  const slowly = said("a longer text that comes in pieces");
+  const both = await Promise.all([peer.send("desk", slowly), peer.events("desk", "SendStreamingMessage", slowly)]);
+  assert.equal(both[0].id, both[1][0]!.task.id);
+  assert.equal(both[1].at(-1)!.statusUpdate.status.state, "TASK_STATE_COMPLETED");
+  assert.equal(await runs("desk"), before + 2);
+});
+
+test("POST /a2a/:id: a messageId that another message had is refused", async () => {
+  const task = await peer.send("desk", said("one", { messageId: "m-taken" }));
+  const [code, message] = await peer.error("desk", "SendMessage", said("two", { messageId: "m-taken" }));
+  assert.deepEqual([code, message], [-32602, "params.message.messageId must be new: another message had it"]);
+  const other = await peer.send("friend", said("one", { messageId: "m-taken" }));
+  assert.notEqual(other.id, task.id, "each agent has its own");
 });

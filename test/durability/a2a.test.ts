@@ -1,9 +1,9 @@
-/** A process that is killed while a task runs: the next one says of it that it failed. */
+/** A process that is killed while a task runs: the next one says of it that it failed. One that is killed while a task asks: it goes on. */
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { A2aCaller, now, said } from "../support/a2a.ts";
+import { A2aCaller, now, said, textOf } from "../support/a2a.ts";
 import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
 import { manifestWith } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
@@ -41,3 +41,61 @@ test("a task that ran when its process was killed is failed after the next start
     [id],
   );
 });
+
+const PAY = (folder: string) => `import { appendFileSync } from "node:fs";
+  export default { kind: "tool", name: "pay", approval: true, execute(input) {
+    appendFileSync(${JSON.stringify(join(folder, "runs"))}, input.amount + "\\n"); return { paid: input.amount }; } };`;
+
+for (const memory of [false, "chats"]) {
+  test(`POST /a2a/:id: a task of an agent ${memory ? "with" : "without"} memory that asks for approval outlives its process by kill -9, between question and answer and after the answer`, async (t) => {
+    const cwd = await temporaryFolder(t);
+    const call = { tool: "pay", input: { amount: "{{ int(match[1]) }}" } };
+    const manifest = {
+      ...manifestWith(
+        { model: "demo/echo", tools: ["pay"], memory },
+        { tools: { pay: { use: "pay" } }, memory: { chats: {} } },
+      ),
+      store: "sqlite:tasks.db",
+      plugins: ["plugins"],
+      providers: { demo: { use: "scripted", replies: [{ when: "^pay (\\d+)", call }] } },
+    };
+    await mkdir(join(cwd, "plugins/tools"), { recursive: true });
+    await writeFile(join(cwd, "plugins/tools/pay.mjs"), PAY(cwd));
+    await writeFile(join(cwd, "service.yaml"), JSON.stringify(manifest));
+    const start = () => serve(t, [process.execPath, PENSTOCK, "--port", "0"], { cwd });
+    const runs = async () => (await readFile(join(cwd, "runs"), "utf8").catch(() => "")).trim().split("\n");
+
+    const first = await start();
+    const [one, two] = [
+      await peerOf(first).send("assistant", said("pay 1")),
+      await peerOf(first).send("assistant", said("pay 2")),
+    ];
+    assert.deepEqual([one.status.state, two.status.state], ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_INPUT_REQUIRED"]);
+    await first.interrupt("SIGKILL");
+
+    const second = await start();
+    const peer = peerOf(second);
+    assert.deepEqual(await peer.get("assistant", one.id), one);
+    const done = await peer.send("assistant", said("yes", { taskId: one.id }));
+    assert.equal(done.status.state, "TASK_STATE_COMPLETED", JSON.stringify(done.status));
+    assert.match(textOf(done), /"paid":1/);
+    const { approvalId } = two.status.message.parts[1].data;
+    const answered = await fetch(`${second.url}/approvals/${approvalId}`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ approved: true }),
+    });
+    assert.equal(answered.status, 200);
+    await second.interrupt("SIGKILL");
+
+    const third = peerOf(await start());
+    let ended = await third.get("assistant", two.id);
+    while (/WORKING|INPUT/.test(ended.status.state)) ended = await third.get("assistant", two.id);
+    // Where the process had taken up the task when it died, that says so; the call ran once at most.
+    const paid = (await runs()).filter((line) => line === "2").length;
+    assert.ok(paid <= 1);
+    if (ended.status.state === "TASK_STATE_COMPLETED") assert.equal(paid, 1);
+    else assert.match(ended.status.message.parts[0].text, /the service stopped/);
+    assert.equal((await runs()).filter((line) => line === "1").length, 1);
+  });
+}

@@ -1,10 +1,12 @@
 /** A2A as a client sends it, without a library of it. */
 import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
 import type { Loose } from "./served-upstream.ts";
 import { parseEvents, type TestService } from "./service.ts";
 
+/** A message with an id of its own. */
 export const said = (text: string, more: object = {}): Loose => ({
-  message: { messageId: "m-1", role: "ROLE_USER", parts: [{ text }], ...more },
+  message: { messageId: randomUUID(), role: "ROLE_USER", parts: [{ text }], ...more },
 });
 
 /** Replies at once, with the task at work. */

@@ -199,7 +199,10 @@ function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: st
   const { conversationId } = plan.settings.memory;
   const { context } = plan.settings;
   const { userId } = plan.settings.memory;
-  const approval = { userId, ...approvalPlace(plan, id), id, agentId: plan.call.agentId, toolCallId };
+  const { agentId } = plan.call;
+  // Where the model is told to wait, nobody goes on with the answer.
+  const taskId = plan.clientApproves ? plan.call.taskId : undefined;
+  const approval = { userId, ...approvalPlace(plan, id), id, agentId, toolCallId, taskId };
   const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${step}:${toolCallId}`, approval, span };
   return {
     origin: conversationId === undefined ? origin : { ...origin, conversationId },

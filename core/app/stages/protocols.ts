@@ -5,14 +5,15 @@ import { Responses } from "../../openai/responses.ts";
 import type { Service } from "../service.ts";
 import type { Stage } from "./stage.ts";
 
-type TaskNeeds = "manifest" | "store" | "membership" | "options";
+type TaskNeeds = "manifest" | "store" | "membership" | "agents" | "approvals" | "options";
 
-export const a2a: Stage<TaskNeeds, "a2a"> = ({ manifest, store, membership, options: { logger } }) => {
-  const a2a = new A2a(manifest, { store, membership, logger });
+export const a2a: Stage<TaskNeeds, "a2a"> = ({ manifest, options: { logger }, ...parts }) => {
+  const a2a = new A2a(manifest, { ...parts, logger });
+  parts.approvals.tellTasks((record) => a2a.tellAnswer(record));
   return {
     parts: { a2a },
     begin: () => a2a.start(),
-    adopt: () => ({ apply: () => a2a.adopt() }),
+    adopt: ({ agents }) => ({ apply: () => a2a.adopt(agents) }),
     idle: (timeout) => a2a.idle(timeout),
     end: () => a2a.close(),
   };

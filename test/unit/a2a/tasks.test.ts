@@ -59,16 +59,17 @@ function processOn(
 ) {
   const { logger, lines } = recordingLogger();
   const rows = new TaskRows(store, true, membership);
-  const tasks = new Tasks(rows, logger, pollInterval);
+  const tasks = new Tasks(rows, { logger, pollInterval });
   t.after(() => tasks.close());
   const keeper = (retention = 60_000) => new TaskKeeper(rows, { hasAgents: true, retention, logger });
-  const begin = (agent: string, principal = ADA): Promise<TaskRun> =>
+  const begin = (agent: string, principal = ADA, messageId = newTaskId(Date.now())): Promise<TaskRun> =>
     tasks.begin(
       agents.get(agent)!,
       {
-        message: { messageId: "m", role: "ROLE_USER", parts: [{ text: "a text of some length" }] },
+        message: { messageId, role: "ROLE_USER", parts: [{ text: "a text of some length" }] },
         contextId: "c",
-        body: { input: "a text of some length" },
+        body: { input: [{ role: "user", content: "a text of some length" }] },
+        content: "a text of some length",
       },
       principal,
       { user: null, caller: NOBODY, requestId: "r", logger },
@@ -133,6 +134,23 @@ describe("two processes on one store", () => {
     );
   });
 
+  test("a message that has begun a task in one begins none in the other, and neither does one that comes at the same time", async (t) => {
+    const store = shared();
+    const [one, two] = [processOn(t, store), processOn(t, store)];
+    const run = await one.begin("nap", ADA, "m-1");
+    await assert.rejects(two.begin("nap", ADA, "m-1"), { name: "Error", task: idOf(run) });
+    const [first, ...rest] = await Promise.allSettled(
+      [one, two, one, two].map(({ begin }) => begin("nap", ADA, "m-2")),
+    );
+    assert.equal(first!.status, "fulfilled");
+    assert.deepEqual(
+      rest.map(({ status }) => status),
+      ["rejected", "rejected", "rejected"],
+    );
+    assert.equal((await store.scan({ prefix: "a2i/", limit: 9 })).length, 2);
+    assert.notEqual(idOf(await two.begin("nap", BOB, "m-1")), idOf(run), "the message of another user");
+  });
+
   test("what a silent process left is failed, what a living one runs is not", async (t) => {
     const store = shared();
     const [silent, living] = [await member(t, store), await member(t, store)];
@@ -193,10 +211,12 @@ describe("tasks in a store", () => {
     await keeper().forget(Date.now() + 10_000);
     assert.equal(await stateOf("nap", idOf(old)), undefined);
     assert.equal(await stateOf("slow", idOf(working)), "TASK_STATE_WORKING");
-    const left = await Promise.all(["a2/", "a2i/", "a2u/", "a2o/"].map((prefix) => store.scan({ prefix, limit: 9 })));
+    const left = await Promise.all(
+      ["a2/", "a2i/", "a2u/", "a2o/", "a2m/"].map((prefix) => store.scan({ prefix, limit: 9 })),
+    );
     assert.deepEqual(
       left.map((rows) => rows.length),
-      [1, 1, 1, 1],
+      [1, 1, 1, 1, 1],
     );
   });
 
@@ -205,7 +225,8 @@ describe("tasks in a store", () => {
     const { begin, rows } = processOn(t, store);
     const run = await begin("nap");
     await whenOver(run);
-    const gone = { ...run.record, task: { ...run.record.task, id: newTaskId(Date.now()) } };
+    const { message: _, ...record } = run.record;
+    const gone = { ...record, task: { ...run.record.task, id: newTaskId(Date.now()) } };
     for (const agent of ["gone", "gone-2", "gone2", "na"]) await rows.create({ ...gone, agent });
     const keeper = new TaskKeeper(new TaskRows(store, false), { hasAgents: true, retention: 1, ...recordingLogger() });
     await keeper.forget(Date.now() + 10_000);
@@ -222,7 +243,7 @@ describe("tasks in a store", () => {
     const working = await begin("slow");
     const run = await begin("nap");
     await whenOver(run);
-    const { record } = run;
+    const { message: _, ...record } = run.record;
     const answer = { parts: [{ text: "x".repeat(100_000) }] };
     const added = Array.from({ length: 300 }, (_, index) => ({
       ...record,

@@ -236,7 +236,7 @@ test("POST .../clone copies large messages without holding many at once, and sav
 test("A2A ListTasks ends a page early when its tasks are large, and goes on with the token", async (t) => {
   const store = weighed();
   const rows = new TaskRows(store, false);
-  const tasks = new Tasks(rows, silent);
+  const tasks = new Tasks(rows, { logger: silent });
   t.after(() => tasks.close());
   const ids: string[] = [];
   const status = { state: "TASK_STATE_COMPLETED", timestamp: new Date(0).toISOString() } as const;

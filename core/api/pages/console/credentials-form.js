@@ -91,7 +91,7 @@ export async function signIn(credentials, place, enter) {
       try {
         resolve(await enter());
       } catch (error) {
-        replace(failure, problem(error));
+        replace(failure, problem(error instanceof Error ? error.message : error));
         submit.disabled = false;
       }
     }

@@ -1,0 +1,49 @@
+/** Reads the message with which the client of a task answers what its agent asks. */
+
+import type { AnswerApprovalRequest } from "../../generated/types.ts";
+import { validators } from "../../generated/validators.js";
+import { requireValid } from "../http/decode.ts";
+import { invalid } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
+import type { AskedApproval, Part } from "./task.ts";
+
+interface TaskAnswer {
+  readonly approvalId: string;
+  readonly body: AnswerApprovalRequest;
+}
+
+const YES_OR_NO = /^\s*(yes|no)\s*[.!]?\s*$/i;
+const FORM = 'a data part {approvalId, approved, reason?, input?}, or the text "yes" or "no"';
+
+/**
+ * @param asked what the task asks
+ * @throws ServiceError `invalid_input` for a message that is not an answer to what is asked
+ */
+export function readAnswers(parts: readonly Part[], asked: readonly AskedApproval[]): TaskAnswer[] {
+  const data = parts.flatMap((part, index) => ("data" in part ? [dataAnswer(part.data, index, asked)] : []));
+  if (data.length > 0) return data;
+  const said = YES_OR_NO.exec(parts.map(({ text }) => text ?? "").join("\n"))?.[1]?.toLowerCase();
+  if (said === undefined || parts.some(({ text }) => text === undefined))
+    throw invalid(`params.message.parts must be the answer to what the task asks: ${FORM}`);
+  return [{ approvalId: theOnly(asked, "params.message.parts"), body: { approved: said === "yes" } }];
+}
+
+function dataAnswer(data: unknown, index: number, asked: readonly AskedApproval[]): TaskAnswer {
+  const path = `params.message.parts[${index}].data`;
+  if (!isObject(data)) throw invalid(`${path} must be an object: {approvalId, approved, reason?, input?}`);
+  const { approvalId = theOnly(asked, path), ...body } = data as Record<string, unknown>;
+  if (!asked.some((each) => each.approvalId === approvalId))
+    throw invalid(
+      `${path}.approvalId must be one that the task asks: ${asked.map((each) => each.approvalId).join(", ")}`,
+    );
+  requireValid(validators.AnswerApprovalRequest, body, path);
+  return { approvalId: approvalId as string, body: body as unknown as AnswerApprovalRequest };
+}
+
+function theOnly(asked: readonly AskedApproval[], path: string): string {
+  const open = asked.filter(({ answered }) => !answered);
+  if (open.length === 1) return open[0]!.approvalId;
+  throw invalid(
+    `${path}: the task asks for ${open.length} approvals: answer each with a data part that has its approvalId`,
+  );
+}

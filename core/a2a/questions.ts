@@ -1,0 +1,142 @@
+/** What the agents of tasks ask people: takes answers, and lets a task go on once all that it asks is answered. */
+import type { Logger } from "pino";
+import type { AnswerApprovalRequest } from "../../generated/types.ts";
+import type { Agent } from "../agents/agent.ts";
+import type { Delivery } from "../approvals/upkeep.ts";
+import type { Requester } from "../identity/principal.ts";
+import { storedTime } from "../lib/clock.ts";
+import { CommitConflict, ServiceError, unavailable } from "../lib/errors.ts";
+import { readAnswers } from "./answers.ts";
+import { ended, isOver, isWorking, type Message, type TaskRecord, withAnswer } from "./task.ts";
+import type { FoundTask } from "./task-rows.ts";
+import type { TaskCaller, Tasks } from "./tasks.ts";
+
+/** What tasks need of the inbox. */
+export interface TaskApprovals {
+  answer(id: string, body: AnswerApprovalRequest, from: Requester): Promise<unknown>;
+  /** How questions stand, by their ids: of those that exist. */
+  statusOf(ids: readonly string[]): Promise<ReadonlyMap<string, string>>;
+}
+
+/** An answer to what a task of an agent has asked. */
+export interface Answered {
+  readonly taskId?: string | undefined;
+  readonly agentId?: string | undefined;
+}
+
+interface QuestionsOptions {
+  readonly approvals: TaskApprovals;
+  /** Of the generation that serves now. */
+  agent(id: string): Agent | undefined;
+  readonly logger: Logger;
+}
+
+/** How often a change is tried again that another process was ahead of. */
+const MAX_TRIES = 20;
+
+export class Questions {
+  readonly #tasks: Tasks;
+  readonly #options: QuestionsOptions;
+
+  constructor(tasks: Tasks, options: QuestionsOptions) {
+    this.#tasks = tasks;
+    this.#options = options;
+  }
+
+  /**
+   * Takes the message with which a client answers. The same message again does nothing more.
+   *
+   * @throws ServiceError `invalid_input` for a message that is no answer, `conflict` for one that comes too late, `forbidden` where the
+   * console alone may answer
+   */
+  async answer(record: TaskRecord, message: Message, from: TaskCaller): Promise<void> {
+    const { agent, task, waiting } = record;
+    if (waiting === undefined) return;
+    const answers = readAnswers(message.parts, waiting.approvals);
+    // Before the answers count, so that the task cannot go on without the message in its history.
+    await this.#change(agent, task.id, (found) =>
+      found.task.history.some(({ messageId }) => messageId === message.messageId)
+        ? null
+        : withAnswer(found, message, storedTime()),
+    );
+    for (const { approvalId, body } of answers) await this.#options.approvals.answer(approvalId, body, from);
+    await this.goOn(agent, task.id, from);
+  }
+
+  /** Something that the task asks has been answered, or has expired. */
+  async tell({ taskId = "", agentId = "" }: Answered): Promise<Delivery> {
+    try {
+      return await this.goOn(agentId, taskId);
+    } catch (error) {
+      if (error instanceof ServiceError && error.kind === "unavailable") return "later";
+      throw error;
+    }
+  }
+
+  /**
+   * Lets the task go on, if all that it asks is answered.
+   *
+   * @param by the request with the last answer; undefined: the answer came another way
+   */
+  async goOn(agentId: string, taskId: string, by?: TaskCaller): Promise<Delivery> {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const found = await this.#tasks.rows.read(agentId, taskId);
+      if (found === undefined || isOver(found.record.task)) return "gone";
+      const { waiting } = found.record;
+      // It has not written what it asks yet, or goes on already.
+      if (isWorking(found.record.task) || waiting === undefined) return "later";
+      const statuses = await this.#options.approvals.statusOf(waiting.approvals.map(({ approvalId }) => approvalId));
+      const of = (approvalId: string) => statuses.get(approvalId) ?? "expired";
+      const open = waiting.approvals.filter(({ approvalId }) => of(approvalId) === "open");
+      const isExpired = waiting.approvals.every(({ approvalId }) => of(approvalId) === "expired");
+      try {
+        if (open.length > 0) await this.#askRest(found, new Set(open));
+        else if (isExpired) await this.#tasks.end(found, EXPIRED);
+        else await this.#resume(found, by);
+        return "gone";
+      } catch (error) {
+        if (!(error instanceof CommitConflict)) throw error;
+      }
+    }
+    throw unavailable("the task is being changed all the time: try again");
+  }
+
+  async #askRest(found: FoundTask, open: ReadonlySet<object>): Promise<void> {
+    const { record, revision } = found;
+    const { input, approvals } = record.waiting!;
+    const rest = approvals.map((each) => (open.has(each) ? each : { ...each, answered: true as const }));
+    if (rest.every(({ answered }, index) => answered === approvals[index]!.answered)) return;
+    const ending = { state: "TASK_STATE_INPUT_REQUIRED", waiting: { input, approvals: rest } } as const;
+    await this.#tasks.rows.change(record, ended(record, ending, storedTime()), revision);
+  }
+
+  async #resume(found: FoundTask, by: TaskCaller | undefined): Promise<void> {
+    const { record } = found;
+    const agent = this.#options.agent(record.agent);
+    if (agent === undefined) {
+      const reason = `agent ${JSON.stringify(record.agent)} does not exist any more`;
+      return this.#tasks.end(found, { state: "TASK_STATE_FAILED", reason });
+    }
+    const { user = null, caller: kind = "nobody" } = record.origin ?? {};
+    const { requestId = "", logger = this.#options.logger, trace } = by ?? {};
+    await this.#tasks.resume(found, record.waiting!, agent, { user, caller: { kind }, requestId, logger, trace });
+  }
+
+  async #change(agent: string, id: string, change: (record: TaskRecord) => TaskRecord | null): Promise<void> {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const found = await this.#tasks.rows.read(agent, id);
+      if (found === undefined || found.record.waiting === undefined) return;
+      const after = change(found.record);
+      if (after === null) return;
+      try {
+        await this.#tasks.rows.change(found.record, after, found.revision);
+        return;
+      } catch (error) {
+        if (!(error instanceof CommitConflict)) throw error;
+      }
+    }
+    throw unavailable("the task is being changed all the time: try again");
+  }
+}
+
+const EXPIRED = { state: "TASK_STATE_REJECTED", reason: "nobody answered in time what the agent asked" } as const;
