@@ -644,7 +644,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "default": "1MiB"
       },
       "generation": {
-        "description": "Of `/agents/:id/text`, `/stream`, `/chat`, `/object` and `/stream-object`: an image of 10 MiB fits.",
+        "description": "Of `/agents/:id/text`, `/stream`, `/chat`, `/object` and `/stream-object`, `/v1/chat/completions` and `/v1/responses`: an image of 10 MiB fits.",
         "$ref": "#/$defs/Size",
         "default": "14MiB"
       }

@@ -745,7 +745,7 @@ export interface BodyLimitsManifest {
    */
   default: Size;
   /**
-   * Of `/agents/:id/text`, `/stream`, `/chat`, `/object` and `/stream-object`: an image of 10 MiB fits.
+   * Of `/agents/:id/text`, `/stream`, `/chat`, `/object` and `/stream-object`, `/v1/chat/completions` and `/v1/responses`: an image of 10 MiB fits.
    */
   generation: Size;
 }

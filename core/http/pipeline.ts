@@ -65,7 +65,6 @@ interface PipelineSettings<S> extends CallSettings<S> {
   isSocket(path: string): boolean;
 }
 
-/** For requests that no route answers. */
 type UnmatchedSettings<S> = PipelineSettings<S> & { readonly errorsAt: ErrorsAt };
 
 interface Compiled {

@@ -84,6 +84,68 @@ test("POST /v1/chat/completions refuses a bad body with 400 in OpenAI's shape, a
   assert.equal(upstream.requests.length, 0);
 });
 
+const RESPONSES = "/v1/responses";
+const asks = (body: object) => ({ model: "assistant", input: "Hello", ...body });
+const item = (fields: object) => asks({ input: [fields] });
+
+const REFUSED_RESPONSES: [body: unknown, status: number, param: string, code?: string][] = [
+  ["{", 400, ""],
+  [{ input: "x" }, 400, "model"],
+  [{ model: "assistant" }, 400, "input"],
+  [asks({ model: "nobody" }), 404, "model", "model_not_found"],
+  [asks({ input: [] }), 400, "input"],
+  [asks({ input: 5 }), 400, "input"],
+  [asks({ input: " " }), 400, "input[0].content"],
+  [item({ type: "video" }), 400, "input[0].type"],
+  [item({ role: "robot", content: "x" }), 400, "input[0].role"],
+  [item({ role: "user", content: [{ type: "output_audio" }] }), 400, "input[0].content[0].type"],
+  [
+    item({ role: "user", content: [{ type: "input_image", file_id: "f" }] }),
+    400,
+    "input[0].content[0].file_id",
+    "unsupported_parameter",
+  ],
+  [item({ type: "function_call", call_id: "c", name: "x", arguments: "{" }), 400, "input[0].arguments"],
+  [item({ type: "function_call_output", call_id: "c", output: "x" }), 400, "input[0].call_id"],
+  [item({ type: "item_reference", id: "msg_none" }), 404, "input", "item_not_found"],
+  [asks({ temperature: 3 }), 400, "temperature"],
+  [asks({ max_output_tokens: 600 }), 400, "max_output_tokens"],
+  [asks({ conversation: "conv_1" }), 400, "conversation"],
+  [asks({ top_logprobs: 2 }), 400, "top_logprobs"],
+  [asks({ metadata: { a: 5 } }), 400, "metadata.a"],
+  [asks({ tools: [{ type: "mcp" }] }), 400, "tools[0].type", "unsupported_parameter"],
+  [asks({ tools: [{ type: "function", name: "sum" }] }), 400, "tools[0].name"],
+  [asks({ tools: [{ type: "function", name: "x", parameters: 5 }] }), 400, "tools[0].parameters"],
+  [asks({ tool_choice: { type: "allowed_tools", tools: [] } }), 400, "tool_choice.tools"],
+  [
+    asks({ text: { format: { type: "json_schema", schema: { $ref: "http://x", type: "object" } } } }),
+    400,
+    "text.format.schema",
+  ],
+  [asks({ reasoning: { effort: "high" } }), 400, "reasoning.effort"],
+  [asks({ background: true, store: false }), 400, "background"],
+  [asks({ background: true, stream: true }), 400, "stream", "unsupported_parameter"],
+  [asks({ previous_response_id: "resp_none" }), 400, "previous_response_id", "previous_response_not_found"],
+];
+
+test("POST /v1/responses refuses a bad body in OpenAI's shape, and names the field as param", async (t) => {
+  const agent = { tools: ["sum"], options: { maxOutputTokens: { max: 500 } } };
+  const { service, upstream } = await serveUpstream(t, agent, { tools: { sum: { use: "add" } } });
+  for (const [body, wanted, param, code = "invalid_value"] of REFUSED_RESPONSES) {
+    const { status, error } = await seen(service.post(RESPONSES, body));
+    assert.deepEqual([status, error.param, error.code], [wanted, param, code], JSON.stringify([body, error]));
+  }
+  for (const [path, param] of [
+    ["?stream=true", "stream"],
+    ["/input_items?limit=0", "limit"],
+    ["/input_items?order=up", "order"],
+  ]) {
+    const { status, error } = await seen(service.get(`${RESPONSES}/resp_x${path}`));
+    assert.deepEqual([status, error.param], [400, param]);
+  }
+  assert.equal(upstream.requests.length, 0);
+});
+
 test("POST /v1/chat/completions for an unknown agent is 404 with model_not_found", async (t) => {
   const service = await startService(t, manifestWith());
   const { status, error } = await seen(service.post(CHAT, { model: "nobody", messages: HELLO }));
