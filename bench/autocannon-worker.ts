@@ -1,4 +1,5 @@
 /** Runs autocannon in a process of its own: one job as JSON in the first argument, counts as JSON on stdout. */
+import { randomUUID } from "node:crypto";
 import autocannon, { type AutocannonRequest } from "autocannon";
 import { checked, idIn } from "./capture.ts";
 import type { Counts, Load } from "./load.ts";
@@ -22,13 +23,14 @@ const scenario = httpScenarios(SCENARIOS).find((row) => row.name === job.name);
 if (scenario === undefined) throw new Error(`no scenario "${job.name}"`);
 
 let seen = 0;
-const { method, path, body, numbers, next } = scenario;
+const { method, path, body, numbers, keyed, next } = scenario;
 const pick = numbers && createPicker(numbers);
 /** Sets path and body of a request that differs from the one before. */
 const setupRequest = (request: AutocannonRequest) => {
   const number = pick!();
   request.path = fill(path, number);
   if (body !== null) request.body = fill(body, number);
+  if (keyed) request.headers = { ...request.headers, "idempotency-key": randomUUID() };
   return request;
 };
 /** The first of two requests on a connection keeps the id that the second needs. */

@@ -3,6 +3,7 @@ declare module "autocannon" {
   export interface AutocannonRequest {
     path: string;
     body?: string;
+    headers?: Record<string, string>;
   }
   interface Options {
     url: string;

@@ -1,4 +1,5 @@
 /** One reply of the real server, taken apart so that the bare server can give the same bytes. */
+import { randomUUID } from "node:crypto";
 import { request } from "node:http";
 import { createPicker, fill, ID } from "./numbers.ts";
 import type { HttpScenario } from "./scenarios.ts";
@@ -41,7 +42,8 @@ export function idIn(pattern: string, body: string): string {
 }
 
 async function send(port: number, scenario: HttpScenario, path: string, sent: string | null): Promise<Reply> {
-  const headers = { ...scenario.headers?.(), ...(sent !== null && { "content-type": "application/json" }) };
+  const key = scenario.keyed && { "idempotency-key": randomUUID() };
+  const headers = { ...scenario.headers?.(), ...key, ...(sent !== null && { "content-type": "application/json" }) };
   const { method } = scenario;
   const reply = await new Promise<Reply & { body: string }>((resolve, reject) => {
     const asked = request({ host: "127.0.0.1", port, method, path, headers, agent: false }, (response) => {

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Reply } from "./capture.ts";
-import { fill, ID, MARKER } from "./numbers.ts";
+import { fill, ID, KEY, MARKER } from "./numbers.ts";
 import { cpuSeconds, hasCommand, LOAD_CORE, spawnOn } from "./process.ts";
 import type { HttpScenario } from "./scenarios.ts";
 import type { Running } from "./targets.ts";
@@ -54,8 +54,11 @@ if below then
   local turn = os.getenv("BENCH_PICK") == "turn"
   local last = -1
   local pieces = {}
+  local keyed = os.getenv("BENCH_KEYED")
+  local run, sent = os.time(), 0
   function init()
     math.randomseed(os.time())
+    if keyed then wrk.headers["idempotency-key"] = "KEY_MARKER" end
     local text = wrk.format(wrk.method, os.getenv("BENCH_PATH"))
     local from = 1
     while true do
@@ -67,7 +70,10 @@ if below then
   end
   function request()
     last = turn and (last + 1) % below or math.random(0, below - 1)
-    return table.concat(pieces, string.format("%0WIDTHd", last))
+    local text = table.concat(pieces, string.format("%0WIDTHd", last))
+    if not keyed then return text end
+    sent = sent + 1
+    return (text:gsub("KEY_MARKER", run .. "-" .. sent, 1))
   end
 end
 local following = os.getenv("BENCH_NEXT_PATH")
@@ -101,6 +107,7 @@ function done(summary, latency, requests)
     e.connect + e.read + e.write + e.status + e.timeout))
 end
 `
+  .replaceAll("KEY_MARKER", KEY)
   .replace("ID_MARKER", ID)
   .replace("MARKER", MARKER)
   .replace("WIDTH", String(MARKER.length));
@@ -144,12 +151,13 @@ async function wrk(port: number, scenario: HttpScenario, load: Load, sample: Rep
       ...Object.entries(scenario.headers?.() ?? {}).flatMap(([name, value]) => ["-H", `${name}: ${value}`]),
       `http://127.0.0.1:${port}${fill(scenario.path, 0)}`,
     ];
-    const { numbers, next } = scenario;
+    const { numbers, keyed, next } = scenario;
     const output = await outputOf("wrk", args, {
       BENCH_METHOD: scenario.method,
       BENCH_BODY: scenario.body ?? "",
       BENCH_PATH: scenario.path,
       ...(numbers && { BENCH_BELOW: String(numbers.below), BENCH_PICK: numbers.pick }),
+      ...(keyed && { BENCH_KEYED: "1" }),
       ...(next && { BENCH_NEXT_ID: next.id, BENCH_NEXT_PATH: next.path, BENCH_NEXT_BODY: next.body }),
     });
     const line = output.split("\n").find((text) => text.startsWith("RESULT "));

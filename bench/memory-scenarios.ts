@@ -22,6 +22,21 @@ interface Page {
   messages: { content: string }[];
 }
 
+const TEXT: HttpScenario = {
+  kind: "http",
+  service: "memory",
+  name: "text-memory",
+  title: "POST /agents/:id/text with memory",
+  method: "POST",
+  path: "/agents/assistant/text",
+  body: JSON.stringify({ input: WORDS, options: { memory: { userId: USER, conversationId: CONVERSATION } } }),
+  numbers: { below: IN_USE, pick: "turn" },
+  // Full windows from the first request on.
+  prepare: (port) => fillConversations(port, IN_USE, 12),
+  aim: { measure: "requests/s", least: 8_000 },
+  check: enveloped((data) => (data.text === WORDS && data.finishReason === "stop" ? null : "another text")),
+};
+
 export const MEMORY_SCENARIOS: readonly HttpScenario[] = [
   {
     kind: "http",
@@ -63,19 +78,20 @@ export const MEMORY_SCENARIOS: readonly HttpScenario[] = [
       (data.conversation as { title: string }).title === "A talk" ? null : "another conversation",
     ),
   },
+  TEXT,
   {
-    kind: "http",
-    service: "memory",
-    name: "text-memory",
-    title: "POST /agents/:id/text with memory",
-    method: "POST",
-    path: "/agents/assistant/text",
-    body: JSON.stringify({ input: WORDS, options: { memory: { userId: USER, conversationId: CONVERSATION } } }),
-    numbers: { below: IN_USE, pick: "turn" },
-    // Full windows from the first request on.
-    prepare: (port) => fillConversations(port, IN_USE, 12),
-    aim: { measure: "requests/s", least: 8_000 },
-    check: enveloped((data) => (data.text === WORDS && data.finishReason === "stop" ? null : "another text")),
+    ...TEXT,
+    name: "text-kept",
+    title: "POST /agents/:id/text with memory, a kept run",
+    path: "/agents/keeper/text",
+    aim: { measure: "requests/s", least: 4_000 },
+  },
+  {
+    ...TEXT,
+    name: "text-idempotent",
+    title: "POST /agents/:id/text with memory and an Idempotency-Key",
+    keyed: true,
+    aim: { measure: "requests/s", least: 4_000 },
   },
   {
     kind: "http",

@@ -6,6 +6,9 @@ export const MARKER = "#########";
 /** Stands in the path of a second request where the id goes that the first one gave. */
 export const ID = "@@ID@@";
 
+/** Stands in the header `idempotency-key` where a text goes that no other request has. */
+export const KEY = "@@KEY@@";
+
 export interface Numbers {
   /** Numbers are below this. */
   below: number;

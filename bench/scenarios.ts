@@ -27,6 +27,8 @@ export interface HttpScenario {
   headers?(): Readonly<Record<string, string>>;
   /** What stands in the place of the marker in the path or the body, request by request (`bench/numbers.ts`). */
   numbers?: Numbers;
+  /** Each request has an `Idempotency-Key` of its own. */
+  keyed?: true;
   /** A second request after each first one, about what it made; both count. */
   next?: Next;
   /** Fills the store before the first request. */

@@ -66,6 +66,10 @@ export const defaults = {
       "pageSize": 50
     }
   },
+  "ResponseItemsQuery": {
+    "limit": 20,
+    "order": "desc"
+  },
   "RunStreamQuery": {
     "fromSequence": 0,
     "format": "raw"

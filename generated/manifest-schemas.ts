@@ -971,6 +971,16 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         ],
         "default": "info"
       },
+      "format": {
+        "description": "How lines are written to standard output: as JSON, as text for people, or as text on a terminal and as JSON elsewhere.",
+        "type": "string",
+        "enum": [
+          "auto",
+          "json",
+          "text"
+        ],
+        "default": "auto"
+      },
       "buffer": {
         "description": "How many lines are kept for the logs endpoints; at most 16 Mi characters together.",
         "type": "integer",
@@ -1812,6 +1822,11 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
           "$ref": "#/$defs/CorsManifest"
         },
         "default": {}
+      },
+      "openai": {
+        "description": "Whether the agents answer OpenAI's clients: Responses, Chat Completions and Models, below `/v1`.",
+        "type": "boolean",
+        "default": true
       },
       "downloads": {
         "$ref": "#/$defs/DownloadsManifest",

@@ -41,6 +41,1061 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "cost"
     ]
   },
+  "AgUiCapabilities": {
+    "type": "object",
+    "description": "What an agent can do, as AG-UI describes it (`AgentCapabilities`).",
+    "properties": {
+      "identity": {
+        "type": "object",
+        "description": "Id, name and description of the agent.",
+        "additionalProperties": true
+      },
+      "transport": {
+        "type": "object",
+        "description": "How runs are sent.",
+        "additionalProperties": true
+      },
+      "tools": {
+        "type": "object",
+        "description": "The tools of the agent, and that clients may bring their own.",
+        "additionalProperties": true
+      },
+      "state": {
+        "type": "object",
+        "description": "Whether the agent keeps the state.",
+        "additionalProperties": true
+      },
+      "multiAgent": {
+        "type": "object",
+        "description": "The agents that it may call.",
+        "additionalProperties": true
+      },
+      "reasoning": {
+        "type": "object",
+        "description": "Whether reasoning is sent.",
+        "additionalProperties": true
+      },
+      "humanInTheLoop": {
+        "type": "object",
+        "description": "That calls may wait for a person.",
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "identity",
+      "transport",
+      "tools",
+      "state",
+      "multiAgent",
+      "reasoning",
+      "humanInTheLoop"
+    ],
+    "examples": [
+      {
+        "identity": {
+          "name": "Support",
+          "type": "penstock",
+          "description": "Answers questions about orders."
+        },
+        "transport": {
+          "streaming": true
+        },
+        "tools": {
+          "supported": true,
+          "clientProvided": true,
+          "items": []
+        },
+        "state": {
+          "snapshots": true,
+          "deltas": false,
+          "memory": true,
+          "persistentState": true
+        },
+        "multiAgent": {
+          "supported": false,
+          "delegation": false
+        },
+        "reasoning": {
+          "supported": true,
+          "streaming": true,
+          "encrypted": true
+        },
+        "humanInTheLoop": {
+          "supported": true,
+          "approvals": true,
+          "interrupts": true,
+          "approveWithEdits": true
+        }
+      }
+    ]
+  },
+  "AgUiContext": {
+    "type": "object",
+    "description": "One thing that the model is told of the application.",
+    "properties": {
+      "description": {
+        "type": "string",
+        "description": "What it is."
+      },
+      "value": {
+        "description": "The value, which is usually text."
+      }
+    },
+    "required": [
+      "value"
+    ]
+  },
+  "AgUiEvent": {
+    "description": "One event of AG-UI.",
+    "oneOf": [
+      {
+        "type": "object",
+        "title": "RUN_STARTED",
+        "description": "The run begins.",
+        "properties": {
+          "type": {
+            "const": "RUN_STARTED",
+            "description": "Always `RUN_STARTED`."
+          },
+          "threadId": {
+            "type": "string",
+            "description": "The conversation."
+          },
+          "runId": {
+            "type": "string",
+            "description": "The client's id of the run."
+          },
+          "parentRunId": {
+            "type": "string",
+            "description": "As the client sent it."
+          },
+          "protocolVersion": {
+            "type": "string",
+            "description": "The version that the service speaks; for clients that named theirs."
+          }
+        },
+        "required": [
+          "type",
+          "threadId",
+          "runId"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "RUN_FINISHED",
+        "description": "The run is over, and its turn is stored.",
+        "properties": {
+          "type": {
+            "const": "RUN_FINISHED",
+            "description": "Always `RUN_FINISHED`."
+          },
+          "threadId": {
+            "type": "string",
+            "description": "The conversation."
+          },
+          "runId": {
+            "type": "string",
+            "description": "The client's id of the run."
+          },
+          "result": {
+            "description": "The value, for an agent with a schema for its output."
+          },
+          "outcome": {
+            "$ref": "#/components/schemas/AgUiOutcome"
+          },
+          "usage": {
+            "type": "array",
+            "description": "Tokens of the run, with those of its sub-agents.",
+            "items": {
+              "$ref": "#/components/schemas/AgUiUsage"
+            }
+          }
+        },
+        "required": [
+          "type",
+          "threadId",
+          "runId",
+          "outcome"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "RUN_ERROR",
+        "description": "The run failed. The last event.",
+        "properties": {
+          "type": {
+            "const": "RUN_ERROR",
+            "description": "Always `RUN_ERROR`."
+          },
+          "message": {
+            "type": "string",
+            "description": "What went wrong."
+          },
+          "code": {
+            "type": "string",
+            "description": "`cancelled` for a run that was stopped."
+          }
+        },
+        "required": [
+          "type",
+          "message"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "STEP_STARTED",
+        "description": "A model call has begun.",
+        "properties": {
+          "type": {
+            "const": "STEP_STARTED",
+            "description": "Always `STEP_STARTED`."
+          },
+          "stepName": {
+            "type": "string",
+            "description": "Which model call, as `step-1`."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "stepName"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "STEP_FINISHED",
+        "description": "A model call and its tools are done.",
+        "properties": {
+          "type": {
+            "const": "STEP_FINISHED",
+            "description": "Always `STEP_FINISHED`."
+          },
+          "stepName": {
+            "type": "string",
+            "description": "Which model call, as `step-1`."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "stepName"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "TEXT_MESSAGE_START",
+        "description": "A text of the assistant begins.",
+        "properties": {
+          "type": {
+            "const": "TEXT_MESSAGE_START",
+            "description": "Always `TEXT_MESSAGE_START`."
+          },
+          "messageId": {
+            "type": "string",
+            "description": "Id of the message."
+          },
+          "role": {
+            "const": "assistant",
+            "description": "Always `assistant`."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "messageId",
+          "role"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "TEXT_MESSAGE_CONTENT",
+        "description": "More text.",
+        "properties": {
+          "type": {
+            "const": "TEXT_MESSAGE_CONTENT",
+            "description": "Always `TEXT_MESSAGE_CONTENT`."
+          },
+          "messageId": {
+            "type": "string",
+            "description": "Id of the message."
+          },
+          "delta": {
+            "type": "string",
+            "description": "The piece of text."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "messageId",
+          "delta"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "TEXT_MESSAGE_END",
+        "description": "The text is complete.",
+        "properties": {
+          "type": {
+            "const": "TEXT_MESSAGE_END",
+            "description": "Always `TEXT_MESSAGE_END`."
+          },
+          "messageId": {
+            "type": "string",
+            "description": "Id of the message."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "messageId"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "REASONING_START",
+        "description": "Reasoning begins.",
+        "properties": {
+          "type": {
+            "const": "REASONING_START",
+            "description": "Always `REASONING_START`."
+          },
+          "messageId": {
+            "type": "string",
+            "description": "Id of the message."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "messageId"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "REASONING_MESSAGE_START",
+        "description": "A text of reasoning begins.",
+        "properties": {
+          "type": {
+            "const": "REASONING_MESSAGE_START",
+            "description": "Always `REASONING_MESSAGE_START`."
+          },
+          "messageId": {
+            "type": "string",
+            "description": "Id of the message."
+          },
+          "role": {
+            "const": "reasoning",
+            "description": "Always `reasoning`."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "messageId",
+          "role"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "REASONING_MESSAGE_CONTENT",
+        "description": "More reasoning.",
+        "properties": {
+          "type": {
+            "const": "REASONING_MESSAGE_CONTENT",
+            "description": "Always `REASONING_MESSAGE_CONTENT`."
+          },
+          "messageId": {
+            "type": "string",
+            "description": "Id of the message."
+          },
+          "delta": {
+            "type": "string",
+            "description": "The piece of text."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "messageId",
+          "delta"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "REASONING_MESSAGE_END",
+        "description": "The text of reasoning is complete.",
+        "properties": {
+          "type": {
+            "const": "REASONING_MESSAGE_END",
+            "description": "Always `REASONING_MESSAGE_END`."
+          },
+          "messageId": {
+            "type": "string",
+            "description": "Id of the message."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "messageId"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "REASONING_END",
+        "description": "The reasoning is over.",
+        "properties": {
+          "type": {
+            "const": "REASONING_END",
+            "description": "Always `REASONING_END`."
+          },
+          "messageId": {
+            "type": "string",
+            "description": "Id of the message."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "messageId"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "REASONING_ENCRYPTED_VALUE",
+        "description": "What the provider wants back with a message or a call. Clients keep it and send it back as it is.",
+        "properties": {
+          "type": {
+            "const": "REASONING_ENCRYPTED_VALUE",
+            "description": "Always `REASONING_ENCRYPTED_VALUE`."
+          },
+          "subtype": {
+            "type": "string",
+            "description": "What it belongs to.",
+            "enum": [
+              "message",
+              "tool-call"
+            ]
+          },
+          "entityId": {
+            "type": "string",
+            "description": "Id of the message or the call."
+          },
+          "encryptedValue": {
+            "type": "string",
+            "description": "The value."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "subtype",
+          "entityId",
+          "encryptedValue"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "TOOL_CALL_START",
+        "description": "The model calls a tool.",
+        "properties": {
+          "type": {
+            "const": "TOOL_CALL_START",
+            "description": "Always `TOOL_CALL_START`."
+          },
+          "toolCallId": {
+            "type": "string",
+            "description": "Id of the call."
+          },
+          "toolCallName": {
+            "type": "string",
+            "description": "Name of the tool."
+          },
+          "parentMessageId": {
+            "type": "string",
+            "description": "The message that has the call."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "toolCallId",
+          "toolCallName",
+          "parentMessageId"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "TOOL_CALL_ARGS",
+        "description": "More of the input, which is JSON.",
+        "properties": {
+          "type": {
+            "const": "TOOL_CALL_ARGS",
+            "description": "Always `TOOL_CALL_ARGS`."
+          },
+          "toolCallId": {
+            "type": "string",
+            "description": "Id of the call."
+          },
+          "delta": {
+            "type": "string",
+            "description": "The piece of JSON."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "toolCallId",
+          "delta"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "TOOL_CALL_END",
+        "description": "The input is complete.",
+        "properties": {
+          "type": {
+            "const": "TOOL_CALL_END",
+            "description": "Always `TOOL_CALL_END`."
+          },
+          "toolCallId": {
+            "type": "string",
+            "description": "Id of the call."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "toolCallId"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "TOOL_CALL_RESULT",
+        "description": "What a tool has given, or why it failed.",
+        "properties": {
+          "type": {
+            "const": "TOOL_CALL_RESULT",
+            "description": "Always `TOOL_CALL_RESULT`."
+          },
+          "messageId": {
+            "type": "string",
+            "description": "Id of the message."
+          },
+          "toolCallId": {
+            "type": "string",
+            "description": "Id of the call."
+          },
+          "content": {
+            "type": "string",
+            "description": "A text, or JSON."
+          },
+          "role": {
+            "const": "tool",
+            "description": "Always `tool`."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "messageId",
+          "toolCallId",
+          "content",
+          "role"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "STATE_SNAPSHOT",
+        "description": "The state as it is now.",
+        "properties": {
+          "type": {
+            "const": "STATE_SNAPSHOT",
+            "description": "Always `STATE_SNAPSHOT`."
+          },
+          "snapshot": {
+            "description": "The whole state."
+          }
+        },
+        "required": [
+          "type",
+          "snapshot"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "MESSAGES_SNAPSHOT",
+        "description": "The conversation as it is stored.",
+        "properties": {
+          "type": {
+            "const": "MESSAGES_SNAPSHOT",
+            "description": "Always `MESSAGES_SNAPSHOT`."
+          },
+          "messages": {
+            "type": "array",
+            "description": "Its messages, in order.",
+            "items": {
+              "type": "object"
+            }
+          }
+        },
+        "required": [
+          "type",
+          "messages"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "SUBAGENT_STARTED",
+        "description": "A sub-agent begins. For clients of version 1.0 and later.",
+        "properties": {
+          "type": {
+            "const": "SUBAGENT_STARTED",
+            "description": "Always `SUBAGENT_STARTED`."
+          },
+          "name": {
+            "type": "string",
+            "description": "Its name."
+          },
+          "parentToolCallId": {
+            "type": "string",
+            "description": "The call that asked for it."
+          },
+          "parentSubagentRunId": {
+            "type": "string",
+            "description": "The sub-agent that called it."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "subagentRunId",
+          "name",
+          "parentToolCallId"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "SUBAGENT_FINISHED",
+        "description": "The sub-agent has answered.",
+        "properties": {
+          "type": {
+            "const": "SUBAGENT_FINISHED",
+            "description": "Always `SUBAGENT_FINISHED`."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "subagentRunId"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "SUBAGENT_ERROR",
+        "description": "The sub-agent has failed.",
+        "properties": {
+          "type": {
+            "const": "SUBAGENT_ERROR",
+            "description": "Always `SUBAGENT_ERROR`."
+          },
+          "message": {
+            "type": "string",
+            "description": "What went wrong."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "subagentRunId",
+          "message"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "CUSTOM",
+        "description": "A part of the run that the protocol has no event for.",
+        "properties": {
+          "type": {
+            "const": "CUSTOM",
+            "description": "Always `CUSTOM`."
+          },
+          "name": {
+            "type": "string",
+            "description": "`source` or `file`."
+          },
+          "value": {
+            "description": "The part."
+          },
+          "subagentRunId": {
+            "type": "string",
+            "description": "The call of a sub-agent that this belongs to."
+          }
+        },
+        "required": [
+          "type",
+          "name",
+          "value"
+        ],
+        "additionalProperties": false
+      }
+    ]
+  },
+  "AgUiInterrupt": {
+    "type": "object",
+    "description": "A call of a tool that a person has to approve.",
+    "properties": {
+      "id": {
+        "type": "string",
+        "description": "Id of the approval."
+      },
+      "reason": {
+        "const": "tool_call",
+        "description": "Always `tool_call`."
+      },
+      "message": {
+        "type": "string",
+        "description": "The question."
+      },
+      "toolCallId": {
+        "type": "string",
+        "description": "Id of the call."
+      },
+      "expiresAt": {
+        "type": "string",
+        "description": "When no answer means no.",
+        "format": "date-time"
+      },
+      "responseSchema": {
+        "type": "object",
+        "description": "JSON Schema of the answer.",
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "id",
+      "reason",
+      "message",
+      "toolCallId",
+      "responseSchema"
+    ],
+    "additionalProperties": false
+  },
+  "AgUiOutcome": {
+    "description": "How a run has ended.",
+    "oneOf": [
+      {
+        "type": "object",
+        "title": "success",
+        "description": "It has its answer, or waits for results of the client's own tools.",
+        "properties": {
+          "type": {
+            "const": "success",
+            "description": "Always `success`."
+          },
+          "pendingToolCallIds": {
+            "type": "array",
+            "description": "Calls whose results the client brings; for clients of version 1.0 and later.",
+            "items": {
+              "type": "string"
+            }
+          }
+        },
+        "required": [
+          "type"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "interrupt",
+        "description": "It waits for a person.",
+        "properties": {
+          "type": {
+            "const": "interrupt",
+            "description": "Always `interrupt`."
+          },
+          "interrupts": {
+            "type": "array",
+            "description": "What is asked.",
+            "items": {
+              "$ref": "#/components/schemas/AgUiInterrupt"
+            }
+          }
+        },
+        "required": [
+          "type",
+          "interrupts"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "cancelled",
+        "description": "It was stopped; for clients of version 1.0 and later.",
+        "properties": {
+          "type": {
+            "const": "cancelled",
+            "description": "Always `cancelled`."
+          }
+        },
+        "required": [
+          "type"
+        ],
+        "additionalProperties": false
+      }
+    ]
+  },
+  "AgUiRequest": {
+    "type": "object",
+    "description": "What a client of AG-UI posts (`RunAgentInput`). Keys that are not named here are not read.",
+    "properties": {
+      "threadId": {
+        "type": "string",
+        "description": "The conversation to continue or to begin.",
+        "minLength": 1,
+        "maxLength": 256,
+        "pattern": "^(?!\\.{1,2}$)"
+      },
+      "runId": {
+        "type": "string",
+        "description": "Id of this run, chosen by the client. It comes back in the events.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "parentRunId": {
+        "type": "string",
+        "description": "The run that this one follows. It comes back in `RUN_STARTED`.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "protocolVersion": {
+        "type": "string",
+        "description": "The version that the client speaks, as `1.0`. Left out: a version before that.",
+        "maxLength": 32
+      },
+      "messages": {
+        "type": "array",
+        "description": "The whole thread, as the client has it: messages of AG-UI. Without any, the stored conversation is sent back, and the model is not asked."
+      },
+      "tools": {
+        "type": "array",
+        "description": "Tools that the client runs. They are offered to the model beside those of the agent.",
+        "maxItems": 128,
+        "items": {
+          "$ref": "#/components/schemas/AgUiTool"
+        }
+      },
+      "context": {
+        "type": "array",
+        "description": "What the model is told of the application.",
+        "maxItems": 256,
+        "items": {
+          "$ref": "#/components/schemas/AgUiContext"
+        }
+      },
+      "state": {
+        "description": "The state as the client has it. An agent whose working memory is JSON, and belongs to the conversation, keeps it there; for others it is told to the model."
+      },
+      "forwardedProps": {
+        "description": "An object is the `context` of the run, for the expressions of the manifest and for tools."
+      },
+      "resume": {
+        "type": "array",
+        "description": "Answers to the interrupts with which the last run has ended.",
+        "maxItems": 128,
+        "items": {
+          "$ref": "#/components/schemas/AgUiResume"
+        }
+      }
+    },
+    "required": [
+      "threadId",
+      "runId",
+      "messages"
+    ],
+    "examples": [
+      {
+        "threadId": "order-1042",
+        "runId": "run-1",
+        "protocolVersion": "1.0",
+        "state": {},
+        "messages": [
+          {
+            "id": "u1",
+            "role": "user",
+            "content": "Where is my order 1042?"
+          }
+        ],
+        "tools": [],
+        "context": [],
+        "forwardedProps": {}
+      }
+    ]
+  },
+  "AgUiResume": {
+    "type": "object",
+    "description": "The answer to one interrupt.",
+    "properties": {
+      "interruptId": {
+        "type": "string",
+        "description": "Id of the interrupt, which is that of the approval.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "status": {
+        "type": "string",
+        "description": "`cancelled` means no.",
+        "enum": [
+          "resolved",
+          "cancelled"
+        ]
+      },
+      "payload": {
+        "description": "`{approved, reason?, editedArgs?}`, as `responseSchema` of the interrupt says."
+      }
+    },
+    "required": [
+      "interruptId",
+      "status"
+    ]
+  },
+  "AgUiTool": {
+    "type": "object",
+    "description": "A tool that the client runs.",
+    "properties": {
+      "name": {
+        "type": "string",
+        "description": "Its name. Not that of a tool of the agent.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "description": {
+        "type": "string",
+        "description": "What the model is told of it."
+      },
+      "parameters": {
+        "description": "JSON Schema of its input; at most 64 KiB and 32 levels, no remote `$ref`. Left out: any object."
+      }
+    },
+    "required": [
+      "name"
+    ]
+  },
+  "AgUiUsage": {
+    "type": "object",
+    "description": "Tokens that were used.",
+    "properties": {
+      "model": {
+        "type": "string",
+        "description": "The model that answered last, as `provider/model`."
+      },
+      "inputTokens": {
+        "type": "integer",
+        "description": "All input, cached or not."
+      },
+      "outputTokens": {
+        "type": "integer",
+        "description": "All output."
+      },
+      "totalTokens": {
+        "type": "integer",
+        "description": "Both."
+      },
+      "cachedInputTokens": {
+        "type": "integer",
+        "description": "Input that was cached."
+      },
+      "reasoningTokens": {
+        "type": "integer",
+        "description": "Output that was reasoning."
+      }
+    },
+    "required": [
+      "inputTokens",
+      "outputTokens",
+      "totalTokens"
+    ],
+    "additionalProperties": false
+  },
   "AgentCard": {
     "type": "object",
     "description": "An agent card of A2A 1.0. The fields of 0.3 stand beside those of 1.0: `url`, `preferredTransport`, `protocolVersion` and `security`, and the keys of its security schemes.",
@@ -906,6 +1961,243 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "reason"
     ]
   },
+  "ChatCompletionRequest": {
+    "type": "object",
+    "description": "Body of `/v1/chat/completions`, as OpenAI defines it. Other keys are ignored.",
+    "properties": {
+      "model": {
+        "type": "string",
+        "description": "Id of the agent.",
+        "minLength": 1
+      },
+      "messages": {
+        "type": "array",
+        "description": "The whole conversation.",
+        "items": {
+          "type": "object"
+        },
+        "minItems": 1
+      },
+      "stream_options": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "For streams.",
+        "properties": {
+          "include_usage": {
+            "type": [
+              "boolean",
+              "null"
+            ],
+            "description": "Whether a last chunk has the usage."
+          }
+        }
+      },
+      "tool_choice": {
+        "description": "`none`, `auto` (default), `required`, or one of the tools of the request: `{type: \"function\", function: {name}}`."
+      },
+      "response_format": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "The form of the answer.",
+        "properties": {
+          "type": {
+            "type": "string",
+            "description": "`text`, `json_object` or `json_schema`.",
+            "enum": [
+              "text",
+              "json_object",
+              "json_schema"
+            ]
+          },
+          "json_schema": {
+            "type": "object",
+            "description": "The schema, for `json_schema`.",
+            "properties": {
+              "schema": {
+                "type": [
+                  "object",
+                  "null"
+                ],
+                "description": "JSON Schema of the answer. Needs a `type`; at most 64 KiB and 32 levels, no remote `$ref`."
+              }
+            }
+          }
+        },
+        "required": [
+          "type"
+        ]
+      },
+      "max_completion_tokens": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "Most tokens of one answer of the model.",
+        "minimum": 1
+      },
+      "max_tokens": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "The older name of `max_completion_tokens`.",
+        "minimum": 1
+      },
+      "seed": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "For answers that are alike."
+      },
+      "stop": {
+        "type": [
+          "string",
+          "array",
+          "null"
+        ],
+        "description": "Texts at which the model stops.",
+        "items": {
+          "type": "string"
+        },
+        "maxItems": 4
+      },
+      "reasoning_effort": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "How much the model shall think; for agents whose `allowProviderOptions` list a `reasoningEffort`.",
+        "maxLength": 32
+      },
+      "n": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "One answer is all there is.",
+        "minimum": 1,
+        "maximum": 1
+      },
+      "logprobs": {
+        "description": "Not available.",
+        "enum": [
+          false,
+          null
+        ]
+      },
+      "modalities": {
+        "type": [
+          "array",
+          "null"
+        ],
+        "description": "Text alone.",
+        "items": {
+          "const": "text"
+        }
+      },
+      "functions": {
+        "type": "null",
+        "description": "Not available: use `tools`."
+      },
+      "function_call": {
+        "type": "null",
+        "description": "Not available: use `tool_choice`."
+      },
+      "tools": {
+        "type": [
+          "array",
+          "null"
+        ],
+        "description": "Functions that the client runs, beside the agent's own tools.",
+        "maxItems": 128,
+        "items": {
+          "type": "object"
+        }
+      },
+      "parallel_tool_calls": {
+        "type": [
+          "boolean",
+          "null"
+        ],
+        "description": "Read, and left to the model."
+      },
+      "temperature": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "How much chance there is in the answer.",
+        "minimum": 0,
+        "maximum": 2
+      },
+      "top_p": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "Share of the likeliest tokens that are chosen from.",
+        "minimum": 0,
+        "maximum": 1
+      },
+      "presence_penalty": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "Against what was said.",
+        "minimum": -2,
+        "maximum": 2
+      },
+      "frequency_penalty": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "Against what was said often.",
+        "minimum": -2,
+        "maximum": 2
+      },
+      "stream": {
+        "type": [
+          "boolean",
+          "null"
+        ],
+        "description": "Whether the answer comes as server-sent events."
+      },
+      "metadata": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "Of the caller's own; kept with what is stored.",
+        "maxProperties": 16,
+        "additionalProperties": {
+          "type": "string",
+          "maxLength": 512
+        }
+      }
+    },
+    "required": [
+      "model",
+      "messages"
+    ],
+    "examples": [
+      {
+        "model": "support",
+        "messages": [
+          {
+            "role": "user",
+            "content": "Where is my order 1042?"
+          }
+        ]
+      }
+    ]
+  },
   "ChatRequest": {
     "type": "object",
     "description": "Body of `/agents/{id}/chat`: `{input, options}`, or the body that a chat hook posts, `{id, messages, trigger, messageId}`. One of `input` and `messages` is needed.",
@@ -1346,6 +2638,291 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "metadata": {
           "channel": "web"
         }
+      }
+    ]
+  },
+  "CreateResponseRequest": {
+    "type": "object",
+    "description": "Body of `/v1/responses`, as OpenAI defines it. Other keys are ignored.",
+    "properties": {
+      "model": {
+        "type": "string",
+        "description": "Id of the agent.",
+        "minLength": 1
+      },
+      "input": {
+        "description": "A text, or an array of items: messages, function calls and their outputs, reasoning, references to items."
+      },
+      "instructions": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "Added to the agent's own instructions, for this response alone."
+      },
+      "previous_response_id": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "The stored response that this one continues."
+      },
+      "tool_choice": {
+        "description": "`none`, `auto` (default), `required`, or one of the tools of the request: `{type: \"function\", name}` or `{type: \"allowed_tools\", mode, tools}`."
+      },
+      "text": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "The form of the answer.",
+        "properties": {
+          "format": {
+            "type": [
+              "object",
+              "null"
+            ],
+            "description": "As text, or as JSON.",
+            "properties": {
+              "type": {
+                "type": "string",
+                "description": "`text`, `json_object` or `json_schema`.",
+                "enum": [
+                  "text",
+                  "json_object",
+                  "json_schema"
+                ]
+              },
+              "schema": {
+                "type": [
+                  "object",
+                  "null"
+                ],
+                "description": "JSON Schema of the answer. Needs a `type`; at most 64 KiB and 32 levels, no remote `$ref`."
+              },
+              "name": {
+                "type": "string",
+                "description": "A name for the schema."
+              }
+            },
+            "required": [
+              "type"
+            ]
+          },
+          "verbosity": {
+            "type": [
+              "string",
+              "null"
+            ],
+            "description": "Read, and left to the agent."
+          }
+        }
+      },
+      "reasoning": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "How the model thinks.",
+        "properties": {
+          "effort": {
+            "type": [
+              "string",
+              "null"
+            ],
+            "description": "How much; for agents whose `allowProviderOptions` list a `reasoningEffort`.",
+            "maxLength": 32
+          },
+          "summary": {
+            "type": [
+              "string",
+              "null"
+            ],
+            "description": "Reasoning is always shown as a summary."
+          }
+        }
+      },
+      "max_output_tokens": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "Most tokens of one answer of the model.",
+        "minimum": 1
+      },
+      "max_tool_calls": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "Read, and left to the agent's `maxSteps`.",
+        "minimum": 1
+      },
+      "top_logprobs": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "Not available.",
+        "minimum": 0,
+        "maximum": 0
+      },
+      "store": {
+        "type": [
+          "boolean",
+          "null"
+        ],
+        "description": "Whether the response can be read and continued later; default: yes."
+      },
+      "background": {
+        "type": [
+          "boolean",
+          "null"
+        ],
+        "description": "Whether the run goes on without the client, who reads the response later."
+      },
+      "truncation": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "`auto` is left to the agent's memory.",
+        "enum": [
+          "auto",
+          "disabled",
+          null
+        ]
+      },
+      "include": {
+        "type": [
+          "array",
+          "null"
+        ],
+        "description": "`penstock:tool_call`: a reply that is not a stream has the agent's own tool calls too. Others are read, and include nothing.",
+        "items": {
+          "type": "string"
+        }
+      },
+      "user": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "Read, and ignored: users are those of tokens."
+      },
+      "safety_identifier": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "Given back.",
+        "maxLength": 64
+      },
+      "prompt_cache_key": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "Given back.",
+        "maxLength": 64
+      },
+      "service_tier": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "Read; there is one tier."
+      },
+      "conversation": {
+        "type": "null",
+        "description": "Not available: continue with `previous_response_id`."
+      },
+      "prompt": {
+        "type": "null",
+        "description": "Not available: instructions are the agent's."
+      },
+      "tools": {
+        "type": [
+          "array",
+          "null"
+        ],
+        "description": "Functions that the client runs, beside the agent's own tools.",
+        "maxItems": 128,
+        "items": {
+          "type": "object"
+        }
+      },
+      "parallel_tool_calls": {
+        "type": [
+          "boolean",
+          "null"
+        ],
+        "description": "Read, and left to the model."
+      },
+      "temperature": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "How much chance there is in the answer.",
+        "minimum": 0,
+        "maximum": 2
+      },
+      "top_p": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "Share of the likeliest tokens that are chosen from.",
+        "minimum": 0,
+        "maximum": 1
+      },
+      "presence_penalty": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "Against what was said.",
+        "minimum": -2,
+        "maximum": 2
+      },
+      "frequency_penalty": {
+        "type": [
+          "number",
+          "null"
+        ],
+        "description": "Against what was said often.",
+        "minimum": -2,
+        "maximum": 2
+      },
+      "stream": {
+        "type": [
+          "boolean",
+          "null"
+        ],
+        "description": "Whether the answer comes as server-sent events."
+      },
+      "metadata": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "Of the caller's own; kept with what is stored.",
+        "maxProperties": 16,
+        "additionalProperties": {
+          "type": "string",
+          "maxLength": 512
+        }
+      }
+    },
+    "required": [
+      "model",
+      "input"
+    ],
+    "examples": [
+      {
+        "model": "support",
+        "input": "Where is my order 1042?"
       }
     ]
   },
@@ -2792,6 +4369,18 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "executionId": {
         "type": "string",
         "description": "Only lines of this execution.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "tool": {
+        "type": "string",
+        "description": "Only lines that this tool wrote.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "search": {
+        "type": "string",
+        "description": "Letters of the message or of a value that is bound to it, in any case.",
         "minLength": 1,
         "maxLength": 256
       },
@@ -5352,6 +6941,43 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     ]
   },
+  "ResponseItemsQuery": {
+    "type": "object",
+    "description": "Query of `/v1/responses/{id}/input_items`.",
+    "properties": {
+      "limit": {
+        "type": "integer",
+        "description": "Most items of the page.",
+        "minimum": 1,
+        "maximum": 100,
+        "default": 20
+      },
+      "order": {
+        "type": "string",
+        "description": "By their place in the input.",
+        "enum": [
+          "asc",
+          "desc"
+        ],
+        "default": "desc"
+      },
+      "after": {
+        "type": "string",
+        "description": "The id of the item before the page."
+      }
+    }
+  },
+  "ResponseQuery": {
+    "type": "object",
+    "description": "Query of `/v1/responses/{id}`.",
+    "properties": {
+      "stream": {
+        "type": "boolean",
+        "description": "Not available for stored responses.",
+        "const": false
+      }
+    }
+  },
   "ResultSuspension": {
     "type": "object",
     "description": "Why and where an execution waits.",
@@ -6518,6 +8144,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "integer",
         "description": "Its spans, so far.",
         "minimum": 1
+      },
+      "userId": {
+        "type": "string",
+        "description": "Whose run it is; absent for nobody's."
       },
       "startTime": {
         "type": "string",

@@ -527,6 +527,10 @@ export interface LogsManifest {
    */
   level: "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
   /**
+   * How lines are written to standard output: as JSON, as text for people, or as text on a terminal and as JSON elsewhere.
+   */
+  format: "auto" | "json" | "text";
+  /**
    * How many lines are kept for the logs endpoints; at most 16 Mi characters together.
    */
   buffer: number;
@@ -676,6 +680,10 @@ export interface ServerManifest {
   corsRoutes: {
     [k: string]: CorsManifest;
   };
+  /**
+   * Whether the agents answer OpenAI's clients: Responses, Chat Completions and Models, below `/v1`.
+   */
+  openai: boolean;
   downloads: DownloadsManifest;
   limits: LimitsManifest;
 }
@@ -1631,6 +1639,142 @@ export interface PeerRequest {
 }
 
 /**
+ * What a client of AG-UI posts (`RunAgentInput`). Keys that are not named here are not read.
+ */
+export interface AgUiRequest {
+  /**
+   * The conversation to continue or to begin.
+   */
+  threadId: string;
+  /**
+   * Id of this run, chosen by the client. It comes back in the events.
+   */
+  runId: string;
+  /**
+   * The run that this one follows. It comes back in `RUN_STARTED`.
+   */
+  parentRunId?: string;
+  /**
+   * The version that the client speaks, as `1.0`. Left out: a version before that.
+   */
+  protocolVersion?: string;
+  /**
+   * The whole thread, as the client has it: messages of AG-UI. Without any, the stored conversation is sent back, and the model is not asked.
+   */
+  messages: unknown[];
+  /**
+   * Tools that the client runs. They are offered to the model beside those of the agent.
+   *
+   * @maxItems 128
+   */
+  tools?: AgUiTool[];
+  /**
+   * What the model is told of the application.
+   *
+   * @maxItems 256
+   */
+  context?: AgUiContext[];
+  /**
+   * The state as the client has it. An agent whose working memory is JSON, and belongs to the conversation, keeps it there; for others it is told to the model.
+   */
+  state?: unknown;
+  /**
+   * An object is the `context` of the run, for the expressions of the manifest and for tools.
+   */
+  forwardedProps?: unknown;
+  /**
+   * Answers to the interrupts with which the last run has ended.
+   *
+   * @maxItems 128
+   */
+  resume?: AgUiResume[];
+}
+
+/**
+ * A tool that the client runs.
+ */
+export interface AgUiTool {
+  /**
+   * Its name. Not that of a tool of the agent.
+   */
+  name: string;
+  /**
+   * What the model is told of it.
+   */
+  description?: string;
+  /**
+   * JSON Schema of its input; at most 64 KiB and 32 levels, no remote `$ref`. Left out: any object.
+   */
+  parameters?: unknown;
+}
+
+/**
+ * One thing that the model is told of the application.
+ */
+export interface AgUiContext {
+  /**
+   * What it is.
+   */
+  description?: string;
+  /**
+   * The value, which is usually text.
+   */
+  value: unknown;
+}
+
+/**
+ * The answer to one interrupt.
+ */
+export interface AgUiResume {
+  /**
+   * Id of the interrupt, which is that of the approval.
+   */
+  interruptId: string;
+  /**
+   * `cancelled` means no.
+   */
+  status: "resolved" | "cancelled";
+  /**
+   * `{approved, reason?, editedArgs?}`, as `responseSchema` of the interrupt says.
+   */
+  payload?: unknown;
+}
+
+/**
+ * What an agent can do, as AG-UI describes it (`AgentCapabilities`).
+ */
+export interface AgUiCapabilities {
+  /**
+   * Id, name and description of the agent.
+   */
+  identity: object;
+  /**
+   * How runs are sent.
+   */
+  transport: object;
+  /**
+   * The tools of the agent, and that clients may bring their own.
+   */
+  tools: object;
+  /**
+   * Whether the agent keeps the state.
+   */
+  state: object;
+  /**
+   * The agents that it may call.
+   */
+  multiAgent: object;
+  /**
+   * Whether reasoning is sent.
+   */
+  reasoning: object;
+  /**
+   * That calls may wait for a person.
+   */
+  humanInTheLoop: object;
+}
+
+/**
  * A tool of an agent.
  */
 export interface AgentTool {
@@ -2265,6 +2409,14 @@ export interface LogsQuery {
    * Only lines of this execution.
    */
   executionId?: string;
+  /**
+   * Only lines that this tool wrote.
+   */
+  tool?: string;
+  /**
+   * Letters of the message or of a value that is bound to it, in any case.
+   */
+  search?: string;
   /**
    * Only lines written at this moment or later (ISO 8601).
    */
@@ -3491,6 +3643,10 @@ export interface TraceSummary {
    */
   spanCount: number;
   /**
+   * Whose run it is; absent for nobody's.
+   */
+  userId?: string;
+  /**
    * When it began.
    */
   startTime: string;
@@ -3605,6 +3761,327 @@ export interface ActivityMinute {
    * What they cost in US dollars, of models with prices.
    */
   cost: number;
+}
+
+/**
+ * Body of `/v1/chat/completions`, as OpenAI defines it. Other keys are ignored.
+ */
+export interface ChatCompletionRequest {
+  /**
+   * Id of the agent.
+   */
+  model: string;
+  /**
+   * The whole conversation.
+   *
+   * @minItems 1
+   */
+  messages: [
+    {
+      [k: string]: unknown;
+    },
+    ...{
+      [k: string]: unknown;
+    }[]
+  ];
+  /**
+   * For streams.
+   */
+  stream_options?: {
+    /**
+     * Whether a last chunk has the usage.
+     */
+    include_usage?: boolean | null;
+  } | null;
+  /**
+   * `none`, `auto` (default), `required`, or one of the tools of the request: `{type: "function", function: {name}}`.
+   */
+  tool_choice?: unknown;
+  /**
+   * The form of the answer.
+   */
+  response_format?: {
+    /**
+     * `text`, `json_object` or `json_schema`.
+     */
+    type: "text" | "json_object" | "json_schema";
+    /**
+     * The schema, for `json_schema`.
+     */
+    json_schema?: {
+      /**
+       * JSON Schema of the answer. Needs a `type`; at most 64 KiB and 32 levels, no remote `$ref`.
+       */
+      schema?: {} | null;
+    };
+  } | null;
+  /**
+   * Most tokens of one answer of the model.
+   */
+  max_completion_tokens?: number | null;
+  /**
+   * The older name of `max_completion_tokens`.
+   */
+  max_tokens?: number | null;
+  /**
+   * For answers that are alike.
+   */
+  seed?: number | null;
+  /**
+   * Texts at which the model stops.
+   *
+   * @maxItems 4
+   */
+  stop?: string | [] | [string] | [string, string] | [string, string, string] | [string, string, string, string] | null;
+  /**
+   * How much the model shall think; for agents whose `allowProviderOptions` list a `reasoningEffort`.
+   */
+  reasoning_effort?: string | null;
+  /**
+   * One answer is all there is.
+   */
+  n?: number | null;
+  /**
+   * Not available.
+   */
+  logprobs?: false | null;
+  /**
+   * Text alone.
+   */
+  modalities?: "text"[] | null;
+  /**
+   * Not available: use `tools`.
+   */
+  functions?: null;
+  /**
+   * Not available: use `tool_choice`.
+   */
+  function_call?: null;
+  /**
+   * Functions that the client runs, beside the agent's own tools.
+   *
+   * @maxItems 128
+   */
+  tools?:
+    | {
+        [k: string]: unknown;
+      }[]
+    | null;
+  /**
+   * Read, and left to the model.
+   */
+  parallel_tool_calls?: boolean | null;
+  /**
+   * How much chance there is in the answer.
+   */
+  temperature?: number | null;
+  /**
+   * Share of the likeliest tokens that are chosen from.
+   */
+  top_p?: number | null;
+  /**
+   * Against what was said.
+   */
+  presence_penalty?: number | null;
+  /**
+   * Against what was said often.
+   */
+  frequency_penalty?: number | null;
+  /**
+   * Whether the answer comes as server-sent events.
+   */
+  stream?: boolean | null;
+  /**
+   * Of the caller's own; kept with what is stored.
+   */
+  metadata?: {
+    [k: string]: string;
+  } | null;
+}
+
+/**
+ * Body of `/v1/responses`, as OpenAI defines it. Other keys are ignored.
+ */
+export interface CreateResponseRequest {
+  /**
+   * Id of the agent.
+   */
+  model: string;
+  /**
+   * A text, or an array of items: messages, function calls and their outputs, reasoning, references to items.
+   */
+  input: unknown;
+  /**
+   * Added to the agent's own instructions, for this response alone.
+   */
+  instructions?: string | null;
+  /**
+   * The stored response that this one continues.
+   */
+  previous_response_id?: string | null;
+  /**
+   * `none`, `auto` (default), `required`, or one of the tools of the request: `{type: "function", name}` or `{type: "allowed_tools", mode, tools}`.
+   */
+  tool_choice?: unknown;
+  /**
+   * The form of the answer.
+   */
+  text?: {
+    /**
+     * As text, or as JSON.
+     */
+    format?: {
+      /**
+       * `text`, `json_object` or `json_schema`.
+       */
+      type: "text" | "json_object" | "json_schema";
+      /**
+       * JSON Schema of the answer. Needs a `type`; at most 64 KiB and 32 levels, no remote `$ref`.
+       */
+      schema?: {} | null;
+      /**
+       * A name for the schema.
+       */
+      name?: string;
+    } | null;
+    /**
+     * Read, and left to the agent.
+     */
+    verbosity?: string | null;
+  } | null;
+  /**
+   * How the model thinks.
+   */
+  reasoning?: {
+    /**
+     * How much; for agents whose `allowProviderOptions` list a `reasoningEffort`.
+     */
+    effort?: string | null;
+    /**
+     * Reasoning is always shown as a summary.
+     */
+    summary?: string | null;
+  } | null;
+  /**
+   * Most tokens of one answer of the model.
+   */
+  max_output_tokens?: number | null;
+  /**
+   * Read, and left to the agent's `maxSteps`.
+   */
+  max_tool_calls?: number | null;
+  /**
+   * Not available.
+   */
+  top_logprobs?: number | null;
+  /**
+   * Whether the response can be read and continued later; default: yes.
+   */
+  store?: boolean | null;
+  /**
+   * Whether the run goes on without the client, who reads the response later.
+   */
+  background?: boolean | null;
+  /**
+   * `auto` is left to the agent's memory.
+   */
+  truncation?: "auto" | "disabled" | null;
+  /**
+   * `penstock:tool_call`: a reply that is not a stream has the agent's own tool calls too. Others are read, and include nothing.
+   */
+  include?: string[] | null;
+  /**
+   * Read, and ignored: users are those of tokens.
+   */
+  user?: string | null;
+  /**
+   * Given back.
+   */
+  safety_identifier?: string | null;
+  /**
+   * Given back.
+   */
+  prompt_cache_key?: string | null;
+  /**
+   * Read; there is one tier.
+   */
+  service_tier?: string | null;
+  /**
+   * Not available: continue with `previous_response_id`.
+   */
+  conversation?: null;
+  /**
+   * Not available: instructions are the agent's.
+   */
+  prompt?: null;
+  /**
+   * Functions that the client runs, beside the agent's own tools.
+   *
+   * @maxItems 128
+   */
+  tools?:
+    | {
+        [k: string]: unknown;
+      }[]
+    | null;
+  /**
+   * Read, and left to the model.
+   */
+  parallel_tool_calls?: boolean | null;
+  /**
+   * How much chance there is in the answer.
+   */
+  temperature?: number | null;
+  /**
+   * Share of the likeliest tokens that are chosen from.
+   */
+  top_p?: number | null;
+  /**
+   * Against what was said.
+   */
+  presence_penalty?: number | null;
+  /**
+   * Against what was said often.
+   */
+  frequency_penalty?: number | null;
+  /**
+   * Whether the answer comes as server-sent events.
+   */
+  stream?: boolean | null;
+  /**
+   * Of the caller's own; kept with what is stored.
+   */
+  metadata?: {
+    [k: string]: string;
+  } | null;
+}
+
+/**
+ * Query of `/v1/responses/{id}`.
+ */
+export interface ResponseQuery {
+  /**
+   * Not available for stored responses.
+   */
+  stream?: false;
+}
+
+/**
+ * Query of `/v1/responses/{id}/input_items`.
+ */
+export interface ResponseItemsQuery {
+  /**
+   * Most items of the page.
+   */
+  limit?: number;
+  /**
+   * By their place in the input.
+   */
+  order?: "asc" | "desc";
+  /**
+   * The id of the item before the page.
+   */
+  after?: string;
 }
 
 /**
@@ -4845,6 +5322,503 @@ export interface WorkflowExecution {
  * Executions, newest first.
  */
 export type WorkflowExecutionList = WorkflowExecution[];
+
+/**
+ * One event of AG-UI.
+ */
+export type AgUiEvent =
+  | {
+      /**
+       * Always `RUN_STARTED`.
+       */
+      type: "RUN_STARTED";
+      /**
+       * The conversation.
+       */
+      threadId: string;
+      /**
+       * The client's id of the run.
+       */
+      runId: string;
+      /**
+       * As the client sent it.
+       */
+      parentRunId?: string;
+      /**
+       * The version that the service speaks; for clients that named theirs.
+       */
+      protocolVersion?: string;
+    }
+  | {
+      /**
+       * Always `RUN_FINISHED`.
+       */
+      type: "RUN_FINISHED";
+      /**
+       * The conversation.
+       */
+      threadId: string;
+      /**
+       * The client's id of the run.
+       */
+      runId: string;
+      /**
+       * The value, for an agent with a schema for its output.
+       */
+      result?: unknown;
+      outcome: AgUiOutcome;
+      /**
+       * Tokens of the run, with those of its sub-agents.
+       */
+      usage?: AgUiUsage[];
+    }
+  | {
+      /**
+       * Always `RUN_ERROR`.
+       */
+      type: "RUN_ERROR";
+      /**
+       * What went wrong.
+       */
+      message: string;
+      /**
+       * `cancelled` for a run that was stopped.
+       */
+      code?: string;
+    }
+  | {
+      /**
+       * Always `STEP_STARTED`.
+       */
+      type: "STEP_STARTED";
+      /**
+       * Which model call, as `step-1`.
+       */
+      stepName: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `STEP_FINISHED`.
+       */
+      type: "STEP_FINISHED";
+      /**
+       * Which model call, as `step-1`.
+       */
+      stepName: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TEXT_MESSAGE_START`.
+       */
+      type: "TEXT_MESSAGE_START";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * Always `assistant`.
+       */
+      role: "assistant";
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TEXT_MESSAGE_CONTENT`.
+       */
+      type: "TEXT_MESSAGE_CONTENT";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The piece of text.
+       */
+      delta: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TEXT_MESSAGE_END`.
+       */
+      type: "TEXT_MESSAGE_END";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_START`.
+       */
+      type: "REASONING_START";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_MESSAGE_START`.
+       */
+      type: "REASONING_MESSAGE_START";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * Always `reasoning`.
+       */
+      role: "reasoning";
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_MESSAGE_CONTENT`.
+       */
+      type: "REASONING_MESSAGE_CONTENT";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The piece of text.
+       */
+      delta: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_MESSAGE_END`.
+       */
+      type: "REASONING_MESSAGE_END";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_END`.
+       */
+      type: "REASONING_END";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `REASONING_ENCRYPTED_VALUE`.
+       */
+      type: "REASONING_ENCRYPTED_VALUE";
+      /**
+       * What it belongs to.
+       */
+      subtype: "message" | "tool-call";
+      /**
+       * Id of the message or the call.
+       */
+      entityId: string;
+      /**
+       * The value.
+       */
+      encryptedValue: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TOOL_CALL_START`.
+       */
+      type: "TOOL_CALL_START";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * Name of the tool.
+       */
+      toolCallName: string;
+      /**
+       * The message that has the call.
+       */
+      parentMessageId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TOOL_CALL_ARGS`.
+       */
+      type: "TOOL_CALL_ARGS";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * The piece of JSON.
+       */
+      delta: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TOOL_CALL_END`.
+       */
+      type: "TOOL_CALL_END";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `TOOL_CALL_RESULT`.
+       */
+      type: "TOOL_CALL_RESULT";
+      /**
+       * Id of the message.
+       */
+      messageId: string;
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * A text, or JSON.
+       */
+      content: string;
+      /**
+       * Always `tool`.
+       */
+      role: "tool";
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    }
+  | {
+      /**
+       * Always `STATE_SNAPSHOT`.
+       */
+      type: "STATE_SNAPSHOT";
+      /**
+       * The whole state.
+       */
+      snapshot: unknown;
+    }
+  | {
+      /**
+       * Always `MESSAGES_SNAPSHOT`.
+       */
+      type: "MESSAGES_SNAPSHOT";
+      /**
+       * Its messages, in order.
+       */
+      messages: object[];
+    }
+  | {
+      /**
+       * Always `SUBAGENT_STARTED`.
+       */
+      type: "SUBAGENT_STARTED";
+      /**
+       * Its name.
+       */
+      name: string;
+      /**
+       * The call that asked for it.
+       */
+      parentToolCallId: string;
+      /**
+       * The sub-agent that called it.
+       */
+      parentSubagentRunId?: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId: string;
+    }
+  | {
+      /**
+       * Always `SUBAGENT_FINISHED`.
+       */
+      type: "SUBAGENT_FINISHED";
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId: string;
+    }
+  | {
+      /**
+       * Always `SUBAGENT_ERROR`.
+       */
+      type: "SUBAGENT_ERROR";
+      /**
+       * What went wrong.
+       */
+      message: string;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId: string;
+    }
+  | {
+      /**
+       * Always `CUSTOM`.
+       */
+      type: "CUSTOM";
+      /**
+       * `source` or `file`.
+       */
+      name: string;
+      /**
+       * The part.
+       */
+      value: unknown;
+      /**
+       * The call of a sub-agent that this belongs to.
+       */
+      subagentRunId?: string;
+    };
+
+/**
+ * How a run has ended.
+ */
+export type AgUiOutcome =
+  | {
+      /**
+       * Always `success`.
+       */
+      type: "success";
+      /**
+       * Calls whose results the client brings; for clients of version 1.0 and later.
+       */
+      pendingToolCallIds?: string[];
+    }
+  | {
+      /**
+       * Always `interrupt`.
+       */
+      type: "interrupt";
+      /**
+       * What is asked.
+       */
+      interrupts: AgUiInterrupt[];
+    }
+  | {
+      /**
+       * Always `cancelled`.
+       */
+      type: "cancelled";
+    };
+
+/**
+ * A call of a tool that a person has to approve.
+ */
+export interface AgUiInterrupt {
+  /**
+   * Id of the approval.
+   */
+  id: string;
+  /**
+   * Always `tool_call`.
+   */
+  reason: "tool_call";
+  /**
+   * The question.
+   */
+  message: string;
+  /**
+   * Id of the call.
+   */
+  toolCallId: string;
+  /**
+   * When no answer means no.
+   */
+  expiresAt?: string;
+  /**
+   * JSON Schema of the answer.
+   */
+  responseSchema: object;
+}
+
+/**
+ * Tokens that were used.
+ */
+export interface AgUiUsage {
+  /**
+   * The model that answered last, as `provider/model`.
+   */
+  model?: string;
+  /**
+   * All input, cached or not.
+   */
+  inputTokens: number;
+  /**
+   * All output.
+   */
+  outputTokens: number;
+  /**
+   * Both.
+   */
+  totalTokens: number;
+  /**
+   * Input that was cached.
+   */
+  cachedInputTokens?: number;
+  /**
+   * Output that was reasoning.
+   */
+  reasoningTokens?: number;
+}
 
 /**
  * One event of an agent's raw stream. Parts of a sub-agent carry `subAgentId` and `subAgentName`.
@@ -6211,6 +7185,11 @@ export interface Schemas {
   PeerTaskRequest: PeerTaskRequest;
   PeerTaskListRequest: PeerTaskListRequest;
   PeerRequest: PeerRequest;
+  AgUiRequest: AgUiRequest;
+  AgUiTool: AgUiTool;
+  AgUiContext: AgUiContext;
+  AgUiResume: AgUiResume;
+  AgUiCapabilities: AgUiCapabilities;
   AgentTool: AgentTool;
   SubAgent: SubAgent;
   AgentSummary: AgentSummary;
@@ -6303,6 +7282,10 @@ export interface Schemas {
   TraceDetail: TraceDetail;
   ObservabilityStatus: ObservabilityStatus;
   ActivityMinute: ActivityMinute;
+  ChatCompletionRequest: ChatCompletionRequest;
+  CreateResponseRequest: CreateResponseRequest;
+  ResponseQuery: ResponseQuery;
+  ResponseItemsQuery: ResponseItemsQuery;
   SemanticMemoryOptions: SemanticMemoryOptions;
   ConversationPersistenceOptions: ConversationPersistenceOptions;
   MemoryRuntimeOptions: MemoryRuntimeOptions;
@@ -6359,6 +7342,10 @@ export interface Schemas {
   ExecutionEvent: ExecutionEvent;
   WorkflowExecution: WorkflowExecution;
   WorkflowExecutionList: WorkflowExecutionList;
+  AgUiEvent: AgUiEvent;
+  AgUiOutcome: AgUiOutcome;
+  AgUiInterrupt: AgUiInterrupt;
+  AgUiUsage: AgUiUsage;
   RawStreamPart: RawStreamPart;
   ObjectStreamEvent: ObjectStreamEvent;
   UIMessageChunk: UIMessageChunk;

@@ -56,7 +56,7 @@ const RANKS: readonly (readonly string[])[] = [
   ["core/workflows/cluster", "core/workflows/compile"],
   ["core/workflows"],
   ["core/runs"],
-  ["core/a2a", "core/mcp", "core/codegen"],
+  ["core/a2a", "core/ag-ui", "core/mcp", "core/openai", "core/codegen", "core/init"],
   ["core/api/routes"],
   ["core/api/custom", "core/api/sockets"],
   ["core/app/stages"],

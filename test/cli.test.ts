@@ -58,6 +58,11 @@ test("penstock: a mistake in the call exits 2, says which, and starts nothing", 
     [["executions", "end"], /executions end needs a ID, e\.g\. penstock executions end refund-1/],
     [["executions", "list", "--user", "ada"], /--user belongs to executions end and executions retry/],
     [["executions", "retry", "x", "--reason", "y"], /--reason belongs to executions end/],
+    [["init"], /init needs a DIR, e\.g\. penstock init my-service/],
+    [["init", "x", "--template", "cat"], /--template must be one of chat, workflow, rag, not "cat"/],
+    [["init", "x", "--from", "swagger"], /--from must be openapi, not "swagger"/],
+    [["init", "x", "y"], /init takes no "y"/],
+    [["serve", "--json"], /--json belongs to check/],
   ];
   const ends = await Promise.all(mistakes.map(([args]) => penstock(args)));
   for (const [index, [args, message]] of mistakes.entries()) {

@@ -1,4 +1,4 @@
-/** What docs/approvals.md, docs/idempotency.md and docs/workflows.md show of approvals, keys and executions is run as it stands. */
+/** What docs/approvals.md, docs/idempotency.md, docs/workflows.md and docs/workflows/errors.md show is run as it stands. */
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -81,4 +81,18 @@ test("docs/workflows.md: penstock executions: an execution that waits is listed,
   assert.equal(ended.code, 0, ended.stderr);
   assert.match(ended.stdout, /order-7: ended with the error "stops the service"/);
   assert.doesNotMatch((await command(list)).stdout, /order-7/);
+});
+
+test("docs/workflows/errors.md: the refund that is refused waits for a person, becomes a voucher, and what is nothing bails", async (t) => {
+  const manifest = merge(parse(FLAGSHIP), parse(block("yaml", "Pays back, or gives a voucher")));
+  const service = await startService(t, manifest, { env: {} });
+  const waiting = await shell(block("sh", "/workflows/settle/execute"), service.url);
+  const refused = "a refund is at most 1000 EUR";
+  assert.deepEqual([waiting.data.status, waiting.data.suspension.reason], ["suspended", refused]);
+  const { data } = await shell(block("sh", "settle-1/resume"), service.url);
+  assert.deepEqual(data.result, { orderId: "A-1002", how: { voucher: 5000, because: refused } });
+  const settle = async (amount: number, orderId = "A-1002") =>
+    (await dataOf(service.post("/workflows/settle/execute", { input: { orderId, amount } }))).result;
+  assert.deepEqual(await settle(0), { paid: 0 });
+  assert.equal((await settle(20)).how.amount, 20);
 });

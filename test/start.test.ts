@@ -1,6 +1,6 @@
 /** A start from the sources: it serves, and it loads what a start needs and no more. */
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync, symlinkSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { build } from "esbuild";
@@ -28,7 +28,28 @@ const handle = (): never => { throw new ServiceError("conflict", "not now"); };
 export default defineRoute({ method: "GET", path: "/refuse", handle });
 `;
 
+/** For `skip`: util-linux has it on Linux. */
+const scriptMissing = () =>
+  process.platform === "linux" && existsSync("/usr/bin/script") ? false : "no /usr/bin/script of util-linux here";
+
 describe("node core/penstock.js serve", () => {
+  test("on a terminal node core/penstock.js serve writes its log for people, and JSON with logs.format: json", {
+    skip: scriptMissing(),
+  }, async (t) => {
+    for (const [format, expected] of [
+      ["auto", /\d\d:\d\d:\d\d\.\d{3} DEBUG .*operation=tools\.list/],
+      ["json", /\{"level":"debug","time":"[^"]+".*"operation":"tools\.list"/],
+    ] as const) {
+      const manifest = `{"name": "Terminal", "server": {"port": 0}, "logs": {"level": "debug", "format": "${format}"}}`;
+      const cwd = pluginFolder(t, { "service.yaml": manifest });
+      const command = `stty -opost; exec ${process.execPath} ${PENSTOCK} serve`;
+      // It gives the command a terminal of its own.
+      const { url, says } = await serve(t, ["script", "-qfec", command, "/dev/null"], { cwd, env: { NO_COLOR: "1" } });
+      await fetch(`${url}/tools`);
+      await says(expected);
+    }
+  });
+
   test("serves the flagship manifest: GET /agents, and / and /doc, which are loaded when asked for", async (t) => {
     // A copy, so that its store is not the reader's own.
     const cwd = pluginFolder(t, { "service.yaml": readFileSync(join(ROOT, "service.yaml"), "utf8") });

@@ -6,12 +6,15 @@ import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { KeptAgent } from "./keeper.ts";
+import type { ClientTools } from "./run/client-tools.ts";
+import type { EditedMemory } from "./run/execute.ts";
 import type { RunJournal } from "./run/journal.ts";
 import type { PartSink, PendingApproval } from "./run/parts.ts";
+import type { RunPlan } from "./run/run.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
-  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith">> & {
+  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith" | "keyed">> & {
     /**
      * To be asked before each effect of a run that another process may take over. Undefined: it may begin now. Otherwise it may once the
      * promise has resolved. Throws, or rejects, when the run was stopped.
@@ -44,6 +47,35 @@ export interface ChatBody {
   trigger?: string;
   /** The message that is edited or made again; what comes after it in the list is not read. */
   messageId?: string;
+}
+
+/** What a protocol asks for that has replies of its own, and whose client runs tools. */
+export interface ProtocolBody extends GenerateBody {
+  /** Name of the field that the input comes from, for error messages. */
+  field: string;
+  clientTools?: ClientTools | undefined;
+  /** Which tool the model must call. Default: as it likes. */
+  toolChoice?: RunPlan["toolChoice"];
+  /** The answer is JSON, of the schema if there is one. */
+  json?: { readonly schema: object | undefined; readonly field: string } | undefined;
+  /** How much the model shall think. */
+  effort?: { readonly value: string; readonly field: string } | undefined;
+  /** Whether the client answers for a person, who has to approve a call. Default: yes. */
+  approves?: false;
+  /** What the client has made of the working memory. */
+  workingMemory?: EditedMemory | undefined;
+}
+
+/** A run that is ready to begin. */
+export interface ProtocolRun {
+  /** Id of the assistant's message, unless the run continues one. */
+  readonly messageId: string;
+  /** Whether the answer is JSON: then the `output` of its last part is the answer. */
+  readonly isJson: boolean;
+  /** Whether the client runs this tool, if its input is right. */
+  isForClient(tool: string): boolean;
+  /** Runs to the end. An aborted run is not an error: its last part is `abort`. */
+  start(sink: PartSink): Promise<void>;
 }
 
 /** What a workflow step asks an agent for. */
@@ -94,6 +126,8 @@ export interface Agent {
   stream(body: GenerateBody, call: RunCall): EventProducer;
   /** The UI message stream. */
   chat(body: ChatBody, call: RunCall): EventProducer;
+  /** For protocols with replies of their own: the sink makes them of the parts. */
+  prepare(body: ProtocolBody, call: RunCall): ProtocolRun;
   /** Growing partial objects, then the final one. */
   streamObject(body: ObjectBody, call: RunCall): EventProducer;
   /** The last runs that a principal may see, newest first. `page` counts from 0. */

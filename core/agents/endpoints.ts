@@ -4,11 +4,12 @@ import type { StartedRun } from "../../generated/types.ts";
 import { ownerOf } from "../identity/ownership.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
-import { replyMessageId } from "./conversation/agent-memory.ts";
+import type { Agent, ChatBody, GenerateBody, ObjectBody, ProtocolBody, ProtocolRun, RunCall } from "./agent.ts";
+import { messageIdForRun, replyMessageId } from "./conversation/agent-memory.ts";
 import type { Description } from "./describe.ts";
 import type { KeptRequest, KeptRun } from "./keeper.ts";
 import { keptAgent, keptRun, named } from "./kept.ts";
+import { reasoningOptions } from "./run/bounds.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, executeStream, type PreparedRun, prepareRun, type RunRequest } from "./run/execute.ts";
 import { objectOutput, schemaRateKey } from "./run/output.ts";
@@ -25,16 +26,17 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     const result = objectOutput(agent.prepareSchema(body.schema, "schema", schemaRateKey(call)));
     return prepareRun(agent, { input: body.input, options: body.options, result, runId: body.options?.runId }, call);
   };
-  const newAnswer = ({ input, options }: GenerateBody, call: RunCall, approves = true) =>
+  const newAnswer = ({ input, options }: GenerateBody, call: RunCall, streams: boolean, approves = true) =>
     keptRun(
       agent,
       kept,
       () => ({ input, options, runsTools: true, ...(approves ? { waits: true } : { approves }) }),
       options,
       call,
+      streams,
     );
-  const newObject = ({ input, options, schema }: ObjectBody, call: RunCall) =>
-    keptRun(agent, kept, () => ({ input, options, schema }), options, call);
+  const newObject = ({ input, options, schema }: ObjectBody, call: RunCall, streams: boolean) =>
+    keptRun(agent, kept, () => ({ input, options, schema }), options, call, streams);
   return {
     id,
     name,
@@ -44,7 +46,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     detail: () => description.detail(),
     onStatusChange: (listener) => agent.activity.onChange(listener),
     async generateText(body, call, approves = true) {
-      const run = newAnswer(body, call, approves);
+      const run = newAnswer(body, call, false, approves);
       if (run !== null) return body.options?.background === true ? started(run, call) : textResult(await run.result());
       const prepared = prepareRun(agent, answerRequest(body, approves), call);
       const isFree = named(agent, prepared, call, body.options);
@@ -56,8 +58,9 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       return execute(agent, prepareRun(agent, { ...body, output }, call), sink);
     },
     runOrWait: (body, call, sink) => runOrWait(agent, body, call, sink),
+    prepare: (body, call) => prepareProtocol(agent, body, call),
     async generateObject(body, call) {
-      const run = newObject(body, call);
+      const run = newObject(body, call, false);
       if (run !== null) return body.options?.background === true ? started(run, call) : (await run.result()).output;
       const prepared = prepareObject(body, call);
       const isFree = named(agent, prepared, call, body.options);
@@ -66,7 +69,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     },
     stream(body: GenerateBody, call): EventProducer {
       requireForeground(body);
-      const run = newAnswer(body, call);
+      const run = newAnswer(body, call, true);
       if (run !== null) return run.events();
       const prepared = prepareRun(agent, answerRequest(body), call);
       const isFree = named(agent, prepared, call, body.options);
@@ -79,7 +82,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       requireForeground(body);
       const request = chatRequest(body);
       const { options } = body;
-      const run = keptRun(agent, kept, () => request, options, call);
+      const run = keptRun(agent, kept, () => request, options, call, true);
       if (run !== null) {
         if (request.isResumable === true) requireConversation(run.prepared);
         return run.events((events) => new UiSink(events, replyMessageId(request.input, run.id)));
@@ -94,7 +97,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     },
     streamObject(body, call): EventProducer {
       requireForeground(body);
-      const run = newObject(body, call);
+      const run = newObject(body, call, true);
       const prepared = run?.prepared ?? prepareObject(body, call);
       const isFree = run === null ? named(agent, prepared, call, body.options) : undefined;
       return async (events) => {
@@ -137,6 +140,29 @@ const answerRequest = ({ input, options }: GenerateBody, approves = true): RunRe
   approves,
   runId: options?.runId,
 });
+
+function prepareProtocol(agent: CompiledAgent, body: ProtocolBody, call: RunCall): ProtocolRun {
+  const { json, effort, options, ...request } = body;
+  const schema = json?.schema && agent.prepareSchema(json.schema, json.field, schemaRateKey(call));
+  const reasoning = effort && { providerOptions: reasoningOptions(agent.bounds, effort.value, effort.field) };
+  const output = json === undefined ? undefined : { output: objectOutput(schema) };
+  const asked = reasoning === undefined ? options : { ...options, ...reasoning };
+  const whole = {
+    ...request,
+    ...(asked && { options: asked }),
+    ...output,
+    runsTools: true,
+    clientKnowsMessageId: true,
+  };
+  const prepared = prepareRun(agent, whole, call);
+  const { plan } = prepared;
+  return {
+    messageId: messageIdForRun(plan.id),
+    isJson: plan.output?.format !== undefined,
+    isForClient: (tool) => plan.tools.byName.get(tool)?.clientInput !== undefined,
+    start: (sink) => executeStream(agent, prepared, sink),
+  };
+}
 
 /** Accepts our own body, and the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
 function chatRequest(body: ChatBody): KeptRequest {

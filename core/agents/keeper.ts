@@ -35,7 +35,19 @@ export interface KeptAgent {
   execute(prepared: PreparedRun, sink: PartSink, outcome: RunResult): Promise<RunResult>;
 }
 
-/** A run that has not begun yet. Each of its methods begins it; it goes on when the client leaves. */
+/** What a run is called. */
+export interface RunName {
+  readonly runId: string;
+  /** Whether a client chose it, so that it may be taken. */
+  readonly isChosen: boolean;
+  /** Whether requests with one key have it in common. `repeated`: an earlier one may have begun the run. */
+  readonly keyed: "first" | "repeated" | null;
+}
+
+/**
+ * A run that has not begun yet. Each of its methods begins it; it goes on when the client leaves. Where a request with the same key has
+ * begun it, they are about that run.
+ */
 export interface KeptRun {
   readonly id: string;
   readonly prepared: PreparedRun;
@@ -50,7 +62,7 @@ export interface KeptRun {
 export interface RunKeeper {
   /** Whether what it keeps survives the process. */
   readonly lasts: boolean;
-  newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, runId: string, isNamed: boolean): KeptRun;
+  newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, name: RunName): KeptRun;
   /** @throws ServiceError `conflict` when a kept run has this id */
   requireFree(runId: string, userId: string | undefined): Promise<void>;
 }

@@ -1,4 +1,5 @@
 /** Which runs of an agent are kept, and how one begins. */
+import { REPLAYED } from "../http/idempotency.ts";
 import { invalid } from "../lib/errors.ts";
 import type { RunCall } from "./agent.ts";
 import type { KeptAgent, KeptRequest, KeptRun } from "./keeper.ts";
@@ -20,6 +21,8 @@ export const keptAgent = (agent: CompiledAgent): KeptAgent => ({
 /**
  * The run that a request asks for, where it is to be kept; else null.
  *
+ * @param streams whether the reply is its stream, which a repeated request with its key follows
+ *
  * @throws ServiceError `invalid_input` for an invalid request
  */
 export function keptRun(
@@ -28,17 +31,25 @@ export function keptRun(
   request: () => KeptRequest,
   options: KeptRequest["options"],
   call: RunCall,
+  streams: boolean,
 ): KeptRun | null {
   const { keeper } = agent.keeping;
+  const { keyed } = call;
   const isAsked = options?.background === true || options?.resumableStream === true;
   if (keeper === null) {
     if (isAsked) throw invalid("options.background and options.resumableStream are not available here");
     return null;
   }
-  if (!isAsked && !(agent.durable && keeper.lasts)) return null;
-  const runId = options?.runId;
-  const run = keeper.newRun(kept, request(), call, runId ?? agent.newRunId(), runId !== undefined);
-  call.replyWith = { headers: ["x-run-id", run.id] };
+  const isFollowed = streams && keyed !== undefined;
+  if (!isAsked && !isFollowed && !(agent.durable && keeper.lasts)) return null;
+  const chosen = options?.runId;
+  const run = keeper.newRun(kept, request(), call, {
+    runId: chosen ?? keyed?.runId ?? agent.newRunId(),
+    isChosen: chosen !== undefined,
+    keyed: keyed === undefined ? null : keyed.isRepeated ? "repeated" : "first",
+  });
+  const replayed = isFollowed && keyed.isRepeated ? REPLAYED : [];
+  call.replyWith = { headers: ["x-run-id", run.id, ...replayed] };
   return run;
 }
 

@@ -24,6 +24,7 @@ import type { Memory } from "../memory/memory.ts";
 import type { LogRing } from "../observability/log-ring.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { MetricsPage } from "../observability/metrics/page.ts";
+import type { Responses } from "../openai/responses.ts";
 import type { Platform } from "../platform/platform.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { Store } from "../storage/store.ts";
@@ -68,6 +69,8 @@ export interface Service {
   readonly cards: Cards;
   /** Tasks of the agents over A2A. */
   readonly a2a: A2a;
+  /** Responses of the agents over OpenAI's API. */
+  readonly responses: Responses;
   /** `/`, `/doc` and `/ui`; loaded with the first request for one of them. */
   documentation(): Promise<Documentation>;
   /** Everything that is counted while the service runs, and the page that shows it. */
@@ -97,6 +100,7 @@ type ServiceParts = Pick<
   | "runs"
   | "mcpServers"
   | "a2a"
+  | "responses"
   | "routes"
   | "sockets"
   | "access"
@@ -115,7 +119,7 @@ const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 
 export function createService(parts: ServiceParts): Service {
   const { manifest, agents, tools, approvals, memories, workflows, runs, mcpServers, a2a, routes, sockets } = parts;
-  const { access, store, logs, logNews, platform, meters, metrics, traces } = parts;
+  const { access, store, logs, logNews, platform, meters, metrics, traces, responses } = parts;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
   let toolList: Serialized | null = null;
@@ -140,6 +144,7 @@ export function createService(parts: ServiceParts): Service {
     runs,
     mcpServers,
     a2a,
+    responses,
     routes,
     sockets,
     access,

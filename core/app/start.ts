@@ -1,4 +1,5 @@
 /** From a manifest to a listening service, and to its orderly end. */
+import { isatty } from "node:tty";
 import type { DestinationStream, Logger } from "pino";
 import type { Reloaded } from "../../generated/types.ts";
 import { accessKeysOf } from "../auth/credentials.ts";
@@ -11,6 +12,7 @@ import { LogOutput } from "../observability/log-output.ts";
 import { LogRing } from "../observability/log-ring.ts";
 import { LogText } from "../observability/log-text.ts";
 import { createLogger } from "../observability/logger.ts";
+import { type LogFormat, lineFormat } from "../observability/terminal-line.ts";
 import { chooseTransport } from "../transport/choose.ts";
 import { type Booted, boot } from "./boot.ts";
 import { compileDispatch, type Dispatches } from "./dispatch.ts";
@@ -88,7 +90,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   const compile = (next: Generation): Serving => {
     const service = next.service!;
     const { verifier, tracer, replies, uses } = next;
-    const { level, buffer } = service.manifest.logs;
+    const { level, buffer, format } = service.manifest.logs;
     logger.level = level;
     const dispatches = compileDispatch(
       service,
@@ -98,6 +100,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     service.address = url;
     service.reload = reload;
     ring.resize(buffer);
+    output.format = formatFor(format, env);
     return { generation: next, service, ...dispatches };
   };
   let isStopping = false;
@@ -181,12 +184,17 @@ interface Serving extends Dispatches {
   readonly service: Service;
 }
 
+/** How standard output gets lines. `NO_COLOR` is what programs agree on. */
+const formatFor = (format: LogFormat, { NO_COLOR = "" }: NonNullable<StartOptions["env"]>) =>
+  lineFormat(format, { isTerminal: isatty(STANDARD_OUTPUT), colours: NO_COLOR === "" });
+
 /** The log from the first line on: `info` until the manifest says which level. */
 function openLog(env: NonNullable<StartOptions["env"]>, destination: DestinationStream | undefined) {
   const text = new LogText();
   text.hide(accessKeysOf(env));
   const ring = new LogRing(BOOT_LOG_LINES);
   const output = new LogOutput(STANDARD_OUTPUT);
+  output.format = formatFor("auto", env);
   return { logger: createLogger("info", { destination: destination ?? output, text, ring }), text, ring, output };
 }
 

@@ -1,7 +1,7 @@
 /** The inbox of approvals: tools ask it whether a call may run, people list and answer what it holds. */
 import type { Logger } from "pino";
 import type { AnswerApprovalRequest, Approval, ApprovalsQuery } from "../../generated/types.ts";
-import { ownerOf } from "../identity/ownership.ts";
+import { mayAccess, ownerOf } from "../identity/ownership.ts";
 import { principalOf, type Requester, seesEverything } from "../identity/principal.ts";
 import { userIdOf } from "../identity/user.ts";
 import { ServiceError, unavailable } from "../lib/errors.ts";
@@ -84,6 +84,15 @@ export class Approvals implements ApprovalInbox {
     const { status = "open", agentId, limit = DEFAULT_LIMIT, offset = 0 } = query;
     const owner = principal.isolated ? ownerOf(principal) : undefined;
     return (await rows.list({ status, agentId, owner, limit, offset })).map(approvalView);
+  }
+
+  /** The approval of that id, if the requester may see it. */
+  async find(id: string, requester: Requester): Promise<Approval | undefined> {
+    const found = await this.#connected().read(id);
+    const principal = principalOf(requester, this.#options.isolated);
+    return found === undefined || !mayAccess(principal, found.record.owner, undefined)
+      ? undefined
+      : approvalView(found.record);
   }
 
   async answer(id: string, body: AnswerApprovalRequest, requester: Requester): Promise<Approval> {

@@ -36,8 +36,8 @@ const ENTRY =
   '#!/usr/bin/env node\nimport { main } from "./core/command/main.ts";\nawait main(process.argv.slice(2));\n';
 
 /** The sources, their schemas and the tools for them are not part of a build. */
-const NO_GENERATE =
-  'export function run() {\n  throw new Error("generate works in a checkout of the source only");\n}\n';
+const NO_SOURCES =
+  'const none = () => {\n  throw new Error("this works in a checkout of the source only");\n};\nexport { none as build, none as runCodegen };\n';
 
 interface BuildOptions {
   /** The source tree; default: the one that this file is in. */
@@ -63,7 +63,7 @@ function dataFiles(root: string): string[] {
   );
 }
 
-/** The entry, which has no source file, and a replacement for the command that a build does not have. */
+/** The entry, which has no source file, and a replacement for what makes builds and generated files. */
 function virtualModules(root: string): esbuild.Plugin {
   return {
     name: "virtual-modules",
@@ -74,7 +74,10 @@ function virtualModules(root: string): esbuild.Plugin {
         resolveDir: root,
         loader: "ts",
       }));
-      build.onLoad({ filter: /[\\/]core[\\/]codegen[\\/]main\.ts$/ }, () => ({ contents: NO_GENERATE, loader: "js" }));
+      build.onLoad({ filter: /[\\/]core[\\/]codegen[\\/](main|build)\.ts$/ }, () => ({
+        contents: NO_SOURCES,
+        loader: "js",
+      }));
     },
   };
 }

@@ -1,6 +1,6 @@
 /** The packages that a build has in a `node_modules` of its own: native code, and what compiles a user's `.ts` plugins. */
 import { cpSync, existsSync, realpathSync } from "node:fs";
-import { join, relative, sep } from "node:path";
+import { dirname, join, relative, sep } from "node:path";
 import { filesBelow } from "./files.ts";
 
 const { platform, arch, versions } = process;
@@ -23,9 +23,8 @@ export const EXTERNAL = ["uWebSockets.js", "sqlite3", "tsx", "esbuild"];
 /** Copies them below `out`. One that is not installed is left out: the bundle runs without it, and says so. */
 export function carryPackages(root: string, out: string): string[] {
   const found = Object.entries(CARRIED).flatMap(([name, files]) => {
-    const linked = join(root, "node_modules", name);
-    if (!existsSync(linked)) return [];
-    const folder = realpathSync(linked);
+    const folder = installed(root, name);
+    if (folder === null) return [];
     const runs = (path: string) => {
       const file = relative(folder, path).split(sep).join("/");
       return ALWAYS.test(file) || files.test(file);
@@ -34,6 +33,14 @@ export function carryPackages(root: string, out: string): string[] {
     return [folder];
   });
   return found;
+}
+
+/** Where Node finds a package for a file in `folder`: there, or in a folder above. */
+function installed(folder: string, name: string): string | null {
+  const path = join(folder, "node_modules", name);
+  if (existsSync(path)) return realpathSync(path);
+  const above = dirname(folder);
+  return above === folder ? null : installed(above, name);
 }
 
 /** Folders are entered for what is in them, and made only with a file. */

@@ -36,10 +36,13 @@ async function inspect(invocation: Invocation, look: (booted: Booted) => number)
 /** Exit code 1 when anything would stop the boot. */
 export function check(invocation: Invocation): Promise<number> {
   return inspect(invocation, ({ issues, service }) => {
-    printIssues(issues);
-    if (service === null) return 1;
-    process.stdout.write(`${invocation.config} is valid\n`);
-    return 0;
+    const valid = service !== null;
+    if (invocation.json === true) process.stdout.write(`${JSON.stringify({ valid, issues }, null, 2)}\n`);
+    else {
+      printIssues(issues);
+      if (valid) process.stdout.write(`${invocation.config} is valid\n`);
+    }
+    return valid ? 0 : 1;
   });
 }
 
@@ -55,6 +58,9 @@ export function explain(invocation: Invocation): Promise<number> {
   });
 }
 
+/** Wide enough for the service's own routes, so that the lists of two manifests have the same columns. */
+const ROUTE_WIDTH = 60;
+
 /** Every route and socket with its access class, by path. */
 export function listRoutes(invocation: Invocation): Promise<number> {
   return inspect(invocation, ({ issues, service }) => {
@@ -66,9 +72,10 @@ export function listRoutes(invocation: Invocation): Promise<number> {
     const rows = [...service.routes, ...sockets].sort((a, b) =>
       a.path === b.path ? (a.method < b.method ? -1 : 1) : a.path < b.path ? -1 : 1,
     );
+    const width = Math.max(ROUTE_WIDTH, ...rows.map(({ path }) => path.length));
     for (const row of rows) {
       const access = describeAccess(service.access.of(row));
-      process.stdout.write(`${row.method.padEnd(7)} ${row.path.padEnd(34)} ${access}\n`);
+      process.stdout.write(`${row.method.padEnd(7)} ${row.path.padEnd(width)} ${access}\n`);
     }
     return 0;
   });

@@ -11,4 +11,12 @@ export interface Invocation {
   /** `executions end --reason`, and `--user` of the commands that name an execution. */
   reason?: string | undefined;
   user?: string | undefined;
+  /** `check --json`. */
+  json?: boolean;
+  /** `init --template` and `--from`. */
+  template?: string | undefined;
+  from?: string | undefined;
 }
+
+/** A mistake in the call: exit code 2. */
+export class Misuse extends Error {}

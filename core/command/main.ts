@@ -1,9 +1,10 @@
 /** The command line: `penstock [serve]`, or another command of the table below. */
+import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
+import { parseArgs, parseEnv } from "node:util";
 import { messageOf } from "../lib/errors.ts";
 import { suggest } from "../manifest/issues.ts";
-import type { Invocation } from "./invocation.ts";
+import { type Invocation, Misuse } from "./invocation.ts";
 
 const HELP = `Penstock serves the agents, workflows, tools and memory that a service.yaml declares.
 
@@ -25,23 +26,33 @@ Commands
   executions list  list the executions that run or wait, while the store is not served
   executions end ID    end one of them with an error
   executions retry ID  let the next start take one up again that has stopped its process
+  init DIR         make a project: a manifest, a typed tool, a test, a Dockerfile
+  build DIR        put Penstock, the manifest and its plugins into a folder that runs elsewhere
+  completion SHELL print what makes bash, zsh or fish complete commands and options
+  help             show this text
   generate         rewrite generated/ from schemas/ (in a checkout of the source)
 
 Options
-  --config FILE    the manifest; default service.yaml
+  --config FILE    the manifest; default service.yaml (short: -c)
   --plugins DIR    one more folder of plugins; may be given more than once
-  --port N         listen on this port, whatever the manifest says
+  --port N         listen on this port, whatever the manifest says (short: -p)
   --host H         listen on this address, whatever the manifest says
+  --env-file FILE  variables for the manifest, one NAME=value a line; those that are set already stay
+  --json           with check: the report as JSON, on standard output
+  --template NAME  with init: chat, workflow or rag; default chat
+  --from openapi   with init: make tools of an OpenAPI 3 document: init DIR --from openapi FILE
   --check          with generate: write nothing, fail when generated/ is not what schemas/ make
   --reason TEXT    with executions end: the error that the execution gets
   --user U         with executions end and retry: whose execution, where users have ids of their own
-  --help           show this text
-  --version        show the version
+  --help           show this text (short: -h)
+  --version        show the version (short: -v)
 `;
 
 interface Command {
   /** What stands after the command, each with an example; all are required. */
   readonly takes: Readonly<Record<string, string>>;
+  /** How many more words may stand there. */
+  readonly more?: number;
   run(invocation: Invocation): Promise<number>;
 }
 
@@ -88,6 +99,18 @@ const COMMANDS: Record<string, Command> = {
     takes: { ID: "refund-1" },
     run: async (invocation) => (await import("./executions.ts")).retry(invocation),
   },
+  init: {
+    takes: { DIR: "my-service" },
+    more: 1,
+    run: async (invocation) => (await import("./init.ts")).init(invocation),
+  },
+  build: { takes: { DIR: "build" }, run: async (invocation) => (await import("./build.ts")).buildFolder(invocation) },
+  completion: {
+    takes: { SHELL: "bash" },
+    run: async ({ rest: [shell = ""] }) =>
+      (await import("./completion.ts")).completion(shell, Object.keys(COMMANDS), Object.keys(OPTIONS)),
+  },
+  help: { takes: {}, more: 2, run: help },
   generate: {
     takes: {},
     run: async ({ checkOnly }) => {
@@ -96,6 +119,11 @@ const COMMANDS: Record<string, Command> = {
     },
   },
 };
+
+async function help(): Promise<number> {
+  process.stdout.write(HELP);
+  return 0;
+}
 
 const OPTIONS = {
   config: { type: "string", short: "c", default: "service.yaml" },
@@ -107,6 +135,10 @@ const OPTIONS = {
   check: { type: "boolean", default: false },
   reason: { type: "string" },
   user: { type: "string" },
+  "env-file": { type: "string", multiple: true, default: [] as string[] },
+  json: { type: "boolean", default: false },
+  template: { type: "string" },
+  from: { type: "string" },
 } as const;
 
 /** Options that only some commands have. */
@@ -114,6 +146,9 @@ const COMMANDS_OF_OPTION = {
   check: ["generate"],
   reason: ["executions end"],
   user: ["executions end", "executions retry"],
+  json: ["check"],
+  template: ["init"],
+  from: ["init"],
 } as const;
 
 /** Runs a command and sets the exit code: 0 done, 1 a problem with the manifest or the start, 2 a mistake in the call. */
@@ -128,21 +163,31 @@ export async function main(argv: string[]): Promise<void> {
     const takes = Object.entries(command.takes);
     const [missing] = takes.slice(rest.length);
     if (missing !== undefined) throw new Misuse(`${name} needs a ${missing[0]}, e.g. penstock ${name} ${missing[1]}`);
-    const [surplus] = rest.slice(takes.length);
+    const [surplus] = rest.slice(takes.length + (command.more ?? 0));
     if (surplus !== undefined) throw new Misuse(`${name} takes no "${surplus}"`);
     for (const [option, commands] of Object.entries(COMMANDS_OF_OPTION)) {
       const isGiven = ![undefined, false].includes(values[option as keyof typeof COMMANDS_OF_OPTION] as undefined);
       if (isGiven && !commands.some((each) => each === name))
         throw new Misuse(`--${option} belongs to ${commands.join(" and ")}`);
     }
-    const { config, plugins, host, reason, user } = values;
+    const { config, plugins, host, reason, user, json, template, from } = values;
     const port = values.port === undefined ? undefined : parsePort(values.port);
-    process.exitCode = await command.run({ config, plugins, port, host, rest, checkOnly: values.check, reason, user });
+    for (const file of values["env-file"]) await addVariables(file);
+    const call = { config, plugins, port, host, rest, checkOnly: values.check, reason, user, json, template, from };
+    process.exitCode = await command.run(call);
   } catch (error) {
     const hint = error instanceof Misuse ? "Run penstock --help for the commands and options.\n" : "";
     process.stderr.write(`penstock: ${messageOf(error)}\n${hint}`);
     process.exitCode = error instanceof Misuse ? 2 : 1;
   }
+}
+
+/** Of a file like `.env`. What is set already counts, and of several files the first that sets a name. */
+async function addVariables(file: string): Promise<void> {
+  const text = await readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
+    throw new Error(`--env-file ${file}: ${error.code === "ENOENT" ? "there is no such file" : error.message}`);
+  });
+  for (const [name, value] of Object.entries(parseEnv(text))) process.env[name] ??= value;
 }
 
 /** The name of the command, which may be two words, and what stands behind it. */
@@ -155,9 +200,6 @@ function nameFirst([first = "serve", ...rest]: readonly string[]): [string, ...s
   const known = group.map((each) => each.slice(first.length + 1));
   throw new Misuse(`${first} needs one of ${known.join(", ")}${near(second, known, "")}`);
 }
-
-/** A mistake in the call. */
-class Misuse extends Error {}
 
 function parse(argv: string[]) {
   try {

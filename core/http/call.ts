@@ -12,7 +12,7 @@ import type { Entity } from "../observability/sink.ts";
 import type { Span, SpanKind, SpanOrigin } from "../observability/span.ts";
 import { type CallSettings, NO_HEADERS, STREAM_OPEN_TIMEOUT_MS, TOKEN_EXPIRED } from "./call-settings.ts";
 import type { Client } from "./client.ts";
-import { errorReply, failureText } from "./encode.ts";
+import { type ErrorForm, errorReply, failureText } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
 import type { KeptReply, KeyClaim } from "./idempotency.ts";
@@ -28,6 +28,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   readonly requestId: string;
   readonly #settings: CallSettings<S>;
   readonly #cors: HeaderList;
+  readonly #errors: ErrorForm | undefined;
   readonly #path: string;
   readonly #meter: RequestMeter;
   /** 0 until the duration is needed: reading the clock costs time. */
@@ -58,7 +59,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   /** Whether there is a reply, which is being kept. */
   #isKeeping = false;
 
-  constructor(shared: CallSettings<S>, exchange: Exchange, meter: RequestMeter, cors: HeaderList) {
+  constructor(shared: CallSettings<S>, exchange: Exchange, meter: RequestMeter, cors: HeaderList, errors?: ErrorForm) {
     this.#settings = shared;
     this.exchange = exchange;
     this.operation = meter.operation;
@@ -66,6 +67,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     this.service = shared.service;
     this.requestId = exchange.requestId;
     this.#cors = cors;
+    this.#errors = errors;
     // Read now: the head can no longer be read when the log line is written.
     this.#path = shared.logs ? exchange.path : "";
     this.#started = meter.durations.begin() || shared.logs ? performance.now() : 0;
@@ -104,10 +106,8 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   }
 
   get logger(): Logger {
-    if (this.#logger === null) {
-      const { requestId, user } = this;
-      this.#logger = this.#settings.logger.child({ requestId, userId: userIdOf(user) ?? undefined });
-    }
+    const { requestId, user } = this;
+    this.#logger ??= this.#settings.logger.child({ requestId, userId: userIdOf(user) ?? undefined });
     return this.#logger;
   }
 
@@ -190,7 +190,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   }
 
   #replyWithError(error: unknown): void {
-    const { status, headers, body } = errorReply(error, this.requestId);
+    const { status, headers, body } = errorReply(error, this.requestId, this.#errors);
     this.reply(status, [...headers, ...(this.replyWith?.headers ?? []), ...this.#cors], body);
   }
 
@@ -206,14 +206,14 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     this.#endWith(writer, produce(writer));
   }
 
-  /** Like `stream`, for a protocol with its own format. Its headers are sent at once. */
+  /** Like `stream`, for a protocol with its own format. Its headers are sent at once unless it opens late. */
   streamText(headers: HeaderList, reply: TextStream): void {
     // It is not whole in memory, so that it cannot be kept.
     if (this.keyed !== undefined) void this.#keep(this.keyed, reply.status, headers, null);
     const writer = new TextWriter(this.exchange, headers, reply, this.#settings.limits.streamBuffer);
     this.#startStream(writer);
     this.#status = reply.status;
-    writer.open();
+    if (reply.opensLate !== true) writer.open();
     this.#endWith(writer, reply.stream(writer));
   }
 

@@ -34,8 +34,17 @@ const DEFAULT_HEADERS: Partial<Record<ErrorKind, HeaderList>> = {
   unavailable: ["retry-after", "1"],
 };
 
+/** How the failures of a protocol are written that has a form of its own: the status, the body, and headers beside those of every failure. */
+export type ErrorForm = (error: ServiceError) => ErrorReply;
+
+const enveloped: ErrorForm = ({ kind, message }) => ({
+  status: STATUS[kind],
+  headers: [],
+  body: JSON.stringify({ success: false, error: message }),
+});
+
 /** The reply to a failure. Any error but a `ServiceError` is internal: the reply only names the request id, to find it in the log. */
-export function errorReply(error: unknown, requestId: string): ErrorReply {
+export function errorReply(error: unknown, requestId: string, form = enveloped): ErrorReply {
   // A plugin may throw a `ServiceError` with a kind that does not exist.
   const known =
     error instanceof ServiceError && Object.hasOwn(STATUS, error.kind)
@@ -45,7 +54,8 @@ export function errorReply(error: unknown, requestId: string): ErrorReply {
   for (const [name, value] of Object.entries(known.headers ?? {})) headers.push(name, value);
   const defaults = DEFAULT_HEADERS[known.kind];
   if (defaults !== undefined && known.headers?.[defaults[0]!] === undefined) headers.push(...defaults);
-  return { status: STATUS[known.kind], headers, body: JSON.stringify({ success: false, error: known.message }) };
+  const { status, headers: own, body } = form(known);
+  return { status, headers: [...headers, ...own], body };
 }
 
 /** The message of an error event within a stream. */

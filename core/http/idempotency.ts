@@ -29,14 +29,14 @@ export interface KeyedWork {
   readonly runId: string;
   /** Whether an earlier try may have started it: one that was cut short, or whose process has died. */
   readonly isRepeated: boolean;
+  /** Frees the key: what it names was not begun, or failed before anybody was told of it. */
+  free(): Promise<void>;
 }
 
 /** The first request with a key: its reply is kept. */
 export interface KeyClaim extends KeyedWork {
   /** Keeps a final reply, and frees the key after any other. To be called once. Never rejects. */
   settle(reply: KeptReply): Promise<void>;
-  /** Frees the key: the request was not begun. */
-  free(): Promise<void>;
 }
 
 export interface ReplyKeeper {
@@ -46,6 +46,12 @@ export interface ReplyKeeper {
    * @throws ServiceError `key_reused` for a request that is not the same, `conflict` for one whose reply was too large to be kept
    */
   take(request: KeyedRequest, signal: AbortSignal): Promise<KeptReply | KeyClaim>;
+  /**
+   * Names what a request starts that is kept elsewhere: all requests with its key get the same name, and nobody waits.
+   *
+   * @throws ServiceError `key_reused` for a request that is not the same
+   */
+  name(request: KeyedRequest, signal: AbortSignal): Promise<KeyClaim>;
 }
 
 /** A request as it arrived. */
@@ -78,13 +84,27 @@ export async function carryOutOnce(
   const taken = await replies.take(keyedRequest(call, sent), call.signal);
   if (!("settle" in taken)) {
     const { status, headers, body } = taken;
-    call.reply(status, [...headers, "idempotency-replayed", "true", ...cors], body);
+    call.reply(status, [...headers, ...REPLAYED, ...cors], body);
     return false;
   }
   if (call.finished) await taken.free();
   else call.keyed = taken;
   return !call.finished;
 }
+
+/**
+ * The same for routes that stream: each request is carried out, and its handler attaches those that are not the first to what that one
+ * has started.
+ */
+export async function attachToFirst(replies: ReplyKeeper, call: KeyedCall, sent: SentRequest): Promise<boolean> {
+  const claim = await replies.name(keyedRequest(call, sent), call.signal);
+  if (call.finished) await claim.free();
+  else call.keyed = claim;
+  return !call.finished;
+}
+
+/** Of a reply to a request that was made before. */
+export const REPLAYED: HeaderList = ["idempotency-replayed", "true"];
 
 function keyedRequest({ caller, user }: Requester, { key, target, body }: SentRequest): KeyedRequest {
   if (!KEY.test(key)) throw invalid("Idempotency-Key must be 1 to 255 visible ASCII characters, without spaces");

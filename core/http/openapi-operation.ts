@@ -44,7 +44,7 @@ export function possibleFailures(route: Route<never>): Failure[] {
   if (body || parameters || route.query !== undefined || route.schemas?.query !== undefined)
     kinds.push("invalid_input");
   if (parameters) kinds.push("not_found");
-  if (route.idempotent === true) kinds.push("key_reused");
+  if (route.idempotent !== undefined) kinds.push("key_reused");
   for (const kind of route.failures ?? []) if (!kinds.includes(kind)) kinds.push(kind);
   if (body) kinds.push("too_large", "unsupported_media_type");
   // Pages and probes cannot fail in these ways: they neither run nor wait for anything.
@@ -61,7 +61,7 @@ export function describeOperation(
   const parameters = [
     ...pathParameters(route.path, samples),
     ...queryParameters(querySchema(route, schemas)),
-    ...(route.idempotent === true ? [KEY_PARAMETER] : []),
+    ...(route.idempotent !== undefined ? [KEY_PARAMETER] : []),
   ];
   const body = route.body === undefined ? embed(route.schemas?.body) : { $ref: SCHEMA_REFERENCE + route.body };
   return {

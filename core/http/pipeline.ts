@@ -19,10 +19,12 @@ import {
   type Validator,
 } from "./decode.ts";
 import { errorReply } from "./encode.ts";
+import { type ErrorsAt, errorsByPath } from "./error-forms.ts";
 import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
-import { carryOutOnce, type ReplyKeeper } from "./idempotency.ts";
+import { attachToFirst, carryOutOnce, type ReplyKeeper } from "./idempotency.ts";
 import { foreignHost, foreignOrigin } from "./origin.ts";
 import { compileOutput } from "./output.ts";
+import { failAccess } from "./refused-page.ts";
 import type { InputSchemaId, Route } from "./route.ts";
 import { createRouter, type PathEndpoint } from "./router.ts";
 import type { Site } from "./site.ts";
@@ -63,6 +65,9 @@ interface PipelineSettings<S> extends CallSettings<S> {
   isSocket(path: string): boolean;
 }
 
+/** For requests that no route answers. */
+type UnmatchedSettings<S> = PipelineSettings<S> & { readonly errorsAt: ErrorsAt };
+
 interface Compiled {
   method: string;
   path: string;
@@ -70,7 +75,8 @@ interface Compiled {
   preflight(exchange: Exchange, allow: string): void;
 }
 
-export function compilePipeline<S>(routes: readonly Route<S>[], settings: PipelineSettings<S>): Dispatch {
+export function compilePipeline<S>(routes: readonly Route<S>[], given: PipelineSettings<S>): Dispatch {
+  const settings = { ...given, errorsAt: errorsByPath(routes) };
   const router = createRouter(routes.map((route) => compileRoute(route, settings)));
   const { site } = settings;
   const probes = new Set(routes.filter(({ group }) => group === "probe").map(({ path }) => path));
@@ -92,7 +98,7 @@ function answerOtherMethod<S>(
   exchange: Exchange,
   endpoint: PathEndpoint<Compiled>,
   values: string[],
-  settings: PipelineSettings<S>,
+  settings: UnmatchedSettings<S>,
 ) {
   const { methods, allow } = endpoint;
   if (exchange.method === "HEAD" && methods.has("GET")) return methods.get("GET")!.run(exchange, values);
@@ -118,7 +124,7 @@ function failIfAuthorized<S>(call: Call<S>, allowed: void | Promise<void>, error
 }
 
 /** Refuses a request that matches no route, with 401 if the caller is not authorized: a refused caller must not learn which routes exist. */
-function refuseIfAuthorized<S>(exchange: Exchange, settings: PipelineSettings<S>, problem: ServiceError): void {
+function refuseIfAuthorized<S>(exchange: Exchange, settings: UnmatchedSettings<S>, problem: ServiceError): void {
   const { authorizeUnknown: authorize, defaultCors, site } = settings;
   const error = foreignOrigin(exchange, exchange, defaultCors, site) ?? problem;
   if (authorize === null) {
@@ -126,7 +132,8 @@ function refuseIfAuthorized<S>(exchange: Exchange, settings: PipelineSettings<S>
     return;
   }
   const cors = defaultCors.constant ?? defaultCors.headers(exchange.header("origin"));
-  const call = new Call(settings, exchange, settings.meters.ofUnmatched(exchange.method), cors);
+  const meter = settings.meters.ofUnmatched(exchange.method);
+  const call = new Call(settings, exchange, meter, cors, settings.errorsAt(exchange.path));
   try {
     failIfAuthorized(call, authorize(call, exchange, []), error);
   } catch (refused) {
@@ -134,8 +141,8 @@ function refuseIfAuthorized<S>(exchange: Exchange, settings: PipelineSettings<S>
   }
 }
 
-function refuse<S>(exchange: Exchange, settings: PipelineSettings<S>, error: ServiceError): void {
-  const { status, headers, body } = errorReply(error, exchange.requestId);
+function refuse<S>(exchange: Exchange, settings: UnmatchedSettings<S>, error: ServiceError): void {
+  const { status, headers, body } = errorReply(error, exchange.requestId, settings.errorsAt(exchange.path));
   const cors = settings.defaultCors.constant ?? settings.defaultCors.headers(exchange.header("origin"));
   exchange.reply(status, [...headers, ...cors], body);
   settings.meters.ofUnmatched(exchange.method).finished(status, UNTIMED, false);
@@ -151,8 +158,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
   const { uploads, uses, valuesLimit } = settings;
   const bodyLimit = settings.bodyLimit(route);
-  const { bodyOptional = false, readsHeaders = false } = route;
-  const replies = route.idempotent === true ? settings.replies : undefined;
+  const { bodyOptional = false, readsHeaders = false, refusedPage } = route;
+  const replies = route.idempotent === undefined ? undefined : settings.replies;
+  const takeKey = route.idempotent === "stream" ? attachToFirst : carryOutOnce;
   const { readsClient = settings.isProxied && route.group === "execution" } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = settings.meters.ofRoute(route);
@@ -217,9 +225,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     }
     call.track();
     const target = `${route.method} ${keyed.path}?${query}`;
-    carryOutOnce(replies!, call, { key: keyed.key, target, body: bytes }, corsHeaders).then(
-      (isFirst) => {
-        if (isFirst) handle(call, values, query, body, corsHeaders);
+    takeKey(replies!, call, { key: keyed.key, target, body: bytes }, corsHeaders).then(
+      (isToRun) => {
+        if (isToRun) handle(call, values, query, body, corsHeaders);
       },
       (error) => call.fail(error),
     );
@@ -267,7 +275,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     },
     run(exchange, values) {
       const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));
-      const call = new Call(settings, exchange, meter, corsHeaders);
+      const call = new Call(settings, exchange, meter, corsHeaders, route.errors);
+      const accept = refusedPage === undefined ? "" : exchange.header("accept");
       try {
         const foreign = foreignOrigin(exchange, route, cors, settings.site);
         if (foreign !== null) throw foreign;
@@ -282,10 +291,10 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         call.track();
         allowed.then(
           () => handle(call, values, query, undefined, corsHeaders),
-          (error) => call.fail(error),
+          (error) => failAccess(call, error, refusedPage, accept),
         );
       } catch (error) {
-        call.fail(error);
+        failAccess(call, error, refusedPage, accept);
       }
     },
   };

@@ -8,6 +8,7 @@ import type { EventProducer, TextSink } from "../lib/event-sink.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { Validator } from "./decode.ts";
+import type { ErrorForm } from "./encode.ts";
 import type { HeaderList } from "./exchange.ts";
 import type { KeyedWork } from "./idempotency.ts";
 import type { AllowedPages } from "./origin.ts";
@@ -91,12 +92,14 @@ export type EventReply = EventProducer | { readonly form: string; readonly event
 /** Status, headers and body of a `raw` route; CORS headers are added. */
 export type RawReply = { status: number; headers: HeaderList; body: string | Uint8Array | null } | TextStream;
 
-/** A streamed reply. Its headers are sent at once, and `context.signal` aborts when the client leaves. */
+/** A streamed reply. Its headers are sent at once unless it `opensLate`, and `context.signal` aborts when the client leaves. */
 export interface TextStream {
   readonly status: number;
   readonly headers: HeaderList;
   /** Writes the stream; the reply ends when it resolves. If it throws, or the service stops, `failure` is sent. */
   stream(sink: TextSink): Promise<void>;
+  /** The headers are sent with the first text, so that a failure before it has a reply of its own. */
+  readonly opensLate?: true;
   /** Makes the last text of a failed stream. Without it the connection is closed. */
   readonly failure?: (message: string) => string;
   /** Text without meaning, sent after some seconds of silence so that no proxy takes the stream for dead. */
@@ -140,8 +143,11 @@ export interface Route<
   bodyClass?: "generation";
   /** A request without a body is read as `{}`. */
   bodyOptional?: boolean;
-  /** Whether an `Idempotency-Key` is heeded: its reply is kept, and repeated requests get that. Only of POST with a body and one reply. */
-  idempotent?: true;
+  /**
+   * Whether an `Idempotency-Key` is heeded: the reply is kept, and repeated requests get that; `stream`: the handler attaches them to what
+   * the first has started. Only of POST with a body.
+   */
+  idempotent?: true | "stream";
   /** Validators of a plugin's route, in place of `query` and `body`. */
   checks?: { query?: Validator; body?: Validator };
   /** The schemas of a plugin's route, for `/doc`. */
@@ -156,7 +162,11 @@ export interface Route<
   readsHeaders?: boolean | readonly string[];
   /** Reads the client's address for the handler. */
   readsClient?: boolean;
+  /** What a browser gets in place of a 401 in JSON. It must say nothing of the service. */
+  refusedPage?(context: Context<S>): Promise<PageReply>;
   output: RouteOutput;
+  /** How its failures are written, and those of paths that share its first segment; left out: the JSON envelope. */
+  errors?: ErrorForm;
   handle(input: Input<Q, B>, context: Context<S>): unknown;
 }
 

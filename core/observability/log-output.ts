@@ -1,5 +1,5 @@
 /**
- * Writes the log to standard output, and never fails. When lines cannot be written (the disk is full, the reader is gone or does not
+ * Writes the log to standard output, in the format that its reader wants, and never fails. When lines cannot be written (the disk is full, the reader is gone or does not
  * read, the descriptor is closed), they are dropped and counted. Once writing works again, one line says how many are missing.
  */
 import { writeSync } from "node:fs";
@@ -36,6 +36,8 @@ export class LogOutput {
   #watchesExit = false;
   /** How many lines since the start. */
   lost = 0;
+  /** How a line is written. */
+  format = (line: string): string => line;
 
   /** @param descriptor of an open file */
   constructor(descriptor: number) {
@@ -43,7 +45,7 @@ export class LogOutput {
   }
 
   write(line: string): void {
-    const bytes = Buffer.from(line);
+    const bytes = Buffer.from(this.format(line));
     if (this.#bytes + bytes.length > MAX_WAITING_BYTES && this.#waiting.length > 0) {
       this.#countLost();
       return;
@@ -66,7 +68,7 @@ export class LogOutput {
     this.#unreported = 0;
     const msg = `${lost} ${lost === 1 ? "line" : "lines"} of the log could not be written: ${this.#code}`;
     const head = `{"level":"warn","time":"${new Date().toISOString()}"`;
-    const text = `${joinLine(head, { lost, code: this.#code, msg })}\n`;
+    const text = this.format(`${joinLine(head, { lost, code: this.#code, msg })}\n`);
     this.#push({ bytes: Buffer.from(this.#torn ? `\n${text}` : text), written: 0, reportsLost: lost });
   }
 

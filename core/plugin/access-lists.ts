@@ -55,6 +55,7 @@ export const PROTECTED_ROUTES: readonly string[] = Object.freeze([
   "GET /agents/:id/runs/:runId",
   "GET /agents/:id/runs/:runId/stream",
   "POST /agents/:id/runs/:runId/cancel",
+  "/agents/:id/ag-ui",
   "GET /agents/:id/chat/:conversationId/stream",
   "POST /agents/:id/chat/:conversationId/cancel",
   "POST /workflows/:id/execute",

@@ -3,7 +3,7 @@
  * removal are those of executions.
  */
 import type { RunCall } from "../agents/agent.ts";
-import type { KeptAgent, KeptRequest, KeptRun, RunKeeper } from "../agents/keeper.ts";
+import type { KeptAgent, KeptRequest, KeptRun, RunKeeper, RunName } from "../agents/keeper.ts";
 import type { PreparedRun } from "../agents/run/execute.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
@@ -11,6 +11,7 @@ import { RawSink } from "../agents/stream/raw.ts";
 import { type Principal, principalOf, seesEverything } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, notFound, ServiceError } from "../lib/errors.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
 import type { Uses } from "../lib/uses.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
 import { isLive, isStored } from "../workflows/begin.ts";
@@ -31,6 +32,7 @@ import { ScopedWorkflows } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
 import { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
+import { earlierResult, runCancelled } from "./earlier.ts";
 import { partEvents } from "./events.ts";
 import { LiveRun } from "./live-run.ts";
 import { ScopedRuns } from "./scoped.ts";
@@ -83,31 +85,53 @@ export class KeptRuns implements RunKeeper {
 
   async requireFree(runId: string, userId: string | undefined): Promise<void> {
     const id = runExecutionId(runId);
-    if (isLive(this.#engine, id, userId) || (await isStored(this.#engine, id, userId))) throw runIdTaken(runId);
+    if (isLive(this.#engine, id, userId) || (await isStored(this.#engine, id, userId))) throw new RunIdTaken(runId);
   }
 
-  newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, runId: string, isNamed: boolean): KeptRun {
+  newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, { runId, isChosen, keyed }: RunName): KeptRun {
     const live = new LiveRun(call, waitingPlace(agent, request, runId));
     const prepared = agent.prepare(request, live.call, runId, live);
     live.prepared = prepared;
-    const begun = <T>(wait: (execution: Execution) => Promise<T>): Promise<T> =>
+    const { userId } = prepared.plan.settings.memory;
+    const attach = () =>
+      this.for(principalOf(call, this.#engine.spaces.isolated)).attach(agent.id, runId, 0, { userId });
+    const begin = <T>(wait: (execution: Execution) => Promise<T>): Promise<T> =>
       withFreeNumber(this.#engine.sequence, executionNumberRows, async (number) => {
-        if (isNamed) await this.requireFree(runId, prepared.plan.settings.memory.userId);
+        if (isChosen || keyed !== null) await this.requireFree(runId, userId);
         return this.#begin(agent, request, call, number, live, prepared, wait);
       });
+    /** @param earlier what is made of the run that a request with the same key has begun */
+    const begun = async <T>(
+      wait: (execution: Execution) => Promise<T>,
+      earlier: (follow: EventProducer) => T | Promise<T>,
+    ): Promise<T> => {
+      const known = keyed === "repeated" ? await attach().catch(ifUnknown) : null;
+      if (known !== null) return earlier(known);
+      try {
+        return await begin(wait);
+      } catch (error) {
+        // The next with the key begins another run.
+        if (live.hasFailed) await call.keyed?.free();
+        // Of two with one key, the other was faster.
+        if (keyed === null || isChosen || !(error instanceof RunIdTaken)) throw error;
+        return earlier(await attach());
+      }
+    };
     return {
       id: runId,
       prepared,
-      result: () => begun((execution) => this.#result(execution, live)),
-      start: () => begun((execution) => onDisk(execution)),
+      result: () => begun((execution) => this.#result(execution, live), earlierResult),
+      start: () => begun(onDisk, () => {}),
       events: (form) => async (events) => {
         live.isRead = true;
-        const follow = await begun(async (execution) => {
-          await Promise.race([live.accepted, execution.settled]);
-          await onDisk(execution);
-          const principal = principalOf(call, this.#engine.spaces.isolated);
-          return this.for(principal).attach(agent.id, runId, 0, { userId: prepared.plan.settings.memory.userId });
-        });
+        const follow = await begun(
+          async (execution) => {
+            await Promise.race([live.accepted, execution.settled]);
+            await onDisk(execution);
+            return attach();
+          },
+          (known) => known,
+        );
         await follow(partEvents(events, form ?? ((sink) => new RawSink(sink))));
       },
     };
@@ -142,7 +166,7 @@ export class KeptRuns implements RunKeeper {
       caller: seesEverything(call.caller) ? call.caller.kind : undefined,
     };
     // After the last await before the begin.
-    if (isLive(this.#engine, start.id, userId)) throw runIdTaken(plan.id);
+    if (isLive(this.#engine, start.id, userId)) throw new RunIdTaken(plan.id);
     const key = liveKeyOf(start);
     this.#live.set(key, live);
     let execution: Execution;
@@ -164,7 +188,7 @@ export class KeptRuns implements RunKeeper {
     } catch (error) {
       if (!(error instanceof CommitConflict)) throw error;
       if (execution.isRecorded) throw interrupted(runIdOf(start));
-      throw unlessNumberTaken(error, number, runIdTaken(runIdOf(start)));
+      throw unlessNumberTaken(error, number, new RunIdTaken(runIdOf(start)));
     }
   }
 
@@ -195,6 +219,7 @@ export class KeptRuns implements RunKeeper {
         live.resolve({ ...outcome, finishReason: "tool-calls" });
         return new Suspend("a tool needs approval", { approvals: error.approvals } satisfies RunSuspension, false);
       }
+      live.hasFailed = !call.signal.aborted;
       live.reject(error);
       // The message of any other error is for the log alone.
       if (error instanceof ServiceError || call.signal.aborted) throw error;
@@ -210,7 +235,7 @@ export class KeptRuns implements RunKeeper {
   async #result(execution: Execution, live: LiveRun): Promise<RunResult> {
     const { state } = execution;
     await Promise.race([execution.settled, execution.commitFailure()]);
-    if (state.status === "cancelled") throw new ServiceError("conflict", "the run was cancelled");
+    if (state.status === "cancelled") throw runCancelled();
     if (state.status === "running") throw interrupted(runIdOf(state.start));
     return live.result;
   }
@@ -247,7 +272,16 @@ async function onDisk(execution: Execution): Promise<void> {
   await Promise.race([execution.flush(), execution.settled]);
 }
 
-const runIdTaken = (id: string) => new ServiceError("conflict", `options.runId: ${JSON.stringify(id)} is taken`);
+class RunIdTaken extends ServiceError {
+  constructor(id: string) {
+    super("conflict", `options.runId: ${JSON.stringify(id)} is taken`);
+  }
+}
+
+function ifUnknown(error: unknown): null {
+  if (error instanceof ServiceError && error.kind === "not_found") return null;
+  throw error;
+}
 
 const interrupted = (id: string) =>
   new ServiceError("unavailable", "the run has been interrupted: it goes on when the server is back", {

@@ -24,6 +24,8 @@ export class LiveRun implements RunJournal {
   sink: KeptSink | null = null;
   /** Whether somebody reads the parts while they come. */
   isRead = false;
+  /** Whether it has failed of itself. */
+  hasFailed = false;
   readonly accepted: Promise<void>;
   readonly result: Promise<RunResult>;
   accept: () => void = () => {};
@@ -86,6 +88,10 @@ export class LiveRun implements RunJournal {
   note(entry: RunEntry): void {
     // Where the step has ended nothing of it counts.
     this.#step?.keep(entry, true).catch(() => {});
+  }
+
+  async flush(): Promise<void> {
+    await this.#step?.flush();
   }
 
   record(entry: RunEntry): Promise<void> {

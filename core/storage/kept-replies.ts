@@ -117,6 +117,31 @@ export class KeptReplies implements ReplyKeeper {
     }
   }
 
+  async name({ id, fingerprint }: KeyedRequest, signal: AbortSignal): Promise<KeyClaim> {
+    if (this.#membership?.isHeld() === false) await this.#membership.confirm(signal);
+    for (;;) {
+      const found = await this.#store.get(keptReplyKey(id));
+      const row = found === undefined ? undefined : (JSON.parse(found.value) as KeyRow);
+      if (row !== undefined && row.at + KEPT_MS > systemTime()) {
+        if (row.fingerprint !== fingerprint) throw keyReused();
+        return { runId: row.runId, isRepeated: true, settle: async () => {}, free: async () => {} };
+      }
+      const claimed = await this.#write(id, { fingerprint, runId: randomUUID() }, found, row);
+      if (claimed !== null) return this.#asName(claimed);
+    }
+  }
+
+  /** A first request that failed has started nothing, but for one that was cut short. */
+  #asName(claimed: Claimed): KeyClaim {
+    const free = () => this.#settle(claimed, null, () => {});
+    return {
+      runId: claimed.row.runId,
+      isRepeated: false,
+      settle: ({ status }) => (status === 503 ? Promise.resolve() : free()),
+      free,
+    };
+  }
+
   /** Removes what was claimed before `time`, in milliseconds since 1970. */
   async removeBefore(time: number): Promise<void> {
     const range = { prefix: KEPT_REPLY_TIMES, before: keptRepliesBefore(Math.max(0, time)) };

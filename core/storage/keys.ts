@@ -51,6 +51,8 @@
  *   a2o/TASK                        -> a running task: its agent, and its process
  *   a2m/MESSAGE                     -> the task that began with a message, by a digest of its id
  *   a2p/USER/TASK                   a task of a user that has not ended
+ *   rs/RESPONSE                     -> a stored response: owner, input, output (openai/response-rows.ts)
+ *   rt/#createdAt/RESPONSE          the same by time
  *   ik/REQUEST                      -> an Idempotency-Key: who works on its request, or the reply (kept-replies.ts)
  *   it/#claimedAt/REQUEST           the same by time
  *   ap/APPROVAL                     -> a question that a person is asked before a tool runs (approvals/record.ts)
@@ -159,6 +161,12 @@ export const ownKeyOf = (agent: string, user: string, historyKey: string) =>
   ownHistoryRows(agent, user) + historyKey.slice(historyRows(agent).length);
 export const OPEN_RUNS = "ho/";
 export const openRunKey = (run: string) => `ho/${encodeText(run)}`;
+
+export const responseKey = (id: string) => `rs/${encodeText(id)}`;
+export const RESPONSE_TIMES = "rt/";
+export const responseTime = (time: number, id: string) => `rt/${encodeNumber(time)}/${id}`;
+export const responsesBefore = (time: number) => `rt/${encodeNumber(time)}`;
+export const responseOfTime = (responseTime: string) => responseTime.slice("rt/#########/".length);
 
 /** `request` is a digest, and needs no encoding. */
 export const keptReplyKey = (request: string) => `ik/${request}`;

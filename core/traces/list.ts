@@ -19,7 +19,8 @@ export async function listTraces(
   const pending = recorder.pending();
   for (const trace of recorder.open) {
     if (!matches(filter, openTraceFacts(trace)) || skip-- > 0) continue;
-    page.push(traceSummary(trace.root, { origin, spanCount: trace.handed + trace.spans.length, end: 0 }));
+    const { root, userId, handed, spans } = trace;
+    page.push(traceSummary(root, { origin, spanCount: handed + spans.length, end: 0, userId }));
     if (page.length === limit) return page;
   }
   skip = Math.max(0, skip);
@@ -36,8 +37,9 @@ export async function listTraces(
     if (reader === null) continue;
     for (const line of reader.lines()) {
       if (!line.last || !matches(filter, endedTraceFacts(line)) || skip-- > 0) continue;
-      const spanCount = line.handed + line.spans.length;
-      page.push(traceSummary(rootOf(line), { origin: reader.origin, spanCount, end: lastEnd(line.spans) }));
+      const { userId, handed, spans } = line;
+      const facts = { origin: reader.origin, spanCount: handed + spans.length, end: lastEnd(spans), userId };
+      page.push(traceSummary(rootOf(line), facts));
       if (page.length === limit) return page;
     }
     skip = Math.max(0, skip);

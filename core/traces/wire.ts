@@ -43,12 +43,13 @@ export function spanRecord({ span, origin }: FoundSpan): SpanRecord {
 /** @param end milliseconds since 1970; 0 while it runs */
 export function traceSummary(
   root: SpanData,
-  { origin, spanCount, end }: { origin: Origin; spanCount: number; end: number },
+  { origin, spanCount, end, userId }: { origin: Origin; spanCount: number; end: number; userId: string | null },
 ): TraceSummary {
   return {
     traceId: root.traceId,
     rootSpan: spanRecord({ span: root, origin }),
     spanCount,
+    ...(userId !== null && { userId }),
     startTime: iso(root.start),
     ...(end > 0 && { endTime: iso(end) }),
     status: end === 0 ? "running" : root.status.code === 2 ? "error" : "completed",

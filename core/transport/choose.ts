@@ -11,6 +11,11 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|::ffff:127(\.\d{1,3}){3})$/i
 /** Loaded only when it is used, which is rare. */
 const createNodeTransport = async () => (await import("./node.ts")).createNodeTransport();
 
+const isMissing = (error: unknown): boolean => {
+  const { cause } = error as { cause?: { code?: unknown } };
+  return cause?.code === "ERR_MODULE_NOT_FOUND";
+};
+
 /**
  * `node` and `uws` are used as they are named: `uws` rejects when the addon does not load. `auto` uses uws if the addon loads and
  * either only this machine can connect or the addon passes the probes of request heads; otherwise node, with one warning that says
@@ -24,7 +29,9 @@ export async function chooseTransport(setting: TransportSetting, host: string, l
     transport = await createUwsTransport();
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    logger.warn(`serving over node:http, which is slower: ${why}. Set server.transport: node to accept that silently`);
+    const text = `serving over node:http, which is slower: ${why}. Set server.transport: node to accept that silently`;
+    // Who has not installed it has chosen that; one that is there and does not load is a surprise.
+    logger[isMissing(error) ? "info" : "warn"](text);
     return createNodeTransport();
   }
   const fault = LOOPBACK.test(host) ? null : await firstFault(transport);

@@ -23,6 +23,9 @@ const REFUSAL_HEADERS = ["content-type", "application/json"];
 const SPLIT_HEAD_BYTES = 16 * 1024;
 const SPLIT_HEAD_VARIABLE = "UWS_HTTP_MAX_HEADERS_SIZE";
 
+/** It brings binaries for all platforms, 257 MB: the package leaves it to those who want it. */
+const INSTALL = "npm install uWebSockets.js@npm:uwebsockets@3.0.6";
+
 /** Loads the addon. Rejects with a message that says why it does not load here. */
 export async function createUwsTransport(): Promise<Transport> {
   const native = await loadNative();
@@ -38,6 +41,8 @@ async function loadNative(): Promise<Native> {
     return ((await import("uWebSockets.js")) as unknown as { default: Native }).default;
   } catch (cause) {
     const { version, platform, arch } = process;
+    if ((cause as { code?: unknown } | null)?.code === "ERR_MODULE_NOT_FOUND")
+      throw new Error(`uWebSockets.js is not installed: ${INSTALL}`, { cause });
     throw new Error(`uWebSockets.js does not load on Node ${version} (${platform} ${arch}): ${firstLine(cause)}`, {
       cause,
     });

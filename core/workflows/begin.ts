@@ -12,6 +12,7 @@ import type { ExecutionStart } from "./journal/entries.ts";
 import { executionIdTaken, stillRunning } from "./journal/errors.ts";
 import { executionOwner } from "./journal/ids.ts";
 import { findExecution, startsWithId } from "./journal/load.ts";
+import type { JournalState } from "./journal/state.ts";
 import type { Execution } from "./run/execution.ts";
 import { unlessNumberTaken } from "./run/execution-commits.ts";
 import type { WorkflowCall } from "./workflows.ts";
@@ -90,7 +91,7 @@ export async function untilRecorded(execution: Execution): Promise<Execution> {
 }
 
 /** The reply to a request that does not wait for its execution. */
-export function acknowledge({ state: { start } }: Execution, call: WorkflowCall): ExecutionStarted {
+export function acknowledge({ start }: JournalState, call: WorkflowCall): ExecutionStarted {
   const { id: executionId, workflowId, at } = start;
   const location = `/workflows/${workflowId}/executions/${executionId}/state`;
   call.replyWith = { headers: ["location", location], status: 202 };

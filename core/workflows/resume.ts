@@ -32,16 +32,20 @@ export async function resumeExecution(
   for (;;) {
     const found = await find();
     const resumed =
-      "loaded" in found ? await resumeStored(engine, found, body, call) : await resumeRunning(found, body);
+      "loaded" in found ? await resumeStored(engine, found, body, call) : await resumeRunning(found, body, call);
     if (resumed !== null) return resumed;
   }
 }
 
-async function resumeRunning(execution: Execution, body: ResumeExecutionRequest): Promise<Execution | null> {
+async function resumeRunning(
+  execution: Execution,
+  body: ResumeExecutionRequest,
+  { keyed }: WorkflowCall,
+): Promise<Execution | null> {
   const entry = planResumeBeside(execution.state, execution.definition, body);
   if (takesResume(execution)) {
     // That it cannot be written shows where the execution itself writes.
-    resumeBeside(execution, entry).catch(() => {});
+    resumeBeside(execution, entry, keyed?.runId).catch(() => {});
     return execution;
   }
   await waitForRest(execution);
@@ -61,7 +65,7 @@ async function resumeStored(
   const definition = await engine.definitions.pinned(start.definition);
   if (isOpen) {
     const [, path, , data] = planResumeBeside(loaded.state, definition, body);
-    const state = await resumeRemoteExecution(engine.store, found, path, data);
+    const state = await resumeRemoteExecution(engine.store, found, path, data, call.keyed?.runId);
     return state === null ? null : { state, outline: definition.outline };
   }
   const entry = planResume(loaded.state, definition, body);
@@ -72,6 +76,7 @@ async function resumeStored(
   const execution = engine.restore(loaded.state, definition, call, { loaded, openRow: null, recordRow });
   engine.beginTrace(execution, "resume");
   execution.append(entry);
+  if (call.keyed !== undefined) execution.append(["answer", entry[1], entry[2], call.keyed.runId]);
   engine.run(execution);
   return (await isFirst(engine, execution)) ? execution : lostTo(start.id, namesStep);
 }

@@ -9,32 +9,31 @@ import type {
   ReplayExecutionRequest,
   ResumeExecutionRequest,
 } from "../../generated/types.ts";
+import { REPLAYED } from "../http/idempotency.ts";
 import { permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
-import { unlessConflict } from "../storage/conflict.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
 import { acknowledge, beginExecution, type Lost, lostBegin, unlessLost, untilRecorded } from "./begin.ts";
-import { followRemoteExecution } from "./cluster/follow-remote.ts";
+import { cancelResting } from "./cancel-resting.ts";
 import { type StopRequest, stopFromRequest, stopRemoteExecution } from "./cluster/stop-requests.ts";
-import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { alreadyEnded, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
-import { type FoundExecution, readExecution } from "./journal/load.ts";
+import type { FoundExecution } from "./journal/load.ts";
 import { executionRecord, executionStateView } from "./journal/record.ts";
-import { parseOpenRow } from "./journal/rows.ts";
-import { type JournalState, timeAfter } from "./journal/state.ts";
+import type { JournalState } from "./journal/state.ts";
+import { beginOnce, wasResumed } from "./keyed.ts";
 import { listExecutions } from "./list/list.ts";
 import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
 import { earlierOutcome, outcomeOf } from "./outcome.ts";
+import { executionEvents, liveEvents } from "./read-events.ts";
 import { resumeExecution } from "./resume.ts";
 import type { Execution } from "./run/execution.ts";
 import { executionNumberRows, unlessNumberTaken } from "./run/execution-commits.ts";
-import { followLive, followLoaded } from "./run/follow.ts";
 import { planReplay } from "./run/replay.ts";
 import { checkReplay } from "./run/resume.ts";
 import type { ExecutionQuery, WorkflowAccess, WorkflowCall } from "./workflows.ts";
@@ -53,9 +52,12 @@ export class ScopedWorkflows implements WorkflowAccess {
   async execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
     if (call.keyed === undefined) return this.#execute(workflowId, body, call);
     const { executionId = call.keyed.runId, userId } = body.options ?? {};
-    const meant = { workflowId, id: executionId, userId };
-    const earlier = await earlierOutcome(this.#engine, this.#lookup, meant, call);
+    const earlier = await this.#earlier({ workflowId, id: executionId, userId }, call);
     return earlier ?? this.#execute(workflowId, { ...body, options: { ...body.options, executionId } }, call);
+  }
+
+  #earlier(meant: Parameters<typeof earlierOutcome>[2], call: WorkflowCall): Promise<Serialized | null> {
+    return earlierOutcome(this.#engine, this.#lookup, meant, call);
   }
 
   #execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized> {
@@ -66,12 +68,23 @@ export class ScopedWorkflows implements WorkflowAccess {
   }
 
   async begin(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<ExecutionStarted> {
-    return acknowledge(await this.#recorded(workflowId, body, call), call);
+    const begin = async (keyed: ExecuteWorkflowRequest) =>
+      acknowledge((await this.#recorded(workflowId, keyed, call)).state, call);
+    if (call.keyed === undefined) return begin(body);
+    return beginOnce(this.#lookup, { workflowId, body, keyed: call.keyed }, begin, async (id, userId) =>
+      acknowledge((await this.#lookup.readState(workflowId, id, userId)).state, call),
+    );
   }
 
   async stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer> {
     if (body.options?.background === true) throw invalid("options.background is for /execute, which does not stream");
-    return this.#follow(await this.#recorded(workflowId, body, call), 0);
+    if (call.keyed === undefined) return liveEvents(this.#engine, await this.#recorded(workflowId, body, call), 0);
+    const begin = async (keyed: ExecuteWorkflowRequest) =>
+      liveEvents(this.#engine, await this.#recorded(workflowId, keyed, call), 0);
+    return beginOnce(this.#lookup, { workflowId, body, keyed: call.keyed }, begin, (id, userId) => {
+      call.replyWith = { headers: REPLAYED };
+      return this.attach(workflowId, id, 0, userId);
+    });
   }
 
   /** A new execution once it is in the store. */
@@ -107,7 +120,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     for (;;) {
       const found = await this.#lookup.find(workflowId, id, userId);
       const rests = "loaded" in found && found.loaded.state.status === "suspended" && found.found.openRow === null;
-      const state = rests ? await this.#cancelResting(found, reason) : await this.#stop(found, request);
+      const state = rests ? await cancelResting(this.#engine, found, reason) : await this.#stop(found, request);
       // It was resumed meanwhile: cancel the new run.
       if (state === null || state.status === "running") continue;
       const { status, cancellation } = state;
@@ -128,6 +141,9 @@ export class ScopedWorkflows implements WorkflowAccess {
     userId?: string,
   ): Promise<Serialized> {
     const find = () => this.#lookup.find(workflowId, id, userId);
+    const isDone = call.keyed?.isRepeated === true && (await wasResumed(this.#engine, await find(), call.keyed.runId));
+    const earlier = isDone ? await this.#earlier({ workflowId, id, userId }, call) : null;
+    if (earlier !== null) return earlier;
     const resumed = await resumeExecution(this.#engine, find, body, call);
     if ("outline" in resumed) return outcomeOf(resumed.state, resumed.outline);
     return this.#result(resumed, call, () => notSuspended(id, "running"));
@@ -140,6 +156,9 @@ export class ScopedWorkflows implements WorkflowAccess {
     call: WorkflowCall,
     userId?: string,
   ): Promise<Serialized> {
+    const own = call.keyed?.runId;
+    const earlier = own === undefined ? null : await this.#earlier({ workflowId, id: own, userId }, call);
+    if (earlier !== null) return earlier;
     const { found, loaded } = await this.#atRest(workflowId, id, userId);
     this.#engine.capacity.requireFree();
     const { start } = found;
@@ -151,8 +170,8 @@ export class ScopedWorkflows implements WorkflowAccess {
       const again: ExecutionStart = {
         ...start,
         trace: undefined,
-        id: this.#engine.newId(number),
-        ownId: undefined,
+        id: own ?? this.#engine.newId(number),
+        ownId: own !== undefined && this.#engine.spaces.isolated ? true : undefined,
         number,
         at: storedTime(),
         state,
@@ -197,32 +216,10 @@ export class ScopedWorkflows implements WorkflowAccess {
     form?: (start: ExecutionStart, reader: EventSink) => EventSink,
   ): Promise<EventProducer> {
     const execution = await this.#lookup.find(workflowId, id, userId);
-    const follow = await this.#events(execution, after);
+    const follow = await executionEvents(this.#engine, execution, after);
     if (form === undefined) return follow;
     const { start } = ("loaded" in execution ? execution.loaded : execution).state;
     return (reader) => follow(form(start, reader));
-  }
-
-  async #events(execution: Execution | StoredExecution, after: number): Promise<EventProducer> {
-    const { store, environment, definitions } = this.#engine;
-    if (!("loaded" in execution)) return this.#follow(execution, after);
-    const { loaded, found } = execution;
-    const outline = await definitions.outline(found.start.definition);
-    const follows = found.openRow !== null && environment.shared;
-    return follows ? followRemoteExecution(store, found, outline, after) : followLoaded(loaded, outline, after);
-  }
-
-  /** When another process recovers the execution, the events go on with what that process writes. */
-  #follow(execution: Execution, after: number): EventProducer {
-    const { store, environment, definitions, abandoned } = this.#engine;
-    const { start } = execution.state;
-    return followLive(execution, after, store, async (last) => {
-      const isInterrupted = execution.lifetime.stopped?.kind === "closing" || abandoned.has(start.number);
-      const found = environment.shared && !isInterrupted ? await readExecution(store, start.number, start.id) : null;
-      const ours = found?.openRow != null && parseOpenRow(found.openRow.value).process === environment.process;
-      if (found === null || ours) throw stillRunning(start.id);
-      return followRemoteExecution(store, found, await definitions.outline(start.definition), last);
-    });
   }
 
   /** Nothing of an execution has had an effect before its first commit, so that it may begin again with another number. */
@@ -272,21 +269,5 @@ export class ScopedWorkflows implements WorkflowAccess {
     // Without other processes it is an execution that this process has given up.
     if (!environment.shared) throw stillRunning(found.start.id);
     return stopRemoteExecution(store, found, request);
-  }
-
-  /** @returns null when the execution was resumed meanwhile */
-  async #cancelResting({ found, loaded }: StoredExecution, reason: string): Promise<JournalState | null> {
-    // Nothing runs any more, so the outline is enough even when plugins of the definition are gone.
-    const definition = {
-      outline: await this.#engine.definitions.outline(found.start.definition),
-    } as WorkflowDefinition;
-    const caller = { requestId: "", logger: this.#engine.logger };
-    const execution = this.#engine.restore(loaded.state, definition, caller, {
-      loaded,
-      openRow: null,
-      recordRow: found.recordRow,
-    });
-    execution.append(["cancel", "", timeAfter(execution.state), reason]);
-    return (await unlessConflict(execution.writeRecord())) ? execution.state : null;
   }
 }

@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { after, before, describe, type TestContext, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { browserMissing, startBrowser } from "../support/browser.ts";
+import { browserMissing, openPage, startBrowser } from "../support/browser.ts";
 import { assertSound, CONSOLE_MANIFEST, openConsole, visit } from "../support/console.ts";
+import { weakTexts } from "../support/contrast.ts";
 import { startCutProxy } from "../support/cut-proxy.ts";
 import { startPrefixProxy } from "../support/prefix-proxy.ts";
 import { startService } from "../support/service.ts";
@@ -63,6 +64,40 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await credentials(page, "User token", token({ sub: "ada" }));
     await say(page, "Hello there");
     await page.getByRole("log").locator(".answer").getByText("Hello there").waitFor();
+    await context.close();
+  });
+
+  test("GET / under authNext is a page to sign in with for a browser, which a reload does not ask again, and JSON for programs", async (t) => {
+    const env = { NODE_ENV: "production", SERVICE_CONSOLE_ACCESS_KEY: KEY };
+    const service = await startService(t, { ...CONSOLE_MANIFEST, auth: AUTH }, { env });
+    const program = await service.get("/", { accept: "application/json" });
+    assert.deepEqual([program.status, program.headers.get("content-type")], [401, "application/json; charset=utf-8"]);
+    const shown = await service.get("/", { accept: "text/html,application/xhtml+xml,*/*;q=0.8" });
+    assert.deepEqual([shown.status, shown.headers.get("x-error-code")], [401, "unauthorized"]);
+    assert.equal(shown.headers.get("vary"), "accept");
+    assert.match(shown.headers.get("content-type") ?? "", /^text\/html/);
+    assert.match(shown.headers.get("www-authenticate") ?? "", /ConsoleKey/);
+    assert.match(
+      shown.headers.get("content-security-policy") ?? "",
+      /default-src 'none'.*require-trusted-types-for 'script'/,
+    );
+    assert.doesNotMatch(await shown.text(), /Desk|Helper|refund/, "it says nothing of the service");
+
+    const { page, context } = await openPage(browser, { viewport: { width: 390, height: 800 } });
+    await page.goto(`${service.url}/#/agents`);
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    assert.deepEqual((await weakTexts(page)).weak, []);
+    assert.equal(await page.evaluate("document.documentElement.scrollWidth"), 390);
+    await page.getByLabel("Console key").fill("another key");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").filter({ hasText: "key is wrong" }).waitFor();
+    await page.getByLabel("Console key").fill(KEY);
+    await page.keyboard.press("Enter");
+    await page.getByRole("link", { name: "Helper" }).waitFor();
+    assert.equal(await page.title(), "Agents · Desk");
+    await page.reload();
+    await page.getByRole("link", { name: "Helper" }).waitFor();
+    await visit(page, "Traces");
     await context.close();
   });
 

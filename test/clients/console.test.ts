@@ -223,7 +223,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     const table = page.getByRole("table", { name: "Traces" });
     await table
       .getByRole("row")
-      .filter({ hasText: /invoke_agent.*4 spans/ })
+      .filter({ hasText: /invoke_agent.*add these.*4 spans/ })
       .getByRole("link")
       .click();
     await page.getByRole("heading", { name: "Waterfall" }).waitFor();
@@ -232,10 +232,11 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
       (await spans.allTextContents()).map((text) => text.split(" ")[0]),
       ["invoke_agent", "chat", "execute_tool", "chat"],
     );
+    const panel = page.getByRole("region", { name: "Span" });
+    assert.match(await textOf(panel.locator("pre").first()), /^\[\n {2}\{/, "JSON is written on several lines");
     const tool = page.getByRole("button", { name: "execute_tool sum" });
     await tool.click();
     assert.equal(await tool.getAttribute("aria-pressed"), "true");
-    const panel = page.getByRole("region", { name: "Span" });
     await panel.getByText("gen_ai.tool.name").waitFor();
     await panel.getByText("Log lines").click();
     await panel
@@ -265,6 +266,18 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     await log.getByText("a warning").waitFor();
     service.logger.error("an error");
     await log.getByText("an error").waitFor();
+    await page.getByRole("textbox", { name: "Text" }).fill("AN ERR");
+    await page.keyboard.press("Enter");
+    await log.getByText("a warning").waitFor({ state: "detached" });
+    await log.getByText("an error").waitFor();
+    service.logger.error("something else");
+    service.logger.child({ tool: "sum" }).error("an error of a tool");
+    await log.getByText("an error of a tool").waitFor();
+    assert.equal(await log.getByText("something else").count(), 0);
+    await page.goto(`${service.url}/#/logs?tool=sum&level=debug`);
+    await log.getByText("an error", { exact: true }).waitFor({ state: "detached" });
+    await log.getByText("an error of a tool").waitFor();
+    assert.deepEqual(await log.locator(".message").allTextContents(), ["an error of a tool"]);
     await assertSound(opened);
   });
 

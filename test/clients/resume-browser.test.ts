@@ -60,10 +60,7 @@ async function startSite(t: { after(end: () => unknown): void }, code: () => Pro
 }
 
 const shows = (page: Page, text: string) =>
-  page
-    .locator("p.assistant:last-child")
-    .and(page.getByText(text, { exact: true }))
-    .waitFor();
+  page.waitForFunction(`document.querySelector("p.assistant:last-child")?.textContent === ${JSON.stringify(text)}`);
 const linesOf = (page: Page) => page.locator("p").allTextContents();
 
 test("GET /agents/:id/chat/:conversationId/stream in a browser: a page that is loaded again in the middle of an answer shows the text and goes on with it, and a second tab does too", {

@@ -35,6 +35,14 @@ const WORKFLOWS = {
     ],
   },
   sometimes: { steps: [step("pay")] },
+  handled: {
+    steps: [
+      {
+        ...step("first"),
+        onError: [{ ...step("second"), onError: [{ id: "no", andThen: { set: { no: "{{ error.message }}" } } }] }],
+      },
+    ],
+  },
 };
 
 const serve = (t: TestContext, pay: object = {}) => serveApprovals(t, { pay, workflows: WORKFLOWS });
@@ -71,6 +79,25 @@ for (const workflow of ["one", "strict", "retried"]) {
     assert.deepEqual(ran, [5]);
   });
 }
+
+test("POST /approvals/:approvalId: a step in an onError needs approval too; a no is a failure that an onError handles", async (t) => {
+  const service = await serve(t);
+  const { executionId } = await begin(service, "handled");
+  const said = async (reason: string) => {
+    let asked: Loose[] = [];
+    await until(async () => {
+      asked = await open(service);
+      return asked.length === 1;
+    }, "the question");
+    await answer(service, asked[0].approvalId, { approved: false, reason });
+    return asked[0].stepId;
+  };
+  assert.deepEqual([await said("too early"), await said("too late")], ["first", "second"]);
+  const { status, output } = await ended(service, "handled", executionId);
+  assert.equal(status, "completed");
+  assert.match(output.no, /too late/);
+  assert.deepEqual(ran, []);
+});
 
 test("POST /approvals/:approvalId: a no is the error of the step, with its reason, and the step is not tried again", async (t) => {
   const service = await serve(t);

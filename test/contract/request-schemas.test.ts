@@ -90,6 +90,18 @@ const ROWS: [path: string, accepted: unknown[], refused: [unknown, string][]][] 
   ["stopSequences", [[], ["END"], null], [["END", "must be array or null"]]],
   ["providerOptions", [{}, { openai: { user: "ada" } }], [[[], "must be object"]]],
   ["context", [{}, { language: "French", nested: { a: [1] } }], [["French", "must be object"]]],
+  [
+    "runId",
+    ["r1", "a:b_c.d-e"],
+    [
+      [
+        "..",
+        'must be 1 to 128 letters, digits, "_", ".", ":" or "-", and not "." or "..", which cannot stand in a path',
+      ],
+      [7, "must be string"],
+    ],
+  ],
+  ["background", [true, false], [["true", "must be boolean"]]],
   ["resumableStream", [true, false], [["true", "must be boolean"]]],
   [
     "output",

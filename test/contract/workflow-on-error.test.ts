@@ -1,6 +1,6 @@
 /** `onError` of a step and of a workflow: the steps that run when it has failed, what they see, and what comes of them. */
 import assert from "node:assert/strict";
-import { after, describe, test } from "node:test";
+import { after, describe, type TestContext, test } from "node:test";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { until, watchProbe } from "../support/probe.ts";
 import { dataOf, refused, resultOf, startWorkflows, told } from "../support/workflow-service.ts";
@@ -120,7 +120,7 @@ const client = await startWorkflows(
     },
   },
   { tools: { decline: { use: "decline" } } },
-  { plugins: [pluginFolder({ after } as never, PLUGINS)] },
+  { plugins: [pluginFolder({ after: after as TestContext["after"] }, PLUGINS)] },
 );
 
 const run = async (workflow: string, input: unknown = { n: 1 }) => (await client.execute(workflow, input)).result;

@@ -1,6 +1,6 @@
 /**
  * `kill -9` while 64 clients begin runs of an agent that are kept, each with three tool calls. A real process with a SQLite file; the
- * signal comes at a moment chosen by chance. Two rounds, or `PENSTOCK_CRASH_ROUNDS` of them (`npm run test:crash`: one hundred).
+ * signal comes at a moment chosen by chance. Five rounds, or `PENSTOCK_CRASH_ROUNDS` of them (`npm run test:crash`: one hundred).
  */
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -13,7 +13,7 @@ import { silent } from "../support/agents.ts";
 import { PENSTOCK, serve } from "../support/command-line.ts";
 import { until } from "../support/probe.ts";
 
-const ROUNDS = Number(process.env.PENSTOCK_CRASH_ROUNDS ?? 2);
+const ROUNDS = Number(process.env.PENSTOCK_CRASH_ROUNDS ?? 5);
 const CLIENTS = 64;
 /** Milliseconds of load before the signal, at least and at most. */
 const LOAD = [100, 900] as const;
@@ -76,12 +76,25 @@ function thatCount(types: readonly string[]): string[] {
   return counted;
 }
 
+let ids = 0;
+
 const headers = { "content-type": "application/json" };
 
-/** Begins runs one after the other and reads each of them until the process is gone. */
-async function work(url: string, client: number, begun: Begun[], isOver: () => boolean): Promise<void> {
+/**
+ * Begins runs one after the other and reads each of them until the process is gone.
+ *
+ * @param asked ids of all runs that were asked for: it is not told of those whose reply was lost
+ */
+async function work(
+  url: string,
+  client: number,
+  begun: Begun[],
+  asked: Set<string>,
+  isOver: () => boolean,
+): Promise<void> {
   while (!isOver()) {
-    const id = `${client}-${begun.length}`;
+    const id = `${client}-${++ids}`;
+    asked.add(id);
     const memory = { userId: "u", conversationId: id };
     const body = JSON.stringify({ input: id, options: { runId: id, memory, background: true } });
     try {
@@ -145,11 +158,13 @@ test(`no kept run is lost, stuck or charged twice after kill -9: ${ROUNDS} round
   };
 
   const clients: Begun[][] = Array.from({ length: CLIENTS }, () => []);
+  const asked = new Set<string>();
   let cutOff = 0;
+  let untold = 0;
   for (let round = 1; round <= ROUNDS; round++) {
     const dying = await boot();
     let over = false;
-    const working = clients.map((begun, client) => work(dying.url, client, begun, () => over));
+    const working = clients.map((begun, client) => work(dying.url, client, begun, asked, () => over));
     await Promise.race([...working, sleep(LOAD[0] + Math.random() * (LOAD[1] - LOAD[0]))]);
     await until(() => clients.some((begun) => begun.length > 1), "a run that has ended");
     over = true;
@@ -176,6 +191,17 @@ test(`no kept run is lost, stuck or charged twice after kill -9: ${ROUNDS} round
       assert.equal(types.filter((type) => type === "tool-result").length, 3, types.join());
       assert.equal(types.filter((type) => type === "finish-step").length, 4, types.join());
     }
+    const told = new Set(clients.flat().map(({ id }) => id));
+    for (const id of asked) {
+      if (told.has(id)) continue;
+      asked.delete(id);
+      const reply = await fetch(`${living.url}/agents/a/runs/${id}`);
+      if (reply.status === 404) continue;
+      untold++;
+      const run: Begun = { id, parts: [] };
+      await read(living.url, run);
+      assert.equal(run.parts.at(-1)?.type, "finish", `run ${id}, whose reply was lost, goes on`);
+    }
     for (const line of charges().slice(before)) {
       const call = line.split(" ")[0]!.split(":").at(-1)!;
       assert.ok(!known.has(call), `the result of ${line} was on record, and it was asked for again`);
@@ -190,6 +216,6 @@ test(`no kept run is lost, stuck or charged twice after kill -9: ${ROUNDS} round
     calls.set(key, call);
     keys.set(call, key);
   }
-  t.diagnostic(`${clients.flat().length} runs, ${cutOff} of them cut off`);
+  t.diagnostic(`${clients.flat().length} runs, ${cutOff} of them cut off, and ${untold} whose reply was lost`);
   assert.ok(cutOff > 0, "runs were cut off");
 });

@@ -40,7 +40,7 @@ type Step = Record<string, unknown>;
 /** Makes steps. `waits`: whether they may wait to be resumed. */
 class Maker {
   readonly #random: () => number;
-  readonly workflows: Record<string, { steps: Step[] }> = {};
+  readonly workflows: Record<string, { steps: Step[]; onError?: Step[] }> = {};
   #count = 0;
   constructor(random: () => number) {
     this.#random = random;
@@ -92,15 +92,35 @@ class Maker {
         ],
         retry: { attempts: 3, delay: "1ms" },
       }),
-      () => this.#sub(depth, waits),
+      () => this.#sub({ steps: this.list(depth - 1, waits) }),
+      () => ({ andThen: { use: "fails" }, onError: this.list(0, waits) }),
+      () => ({ andAll: [[...this.list(0, waits), this.#fails()]], onError: this.list(0, waits) }),
+      () =>
+        this.#sub({
+          steps: [...this.list(0, waits), this.#fails()],
+          onError: this.list(0, waits),
+        }),
+      () => this.#sub({ steps: [...this.list(0, waits), this.#bails(), this.#fails()] }),
     ];
     const choices = depth > 0 && this.#random() < 0.5 ? holders : leaves;
     return { id, ...choices[this.#below(choices.length)]!() };
   }
 
-  #sub(depth: number, waits: boolean): Step {
+  #fails(): Step {
+    return { id: this.#id(), andThen: { use: "fails" } };
+  }
+
+  /** Beside a step that never ends, and maybe because another one has failed. */
+  #bails(): Step {
+    const bail = { id: this.#id(), bail: { if: "true", result: { bailed: "{{ data }}" } } };
+    const last = this.#below(2) === 0 ? bail : { ...this.#fails(), onError: [bail] };
+    const branches = [{ id: this.#id(), andThen: { use: "never" } }, last];
+    return { id: this.#id(), [this.#below(2) === 0 ? "andAll" : "andRace"]: branches };
+  }
+
+  #sub(definition: { steps: Step[]; onError?: Step[] }): Step {
     const workflow = `w${this.#id()}`;
-    this.workflows[workflow] = { steps: this.list(depth - 1, waits) };
+    this.workflows[workflow] = definition;
     return { andWorkflow: { workflow, input: { given: "{{ data }}" } } };
   }
 }
@@ -111,7 +131,8 @@ test(`workflows made by chance come to the same end whenever their process dies:
     const random = createRandom(SEED + round);
     const maker = new Maker(random);
     const steps = maker.list(3, true);
-    const workflows = { everything: { steps }, ...maker.workflows };
+    // Some of its processes die before they have recorded anything.
+    const workflows = { everything: { recoveries: 100, steps }, ...maker.workflows };
     const start = await processesOf(t, { workflows }, { plugins: PLUGINS });
     const go = (cuts: number[], options?: Survival) => {
       const store = createMemoryStore();

@@ -263,16 +263,18 @@ for (const kind of ["memory", "sqlite"]) {
   });
 }
 
+const X_GONE = "x-gone";
 const GONE = {
   conversation: "c-gone",
-  waiting: "x-gone",
-  completed: "x-gone",
-  run: "x-gone",
-  trace: "x-gone",
-  span: "x-gone",
+  waiting: X_GONE,
+  completed: X_GONE,
+  run: X_GONE,
+  trace: X_GONE,
+  span: X_GONE,
+  response: X_GONE,
 };
-const idIn = (reply: InjectedReply, { waiting, completed, run, trace, span }: Objects) =>
-  [waiting, run, trace, span].find((id) => reply.text().includes(id)) ?? completed;
+const idIn = (reply: InjectedReply, { waiting, completed, run, trace, span, response }: Objects) =>
+  [waiting, run, trace, span, response].find((id) => reply.text().includes(id)) ?? completed;
 
 test("auth.isolation: nobody, on public routes, has what belongs to nobody; the console sees everything: one store, three services", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "penstock-isolation-"));

@@ -307,7 +307,7 @@ for (const [kind, open] of Object.entries(STORES)) {
       await isolated.stop();
 
       const after = await serve(t, store, { isolation: "none" });
-      assert.deepEqual((await lookAt(after, ada, { ...only, trace: his.trace, span: his.span })).length, 7);
+      assert.deepEqual((await lookAt(after, ada, { ...only, trace: his.trace, span: his.span })).length, 8);
       const several = await send(after, "memory.getConversation", ada, { path: pathOf(hers) });
       assert.equal(several.status, 400, several.text());
       const bobs = await send(after, "memory.getConversation", ada, { path: `${pathOf(hers)}?userId=bob` });

@@ -24,17 +24,26 @@ function refusalProblem(
   hint: string,
   production: boolean,
   { headers = {}, query = "" }: Credential,
+  isOpenai: boolean,
 ): string {
   const text = reply.text();
   if (reply.headers["x-error-code"] !== "unauthorized") return "x-error-code";
   if (!/^(Bearer|ConsoleKey) realm=/.test(reply.headers["www-authenticate"] ?? "")) return "www-authenticate";
   if (reply.headers["access-control-allow-origin"] !== "*") return "CORS";
   if (text === "") return "";
-  const body = JSON.parse(text) as Loose;
-  if (body.success !== false || Object.keys(body).length !== 2) return "envelope";
-  if (body.error.includes(hint) === production) return "development hint";
+  const message = messageIn(JSON.parse(text), isOpenai);
+  if (message === null) return "envelope";
+  if (message.includes(hint) === production) return "development hint";
   const secrets = [headers.authorization?.split(" ")[1] ?? "", query.split("=")[1] ?? ""];
-  return secrets.some((secret) => secret.length > 20 && body.error.includes(secret)) ? "repeats the credential" : "";
+  return secrets.some((secret) => secret.length > 20 && message.includes(secret)) ? "repeats the credential" : "";
+}
+
+/** The message of a failure in the JSON envelope, or in OpenAI's form; null when it is another. */
+function messageIn(body: Loose, isOpenai: boolean): string | null {
+  if (!isOpenai) return body.success === false && Object.keys(body).length === 2 ? body.error : null;
+  const { error, ...rest } = body;
+  const isWhole = error.type === "authentication_error" && error.code === "invalid_api_key" && error.param === "";
+  return isWhole && Object.keys(rest).length === 0 ? error.message : null;
 }
 
 /**
@@ -61,7 +70,7 @@ export async function mistakes(
       if (!open && reply.status !== 401) report(`let in, ${reply.status}`);
       else if (open && (reply.status === 401 || reply.status >= 500)) report(`not let in, ${reply.status}`);
       else if (!open) {
-        const problem = refusalProblem(reply, hint, mode.production, credential);
+        const problem = refusalProblem(reply, hint, mode.production, credential, endpoint.path.startsWith("/v1/"));
         if (problem !== "") report(`refused with a wrong ${problem}`);
       } else if (!isServed(endpoint) && ![404, 405].includes(reply.status)) report(`answered ${reply.status}`);
     }

@@ -102,12 +102,25 @@ export async function objectsOf(
     body: { input },
   });
   assert.equal(asked.status, 409, asked.text());
-  return { ...of, approval: String(asked.headers["x-approval-id"]) };
+  return { ...of, approval: String(asked.headers["x-approval-id"]), response: await responseOf(service, headers) };
+}
+
+/** One that was in the background, and has ended. */
+async function responseOf({ dispatch }: TestService, headers: Headers): Promise<string> {
+  const body = { model: "assistant", input: "x", background: true };
+  const begun = await inject(dispatch, { method: "POST", path: "/v1/responses", headers, body });
+  assert.equal(begun.status, 200, begun.text());
+  const { id } = begun.json() as Loose;
+  for (let status = "in_progress"; status === "in_progress"; ) {
+    const seen = await inject(dispatch, { path: `/v1/responses/${id}`, headers });
+    status = (seen.json() as Loose).status;
+  }
+  return id;
 }
 
 /** All that can be seen of them. */
 export async function lookAt(service: TestService, headers: Headers, of: Objects): Promise<string[]> {
-  const { conversation, waiting, completed, trace, span } = of;
+  const { conversation, waiting, completed, trace, span, response } = of;
   const paths = [
     `/api/memory/conversations/${conversation}`,
     `/api/memory/conversations/${conversation}/messages`,
@@ -116,6 +129,7 @@ export async function lookAt(service: TestService, headers: Headers, of: Objects
     `/workflows/flow/executions/${completed}/state`,
     `/observability/traces/${trace}`,
     `/observability/spans/${span}`,
+    `/v1/responses/${response}`,
   ];
   return Promise.all(
     paths.map(async (path) => {

@@ -16,6 +16,8 @@ export interface Objects {
   span: string;
   /** An open question whether a tool may run. */
   approval: string;
+  /** A stored response of OpenAI's API. */
+  response: string;
 }
 
 export interface OwningRequest {
@@ -86,6 +88,14 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "agents.chat": generation("chat"),
   "agents.generateObject": generation("object", { schema: SCHEMA }),
   "agents.streamObject": generation("stream-object", { schema: SCHEMA }),
+  "agui.run": {
+    kind: "maker",
+    request: (of) => ({
+      path: "/agents/assistant/ag-ui",
+      body: { threadId: of.conversation, runId: "run-1", messages: [{ id: "u1", role: "user", content: "x" }] },
+    }),
+  },
+  "agui.capabilities": FREE,
   "agents.history": {
     kind: "list",
     request: () => ({ path: "/agents/assistant/history?limit=100" }),
@@ -193,6 +203,30 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "a2a.card": FREE,
   "a2a.firstCard": FREE,
   "a2a.knownCard": FREE,
+  "openai.listModels": FREE,
+  "openai.getModel": FREE,
+  "openai.createResponse": {
+    kind: "maker",
+    request: () => ({ path: "/v1/responses", body: { model: "assistant", input: "x" } }),
+  },
+  "openai.getResponse": { kind: "object", request: (of) => ({ path: `/v1/responses/${of.response}` }) },
+  "openai.deleteResponse": { kind: "object", request: (of) => ({ path: `/v1/responses/${of.response}` }) },
+  "openai.cancelResponse": {
+    kind: "object",
+    request: (of) => ({ path: `/v1/responses/${of.response}/cancel` }),
+  },
+  "openai.listInputItems": {
+    kind: "object",
+    request: (of) => ({ path: `/v1/responses/${of.response}/input_items` }),
+  },
+  // It has no conversation: all that it reads and writes is in the request.
+  "openai.completeChat": {
+    kind: "maker",
+    request: () => ({
+      path: "/v1/chat/completions",
+      body: { model: "assistant", messages: [{ role: "user", content: "x" }] },
+    }),
+  },
   "mcp.listServers": FREE,
   "mcp.getServer": FREE,
   "mcp.listTools": FREE,

@@ -71,14 +71,17 @@ async function finish({ access, opened }: Process, disturb: Disturb): Promise<{ 
 }
 
 /** Steps by what the journal says of them. */
-async function onRecord(store: Store): Promise<Record<"begun" | "done" | "waiting", Set<string>> & { tries: number }> {
+async function onRecord(
+  store: Store,
+): Promise<Record<"begun" | "done" | "waiting" | "failed", Set<string>> & { tries: number }> {
   const found = await findExecution(store, ID);
   const loaded = found === null ? null : await loadExecution(store, found);
   const steps = [...(loaded?.state.steps.values() ?? [])];
   const keys = (status: string) =>
     new Set(steps.filter((step) => step.status === status).map(({ path }) => `${ID}:${path}`));
   const begun = new Set(steps.map(({ path }) => `${ID}:${path}`));
-  return { begun, done: keys("done"), waiting: keys("waiting"), tries: loaded?.state.steps.get("flaky")?.tries ?? 0 };
+  const [done, waiting, failed] = [keys("done"), keys("waiting"), keys("failed")];
+  return { begun, done, waiting, failed, tries: loaded?.state.steps.get("flaky")?.tries ?? 0 };
 }
 
 export interface Survival {
@@ -87,6 +90,8 @@ export interface Survival {
   disturb?: Disturb;
   /** What the store says that it is. */
   kind?: string;
+  /** Paths of steps that fail for good: they are not tried again once that is on record. */
+  final?: readonly string[];
 }
 
 /** Kills one process after the other, then lets one finish. `cuts`: commits that each one gets done. */
@@ -94,11 +99,11 @@ export async function survive(
   start: (store: Store) => Promise<Process>,
   reopen: () => Promise<Store>,
   cuts: readonly number[],
-  { acknowledged = true, disturb = () => {}, kind = "sqlite" }: Survival = {},
+  { acknowledged = true, disturb = () => {}, kind = "sqlite", final = [] }: Survival = {},
 ) {
   let store = await reopen();
   for (const cut of cuts) {
-    await expectNothingTwice(store, async () => {
+    await expectNothingTwice(store, final, async () => {
       const cutting: CutStore = cutStore(store, kind);
       const process = await start(cutting);
       cutting.arm(cut, acknowledged);
@@ -110,7 +115,7 @@ export async function survive(
     });
     store = await reopen();
   }
-  return expectNothingTwice(store, async () => {
+  return expectNothingTwice(store, final, async () => {
     const last = cutStore(store, kind);
     const process = await start(last);
     last.arm(Number.POSITIVE_INFINITY);
@@ -121,14 +126,16 @@ export async function survive(
   });
 }
 
-async function expectNothingTwice<T>(store: Store, work: () => Promise<T>): Promise<T> {
-  const { done, waiting, tries } = await onRecord(store);
+async function expectNothingTwice<T>(store: Store, final: readonly string[], work: () => Promise<T>): Promise<T> {
+  const { done, waiting, failed, tries } = await onRecord(store);
+  const over = new Set(final.map((path) => `${ID}:${path}`).filter((key) => failed.has(key)));
   runs.length = 0;
   const result = await work();
   const { begun } = await onRecord(store);
   for (const [key] of runs) assert.ok(begun.has(key), `${key} ran, and that it began is not on record`);
   for (const [key, resumed, attempt] of runs) {
     assert.ok(!done.has(key), `${key} is on record, and ran again`);
+    assert.ok(!over.has(key), `${key} has failed on record, and ran again`);
     assert.ok(resumed || !waiting.has(key), `${key} waits, and ran again without an answer`);
     if (attempt !== undefined) assert.ok(attempt > tries, `try ${attempt} of ${key} is on record, and was made again`);
   }

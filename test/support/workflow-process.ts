@@ -4,7 +4,7 @@ import type { TestContext } from "node:test";
 import type { Logger } from "pino";
 import { NOBODY } from "../../core/identity/caller.ts";
 import { EVERYTHING } from "../../core/identity/principal.ts";
-import type { ServiceError } from "../../core/lib/errors.ts";
+import { type ServiceError, unavailable } from "../../core/lib/errors.ts";
 import type { Membership } from "../../core/storage/membership.ts";
 import type { Commit, Store } from "../../core/storage/store.ts";
 import type { ProcessTimes } from "../../core/workflows/cluster/processes.ts";
@@ -44,6 +44,8 @@ export interface CutStore extends Store {
   arm(commits: number, acknowledged?: boolean): void;
   /** Resolves when that has come. */
   readonly cut: Promise<void>;
+  /** What the killed process still waits for fails, so that what is left of it in this process can be closed. */
+  bury(): void;
 }
 
 /**
@@ -61,11 +63,17 @@ export function cutStore(store: Store, kind = store.kind): CutStore {
     tell = resolve;
   });
   const commits: Commit[] = [];
-  const never = () => new Promise<never>(() => {});
+  let bury = () => {};
+  const grave = new Promise<never>((_resolve, reject) => {
+    bury = () => reject(unavailable("the process is dead"));
+  });
+  grave.catch(() => {});
+  const never = () => grave;
   return {
     kind,
     commits,
     cut,
+    bury,
     arm(count, acknowledged = true) {
       commits.length = 0;
       left = count;

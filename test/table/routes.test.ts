@@ -6,6 +6,7 @@ import type { Running } from "../../core/app/start.ts";
 import { ApprovalRows } from "../../core/approvals/rows.ts";
 import { createRouter } from "../../core/http/router.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
+import { ResponseRows } from "../../core/openai/response-rows.ts";
 import { unlessConflict } from "../../core/storage/conflict.ts";
 import { inject } from "../../core/transport/inject.ts";
 import { validators } from "../../generated/all-validators.js";
@@ -56,6 +57,8 @@ interface Plain {
   chat?: string;
   /** The same: an open approval. */
   asks?: true;
+  /** The same: a stored response that was in the background. */
+  answered?: number;
   /** The same: a trace of long ago, and its span. */
   traced?: true;
 }
@@ -80,6 +83,8 @@ const APPROVAL = {
   status: "open",
 } as const;
 
+const responseId = (number: number) => `resp_${String(number).padStart(32, "0")}`;
+
 const conversation = (id: string) => `/api/memory/conversations/${id}`;
 const execution = (workflow: keyof typeof WORKFLOWS, id: string, rest: string): Plain => ({
   path: `/workflows/${workflow}/executions/${id}/${rest}`,
@@ -101,6 +106,8 @@ const REQUESTS: Record<string, Plain> = {
   "agents.chat": { path: "/agents/assistant/chat", body: { input: "x" } },
   "agents.generateObject": { path: "/agents/assistant/object", body: { input: "x", schema: SCHEMA } },
   "agents.streamObject": { path: "/agents/assistant/stream-object", body: { input: "x", schema: SCHEMA } },
+  "agui.run": { path: "/agents/assistant/ag-ui", body: { threadId: "t1", runId: "run-1", messages: MESSAGES } },
+  "agui.capabilities": { path: "/agents/assistant/ag-ui" },
   "agents.history": { path: "/agents/assistant/history" },
   "runs.list": { path: "/agents/assistant/runs", run: ["assistant", "listed"] },
   "runs.get": { path: "/agents/assistant/runs/known", run: ["assistant", "known"] },
@@ -151,6 +158,14 @@ const REQUESTS: Record<string, Plain> = {
   "a2a.card": { path: "/agents/assistant/card" },
   "a2a.firstCard": { path: "/.well-known/agent-card.json" },
   "a2a.knownCard": { path: "/.well-known/assistant/agent-card.json" },
+  "openai.listModels": { path: "/v1/models" },
+  "openai.getModel": { path: "/v1/models/assistant" },
+  "openai.completeChat": { path: "/v1/chat/completions", body: { model: "assistant", messages: MESSAGES } },
+  "openai.createResponse": { path: "/v1/responses", body: { model: "assistant", input: "x" } },
+  "openai.getResponse": { path: `/v1/responses/${responseId(1)}`, answered: 1 },
+  "openai.deleteResponse": { path: `/v1/responses/${responseId(2)}`, answered: 2 },
+  "openai.cancelResponse": { path: `/v1/responses/${responseId(3)}/cancel`, answered: 3 },
+  "openai.listInputItems": { path: `/v1/responses/${responseId(4)}/input_items`, answered: 4 },
   "mcp.listServers": { path: "/mcp/servers" },
   "mcp.getServer": { path: "/mcp/servers/main" },
   "mcp.listTools": { path: "/mcp/servers/main/tools" },
@@ -189,9 +204,14 @@ type Served = Pick<Running, "dispatch" | "logger" | "service">;
 
 async function prepare(
   { dispatch, logger, service }: Served,
-  { needs, execution, run, chat, logs, traced, asks }: Plain,
+  { needs, execution, run, chat, logs, traced, asks, answered }: Plain,
 ): Promise<void> {
   if (asks === true) await unlessConflict(new ApprovalRows(service.store, () => 1).create(APPROVAL, null));
+  if (answered !== undefined) {
+    const resource = { id: responseId(answered), status: "completed", background: true, output: [] } as Loose;
+    const record = { resource, owner: "", createdAt: 1, input: [], chain: [] };
+    await unlessConflict(new ResponseRows(service.store).create(record, JSON.stringify(record)));
+  }
   if (logs === true) logger.warn(LOGGED, "this");
   if (traced && (await inject(dispatch, { path: `/observability/traces/${TRACE}` })).status === 404) {
     recordOne(service.traces.sink, { id: TRACE, spanId: SPAN, start: TRACED });
@@ -242,11 +262,13 @@ describe("every row of the routes table", () => {
     assert.deepEqual(rows.toSorted(), [
       "DELETE /api/memory/conversations/:conversationId",
       "DELETE /mcp/:serverId/mcp",
+      "DELETE /v1/responses/:id",
       "GET /",
       "GET /.well-known/:id/agent-card.json",
       "GET /.well-known/agent-card.json",
       "GET /agents",
       "GET /agents/:id",
+      "GET /agents/:id/ag-ui",
       "GET /agents/:id/card",
       "GET /agents/:id/chat/:conversationId/stream",
       "GET /agents/:id/history",
@@ -280,6 +302,10 @@ describe("every row of the routes table", () => {
       "GET /ui",
       "GET /ui/:asset",
       "GET /updates",
+      "GET /v1/models",
+      "GET /v1/models/:id",
+      "GET /v1/responses/:id",
+      "GET /v1/responses/:id/input_items",
       "GET /workflows",
       "GET /workflows/:id",
       "GET /workflows/:id/executions/:executionId/state",
@@ -287,6 +313,7 @@ describe("every row of the routes table", () => {
       "GET /workflows/executions",
       "PATCH /api/memory/conversations/:conversationId",
       "POST /a2a/:id",
+      "POST /agents/:id/ag-ui",
       "POST /agents/:id/chat",
       "POST /agents/:id/chat/:conversationId/cancel",
       "POST /agents/:id/object",
@@ -307,6 +334,9 @@ describe("every row of the routes table", () => {
       "POST /tools/:name/execute",
       "POST /updates",
       "POST /updates/:packageName",
+      "POST /v1/chat/completions",
+      "POST /v1/responses",
+      "POST /v1/responses/:id/cancel",
       "POST /workflows/:id/execute",
       "POST /workflows/:id/executions/:executionId/cancel",
       "POST /workflows/:id/executions/:executionId/replay",
@@ -342,7 +372,7 @@ describe("every row of the routes table", () => {
     });
 
     test(`${method} ${path} is a path of literals and named parameters, no name twice`, () => {
-      assert.match(path, /^\/(?:(?::[a-z][A-Za-z]*|[.a-z0-9-]+)(?:\/(?=.))?)*$/);
+      assert.match(path, /^\/(?:(?::[a-z][A-Za-z]*|[.a-z0-9-]+|input_items)(?:\/(?=.))?)*$/);
       const names = path.match(/:[^/]+/g) ?? [];
       assert.equal(new Set(names).size, names.length);
     });

@@ -116,7 +116,7 @@ function extend(own: ToolSet, tool: AgentTool, extended: WeakMap<ToolSet, ToolSe
 }
 
 /** The id of the message that a run creates. */
-const messageIdForRun = (runId: string) => `msg_${runId}`;
+export const messageIdForRun = (runId: string) => `msg_${runId}`;
 
 /** The id of the message that a chat client builds from a run: a reply that continues the last assistant message keeps that message's. */
 export function replyMessageId(input: unknown, runId: string): string {

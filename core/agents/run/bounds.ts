@@ -63,3 +63,20 @@ export function checkBounds(bounds: RequestBounds, options: GenerateOptions): vo
 export function checkInputBounds(bounds: RequestBounds, input: unknown, field = "input"): void {
   checkInputOptions(bounds.providerOptions, input, field);
 }
+
+const EFFORT = "reasoningEffort";
+
+/**
+ * How much a model shall think, for the providers whose option the agent lets requests set.
+ *
+ * @throws ServiceError `invalid_input` when there is none
+ */
+export function reasoningOptions(
+  { providerOptions }: RequestBounds,
+  effort: string,
+  field: string,
+): Record<string, Record<string, string>> {
+  const providers = [...providerOptions].filter(([, level]) => level === null || level.get(EFFORT) === null);
+  if (providers.length === 0) throw invalid(`${field} is not allowed: this agent takes no effort from requests`);
+  return Object.fromEntries(providers.map(([provider]) => [provider, { [EFFORT]: effort }]));
+}

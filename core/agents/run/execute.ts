@@ -3,6 +3,7 @@ import type { GenerateOptions } from "../../../generated/types.ts";
 import { actingUser } from "../../identity/acting-user.ts";
 import type { Principal } from "../../identity/principal.ts";
 import { principalOf } from "../../identity/principal.ts";
+import { invalid, ServiceError } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
@@ -15,6 +16,7 @@ import { wasAborted } from "./abort.ts";
 import { keepAllowed } from "./allowed-options.ts";
 import { checkBounds, checkInputBounds } from "./bounds.ts";
 import { RunCaller } from "./caller.ts";
+import { type ClientTools, withClientTools } from "./client-tools.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
 import { type RunJournal, RunRecord } from "./journal.ts";
 import { runLoop } from "./loop.ts";
@@ -43,8 +45,14 @@ export interface RunRequest {
   thread?: string | undefined;
   /** Whether a client reads the answer that can run tools and post their results. */
   runsTools?: boolean;
+  /** Tools that this client brings. Only with `runsTools`. */
+  clientTools?: ClientTools | undefined;
+  /** What the client has made of the working memory: it is stored before the run reads it. */
+  workingMemory?: EditedMemory | undefined;
   /** Whether that client also answers for a person, who has to approve a call. Default: as `runsTools`. */
   approves?: boolean;
+  /** Which tool the model must call. Default: as it likes. */
+  toolChoice?: RunPlan["toolChoice"];
   /** How many agents have delegated down to this one. */
   depth?: number;
   /** Its id; default: a new one. */
@@ -55,11 +63,19 @@ export interface RunRequest {
   parentSpan?: Span | null;
 }
 
+/** A working memory that is JSON, as a client has changed it. */
+export interface EditedMemory {
+  /** Where it stands in the request, for messages. */
+  readonly field: string;
+  readonly content: Record<string, unknown>;
+}
+
 /** A run that is ready to start. */
 export interface PreparedRun {
   readonly plan: RunPlan;
   readonly input: unknown;
   readonly parentSpan: Span | null | undefined;
+  readonly workingMemory?: EditedMemory | undefined;
 }
 
 /** @throws ServiceError `invalid_input` for an invalid request */
@@ -70,7 +86,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const output = request.result ?? request.output ?? resolveOutput(settings.output, agent, call);
   const instructions = agent.instructions(scope);
   const id = request.runId ?? agent.newRunId();
-  const { runsTools = false, approves = runsTools } = request;
+  const { runsTools = false, approves = runsTools, clientTools } = request;
   const awaited = approves ? awaitedCalls(request.input) : NO_CALLS;
   const record = request.journal === undefined ? null : new RunRecord(request.journal, awaited.length > 0);
   const chain = agent.chain(scope);
@@ -89,11 +105,13 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   checkResults(request, turn !== null);
   const canUpdateWorkingMemory = turn?.writable === true && request.result === undefined;
   const tools = request.result === undefined ? agent.tools(scope) : NO_TOOLS;
+  const runTools = canUpdateWorkingMemory ? agent.memory!.tools(tools) : tools;
   const plan: RunPlan = {
     id,
     chain,
     prompt,
-    tools: canUpdateWorkingMemory ? agent.memory!.tools(tools) : tools,
+    tools: clientTools === undefined ? runTools : withClientTools(runTools, clientTools, agent, call),
+    toolChoice: request.toolChoice,
     settings,
     output,
     call: caller,
@@ -109,7 +127,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     canUpdateWorkingMemory,
     span: null,
   };
-  return { plan, input: request.input, parentSpan: request.parentSpan };
+  return { plan, input: request.input, parentSpan: request.parentSpan, workingMemory: request.workingMemory };
 }
 
 /** Results at the end of the input may belong to calls that the conversation has. */
@@ -165,7 +183,7 @@ export async function execute(
   const { plan } = prepared;
   const { turn, record } = plan;
   beginRunSpan(agent, prepared);
-  if (turn !== null) await addConversation(agent, plan, turn, outcome);
+  if (turn !== null) await addConversation(agent, prepared, turn, outcome);
   keepAllowed(agent.bounds.providerOptions, plan.prompt);
   const begun = (at?: number) =>
     agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId, at);
@@ -211,16 +229,32 @@ function sumUp({ memory, activity }: CompiledAgent, turn: Turn): void {
 }
 
 /** Adds the conversation to the prompt. A run that fails here is not in the history, only in its trace. */
-async function addConversation(agent: CompiledAgent, plan: RunPlan, turn: Turn, outcome: RunResult): Promise<void> {
+async function addConversation(
+  agent: CompiledAgent,
+  { plan, workingMemory }: PreparedRun,
+  turn: Turn,
+  outcome: RunResult,
+): Promise<void> {
   turn.span = plan.span;
   try {
     const wait = turn.begin();
     if (wait !== undefined) await wait;
+    if (workingMemory !== undefined && turn.writable) await storeEdited(turn, workingMemory);
     await agent.memory!.addToPrompt(plan, turn);
   } catch (error) {
     await turn.leave();
     if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: plan.call.signal.aborted });
     throw error;
+  }
+}
+
+async function storeEdited(turn: Turn, { field, content }: EditedMemory): Promise<void> {
+  try {
+    await turn.updateWorkingMemory(content, "replace");
+  } catch (error) {
+    throw error instanceof ServiceError && error.kind === "invalid_input"
+      ? invalid(`${field}: ${error.message}`)
+      : error;
   }
 }
 

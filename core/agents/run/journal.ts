@@ -35,6 +35,8 @@ export interface RunJournal {
   readonly waitsAt?: WaitingPlace | undefined;
   /** Resolves when the entry is on disk. What the sink is sent in the same turn of the event loop is on disk with it. */
   record(entry: RunEntry): Promise<void>;
+  /** Resolves when all that was recorded is on disk, and with it that the run goes on here and nowhere else. */
+  flush(): Promise<void>;
   /** Records an entry with the next commit. */
   note(entry: RunEntry): void;
 }
@@ -84,6 +86,11 @@ export class RunRecord {
     return this.#journal.waitsAt;
   }
 
+  /** To be awaited before a run has effects of which nothing was recorded right before. */
+  flush(): Promise<void> {
+    return this.#journal.flush();
+  }
+
   answer(step: number): RecordedAnswer | undefined {
     return this.#answers.get(step);
   }
@@ -128,6 +135,7 @@ export class RunRecord {
       get isInterrupted() {
         return journal.isInterrupted;
       },
+      flush: () => journal.flush(),
       record: (entry) => journal.record(["inner", step, callId, entry]),
       note: (entry) => journal.note(["inner", step, callId, entry]),
     };

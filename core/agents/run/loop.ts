@@ -35,6 +35,8 @@ interface Run {
  */
 export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<void> {
   const isResumed = plan.awaited.length > 0;
+  const { record } = plan;
+  if (record !== null && (isResumed || record.isRepeated)) await record.flush();
   if (isResumed) {
     sink.accepted?.();
     sink.part({ type: "start" });
@@ -60,7 +62,7 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
     }
     extendPrompt(options, step, answers);
   }
-  plan.record?.goOn();
+  record?.goOn();
   await finish(plan, sink, outcome);
 }
 

@@ -25,6 +25,8 @@ export interface RunPlan {
   readonly prompt: LanguageModelV3Message[];
   readonly tools: ToolSet;
   readonly settings: RunSettings;
+  /** Which tool the model must call; undefined: as it likes. */
+  readonly toolChoice?: ModelCallOptions["toolChoice"];
   /** The form of the result, if the request asks for one. */
   readonly output: OutputSpec | null;
   readonly call: RunCaller;
@@ -129,7 +131,7 @@ export class CallOptions implements ModelCallOptions {
     this.providerOptions = settings.providerOptions;
     this.responseFormat = plan.output?.format;
     this.tools = plan.tools.definitions;
-    this.toolChoice = plan.tools.definitions === undefined ? undefined : AUTO;
+    this.toolChoice = plan.tools.definitions === undefined ? undefined : (plan.toolChoice ?? AUTO);
     this.#call = plan.call;
   }
 

@@ -11,10 +11,13 @@ import { createExplorer, explorerPolicy } from "./explorer.ts";
 import { type LandingView, renderLanding } from "./landing.ts";
 import { LANDING_STYLE } from "./landing-style.ts";
 import { once, onceLoaded } from "./once.ts";
+import { renderSignIn } from "./sign-in.ts";
 
 export interface Documentation {
   /** @param origin the address that the client uses, where it is not the service's own */
   landing(origin?: string | null): Promise<PageReply>;
+  /** In place of the landing page, for a browser that may not see it. */
+  signIn(): Promise<PageReply>;
   openapi(): PageReply;
   explorer(): PageReply;
   /** Throws `not_found`. */
@@ -59,6 +62,7 @@ export function createDocumentation<S>(source: DocumentationSource<S>): Document
   return {
     // Of another address it is not kept: whoever asks may choose it.
     landing: (origin = null) => (origin === null ? ownLanding() : landing(origin)),
+    signIn: onceLoaded(async () => webPage(renderSignIn(await files.listing()), landingPolicy())),
     openapi: once(() => ({ body: Buffer.from(JSON.stringify(openapiDocument(routes, info))) })),
     explorer: once(() => webPage(explorer.page(manifest.name), explorerPolicy(publicUrl))),
     asset: (name) => explorer.asset(name),

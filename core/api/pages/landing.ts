@@ -25,8 +25,13 @@ const LINKS = [
   ["healthz", "Health"],
 ] as const;
 
-export function renderLanding(view: LandingView, { version, styles, modules }: ConsoleListing): string {
+/** Styles and scripts of the console, for the head of a page. */
+export function consoleLinks({ version, styles, modules }: ConsoleListing): Html {
   const file = (name: string) => `./console/${name}?v=${version}`;
+  return html`${styles.map((name) => html`<link rel="stylesheet" href="${file(name)}">\n`)}${modules.map((name) => html`<link rel="modulepreload" href="${file(name)}">\n`)}<script type="module" src="${file("main.js")}"></script>`;
+}
+
+export function renderLanding(view: LandingView, files: ConsoleListing): string {
   const links = LINKS.map(([href, label], index) =>
     index === 0 ? html`<a class="main" href="./${href}">${label}</a>` : html`<a href="./${href}">${label}</a>`,
   );
@@ -38,7 +43,7 @@ export function renderLanding(view: LandingView, { version, styles, modules }: C
 <title>${view.name}</title>
 <link rel="icon" href="${trusted(ICON)}">
 <style>${trusted(LANDING_STYLE)}</style>
-${styles.map((name) => html`<link rel="stylesheet" href="${file(name)}">\n`)}${modules.map((name) => html`<link rel="modulepreload" href="${file(name)}">\n`)}<script type="module" src="${file("main.js")}"></script>
+${consoleLinks(files)}
 </head>
 <body>
 <div id="landing">

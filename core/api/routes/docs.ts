@@ -19,9 +19,11 @@ export const DOCS_ROUTES: readonly Route<DocsService>[] = [
     path: "/",
     group: "docs",
     summary: "Landing page and console",
-    description: "What the service serves, with links and a command to try it. With JavaScript it is a console.",
+    description:
+      "What the service serves, with links and a command to try it. With JavaScript it is a console. A browser that is refused gets a page to sign in with, in place of JSON.",
     output: { page: HTML },
     readsClient: true,
+    refusedPage: async ({ service }) => (await service.documentation()).signIn(),
     handle: async (_input, { service, client }) => (await service.documentation()).landing(service.originFor(client)),
   }),
   typedRoute({

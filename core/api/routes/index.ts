@@ -3,6 +3,7 @@
 import type { Service } from "../../app/service.ts";
 import type { Route } from "../../http/route.ts";
 import { A2A_ROUTES } from "./a2a.ts";
+import { AG_UI_ROUTES } from "./ag-ui.ts";
 import { AGENT_ROUTES } from "./agents.ts";
 import { APPROVAL_ROUTES } from "./approvals.ts";
 import { DOCS_ROUTES } from "./docs.ts";
@@ -10,6 +11,7 @@ import { MCP_ROUTES } from "./mcp.ts";
 import { MEMORY_ROUTES } from "./memory.ts";
 import { OBSERVABILITY_ROUTES } from "./observability.ts";
 import { OBSERVABILITY_LOG_ROUTES } from "./observability-logs.ts";
+import { OPENAI_ROUTES } from "./openai.ts";
 import { PLATFORM_ROUTES } from "./platform.ts";
 import { RUN_ROUTES } from "./runs.ts";
 import { TOOL_ROUTES } from "./tools.ts";
@@ -20,11 +22,13 @@ export const ROUTES: readonly Route<Service>[] = [
   ...(DOCS_ROUTES as unknown as Route<Service>[]),
   ...AGENT_ROUTES,
   ...RUN_ROUTES,
+  ...AG_UI_ROUTES,
   ...WORKFLOW_ROUTES,
   ...TOOL_ROUTES,
   ...APPROVAL_ROUTES,
   ...MEMORY_ROUTES,
   ...A2A_ROUTES,
+  ...OPENAI_ROUTES,
   ...OBSERVABILITY_LOG_ROUTES,
   ...MCP_ROUTES,
   ...OBSERVABILITY_ROUTES,

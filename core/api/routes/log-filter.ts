@@ -5,15 +5,16 @@ import { LEVELS } from "../../observability/log-line.ts";
 import type { LogFilter } from "../../observability/log-query.ts";
 
 /** Names of lines that may be asked for. */
-export const BINDINGS = ["agentId", "conversationId", "workflowId", "executionId"] as const;
+export const BINDINGS = ["agentId", "conversationId", "workflowId", "executionId", "tool"] as const;
 
 /** @throws ServiceError `invalid_input` for a time that is not valid */
 export function parseLogFilter(query: LogsQuery): LogFilter {
-  const { level, since, until } = query;
+  const { level, since, until, search } = query;
   return {
     least: level === undefined ? 0 : LEVELS.indexOf(level),
     since: parseLogTime("since", since),
     until: parseLogTime("until", until),
+    search,
     bound: BINDINGS.flatMap((name) => (query[name] === undefined ? [] : [[name, query[name]] as const])),
   };
 }

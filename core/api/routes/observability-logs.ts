@@ -109,6 +109,6 @@ function minimumLevel({
 
 /** What this version knows of a query. */
 function asked(query: object): Record<string, unknown> {
-  const names = new Set<string>(["level", ...BINDINGS, "since", "until"]);
+  const names = new Set<string>(["level", ...BINDINGS, "search", "since", "until"]);
   return Object.fromEntries(Object.entries(query).filter(([name]) => names.has(name)));
 }

@@ -69,6 +69,7 @@ export const WORKFLOW_ROUTES = [
     summary: "Execute a workflow and stream its events",
     description: "The last event is `workflow-result`. A client that leaves does not stop the execution.",
     body: "ExecuteWorkflowRequest",
+    idempotent: "stream",
     failures: ["conflict"],
     output: { events: "WorkflowStreamEvent", failure: STREAM_FAILURE, resumable: true },
     handle: ({ params, body }, call) => open(call).stream(params.id!, body, call),

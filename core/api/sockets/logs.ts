@@ -33,7 +33,8 @@ export const LOG_SOCKET: SocketRoute<Service> = {
   summary: "Lines of the log as they are written",
   query: {
     level: "Only lines of this level and graver ones.",
-    agentId: "Only lines of runs of this agent; `conversationId`, `workflowId` and `executionId` likewise.",
+    agentId: "Only lines of runs of this agent; `conversationId`, `workflowId`, `executionId` and `tool` likewise.",
+    search: "Only lines with these letters in the message or a bound value, in any case.",
     since: "Only lines written at this time or later (ISO 8601); `until` likewise.",
     limit: "Lines that are sent at the beginning, at most 1000 and 1 Mi characters. Default 100.",
   },

@@ -26,6 +26,7 @@ import type { LogText } from "../../observability/log-text.ts";
 import type { Meters } from "../../observability/metrics/meters.ts";
 import type { MetricsPage } from "../../observability/metrics/page.ts";
 import type { Tracer } from "../../observability/tracer.ts";
+import type { Responses } from "../../openai/responses.ts";
 import type { Platform } from "../../platform/platform.ts";
 import type { OwnedHost } from "../../registry/host.ts";
 import type { Registry } from "../../registry/registry.ts";
@@ -112,6 +113,7 @@ export interface Parts extends FirstParts {
   readonly runs: KeptRuns;
   readonly access: AccessRules;
   readonly a2a: A2a;
+  readonly responses: Responses;
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
   readonly logs: LogRing;
   readonly logNews: Feed<LogNews>;

@@ -1,4 +1,5 @@
 /** Stages: the newest lines of the log, and what the service does about its own packages and environment. */
+import { sep } from "node:path";
 import { logFeed } from "../../api/sockets/log-news.ts";
 import { PROJECT } from "../../lib/version.ts";
 import { LogRing } from "../../observability/log-ring.ts";
@@ -10,11 +11,14 @@ export const logs: Stage<"options", "logs" | "logNews"> = ({ options: { ring } }
   return { parts: { logs, logNews: logFeed(logs) } };
 };
 
+/** Of a Penstock that is installed as a package, that is the folder of the manifest: it has the package.json that names it. */
+const projectOf = (folder: string): string => (PROJECT.includes(`${sep}node_modules${sep}`) ? folder : PROJECT);
+
 export const platform: Stage<"manifest" | "host" | "loaded" | "options", "platform"> = ({
   manifest,
   host,
   loaded: { folder },
-  options: { project = PROJECT },
+  options: { project = projectOf(folder) },
 }) => {
   const source = {
     ...host,

@@ -1,6 +1,7 @@
-/** Stages: agents over A2A, and the MCP servers of the manifest. */
+/** Stages: agents over A2A and OpenAI's Responses, and the MCP servers of the manifest. */
 import { A2a } from "../../a2a/a2a.ts";
 import { createMcpServers } from "../../mcp/servers.ts";
+import { Responses } from "../../openai/responses.ts";
 import type { Service } from "../service.ts";
 import type { Stage } from "./stage.ts";
 
@@ -15,6 +16,16 @@ export const a2a: Stage<TaskNeeds, "a2a"> = ({ manifest, options: { logger }, ..
     adopt: ({ agents }) => ({ apply: () => a2a.adopt(agents) }),
     idle: (timeout) => a2a.idle(timeout),
     end: () => a2a.close(),
+  };
+};
+
+export const responses: Stage<TaskNeeds, "responses"> = ({ manifest, store, membership, options: { logger } }) => {
+  const responses = new Responses(manifest, { store, membership, logger });
+  return {
+    parts: { responses },
+    begin: () => responses.start(),
+    idle: (timeout) => responses.background.idle(timeout),
+    end: () => responses.close(),
   };
 };
 

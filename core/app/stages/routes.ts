@@ -2,6 +2,7 @@
 import { customRoutes } from "../../api/custom/routes.ts";
 import { customSockets } from "../../api/custom/sockets.ts";
 import { ROUTES } from "../../api/routes/index.ts";
+import { OPENAI_ROUTES } from "../../api/routes/openai.ts";
 import { SOCKETS } from "../../api/sockets/index.ts";
 import { compilePattern } from "../../http/pattern.ts";
 import type { Problem } from "../../lib/problem.ts";
@@ -9,8 +10,9 @@ import type { Parts } from "./parts.ts";
 import type { Stage } from "./stage.ts";
 
 export const routes: Stage<"manifest" | "registry", "routes" | "sockets" | "paths"> = ({ manifest, registry }) => {
-  const custom = customRoutes(manifest, registry, ROUTES, SOCKETS);
-  const routes = [...ROUTES, ...custom.routes];
+  const builtIn = manifest.server.openai ? ROUTES : ROUTES.filter((row) => !OPENAI_ROUTES.includes(row));
+  const custom = customRoutes(manifest, registry, builtIn, SOCKETS);
+  const routes = [...builtIn, ...custom.routes];
   const customized = customSockets(manifest, registry, SOCKETS, routes);
   const sockets = [...SOCKETS, ...customized.sockets];
   const paths = [...routes, ...sockets.map(({ path, group }) => ({ method: "WS", path, group }))];

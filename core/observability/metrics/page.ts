@@ -1,16 +1,17 @@
 /** The text of `/metrics`, and what was counted lately. prom-client and the monitor of the event loop are loaded with the first request for it. */
-import { Activity } from "./activity.ts";
+
 import type { Exposition } from "./exposition.ts";
 import type { Meters } from "./meters.ts";
+import { RecentActivity } from "./recent-activity.ts";
 
 export class MetricsPage {
   readonly #meters: Meters;
-  readonly activity: Activity;
+  readonly activity: RecentActivity;
   #exposition: Promise<Exposition> | null = null;
 
   constructor(meters: Meters) {
     this.#meters = meters;
-    this.activity = new Activity(meters);
+    this.activity = new RecentActivity(meters);
   }
 
   async text(): Promise<string> {

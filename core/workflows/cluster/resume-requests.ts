@@ -30,6 +30,7 @@ type Look<T> = () => Promise<T | null>;
 /**
  * Resolves when the execution has come to rest after the resume, whichever process runs it by then.
  *
+ * @param token of the request; default: a new one
  * @returns its state; null when it has come to rest, or the step was resumed, before the request was carried out
  * @throws ServiceError `conflict` while another request for the step is on its way
  */
@@ -38,9 +39,9 @@ export async function resumeRemoteExecution(
   { start, recordRow }: FoundExecution,
   path: StepPath,
   data: unknown,
+  token = randomBytes(12).toString("base64url"),
 ): Promise<JournalState | null> {
   const watch = new Watch(store, openExecutionKey(start.number));
-  const token = randomBytes(12).toString("base64url");
   const read = async () => {
     const found = await readExecution(store, start.number, start.id);
     if (found === null) throw noExecution(start.id);

@@ -72,6 +72,7 @@ const stepJournal = (call: StepCall): RunJournal => ({
   get isInterrupted() {
     return call.isInterrupted;
   },
+  flush: () => call.flush(),
   record: (entry) => call.keep(entry),
   // Where the step has ended nothing of it counts.
   note: (entry) => void call.keep(entry, true).catch(() => {}),

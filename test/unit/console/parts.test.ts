@@ -2,6 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
+import { describeWorkflow } from "../../../core/workflows/definition/describe.ts";
+import type { StepManifest, WorkflowManifest } from "../../../generated/types.ts";
 
 interface Step {
   path: string;
@@ -14,15 +16,25 @@ interface Point {
   x: number;
   y: number;
 }
+interface Drawing {
+  width: number;
+  height: number;
+  steps: (Point & { step: Step })[];
+  lines: { from: Point; to: Point; label: string }[];
+}
 interface Layout {
   STEP_WIDTH: number;
   STEP_HEIGHT: number;
-  layout(steps: Step[]): {
-    width: number;
-    height: number;
-    steps: (Point & { step: Step })[];
-    lines: { from: Point; to: Point; label: string }[];
-  };
+  layout(steps: Step[]): Drawing;
+  layoutWorkflow(steps: Step[], onError: Step[]): Drawing;
+}
+interface Tree {
+  steps: Step[];
+  onError: Step[];
+}
+interface Trees {
+  loadTree(api: { get(path: string): Promise<unknown> }, id: string, signal: AbortSignal): Promise<Tree>;
+  allSteps(tree: Tree): Step[];
 }
 interface Events {
   readEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<{ id: string; data: unknown }>;
@@ -82,6 +94,60 @@ describe("the drawing of a workflow", () => {
     const one = layout([holder("andWhen", [leaf("a")])]);
     const both = layout([holder("andWhen", [leaf("a")], [leaf("b")])]);
     assert.deepEqual([one.lines.length, both.lines.length], [5, 4]);
+  });
+});
+
+describe("onError in the console", () => {
+  const set = (id: string) => ({ id, name: id, purpose: "", andThen: { set: 1 } });
+  const failing = (id: string, onError: [StepManifest]) => ({ ...set(id), onError });
+  const workflows: Record<string, Pick<WorkflowManifest, "steps" | "onError">> = {
+    w: {
+      steps: [
+        failing("a", [set("b")]),
+        { ...failing("sub", [set("c")]), andThen: undefined, andWorkflow: { workflow: "v", input: 1 } } as StepManifest,
+      ],
+      onError: [failing("f", [set("g")])],
+    },
+    v: { steps: [set("x")], onError: [set("y")] },
+  };
+  const api = {
+    async get(path: string) {
+      const id = path.slice("workflows/".length);
+      const rest = { name: "", purpose: "", recovery: "resume", recoveries: 3 } as WorkflowManifest;
+      return describeWorkflow(id, { ...rest, ...workflows[id]! }).detail("idle");
+    },
+  };
+
+  test("the tree of a workflow has the steps of each onError as a branch, and those of the workflow's own", async () => {
+    const { loadTree, allSteps } = await load<Trees>("workflow-tree.js");
+    const tree = await loadTree(api, "w", new AbortController().signal);
+    const labels = tree.steps.map(({ branches }) => branches.map(({ label, steps }) => [label, steps[0]!.path]));
+    assert.deepEqual(labels, [
+      [["onError", "b"]],
+      [
+        ["v", "sub/x"],
+        ["onError of v", "sub/y"],
+        ["onError", "c"],
+      ],
+    ]);
+    assert.deepEqual(
+      allSteps(tree).map(({ path }) => path),
+      ["a", "b", "sub", "sub/x", "sub/y", "c", "f", "g"],
+    );
+  });
+
+  test("the drawing of a workflow has its onError beside it, and a way past that of a step", async () => {
+    const { layout, layoutWorkflow, STEP_WIDTH } = await load<Layout>("graph-layout.js");
+    const handled = { ...leaf("a"), branches: [{ label: "onError", steps: [leaf("b")] }] };
+    const { lines } = layout([handled]);
+    assert.deepEqual([lines.length, lines[0]!.label], [5, "onError"]);
+    const { width, steps, lines: both } = layoutWorkflow([leaf("a")], [leaf("f")]);
+    const [a, f] = steps;
+    assert.ok(f!.x >= a!.x + STEP_WIDTH && width >= f!.x + STEP_WIDTH);
+    assert.deepEqual(
+      both.map(({ label }) => label),
+      ["onError"],
+    );
   });
 });
 

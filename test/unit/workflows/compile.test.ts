@@ -241,6 +241,44 @@ test("what a definition names and is gone is listed by kind and name, and its ou
   assert.equal(definition.outline.get("a")?.name, "First");
 });
 
+test("an outline has the steps of an onError behind what they handle, beside it and not inside", async (t) => {
+  const set = { andThen: { set: 1 } };
+  const workflows = {
+    w: {
+      steps: [
+        { id: "all", andAll: [{ id: "a", ...set, onError: [{ id: "b", ...set }] }], onError: [{ id: "c", ...set }] },
+        { id: "sub", andWorkflow: { workflow: "v" }, onError: [{ id: "d", ...set, onError: [{ id: "e", ...set }] }] },
+      ],
+      onError: [{ id: "f", ...set }],
+    },
+    v: { steps: [{ id: "g", ...set }], onError: [{ id: "h", bail: { if: "true" } }] },
+  };
+  const { definition } = (await workflowsOf(t, { workflows })).get("w")!;
+  const rows = [...definition.outline.values()].map(({ path, index, parents, handles }) => [
+    path,
+    index,
+    parents.join(),
+    handles?.join(" "),
+  ]);
+  assert.deepEqual(rows, [
+    ["all", 0, "", undefined],
+    ["a", 0, "all", undefined],
+    ["b", 0, "all", "a"],
+    ["c", 0, "", "all"],
+    ["sub", 1, "", undefined],
+    ["sub/g", 1, "sub", undefined],
+    ["sub/h", 1, "sub", "sub/"],
+    ["d", 1, "", "sub"],
+    ["e", 1, "", "sub d"],
+    ["f", 2, "", ""],
+  ]);
+  assert.deepEqual(definition.outline.get("f")!.handles, [""]);
+  assert.deepEqual(
+    [...stepsByPath([...definition.steps, ...definition.onError!]).keys()].sort(),
+    rows.map(([path]) => path).sort(),
+  );
+});
+
 test("an outline has the steps in the order of the text, with their place at the top and what holds them", async (t) => {
   const set = { andThen: { set: 1 } };
   const workflows = {

@@ -97,6 +97,20 @@ describe("GET /workflows/:id", () => {
     );
   });
 
+  test("the onError of a step and of the workflow have their steps; a bail is a step", () => {
+    const bail = step("bail", { bail: { if: "true", result: "{{ data }}" } });
+    const { steps, onError, stepsCount } = detailOf(
+      workflow([step("all", { andAll: [set("a")], onError: [[bail]] })], { onError: [set("f")] }),
+    );
+    const [all] = steps;
+    assert.deepEqual([all!.steps?.length, all!.branches, stepsCount], [1, [["a"]], 1]);
+    const shown = [...all!.onError!, ...onError!].map(({ id, type }) => [id, type]);
+    assert.deepEqual(shown, [
+      ["bail", "bail"],
+      ["f", "andThen"],
+    ]);
+  });
+
   test("the steps of a nested list are steps at the top, and count as such", () => {
     const detail = detailOf(workflow([set("a"), [set("b"), set("c")]]));
     assert.equal(detail.stepsCount, 3);

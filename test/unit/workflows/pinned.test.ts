@@ -53,6 +53,28 @@ test("the hash is that of what is executed: notes, retention and the values of t
   assert.notEqual(hash({ steps: [step], timeout: "5s" }), plain);
 });
 
+test("a pinned definition holds what an onError calls; notes in onError and bail are none of its hash", () => {
+  const call = (workflow: string) => ({ id: workflow, andWorkflow: { workflow } });
+  const broken = { id: "b", ...set(1), onError: [call("x")] };
+  const end = [{ id: "a", ...set(1) }];
+  const workflows = {
+    w: { steps: [{ id: "a", andAll: [broken] }], onError: [call("y")] },
+    x: { steps: end },
+    y: { steps: end },
+    z: { steps: end },
+  };
+  assert.deepEqual(Object.keys(pinOf(workflows).pinned.workflows), ["w", "x", "y"]);
+  const hash = (note: object, result: object) =>
+    pinOf({
+      w: {
+        steps: [{ id: "a", bail: { if: "true", result, ...note } }],
+        onError: [{ id: "b", ...note, ...set(1), onError: [{ id: "c", ...note, ...set(1) }] }],
+      },
+    }).hash;
+  assert.equal(hash({ "x-note": 1 }, {}), hash({}, {}));
+  assert.notEqual(hash({}, { "x-own": 1 }), hash({}, {}));
+});
+
 test("secrets are not stored, wherever they stand, with a default too; durations and numbers are what they came to", async (t) => {
   const folder = pluginFolder(t, { "secret.txt": "from-a-file-secret\n" });
   const file = join(folder, "secret.txt");

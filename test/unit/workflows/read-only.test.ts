@@ -1,9 +1,13 @@
 /** Steps whose plugin or tool says `readOnly`: they take no commit of their own. */
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { openExecutionKey } from "../../../core/storage/keys.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
+import { openSqliteStore } from "../../../core/storage/sqlite-store.ts";
+import { silent } from "../../support/agents.ts";
 import { watched } from "../../support/memories.ts";
+import { temporaryFolder } from "../../support/storage.ts";
 import { CALL, processesOf } from "../../support/workflow-process.ts";
 
 const PLUGINS = {
@@ -22,9 +26,9 @@ interface Hooks {
   tried?(attempt: number): void;
 }
 
-async function opened(t: TestContext, steps: readonly object[], hooks: Hooks = {}) {
+async function opened(t: TestContext, steps: readonly object[], hooks: Hooks = {}, on = createMemoryStore()) {
   (globalThis as { readOnlyTest?: Hooks }).readOnlyTest = hooks;
-  const { store, seen } = watched(createMemoryStore());
+  const { store, seen } = watched(on);
   const workflow = { steps: steps.map((step, index) => ({ id: `s${index}`, ...step })) };
   const manifest = { tools: { plus: { use: "plus" } }, workflows: { w: workflow } };
   const { opened, access } = await (await processesOf(t, manifest, { plugins: PLUGINS }))({ ...store, kind: "sqlite" });
@@ -52,6 +56,39 @@ for (const [what, steps, commits] of STEPS) {
     assert.equal(seen.commits.length, commits);
   });
 }
+
+test("POST /workflows/:id/execute, a plugin that fails, then a mapping and a read-only tool in its onError: 2 commits", async (t) => {
+  const handled = [
+    { id: "m", ...SET },
+    { id: "p", andThen: { tool: "plus" } },
+  ];
+  const fails = () => {
+    throw new Error("no");
+  };
+  const { seen, execute } = await opened(t, [use("effect", { onError: handled })], { effect: fails });
+  assert.deepEqual((await execute()).result, { n: 2 });
+  assert.equal(seen.commits.length, 2);
+});
+
+test("POST /workflows/:id/execute, a bail before a plugin with effects: 1 commit, and 2 when it does not hold", async (t) => {
+  for (const [text, commits] of [
+    ["true", 1],
+    ["false", 2],
+  ] as const) {
+    const { seen, execute } = await opened(t, [SET, { bail: { if: text } }, use("effect")]);
+    assert.equal((await execute()).status, "completed");
+    assert.equal(seen.commits.length, commits);
+  }
+});
+
+test("POST /workflows/:id/execute on SQLite, three steps of which one is a mapping: 3 commits", async (t) => {
+  const file = join(await temporaryFolder(t), "store.db");
+  const sqlite = await openSqliteStore({ file, where: file, synchronous: "normal", logger: silent });
+  t.after(() => sqlite.close());
+  const { seen, execute } = await opened(t, [use("effect"), SET, use("effect")], {}, sqlite);
+  assert.deepEqual((await execute()).result, { n: 3 });
+  assert.equal(seen.commits.length, 3);
+});
 
 test("what was done is on disk before a step with effects runs", async (t) => {
   const { store, seen, engine, execute } = await opened(t, [use("pure"), use("effect")], {

@@ -1,7 +1,8 @@
-/** One agent, and a chat with it. */
+/** One agent, a chat with it, and its conversations. */
 import { segment } from "./api.js";
 import { buildChat } from "./chat.js";
-import { element } from "./elements.js";
+import { conversationList } from "./conversation-list.js";
+import { element, replace } from "./elements.js";
 import { badge, facts, load, section } from "./parts.js";
 import { linkTo } from "./router.js";
 
@@ -10,14 +11,31 @@ import { linkTo } from "./router.js";
 
 /** @param {Place} place */
 export function agentView(place) {
-  const { api, params, signal, body, title } = place;
+  const { api, params, query, signal, body, title } = place;
+  const { id = "" } = params;
   /** @type {Promise<AgentDetail>} */
-  const asked = api.get(`agents/${segment(params.id)}`, { signal });
+  const asked = api.get(`agents/${segment(id)}`, { signal });
   const about = element("div");
-  const chat = section("Chat", buildChat(place, `agents/${segment(params.id)}/stream`));
-  body.append(about, chat);
+  const beside = element("div");
+  let answered = () => {};
+  const chat = buildChat(place, id, () => answered());
+  const asideOfChat = element("div", { class: "beside chat-view" }, section("Chat", chat.body), beside);
+  body.append(about, asideOfChat);
+  const conversation = query.get("conversation");
+  if (conversation !== null) void chat.open(conversation, query.get("userId") ?? "");
   return load(place, about, asked, (agent) => {
     title(agent.name);
+    if (agent.memory !== null) {
+      const list = conversationList(place, {
+        agentId: id,
+        own: true,
+        memory: agent.memory,
+        link: (each) => linkTo(`agents/${segment(id)}`, { conversation: each.id, userId: each.userId }),
+      });
+      answered = () => void list.refresh();
+      replace(beside, section("Conversations", list.body));
+      if (conversation === null) chat.begin(true);
+    }
     return [
       element("p", { class: "lead" }, agent.description),
       facts([
@@ -25,7 +43,7 @@ export function agentView(place) {
         ["Model", element("code", {}, agent.model)],
         ["Tools", agent.tools.join(", ")],
         ["Delegates to", agent.subAgents.map(({ name }) => name).join(", ")],
-        ["Memory", agent.memory === null ? "none" : "yes"],
+        ["Memory", agent.memory === null ? "none" : memoryName(agent.memory.config)],
         [
           "Traces",
           element("a", { href: linkTo("traces", { entityType: "agent", entityId: agent.id }) }, "of this agent"),
@@ -34,3 +52,6 @@ export function agentView(place) {
     ];
   });
 }
+
+/** @param {Record<string, unknown> | undefined} config */
+const memoryName = (config) => (typeof config?.name === "string" ? config.name : "yes");

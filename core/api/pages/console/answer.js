@@ -1,8 +1,9 @@
 /** One answer of an agent, as its parts come: text, reasoning, calls of tools, what sub-agents say, errors. */
 import { element, replace } from "./elements.js";
+import { MarkdownFlow } from "./markdown-flow.js";
 import { jsonBlock, problem } from "./parts.js";
 
-/** @import { RawStreamPart } from "../../../../generated/types.ts" */
+/** @import { RawStreamPart, Usage } from "../../../../generated/types.ts" */
 /** @typedef {{ fold: HTMLElement, state: HTMLElement, body: HTMLElement }} ToolCall */
 
 export class Answer {
@@ -10,7 +11,11 @@ export class Answer {
   body = element("div", { class: "answer" });
   /** Text of the agent itself, for the next turn. */
   text = "";
-  /** Blocks that still grow, by agent and id: the ids of each sub-agent begin again with the first. @type {Map<string, Text>} */
+  /** Of the whole run, once it is known. @type {Usage | undefined} */
+  usage;
+  /** That answered, of the agent itself. @type {Set<string>} */
+  models = new Set();
+  /** Blocks that still grow, by agent and id: the ids of each sub-agent begin again with the first. @type {Map<string, { append(delta: string): void, end(): void }>} */
   #growing = new Map();
   /** @type {Map<string, ToolCall>} */
   #calls = new Map();
@@ -20,14 +25,27 @@ export class Answer {
     const from = part.subAgentName ?? part.subAgentId ?? "";
     switch (part.type) {
       case "text-start":
-        return this.#begin(part, this.#said(from));
+        this.#growing.set(keyOf(part), this.#said(from));
+        return;
       case "text-delta":
         if (from === "") this.text += part.delta;
-        return this.#growing.get(keyOf(part))?.appendData(part.delta);
+        return this.#growing.get(keyOf(part))?.append(part.delta);
       case "reasoning-start":
-        return this.#begin(part, this.#thought(from));
+        this.#growing.set(keyOf(part), this.#thought(from));
+        return;
       case "reasoning-delta":
-        return this.#growing.get(keyOf(part))?.appendData(part.delta);
+        return this.#growing.get(keyOf(part))?.append(part.delta);
+      case "text-end":
+      case "reasoning-end":
+        return this.#growing.get(keyOf(part))?.end();
+      case "finish-step":
+        if (from === "" && typeof part.model === "string") this.models.add(part.model);
+        return;
+      case "finish":
+        if (from === "") this.usage = part.totalUsage;
+        return;
+      case "tool-approval-request":
+        return this.#asks();
       case "tool-call":
         return this.#call(part.toolCallId, part.toolName, part.input, from);
       case "tool-result":
@@ -50,18 +68,18 @@ export class Answer {
     this.body.append(element("p", { class: "quiet" }, text));
   }
 
-  /** @param {{ type: string, id: string, subAgentId?: string }} part @param {HTMLElement} block */
-  #begin(part, block) {
-    const text = document.createTextNode("");
-    block.append(text);
-    this.#growing.set(keyOf(part), text);
+  #asks() {
+    const link = element("a", { href: "#/approvals" }, "Approvals");
+    this.body.append(element("p", { class: "lead" }, "A tool waits for a person: see ", link, "."));
   }
 
   /** @param {string} from */
   #said(from) {
-    const block = element("p", { class: "said" });
-    this.body.append(from === "" ? block : element("div", { class: "delegate" }, element("h4", {}, from), block));
-    return block;
+    const flow = new MarkdownFlow();
+    this.body.append(
+      from === "" ? flow.body : element("div", { class: "delegate" }, element("h4", {}, from), flow.body),
+    );
+    return flow;
   }
 
   /** @param {string} from */
@@ -69,7 +87,9 @@ export class Answer {
     const block = element("p", { class: "said" });
     const title = from === "" ? "Reasoning" : `Reasoning of ${from}`;
     this.body.append(element("details", { class: "fold" }, element("summary", {}, title), block));
-    return block;
+    const text = document.createTextNode("");
+    block.append(text);
+    return { append: (/** @type {string} */ delta) => text.appendData(delta), end() {} };
   }
 
   /** @param {string} id @param {string} name @param {unknown} input @param {string} from */

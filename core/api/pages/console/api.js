@@ -22,6 +22,9 @@ export class Refusal extends Error {
 /** The address of the service: these files lie one segment below it. */
 export const serviceRoot = () => new URL("../", import.meta.url);
 
+/** As the service writes them into its pages. @type {Record<string, string>} */
+const ENTITIES = { "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&amp;": "&" };
+
 /** @param {string | undefined} text */
 export const segment = (text) => encodeURIComponent(text ?? "");
 
@@ -83,6 +86,18 @@ export class Api {
   async *events(method, path, options) {
     const response = await this.#send(method, path, options);
     if (response.body !== null) yield* readEvents(response.body);
+  }
+
+  /**
+   * The name of the service, which stands in its first page.
+   *
+   * @returns {Promise<string>}
+   * @throws {Refusal}
+   */
+  async serviceName() {
+    const page = await (await this.#send("GET", "./", { headers: { accept: "application/json" } })).text();
+    const [, title = ""] = /<title>([^<]*)<\/title>/.exec(page) ?? [];
+    return title.replace(/&(?:lt|gt|quot|#39|amp);/g, (entity) => ENTITIES[entity] ?? entity);
   }
 
   /**

@@ -1,18 +1,23 @@
-/** A chat box: what was said, a field to say something in, and a way to stop an answer. */
+/** A chat: what was said, a field to say something in, a way to stop an answer, and whose conversation it is. */
 import { Answer } from "./answer.js";
-import { element } from "./elements.js";
+import { answerFacts, newTrace } from "./answer-facts.js";
+import { segment } from "./api.js";
+import { element, replace } from "./elements.js";
 import { counted } from "./formats.js";
-import { field } from "./parts.js";
+import { messageView, turnView } from "./message-view.js";
+import { field, problem } from "./parts.js";
+import { jsonField } from "./value-form.js";
 
-/** @import { RawStreamPart } from "../../../../generated/types.ts" */
+/** @import { MessageList, RawStreamPart } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
 /** @typedef {{ role: "user" | "assistant", parts: { type: "text", text: string }[] }} Message */
 
 /**
  * @param {Place} place
- * @param {string} path of the agent's stream
+ * @param {string} agentId
+ * @param {() => void} answered
  */
-export function buildChat({ api, signal, announce }, path) {
+export function buildChat({ api, signal, announce }, agentId, answered) {
   /** All messages so far. They are sent with every request, because an agent without a memory keeps none. @type {Message[]} */
   const said = [];
   /** @type {AbortController | null} */
@@ -20,24 +25,31 @@ export function buildChat({ api, signal, announce }, path) {
   const log = element("div", { class: "log", role: "log", "aria-label": "Conversation", tabindex: 0, hidden: true });
   const text = element("textarea", { id: "chat-text", rows: 2, required: true, onkeydown: sendOnEnter });
   const conversation = element("input", { id: "chat-conversation", autocomplete: "off", spellcheck: "false" });
+  const user = element("input", { id: "chat-user", autocomplete: "off", spellcheck: "false" });
+  const context = jsonField("chat-context", "Context (JSON)", undefined, "What templates and tools see as context.");
   const send = element("button", { type: "submit" }, "Send");
   const stop = element(
     "button",
     { type: "button", class: "plain", disabled: true, onclick: () => running?.abort() },
     "Stop",
   );
+  const anew = element("button", { type: "button", class: "plain", onclick: () => begin(keeps) }, "New chat");
   const form = element(
     "form",
     { onsubmit: submit },
     field("Your message", text, "Enter sends, Shift and Enter begins a new line."),
-    element("div", { class: "actions" }, send, stop),
+    element("div", { class: "actions" }, send, stop, anew),
     element(
       "details",
       { class: "fold" },
-      element("summary", {}, "Conversation"),
+      element("summary", {}, "User, conversation and context"),
+      field("User", user, "Whose conversation it is. With a token, it is the token's."),
       field("Conversation id", conversation, "Has an agent with memory keep and recall it. Empty: nothing is kept."),
+      context.body,
     ),
   );
+  /** Whether the agent has a memory. */
+  let keeps = false;
 
   /** @param {Event} event */
   function sendOnEnter(event) {
@@ -51,66 +63,115 @@ export function buildChat({ api, signal, announce }, path) {
     event.preventDefault();
     const words = text.value.trim();
     if (running !== null || words === "") return;
-    text.value = "";
     void ask(words);
+  }
+
+  /** Forgets what was said here. With a memory, the next words begin a conversation. @param {boolean} kept */
+  function begin(kept) {
+    running?.abort();
+    keeps = kept;
+    said.length = 0;
+    replace(log);
+    log.hidden = true;
+    conversation.value = kept ? `console-${newTrace().id.slice(0, 12)}` : "";
+    if (document.activeElement === anew) text.focus();
+  }
+
+  /** Shows a conversation that is stored, and goes on with it. @param {string} id @param {string} userId */
+  async function open(id, userId) {
+    keeps = true;
+    conversation.value = id;
+    user.value = userId;
+    const query = new URLSearchParams({ agentId, limit: "200", ...(userId !== "" && { userId }) });
+    log.hidden = false;
+    try {
+      /** @type {MessageList} */
+      const { messages } = await api.get(`api/memory/conversations/${segment(id)}/messages?${query}`, { signal });
+      replace(log, ...messages.map(messageView));
+      log.scrollTop = log.scrollHeight;
+    } catch (error) {
+      if (!signal.aborted) replace(log, problem(error));
+    }
   }
 
   /** @param {string} words */
   async function ask(words) {
-    running = new AbortController();
+    const run = new AbortController();
     const answer = new Answer();
+    const trace = newTrace();
+    const started = performance.now();
+    let body;
+    try {
+      body = bodyFor(words);
+    } catch (error) {
+      log.hidden = false;
+      return log.append(problem(error));
+    }
+    running = run;
+    text.value = "";
     log.hidden = false;
-    log.append(turn("You", element("p", { class: "said" }, words)), turn("Agent", answer.body));
+    log.append(
+      turnView("User", element("p", { class: "said" }, words), { isMine: true }),
+      turnView("Agent", answer.body, { isMine: false }),
+    );
     send.disabled = true;
     stop.disabled = false;
     // Announced when it is complete: a screen reader would begin again with every piece.
     log.setAttribute("aria-busy", "true");
     try {
-      await read(answer, words, running.signal);
+      const headers = { traceparent: trace.header };
+      await read(answer, words, { body, headers, signal: AbortSignal.any([signal, run.signal]) });
     } catch (error) {
       if (signal.aborted) return;
-      if (running.signal.aborted) answer.note("Stopped.");
+      if (run.signal.aborted) answer.note("Stopped.");
       else answer.fail(error);
     } finally {
       running = null;
       send.disabled = false;
       stop.disabled = true;
       log.removeAttribute("aria-busy");
+      const { usage, models } = answer;
+      answer.body.append(answerFacts({ usage, models, took: performance.now() - started, traceId: trace.id }));
       scrollDown();
     }
+    answered();
   }
 
-  /** @param {Answer} answer @param {string} words @param {AbortSignal} stopped */
-  async function read(answer, words, stopped) {
+  /** @param {string} words */
+  function bodyFor(words) {
     const conversationId = conversation.value.trim();
-    const asked = message("user", words);
-    const body =
-      conversationId === "" ? { input: [...said, asked] } : { input: words, options: { memory: { conversationId } } };
-    const options = { body, signal: AbortSignal.any([signal, stopped]) };
+    const userId = user.value.trim();
+    const given = context.read();
+    const memory = { ...(userId !== "" && { userId }), ...(conversationId !== "" && { conversationId }) };
+    const options = {
+      ...(Object.keys(memory).length > 0 && { memory }),
+      ...(given !== undefined && { context: given }),
+    };
+    return { input: conversationId === "" ? [...said, message("user", words)] : words, options };
+  }
+
+  /** @param {Answer} answer @param {string} words @param {import("./api.js").Options} options */
+  async function read(answer, words, options) {
     /** @type {AsyncGenerator<{ data: RawStreamPart }>} */
-    const events = api.events("POST", path, options);
+    const events = api.events("POST", `agents/${segment(agentId)}/stream`, options);
     try {
       for await (const { data } of events) {
         answer.take(data);
         scrollDown();
-        if (data.type === "finish")
-          announce(`The answer is complete: ${counted(data.totalUsage.totalTokens, "token")}.`);
+        if (data.type === "finish" && answer.usage !== undefined)
+          announce(`The answer is complete: ${counted(answer.usage.totalTokens, "token")}.`);
       }
     } finally {
       // A message without an answer is taken back. With the next one, the model would take it for the question.
-      if (answer.text !== "") said.push(asked, message("assistant", answer.text));
+      if (answer.text !== "") said.push(message("user", words), message("assistant", answer.text));
     }
   }
 
   const scrollDown = () => {
     log.scrollTop = log.scrollHeight;
   };
-  return element("div", { class: "chat" }, log, form);
+  return { body: element("div", { class: "chat" }, log, form), begin, open };
 }
 
 /** @param {"user" | "assistant"} role @param {string} text @returns {Message} */
 const message = (role, text) => ({ role, parts: [{ type: "text", text }] });
-
-/** @param {string} who @param {HTMLElement} what */
-const turn = (who, what) =>
-  element("div", { class: `turn ${who === "You" ? "is-mine" : ""}` }, element("h3", {}, who), what);

@@ -5,6 +5,9 @@ import { problem } from "./parts.js";
 
 /** @import { Place } from "./router.js" */
 
+/** The status of a limit that is over after a while. */
+const TOO_MANY = 429;
+
 /** @param {AbortSignal} signal @param {number} milliseconds @returns {Promise<void>} earlier when the signal aborts */
 function pauseFor(signal, milliseconds) {
   return new Promise((resolve) => {
@@ -48,7 +51,7 @@ export async function keepAsking({ signal }, pause, ask, failure) {
     } catch (error) {
       if (signal.aborted) return;
       if (failure.childElementCount === 0 || error instanceof Refusal) replace(failure, problem(error));
-      if (error instanceof Refusal && error.status < 500) return;
+      if (error instanceof Refusal && error.status < 500 && error.status !== TOO_MANY) return;
     }
     await pauseFor(signal, pause);
     await whenSeen(signal);

@@ -8,6 +8,13 @@ import { jsonBlock, problem } from "./parts.js";
 /** @import { Place } from "./router.js" */
 /** @typedef {{ timestamp: string, level: string, msg: string, [bound: string]: unknown }} Line */
 
+const FILTERS = [
+  { name: "search", label: "Text" },
+  { name: "agentId", label: "Agent" },
+  { name: "tool", label: "Tool" },
+  { name: "conversationId", label: "Conversation" },
+  { name: "executionId", label: "Execution" },
+];
 const LEVELS = ["trace", "debug", "info", "warn", "error", "fatal"];
 /** The most lines on the page. */
 const MOST = 500;
@@ -18,8 +25,9 @@ const PAUSE = 2000;
 export function logsView(place) {
   const { query, body, signal } = place;
   const level = query.get("level") ?? "info";
-  const executionId = query.get("executionId") ?? "";
-  const filter = { level, ...(executionId !== "" && { executionId }) };
+  const given = FILTERS.map(({ name, label }) => ({ name, label, value: query.get(name) ?? "" }));
+  const wanted = given.filter(({ value }) => value !== "").map(({ name, value }) => [name, value]);
+  const filter = { level, ...Object.fromEntries(wanted) };
   const state = element("p", { class: "quiet", role: "status" }, "Connecting…");
   const failure = element("div");
   // Screen readers do not announce new lines: they come too fast.
@@ -63,7 +71,7 @@ export function logsView(place) {
   body.append(
     filterForm("logs", [
       { name: "level", label: "Least level", value: level, options: LEVELS.map((name) => [name, name]) },
-      { name: "executionId", label: "Execution", value: executionId },
+      ...given,
     ]),
     element("div", { class: "actions" }, pause),
     state,

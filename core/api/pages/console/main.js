@@ -4,15 +4,18 @@ import { agentsView } from "./agents.js";
 import { Api, serviceRoot } from "./api.js";
 import { approvalsView } from "./approvals.js";
 import { Credentials } from "./credentials.js";
-import { openCredentialsForm } from "./credentials-form.js";
+import { openCredentialsForm, signIn } from "./credentials-form.js";
 import { executionView } from "./execution.js";
 import { executionsView } from "./executions.js";
 import { keepAsking } from "./live.js";
 import { logsView } from "./logs.js";
+import { conversationView, memoryView } from "./memory.js";
 import { keepMoments } from "./moments.js";
 import { overviewView } from "./overview.js";
 import { startRouter } from "./router.js";
 import { buildShell } from "./shell.js";
+import { toolView } from "./tool.js";
+import { toolsView } from "./tools.js";
 import { traceView } from "./trace.js";
 import { tracesView } from "./traces.js";
 import { workflowView } from "./workflow.js";
@@ -29,10 +32,14 @@ const ROUTES = [
   { path: "approvals", title: "Approvals", view: approvalsView },
   { path: "agents", title: "Agents", view: agentsView },
   { path: "agents/:id", title: "Agent", view: agentView },
+  { path: "tools", title: "Tools", view: toolsView },
+  { path: "tools/:name", title: "Tool", view: toolView },
   { path: "workflows", title: "Workflows", view: workflowsView },
   { path: "workflows/:id", title: "Workflow", view: workflowView },
   { path: "workflows/:id/executions/:executionId", title: "Execution", view: executionView },
   { path: "executions", title: "Executions", view: executionsView },
+  { path: "memory", title: "Memory", view: memoryView },
+  { path: "memory/:agentId/:conversationId", title: "Conversation", view: conversationView },
   { path: "traces", title: "Traces", view: tracesView },
   { path: "traces/:id", title: "Trace", view: traceView },
   { path: "logs", title: "Logs", view: logsView },
@@ -41,27 +48,39 @@ const ROUTES = [
 const credentials = new Credentials(serviceRoot());
 credentials.takeFromAddress();
 const api = new Api(credentials);
-const shell = buildShell({ openCredentials: () => openCredentialsForm(credentials, changed) });
-const showAgain = startRouter(ROUTES, { ...shell, api, serviceName: document.title });
-let counting = new AbortController();
+const asked = document.getElementById("sign-in");
+if (asked === null) begin(document.title);
+else {
+  const name = await signIn(credentials, asked, () => api.serviceName());
+  asked.remove();
+  document.title = name;
+  begin(name);
+}
 
-function changed() {
-  showAgain();
+/** @param {string} serviceName */
+function begin(serviceName) {
+  const shell = buildShell({ openCredentials: () => openCredentialsForm(credentials, changed) });
+  const showAgain = startRouter(ROUTES, { ...shell, api, serviceName });
+  let counting = new AbortController();
+
+  function changed() {
+    showAgain();
+    countQuestions();
+  }
+
+  /** Shows in the bar how many questions wait, as far as the credentials let it ask. */
+  function countQuestions() {
+    counting.abort();
+    counting = new AbortController();
+    const { signal } = counting;
+    const ask = async () => {
+      /** @type {unknown[]} */
+      const open = await api.get("approvals?limit=100", { signal });
+      shell.count("approvals", open.length);
+    };
+    void keepAsking({ signal }, PAUSE, ask, document.createElement("div"));
+  }
+
+  keepMoments();
   countQuestions();
 }
-
-/** Shows in the bar how many questions wait, as far as the credentials let it ask. */
-function countQuestions() {
-  counting.abort();
-  counting = new AbortController();
-  const { signal } = counting;
-  const ask = async () => {
-    /** @type {unknown[]} */
-    const open = await api.get("approvals?limit=100", { signal });
-    shell.count("approvals", open.length);
-  };
-  void keepAsking({ signal }, PAUSE, ask, document.createElement("div"));
-}
-
-keepMoments();
-countQuestions();

@@ -12,6 +12,8 @@ const SIGNS = new Map([
   ["success", "✓"],
   ["completed", "✓"],
   ["ok", "✓"],
+  ["ready", "✓"],
+  ["unavailable", "✕"],
   ["suspended", "‖"],
   ["error", "✕"],
   ["cancelled", "⊘"],

@@ -5,8 +5,10 @@ const SECTIONS = [
   ["", "Overview"],
   ["approvals", "Approvals"],
   ["agents", "Agents"],
+  ["tools", "Tools"],
   ["workflows", "Workflows"],
   ["executions", "Executions"],
+  ["memory", "Memory"],
   ["traces", "Traces"],
   ["logs", "Logs"],
 ];

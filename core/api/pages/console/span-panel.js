@@ -2,11 +2,14 @@
 import { segment } from "./api.js";
 import { element, replace } from "./elements.js";
 import { durationText, timeText } from "./formats.js";
-import { badge, facts, jsonDetails, problem, section } from "./parts.js";
+import { badge, facts, jsonBlock, jsonDetails, problem, section } from "./parts.js";
+import { parsedJson } from "./span-facts.js";
 
 /** @import { SpanRecord } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
 
+/** JSON of fewer characters stays on its line. */
+const SHORT = 40;
 const KINDS = ["internal", "server", "client"];
 
 /** @param {SpanRecord} span */
@@ -15,16 +18,18 @@ function statusOf({ status, endTime }) {
   return endTime === undefined ? "running" : "completed";
 }
 
+/** @param {unknown} value */
+function attributeView(value) {
+  const parsed = parsedJson(value);
+  if (parsed !== undefined && JSON.stringify(parsed).length > SHORT) return jsonBlock(parsed);
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
 /** @param {Place} place @param {SpanRecord} span */
 export function spanPanel(place, span) {
   const { name, spanId, kind, startTime, duration, status, attributes, events, links } = span;
   const rows = Object.entries(attributes).map(([key, value]) =>
-    element(
-      "div",
-      {},
-      element("dt", {}, key),
-      element("dd", {}, typeof value === "string" ? value : JSON.stringify(value)),
-    ),
+    element("div", {}, element("dt", {}, key), element("dd", {}, attributeView(value))),
   );
   return section(
     "Span",

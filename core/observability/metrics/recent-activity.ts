@@ -14,12 +14,12 @@ interface Totals {
 }
 
 /** What was done from one moment until the next one. */
-export interface ActivityMinute extends Totals {
+interface ActivityMinute extends Totals {
   /** ISO 8601. */
   readonly from: string;
 }
 
-export class Activity {
+export class RecentActivity {
   readonly #meters: Meters;
   readonly #minutes: ActivityMinute[] = [];
   /** When the minute that still goes on began, and what had been counted by then. */

@@ -1,0 +1,78 @@
+/** What messages of AG-UI hold, as parts of UI messages. */
+import { filePart } from "../agents/prompt/file-data.ts";
+import { invalid } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
+
+export type Fields = Readonly<Record<string, unknown>>;
+export type UiPart = Record<string, unknown>;
+
+/** What a file is when the client does not say: the first bytes decide then. */
+const MEDIA_TYPES: Readonly<Record<string, string>> = {
+  image: "image/*",
+  audio: "audio/*",
+  video: "video/*",
+  document: "application/pdf",
+};
+
+/** The text of a message that has nothing else. @throws ServiceError `invalid_input` naming the field */
+export function textOf(content: unknown, path: string): string {
+  if (content === undefined || content === null) return "";
+  if (typeof content === "string") return content;
+  return partsOf(content, path)
+    .flatMap(({ part, here }) => (part.type === "text" ? [stringAt(part, "text", here)] : []))
+    .join("\n");
+}
+
+/** The parts of a user's message. What a model cannot be shown is left out. */
+export function userParts(content: unknown, path: string): UiPart[] {
+  if (typeof content === "string") return [{ type: "text", text: content }];
+  return partsOf(content, path).flatMap(({ part, here }) => userPart(part, here));
+}
+
+function userPart(part: Fields, path: string): UiPart[] {
+  const { type } = part;
+  if (type === "text") return [{ type, text: stringAt(part, "text", path) }];
+  if (typeof type !== "string" || !Object.hasOwn(MEDIA_TYPES, type)) return [];
+  const { source } = part;
+  if (!isObject(source)) throw invalid(`${path}.source must be object`);
+  // A file that a provider keeps under an id of its own is not there for others.
+  if (source.type !== "data" && source.type !== "url") return [];
+  const value = stringAt(source, "value", `${path}.source`);
+  const mediaType = typeof source.mimeType === "string" ? source.mimeType : MEDIA_TYPES[type]!;
+  const url = source.type === "data" ? `data:${mediaType};base64,${value}` : value;
+  filePart(url, "value", mediaType, `${path}.source`);
+  return [{ type: "file", mediaType, url }];
+}
+
+function partsOf(content: unknown, path: string): { part: Fields; here: string }[] {
+  if (!Array.isArray(content)) throw invalid(`${path} must be string or array`);
+  return content.map((part: unknown, index) => {
+    const here = `${path}[${index}]`;
+    if (!isObject(part)) throw invalid(`${here} must be object`);
+    return { part, here };
+  });
+}
+
+export function stringAt(fields: Fields, key: string, path: string): string {
+  const value = fields[key];
+  if (typeof value !== "string") throw invalid(`${path}.${key} must be string`);
+  return value;
+}
+
+/** What was said of a part for the provider, as it came back. */
+export function metadataIn(value: unknown): object | undefined {
+  const parsed = typeof value === "string" ? parsedObject(value) : undefined;
+  return isObject(parsed) && Object.values(parsed).every(isObject) ? parsed : undefined;
+}
+
+/** A result that is the text of an object or a list is that value. */
+export const resultIn = (text: string): unknown => parsedObject(text) ?? text;
+
+function parsedObject(text: string): object | undefined {
+  if (!/^\s*[[{]/.test(text)) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,150 @@
+/** Turns the parts of a run into events of AG-UI, one after the other. */
+import type { AgUiEvent, AgUiInterrupt, AgUiOutcome } from "../../generated/types.ts";
+import type { AgentPart, PendingApproval } from "../agents/run/parts.ts";
+import { Blocks } from "./blocks.ts";
+import { customEvent, deniedText, type PartOf, resultText, usageOf } from "./event-parts.ts";
+import { SubAgents } from "./sub-agents.ts";
+
+/** The version of the protocol that is spoken. */
+const PROTOCOL_VERSION = "1.0";
+
+export interface RunIdentity {
+  readonly threadId: string;
+  readonly runId: string;
+  readonly parentRunId?: string | undefined;
+  /** Whether the client has named its version: those before 1.0 do not, and refuse some of the events. */
+  readonly isCurrent: boolean;
+  /** Id of the first message of the assistant, as it is stored. */
+  readonly messageId: string;
+}
+
+export function runStarted(run: Omit<RunIdentity, "messageId">): AgUiEvent {
+  const { threadId, runId, parentRunId, isCurrent } = run;
+  const parent = parentRunId === undefined ? undefined : { parentRunId };
+  const version = isCurrent ? { protocolVersion: PROTOCOL_VERSION } : undefined;
+  return { type: "RUN_STARTED", threadId, runId, ...parent, ...version };
+}
+
+/** The events of one run. Each method gives those that come next. */
+export class RunEvents {
+  readonly #run: RunIdentity;
+  readonly #own: Blocks;
+  readonly #subAgents: SubAgents;
+  /** Calls without a result, in order. */
+  readonly #open = new Set<string>();
+  readonly #approvals: PendingApproval[] = [];
+  #texts = 0;
+  #others = 0;
+
+  constructor(run: RunIdentity) {
+    this.#run = run;
+    this.#own = new Blocks((role) => (role === "assistant" ? this.#textId() : this.#otherId()));
+    this.#subAgents = new SubAgents(() => this.#otherId());
+  }
+
+  /** What waits for a person. */
+  get approvals(): readonly PendingApproval[] {
+    return this.#approvals;
+  }
+
+  /** Of every part but the last. */
+  of(part: AgentPart): AgUiEvent[] {
+    if (part.subAgentCallId !== undefined)
+      return this.#run.isCurrent
+        ? this.#subAgents.of(part.subAgentCallId, part, (blocks) => this.#ofBlocks(part, blocks))
+        : [];
+    switch (part.type) {
+      case "start":
+        return [runStarted(this.#run)];
+      case "tool-call":
+        this.#open.add(part.toolCallId);
+        break;
+      case "tool-result":
+      case "tool-error":
+      case "tool-output-denied":
+        this.#open.delete(part.toolCallId);
+        return [...this.#subAgents.end(part), ...this.#ofBlocks(part, this.#own)];
+      case "tool-approval-request":
+        this.#open.delete(part.toolCallId);
+        this.#approvals.push(part);
+        return [];
+      case "abort":
+        return [...this.#subAgents.endAll(), ...this.#own.endStep(), this.#cancelled()];
+      case "error":
+        return [{ type: "RUN_ERROR", message: part.error }];
+    }
+    return this.#ofBlocks(part, this.#own);
+  }
+
+  /** @param interrupts what `approvals` ask */
+  finish(part: PartOf<"finish">, interrupts: AgUiInterrupt[]): AgUiEvent[] {
+    const { threadId, runId, isCurrent } = this.#run;
+    const result = part.output === undefined ? undefined : { result: part.output };
+    const usage = isCurrent ? { usage: [usageOf(part.totalUsage, part.model)] } : undefined;
+    const outcome = this.#outcome(interrupts);
+    const ended = [...this.#subAgents.endAll(), ...this.#own.endStep()];
+    return [...ended, { type: "RUN_FINISHED", threadId, runId, ...result, outcome, ...usage }];
+  }
+
+  #outcome(interrupts: AgUiInterrupt[]): AgUiOutcome {
+    if (interrupts.length > 0) return { type: "interrupt", interrupts };
+    if (this.#open.size === 0 || !this.#run.isCurrent) return { type: "success" };
+    return { type: "success", pendingToolCallIds: [...this.#open] };
+  }
+
+  #cancelled(): AgUiEvent {
+    const { threadId, runId, isCurrent } = this.#run;
+    if (!isCurrent) return { type: "RUN_ERROR", message: "the run was stopped", code: "cancelled" };
+    return { type: "RUN_FINISHED", threadId, runId, outcome: { type: "cancelled" } };
+  }
+
+  /** Of the parts that an agent and a sub-agent may both have. */
+  #ofBlocks(part: AgentPart, blocks: Blocks): AgUiEvent[] {
+    switch (part.type) {
+      case "start-step":
+        return blocks.beginStep();
+      case "finish-step":
+        return blocks.endStep();
+      case "text-delta":
+      case "reasoning-delta":
+        return blocks.delta(part);
+      case "text-end":
+      case "reasoning-end":
+        return blocks.end(part);
+      case "tool-input-start":
+        return blocks.beginInput(part);
+      case "tool-input-delta":
+        return blocks.input(part);
+      case "tool-input-end":
+        return blocks.endInput(part.id);
+      case "tool-call":
+        return blocks.call(part);
+      case "tool-result":
+        return [this.#result(part.toolCallId, resultText(part.output))];
+      case "tool-error":
+        return [this.#result(part.toolCallId, part.error)];
+      case "tool-output-denied":
+        return [this.#result(part.toolCallId, deniedText(part.reason))];
+      case "source":
+      case "file":
+        return [customEvent(part)];
+      default:
+        return [];
+    }
+  }
+
+  #result(toolCallId: string, content: string): AgUiEvent {
+    return { type: "TOOL_CALL_RESULT", messageId: this.#otherId(), toolCallId, content, role: "tool" };
+  }
+
+  /** The first has the id under which the answer is stored: so it is known when the client posts it again. */
+  #textId(): string {
+    this.#texts += 1;
+    return this.#texts === 1 ? this.#run.messageId : `${this.#run.messageId}.${this.#texts}`;
+  }
+
+  #otherId(): string {
+    this.#others += 1;
+    return `${this.#run.messageId}:${this.#others}`;
+  }
+}

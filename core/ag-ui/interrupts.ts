@@ -1,0 +1,117 @@
+/** Approvals as interrupts: what a run asks when it ends, and what the client's next run answers. */
+import type { AgUiInterrupt, AgUiResume, AnswerApprovalRequest, Approval } from "../../generated/types.ts";
+import type { PendingApproval } from "../agents/run/parts.ts";
+import type { Approvals } from "../approvals/approvals.ts";
+import type { Requester } from "../identity/principal.ts";
+import { invalid, ServiceError } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
+import type { UiPart } from "./content.ts";
+import type { UiMessage } from "./messages.ts";
+
+/** What a client may answer. */
+const RESPONSE_SCHEMA = {
+  type: "object",
+  properties: {
+    approved: { type: "boolean", description: "Whether the tool may run." },
+    reason: { type: "string", description: "Why, for the model.", maxLength: 1000 },
+    editedArgs: { type: "object", description: "Runs in place of the input that was asked." },
+  },
+  required: ["approved"],
+};
+
+export function interruptOf({ approvalId, toolCallId, toolName }: PendingApproval, found?: Approval): AgUiInterrupt {
+  return {
+    id: approvalId,
+    reason: "tool_call",
+    message: `The tool ${toolName} waits for approval.`,
+    toolCallId,
+    ...(found !== undefined && { expiresAt: found.expiresAt }),
+    responseSchema: RESPONSE_SCHEMA,
+  };
+}
+
+type ResumeAnswer = { readonly approvalId: string } & AnswerApprovalRequest;
+
+/** @throws ServiceError `invalid_input` that names the field */
+export function readResume(resume: readonly AgUiResume[]): ResumeAnswer[] {
+  return resume.map(({ interruptId: approvalId, status, payload }, index) => {
+    const path = `resume[${index}].payload`;
+    if (status === "cancelled") return { approvalId, approved: false };
+    if (!isObject(payload) || typeof payload.approved !== "boolean")
+      throw invalid(`${path} must be an object with approved, true or false`);
+    const { approved, reason, editedArgs } = payload;
+    if (reason !== undefined && (typeof reason !== "string" || reason.length > MAX_REASON))
+      throw invalid(`${path}.reason must be a string of at most ${MAX_REASON} characters`);
+    const edited = editedArgs === undefined || editedArgs === null ? undefined : { input: editedArgs };
+    return { approvalId, approved, ...(reason !== undefined && { reason }), ...(approved && edited) };
+  });
+}
+
+const MAX_REASON = 1000;
+
+/** Of which run, and who goes on with it. */
+interface Resumed {
+  readonly agentId: string;
+  readonly threadId: string;
+  readonly approvals: Approvals;
+  readonly requester: Requester;
+}
+
+/** How many open questions are looked through for those of the calls that nobody has answered. */
+const MAX_OPEN = 500;
+
+/**
+ * Marks the calls at the end of the messages that wait for a person, so that the run goes on with them: those that the request answers,
+ * and those that are still open.
+ *
+ * @returns the answers that belong to them
+ * @throws ServiceError `invalid_input` for an answer to a call that the messages do not end with
+ */
+export async function markAwaited(
+  messages: readonly UiMessage[],
+  answers: readonly ResumeAnswer[],
+  { agentId, threadId, approvals, requester }: Resumed,
+): Promise<ResumeAnswer[]> {
+  const calls = openCalls(messages.at(-1));
+  const known: ResumeAnswer[] = [];
+  for (const [index, answer] of answers.entries()) {
+    const approval = await approvals.find(answer.approvalId, requester);
+    // Somebody may have answered long ago, and the question is forgotten.
+    if (approval === undefined || approval.agentId !== agentId) continue;
+    const call = calls.get(approval.toolCallId ?? "");
+    if (call === undefined && approval.status === "open")
+      throw invalid(`resume[${index}]: the call ${approval.toolCallId} is not the last of messages`);
+    if (call === undefined) continue;
+    wait(call, answer.approvalId);
+    calls.delete(approval.toolCallId!);
+    known.push(answer);
+  }
+  if (calls.size === 0) return known;
+  const open = await approvals.list({ status: "open", agentId, limit: MAX_OPEN }, requester);
+  for (const { approvalId, toolCallId = "", conversationId } of open) {
+    const call = conversationId === threadId ? calls.get(toolCallId) : undefined;
+    if (call !== undefined) wait(call, approvalId);
+    calls.delete(toolCallId);
+  }
+  return known;
+}
+
+/** Calls without a result in the answer with which the messages end, by their ids. */
+export function openCalls(last: UiMessage | undefined): Map<string, UiPart> {
+  const calls = new Map<string, UiPart>();
+  if (last?.role !== "assistant") return calls;
+  for (const part of last.parts) if (part.state === "input-available") calls.set(part.toolCallId as string, part);
+  return calls;
+}
+
+const wait = (call: UiPart, id: string) => Object.assign(call, { state: "approval-requested", approval: { id } });
+
+/** An answer does not count where somebody was first, or the user may not: the run then goes by what was decided. */
+export async function giveAnswer(approvals: Approvals, answer: ResumeAnswer, requester: Requester): Promise<void> {
+  const { approvalId, ...body } = answer;
+  try {
+    await approvals.answer(approvalId, body, requester);
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.kind === "unavailable" || error.kind === "invalid_input") throw error;
+  }
+}

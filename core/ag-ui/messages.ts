@@ -1,0 +1,139 @@
+/**
+ * Reads the messages of a client into UI messages, which agents and conversations know. What AG-UI has as several messages, the texts,
+ * calls and results between two messages of the user, is one answer here.
+ */
+import { invalid } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
+import { type Fields, metadataIn, resultIn, stringAt, textOf, type UiPart, userParts } from "./content.ts";
+
+export interface UiMessage {
+  id?: string;
+  readonly role: "system" | "user" | "assistant";
+  readonly parts: UiPart[];
+}
+
+/** An answer that grows. */
+interface Answer {
+  readonly message: UiMessage;
+  readonly calls: Map<string, UiPart>;
+}
+
+/** @throws ServiceError `invalid_input` that names the field */
+export function readMessages(messages: readonly unknown[]): UiMessage[] {
+  const read: UiMessage[] = [];
+  const ofSubAgents = new Set<string>();
+  let answer: Answer | null = null;
+  for (const [index, message] of messages.entries()) {
+    const path = `messages[${index}]`;
+    if (!isObject(message)) throw invalid(`${path} must be object`);
+    const { role, content } = message;
+    if (isOfSubAgent(message, ofSubAgents)) continue;
+    switch (role) {
+      case "system":
+      case "developer":
+        answer = null;
+        read.push({ role: "system", parts: [{ type: "text", text: textOf(content, `${path}.content`) }] });
+        break;
+      case "user":
+        answer = null;
+        read.push({ ...idOf(message), role, parts: userParts(content, `${path}.content`) });
+        if (read.at(-1)!.parts.length === 0) throw invalid(`${path}.content must not be empty`);
+        break;
+      case "reasoning":
+      case "assistant":
+        if (answer === null) {
+          answer = { message: { role: "assistant", parts: [] }, calls: new Map() };
+          read.push(answer.message);
+        }
+        if (role === "reasoning") addReasoning(answer, message, path);
+        else addAnswer(answer, message, path);
+        break;
+      case "tool":
+        addResult(answer, message, path);
+        break;
+      case "activity":
+        break;
+      default:
+        throw invalid(
+          `${path}.role must be one of "system", "developer", "user", "assistant", "reasoning", "tool", "activity"`,
+        );
+    }
+  }
+  return read.filter(({ parts }) => parts.some(saysSomething));
+}
+
+/** Thoughts alone are no answer. */
+const saysSomething = ({ type }: UiPart): boolean => type !== "step-start" && type !== "reasoning";
+
+/** What a sub-agent has said belongs to the result of its call. */
+function isOfSubAgent({ role, subagentRunId, toolCalls, toolCallId }: Fields, calls: Set<string>): boolean {
+  if (role === "tool" && typeof toolCallId === "string" && calls.has(toolCallId)) return true;
+  if (typeof subagentRunId !== "string") return false;
+  for (const call of Array.isArray(toolCalls) ? toolCalls : [])
+    if (isObject(call) && typeof call.id === "string") calls.add(call.id);
+  return true;
+}
+
+const idOf = ({ id }: Fields) => (typeof id === "string" ? { id } : undefined);
+
+function addReasoning({ message }: Answer, fields: Fields, path: string): void {
+  beginStep(message);
+  const text = textOf(fields.content, `${path}.content`);
+  message.parts.push({ type: "reasoning", text, ...carried(fields, "providerMetadata") });
+}
+
+/** Thoughts belong to what comes after them. */
+function beginStep({ parts }: UiMessage): void {
+  if (parts.at(-1)?.type !== "reasoning") parts.push({ type: "step-start" });
+}
+
+function addAnswer({ message, calls }: Answer, fields: Fields, path: string): void {
+  if (message.id === undefined) Object.assign(message, idOf(fields));
+  beginStep(message);
+  const text = textOf(fields.content, `${path}.content`);
+  const metadata = carried(fields, "providerMetadata");
+  if (text !== "" || metadata !== undefined) message.parts.push({ type: "text", text, ...metadata });
+  const { toolCalls = [] } = fields;
+  if (!Array.isArray(toolCalls)) throw invalid(`${path}.toolCalls must be array`);
+  for (const [index, call] of toolCalls.entries()) {
+    const here = `${path}.toolCalls[${index}]`;
+    if (!isObject(call) || !isObject(call.function)) throw invalid(`${here}.function must be object`);
+    const toolCallId = stringAt(call, "id", here);
+    const name = stringAt(call.function, "name", `${here}.function`);
+    const input = inputIn(stringAt(call.function, "arguments", `${here}.function`));
+    if (name === "") throw invalid(`${here}.function.name must not be empty`);
+    const part = { type: `tool-${name}`, toolCallId, state: "input-available", input };
+    const whole: UiPart = { ...part, ...carried(call, "callProviderMetadata") };
+    calls.set(toolCallId, whole);
+    message.parts.push(whole);
+  }
+}
+
+function addResult(answer: Answer | null, fields: Fields, path: string): void {
+  const id = stringAt(fields, "toolCallId", path);
+  const call = answer?.calls.get(id);
+  if (call === undefined)
+    throw invalid(`${path}.toolCallId: there is no call ${JSON.stringify(id.slice(0, MAX_ID))} before this result`);
+  const { error } = fields;
+  const content = textOf(fields.content, `${path}.content`);
+  if (typeof error === "string") Object.assign(call, { state: "output-error", errorText: error });
+  else Object.assign(call, { state: "output-available", output: resultIn(content) });
+}
+
+/** Of an id in an error: clients choose how long they are. */
+const MAX_ID = 128;
+
+function carried({ encryptedValue }: Fields, key: string): UiPart | undefined {
+  const metadata = metadataIn(encryptedValue);
+  return metadata === undefined ? undefined : { [key]: metadata };
+}
+
+/** Text that is not JSON stays as the model wrote it. */
+function inputIn(text: string): unknown {
+  if (text.trim() === "") return {};
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,62 @@
+/** The state that an agent and its client share: the working memory of the conversation, where that is JSON. */
+import { isDeepStrictEqual } from "node:util";
+import type { AgUiEvent } from "../../generated/types.ts";
+import { UPDATE_WORKING_MEMORY } from "../agents/conversation/working-memory.ts";
+import { actingUser } from "../identity/acting-user.ts";
+import { ANONYMOUS } from "../identity/ownership.ts";
+import type { Principal } from "../identity/principal.ts";
+import { isObject } from "../lib/is-object.ts";
+import type { Memory } from "../memory/memory.ts";
+
+type State = Record<string, unknown>;
+
+/** Whether an agent with this memory keeps the state of its clients. */
+export function keepsState({ settings: { workingMemory } }: Memory): boolean {
+  return workingMemory?.format === "json" && workingMemory.scope === "conversation";
+}
+
+export class SharedState {
+  readonly #read: () => Promise<State | null>;
+  readonly #stored: State | null;
+  /** What the client has made of it, to be stored before the run; undefined when it is as it was. */
+  readonly edited: State | undefined;
+
+  private constructor(read: () => Promise<State | null>, stored: State | null, given: unknown) {
+    this.#read = read;
+    this.#stored = stored;
+    // A client that begins has an empty state, whatever the conversation has.
+    const isEdited = isObject(given) && Object.keys(given).length > 0 && !isDeepStrictEqual(given, stored);
+    this.edited = isEdited ? given : undefined;
+  }
+
+  /** @param given the state as the client has it */
+  static async open(memory: Memory, principal: Principal, threadId: string, given: unknown): Promise<SharedState> {
+    const conversation = { id: threadId, userId: actingUser(principal, undefined) ?? ANONYMOUS };
+    const access = memory.for(principal);
+    const read = async () => parsed((await access.workingMemoryIfAny(conversation))?.content ?? null);
+    return new SharedState(read, await read(), given);
+  }
+
+  /** Whether a tool of this name has changed it. */
+  isChangedBy(toolName: string): boolean {
+    return toolName === UPDATE_WORKING_MEMORY;
+  }
+
+  /** What the client is told when the run begins. */
+  begun(): AgUiEvent[] {
+    return snapshot(this.edited ?? this.#stored);
+  }
+
+  /** What it is told after a change. */
+  async changed(): Promise<AgUiEvent[]> {
+    return snapshot(await this.#read());
+  }
+}
+
+const snapshot = (state: State | null): AgUiEvent[] =>
+  state === null ? [] : [{ type: "STATE_SNAPSHOT", snapshot: state }];
+
+/** @param content JSON text, as the memory gives it */
+function parsed(content: string | null): State | null {
+  return content === null ? null : JSON.parse(content);
+}

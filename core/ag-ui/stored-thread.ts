@@ -1,0 +1,64 @@
+/** The stored conversation, for a client that comes with nothing: it has been reloaded, or runs elsewhere. */
+import type { AgUiEvent, AgUiInterrupt, AgUiOutcome } from "../../generated/types.ts";
+import type { Approvals } from "../approvals/approvals.ts";
+import { actingUser } from "../identity/acting-user.ts";
+import { ANONYMOUS } from "../identity/ownership.ts";
+import type { Principal, Requester } from "../identity/principal.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
+import type { Memory } from "../memory/memory.ts";
+import { type RunIdentity, runStarted } from "./events.ts";
+import { interruptOf } from "./interrupts.ts";
+import type { SharedState } from "./state.ts";
+import { threadMessages, type WaitingCall } from "./thread-messages.ts";
+
+interface Thread {
+  readonly run: Omit<RunIdentity, "messageId">;
+  readonly memory: Memory;
+  readonly principal: Principal;
+  /** Of an agent that keeps one. */
+  readonly state: SharedState | null;
+  readonly approvals: Approvals;
+  readonly requester: Requester;
+}
+
+/** As many as a client may ask for at once elsewhere. */
+const MAX_MESSAGES = 1000;
+
+/** @throws ServiceError `not_found` for the conversation of another user, `unavailable` when the store fails */
+export async function sendStored({ run, memory, principal, state, ...asking }: Thread): Promise<EventProducer> {
+  const { threadId, runId, isCurrent } = run;
+  const userId = actingUser(principal, undefined) ?? ANONYMOUS;
+  const { messages: stored } = await memory.for(principal).earlier(threadId, { limit: MAX_MESSAGES }, userId);
+  const { messages, waiting } = threadMessages(stored);
+  const { interrupts, pending } = await openQuestions(waiting, asking);
+  const outcome: AgUiOutcome =
+    interrupts.length > 0
+      ? { type: "interrupt", interrupts }
+      : { type: "success", ...(isCurrent && pending.length > 0 && { pendingToolCallIds: pending }) };
+  const events: AgUiEvent[] = [
+    runStarted(run),
+    { type: "MESSAGES_SNAPSHOT", messages },
+    ...(state?.begun() ?? []),
+    { type: "RUN_FINISHED", threadId, runId, outcome },
+  ];
+  return async (sink) => {
+    for (const event of events) await sink.send(JSON.stringify(event));
+  };
+}
+
+/** What the calls of the last answer wait for: a person, or the client. */
+async function openQuestions(
+  waiting: readonly WaitingCall[],
+  { approvals, requester }: Pick<Thread, "approvals" | "requester">,
+) {
+  const interrupts: AgUiInterrupt[] = [];
+  const pending: string[] = [];
+  for (const { approvalId, ...call } of waiting) {
+    if (approvalId === undefined) pending.push(call.toolCallId);
+    else {
+      const found = await approvals.find(approvalId, requester);
+      if (found?.status === "open") interrupts.push(interruptOf({ approvalId, input: null, ...call }, found));
+    }
+  }
+  return { interrupts, pending };
+}

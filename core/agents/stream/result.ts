@@ -1,0 +1,82 @@
+/** The result of a run from its parts, where these are all that is left of it: what the run itself would give. */
+import type { AgentPart, PartSink, ToolResult } from "../run/parts.ts";
+import { emptyRunResult, type RunResult } from "../run/run.ts";
+
+type End = Extract<AgentPart, { type: "finish" | "error" | "abort" }>;
+
+export class ResultSink implements PartSink {
+  readonly closed = false;
+  readonly result: RunResult = emptyRunResult();
+  /** How the run ended; null: it has not, it waits. */
+  end: End | null = null;
+  /** Results of tools in this step, as they came. */
+  #results: ToolResult[] = [];
+  /** How many calls there were before this step. */
+  #callsBefore = 0;
+
+  part(part: AgentPart): undefined {
+    if (part.subAgentId !== undefined) return;
+    const { result } = this;
+    switch (part.type) {
+      case "start-step":
+        this.#endStep();
+        result.text = "";
+        return;
+      case "step-restart":
+        result.text = "";
+        result.toolCalls.length = this.#callsBefore;
+        return;
+      case "text-delta":
+        result.text += part.delta;
+        return;
+      case "tool-call":
+        result.toolCalls.push(withoutMetadata(part));
+        return;
+      case "tool-result":
+        if (part.providerExecuted === true) result.toolResults.push(withoutMetadata(part));
+        else this.#results.push(part);
+        this.#answered(part.toolCallId);
+        return;
+      case "tool-error":
+      case "tool-output-denied":
+        this.#answered(part.toolCallId);
+        return;
+      case "tool-approval-request": {
+        const { type: _, ...approval } = part;
+        result.approvals.push(approval);
+        return;
+      }
+      case "finish-step":
+        this.#endStep();
+        return;
+      case "finish":
+        Object.assign(result, { finishReason: part.finishReason, usage: part.totalUsage, model: part.model });
+        if (part.output !== undefined) result.output = part.output;
+        this.end = part;
+        return;
+      case "error":
+      case "abort":
+        this.end = part;
+    }
+  }
+
+  /** Results are in the order of the calls. */
+  #endStep(): void {
+    const { toolCalls, toolResults } = this.result;
+    const order = new Map(toolCalls.map(({ toolCallId }, index) => [toolCallId, index]));
+    const place = ({ toolCallId }: ToolResult) => order.get(toolCallId) ?? -1;
+    toolResults.push(...this.#results.sort((left, right) => place(left) - place(right)));
+    this.#results = [];
+    this.#callsBefore = toolCalls.length;
+  }
+
+  #answered(toolCallId: string): void {
+    const { result } = this;
+    if (result.approvals.length > 0)
+      result.approvals = result.approvals.filter((approval) => approval.toolCallId !== toolCallId);
+  }
+}
+
+function withoutMetadata<T extends { providerMetadata?: unknown }>({ providerMetadata: _, ...part }: T) {
+  return part;
+}

@@ -1,0 +1,174 @@
+/** An OpenAPI 3 document as HTTP tools of a manifest: one for each operation, and a line for each that cannot be one. */
+import { isObject } from "../lib/is-object.ts";
+import type { JsonSchema } from "../lib/json-schema.ts";
+import { credentialsOf } from "./openapi-credentials.ts";
+import { literal, resolvePointer, toJsonSchema, Unmapped } from "./openapi-schema.ts";
+
+interface HttpTools {
+  title: string;
+  /** By name, as `tools` of a manifest has them. */
+  tools: Record<string, object>;
+  /** Names of environment variables that the tools refer to, with what they are for. */
+  variables: Record<string, string>;
+  /** `POST /files: why`. */
+  unmapped: string[];
+}
+
+interface Parameter extends JsonSchema {
+  name: string;
+  in: string;
+}
+
+const METHODS = ["get", "head", "post", "put", "patch", "delete"];
+/** CEL has these words for itself. */
+const RESERVED =
+  /^(true|false|null|in|as|break|const|continue|else|for|function|if|import|let|loop|package|namespace|return|var|void|while)$/;
+const MAX_NAME = 64;
+const MAX_DESCRIPTION = 1_000;
+
+/** @throws Error that says what the document must be */
+export function toolsOfOpenApi(document: unknown): HttpTools {
+  if (!isObject(document) || typeof document.openapi !== "string" || !document.openapi.startsWith("3."))
+    throw new Error('is no OpenAPI 3 document: its "openapi" must be 3.0 or 3.1');
+  if (!isObject(document.paths)) throw new Error('"paths" must be an object: there are no operations');
+  const found: HttpTools = { title: titleOf(document), tools: {}, variables: {}, unmapped: [] };
+  const base = baseOf(document, found);
+  for (const [path, item] of Object.entries(document.paths)) {
+    if (!isObject(item)) continue;
+    for (const [method, operation] of Object.entries(item)) {
+      if (!isObject(operation) || ["parameters", "servers"].includes(method) || method.startsWith("x-")) continue;
+      const place = `${method.toUpperCase()} ${path}`;
+      try {
+        if (!METHODS.includes(method)) throw new Unmapped(`the method ${method.toUpperCase()} is none of a tool`);
+        const name = freeName(nameOf(operation, method, path), found.tools);
+        found.tools[name] = toolOf(document, { base, path, method, item, operation }, found.variables);
+      } catch (error) {
+        if (!(error instanceof Unmapped)) throw error;
+        found.unmapped.push(`${place}: ${error.message}`);
+      }
+    }
+  }
+  return found;
+}
+
+const titleOf = ({ info }: JsonSchema): string =>
+  isObject(info) && typeof info.title === "string" ? info.title.replace(/["\\{}\s]+/g, " ").slice(0, 100) : "an API";
+
+/** The first server, which the environment may replace. */
+function baseOf(document: JsonSchema, { variables }: HttpTools): string {
+  const [server] = Array.isArray(document.servers) ? document.servers : [];
+  const { url = "/", variables: named = {} } = (isObject(server) ? server : {}) as JsonSchema;
+  const defaults = named as Record<string, { default?: unknown }>;
+  const filled = String(url).replace(/\{(\w+)\}/g, (_, name: string) => String(defaults[name]?.default ?? ""));
+  const whole = /^https?:\/\/[^/]/.test(filled) ? filled : `http://127.0.0.1:8080${filled}`;
+  variables.API_URL = `where the API is, if not at ${whole.replace(/\/$/, "")}`;
+  return `\${API_URL:-${whole.replace(/\/$/, "").replace(/[{}$]/g, "")}}`;
+}
+
+interface Place {
+  base: string;
+  path: string;
+  method: string;
+  item: JsonSchema;
+  operation: JsonSchema;
+}
+
+function toolOf(document: JsonSchema, place: Place, variables: Record<string, string>): object {
+  const { base, path, method, item, operation } = place;
+  const inputs: Record<string, unknown> = Object.create(null);
+  const required: string[] = [];
+  const add = (name: string, location: string, schema: unknown, isRequired: boolean): string => {
+    const plainName = name.replace(/[^A-Za-z0-9_]/g, "_").replace(/^(?=\d|$)/, "_");
+    const input = RESERVED.test(plainName) || plainName in inputs ? `${location}_${plainName}` : plainName;
+    if (input in inputs) throw new Unmapped(`two of its inputs would be called "${input}"`);
+    inputs[input] = schema;
+    if (isRequired) required.push(input);
+    return isRequired ? `{{ input.${input} }}` : `{{ has(input.${input}) ? input.${input} : null }}`;
+  };
+  const query: Record<string, string> = {};
+  const headers: Record<string, string> = {};
+  let address = path;
+  for (const parameter of parametersOf(document, item, operation)) {
+    const { name, in: location } = parameter;
+    const isRequired = parameter.required === true || location === "path";
+    if (location === "cookie" || location === "header") {
+      if (!isRequired) continue;
+      if (location === "cookie") throw new Unmapped(`it needs the cookie "${name}"`);
+    }
+    const value = add(name, location, parameterSchema(document, parameter), isRequired);
+    if (location === "query") query[name] = value;
+    else if (location === "header") headers[name.toLowerCase()] = value;
+    else address = address.replace(`{${name}}`, () => value);
+  }
+  if (/\{[^{}]*\}/.test(address.replace(/\{\{ [^}]* \}\}/g, "")))
+    throw new Unmapped("its path has a parameter that is not described");
+  const body = bodyOf(document, operation, add);
+  const credentials = credentialsOf(document, operation, variables);
+  const text = [operation.summary, operation.description].find((each) => typeof each === "string" && each !== "");
+  return {
+    description: literal(String(text ?? `${method.toUpperCase()} ${path}`)).slice(0, MAX_DESCRIPTION),
+    parameters: { type: "object", properties: { ...inputs }, required, additionalProperties: false },
+    http: {
+      ...(method !== "get" && { method: method.toUpperCase() }),
+      url: `${base}${literal(address)}`,
+      ...present("headers", { ...headers, ...credentials.headers }),
+      ...present("query", { ...query, ...credentials.query }),
+      ...(body !== undefined && { body }),
+    },
+  };
+}
+
+const present = (key: string, values: object) => (Object.keys(values).length === 0 ? {} : { [key]: values });
+
+/** Those of the operation take the place of the path's. */
+function parametersOf(document: JsonSchema, item: JsonSchema, operation: JsonSchema): Parameter[] {
+  const all = [item.parameters, operation.parameters].flatMap((list) => (Array.isArray(list) ? list : []));
+  const resolved = all.map((parameter) => resolvePointer(document, parameter) as Parameter);
+  return [...new Map(resolved.map((each) => [`${each.in} ${each.name}`, each])).values()];
+}
+
+function parameterSchema(document: JsonSchema, { name, schema, description, style, explode, in: location }: Parameter) {
+  if (schema === undefined) throw new Unmapped(`the parameter "${name}" has no schema`);
+  const converted = toJsonSchema(document, schema) as JsonSchema;
+  const types = [converted.type].flat();
+  if (types.includes("object")) throw new Unmapped(`the parameter "${name}" is an object`);
+  if (
+    types.includes("array") &&
+    (location !== "query" || explode === false || ![undefined, "form"].includes(style as string))
+  )
+    throw new Unmapped(`the parameter "${name}" is a list that does not repeat its name`);
+  return typeof description === "string" && converted.description === undefined
+    ? { ...converted, description: literal(description).slice(0, MAX_DESCRIPTION) }
+    : converted;
+}
+
+function bodyOf(
+  document: JsonSchema,
+  { requestBody }: JsonSchema,
+  add: (name: string, location: string, schema: unknown, isRequired: boolean) => string,
+): string | undefined {
+  if (requestBody === undefined) return undefined;
+  const { content, required } = resolvePointer(document, requestBody) as JsonSchema;
+  const types = isObject(content) ? Object.keys(content) : [];
+  const json = types.find((type) => /^application\/([\w.+-]+\+)?json\b/.test(type));
+  if (json === undefined) throw new Unmapped(`its body is ${types.join(" or ") || "not described"}: tools send JSON`);
+  const { schema } = (content as Record<string, JsonSchema>)[json]!;
+  return add("body", "json", schema === undefined ? {} : toJsonSchema(document, schema), required === true);
+}
+
+function nameOf({ operationId }: JsonSchema, method: string, path: string): string {
+  const text = typeof operationId === "string" ? operationId : `${method} ${path}`;
+  const snake = text
+    .replace(/([a-z0-9])([A-Z])/g, "$1_$2")
+    .replace(/[^A-Za-z0-9]+/g, "_")
+    .toLowerCase()
+    .replace(/^_+|_+$/g, "");
+  return snake.slice(0, MAX_NAME) || method;
+}
+
+function freeName(name: string, taken: object): string {
+  for (let count = 1; ; count++) {
+    const candidate = count === 1 ? name : `${name.slice(0, MAX_NAME - 4)}_${count}`;
+    if (!Object.hasOwn(taken, candidate)) return candidate;
+  }
+}

@@ -1,0 +1,96 @@
+/** The messages of a chat completion in the form that agents read. */
+import { invalid } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
+import {
+  type InputMessage,
+  type InputPart,
+  readAudio,
+  readContent,
+  readFile,
+  readImage,
+  readText,
+  textPart,
+} from "./content.ts";
+import { isNothing } from "./tools.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const TEXTS = { text: textPart() };
+const USER_PARTS = {
+  text: textPart(),
+  image_url: ({ image_url: image }: Fields, path: string) =>
+    readImage(isObject(image) ? image.url : image, `${path}.image_url.url`),
+  input_audio: ({ input_audio: audio }: Fields, path: string) => readAudio(audio, `${path}.input_audio`),
+  file: ({ file }: Fields, path: string) => readFile(isObject(file) ? file : {}, `${path}.file`),
+};
+const ASSISTANT_PARTS = { text: textPart(), refusal: textPart("refusal") };
+
+/** Names of functions by the ids of their calls, in the messages so far. */
+type Calls = Map<string, string>;
+
+const READERS: Readonly<Record<string, (message: Fields, path: string, calls: Calls) => InputMessage | null>> = {
+  system: ({ content }, path) => ({ role: "system", content: readText(content, TEXTS, `${path}.content`) }),
+  developer: ({ content }, path) => ({ role: "system", content: readText(content, TEXTS, `${path}.content`) }),
+  user: ({ content }, path) => ({ role: "user", content: readContent(content, USER_PARTS, `${path}.content`) }),
+  assistant: readAssistant,
+  tool({ tool_call_id: id, content }, path, calls) {
+    const toolName = typeof id === "string" ? calls.get(id) : undefined;
+    if (toolName === undefined) throw invalid(`${path}.tool_call_id must be the id of a call in the messages before`);
+    const value = readText(content, TEXTS, `${path}.content`);
+    const part = { type: "tool-result", toolCallId: id, toolName, output: { type: "text", value } };
+    return { role: "tool", content: [part] };
+  },
+};
+
+/** @throws ServiceError `invalid_input` that names the field */
+export function readChatMessages(messages: readonly Fields[]): InputMessage[] {
+  const calls: Calls = new Map();
+  return messages.flatMap((message, index) => {
+    const path = `messages[${index}]`;
+    const { role } = message;
+    const reader = typeof role === "string" && Object.hasOwn(READERS, role) ? READERS[role] : undefined;
+    if (reader === undefined)
+      throw invalid(
+        `${path}.role must be one of ${Object.keys(READERS)
+          .map((each) => JSON.stringify(each))
+          .join(", ")}`,
+      );
+    return reader(message, path, calls) ?? [];
+  });
+}
+
+/** Null for an answer that says nothing: chats keep those that were broken off. */
+function readAssistant(
+  { content, refusal, tool_calls: list }: Fields,
+  path: string,
+  calls: Calls,
+): InputMessage | null {
+  const said = isNothing(content) ? [] : readContent(content, ASSISTANT_PARTS, `${path}.content`);
+  const refused = typeof refusal === "string" ? [{ type: "text", text: refusal }] : [];
+  if (!isNothing(list) && !Array.isArray(list)) throw invalid(`${path}.tool_calls must be array`);
+  const called = ((list ?? []) as unknown[]).map((call, index) =>
+    readCall(call, `${path}.tool_calls[${index}]`, calls),
+  );
+  const parts = [...said, ...refused, ...called].filter(({ type, text }) => type !== "text" || text !== "");
+  return parts.length === 0 ? null : { role: "assistant", content: parts };
+}
+
+function readCall(call: unknown, path: string, calls: Calls): InputPart {
+  const { id, function: called } = (isObject(call) ? call : {}) as { id?: unknown; function?: unknown };
+  if (typeof id !== "string" || id === "") throw invalid(`${path}.id must be a non-empty string`);
+  if (!isObject(called) || typeof called.name !== "string") throw invalid(`${path}.function.name must be string`);
+  calls.set(id, called.name);
+  const input = parseArguments(called.arguments, `${path}.function.arguments`);
+  return { type: "tool-call", toolCallId: id, toolName: called.name, input };
+}
+
+/** The arguments of a call, as a model has written them. */
+export function parseArguments(text: unknown, path: string): unknown {
+  if (isNothing(text) || text === "") return {};
+  if (typeof text !== "string") throw invalid(`${path} must be JSON text`);
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw invalid(`${path} must be JSON text`);
+  }
+}

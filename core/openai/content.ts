@@ -1,0 +1,78 @@
+/** Texts, images and files of messages, in the form that agents read. */
+import { invalid } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
+import { unsupported } from "./errors.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+/** A part of a message, for the input of an agent. */
+export type InputPart = Fields & { readonly type: string };
+/** Reads a part of a message; `path` is where it stands in the request. */
+type PartReader = (part: Fields, path: string) => InputPart;
+export type PartReaders = Readonly<Record<string, PartReader>>;
+
+/** A message as agents read it. */
+export interface InputMessage {
+  readonly role: "system" | "user" | "assistant" | "tool";
+  readonly content: string | readonly InputPart[];
+}
+
+/** A text, or its parts. */
+export function readContent(content: unknown, readers: PartReaders, path: string): readonly InputPart[] {
+  if (typeof content === "string") return [{ type: "text", text: content }];
+  if (!Array.isArray(content)) throw invalid(`${path} must be string or array`);
+  return content.map((part, index) => {
+    const at = `${path}[${index}]`;
+    if (!isObject(part)) throw invalid(`${at} must be object`);
+    const reader = typeof part.type === "string" && Object.hasOwn(readers, part.type) ? readers[part.type] : undefined;
+    if (reader === undefined) {
+      const types = Object.keys(readers).map((type) => JSON.stringify(type));
+      throw invalid(`${at}.type must be one of ${types.join(", ")}`);
+    }
+    return reader(part, at);
+  });
+}
+
+/** The same as one text. */
+export const readText = (content: unknown, readers: PartReaders, path: string): string =>
+  readContent(content, readers, path)
+    .map(({ text }) => text as string)
+    .join("\n");
+
+function requireText(part: Fields, key: string, path: string): string {
+  const value = part[key];
+  if (typeof value !== "string") throw invalid(`${path}.${key} must be string`);
+  return value;
+}
+
+/** A text in the field `key`. */
+export const textPart =
+  (key = "text"): PartReader =>
+  (part, path) => ({ type: "text", text: requireText(part, key, path) });
+
+/** A web address or a `data:` URL. */
+export function readImage(url: unknown, path: string): InputPart {
+  if (typeof url !== "string" || url === "") throw invalid(`${path} must be a data: or http(s) URL`);
+  return { type: "image", image: url };
+}
+
+const PDF = "application/pdf";
+
+/** The bytes as a `data:` URL or base64 text, or a web address. What does not say its type is taken for a PDF. */
+export function readFile(file: Fields, path: string): InputPart {
+  const { file_id: id, file_data: bytes, file_url: url, filename } = file;
+  if (typeof id === "string" && bytes === undefined && url === undefined)
+    throw unsupported(`${path}.file_id`, "is not available: send the file itself");
+  const key = typeof bytes === "string" ? "file_data" : "file_url";
+  const data = requireText(file, key, path);
+  const name = typeof filename === "string" ? { filename } : undefined;
+  return /^data:/i.test(data) ? { type: "file", data, ...name } : { type: "file", data, mediaType: PDF, ...name };
+}
+
+const AUDIO_TYPES: Readonly<Record<string, string>> = { wav: "audio/wav", mp3: "audio/mpeg" };
+
+export function readAudio(audio: unknown, path: string): InputPart {
+  if (!isObject(audio)) throw invalid(`${path} must be object`);
+  const mediaType = AUDIO_TYPES[String(audio.format)];
+  if (mediaType === undefined) throw invalid(`${path}.format must be one of "wav", "mp3"`);
+  return { type: "file", data: requireText(audio, "data", path), mediaType };
+}

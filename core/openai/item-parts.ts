@@ -1,0 +1,116 @@
+/** Items in the form that agents read, and the checks of those that a client sends. */
+import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
+import { invalid } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
+import { parseArguments } from "./chat-input.ts";
+import { type InputPart, type PartReaders, readContent, readFile, readImage, textPart } from "./content.ts";
+import { unsupported } from "./errors.ts";
+import type { CallOutputItem, ConversationItem, MessageItem, ReasoningItem } from "./items.ts";
+import { isNothing } from "./tools.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const TEXTS: PartReaders = { input_text: textPart(), output_text: textPart() };
+const USER_PARTS: PartReaders = {
+  ...TEXTS,
+  input_image({ image_url: url, file_id: id }, path) {
+    if (isNothing(url) && !isNothing(id))
+      throw unsupported(`${path}.file_id`, "is not available: send the image itself");
+    return readImage(url, `${path}.image_url`);
+  },
+  input_file: readFile,
+};
+const ASSISTANT_PARTS: PartReaders = { ...TEXTS, refusal: textPart("refusal") };
+
+const CONTENT: Readonly<Record<MessageItem["role"], PartReaders>> = {
+  user: USER_PARTS,
+  system: TEXTS,
+  developer: TEXTS,
+  assistant: ASSISTANT_PARTS,
+};
+
+/** Names of functions by the ids of their calls that have no output yet. */
+export type OpenCalls = Map<string, string>;
+
+/** @param path where the item stands, for messages @throws ServiceError `invalid_input` that names the field */
+export function partsOf(item: ConversationItem, path: string, open: OpenCalls): readonly InputPart[] {
+  const carried = carriedBy(item);
+  switch (item.type) {
+    case "message": {
+      const parts = readContent(item.content, CONTENT[item.role], `${path}.content`);
+      const texts = parts.filter(({ type, text }) => type !== "text" || text !== "");
+      return item.role === "assistant" ? texts.map((part) => ({ ...part, ...carried })) : parts;
+    }
+    case "function_call": {
+      const { call_id: toolCallId, name: toolName } = item;
+      open.set(toolCallId, toolName);
+      const input = parseArguments(item.arguments, `${path}.arguments`);
+      return [{ type: "tool-call", toolCallId, toolName, input, ...carried }];
+    }
+    case "function_call_output": {
+      const toolName = open.get(item.call_id);
+      if (toolName === undefined) throw invalid(`${path}.call_id must be the id of a call that has no output yet`);
+      open.delete(item.call_id);
+      return [{ type: "tool-result", toolCallId: item.call_id, toolName, output: outputOf(item, path) }];
+    }
+    case "penstock:tool_call": {
+      const call = { toolCallId: item.call_id, toolName: item.name };
+      const input = parseArguments(item.arguments, `${path}.arguments`);
+      const output = item.error === null ? resultOf(item.output) : { type: "error-text", value: item.error };
+      return [
+        { type: "tool-call", ...call, input, ...carried },
+        { type: "tool-result", ...call, output },
+      ];
+    }
+    case "reasoning": {
+      const text = item.summary.map((part) => part.text).join("\n\n");
+      return text === "" && carried === undefined ? [] : [{ type: "reasoning", text, ...carried }];
+    }
+  }
+}
+
+function carriedBy(item: ConversationItem): { providerOptions: SharedV3ProviderMetadata } | undefined {
+  const metadata = item.type === "reasoning" ? unsealed(item) : item.provider_metadata;
+  return metadata === undefined ? undefined : { providerOptions: metadata };
+}
+
+/** What a provider wants back with its reasoning, as one text. */
+export const sealed = (metadata: SharedV3ProviderMetadata): string =>
+  Buffer.from(JSON.stringify(metadata)).toString("base64url");
+
+/** What was sealed elsewhere means nothing here. */
+function unsealed({ encrypted_content: text }: ReasoningItem): SharedV3ProviderMetadata | undefined {
+  if (text === undefined) return undefined;
+  try {
+    const metadata: unknown = JSON.parse(Buffer.from(text, "base64url").toString());
+    return isObject(metadata) && Object.values(metadata).every(isObject)
+      ? (metadata as SharedV3ProviderMetadata)
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const resultOf = (value: unknown) =>
+  typeof value === "string" ? { type: "text", value } : { type: "json", value: value ?? null };
+
+/** Texts are one text for the model; with images and files they are a list. */
+function outputOf({ output }: CallOutputItem, path: string): Fields {
+  if (typeof output === "string") return { type: "text", value: output };
+  const parts = readContent(output, USER_PARTS, `${path}.output`);
+  if (parts.every(({ type }) => type === "text"))
+    return { type: "text", value: parts.map(({ text }) => text).join("\n") };
+  return { type: "content", value: parts.map((part) => resultPart(part)) };
+}
+
+const DATA_URL = /^data:([^;,]+);base64,/i;
+
+function resultPart(part: InputPart): Fields {
+  if (part.type === "text") return part;
+  const kind = part.type === "image" ? "image" : "file";
+  const source = String(part.image ?? part.data);
+  const head = DATA_URL.exec(source.slice(0, 256));
+  if (head !== null) return { type: `${kind}-data`, data: source.slice(head[0].length), mediaType: head[1] };
+  if (/^https?:/i.test(source)) return { type: `${kind}-url`, url: source };
+  return { type: `${kind}-data`, data: source, mediaType: part.mediaType };
+}

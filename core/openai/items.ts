@@ -1,0 +1,115 @@
+/** Items of a response: what is said, and what is called, by either side. */
+import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
+import type { InputMessage, InputPart } from "./content.ts";
+
+type ItemStatus = "in_progress" | "completed" | "incomplete";
+
+interface Common {
+  readonly id: string;
+  readonly status: ItemStatus;
+  /** What the provider of the model wants back with it. */
+  readonly provider_metadata?: SharedV3ProviderMetadata;
+}
+
+interface TextContent {
+  readonly type: "output_text";
+  readonly text: string;
+  readonly annotations: readonly [];
+  readonly logprobs: readonly [];
+}
+
+export type MessageItem = Common & {
+  readonly type: "message";
+  readonly role: "user" | "system" | "developer" | "assistant";
+  /** Of a request: as its client wrote it. */
+  readonly content: readonly (TextContent | Readonly<Record<string, unknown>>)[];
+};
+
+export type CallItem = Common & {
+  readonly type: "function_call";
+  readonly call_id: string;
+  readonly name: string;
+  readonly arguments: string;
+};
+
+export type CallOutputItem = Common & {
+  readonly type: "function_call_output";
+  readonly call_id: string;
+  readonly output: unknown;
+};
+
+export type ReasoningItem = Common & {
+  readonly type: "reasoning";
+  readonly summary: readonly { readonly type: "summary_text"; readonly text: string }[];
+  /** Opaque to clients: what stands for the reasoning at the provider. */
+  readonly encrypted_content?: string;
+};
+
+/** A call that the agent has made itself, with what came of it. */
+export type OwnCallItem = Common & {
+  readonly type: "penstock:tool_call";
+  readonly call_id: string;
+  readonly name: string;
+  readonly arguments: string;
+  readonly output: unknown;
+  readonly error: string | null;
+};
+
+export type OutputItem = MessageItem | CallItem | ReasoningItem | OwnCallItem;
+export type ConversationItem = OutputItem | CallOutputItem;
+
+const PREFIXES: Readonly<Record<ConversationItem["type"], string>> = {
+  message: "msg",
+  function_call: "fc",
+  function_call_output: "fco",
+  reasoning: "rs",
+  "penstock:tool_call": "ptc",
+};
+
+/** Ids of items tell the response that has them. @param place among the items of its output, or of its input */
+export const itemId = (type: ConversationItem["type"], response: string, place: string): string =>
+  `${PREFIXES[type]}_${response.slice("resp_".length)}_${place}`;
+
+const ITEM_ID = /^[a-z]+_([0-9a-f]{32})_i?\d+$/;
+/** The response that has the item; undefined where the id is none of ours. */
+export function responseOfItem(id: string): string | undefined {
+  const response = ITEM_ID.exec(id)?.[1];
+  return response === undefined ? undefined : `resp_${response}`;
+}
+
+/** An item as messages read it: its parts in the form of agents. */
+export interface ReadItem {
+  readonly item: ConversationItem;
+  readonly parts: readonly InputPart[];
+}
+
+/**
+ * The conversation that items tell. Those of the assistant that follow each other are one message, and results of its calls come after
+ * it.
+ */
+export function messagesOf(items: readonly ReadItem[]): InputMessage[] {
+  const messages: InputMessage[] = [];
+  let said: InputPart[] = [];
+  let results: InputPart[] = [];
+  const flush = () => {
+    if (said.length > 0) messages.push({ role: "assistant", content: said });
+    if (results.length > 0) messages.push({ role: "tool", content: results });
+    said = [];
+    results = [];
+  };
+  for (const { item, parts } of items) {
+    if (item.type === "message" && item.role !== "assistant") {
+      flush();
+      const role = item.role === "user" ? "user" : "system";
+      messages.push({ role, content: parts });
+    } else if (item.type === "function_call_output") results.push(...parts);
+    else {
+      // After results the assistant speaks again; calls beside others belong to the same step.
+      const isCall = item.type === "function_call" || item.type === "penstock:tool_call";
+      if (results.length > 0 && !isCall) flush();
+      for (const part of parts) (part.type === "tool-result" ? results : said).push(part);
+    }
+  }
+  flush();
+  return messages;
+}

@@ -1,0 +1,107 @@
+/** What a response goes on from: the responses before it, and the items that its request refers to. */
+import { mayAccess } from "../identity/ownership.ts";
+import type { Principal } from "../identity/principal.ts";
+import type { InputMessage } from "./content.ts";
+import { OpenaiError } from "./errors.ts";
+import { type OpenCalls, partsOf } from "./item-parts.ts";
+import { type ConversationItem, messagesOf, type ReadItem, responseOfItem } from "./items.ts";
+import type { InputItem } from "./response-input.ts";
+import type { ResponseRecord, ResponseRows } from "./response-rows.ts";
+
+/** Responses that one may continue, and responses whose items one request may refer to. */
+const MAX_CHAIN = 500;
+/** Of all that is read for one request. */
+const MAX_CHARACTERS = 32 * 1024 * 1024;
+
+/** What can be continued has been said to its end. */
+const CONTINUED: ReadonlySet<string> = new Set(["completed", "incomplete"]);
+
+export interface EarlierItems {
+  readonly items: readonly ConversationItem[];
+  /** Ids of the responses, the oldest first. */
+  readonly chain: readonly string[];
+}
+
+export const NOTHING_EARLIER: EarlierItems = { items: [], chain: [] };
+
+/**
+ * What was said in the response and those before it. Where one of them is gone, it begins after that.
+ *
+ * @throws OpenaiError when it does not exist for this principal, is not at its end, or there is too much before it
+ */
+export async function readEarlier(rows: ResponseRows, id: string, principal: Principal): Promise<EarlierItems> {
+  const found = await rows.read(id);
+  if (found === undefined || !mayAccess(principal, found.record.owner, undefined)) throw previousNotFound(id);
+  const { record } = found;
+  if (!CONTINUED.has(record.resource.status))
+    throw unusable("invalid_value", `previous_response_id is that of a response that is ${record.resource.status}`);
+  const chain = [...record.chain, id];
+  if (chain.length > MAX_CHAIN) throw tooLong(`previous_response_id has more than ${MAX_CHAIN} responses before it`);
+  let items: ConversationItem[] = [];
+  let expected = 0;
+  let size = 0;
+  for await (const group of rows.readAll(chain)) {
+    for (const each of group) {
+      const place = chain.indexOf(each.record.resource.id, expected);
+      if (place !== expected) items = [];
+      expected = place + 1;
+      items.push(...itemsOf(each.record));
+      size += each.size;
+    }
+    if (size > MAX_CHARACTERS) throw tooLong("previous_response_id has too much text before it");
+  }
+  return { items, chain };
+}
+
+const itemsOf = ({ input, resource }: ResponseRecord): readonly ConversationItem[] => [...input, ...resource.output];
+
+const unusable = (code: string, message: string) =>
+  new OpenaiError("invalid_input", message, code, "previous_response_id");
+const tooLong = (message: string) => unusable("context_length_exceeded", `${message}: begin a new one`);
+const previousNotFound = (id: string) =>
+  unusable("previous_response_not_found", `previous response ${JSON.stringify(id.slice(0, 128))} does not exist`);
+
+/** The items with those that they refer to in place of the references. @throws OpenaiError for one that does not exist for this principal */
+export async function resolveReferences(
+  rows: ResponseRows,
+  items: readonly InputItem[],
+  principal: Principal,
+): Promise<ConversationItem[]> {
+  const references = items.filter((item) => item.type === "item_reference");
+  if (references.length === 0) return items as ConversationItem[];
+  const responses = [...new Set(references.map(({ id }) => responseOfItem(id)))].filter((id) => id !== undefined);
+  if (responses.length > MAX_CHAIN) throw referenceError("context_length_exceeded", "refers to too many responses");
+  const known = new Map<string, ConversationItem>();
+  let size = 0;
+  for await (const group of rows.readAll(responses)) {
+    for (const { record, size: own } of group) {
+      size += own;
+      if (!mayAccess(principal, record.owner, undefined)) continue;
+      for (const item of itemsOf(record)) known.set(item.id, item);
+    }
+    if (size > MAX_CHARACTERS) throw referenceError("context_length_exceeded", "refers to too much text");
+  }
+  return items.map((item, index) => {
+    if (item.type !== "item_reference") return item;
+    const found = known.get(item.id);
+    if (found !== undefined) return found;
+    const message = `input[${index}].id: item ${JSON.stringify(item.id.slice(0, 128))} does not exist`;
+    throw new OpenaiError("not_found", message, "item_not_found", "input");
+  });
+}
+
+const referenceError = (code: string, message: string) =>
+  new OpenaiError("invalid_input", `input ${message}`, code, "input");
+
+/** All of it as messages. @throws ServiceError `invalid_input` that names the field of the request */
+export function conversationOf(
+  instructions: string | null | undefined,
+  { items: earlier }: EarlierItems,
+  input: readonly ConversationItem[],
+): InputMessage[] {
+  const open: OpenCalls = new Map();
+  const read = (items: readonly ConversationItem[], pathOf: (index: number) => string): ReadItem[] =>
+    items.map((item, index) => ({ item, parts: partsOf(item, pathOf(index), open) }));
+  const messages = messagesOf([...read(earlier, () => "previous_response_id"), ...read(input, (at) => `input[${at}]`)]);
+  return instructions ? [{ role: "system", content: instructions }, ...messages] : messages;
+}

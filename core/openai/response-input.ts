@@ -1,0 +1,128 @@
+/** `input` of a response: a text or items, as items that have an id. */
+import { invalid } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
+import { type ConversationItem, itemId, type MessageItem } from "./items.ts";
+import { isNothing } from "./tools.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** A reference to an item that a stored response has. */
+interface ItemReference {
+  readonly type: "item_reference";
+  readonly id: string;
+}
+
+export type InputItem = ConversationItem | ItemReference;
+
+const ROLES: readonly string[] = ["user", "system", "developer", "assistant"] satisfies MessageItem["role"][];
+const MAX_CALL_ID = 256;
+
+/** Each reads one type of item, and makes its own of it: nothing that it does not know is kept. */
+const READERS: Readonly<Record<string, (item: Fields, path: string, newId: NewId) => InputItem>> = {
+  message: readMessage,
+  function_call(item, path, newId) {
+    const called = {
+      call_id: callId(item, path),
+      name: text(item, "name", path),
+      arguments: text(item, "arguments", path),
+    };
+    return {
+      type: "function_call",
+      id: newId("function_call"),
+      ...called,
+      status: "completed",
+      ...metadata(item, path),
+    };
+  },
+  function_call_output(item, path, newId) {
+    const { output } = item;
+    if (typeof output !== "string" && !Array.isArray(output)) throw invalid(`${path}.output must be string or array`);
+    const id = newId("function_call_output");
+    return { type: "function_call_output", id, call_id: callId(item, path), output, status: "completed" };
+  },
+  reasoning(item, path, newId) {
+    const { summary = [], encrypted_content: content } = item;
+    if (!Array.isArray(summary)) throw invalid(`${path}.summary must be array`);
+    const texts = summary.map((part, index) => {
+      if (!isObject(part)) throw invalid(`${path}.summary[${index}] must be object`);
+      return { type: "summary_text" as const, text: text(part, "text", `${path}.summary[${index}]`) };
+    });
+    const carried = typeof content === "string" ? { encrypted_content: content } : undefined;
+    return { type: "reasoning", id: newId("reasoning"), summary: texts, status: "completed", ...carried };
+  },
+  "penstock:tool_call"(item, path, newId) {
+    const { output = null, error = null } = item;
+    const called = {
+      call_id: callId(item, path),
+      name: text(item, "name", path),
+      arguments: text(item, "arguments", path),
+    };
+    const failed = isNothing(error) ? null : text(item, "error", path);
+    const id = newId("penstock:tool_call");
+    const ended = { output, error: failed, status: "completed" as const };
+    return { type: "penstock:tool_call", id, ...called, ...ended, ...metadata(item, path) };
+  },
+  item_reference: (item, path) => ({ type: "item_reference", id: text(item, "id", path) }),
+};
+
+type NewId = (type: ConversationItem["type"]) => string;
+
+/** @throws ServiceError `invalid_input` that names the field */
+export function readInput(input: unknown, response: string): InputItem[] {
+  let count = 0;
+  const newId: NewId = (type) => itemId(type, response, `i${count++}`);
+  if (typeof input === "string") return [readMessage({ role: "user", content: input }, "input", newId)];
+  if (!Array.isArray(input)) throw invalid("input must be string or array");
+  if (input.length === 0) throw invalid("input must not be empty");
+  return input.map((item, index) => {
+    const path = `input[${index}]`;
+    if (!isObject(item)) throw invalid(`${path} must be object`);
+    // Messages need not say that they are messages, and some clients leave out the type of a reference.
+    const type = item.type ?? (item.role === undefined ? "item_reference" : "message");
+    const reader = typeof type === "string" && Object.hasOwn(READERS, type) ? READERS[type] : undefined;
+    if (reader === undefined)
+      throw invalid(
+        `${path}.type must be one of ${Object.keys(READERS)
+          .map((each) => JSON.stringify(each))
+          .join(", ")}`,
+      );
+    return reader(item, path, newId);
+  });
+}
+
+function readMessage(item: Fields, path: string, newId: NewId): MessageItem {
+  const { role, content, phase } = item;
+  if (typeof role !== "string" || !ROLES.includes(role))
+    throw invalid(`${path}.role must be one of ${ROLES.map((each) => JSON.stringify(each)).join(", ")}`);
+  const type = role === "assistant" ? "output_text" : "input_text";
+  const parts = typeof content === "string" ? [{ type, text: content }] : content;
+  if (!Array.isArray(parts)) throw invalid(`${path}.content must be string or array`);
+  return {
+    type: "message",
+    id: newId("message"),
+    role: role as MessageItem["role"],
+    content: parts,
+    status: "completed",
+    ...(typeof phase === "string" && { phase }),
+    ...metadata(item, path),
+  };
+}
+
+function metadata({ provider_metadata: given }: Fields, path: string) {
+  if (isNothing(given)) return undefined;
+  if (!isObject(given) || !Object.values(given).every(isObject))
+    throw invalid(`${path}.provider_metadata must be an object of objects, one for each provider`);
+  return { provider_metadata: given as NonNullable<ConversationItem["provider_metadata"]> };
+}
+
+function callId(item: Fields, path: string): string {
+  const id = text(item, "call_id", path);
+  if (id === "" || id.length > MAX_CALL_ID) throw invalid(`${path}.call_id must be 1 to ${MAX_CALL_ID} characters`);
+  return id;
+}
+
+function text(item: Fields, key: string, path: string): string {
+  const value = item[key];
+  if (typeof value !== "string") throw invalid(`${path}.${key} must be string`);
+  return value;
+}

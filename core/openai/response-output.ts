@@ -1,0 +1,188 @@
+/** The output of a response: what a run says becomes items, and the events that tell of them. */
+import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
+import { sealed } from "./item-parts.ts";
+import {
+  type CallItem,
+  itemId,
+  type MessageItem,
+  type OutputItem,
+  type OwnCallItem,
+  type ReasoningItem,
+} from "./items.ts";
+import { endOf, type ResponseEnd, responseUsage } from "./resource.ts";
+import type { Said } from "./run-parts.ts";
+
+/** Without its number in the stream. */
+export interface ResponseEvent {
+  readonly type: string;
+  readonly [key: string]: unknown;
+}
+
+const NONE: readonly ResponseEvent[] = [];
+const IN_PROGRESS = { status: "in_progress" } as const;
+const COMPLETED = { status: "completed" } as const;
+
+/** The text that grows. */
+interface Block {
+  readonly id: string;
+  readonly index: number;
+  text: string;
+}
+
+export class ResponseOutput {
+  readonly #response: string;
+  readonly #now: () => number;
+  readonly items: OutputItem[] = [];
+  usage: object | null = null;
+  /** Set by the end of the run. */
+  end: ResponseEnd | null = null;
+  #block: Block = { id: "", index: -1, text: "" };
+  /** Places of the agent's own calls that have not ended. */
+  readonly #calls = new Map<string, number>();
+  #hasCalls = false;
+
+  /** @param response its id @param now seconds since 1970 */
+  constructor(response: string, now: () => number) {
+    this.#response = response;
+    this.#now = now;
+  }
+
+  /** The events for what was said, in their order. */
+  of(said: Said): readonly ResponseEvent[] {
+    switch (said.type) {
+      case "text-start":
+        return this.#beginText();
+      case "text":
+        return [this.#delta("response.output_text.delta", said.delta, { content_index: 0, logprobs: [] })];
+      case "text-end":
+        return this.#endText(said.metadata);
+      case "reasoning-start":
+        return this.#beginReasoning();
+      case "reasoning":
+        return [this.#delta("response.reasoning_summary_text.delta", said.delta, { summary_index: 0 })];
+      case "reasoning-end":
+        return this.#endReasoning(said.metadata);
+      case "own-call":
+        return this.#beginOwnCall(said);
+      case "own-result":
+        return this.#endOwnCall(said);
+      case "call":
+        return this.#call(said);
+      case "end":
+        this.usage = responseUsage(said.usage);
+        this.end = endOf(said.finishReason, this.#hasCalls, this.#now());
+        return NONE;
+    }
+  }
+
+  #add(item: OutputItem): { readonly index: number; readonly added: ResponseEvent } {
+    const index = this.items.push(item) - 1;
+    return { index, added: { type: "response.output_item.added", output_index: index, item } };
+  }
+
+  #done(index: number, item: OutputItem): ResponseEvent {
+    this.items[index] = item;
+    return { type: "response.output_item.done", output_index: index, item };
+  }
+
+  #nextId = (type: OutputItem["type"]): string => itemId(type, this.#response, String(this.items.length));
+
+  /** The fields of events about the text that grows. */
+  #place = () => ({ item_id: this.#block.id, output_index: this.#block.index });
+
+  #delta(type: string, delta: string, more: object): ResponseEvent {
+    this.#block.text += delta;
+    return { type, ...this.#place(), ...more, delta };
+  }
+
+  #beginText(): readonly ResponseEvent[] {
+    const id = this.#nextId("message");
+    const item: MessageItem = { type: "message", id, ...IN_PROGRESS, role: "assistant", content: [] };
+    const { index, added } = this.#add(item);
+    this.#block = { id, index, text: "" };
+    return [added, { type: "response.content_part.added", ...this.#place(), content_index: 0, part: outputText("") }];
+  }
+
+  #endText(metadata: SharedV3ProviderMetadata | undefined): readonly ResponseEvent[] {
+    const { id, index, text } = this.#block;
+    const part = outputText(text);
+    const message = { type: "message", id, ...COMPLETED, role: "assistant", content: [part] } as const;
+    const place = { ...this.#place(), content_index: 0 };
+    return [
+      { type: "response.output_text.done", ...place, text, logprobs: [] },
+      { type: "response.content_part.done", ...place, part },
+      this.#done(index, { ...message, ...carried(metadata) }),
+    ];
+  }
+
+  #beginReasoning(): readonly ResponseEvent[] {
+    const id = this.#nextId("reasoning");
+    const { index, added } = this.#add({ type: "reasoning", id, ...IN_PROGRESS, summary: [] });
+    this.#block = { id, index, text: "" };
+    const part = { type: "summary_text", text: "" };
+    return [added, { type: "response.reasoning_summary_part.added", ...this.#place(), summary_index: 0, part }];
+  }
+
+  #endReasoning(metadata: SharedV3ProviderMetadata | undefined): readonly ResponseEvent[] {
+    const { id, index, text } = this.#block;
+    const part = { type: "summary_text", text } as const;
+    const place = { ...this.#place(), summary_index: 0 };
+    const item: ReasoningItem = { type: "reasoning", id, ...COMPLETED, summary: text === "" ? [] : [part] };
+    return [
+      { type: "response.reasoning_summary_text.done", ...place, text },
+      { type: "response.reasoning_summary_part.done", ...place, part },
+      this.#done(index, metadata === undefined ? item : { ...item, encrypted_content: sealed(metadata) }),
+    ];
+  }
+
+  #beginOwnCall({ call }: Extract<Said, { type: "own-call" }>): readonly ResponseEvent[] {
+    const { toolCallId, toolName: name, input, providerMetadata } = call;
+    const type = "penstock:tool_call";
+    const called = { call_id: toolCallId, name, arguments: JSON.stringify(input) };
+    const open = { type, id: this.#nextId(type), ...IN_PROGRESS, ...called, output: null, error: null } as const;
+    const { index, added } = this.#add({ ...open, ...carried(providerMetadata) });
+    this.#calls.set(toolCallId, index);
+    return [added];
+  }
+
+  #endOwnCall({ id, output, error }: Extract<Said, { type: "own-result" }>): readonly ResponseEvent[] {
+    const index = this.#calls.get(id);
+    if (index === undefined) return NONE;
+    this.#calls.delete(id);
+    return [this.#done(index, { ...(this.items[index] as OwnCallItem), ...COMPLETED, output, error })];
+  }
+
+  #call({ call }: Extract<Said, { type: "call" }>): readonly ResponseEvent[] {
+    this.#hasCalls = true;
+    const { toolCallId: call_id, toolName: name, input, providerMetadata } = call;
+    const id = this.#nextId("function_call");
+    const text = JSON.stringify(input);
+    const open: CallItem = { type: "function_call", id, ...IN_PROGRESS, call_id, name, arguments: "" };
+    const { index, added } = this.#add(open);
+    const place = { item_id: id, output_index: index };
+    return [
+      added,
+      { type: "response.function_call_arguments.delta", ...place, delta: text },
+      { type: "response.function_call_arguments.done", ...place, name, arguments: text },
+      this.#done(index, { ...open, ...COMPLETED, arguments: text, ...carried(providerMetadata) }),
+    ];
+  }
+
+  /** The items of a run that ended too early: what was not finished says so. */
+  cutOff(): readonly OutputItem[] {
+    return this.items.map((item) => (item.status === "in_progress" ? this.#unfinished(item) : item));
+  }
+
+  #unfinished(item: OutputItem): OutputItem {
+    const { id, text } = this.#block;
+    if (item.id !== id) return { ...item, status: "incomplete" };
+    return item.type === "message"
+      ? { ...item, status: "incomplete", content: [outputText(text)] }
+      : ({ ...item, status: "incomplete", summary: [{ type: "summary_text", text }] } as ReasoningItem);
+  }
+}
+
+const outputText = (text: string) => ({ type: "output_text", text, annotations: [], logprobs: [] }) as const;
+
+const carried = (metadata: SharedV3ProviderMetadata | undefined) =>
+  metadata === undefined ? undefined : { provider_metadata: metadata };

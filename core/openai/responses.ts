@@ -1,0 +1,140 @@
+/** Stored responses: read, continued, cancelled and deleted by those who own them, and kept as long as runs are. */
+import type { Logger } from "pino";
+import { defaults } from "../../generated/defaults.ts";
+import type { ResponseItemsQuery } from "../../generated/types.ts";
+import { mayAccess } from "../identity/ownership.ts";
+import { isIsolated, type Principal, principalOf, type Requester } from "../identity/principal.ts";
+import { systemTime } from "../lib/clock.ts";
+import { invalid, messageOf } from "../lib/errors.ts";
+import { Interval } from "../lib/interval.ts";
+import type { Manifest } from "../manifest/manifest.ts";
+import { unlessConflict } from "../storage/conflict.ts";
+import { RESPONSE_TIMES, responseKey, responseOfTime, responsesBefore } from "../storage/keys.ts";
+import type { Membership } from "../storage/membership.ts";
+import { pagesInBackground } from "../storage/ranges.ts";
+import type { Store } from "../storage/store.ts";
+import { BackgroundResponses } from "./background.ts";
+import { OpenaiError } from "./errors.ts";
+import type { ConversationItem } from "./items.ts";
+import { CANCELLED, failedEnd, type ResponseResource } from "./resource.ts";
+import { type FoundResponse, ResponseRows } from "./response-rows.ts";
+
+const RETENTION_INTERVAL_MS = 60_000;
+const ROWS_PER_COMMIT = 100;
+
+interface ResponsesSource {
+  readonly store: Store;
+  /** The processes that share the store; null where no other one can use it. */
+  readonly membership: Membership | null;
+  readonly logger: Logger;
+}
+
+export class Responses {
+  readonly rows: ResponseRows;
+  readonly background: BackgroundResponses;
+  readonly #manifest: Manifest;
+  readonly #retention: Interval;
+
+  /** @param manifest read when it is needed, since a reload may change it */
+  constructor(manifest: Manifest, { store, membership, logger }: ResponsesSource) {
+    this.#manifest = manifest;
+    this.rows = new ResponseRows(store);
+    this.background = new BackgroundResponses(this.rows, membership, logger);
+    this.#retention = new Interval(
+      RETENTION_INTERVAL_MS,
+      () => this.removeBefore(systemTime() - manifest.history.retention),
+      (error) => logger.warn({ err: error }, `old responses could not be removed: ${messageOf(error)}`),
+    );
+  }
+
+  start(): void {
+    this.#retention.start();
+  }
+
+  async close(): Promise<void> {
+    await this.background.close();
+    await this.#retention.stop();
+  }
+
+  principalOf = (requester: Requester): Principal => principalOf(requester, isIsolated(this.#manifest));
+
+  /** @throws OpenaiError when it does not exist for this principal */
+  async get(id: string, principal: Principal): Promise<ResponseResource> {
+    return (await this.#find(id, principal)).record.resource;
+  }
+
+  /** What runs in the background is stopped. */
+  async delete(id: string, principal: Principal): Promise<{ id: string; object: "response"; deleted: true }> {
+    for (;;) {
+      const { record, revision } = await this.#find(id, principal);
+      if (!(await this.rows.delete(record, revision))) continue;
+      this.background.stop(id);
+      return { id, object: "response", deleted: true };
+    }
+  }
+
+  /** Gives the response as it is afterwards: one that had ended before stays as it was. */
+  async cancel(id: string, principal: Principal): Promise<ResponseResource> {
+    for (;;) {
+      const { record, revision } = await this.#find(id, principal);
+      if (!record.resource.background)
+        throw invalid("response_id must be that of a response in the background: others end with their request");
+      if (record.process === undefined) return record.resource;
+      const { process: _, ...rest } = record;
+      const resource = { ...record.resource, ...CANCELLED };
+      if (!(await this.rows.change({ ...rest, resource }, revision))) continue;
+      this.background.stop(id);
+      return resource;
+    }
+  }
+
+  async inputItems(id: string, query: ResponseItemsQuery, principal: Principal) {
+    const { input } = (await this.#find(id, principal)).record;
+    return itemPage(input, query);
+  }
+
+  /** Removes what began before `time`, in milliseconds since 1970. */
+  async removeBefore(time: number): Promise<void> {
+    const range = { prefix: RESPONSE_TIMES, before: responsesBefore(Math.max(0, time)) };
+    for await (const rows of pagesInBackground(this.rows.store, range, ROWS_PER_COMMIT, this.#retention.signal)) {
+      const keys = rows.flatMap(({ key }) => [key, responseKey(responseOfTime(key))]);
+      await unlessConflict(this.rows.store.commit({ delete: keys }));
+    }
+  }
+
+  /** One whose process is gone has failed, though nobody has written so. */
+  async #find(id: string, principal: Principal): Promise<FoundResponse> {
+    const found = await this.rows.read(id);
+    if (found === undefined || !mayAccess(principal, found.record.owner, undefined)) throw responseNotFound(id);
+    if (!(await this.background.isAbandoned(found.record))) return found;
+    const { process: _, resource, ...rest } = found.record;
+    const failed = { ...resource, ...failedEnd("server_error", RESPONSE_INTERRUPTED) };
+    return { ...found, record: { ...rest, resource: failed } };
+  }
+}
+
+export const RESPONSE_INTERRUPTED = "the service stopped while the response was running";
+
+const responseNotFound = (id: string) =>
+  new OpenaiError(
+    "not_found",
+    `response ${JSON.stringify(id.slice(0, 128))} does not exist`,
+    "not_found",
+    "response_id",
+  );
+
+const { limit: LIMIT, order: ORDER } = defaults.ResponseItemsQuery;
+
+function itemPage(input: readonly ConversationItem[], { limit = LIMIT, order = ORDER, after }: ResponseItemsQuery) {
+  const items = order === "asc" ? input : input.toReversed();
+  const begin = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1;
+  if (begin === 0 && after !== undefined) throw invalid("after must be the id of an item of the input");
+  const data = items.slice(begin, begin + limit);
+  return {
+    object: "list",
+    data,
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+    has_more: begin + limit < items.length,
+  };
+}

@@ -1,0 +1,84 @@
+/** Hands what a run says to a translation, for a reply that is sent whole or as a stream. */
+import type { ProtocolRun } from "../agents/agent.ts";
+import type { AgentPart, PartSink } from "../agents/run/parts.ts";
+import { EVENT_HEADERS } from "../http/event-writer.ts";
+import type { TextStream } from "../http/route.ts";
+import { unavailable } from "../lib/errors.ts";
+import type { TextSink } from "../lib/event-sink.ts";
+import { RunReader, type Said } from "./run-parts.ts";
+
+/** Writes the stream of one run. */
+export interface StreamTranslation {
+  /** The text that begins the stream. */
+  begin(): string;
+  /** The text for what was said; empty where there is none. */
+  write(said: Said): string;
+  /** The text after a run that has ended well. */
+  end(): string | Promise<string>;
+  /** The text after a run that has failed. @param error undefined: it was ended from outside */
+  fail(message: string, error: unknown): string;
+}
+
+/** An SSE comment: clients skip it. */
+const HEARTBEAT = ": \n\n";
+
+export function streamTranslated(run: ProtocolRun, translation: StreamTranslation): TextStream {
+  let failure: unknown;
+  return {
+    status: 200,
+    headers: EVENT_HEADERS,
+    opensLate: true,
+    heartbeat: HEARTBEAT,
+    failure: (message) => translation.fail(message, failure),
+    async stream(sink) {
+      try {
+        await run.start(new StreamSink(sink, run, translation));
+        await sink.send(await translation.end());
+      } catch (error) {
+        failure = error;
+        throw error;
+      }
+    },
+  };
+}
+
+class StreamSink implements PartSink {
+  readonly #sink: TextSink;
+  readonly #reader: RunReader;
+  readonly #translation: StreamTranslation;
+
+  constructor(sink: TextSink, run: ProtocolRun, translation: StreamTranslation) {
+    this.#sink = sink;
+    this.#reader = new RunReader(run);
+    this.#translation = translation;
+  }
+
+  get closed(): boolean {
+    return this.#sink.closed;
+  }
+
+  accepted(): void {
+    void this.#sink.send(this.#translation.begin());
+  }
+
+  part(part: AgentPart): Promise<void> | undefined {
+    let text = "";
+    for (const said of this.#reader.read(part)) text += this.#translation.write(said);
+    return text === "" ? undefined : this.#sink.send(text);
+  }
+}
+
+/** Runs to the end, and calls `hear` with all that is said. @throws ServiceError `unavailable` when it was aborted */
+export async function hearRun(run: ProtocolRun, hear: (said: Said) => void): Promise<void> {
+  const reader = new RunReader(run);
+  let aborted = false;
+  await run.start({
+    closed: false,
+    part(part) {
+      if (part.type === "abort") aborted = true;
+      for (const said of reader.read(part)) hear(said);
+      return undefined;
+    },
+  });
+  if (aborted) throw unavailable("the run was stopped");
+}

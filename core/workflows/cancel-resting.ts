@@ -1,0 +1,24 @@
+/** Cancels an execution that is suspended: nothing of it runs, so that its record alone changes. */
+import { unlessConflict } from "../storage/conflict.ts";
+import type { WorkflowDefinition } from "./definition/definition.ts";
+import type { Engine } from "./engine.ts";
+import { type JournalState, timeAfter } from "./journal/state.ts";
+import type { StoredExecution } from "./list/lookup.ts";
+
+/** @returns null when the execution was resumed meanwhile */
+export async function cancelResting(
+  engine: Engine,
+  { found, loaded }: StoredExecution,
+  reason: string,
+): Promise<JournalState | null> {
+  // Nothing runs any more, so the outline is enough even when plugins of the definition are gone.
+  const definition = { outline: await engine.definitions.outline(found.start.definition) } as WorkflowDefinition;
+  const caller = { requestId: "", logger: engine.logger };
+  const execution = engine.restore(loaded.state, definition, caller, {
+    loaded,
+    openRow: null,
+    recordRow: found.recordRow,
+  });
+  execution.append(["cancel", "", timeAfter(execution.state), reason]);
+  return (await unlessConflict(execution.writeRecord())) ? execution.state : null;
+}

@@ -1,0 +1,232 @@
+/** The console at `GET /`: chats with an agent that remembers, tools that are run by hand, and what is in memory. */
+import assert from "node:assert/strict";
+import { after, before, describe, type TestContext, test } from "node:test";
+import type { Browser, Page } from "playwright-core";
+import { PAY_PLUGIN } from "../support/approvals.ts";
+import { browserMissing, type OpenedPage, startBrowser } from "../support/browser.ts";
+import { assertSound, HOSTILE, openConsole, visit } from "../support/console.ts";
+import { weakTexts } from "../support/contrast.ts";
+import { pluginFolder } from "../support/plugin-folder.ts";
+import { manifestWith, startService, type TestService } from "../support/service.ts";
+
+const MARKDOWN = [
+  "# Prices",
+  "",
+  "They are **low**, *very* `low`: see [the list](https://example.com/list) or [run](javascript:alert(1)).",
+  "",
+  "- one",
+  "  1. within",
+  "- two",
+  "",
+  "| City | Days |",
+  "| --- | ---: |",
+  `| Porto | ${HOSTILE} |`,
+  "",
+  "```html",
+  `<script>document.title = "taken over"</script>`,
+  "",
+  "still code",
+  "```",
+  "> quoted",
+].join("\n");
+
+const MANIFEST = manifestWith(
+  {},
+  {
+    providers: {
+      demo: {
+        use: "scripted",
+        chunks: 40,
+        replies: [
+          { when: "prices", text: MARKDOWN },
+          { when: "hello", text: "Good day." },
+        ],
+        models: { "echo*": { prices: { input: 1000, output: 1000, asOf: "2026-11-22" } } },
+      },
+    },
+    memory: { default: { workingMemory: { scope: "conversation", format: "markdown", template: "# Customer" } } },
+    tools: { sum: { use: "add" }, pay: { use: "pay", approval: true } },
+    agents: {
+      assistant: {
+        name: "Assistant",
+        description: "Helps",
+        instructions: "Help in {{ has(context.language) ? context.language : 'English' }}.",
+        model: "demo/echo",
+        tools: ["sum"],
+      },
+    },
+  },
+);
+
+/** What Markdown may become. */
+const ALLOWED = "a blockquote br code div em h4 h5 h6 hr li ol p pre s strong table tbody td th thead tr ul".split(" ");
+
+describe("chats, tools and memory in the console at GET /", { skip: browserMissing() }, () => {
+  let browser: Browser;
+  let service: TestService;
+  let opened: OpenedPage;
+  let page: Page;
+  const endings: (() => unknown)[] = [];
+  const file = { after: (end: () => unknown) => void endings.push(end) } as TestContext;
+
+  before(async () => {
+    const plugins = [pluginFolder(file, PAY_PLUGIN)];
+    [browser, service] = await Promise.all([startBrowser(file), startService(file, MANIFEST, { plugins })]);
+    opened = await openConsole(browser, service.url);
+    page = opened.page;
+  });
+  after(async () => {
+    for (const end of endings) await end();
+  });
+
+  const say = async (text: string) => {
+    await page.getByRole("textbox", { name: "Your message" }).fill(text);
+    await page.keyboard.press("Enter");
+  };
+  const answer = () => page.getByRole("log", { name: "Conversation" }).locator(".answer").last();
+
+  test("agents: an answer in Markdown is shown as such and runs nothing, with its tokens, model, cost and a link to its trace", async () => {
+    await page.goto(`${service.url}/#/agents/assistant`);
+    await say("prices please");
+    await answer().getByRole("link", { name: "Trace" }).waitFor();
+    await answer().getByRole("heading", { name: "Prices" }).waitFor();
+    assert.equal(
+      await answer().getByRole("link", { name: "the list" }).getAttribute("href"),
+      "https://example.com/list",
+    );
+    assert.equal(await answer().getByRole("link", { name: "run" }).count(), 0);
+    assert.deepEqual(await answer().locator("li").allTextContents(), ["onewithin", "within", "two"]);
+    assert.equal(await answer().getByRole("cell").last().textContent(), HOSTILE);
+    assert.match((await answer().locator("pre").textContent()) ?? "", /<script>.*\n\nstill code$/);
+    assert.match(
+      (await answer().locator(".answer-facts").textContent()) ?? "",
+      /^\d+ tokens.*s.*demo\/echo.*\$0\.\d+Trace$/,
+    );
+    await answer().getByRole("link", { name: "Trace" }).click();
+    await page.getByRole("button", { name: "invoke_agent Assistant" }).waitFor();
+    await assertSound(opened);
+  });
+
+  test("Markdown of a model becomes plain elements alone, and its links lead to web pages and mail alone", async () => {
+    const texts = [
+      MARKDOWN,
+      HOSTILE,
+      "[a](data:text/html,x) [b](vbscript:x) [c](JavaScript:x) [d](/x) [e](mailto:a@example.com) https://example.com/x",
+      "<svg onload=alert(1)>\n# <b>x</b>\n- <i>y</i>\n> <u>z</u>",
+      "![image](https://example.com/x.png)",
+      "```\nno end",
+      "|a|b|\n|-|-|\n|only one",
+      "-".repeat(5000),
+      `${"[".repeat(3000)}${"*".repeat(3000)}${"`".repeat(3000)}`,
+      "- a\n      - b\n  - c\n 7. d\n\ttext",
+    ];
+    const seen = await page.evaluate<{ tags: string[]; links: string[]; handlers: number }>(`(async () => {
+      const { markdownBlocks } = await import("./console/markdown.js");
+      const all = ${JSON.stringify(texts)}.flatMap(markdownBlocks).flatMap((block) => [block, ...block.querySelectorAll("*")]);
+      return {
+        tags: [...new Set(all.map((each) => each.localName))],
+        links: all.filter((each) => each.localName === "a").map((each) => new URL(each.href).protocol),
+        handlers: all.filter((each) => [...each.attributes].some(({ name }) => name.startsWith("on"))).length,
+      };
+    })()`);
+    assert.deepEqual(
+      seen.tags.filter((tag) => !ALLOWED.includes(tag)),
+      [],
+    );
+    assert.deepEqual([...new Set(seen.links)].sort(), ["https:", "mailto:"]);
+    assert.equal(seen.handlers, 0);
+  });
+
+  test("agents: a new chat begins a conversation of its user, which is found by its words and goes on", async () => {
+    await page.goto(`${service.url}/#/agents/assistant`);
+    await page.reload();
+    await page.getByText("User, conversation and context").click();
+    await page.getByLabel("User", { exact: true }).fill("ada");
+    await page.getByLabel("Context").fill('{"language": "Portuguese"}');
+    await say("hello, where is my parcel?");
+    await answer().getByText("Good day.").waitFor();
+    const list = page.getByRole("region", { name: "Conversations" });
+    await list.getByRole("link", { name: "hello, where is my parcel?" }).waitFor();
+    await page.getByRole("button", { name: "New chat" }).click();
+    assert.equal(await page.getByRole("log").isVisible(), false);
+    await say("something else");
+    await list.getByRole("link", { name: "something else" }).waitFor();
+    await list.getByRole("searchbox").fill("PARCEL");
+    await list.getByRole("link", { name: "something else" }).waitFor({ state: "detached" });
+    await list.getByRole("link", { name: "hello, where is my parcel?" }).click();
+    await answer().getByText("Good day.").waitFor();
+    await say("and again hello");
+    await answer().getByRole("link", { name: "Trace" }).waitFor();
+    const { data } = (await (await service.get("/api/memory/conversations?userId=ada")).json()) as {
+      data: { conversations: { id: string; title: string }[] };
+    };
+    const found = data.conversations.find(({ title }) => title.includes("parcel"))!;
+    const stored = await (await service.get(`/api/memory/conversations/${found.id}/messages?userId=ada`)).json();
+    assert.equal((stored as { data: { messages: unknown[] } }).data.messages.length, 4, "one conversation");
+    await assertSound(opened);
+  });
+
+  test("memory: a conversation is found, with its messages and its working memory", async () => {
+    await service.post("/agents/assistant/text", {
+      input: "hello from Grace",
+      options: { memory: { conversationId: "graces", userId: "grace" } },
+    });
+    await service.post("/api/memory/conversations/graces/working-memory", {
+      content: "# Customer\n\n- **prefers** tea",
+    });
+    await visit(page, "Memory");
+    await page.getByRole("searchbox").fill("grace");
+    await page.getByRole("link", { name: "hello from Grace" }).click();
+    const messages = page.getByRole("region", { name: "Messages" });
+    await messages.getByText("hello from Grace").waitFor();
+    await messages.getByText("Good day.").waitFor();
+    await page.getByRole("region", { name: "Working memory" }).locator("strong").getByText("prefers").waitFor();
+    await page.getByRole("link", { name: "go on with it" }).click();
+    await answer().getByText("Good day.").waitFor();
+    await assertSound(opened);
+  });
+
+  test("tools: one is run with a form that its schema makes, and one that a person must approve runs after the yes", async () => {
+    await visit(page, "Tools");
+    await page.getByRole("link", { name: "sum" }).click();
+    await page.getByLabel("a", { exact: true }).fill("40");
+    await page.getByLabel("b", { exact: true }).fill("2");
+    await page.getByRole("button", { name: "Run" }).click();
+    await page.getByText('"sum": 42').waitFor();
+    await page.goto(`${service.url}/#/tools/pay`);
+    await page.getByLabel("amount").fill("7");
+    await page.getByRole("button", { name: "Run" }).click();
+    await page.getByRole("alert").filter({ hasText: "approval" }).waitFor();
+    const list = (await (await service.get("/approvals")).json()) as { data: { approvalId: string }[] };
+    await service.post(`/approvals/${list.data[0]!.approvalId}`, { approved: true });
+    await page.getByRole("button", { name: "Run" }).click();
+    await page.getByText('"paid": 7').waitFor();
+    await assertSound({ ...opened, complaints: opened.complaints.filter((text) => !text.includes("status of 409")) });
+    opened.complaints.length = 0;
+  });
+
+  for (const colorScheme of ["light", "dark"] as const) {
+    test(`chats, tools and memory in the console are legible in ${colorScheme}, and fit a narrow screen`, async () => {
+      await service.post("/agents/assistant/text", {
+        input: "prices please",
+        options: { memory: { conversationId: "priced", userId: "eve" } },
+      });
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width: 390, height: 800 });
+      for (const [path, shown] of [
+        ["tools", "Adds"],
+        ["tools/sum", "Run it"],
+        ["memory", "prices please"],
+        ["memory/assistant/priced?userId=eve", "still code"],
+        ["agents/assistant?conversation=priced&userId=eve", "still code"],
+      ] as const) {
+        await page.goto(`${service.url}/#/${path}`);
+        await page.getByRole("main").getByText(shown).first().waitFor();
+        const { texts, weak } = await weakTexts(page);
+        assert.ok(texts > 10, path);
+        assert.deepEqual(weak, [], path);
+        assert.equal(await page.evaluate("document.documentElement.scrollWidth"), 390, path);
+      }
+    });
+  }
+});

@@ -1,0 +1,181 @@
+/** Failures below `/v1`: OpenAI's shape on every path, with the field that is wrong, and nothing that a client would try again in vain. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { AUTH, as, serveApprovals } from "../support/approvals.ts";
+import { calls, failure, says } from "../support/openai-upstream.ts";
+import { type Loose, serveUpstream } from "../support/served-upstream.ts";
+import { manifestWith, startService, type TestService } from "../support/service.ts";
+import { TRANSPORTS } from "../support/transports.ts";
+
+const CHAT = "/v1/chat/completions";
+const HELLO = [{ role: "user", content: "Hello" }];
+const chat = (body: object) => ({ model: "assistant", messages: HELLO, ...body });
+const named = (name: unknown) => ({ type: "function", function: { name } });
+
+interface Seen {
+  status: number;
+  error: Loose;
+  headers: Headers;
+}
+
+/** The failure of a reply, which has the four fields as texts and nothing else. */
+async function seen(pending: Promise<Response>): Promise<Seen> {
+  const { status, headers, ...reply } = await pending.then(async (each) => ({
+    status: each.status,
+    headers: each.headers,
+    text: await each.text(),
+  }));
+  const { error, ...rest } = JSON.parse(reply.text);
+  assert.deepEqual(rest, {}, reply.text);
+  assert.deepEqual(Object.keys(error).sort(), ["code", "message", "param", "type"], reply.text);
+  for (const [field, value] of Object.entries(error)) assert.equal(typeof value, "string", field);
+  assert.notEqual(error.message, "");
+  return { status, error, headers };
+}
+
+/** Bodies that are refused: the field that is named, and the code where it is not the usual one. */
+const REFUSED: [body: unknown, param: string, code?: string][] = [
+  ["{", ""],
+  ["[]", ""],
+  [{ messages: HELLO }, "model"],
+  [{ model: "assistant" }, "messages"],
+  [chat({ messages: [] }), "messages"],
+  [chat({ messages: "Hello" }), "messages"],
+  [chat({ messages: [{ role: "robot", content: "x" }] }), "messages[0].role"],
+  [chat({ messages: [{ role: "user", content: 5 }] }), "messages[0].content"],
+  [chat({ messages: [{ role: "user", content: "" }] }), "messages[0].content"],
+  [chat({ messages: [{ role: "user", content: [{ type: "video" }] }] }), "messages[0].content[0].type"],
+  [
+    chat({ messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "ftp://x/y" } }] }] }),
+    "messages[0].content[0].image",
+  ],
+  [chat({ messages: [...HELLO, { role: "tool", tool_call_id: "c9", content: "x" }] }), "messages[1].tool_call_id"],
+  [chat({ temperature: 2.1 }), "temperature"],
+  [chat({ presence_penalty: -3 }), "presence_penalty"],
+  [chat({ max_tokens: 0 }), "max_tokens"],
+  [chat({ max_completion_tokens: 600 }), "max_completion_tokens"],
+  [chat({ n: 2 }), "n"],
+  [chat({ logprobs: true }), "logprobs"],
+  [chat({ modalities: ["audio"] }), "modalities[0]"],
+  [chat({ functions: [] }), "functions"],
+  [chat({ reasoning_effort: "high" }), "reasoning_effort"],
+  [chat({ tools: [{ type: "web_search" }] }), "tools[0].type", "unsupported_parameter"],
+  [chat({ tools: [named("not a name")] }), "tools[0].function.name"],
+  [chat({ tools: [named("sum")] }), "tools[0].function.name"],
+  [chat({ tools: [named("x"), named("x")] }), "tools[1].function.name"],
+  [chat({ tool_choice: "required" }), "tool_choice"],
+  [chat({ tools: [named("x")], tool_choice: named("y") }), "tool_choice"],
+  [chat({ response_format: { type: "xml" } }), "response_format.type"],
+  [chat({ response_format: { type: "json_schema", json_schema: {} } }), "response_format.json_schema.schema"],
+  [
+    chat({ response_format: { type: "json_schema", json_schema: { schema: { type: "object", $ref: "http://x" } } } }),
+    "response_format.json_schema.schema",
+  ],
+];
+
+test("POST /v1/chat/completions refuses a bad body with 400 in OpenAI's shape, and names the field as param", async (t) => {
+  const agent = { tools: ["sum"], options: { maxOutputTokens: { max: 500 } } };
+  const { service, upstream } = await serveUpstream(t, agent, { tools: { sum: { use: "add" } } });
+  for (const [body, param, code = "invalid_value"] of REFUSED) {
+    const { status, error } = await seen(service.post(CHAT, body));
+    const text = JSON.stringify(body);
+    assert.deepEqual([status, error.type, error.param, error.code], [400, "invalid_request_error", param, code], text);
+  }
+  assert.equal(upstream.requests.length, 0);
+});
+
+test("POST /v1/chat/completions for an unknown agent is 404 with model_not_found", async (t) => {
+  const service = await startService(t, manifestWith());
+  const { status, error } = await seen(service.post(CHAT, { model: "nobody", messages: HELLO }));
+  assert.deepEqual([status, error.code, error.param], [404, "model_not_found", "model"]);
+});
+
+for (const transport of TRANSPORTS) {
+  test(`every path below /v1 fails in OpenAI's shape on ${transport}: unknown paths, other methods, credentials, types and sizes`, async (t) => {
+    const limits = { body: { default: "1KiB", generation: "1KiB" } };
+    const service = await startService(t, manifestWith({}, { auth: AUTH, server: { transport, limits } }));
+    const ask = (method: string, path: string, headers: Record<string, string> = as("ada"), body?: string) =>
+      seen(fetch(service.url + path, { method, headers: { "content-type": "application/json", ...headers }, body }));
+    const expected: [Promise<Seen>, number, string, string][] = [
+      [ask("GET", "/v1/unknown"), 404, "invalid_request_error", "not_found"],
+      [ask("GET", "/v1"), 404, "invalid_request_error", "not_found"],
+      [ask("PUT", "/v1/models"), 405, "invalid_request_error", "method_not_allowed"],
+      [ask("GET", "/v1/models", {}), 401, "authentication_error", "invalid_api_key"],
+      [ask("GET", "/v1/unknown", {}), 401, "authentication_error", "invalid_api_key"],
+      [ask("POST", CHAT, { authorization: "Bearer no" }, "{}"), 401, "authentication_error", "invalid_api_key"],
+      [ask("POST", CHAT, as("ada"), "x".repeat(2000)), 413, "invalid_request_error", "request_too_large"],
+      [
+        ask("POST", CHAT, { ...as("ada"), "content-type": "text/plain" }, "x"),
+        415,
+        "invalid_request_error",
+        "unsupported_media_type",
+      ],
+    ];
+    for (const [pending, status, type, code] of expected) {
+      const found = await pending;
+      assert.deepEqual([found.status, found.error.type, found.error.code], [status, type, code]);
+      assert.ok(found.headers.get("x-request-id"));
+    }
+    const elsewhere = await service.get("/unknown", as("ada"));
+    assert.equal(((await elsewhere.json()) as Loose).success, false);
+  });
+}
+
+test("POST /v1/chat/completions says 429 with retry-after when a user sends too many new schemas", async (t) => {
+  const service = await startService(t, manifestWith());
+  let last: Seen | undefined;
+  for (let count = 0; count < 5_000 && last === undefined; count++) {
+    const properties = { [`p${count}`]: { type: "string", description: "x".repeat(40_000) } };
+    const schema = { type: "object", properties };
+    const format = { type: "json_schema", json_schema: { name: "x", schema } };
+    const reply = await service.post(CHAT, chat({ response_format: format }));
+    if (reply.status === 429) last = await seen(Promise.resolve(reply));
+    else await reply.arrayBuffer();
+  }
+  assert.deepEqual([last!.error.type, last!.error.code], ["rate_limit_error", "rate_limit_exceeded"]);
+  assert.ok(last!.headers.get("retry-after"));
+  assert.equal(last!.headers.get("x-should-retry"), null);
+});
+
+test("POST /v1/chat/completions tells clients not to repeat a run that has failed, which may have had effects", async (t) => {
+  const { service, upstream } = await serveUpstream(t, { tools: ["sum"] }, { tools: { sum: { use: "add" } } });
+  upstream.replies(calls([{ name: "sum", input: { a: 1, b: 2 } }]), failure(500));
+  const { status, headers, error } = await seen(service.post(CHAT, chat({})));
+  assert.deepEqual([status, error.code, headers.get("x-should-retry")], [500, "model_error", "false"]);
+});
+
+test("POST /v1/chat/completions says 400 with context_length_exceeded when the conversation is too long for the model", async (t) => {
+  const { service, upstream } = await serveUpstream(t);
+  upstream.fallback(failure(400, { code: "context_length_exceeded", message: "maximum context length is 10 tokens" }));
+  const { status, error } = await seen(service.post(CHAT, chat({})));
+  assert.deepEqual([status, error.code], [400, "context_length_exceeded"]);
+});
+
+test("server.openai: false switches off /v1, whose paths are then like any other that does not exist", async (t) => {
+  const service: TestService = await startService(t, manifestWith({}, { server: { openai: false } }));
+  for (const reply of [await service.get("/v1/models"), await service.post(CHAT, chat({}))]) {
+    assert.equal(reply.status, 404);
+    assert.equal(((await reply.json()) as Loose).success, false);
+  }
+});
+
+test("POST /v1/chat/completions does not run a tool that needs approval, and tells the model so", async (t) => {
+  const { ran } = await import("../support/approvals.ts");
+  ran.length = 0;
+  const { startOpenAIUpstream } = await import("../support/openai-upstream.ts");
+  const upstream = await startOpenAIUpstream();
+  t.after(() => upstream.close());
+  upstream.replies(calls([{ name: "pay", input: { amount: 5 } }]), says("It waits for approval."));
+  const providers = { up: { use: "openai-compatible", baseURL: upstream.baseURL, apiKey: "test" } };
+  const agents = { payer: { instructions: "Pay.", model: "up/m", tools: ["pay"], memory: false } };
+  const service = await serveApprovals(t, { providers, agents });
+  const reply = await service.post(CHAT, { model: "payer", messages: HELLO });
+  assert.equal(((await reply.json()) as Loose).choices[0].message.content, "It waits for approval.");
+  assert.deepEqual(ran, []);
+  assert.match(upstream.requests[1]!.toolOutputs[0]!, /needs a person's approval/);
+  const { data } = (await (await service.get("/approvals")).json()) as Loose;
+  assert.deepEqual(
+    data.map(({ toolName, status }: Loose) => [toolName, status]),
+    [["pay", "open"]],
+  );
+});

@@ -1,0 +1,199 @@
+/** The package that `npm pack` makes, as somebody uses it who has installed it: without the checkout, and without its node_modules. */
+import assert from "node:assert/strict";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, before, test } from "node:test";
+import { ROOT, run, serve } from "./support/command-line.ts";
+
+const CHECKOUT = ["core", "generated", "package.json", "package-lock.json", "README.md", "LICENSE"];
+/** What npm installs with it, and what `init` writes into the package.json of a project. */
+const INSTALLED = [
+  "sqlite3",
+  "bindings",
+  "file-uri-to-path",
+  "tsx",
+  "esbuild",
+  "@esbuild",
+  "typescript",
+  "@types/node",
+  "undici-types",
+];
+
+const TEMPLATES = ["chat", "workflow", "rag"];
+
+let folder: string;
+let tarball: string;
+
+before(async () => {
+  folder = mkdtempSync(join(tmpdir(), "penstock-package-"));
+  const checkout = join(folder, "checkout");
+  for (const part of CHECKOUT) cpSync(join(ROOT, part), join(checkout, part), { recursive: true });
+  symlinkSync(join(ROOT, "node_modules"), join(checkout, "node_modules"));
+  const packed = await run("npm", ["pack", "--silent", "--pack-destination", folder], { cwd: checkout });
+  assert.equal(packed.code, 0, packed.stderr);
+  const [name] = readdirSync(folder).filter((each) => each.endsWith(".tgz"));
+  tarball = join(folder, name!);
+  const read = (root: string) => readFileSync(join(root, "package.json"), "utf8");
+  assert.equal(read(checkout), read(ROOT), "package.json of the checkout is as it was");
+  assert.deepEqual(
+    readdirSync(checkout).filter((each) => each.startsWith(".")),
+    [],
+  );
+});
+
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+/** An empty folder in which the package is installed. */
+async function install(name: string): Promise<string> {
+  const app = join(folder, name);
+  const own = join(app, "node_modules/penstock-gateway");
+  mkdirSync(own, { recursive: true });
+  const { code, stderr } = await run("tar", ["-xzf", tarball, "-C", own, "--strip-components", "1"]);
+  assert.equal(code, 0, stderr);
+  for (const each of INSTALLED) {
+    const link = join(app, "node_modules", each);
+    mkdirSync(dirname(link), { recursive: true });
+    symlinkSync(join(ROOT, "node_modules", each), link);
+  }
+  return app;
+}
+
+const PROGRAM = "node_modules/penstock-gateway/dist/penstock.js";
+const penstock = (cwd: string, ...args: string[]) => run(process.execPath, [PROGRAM, ...args], { cwd });
+const node = (cwd: string, ...args: string[]) => run(process.execPath, args, { cwd });
+const typeCheck = (cwd: string, ...args: string[]) => node(cwd, "node_modules/typescript/bin/tsc", ...args);
+
+test("npm pack: a package of the bundle, its types, schema and licences, that installs two packages in fixed versions", async () => {
+  const app = await install("looked-at");
+  const own = join(app, "node_modules/penstock-gateway");
+  const files = readdirSync(own, { recursive: true, encoding: "utf8" });
+  const sources = files.filter((file) => /(?<!\.d)\.ts$/.test(file) || /(^|\/)(test|bench|plugins)\//.test(file));
+  assert.deepEqual(
+    sources.filter((file) => !file.includes("dist/core/init/templates/")),
+    [],
+  );
+  for (const file of ["README.md", "LICENSE", "dist/THIRD_PARTY_LICENSES.txt", "dist/service.schema.json"])
+    assert.ok(files.includes(file), file);
+  const manifest = JSON.parse(readFileSync(join(own, "package.json"), "utf8"));
+  const checkout = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+  assert.deepEqual(manifest.dependencies, { sqlite3: checkout.overrides.sqlite3, tsx: checkout.dependencies.tsx });
+  assert.deepEqual([manifest.private, manifest.scripts, manifest.devDependencies], [undefined, undefined, undefined]);
+  for (const entry of [...Object.values(manifest.bin), ...Object.values(manifest.exports["./plugin"])] as string[])
+    assert.ok(existsSync(join(own, entry)), entry);
+  const bill = JSON.parse(readFileSync(join(own, "dist/sbom.cdx.json"), "utf8"));
+  const lock = JSON.parse(readFileSync(join(ROOT, "package-lock.json"), "utf8"));
+  const yaml = bill.components.find(({ name }: { name: string }) => name === "yaml");
+  const [{ content }] = yaml.hashes;
+  assert.equal(
+    `sha512-${Buffer.from(content, "hex").toString("base64")}`,
+    lock.packages["node_modules/yaml"].integrity,
+  );
+  const licences = readFileSync(join(own, "dist/THIRD_PARTY_LICENSES.txt"), "utf8");
+  for (const { name, version } of bill.components) assert.ok(licences.includes(`${name} ${version}`), name);
+});
+
+test("penstock init in an empty folder: check, types, serve, a call of the agent, an own tool and a build that runs elsewhere, offline and over node:http", async (t) => {
+  const app = await install("first");
+  const made = await penstock(app, "init", ".");
+  assert.equal(made.code, 0, made.stderr);
+  for (const file of [
+    "service.yaml",
+    "tsconfig.json",
+    ".env.example",
+    ".gitignore",
+    "Dockerfile",
+    "plugins/tools/lookup-order.ts",
+  ])
+    assert.match(made.stdout, new RegExp(`^ {2}${file}$`, "m"));
+  assert.deepEqual(await penstock(app, "check"), { code: 0, stdout: "service.yaml is valid\n", stderr: "" });
+  const [line = ""] = readFileSync(join(app, "service.yaml"), "utf8").split("\n", 1);
+  assert.ok(existsSync(join(app, /\$schema=(\S+)$/.exec(line)![1]!)));
+
+  // A tool of one's own, with a mistake that the types see.
+  const tool = (days: string) => `import { defineTool } from "penstock-gateway/plugin";
+export default defineTool({
+  parameters: { type: "object", properties: { days: { type: "integer" } }, required: ["days"] },
+  execute: ({ days }, { logger }) => { logger.info("late"); return { late: ${days} }; },
+});
+`;
+  writeFileSync(join(app, "plugins/tools/late.ts"), tool("days.trim()"));
+  // The declarations of the package are checked as well, and have no mistake.
+  const { stdout: mistakes } = await typeCheck(app, "--skipLibCheck", "false");
+  assert.match(
+    mistakes,
+    /^plugins\/tools\/late\.ts\(4,\d+\): error TS2339: Property 'trim' does not exist on type 'number'\.\n$/,
+  );
+  writeFileSync(join(app, "plugins/tools/late.ts"), tool("days > 3"));
+  const manifest = readFileSync(join(app, "service.yaml"), "utf8");
+  writeFileSync(join(app, "service.yaml"), manifest.replace("\ntools:\n", "\ntools:\n  late: { use: late }\n"));
+
+  const built = await penstock(app, "build", "built");
+  assert.equal(built.code, 0, built.stderr);
+  const refused = await penstock(app, "build", "plugins");
+  assert.deepEqual([refused.code, refused.stderr], [1, "penstock: plugins is not empty: name a new folder\n"]);
+  // Elsewhere: beside no package that it could find.
+  const elsewhere = mkdtempSync(join(tmpdir(), "penstock-elsewhere-"));
+  t.after(() => rmSync(elsewhere, { recursive: true, force: true }));
+  cpSync(join(app, "built"), elsewhere, { recursive: true });
+  assert.deepEqual(
+    readdirSync(elsewhere).filter((name) => /^(\.|node_modules|built)/.test(name)),
+    [],
+  );
+  const copy = await serve(t, [process.execPath, "dist/penstock.js", "serve", "--port", "0"], { cwd: elsewhere });
+  const body = JSON.stringify({ input: { days: 2 } });
+  const headers = { "content-type": "application/json" };
+  const late = await fetch(`${copy.url}/tools/late/execute`, { method: "POST", headers, body });
+  assert.deepEqual(((await late.json()) as { data: { result: unknown } }).data.result, { late: false });
+  assert.equal(await copy.interrupt("SIGTERM"), 0);
+
+  const service = await serve(t, [process.execPath, PROGRAM, "serve", "--port", "0"], { cwd: app });
+  assert.match(service.stdout(), /store sqlite:data\/penstock\.db, .* transport node;/);
+  const { dependencies } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+  const hint = `uWebSockets.js is not installed: npm install uWebSockets.js@${dependencies["uWebSockets.js"]}.`;
+  assert.ok(service.stdout().includes(hint), service.stdout());
+  const post = async (path: string, input: unknown) => {
+    const response = await fetch(service.url + path, { method: "POST", headers, body: JSON.stringify({ input }) });
+    return ((await response.json()) as { data: Record<string, unknown> }).data;
+  };
+  assert.equal((await post("/agents/assistant/text", "Where is A-1001?")).text, "Order A-1001 is packed.");
+  assert.deepEqual((await post("/tools/late/execute", { days: 5 })).result, { late: true });
+  assert.equal((await fetch(`${service.url}/ui`)).status, 200);
+  assert.equal(await service.interrupt("SIGTERM"), 0);
+});
+
+test("penstock init --template and --from openapi: each project has a test of its own, which passes", async () => {
+  const app = await install("templates");
+  for (const template of TEMPLATES) {
+    const made = await penstock(app, "init", template, "--template", template);
+    assert.equal(made.code, 0, made.stderr);
+    symlinkSync(join(app, "node_modules"), join(app, template, "node_modules"));
+    const tested = await node(join(app, template), "--import", "tsx", "--test", "test/service.test.ts");
+    assert.equal(tested.code, 0, tested.stdout);
+  }
+  const api = {
+    openapi: "3.1.0",
+    servers: [{ url: "http://127.0.0.1:9" }],
+    paths: { "/pets": { get: {}, trace: {} } },
+  };
+  writeFileSync(join(app, "pets.json"), JSON.stringify(api));
+  const made = await penstock(app, "init", "pets", "--from", "openapi", "pets.json");
+  assert.deepEqual([made.code, made.stderr], [0, "not mapped: TRACE /pets: the method TRACE is none of a tool\n"]);
+  symlinkSync(join(app, "node_modules"), join(app, "pets", "node_modules"));
+  const tested = await node(join(app, "pets"), "--import", "tsx", "--test", "test/service.test.ts");
+  assert.equal(tested.code, 0, tested.stdout);
+
+  const all = { extends: "./chat/tsconfig.json", include: [...TEMPLATES, "pets"] };
+  writeFileSync(join(app, "tsconfig.json"), JSON.stringify(all));
+  assert.deepEqual(await typeCheck(app), { code: 0, stdout: "", stderr: "" });
+});
