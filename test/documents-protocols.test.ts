@@ -14,9 +14,23 @@ test("docs/protocols.md: the A2A commands: an agent's card, and a task that it a
   const service = await startService(t, FLAGSHIP, { env: {} });
   const card = await shell(block("sh", "agent-card.json"), service.url);
   assert.equal(card.supportedInterfaces[0].url, `${service.url}/a2a/support`);
-  const { result } = await shell(block("sh", "SendMessage"), service.url);
+  const { result } = await shell(block("sh", '"messageId": "m-1"'), service.url);
   assert.equal(result.task.artifacts[0].artifactId, "answer");
   assert.match(result.task.artifacts[0].parts[0].text, /A-1002/);
+});
+
+test("docs/protocols.md: the command that answers what a task asks: the refund runs, and the task is completed", async (t) => {
+  const call = { tool: "refund", input: { orderId: "A-1002", amount: 250 } };
+  const asking = {
+    tools: { refund: { approval: true } },
+    providers: { demo: { replies: [{ when: ".", call }] } },
+    agents: { support: { tools: ["refund"] } },
+  };
+  const service = await startService(t, merge(parse(FLAGSHIP), asking), { env: {} });
+  const { result } = await shell(block("sh", '"messageId": "m-1"'), service.url);
+  assert.equal(result.task.status.state, "TASK_STATE_INPUT_REQUIRED", JSON.stringify(result.task.status));
+  const answered = await shell(block("sh", "$TASK").replace("$TASK", result.task.id), service.url);
+  assert.equal(answered.result.task.status.state, "TASK_STATE_COMPLETED", JSON.stringify(answered));
 });
 
 test("docs/protocols.md: the WebSocket command gets its message back", async (t) => {

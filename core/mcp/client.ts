@@ -4,12 +4,13 @@ import type { Logger } from "pino";
 import type { PrepareSchema } from "../client-schema/schemas.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { messageOf } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
 import { exposedName } from "../manifest/mcp-names.ts";
 import { ToolUnavailable } from "../tools/tool.ts";
 import { callOutput } from "./call-output.ts";
-import type { ListedTool, McpConnection } from "./connection.ts";
+import type { GivenTool, ListedTool, McpConnection } from "./connection.ts";
 
 /** The delay between two attempts to connect doubles from the first value to the second. */
 const MIN_RECONNECT_DELAY_MS = 1_000;
@@ -55,6 +56,8 @@ export class McpClient {
   #timer: NodeJS.Timeout | null = null;
   #reason = "it has not answered yet";
   #wasKnown = false;
+  /** Tools that were left out, with their place in the list. */
+  readonly #reported = new Set<string>();
   readonly #end = new AbortController();
 
   constructor(name: string, settings: McpClientManifest, parts: ClientParts) {
@@ -206,21 +209,30 @@ export class McpClient {
   }
 
   /** Names are changed to the characters that models accept. Of two tools with the same name then, the first one is kept. */
-  async #replaceTools(listed: readonly ListedTool[]): Promise<void> {
+  async #replaceTools(listed: readonly GivenTool[]): Promise<void> {
     const tools = new Map<string, ForeignTool>();
     let since = performance.now();
-    for (const tool of listed.slice(0, MAX_TOOLS)) {
+    for (const [index, tool] of listed.slice(0, MAX_TOOLS).entries()) {
       if (performance.now() - since > SCHEMA_SLICE_MS) {
         await new Promise(setImmediate);
         since = performance.now();
       }
-      const name = exposedName(tool.name);
-      if (name !== "" && name.length <= 128 && !tools.has(name)) tools.set(name, this.#foreignTool(tool));
+      const problem = problemOf(tool, tools);
+      if (problem === null) tools.set(exposedName((tool as ListedTool).name), this.#foreignTool(tool as ListedTool));
+      else this.#warnOnce(`${index}: ${nameOf(tool)}`, nameOf(tool), problem);
     }
-    if (tools.size < listed.length)
-      this.#logger.warn({ left: listed.length - tools.size }, "some tools of the MCP server are left out");
+    if (listed.length > MAX_TOOLS)
+      this.#logger.warn({ left: listed.length - MAX_TOOLS }, "some tools of the MCP server are left out");
     this.#tools = tools;
     this.#wasKnown = true;
+  }
+
+  /** The list is read again and again: a tool that stays malformed is reported once. */
+  #warnOnce(key: string, tool: string, problem: string): void {
+    if (this.#reported.has(key)) return;
+    if (this.#reported.size >= MAX_TOOLS) this.#reported.clear();
+    this.#reported.add(key);
+    this.#logger.warn({ tool }, `a tool of the MCP server is left out: ${problem}`);
   }
 
   /** A tool whose schema cannot be used takes any input here: the server still checks it. */
@@ -240,4 +252,22 @@ export class McpClient {
       return { name, description, parameters: { type: "object" }, validate: () => null };
     }
   }
+}
+
+/** Of a name in the log: servers choose how long they are. */
+const MAX_NAMED = 128;
+
+const nameOf = ({ name }: GivenTool): string => (typeof name === "string" ? name.slice(0, MAX_NAMED) : "(no name)");
+
+/** Why a tool cannot be used, or null. */
+function problemOf({ name, description, inputSchema }: GivenTool, taken: ReadonlyMap<string, unknown>): string | null {
+  if (typeof name !== "string") return "its name is not text";
+  const exposed = exposedName(name);
+  if (exposed === "" || exposed.length > MAX_NAMED)
+    return "its name cannot be used: it must have 1 to 128 letters, digits or _-";
+  if (taken.has(exposed)) return `another tool is ${JSON.stringify(exposed)} already`;
+  if (typeof description !== "string") return "its description is not text";
+  if (!isObject(inputSchema) || inputSchema.type !== "object")
+    return 'its inputSchema is not a schema of type "object"';
+  return null;
 }

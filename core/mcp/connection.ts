@@ -12,6 +12,7 @@ import {
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import type { Logger } from "pino";
 import { untilAborted } from "../lib/abortable.ts";
+import { isObject } from "../lib/is-object.ts";
 import { VERSION } from "../lib/version.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
 import { boundedFetch, MAX_MESSAGE_BYTES } from "./bounded-fetch.ts";
@@ -24,9 +25,12 @@ export interface ListedTool {
   readonly inputSchema: object;
 }
 
+/** As it came: a malformed tool lacks what a tool has, or has it in another type. */
+export type GivenTool = { readonly [K in keyof ListedTool]?: unknown };
+
 export interface McpConnection {
-  /** All tools; the SDK limits the number of pages. */
-  list(): Promise<ListedTool[]>;
+  /** All tools, whatever the server says of each; the number of pages is limited. */
+  list(): Promise<GivenTool[]>;
   /** @param timeout milliseconds */
   call(name: string, given: Record<string, unknown>, signal: AbortSignal, timeout: number): Promise<CallToolResult>;
   close(): Promise<void>;
@@ -50,6 +54,12 @@ type Broken = Parameters<typeof boundedFetch>[0];
 const RESPONSE_TIMEOUT_MS = 10_000;
 /** For a server to answer that its session has ended. */
 const TERMINATE_TIMEOUT_MS = 1_000;
+/** Of a list of tools; as many as the SDK reads. */
+const MAX_PAGES = 64;
+/** Lets a result through whatever it is: it is looked at here. */
+const ANY_RESULT = {
+  "~standard": { version: 1, vendor: "penstock", validate: (value: unknown) => ({ value }) },
+} as const;
 /** Of a line that a server writes to standard error. */
 const MAX_LINE_CHARACTERS = 1_000;
 
@@ -104,13 +114,36 @@ export async function openMcpConnection(
   }
   return {
     async list() {
-      const { tools } = await client.listTools(undefined, { timeout: RESPONSE_TIMEOUT_MS, cacheMode: "refresh" });
+      const tools = await listTools(client);
       return tools.map(({ name, description = "", inputSchema }) => ({ name, description, inputSchema }));
     },
     call: (name, given, signal, timeout) =>
       client.callTool({ name, arguments: given }, { signal, timeout, maxTotalTimeout: timeout }),
     close,
   };
+}
+
+/**
+ * The SDK refuses the whole list where one tool of it is malformed, and a server would be lost with that one: then the tools are read one by
+ * one.
+ */
+async function listTools(client: Client): Promise<readonly GivenTool[]> {
+  try {
+    return (await client.listTools(undefined, { timeout: RESPONSE_TIMEOUT_MS, cacheMode: "refresh" })).tools;
+  } catch (error) {
+    if (isMcpConnectionLost(error) || !(error instanceof SdkError) || error.code !== SdkErrorCode.InvalidResult)
+      throw error;
+  }
+  const tools: unknown[] = [];
+  for (let cursor: string | undefined, pages = 0; pages < MAX_PAGES; pages++) {
+    const params = cursor === undefined ? {} : { cursor };
+    const page = await client.request({ method: "tools/list", params }, ANY_RESULT, { timeout: RESPONSE_TIMEOUT_MS });
+    if (!isObject(page) || !Array.isArray(page.tools)) throw new Error("its list of tools is not a list");
+    tools.push(...page.tools);
+    if (typeof page.nextCursor !== "string" || page.nextCursor === cursor) break;
+    cursor = page.nextCursor;
+  }
+  return tools.map((tool) => (isObject(tool) ? (tool as GivenTool) : {}));
 }
 
 function httpTransport(

@@ -1,6 +1,7 @@
 /** Tools of foreign MCP servers (`mcp.clients`): for agents, workflows and the API, while their servers come and go. */
 import assert from "node:assert/strict";
 import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { createServer as createHttpServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -256,4 +257,59 @@ test("penstock check connects to no MCP server and runs no command of one", asyn
   assert.deepEqual(booted.issues, []);
   await booted.close();
   assert.deepEqual(await readdir(folder), ["service.yaml"]);
+});
+
+/** An MCP server without the SDK, which would not send a malformed tool. */
+async function rawServer(t: TestContext, tools: readonly unknown[]): Promise<string> {
+  const RESULTS: Record<string, object> = {
+    initialize: {
+      protocolVersion: "2025-06-18",
+      capabilities: { tools: {} },
+      serverInfo: { name: "raw", version: "1" },
+    },
+    "tools/list": { tools },
+    "tools/call": { content: [{ type: "text", text: "done" }] },
+  };
+  const server = createHttpServer(async (request, response) => {
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    if (request.method !== "POST") return response.writeHead(405).end();
+    const { id, method } = JSON.parse(body);
+    if (id === undefined) return response.writeHead(202).end();
+    const result = RESULTS[method];
+    const answer = result === undefined ? { error: { code: -32601, message: "no such method" } } : { result };
+    response.writeHead(200, { "content-type": "application/json" });
+    return response.end(JSON.stringify({ jsonrpc: "2.0", id, ...answer }));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => new Promise((resolve) => server.close(resolve).closeAllConnections()));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`;
+}
+
+test("mcp.clients: a malformed tool is left out with a warning that names it, and the others of its server work", async (t) => {
+  const inputSchema = { type: "object" };
+  const url = await rawServer(t, [
+    { name: "bad_schema", inputSchema: "none" },
+    { name: "bad_type", inputSchema: { type: "array" } },
+    { name: 7, inputSchema },
+    "no tool at all",
+    { name: "", inputSchema },
+    { name: "bad_description", description: 1, inputSchema },
+    { name: "good", description: "Works", inputSchema },
+    { name: "good", description: "Comes second", inputSchema },
+  ]);
+  const service = await startService(t, manifestWith({}, { mcp: { clients: { docs: { url } } } }));
+  await ready(service, "docs_good");
+  assert.equal(await resultOf(service, "docs_good"), "done");
+  const tools: Loose[] = await dataOf(service.get("/tools"));
+  assert.deepEqual(
+    tools.filter(({ name }) => name.startsWith("docs_")).map(({ name, description }) => [name, description]),
+    [["docs_good", "Works"]],
+  );
+  const left = () => service.log.filter(({ msg }) => String(msg).includes("is left out"));
+  assert.deepEqual(
+    left().map(({ tool }) => tool),
+    ["bad_schema", "bad_type", "(no name)", "(no name)", "", "bad_description", "good"],
+  );
+  assert.match(String(left()[1]!.msg), /its inputSchema is not a schema of type "object"/);
 });
