@@ -17,7 +17,7 @@ import type { Downloader } from "./files/download.ts";
 import { PromptFiles } from "./files/prompt-files.ts";
 import { namedModels, splitModelName } from "./names.ts";
 import type { StreamingModel } from "./part-source.ts";
-import { configurationProblems, keyPlace, makeProvider } from "./providers.ts";
+import { type Cassettes, configurationProblems, keyPlace, makeProvider } from "./providers.ts";
 import { modelSettings } from "./settings.ts";
 import { modelWarnings } from "./settings-problems.ts";
 import { LearnedModes, withStructuredOutput } from "./structured-output.ts";
@@ -45,6 +45,8 @@ interface ModelsOptions {
   variableOf?(path: readonly (string | number)[]): string | undefined;
   /** By `provider/model`. */
   meters?: NamedMeters<ModelMeter>;
+  /** Records or replays what providers answer. */
+  cassettes?: Cassettes | undefined;
 }
 
 /** Tries after the first, for providers that set no number. */
@@ -75,8 +77,8 @@ export async function createModels(
       problems.push(...configurationProblems(key, entry, registry));
       continue;
     }
-    const { variableOf } = options;
-    const created = await makeProvider(key, entry, { registry, host, folders, variableOf });
+    const { variableOf, cassettes } = options;
+    const created = await makeProvider(key, entry, { registry, host, folders, variableOf, cassettes });
     if (created.provider !== null)
       providers.set(key, {
         ...created,

@@ -17,7 +17,11 @@ interface ProviderContext {
   /** Where packages may be installed, in order of preference. */
   folders: readonly string[];
   variableOf?: ((path: readonly (string | number)[]) => string | undefined) | undefined;
+  cassettes?: Cassettes | undefined;
 }
+
+/** Gives what records or replays a provider, by its key. */
+export type Cassettes = (provider: string) => NonNullable<Host["intercept"]>;
 
 type ProviderResult = { provider: ModelProvider; problems?: undefined } | { provider: null; problems: Problem[] };
 
@@ -35,8 +39,10 @@ export async function makeProvider(
   if (misplaced.length > 0) return { provider: null, problems: misplaced };
   const logger = tools.host.logger.child({ provider: key });
   const { env, signal, onClose, keyv } = tools.host;
+  const intercept = tools.cassettes?.(key);
+  const host = { name: key, logger, env, signal, onClose, keyv, ...(intercept && { intercept }) };
   try {
-    return { provider: await createInstance(plugin, config, { name: key, logger, env, signal, onClose, keyv }) };
+    return { provider: await createInstance(plugin, config, host) };
   } catch (error) {
     const problems =
       error instanceof CreateError && error.phase === "config"
@@ -84,7 +90,7 @@ const ownKeys =
 async function makePackageProvider(
   key: string,
   entry: ProviderManifest,
-  { registry, host, folders, variableOf }: ProviderContext,
+  { registry, host, folders, variableOf, cassettes }: ProviderContext,
 ): Promise<ProviderResult> {
   const { use } = entry;
   const config = pluginConfig(entry);
@@ -94,7 +100,7 @@ async function makePackageProvider(
   if (misplaced.length > 0) return failed(...misplaced);
   // Undici is a hundred files, which only a manifest with a package has to load.
   const { createFetch } = await import("./fetch/fetch.ts");
-  const { fetch, close } = createFetch({ connectTimeout: entry.timeouts.connect });
+  const { fetch, close } = createFetch({ connectTimeout: entry.timeouts.connect, intercept: cassettes?.(key) });
   host.onClose(close);
   try {
     const options = (config.options ?? {}) as Record<string, unknown>;

@@ -21,6 +21,7 @@ import type { ToolDirectory } from "../../mcp/tool-directory.ts";
 import type { MemoryDomain } from "../../memory/memories.ts";
 import type { Memory } from "../../memory/memory.ts";
 import type { Models } from "../../models/models.ts";
+import type { Cassettes } from "../../models/providers.ts";
 import type { LogRing } from "../../observability/log-ring.ts";
 import type { LogText } from "../../observability/log-text.ts";
 import type { Meters } from "../../observability/metrics/meters.ts";
@@ -57,6 +58,8 @@ export interface BootOptions {
   project?: string;
   /** False: leave the indexes of semantic search alone, whatever state they are in. */
   semantic?: boolean;
+  /** Records or replays what providers answer; default: they are called. */
+  cassettes?: Cassettes | undefined;
 }
 
 /** What there is before the first stage. */
