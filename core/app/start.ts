@@ -8,7 +8,7 @@ import { InFlight } from "../http/in-flight.ts";
 import { OpenSockets } from "../http/open-sockets.ts";
 import { sharedRuns } from "../lib/shared-runs.ts";
 import type { LimitsManifest, ServerManifest } from "../manifest/manifest.ts";
-import type { Cassettes } from "../models/providers.ts";
+import type { CassetteIntercept } from "../models/cassettes/record.ts";
 import { LogOutput } from "../observability/log-output.ts";
 import { LogRing } from "../observability/log-ring.ts";
 import { LogText } from "../observability/log-text.ts";
@@ -185,7 +185,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
 }
 
 /** Their code is loaded only where it is asked for. */
-async function openCassettes({ record, replay }: StartOptions, logger: Logger): Promise<Cassettes | undefined> {
+async function openCassettes({ record, replay }: StartOptions, logger: Logger): Promise<CassetteIntercept | undefined> {
   if (record !== undefined) {
     const { recordCassettes } = await import("../models/cassettes/record.ts");
     return recordCassettes(record, logger);

@@ -92,6 +92,33 @@ for (const agent of ["own", "package"]) {
   });
 }
 
+test("serve --record: what a provider is configured with from the environment is not in the files, under whatever name", async (t) => {
+  const folder = await folderFor(t);
+  const upstream = await startOpenAIUpstream();
+  t.after(() => upstream.close());
+  const env = { CODE: "a code/of+access", HEADER: "a-header-of-access" };
+  const manifest = manifestFor(upstream.baseURL, KEY) as { providers: Record<string, object> };
+  manifest.providers.own = {
+    use: "openai-compatible",
+    baseURL: upstream.baseURL,
+    // biome-ignore-start lint/suspicious/noTemplateCurlyInString: the manifest's own syntax
+    queryParams: { "api-version": "2026-01-01", code: "${CODE}" },
+    headers: { "x-gateway": "${HEADER}" },
+    // biome-ignore-end lint/suspicious/noTemplateCurlyInString: the manifest's own syntax
+  };
+  const recording = await startService(t, manifest, { record: folder, env });
+  const echo = `${env.CODE} ${encodeURIComponent(env.CODE)} ${env.HEADER}`;
+  upstream.replies(says(echo));
+  assert.equal((await dataOf(ask(recording, "own", "Which code?"))).text, echo);
+  assert.match(upstream.requests[0]!.path, /code=a\+code%2Fof%2Baccess$/);
+  const text = Object.values(await filesIn(folder)).join();
+  for (const secret of ["of+access", "of%2Baccess", env.HEADER]) assert.ok(!text.includes(secret), text);
+  assert.match(text, /api-version=2026-01-01&code=\*\*\*/);
+  const replaying = await startService(t, manifest, { replay: folder, env: { CODE: "x", HEADER: "y" } });
+  await dataOf(ask(replaying, "own", "Which code?"));
+  assert.equal(upstream.requests.length, 1);
+});
+
 test("serve --record: the same calls make the same files, whatever port the provider has", async (t) => {
   const recorded: unknown[] = [];
   for (const _ of [1, 2]) {

@@ -20,8 +20,8 @@ import type { McpServer } from "../../mcp/servers.ts";
 import type { ToolDirectory } from "../../mcp/tool-directory.ts";
 import type { MemoryDomain } from "../../memory/memories.ts";
 import type { Memory } from "../../memory/memory.ts";
+import type { CassetteIntercept } from "../../models/cassettes/record.ts";
 import type { Models } from "../../models/models.ts";
-import type { Cassettes } from "../../models/providers.ts";
 import type { LogRing } from "../../observability/log-ring.ts";
 import type { LogText } from "../../observability/log-text.ts";
 import type { Meters } from "../../observability/metrics/meters.ts";
@@ -59,7 +59,7 @@ export interface BootOptions {
   /** False: leave the indexes of semantic search alone, whatever state they are in. */
   semantic?: boolean;
   /** Records or replays what providers answer; default: they are called. */
-  cassettes?: Cassettes | undefined;
+  cassettes?: CassetteIntercept | undefined;
 }
 
 /** What there is before the first stage. */

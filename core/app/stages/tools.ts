@@ -39,11 +39,11 @@ export const models: Stage<"manifest" | "registry" | "host" | "loaded" | "meters
   manifest,
   registry,
   host,
-  loaded: { folder, variableOf },
+  loaded: { folder, variableOf, referenceAt },
   meters,
   options: { cassettes },
 }) => {
-  const options = { folder, variableOf, meters: meters.models, cassettes };
+  const options = { folder, variableOf, referenceAt, meters: meters.models, cassettes };
   const { models, problems } = await createModels(manifest, registry, host, options);
   return { parts: { models }, problems };
 };

@@ -19,31 +19,39 @@ const MAX_ANSWERS = 100;
 /** Those that a client of the provider acts on. Others change with each call, or tell of an account. */
 const KEPT_HEADERS = ["content-type", "content-encoding", "retry-after", "retry-after-ms", "location"];
 
-/** What stands between a provider and its connections; `dispatcher.compose` of undici takes it. */
-export type Intercept = Dispatcher.DispatcherComposeInterceptor;
+/**
+ * Gives what stands between a provider and its connections, as `dispatcher.compose` of undici takes it. `secrets` are those that the
+ * provider is configured with.
+ */
+export type CassetteIntercept = (
+  provider: string,
+  secrets?: readonly string[],
+) => Dispatcher.DispatcherComposeInterceptor;
 
 /** @returns what records a provider. The first answer to a request replaces what an earlier recording has of it. */
-export function recordCassettes(folder: string, logger: Logger): (provider: string) => Intercept {
+export function recordCassettes(folder: string, logger: Logger): CassetteIntercept {
   /** By request; a place is taken when the request is sent. */
   const tapes = new Map<string, (CassetteAnswer | undefined)[]>();
-  return (provider) => (dispatch) => (options, handler) => {
-    const { request, hide } = readRequest(provider, options);
-    const key = requestKey(request);
-    const tape = tapes.get(key) ?? [];
-    if (tape.length === MAX_ANSWERS) return dispatch(options, handler);
-    tapes.set(key, tape);
-    const place = tape.push(undefined) - 1;
-    const keep = (answer: CassetteAnswer) => {
-      tape[place] = answer;
-      const answers = tape.filter((each) => each !== undefined);
-      try {
-        writeWhole(join(folder, fileName(request)), writeCassette({ request, answers }));
-      } catch (error) {
-        logger.error({ err: error }, `an answer of ${provider} could not be recorded: ${messageOf(error)}`);
-      }
+  return (provider, secrets = []) =>
+    (dispatch) =>
+    (options, handler) => {
+      const { request, hide } = readRequest(provider, options, secrets);
+      const key = requestKey(request);
+      const tape = tapes.get(key) ?? [];
+      if (tape.length === MAX_ANSWERS) return dispatch(options, handler);
+      tapes.set(key, tape);
+      const place = tape.push(undefined) - 1;
+      const keep = (answer: CassetteAnswer) => {
+        tape[place] = answer;
+        const answers = tape.filter((each) => each !== undefined);
+        try {
+          writeWhole(join(folder, fileName(request)), writeCassette({ request, answers }));
+        } catch (error) {
+          logger.error({ err: error }, `an answer of ${provider} could not be recorded: ${messageOf(error)}`);
+        }
+      };
+      return dispatch(options, new Recorder(handler, hide, keep));
     };
-    return dispatch(options, new Recorder(handler, hide, keep));
-  };
 }
 
 /** A reader finds the old file or the new one. */

@@ -6,7 +6,7 @@ import { messageOf } from "../../lib/errors.ts";
 import { type Cassette, type CassetteAnswer, decodeChunk, readCassette, requestKey } from "./cassette.ts";
 import { describeDifference } from "./difference.ts";
 import { AnswerNotRecorded } from "./not-recorded.ts";
-import type { Intercept } from "./record.ts";
+import type { CassetteIntercept } from "./record.ts";
 import { readRequest } from "./request.ts";
 
 /**
@@ -14,25 +14,27 @@ import { readRequest } from "./request.ts";
  *
  * @throws Error when the folder cannot be read, or a file in it is no cassette
  */
-export function replayCassettes(folder: string): (provider: string) => Intercept {
+export function replayCassettes(folder: string): CassetteIntercept {
   const cassettes = readAll(folder);
   const sent = new Map<string, number>();
-  return (provider) => () => (options, handler) => {
-    const { request } = readRequest(provider, options);
-    const key = requestKey(request);
-    const { answers = [] } = cassettes.get(key) ?? {};
-    const turn = sent.get(key) ?? 0;
-    sent.set(key, turn + 1);
-    const answer = answers[Math.min(turn, answers.length - 1)];
-    const playback = new Playback(handler, answer);
-    if (answer !== undefined) playback.begin();
-    else {
-      const what = `${request.method} ${request.path} of the provider ${provider}`;
-      const how = describeDifference(request, cassettes.values());
-      playback.abort(new AnswerNotRecorded(`${folder} has no answer to ${what}: ${how}`));
-    }
-    return true;
-  };
+  return (provider, secrets = []) =>
+    () =>
+    (options, handler) => {
+      const { request } = readRequest(provider, options, secrets);
+      const key = requestKey(request);
+      const { answers = [] } = cassettes.get(key) ?? {};
+      const turn = sent.get(key) ?? 0;
+      sent.set(key, turn + 1);
+      const answer = answers[Math.min(turn, answers.length - 1)];
+      const playback = new Playback(handler, answer);
+      if (answer !== undefined) playback.begin();
+      else {
+        const what = `${request.method} ${request.path} of the provider ${provider}`;
+        const how = describeDifference(request, cassettes.values());
+        playback.abort(new AnswerNotRecorded(`${folder} has no answer to ${what}: ${how}`));
+      }
+      return true;
+    };
 }
 
 function readAll(folder: string): Map<string, Cassette> {

@@ -1,12 +1,7 @@
 /** What a cassette keeps of a request: no headers, and nothing that a key is in. */
 import type { Dispatcher } from "undici";
 import { type CassetteChunk, type CassetteRequest, encodeChunk } from "./cassette.ts";
-
-/** Of headers and of the query. */
-const SECRET_NAME = /auth|key|token|secret|password|signature|credential|cookie|^sig$/i;
-/** Shorter ones are no secrets, and may be anywhere in a text by chance. */
-const MIN_SECRET_LENGTH = 8;
-const HIDDEN = "***";
+import { HIDDEN, hideSecrets, mayBeSecret } from "./secrets.ts";
 
 interface ReadRequest {
   readonly request: CassetteRequest;
@@ -14,17 +9,21 @@ interface ReadRequest {
   hide(text: string): string;
 }
 
-export function readRequest(provider: string, options: Dispatcher.DispatchOptions): ReadRequest {
+/** @param settings secrets that the provider is configured with */
+export function readRequest(
+  provider: string,
+  options: Dispatcher.DispatchOptions,
+  settings: readonly string[],
+): ReadRequest {
   const { pathname, search } = new URL(options.path, "http://provider");
   const query = [...new URLSearchParams(search)];
-  const secrets = [...headerEntries(options.headers), ...query]
-    .filter(([name]) => SECRET_NAME.test(name))
-    // `Bearer KEY`: the key is the secret.
-    .map(([, value]) => value.slice(value.lastIndexOf(" ") + 1))
-    .filter((value) => value.length >= MIN_SECRET_LENGTH);
-  const hide = (text: string) => secrets.reduce((hidden, secret) => hidden.replaceAll(secret, HIDDEN), text);
-  const shown = query.map(([name, value]) => `${name}=${SECRET_NAME.test(name) ? HIDDEN : value}`).join("&");
-  const path = hide(shown === "" ? pathname : `${pathname}?${shown}`);
+  const named = [...headerEntries(options.headers), ...query].filter(([name]) => mayBeSecret(name));
+  const hide = hideSecrets([...settings, ...named.map(([, value]) => value)]);
+  const shown = query.map(([name, value]) => {
+    const isSecret = mayBeSecret(name) || settings.includes(value);
+    return `${name}=${isSecret ? HIDDEN : value}`;
+  });
+  const path = hide(shown.length === 0 ? pathname : `${pathname}?${shown.join("&")}`);
   const body = readBody(options.body, hide);
   return { request: { provider, method: options.method, path, ...(body !== undefined && { body }) }, hide };
 }
