@@ -12,7 +12,6 @@ interface TaskAnswer {
   readonly body: AnswerApprovalRequest;
 }
 
-const YES_OR_NO = /^\s*(yes|no)\s*[.!]?\s*$/i;
 const FORM = 'a data part {approvalId, approved, reason?, input?}, or the text "yes" or "no"';
 
 /**
@@ -22,10 +21,17 @@ const FORM = 'a data part {approvalId, approved, reason?, input?}, or the text "
 export function readAnswers(parts: readonly Part[], asked: readonly AskedApproval[]): TaskAnswer[] {
   const data = parts.flatMap((part, index) => ("data" in part ? [dataAnswer(part.data, index, asked)] : []));
   if (data.length > 0) return data;
-  const said = YES_OR_NO.exec(parts.map(({ text }) => text ?? "").join("\n"))?.[1]?.toLowerCase();
-  if (said === undefined || parts.some(({ text }) => text === undefined))
+  const said = yesOrNo(parts.map(({ text }) => text ?? "").join("\n"));
+  if (said === null || parts.some(({ text }) => text === undefined))
     throw invalid(`params.message.parts must be the answer to what the task asks: ${FORM}`);
   return [{ approvalId: theOnly(asked, "params.message.parts"), body: { approved: said === "yes" } }];
+}
+
+/** Null: neither. A sign at the end does not count. */
+function yesOrNo(text: string): "yes" | "no" | null {
+  const word = text.trim().toLowerCase();
+  const said = (word.endsWith(".") || word.endsWith("!") ? word.slice(0, -1) : word).trimEnd();
+  return said === "yes" || said === "no" ? said : null;
 }
 
 function dataAnswer(data: unknown, index: number, asked: readonly AskedApproval[]): TaskAnswer {

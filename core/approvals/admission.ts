@@ -53,7 +53,7 @@ export async function admit(rows: ApprovalRows, asked: AskedCall, clock: Clock =
   if (JSON.stringify(input ?? null).length > MAX_INPUT_CHARACTERS) throw tooLarge(tool.name);
   const call = { ...claim, kind, owner: claim.userId ?? userIdOf(origin.call.user) ?? "" };
   const digests = digestsOf(asked, call);
-  const usedBy = origin.idempotencyKey;
+  const usedBy = claim.isRecorded === true ? origin.idempotencyKey : undefined;
   for (let tries = 0; tries < MAX_TRIES; tries++) {
     const last = id === undefined ? await rows.lastOf(digests.key) : { found: await rows.read(id), revision: null };
     const found = await current(rows, last.found, digests, call, clock);

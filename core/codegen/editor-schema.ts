@@ -7,7 +7,7 @@ const REFERENCE = {
   // biome-ignore lint/suspicious/noTemplateCurlyInString: it is what users write
   description: "`${NAME}`, `${NAME:-default}` or `${file:PATH}`, which is filled in at the start.",
   type: "string",
-  pattern: "\\$\\{[^}]+\\}",
+  pattern: "\\$\\{[^}]",
 };
 const SCALARS = ["number", "integer", "boolean"];
 /** Keywords that a text with a reference in it may fail until it is filled in. */

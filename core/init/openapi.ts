@@ -100,7 +100,7 @@ function toolOf(document: JsonSchema, place: Place, variables: Record<string, st
     else if (location === "header") headers[name.toLowerCase()] = value;
     else address = address.replace(`{${name}}`, () => value);
   }
-  if (/\{[^{}]*\}/.test(address.replace(/\{\{ [^}]* \}\}/g, "")))
+  if (/\{[^{}]*\}/.test(address.replace(/\{\{ [^{}]* \}\}/g, "")))
     throw new Unmapped("its path has a parameter that is not described");
   const body = bodyOf(document, operation, add);
   const credentials = credentialsOf(document, operation, variables);

@@ -70,5 +70,12 @@ export const PROTECTED_ROUTES: readonly string[] = Object.freeze([
   "POST /mcp/servers/:serverId/tools/:toolName",
   "/mcp/:serverId/mcp",
   "POST /a2a/:id",
+  "/v1/models",
+  "/v1/models/:id",
+  "/v1/chat/completions",
+  "/v1/responses",
+  "/v1/responses/:id",
+  "/v1/responses/:id/cancel",
+  "/v1/responses/:id/input_items",
   ...OPERATOR_ROUTES,
 ]);

@@ -32,6 +32,11 @@ export interface ApprovalClaim {
   readonly stepId?: string | undefined;
   /** The kept run of an agent that waits for the answer. */
   readonly runId?: string | undefined;
+  /**
+   * The call belongs to a run that records what it does. After a crash the run makes it again, with its idempotency key, and needs no
+   * second answer.
+   */
+  readonly isRecorded?: true | undefined;
 }
 
 export interface AskedCall {

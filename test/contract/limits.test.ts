@@ -30,6 +30,7 @@ test("the default limits are those that the manifest's grammar names", () => {
     vectors: 192 * 1024 * 1024,
     executions: 10_000,
     execution: 64 * 1024 * 1024,
+    userTasks: 100,
     request: 120_000,
     heartbeat: 15_000,
     streamBuffer: 1024 * 1024,

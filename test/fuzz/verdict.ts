@@ -45,6 +45,11 @@ function judgeJson({ status, headers }: RawReply, text: string): string | null {
   const value = parse(text);
   if (value === undefined) return `no JSON: ${text.slice(0, 200)}`;
   const code = headers["x-error-code"];
+  if (isFailureOfV1(value)) {
+    return status >= 400 && STATUS[code as keyof typeof STATUS] === status
+      ? null
+      : `status ${status} with code ${code}`;
+  }
   if (code !== undefined || isEnvelope(value)) {
     if (!isEnvelope(value)) return `an error that is not the envelope: ${text.slice(0, 200)}`;
     if (value.success === status >= 400) return `success ${value.success} with status ${status}`;
@@ -66,16 +71,28 @@ function isEnvelope(value: unknown): value is Loose & { success: boolean } {
   return success === true ? "data" in value : success === false && typeof error === "string" && error !== "";
 }
 
-/** JSON-RPC, `/doc`, agent cards and probes. */
+/** What OpenAI's clients read. */
+function isFailureOfV1(value: unknown): boolean {
+  const { error, ...others } = (value ?? {}) as Loose;
+  if (typeof error !== "object" || error === null || Object.keys(others).length > 0) return false;
+  return (
+    Object.keys(error).sort().join() === "code,message,param,type" &&
+    Object.values(error).every((text) => typeof text === "string")
+  );
+}
+
+/** JSON-RPC, `/doc`, agent cards, what an agent can do over AG-UI, objects of `/v1`, and probes. */
 function isDocumented(value: unknown): boolean {
   if (Array.isArray(value)) return value.length > 0 && value.every(isDocumented);
   if (typeof value !== "object" || value === null) return false;
-  const { jsonrpc, openapi, supportedInterfaces, status } = value as Loose;
+  const { jsonrpc, openapi, supportedInterfaces, humanInTheLoop, object, status } = value as Loose;
   return (
     jsonrpc === "2.0" ||
     openapi === "3.1.0" ||
     openapi === "3.1.1" ||
     Array.isArray(supportedInterfaces) ||
+    typeof humanInTheLoop === "object" ||
+    typeof object === "string" ||
     typeof status === "string"
   );
 }

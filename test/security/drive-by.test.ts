@@ -34,7 +34,9 @@ async function serve(t: TestContext, server: object = {}, rest: object = {}) {
   const send = async (line: string, headers: Record<string, string>, body?: string | object) => {
     const [method, path] = line.split(" ") as [string, string];
     const { status, text } = await inject(service.dispatch, { method, path, headers, body });
-    const error = status >= 400 ? ((JSON.parse(text()) as Loose).error as string) : "";
+    const failure = status >= 400 ? (JSON.parse(text()) as Loose).error : "";
+    // Below `/v1` it is an object, as OpenAI's clients expect.
+    const error = typeof failure === "string" ? failure : ((failure as Loose).message as string);
     return { status, error };
   };
   return { service, send, file: join(service.booted.loaded.folder, ".env") };

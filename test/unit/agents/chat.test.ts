@@ -183,12 +183,3 @@ test("POST /agents/:id/chat goes on with the id of an assistant message that sta
   const events = await eventsOf(agent.chat({ messages: [said("hi"), last] }, caller()));
   assert.equal(events.list[0]!.messageId, "msg_1");
 });
-
-test("POST /agents/:id/chat refuses resumableStream: without user and conversation, and as not available with them", async (t) => {
-  const agent = await assistant(t);
-  const chat = (options: object) =>
-    agent.chat({ input: "hi", options: { resumableStream: true, ...options } }, caller());
-  assert.throws(() => chat({}), /resumableStream needs memory\.userId and memory\.conversationId/);
-  assert.throws(() => chat({ memory: { userId: "u" } }), /needs memory\.userId and memory\.conversationId/);
-  assert.throws(() => chat({ memory: { userId: "u", conversationId: "c" } }), /not available in this version/);
-});

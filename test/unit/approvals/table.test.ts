@@ -43,11 +43,20 @@ function processOn(store: Store, now = 1_000) {
     /** What a call gives: the input that it runs with, or why it does not run. */
     async call(
       kind: CallKind,
-      { id, user = "ada", input = { n: 1 } }: { id?: string; user?: string; input?: unknown } = {},
+      {
+        id,
+        user = "ada",
+        input = { n: 1 },
+        recorded,
+      }: { id?: string; user?: string; input?: unknown; recorded?: string } = {},
     ) {
       const of = origin(
         { user: { id: user } },
-        { executionId: "e1", idempotencyKey: "e1:pay", approval: claim(kind, { id }) },
+        {
+          executionId: "e1",
+          idempotencyKey: recorded ?? "e1:pay",
+          approval: claim(kind, { id, isRecorded: recorded === undefined ? undefined : true }),
+        },
       );
       const rule = {
         expires: DAY,
@@ -245,6 +254,16 @@ test("a yes that no call takes is good for as long as the question was, but a st
     const told = await process.call(kind, byId(kind, id));
     assert.equal(verdict(told, id), { direct: "refused", chat: "refused", step: "runs", model: "asks" }[kind]);
   }
+});
+
+test("an approved call of a run that records what it does is made again under its own key, and under no other", async () => {
+  const { process, id } = await asked("chat");
+  await process.answer(id, true);
+  const runs = { runs: { n: 1 } };
+  assert.deepEqual(await process.call("chat", { id, recorded: "run-1:0:c1" }), runs);
+  assert.deepEqual(await process.call("chat", { id, recorded: "run-1:0:c1" }), runs);
+  assert.equal(verdict(await process.call("chat", { id, recorded: "run-2:0:c1" }), id), "refused");
+  assert.equal(verdict(await process.call("chat", { id }), id), "refused", "a run that records nothing");
 });
 
 test("a question of the console's alone is answered by nobody else", async () => {

@@ -132,6 +132,7 @@ describe("explain", () => {
         "stall",
         "streamBuffer",
         "uploads",
+        "userTasks",
         "vectors",
       ].map((key) => `server.limits.${key}`),
     );
