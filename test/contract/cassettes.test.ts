@@ -11,11 +11,14 @@ import { readCassette, writeCassette } from "../../core/models/cassettes/cassett
 import { recordCassettes } from "../../core/models/cassettes/record.ts";
 import { replayCassettes } from "../../core/models/cassettes/replay.ts";
 import { silent } from "../support/agents.ts";
-import { penstock } from "../support/command-line.ts";
+import { PENSTOCK, penstock, serve } from "../support/command-line.ts";
 import { calls, failure, says, startOpenAIUpstream } from "../support/openai-upstream.ts";
+import { EXAMPLES } from "../support/plugin-folder.ts";
 import { dataOf, errorOf } from "../support/served-upstream.ts";
 import { manifestWith, parseEvents, startService, type TestService } from "../support/service.ts";
 
+/** For hangs only. */
+const HANG_MS = 60_000;
 const KEY = "sk-a-key-that-nobody-may-see";
 
 async function folderFor(t: TestContext): Promise<string> {
@@ -24,8 +27,22 @@ async function folderFor(t: TestContext): Promise<string> {
   return folder;
 }
 
+/** An answer is whole when its provider closes it, which may be after its client has it. */
+async function recorded(folder: string, answers: number): Promise<Record<string, string>> {
+  for (const begin = Date.now(); ; await new Promise((done) => setTimeout(done, 10))) {
+    const files = await filesIn(folder);
+    const count =
+      Object.values(files)
+        .join("\n")
+        .match(/^ {2}- status: /gm)?.length ?? 0;
+    if (count >= answers) return files;
+    assert.ok(Date.now() - begin < HANG_MS, `${count} of ${answers} answers are recorded`);
+  }
+}
+
 async function filesIn(folder: string): Promise<Record<string, string>> {
-  const names = (await readdir(folder, { recursive: true })).filter((name) => name.endsWith(".yaml")).sort();
+  const found = await readdir(folder, { recursive: true }).catch((): string[] => []);
+  const names = found.filter((name) => name.endsWith(".yaml")).sort();
   const texts = await Promise.all(names.map((name) => readFile(join(folder, name), "utf8")));
   return Object.fromEntries(names.map((name, index) => [name, texts[index]!]));
 }
@@ -68,9 +85,9 @@ for (const agent of ["own", "package"]) {
     assert.ok(streamed.length > 1);
     const { length } = upstream.requests;
     assert.equal(length, 5);
+    const files = await recorded(folder, length);
     await upstream.close();
 
-    const files = await filesIn(folder);
     assert.equal(Object.keys(files).length, 4, "one file for each request, its retry included");
     for (const [name, text] of Object.entries(files)) {
       assert.match(name, new RegExp(`^${agent}/m-[0-9a-f]{12}\\.yaml$`));
@@ -111,7 +128,7 @@ test("serve --record: what a provider is configured with from the environment is
   upstream.replies(says(echo));
   assert.equal((await dataOf(ask(recording, "own", "Which code?"))).text, echo);
   assert.match(upstream.requests[0]!.path, /code=a\+code%2Fof%2Baccess$/);
-  const text = Object.values(await filesIn(folder)).join();
+  const text = Object.values(await recorded(folder, 1)).join();
   for (const secret of ["of+access", "of%2Baccess", env.HEADER]) assert.ok(!text.includes(secret), text);
   assert.match(text, /api-version=2026-01-01&code=\*\*\*/);
   const replaying = await startService(t, manifest, { replay: folder, env: { CODE: "x", HEADER: "y" } });
@@ -120,17 +137,17 @@ test("serve --record: what a provider is configured with from the environment is
 });
 
 test("serve --record: the same calls make the same files, whatever port the provider has", async (t) => {
-  const recorded: unknown[] = [];
+  const made: unknown[] = [];
   for (const _ of [1, 2]) {
     const folder = await folderFor(t);
     const upstream = await startOpenAIUpstream();
     const service = await startService(t, manifestFor(upstream.baseURL, KEY), { record: folder });
     await dataOf(ask(service, "own", "Hello"));
     await dataOf(ask(service, "package", "Hello"));
+    made.push(await recorded(folder, 2));
     await upstream.close();
-    recorded.push(await filesIn(folder));
   }
-  assert.deepEqual(recorded[0], recorded[1]);
+  assert.deepEqual(made[0], made[1]);
 });
 
 test("--record and --replay: the chunks of an answer are the same bytes, a cut character and a secret in two pieces included", async (t) => {
@@ -217,6 +234,26 @@ test("a cassette keeps every text as it is: line ends, blanks, words of YAML, co
   const request = { provider: "p", method: "POST", path: "/", body: { chunks, none: null, big: 1.5e300 } };
   const cassette = { request, answers: [{ status: 200, headers: {}, chunks }] };
   assert.deepEqual(readCassette(writeCassette(cassette)), cassette);
+});
+
+test("penstock serve --record DIR: makes the folder and writes what was answered, to be read by people", async (t) => {
+  const folder = await folderFor(t);
+  const upstream = await startOpenAIUpstream();
+  t.after(() => upstream.close());
+  const config = join(folder, "service.yaml");
+  await writeFile(config, JSON.stringify(manifestFor(upstream.baseURL, KEY)));
+  const command = [PENSTOCK, "serve", "-c", config, "--plugins", EXAMPLES, "-p", "0"];
+  const cassettes = join(folder, "made/by/record");
+  const { url } = await serve(t, [process.execPath, ...command, "--record", cassettes]);
+  const headers = { "content-type": "application/json" };
+  await dataOf(fetch(`${url}/agents/own/text`, { method: "POST", headers, body: '{"input":"Hello"}' }));
+  const [text = ""] = Object.values(await recorded(cassettes, 1));
+  assert.match(text, /^request:\n {2}provider: own\n {2}method: POST\n {2}path: /);
+  assert.match(text, /^ {6}- role: user\n {8}content: Hello$/m);
+  assert.match(
+    text,
+    /^ {2}- status: 200\n {4}headers:\n {6}content-type: text\/event-stream.*\n {4}chunks:\n {6}- \|/m,
+  );
 });
 
 test("serve --replay: a folder that is not there, a file that is no cassette, and --record beside it are told before it listens", async (t) => {
