@@ -36,6 +36,7 @@ const RANKS: readonly (readonly string[])[] = [
     "core/tools",
     "core/auth",
     "core/memory/embedding",
+    "core/models/cassettes",
     "core/models/fetch",
     "core/models/files",
     "core/models/openai-compatible",

@@ -8,6 +8,7 @@ import { InFlight } from "../http/in-flight.ts";
 import { OpenSockets } from "../http/open-sockets.ts";
 import { sharedRuns } from "../lib/shared-runs.ts";
 import type { LimitsManifest, ServerManifest } from "../manifest/manifest.ts";
+import type { CassetteIntercept } from "../models/cassettes/record.ts";
 import { LogOutput } from "../observability/log-output.ts";
 import { LogRing } from "../observability/log-ring.ts";
 import { LogText } from "../observability/log-text.ts";
@@ -39,6 +40,10 @@ interface StartOptions {
   env?: Readonly<Record<string, string | undefined>>;
   /** Where the log goes; default: standard output. */
   log?: DestinationStream;
+  /** A folder for what providers answer. */
+  record?: string | undefined;
+  /** A folder with what providers answered: nothing is sent to them. */
+  replay?: string | undefined;
 }
 
 export interface Running {
@@ -73,7 +78,8 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   const { logger, text, ring, output } = openLog(env, options.log);
 
   const { config, plugins = [], project } = options;
-  const bootOptions = { config, plugins, project, env, logger, text, ring, store: true };
+  const cassettes = await openCassettes(options, logger);
+  const bootOptions = { config, plugins, project, env, logger, text, ring, cassettes, store: true };
   const booted = await boot(bootOptions);
   const { service: first, generation, generations, registry, code } = booted;
   if (first === null || generation === null || generations === null) {
@@ -176,6 +182,17 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
       return serving.service;
     },
   };
+}
+
+/** Their code is loaded only where it is asked for. */
+async function openCassettes({ record, replay }: StartOptions, logger: Logger): Promise<CassetteIntercept | undefined> {
+  if (record !== undefined) {
+    const { recordCassettes } = await import("../models/cassettes/record.ts");
+    return recordCassettes(record, logger);
+  }
+  if (replay === undefined) return undefined;
+  const { replayCassettes } = await import("../models/cassettes/replay.ts");
+  return replayCassettes(replay);
 }
 
 /** What serves at the moment. */

@@ -16,6 +16,9 @@ export interface Invocation {
   /** `init --template` and `--from`. */
   template?: string | undefined;
   from?: string | undefined;
+  /** `serve --record` and `--replay`. */
+  record?: string | undefined;
+  replay?: string | undefined;
 }
 
 /** A mistake in the call: exit code 2. */

@@ -38,6 +38,8 @@ Options
   --port N         listen on this port, whatever the manifest says (short: -p)
   --host H         listen on this address, whatever the manifest says
   --env-file FILE  variables for the manifest, one NAME=value a line; those that are set already stay
+  --record DIR     with serve and dev: write what providers answer into this folder, without keys
+  --replay DIR     with serve and dev: answer from this folder; nothing is sent to providers
   --json           with check: the report as JSON, on standard output
   --template NAME  with init: chat, workflow or rag; default chat
   --from openapi   with init: make tools of an OpenAPI 3 document: init DIR --from openapi FILE
@@ -139,6 +141,8 @@ const OPTIONS = {
   json: { type: "boolean", default: false },
   template: { type: "string" },
   from: { type: "string" },
+  record: { type: "string" },
+  replay: { type: "string" },
 } as const;
 
 /** Options that only some commands have. */
@@ -149,6 +153,8 @@ const COMMANDS_OF_OPTION = {
   json: ["check"],
   template: ["init"],
   from: ["init"],
+  record: ["serve", "dev"],
+  replay: ["serve", "dev"],
 } as const;
 
 /** Runs a command and sets the exit code: 0 done, 1 a problem with the manifest or the start, 2 a mistake in the call. */
@@ -170,10 +176,12 @@ export async function main(argv: string[]): Promise<void> {
       if (isGiven && !commands.some((each) => each === name))
         throw new Misuse(`--${option} belongs to ${commands.join(" and ")}`);
     }
-    const { config, plugins, host, reason, user, json, template, from } = values;
+    const { config, plugins, host, reason, user, json, template, from, record, replay } = values;
+    if (record !== undefined && replay !== undefined) throw new Misuse("--record and --replay exclude each other");
     const port = values.port === undefined ? undefined : parsePort(values.port);
     for (const file of values["env-file"]) await addVariables(file);
-    const call = { config, plugins, port, host, rest, checkOnly: values.check, reason, user, json, template, from };
+    const own = { checkOnly: values.check, reason, user, json, template, from, record, replay };
+    const call = { config, plugins, port, host, rest, ...own };
     process.exitCode = await command.run(call);
   } catch (error) {
     const hint = error instanceof Misuse ? "Run penstock --help for the commands and options.\n" : "";

@@ -2,6 +2,7 @@
 import { type ErrorKind, ServiceError } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { ModelRefusal, ProviderQueueFull } from "../plugin/plugin.ts";
+import { AnswerNotRecorded } from "./cassettes/not-recorded.ts";
 import { causesText } from "./causes-text.ts";
 import { saysContextLength } from "./context-length.ts";
 
@@ -13,7 +14,8 @@ type FailureReason =
   | "unavailable"
   | "context_length"
   | "refused the request"
-  | "refused to answer";
+  | "refused to answer"
+  | "not recorded";
 
 export interface ModelFailure {
   reason: FailureReason;
@@ -35,6 +37,7 @@ const OF_THE_REQUEST: ReadonlySet<FailureReason> = new Set([
   "context_length",
   "refused the request",
   "refused to answer",
+  "not recorded",
 ]);
 
 /** Failures that clients see as what they are, since waiting helps, or a shorter conversation. All others are `provider_failed`. */
@@ -114,7 +117,7 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
     reason,
     // Calls wait for a connection already: one more would wait as long.
     retry: !OF_THE_REQUEST.has(reason) && reason !== "queue full",
-    fallback: reason !== "refused to answer",
+    fallback: reason !== "refused to answer" && reason !== "not recorded",
     retryAfter: retryAfter === null ? null : Math.min(retryAfter, MAX_RETRY_AFTER_MS),
     shows: reason === "queue full" ? "nothing" : OF_THE_MODEL.has(reason) && !answered ? "absent" : "present",
   };
@@ -143,7 +146,7 @@ export function providerFailed(
   cause: unknown,
   model?: FailedModel,
 ): ServiceError {
-  const said = cause instanceof ModelRefusal ? `: ${cause.refusal}` : "";
+  const said = saidBy(cause);
   const kind = KINDS[reason];
   const isOwn = reason === "queue full";
   const message = isOwn ? QUEUE_FULL : `model provider failed: ${reason}${said}`;
@@ -153,6 +156,12 @@ export function providerFailed(
     ...(model && { logged: { model: model.id, hint: keyHint(cause, model.keyPlace) } }),
     ...(kind === undefined || OF_THE_REQUEST.has(reason) ? {} : { headers: waitHeader(retryAfter ?? RETRY_AFTER_MS) }),
   });
+}
+
+/** What clients may read of it. */
+function saidBy(cause: unknown): string {
+  if (cause instanceof ModelRefusal) return `: ${cause.refusal}`;
+  return cause instanceof AnswerNotRecorded ? `: ${cause.message}` : "";
 }
 
 const KEY_STATUSES: ReadonlySet<unknown> = new Set([401, 403]);
@@ -179,6 +188,7 @@ function errorReason(error: Record<string, unknown>): FailureReason | null {
   if (hasNoMoneyLeft(error)) return "refused the request";
   if (error instanceof ModelRefusal) return "refused to answer";
   if (error instanceof ProviderQueueFull) return "queue full";
+  if (error instanceof AnswerNotRecorded) return "not recorded";
   if (error.name === "TimeoutError" || TIMEOUT_CODES.has(error.code)) return "timed out";
   if (REFUSALS.has(error.name)) return "refused the request";
   const reason = statedReason(error);

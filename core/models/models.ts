@@ -9,6 +9,7 @@ import type { Manifest, ProviderManifest } from "../manifest/manifest.ts";
 import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
+import type { CassetteIntercept } from "./cassettes/record.ts";
 import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts";
 import { findModelFlaw, type ModelFlaw } from "./check.ts";
 import { Circuits } from "./circuits.ts";
@@ -43,8 +44,12 @@ interface ModelsOptions {
   folder?: string;
   /** The environment variable that a value of the manifest refers to, for messages about missing keys. */
   variableOf?(path: readonly (string | number)[]): string | undefined;
+  /** The text of a value as it was written, when it comes from outside the manifest. */
+  referenceAt?(path: readonly (string | number)[]): string | undefined;
   /** By `provider/model`. */
   meters?: NamedMeters<ModelMeter>;
+  /** Records or replays what providers answer. */
+  cassettes?: CassetteIntercept | undefined;
 }
 
 /** Tries after the first, for providers that set no number. */
@@ -75,8 +80,8 @@ export async function createModels(
       problems.push(...configurationProblems(key, entry, registry));
       continue;
     }
-    const { variableOf } = options;
-    const created = await makeProvider(key, entry, { registry, host, folders, variableOf });
+    const { variableOf, referenceAt, cassettes } = options;
+    const created = await makeProvider(key, entry, { registry, host, folders, variableOf, referenceAt, cassettes });
     if (created.provider !== null)
       providers.set(key, {
         ...created,

@@ -7,6 +7,8 @@ import type { ProviderManifest } from "../manifest/manifest.ts";
 import type { Host, ModelProvider, ProviderPlugin } from "../plugin/plugin.ts";
 import { CreateError, configProblems, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
+import type { CassetteIntercept } from "./cassettes/record.ts";
+import { secretSettings } from "./cassettes/secrets.ts";
 import { createPackageProvider, isPackageName, PackageError } from "./npm-provider.ts";
 import { pluginConfig } from "./settings.ts";
 import { unknownModelKeys, unusedParameters } from "./settings-problems.ts";
@@ -17,6 +19,9 @@ interface ProviderContext {
   /** Where packages may be installed, in order of preference. */
   folders: readonly string[];
   variableOf?: ((path: readonly (string | number)[]) => string | undefined) | undefined;
+  /** The text of a value as it was written, when it comes from outside the manifest. */
+  referenceAt?: ((path: readonly (string | number)[]) => string | undefined) | undefined;
+  cassettes?: CassetteIntercept | undefined;
 }
 
 type ProviderResult = { provider: ModelProvider; problems?: undefined } | { provider: null; problems: Problem[] };
@@ -35,8 +40,10 @@ export async function makeProvider(
   if (misplaced.length > 0) return { provider: null, problems: misplaced };
   const logger = tools.host.logger.child({ provider: key });
   const { env, signal, onClose, keyv } = tools.host;
+  const intercept = interceptOf(key, entry, tools);
+  const host = { name: key, logger, env, signal, onClose, keyv, ...(intercept && { intercept }) };
   try {
-    return { provider: await createInstance(plugin, config, { name: key, logger, env, signal, onClose, keyv }) };
+    return { provider: await createInstance(plugin, config, host) };
   } catch (error) {
     const problems =
       error instanceof CreateError && error.phase === "config"
@@ -84,8 +91,9 @@ const ownKeys =
 async function makePackageProvider(
   key: string,
   entry: ProviderManifest,
-  { registry, host, folders, variableOf }: ProviderContext,
+  context: ProviderContext,
 ): Promise<ProviderResult> {
+  const { registry, host, folders, variableOf } = context;
   const { use } = entry;
   const config = pluginConfig(entry);
   const failed = (...problems: Problem[]): ProviderResult => ({ provider: null, problems });
@@ -94,7 +102,10 @@ async function makePackageProvider(
   if (misplaced.length > 0) return failed(...misplaced);
   // Undici is a hundred files, which only a manifest with a package has to load.
   const { createFetch } = await import("./fetch/fetch.ts");
-  const { fetch, close } = createFetch({ connectTimeout: entry.timeouts.connect });
+  const { fetch, close } = createFetch({
+    connectTimeout: entry.timeouts.connect,
+    intercept: interceptOf(key, entry, context),
+  });
   host.onClose(close);
   try {
     const options = (config.options ?? {}) as Record<string, unknown>;
@@ -111,6 +122,14 @@ async function makePackageProvider(
     const message = `is empty, and an agent or a memory uses this provider: set it, or the environment variable ${variable}`;
     return failed({ path, message });
   }
+}
+
+/** What records or replays the provider, where that is asked for. */
+function interceptOf(key: string, entry: ProviderManifest, { cassettes, referenceAt }: ProviderContext) {
+  return cassettes?.(
+    key,
+    secretSettings(entry, ["providers", key], (path) => referenceAt?.(path) !== undefined),
+  );
 }
 
 /** Beside the keys that every provider may have, an entry for a package has `options` for its factory. */

@@ -1,6 +1,7 @@
 /** What a plugin gets from the service that makes it. */
 import type Keyv from "keyv";
 import type { Logger } from "pino";
+import type { Dispatcher } from "undici";
 
 /** What the host gives to `create`. `signal` aborts when the service stops; `onClose` callbacks run then, last one first. */
 export interface Host {
@@ -15,4 +16,9 @@ export interface Host {
    * all processes on a shared store see. It may be used once the service runs: calls before that wait for the store.
    */
   keyv(namespace: string): Keyv;
+  /**
+   * For providers, while `serve` records or replays what they answer: goes between the provider and its connections, as in
+   * `dispatcher.compose(intercept)` of undici.
+   */
+  readonly intercept?: Dispatcher.DispatcherComposeInterceptor;
 }

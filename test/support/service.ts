@@ -20,6 +20,9 @@ export interface TestOptions {
   env?: Record<string, string | undefined>;
   /** Default: a folder without packages. */
   project?: string;
+  /** Folders of cassettes. */
+  record?: string;
+  replay?: string;
 }
 
 /** Starts a service and stops it when the test ends, or the file (`{ after }` of node:test). `server.port` is 0 and the log level debug unless the manifest says otherwise. */
@@ -42,6 +45,8 @@ export async function startService(
     plugins: [EXAMPLES, ...(options.plugins ?? [])],
     project: options.project ?? folder,
     env: options.env ?? process.env,
+    record: options.record,
+    replay: options.replay,
     log: { write: (line: string) => void log.push(JSON.parse(line)) },
   });
   test.after(async () => {

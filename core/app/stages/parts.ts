@@ -20,6 +20,7 @@ import type { McpServer } from "../../mcp/servers.ts";
 import type { ToolDirectory } from "../../mcp/tool-directory.ts";
 import type { MemoryDomain } from "../../memory/memories.ts";
 import type { Memory } from "../../memory/memory.ts";
+import type { CassetteIntercept } from "../../models/cassettes/record.ts";
 import type { Models } from "../../models/models.ts";
 import type { LogRing } from "../../observability/log-ring.ts";
 import type { LogText } from "../../observability/log-text.ts";
@@ -57,6 +58,8 @@ export interface BootOptions {
   project?: string;
   /** False: leave the indexes of semantic search alone, whatever state they are in. */
   semantic?: boolean;
+  /** Records or replays what providers answer; default: they are called. */
+  cassettes?: CassetteIntercept | undefined;
 }
 
 /** What there is before the first stage. */

@@ -35,14 +35,15 @@ export const declaredTools: Stage<DeclaredNeeds, "declaredTools"> = ({
   return { parts: { declaredTools: tools }, problems };
 };
 
-export const models: Stage<"manifest" | "registry" | "host" | "loaded" | "meters", "models"> = async ({
+export const models: Stage<"manifest" | "registry" | "host" | "loaded" | "meters" | "options", "models"> = async ({
   manifest,
   registry,
   host,
-  loaded: { folder, variableOf },
+  loaded: { folder, variableOf, referenceAt },
   meters,
+  options: { cassettes },
 }) => {
-  const options = { folder, variableOf, meters: meters.models };
+  const options = { folder, variableOf, referenceAt, meters: meters.models, cassettes };
   const { models, problems } = await createModels(manifest, registry, host, options);
   return { parts: { models }, problems };
 };

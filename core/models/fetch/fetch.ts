@@ -15,6 +15,8 @@ interface PackageFetch {
 interface FetchOptions {
   /** Milliseconds until there is a connection. */
   readonly connectTimeout: number;
+  /** What goes between it and its connections. */
+  readonly intercept?: Dispatcher.DispatcherComposeInterceptor | undefined;
 }
 
 const MAX_REDIRECTS = 5;
@@ -30,14 +32,15 @@ interface OutgoingRequest {
   readonly redirect: Request["redirect"];
 }
 
-export function createFetch({ connectTimeout }: FetchOptions): PackageFetch {
+export function createFetch({ connectTimeout, intercept }: FetchOptions): PackageFetch {
   const agent = new Agent({ connect: { timeout: connectTimeout }, headersTimeout: 0, bodyTimeout: 0 });
+  const dispatcher = intercept === undefined ? agent : agent.compose(intercept);
   return {
     fetch: (target, init = {}) => {
       if (typeof target === "string" || target instanceof URL) {
         const { body = null } = init;
         if (body === null || typeof body === "string" || body instanceof Uint8Array)
-          return follow(agent, new URL(target), {
+          return follow(dispatcher, new URL(target), {
             method: init.method ?? "GET",
             headers: headersOf(init.headers),
             body,
@@ -45,17 +48,23 @@ export function createFetch({ connectTimeout }: FetchOptions): PackageFetch {
             redirect: init.redirect ?? "follow",
           });
       }
-      return fetchRequest(agent, new Request(target, init));
+      return fetchRequest(dispatcher, new Request(target, init));
     },
     close: () => agent.destroy(),
   };
 }
 
 /** Forms, blobs and streams as body: `Request` knows how these are written. */
-async function fetchRequest(agent: Agent, request: Request): Promise<Response> {
+async function fetchRequest(dispatcher: Dispatcher, request: Request): Promise<Response> {
   const { method, signal, redirect } = request;
   const body = request.body === null ? null : new Uint8Array(await request.arrayBuffer());
-  return follow(agent, new URL(request.url), { method, headers: headersOf(request.headers), body, signal, redirect });
+  return follow(dispatcher, new URL(request.url), {
+    method,
+    headers: headersOf(request.headers),
+    body,
+    signal,
+    redirect,
+  });
 }
 
 function headersOf(given: RequestInit["headers"]): Record<string, string> {
@@ -66,10 +75,10 @@ function headersOf(given: RequestInit["headers"]): Record<string, string> {
   return headers;
 }
 
-async function follow(agent: Agent, start: URL, request: OutgoingRequest): Promise<Response> {
+async function follow(dispatcher: Dispatcher, start: URL, request: OutgoingRequest): Promise<Response> {
   let url = start;
   for (let redirects = 0; ; redirects++) {
-    const response = await dispatch(agent, url, request);
+    const response = await dispatch(dispatcher, url, request);
     const location = REDIRECTS.has(response.status) ? response.headers.get("location") : null;
     if (location === null || request.redirect === "manual") return decodeBody(response);
     const next = URL.canParse(location, url.href) ? new URL(location, url) : null;
@@ -85,11 +94,18 @@ async function follow(agent: Agent, start: URL, request: OutgoingRequest): Promi
   }
 }
 
-function dispatch(agent: Agent, url: URL, { method, headers, body, signal }: OutgoingRequest): Promise<Response> {
+function dispatch(
+  dispatcher: Dispatcher,
+  url: URL,
+  { method, headers, body, signal }: OutgoingRequest,
+): Promise<Response> {
   return new Promise((resolve, reject) => {
     const call = new FetchCall(signal, resolve, reject);
     if (call.ended) return;
     const { origin, pathname, search } = url;
-    agent.dispatch({ origin, path: pathname + search, method: method as Dispatcher.HttpMethod, headers, body }, call);
+    dispatcher.dispatch(
+      { origin, path: pathname + search, method: method as Dispatcher.HttpMethod, headers, body },
+      call,
+    );
   });
 }

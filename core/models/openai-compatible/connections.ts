@@ -1,6 +1,6 @@
 /** Connections to one origin, each with one call at a time. Calls wait in a queue where the number is limited. */
 import type { Socket } from "node:net";
-import { buildConnector, Client } from "undici";
+import { buildConnector, Client, type Dispatcher } from "undici";
 import { ProviderQueueFull } from "../../plugin/plugin.ts";
 
 /** What waits for a connection. It is given one, and gives it back with `release` or `drop`. */
@@ -14,6 +14,8 @@ interface Limits {
   readonly connections?: number | undefined;
   /** How many calls may wait for one of them. */
   readonly queue: number;
+  /** What goes between a call and its connection. */
+  readonly intercept?: Dispatcher.DispatcherComposeInterceptor | undefined;
 }
 
 /** undici's own time-outs are inexact, and cannot tell the wait for a connection from connecting: `UpstreamCall` has its own. */
@@ -83,13 +85,18 @@ export class Connections {
   }
 
   #create(): Connection {
-    const connection = new Connection(this.#origin, this.#connector, () => {
-      const index = this.#idle.indexOf(connection);
-      if (index === -1) return;
-      this.#idle.splice(index, 1);
-      this.#forget(connection);
-      connection.destroy(new Error("no longer connected"));
-    });
+    const connection = new Connection(
+      this.#origin,
+      this.#connector,
+      () => {
+        const index = this.#idle.indexOf(connection);
+        if (index === -1) return;
+        this.#idle.splice(index, 1);
+        this.#forget(connection);
+        connection.destroy(new Error("no longer connected"));
+      },
+      this.#limits.intercept,
+    );
     this.#open.add(connection);
     return connection;
   }
@@ -109,11 +116,17 @@ export class Connections {
 
 /** A client with one socket, which it opens with the first call, and again when it was closed in between. */
 export class Connection {
-  readonly client: Client;
+  readonly #client: Client;
+  readonly dispatcher: Dispatcher;
   #connecting: Socket | null = null;
 
-  constructor(origin: string, connector: buildConnector.connector, disconnected: () => void) {
-    this.client = new Client(origin, {
+  constructor(
+    origin: string,
+    connector: buildConnector.connector,
+    disconnected: () => void,
+    intercept: Limits["intercept"],
+  ) {
+    this.#client = new Client(origin, {
       ...CLIENT_OPTIONS,
       connect: (options, callback) => {
         // The connector returns its socket, which is not in its type: an attempt can only be given up by it.
@@ -123,11 +136,12 @@ export class Connection {
         }) as unknown as Socket;
       },
     });
-    this.client.on("disconnect", disconnected);
+    this.#client.on("disconnect", disconnected);
+    this.dispatcher = intercept === undefined ? this.#client : this.#client.compose(intercept);
   }
 
   destroy(reason: Error): void {
-    this.client.destroy(reason).catch(() => undefined);
+    this.#client.destroy(reason).catch(() => undefined);
     this.#connecting?.destroy(reason);
   }
 }

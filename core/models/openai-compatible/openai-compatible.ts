@@ -119,7 +119,15 @@ export default defineProvider({
     } = config;
     const apiKey = config.apiKey.trim();
     checkHeaders(headers, apiKey);
-    const upstream = createUpstream({ baseURL, apiKey, headers, queryParams, connections, queue });
+    const upstream = createUpstream({
+      baseURL,
+      apiKey,
+      headers,
+      queryParams,
+      connections,
+      queue,
+      intercept: host.intercept,
+    });
     host.onClose(() => upstream.close());
     const name = config.name ?? host.name ?? "openai-compatible";
     const optionKeys = optionKeysOf(name);

@@ -68,7 +68,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
     this.#connection = connection;
     this.#limitStart = performance.now();
     const { path, headers, body } = this.#request;
-    connection.client.dispatch({ method: "POST", path, headers, body }, this);
+    connection.dispatcher.dispatch({ method: "POST", path, headers, body }, this);
     if (!this.ended) this.#watch();
   }
 

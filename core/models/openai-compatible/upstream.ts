@@ -1,7 +1,7 @@
 /** The provider's server: its connections, and what every call to it has in common. */
 import type { Aborts } from "../../lib/aborts.ts";
 import { VERSION } from "../../lib/version.ts";
-import type { ModelTimeouts } from "../../plugin/plugin.ts";
+import type { Host, ModelTimeouts } from "../../plugin/plugin.ts";
 import { Connections } from "./connections.ts";
 import { type Receiver, UpstreamCall } from "./upstream-call.ts";
 
@@ -12,6 +12,7 @@ interface UpstreamConfig {
   readonly queryParams: Readonly<Record<string, string>>;
   readonly connections?: number | undefined;
   readonly queue: number;
+  readonly intercept: Host["intercept"];
 }
 
 /** An endpoint below the base URL. */
@@ -34,8 +35,8 @@ interface Upstream {
 }
 
 export function createUpstream(config: UpstreamConfig): Upstream {
-  const { baseURL, apiKey, connections: limit, queue } = config;
-  const connections = new Connections(baseURL.origin, { connections: limit, queue });
+  const { baseURL, apiKey, connections: limit, queue, intercept } = config;
+  const connections = new Connections(baseURL.origin, { connections: limit, queue, intercept });
   const common = {
     "content-type": "application/json",
     "user-agent": `penstock/${VERSION}`,

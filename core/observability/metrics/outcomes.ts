@@ -11,6 +11,7 @@ export const MODEL_OUTCOMES = [
   "context_length",
   "refused the request",
   "refused to answer",
+  "not recorded",
   "aborted",
 ] as const;
 export type ModelOutcome = (typeof MODEL_OUTCOMES)[number];

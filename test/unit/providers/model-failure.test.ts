@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { APICallError, UnsupportedFunctionalityError } from "@ai-sdk/provider";
+import { AnswerNotRecorded } from "../../../core/models/cassettes/not-recorded.ts";
 import { classifyFailure, isContextLengthError, providerFailed } from "../../../core/models/failure.ts";
 import { ModelRefusal, ProviderQueueFull } from "../../../core/plugin/plugin.ts";
 
@@ -52,6 +53,7 @@ const CASES: [string, unknown, string, boolean][] = [
   ["an event that blames the request", { message: "x", type: "invalid_request_error" }, "refused the request", false],
   ["an event about the server", { message: "x", type: "server_error" }, "unavailable", true],
   ["a refusal of the model", new ModelRefusal("I cannot help with that."), "refused to answer", false],
+  ["a request without a recorded answer", new AnswerNotRecorded("x"), "not recorded", false],
   ["a string", "boom", "unavailable", true],
   ["nothing", undefined, "unavailable", true],
 ];
