@@ -7,7 +7,7 @@ import type { Requester } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, ServiceError, unavailable } from "../lib/errors.ts";
 import { readAnswers } from "./answers.ts";
-import { ended, isOver, isWorking, type Message, type TaskRecord, withAnswer } from "./task.ts";
+import { ended, isOver, isWorking, type Message, type Task, type TaskRecord, withAnswer } from "./task.ts";
 import type { FoundTask } from "./task-rows.ts";
 import type { TaskCaller, Tasks } from "./tasks.ts";
 
@@ -51,7 +51,8 @@ export class Questions {
    */
   async answer(record: TaskRecord, message: Message, from: TaskCaller): Promise<void> {
     const { agent, task, waiting } = record;
-    if (waiting === undefined) return;
+    // A repeat of what has answered an earlier question: it must not answer this one.
+    if (waiting === undefined || hasAnsweredBefore(task, message)) return;
     const answers = readAnswers(message.parts, waiting.approvals);
     // Before the answers count, so that the task cannot go on without the message in its history.
     await this.#change(agent, task.id, (found) =>
@@ -137,6 +138,13 @@ export class Questions {
     }
     throw unavailable("the task is being changed all the time: try again");
   }
+}
+
+/** What stands behind the question in the history is an answer to it: a crash may have come before that counted. */
+function hasAnsweredBefore({ history, status }: Task, { messageId }: Message): boolean {
+  const said = history.findIndex((each) => each.messageId === messageId);
+  const asked = history.findIndex((each) => each.messageId === status.message?.messageId);
+  return said !== -1 && (asked === -1 || said < asked);
 }
 
 const EXPIRED = { state: "TASK_STATE_REJECTED", reason: "nobody answered in time what the agent asked" } as const;

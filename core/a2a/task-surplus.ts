@@ -1,6 +1,7 @@
 /** Tasks in a store that ends with the process are bounded in bytes: the oldest that are over make room. */
 import { unlessConflict } from "../storage/conflict.ts";
 import { indexedTask, TASKS, taskIndex, taskKey } from "../storage/keys.ts";
+import { allRows } from "../storage/ranges.ts";
 import type { Row } from "../storage/store.ts";
 import type { IndexValue, TaskRows } from "./task-rows.ts";
 
@@ -31,9 +32,11 @@ async function removeOldest(rows: TaskRows, bytes: number): Promise<void> {
 async function oldestTasks(rows: TaskRows): Promise<{ agent: string; row: Row }[]> {
   const found: { agent: string; row: Row; updatedAt: number }[] = [];
   for await (const agent of rows.agents()) {
-    for (const row of await rows.store.scan({ prefix: taskIndex(agent), limit: TASKS_PER_LOOK })) {
-      const [state] = JSON.parse(row.value) as IndexValue;
-      if (state !== "TASK_STATE_WORKING") found.push({ agent, row, updatedAt: indexedTask(row.key).updatedAt });
+    // Tasks at work may be the oldest for long: behind them are those that can make room.
+    for await (const page of allRows(rows.store, { prefix: taskIndex(agent) }, TASKS_PER_LOOK)) {
+      const idle = page.filter(({ value }) => (JSON.parse(value) as IndexValue)[0] !== "TASK_STATE_WORKING");
+      found.push(...idle.map((row) => ({ agent, row, updatedAt: indexedTask(row.key).updatedAt })));
+      if (idle.length > 0) break;
     }
   }
   return found.sort((left, right) => left.updatedAt - right.updatedAt);

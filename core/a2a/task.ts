@@ -103,6 +103,8 @@ export interface Ending {
 
 /** Messages of a task that are kept: the first, and the last of those after it. */
 const MAX_HISTORY = 200;
+/** Of the messages after the first: each may be as long as a request. The last one stays however long it is. */
+const MAX_HISTORY_CHARACTERS = 1024 * 1024;
 
 export const isWorking = ({ status }: Task): boolean => status.state === "TASK_STATE_WORKING";
 /** Whether the state is final. */
@@ -113,7 +115,8 @@ export function ended(record: TaskRecord, { state, reason, metadata, waiting }: 
   const { waiting: _, ...rest } = record;
   const parts =
     waiting !== undefined ? questionParts(waiting) : reason === undefined ? [] : [{ text: reason, mediaType: TEXT }];
-  const changed = withStatus(rest, state, parts, now);
+  const asked = waiting?.approvals.find(({ answered }) => !answered)?.approvalId;
+  const changed = withStatus(rest, state, parts, now, asked === undefined ? "end" : `question-${asked}`);
   if (metadata !== undefined) changed.task.metadata = metadata;
   return waiting === undefined ? changed : { ...changed, waiting };
 }
@@ -131,14 +134,13 @@ export function withAnswer(record: TaskRecord, message: Message, now: number): T
   return { ...record, updatedAt, task: { ...task, history: bounded([...task.history, message]) } };
 }
 
-function withStatus(record: TaskRecord, state: TaskState, parts: Part[], now: number) {
-  const { id, contextId, history } = record.task;
+function withStatus(record: TaskRecord, state: TaskState, parts: Part[], now: number, name = "") {
+  const { id, contextId } = record.task;
   // The index is ordered by this time, which must not go back when the clock does.
   const updatedAt = Math.max(now, record.updatedAt);
   const status: TaskStatus = { state, timestamp: new Date(updatedAt).toISOString() };
   if (parts.length > 0) {
-    const messageId = isOver({ ...record.task, status }) ? `${id}-end` : `${id}-question-${history.length}`;
-    status.message = { messageId, contextId, taskId: id, role: "ROLE_AGENT", parts };
+    status.message = { messageId: `${id}-${name}`, contextId, taskId: id, role: "ROLE_AGENT", parts };
   }
   return { ...record, updatedAt, task: { ...record.task, status } };
 }
@@ -151,8 +153,15 @@ function withQuestion(task: Task): Task {
   return { ...task, history: bounded([...history, message]) };
 }
 
-const bounded = (history: Message[]): Message[] =>
-  history.length <= MAX_HISTORY ? history : [history[0]!, ...history.slice(1 - MAX_HISTORY)];
+function bounded([first, ...later]: Message[]): Message[] {
+  let size = 0;
+  const dropped = later.findLastIndex((message, index) => {
+    size += JSON.stringify(message).length;
+    const place = later.length - index;
+    return place > 1 && (place >= MAX_HISTORY || size > MAX_HISTORY_CHARACTERS);
+  });
+  return [first!, ...later.slice(dropped + 1)];
+}
 
 const TEXT = "text/plain";
 

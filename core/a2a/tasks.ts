@@ -92,9 +92,11 @@ export class Tasks {
     try {
       return await this.#openTasks.claim(record.owner, create);
     } catch (error) {
-      if (!(error instanceof CommitConflict)) throw error;
+      // A repeated message begins nothing, so that it is found at the limit too.
+      const isFull = error instanceof ServiceError && error.kind === "rate_limited";
+      if (!isFull && !(error instanceof CommitConflict)) throw error;
       const known = await this.rows.ofMessage(key);
-      if (known === undefined) throw unavailable("the task could not begin: try again");
+      if (known === undefined) throw isFull ? error : unavailable("the task could not begin: try again");
       if (known[1] !== content) throw invalid("params.message.messageId must be new: another message had it");
       throw new RepeatedMessage(known[0]);
     }

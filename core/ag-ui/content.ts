@@ -1,5 +1,6 @@
 /** What messages of AG-UI hold, as parts of UI messages. */
 import { filePart } from "../agents/prompt/file-data.ts";
+import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 
@@ -70,9 +71,5 @@ export const resultIn = (text: string): unknown => parsedObject(text) ?? text;
 
 function parsedObject(text: string): object | undefined {
   if (!/^\s*[[{]/.test(text)) return undefined;
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  return parseJsonText(text) as object | undefined;
 }

@@ -2,6 +2,7 @@
  * Reads the messages of a client into UI messages, which agents and conversations know. What AG-UI has as several messages, the texts,
  * calls and results between two messages of the user, is one answer here.
  */
+import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { type Fields, metadataIn, resultIn, stringAt, textOf, type UiPart, userParts } from "./content.ts";
@@ -131,9 +132,6 @@ function carried({ encryptedValue }: Fields, key: string): UiPart | undefined {
 /** Text that is not JSON stays as the model wrote it. */
 function inputIn(text: string): unknown {
   if (text.trim() === "") return {};
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
+  const value = parseJsonText(text);
+  return value === undefined ? text : value;
 }

@@ -58,7 +58,7 @@ export async function admit(rows: ApprovalRows, asked: AskedCall, clock: Clock =
     const last = id === undefined ? await rows.lastOf(digests.key) : { found: await rows.read(id), revision: null };
     const found = await current(rows, last.found, digests, call, clock);
     if (found === "changed") continue;
-    const stands = standing(found?.record, clock());
+    const stands = standing(found?.record, clock(), claim.since);
     const isOwn = stands === "used" && usedBy !== undefined && found!.record.usedBy === usedBy;
     const action = isOwn ? "again" : (id === undefined ? WITHOUT_ID[kind] : WITH_ID)[stands];
     try {
@@ -80,7 +80,7 @@ export async function admit(rows: ApprovalRows, asked: AskedCall, clock: Clock =
           const approved = approvedInput(found!.record);
           const problem = tool.validate(approved);
           if (problem !== null) throw invalid(problem);
-          await rows.use(found!, clock(), usedBy);
+          await rows.use(found!, Math.max(clock(), claim.since ?? 0), usedBy);
           return approved;
         }
       }
@@ -112,11 +112,12 @@ async function current(
   return "changed";
 }
 
-function standing(record: ApprovalRecord | undefined, now: number): Standing {
+/** @param since when the execution began that the call belongs to */
+function standing(record: ApprovalRecord | undefined, now: number, since = 0): Standing {
   if (record === undefined) return "none";
   const { status, usedAt, kind, createdAt, expiresAt, decidedAt } = record;
   if (status !== "approved") return status;
-  if (usedAt !== undefined) return "used";
+  if (usedAt !== undefined) return usedAt < since ? "none" : "used";
   // A yes is not good for ever. A step has asked to go on with it, whenever its process is back.
   return kind === "step" || decidedAt! + (expiresAt - createdAt) > now ? "approved" : "expired";
 }

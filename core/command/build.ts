@@ -8,6 +8,8 @@ import type { Invocation } from "./invocation.ts";
 
 /** Not of the service: what is installed, what it has stored, and an earlier build. Hidden files hold keys and history. */
 const LEFT_OUT = /^(\.|node_modules$|data$|dist$)/;
+/** The same in folders below, and databases wherever they are: the manifest names the place of its store. */
+const KEPT_BACK = /^\.|\.(db|sqlite3?)(-wal|-shm|-journal)?$/;
 /** Of the package, what only a type check or another build needs. */
 const NOT_RUN = ["node_modules", "types", "sources.sha256"];
 
@@ -29,10 +31,11 @@ export async function buildFolder(invocation: Invocation): Promise<number> {
 }
 
 function copyService(from: string, out: string): void {
+  const filter = (path: string) => !KEPT_BACK.test(basename(path));
   for (const entry of readdirSync(from)) {
     const path = join(from, entry);
     const holdsBuild = `${out}${sep}`.startsWith(`${path}${sep}`);
-    if (!LEFT_OUT.test(entry) && !holdsBuild) cpSync(path, join(out, entry), { recursive: true });
+    if (!LEFT_OUT.test(entry) && !holdsBuild) cpSync(path, join(out, entry), { recursive: true, filter });
   }
 }
 

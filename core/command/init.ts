@@ -48,7 +48,7 @@ async function filesOfOpenApi(source: string, values: Record<string, string>): P
   append(
     ".env.example",
     Object.entries(variables)
-      .map(([name, meaning]) => `# ${meaning}\n# ${name}=\n`)
+      .map(([name, meaning]) => `# ${meaning.replace(/\s+/g, " ")}\n# ${name}=\n`)
       .join(""),
   );
   return files;

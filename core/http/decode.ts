@@ -65,6 +65,19 @@ export function parseBody(bytes: Uint8Array, valuesLimit = Number.POSITIVE_INFIN
   }
 }
 
+/**
+ * The value of JSON that stands in a text of a request, of which the body's own depth says nothing. Undefined where it is none, or is
+ * nested too deeply.
+ */
+export function parseJsonText(text: string): unknown {
+  if (text.length > MAX_JSON_DEPTH * 2 && isTooDeep(Buffer.from(text))) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Whether JSON text is nested deeper than `MAX_JSON_DEPTH`. For text that is not JSON the result means nothing. */
 export const isTooDeep = (bytes: Uint8Array): boolean => measure(bytes).tooDeep;
 

@@ -98,8 +98,8 @@ export async function carryOutOnce(
  */
 export async function attachToFirst(replies: ReplyKeeper, call: KeyedCall, sent: SentRequest): Promise<boolean> {
   const claim = await replies.name(keyedRequest(call, sent), call.signal);
-  if (call.finished) await claim.free();
-  else call.keyed = claim;
+  // Not freed when the client has left: another request may have begun something under this name by now.
+  if (!call.finished) call.keyed = claim;
   return !call.finished;
 }
 

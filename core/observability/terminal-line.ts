@@ -16,7 +16,7 @@ const SUBJECTS: readonly (readonly [binding: string, name: string])[] = [
   ["userId", "user"],
 ];
 /** Said by the other bindings already, or of use to programs alone. */
-const LEFT_OUT: ReadonlySet<string> = new Set(["timestamp", "level", "msg", "err", "error", "spanId", "cut"]);
+const LEFT_OUT: ReadonlySet<string> = new Set(["timestamp", "level", "msg", "spanId", "cut"]);
 /** Of use where something went wrong. */
 const FOR_PROBLEMS: ReadonlySet<string> = new Set(["requestId", "traceId"]);
 /** Mistakes in code, whose place matters. What a tool or a provider says needs none. */
@@ -82,13 +82,21 @@ function localTime(timestamp: string): string {
 function factsOf(entry: LogEntry, rank: number): string {
   const subjects = new Set(SUBJECTS.map(([binding]) => binding));
   const others = Object.keys(entry).filter(
-    (name) => !subjects.has(name) && !LEFT_OUT.has(name) && (rank >= WARN || !FOR_PROBLEMS.has(name)),
+    (name) =>
+      !subjects.has(name) &&
+      !LEFT_OUT.has(name) &&
+      !isError(name, entry[name]) &&
+      (rank >= WARN || !FOR_PROBLEMS.has(name)),
   );
   return [...SUBJECTS, ...others.map((name) => [name, name] as const)]
     .filter(([binding]) => entry[binding] !== undefined)
     .map(([binding, name]) => `${escaped(name)}=${valueText(entry[binding])}`)
     .join(" ");
 }
+
+/** Has lines of its own. A text under these names, which plugins write too, is a fact like others. */
+const isError = (name: string, value: unknown): boolean =>
+  (name === "err" || name === "error") && typeof value === "object";
 
 function valueText(value: unknown): string {
   const text = typeof value === "string" && /^[^\s"=]+$/.test(value) ? value : JSON.stringify(value);

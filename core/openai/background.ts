@@ -2,7 +2,8 @@
 import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
-import { messageOf, unavailable } from "../lib/errors.ts";
+import { isSomebody } from "../identity/ownership.ts";
+import { messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { responseKey } from "../storage/keys.ts";
 import type { Membership } from "../storage/membership.ts";
 import { nameProcess } from "../storage/process-name.ts";
@@ -13,6 +14,7 @@ import type { ResponseRecord, ResponseRows } from "./response-rows.ts";
 
 /** Responses that may run at once: a client that leaves does not end its own. */
 const MAX_RUNNING = 1_000;
+const MAX_RUNNING_OF_USER = 100;
 /** Between two looks whether another process has ended a response of this one. */
 const POLL_INTERVAL_MS = 1_000;
 /** Until an end that the store did not take is written again. */
@@ -51,7 +53,9 @@ export class BackgroundResponses {
   /** Whether nobody works on the response any more, although its row does not say so. */
   async isAbandoned({ process, resource }: ResponseRecord): Promise<boolean> {
     if (process === undefined) return false;
-    if (process === this.process) return !this.#running.has(resource.id);
+    // The process has another name once it has lost its lease.
+    if (this.#running.has(resource.id)) return false;
+    if (process === this.process) return true;
     return this.#membership === null || this.#membership.goneCheck()(process);
   }
 
@@ -67,6 +71,12 @@ export class BackgroundResponses {
     if (this.#closing.signal.aborted) throw unavailable("the server is stopping");
     if (this.#running.size >= MAX_RUNNING)
       throw unavailable(`${MAX_RUNNING} responses run in the background: try again when some have ended`);
+    const { owner } = record;
+    const own = [...this.#running.values()].filter((run) => run?.record.owner === owner);
+    if (isSomebody(owner) && own.length >= MAX_RUNNING_OF_USER) {
+      const message = `${MAX_RUNNING_OF_USER} responses of this user run in the background: try again when some have ended`;
+      throw new ServiceError("rate_limited", message);
+    }
     // Every tool that runs at the same time adds a listener.
     setMaxListeners(0, abort.signal);
     this.#running.set(id, null);

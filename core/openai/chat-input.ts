@@ -1,4 +1,5 @@
 /** The messages of a chat completion in the form that agents read. */
+import { MAX_JSON_DEPTH, parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import {
@@ -71,7 +72,9 @@ function readAssistant(
   const called = ((list ?? []) as unknown[]).map((call, index) =>
     readCall(call, `${path}.tool_calls[${index}]`, calls),
   );
-  const parts = [...said, ...refused, ...called].filter(({ type, text }) => type !== "text" || text !== "");
+  const parts = [...said, ...refused, ...called].filter(
+    ({ type, text }) => type !== "text" || (text as string).trim() !== "",
+  );
   return parts.length === 0 ? null : { role: "assistant", content: parts };
 }
 
@@ -87,10 +90,7 @@ function readCall(call: unknown, path: string, calls: Calls): InputPart {
 /** The arguments of a call, as a model has written them. */
 export function parseArguments(text: unknown, path: string): unknown {
   if (isNothing(text) || text === "") return {};
-  if (typeof text !== "string") throw invalid(`${path} must be JSON text`);
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw invalid(`${path} must be JSON text`);
-  }
+  const value = typeof text === "string" ? parseJsonText(text) : undefined;
+  if (value === undefined) throw invalid(`${path} must be JSON text of at most ${MAX_JSON_DEPTH} levels`);
+  return value;
 }

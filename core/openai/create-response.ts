@@ -131,11 +131,16 @@ function readTools({ tools }: Body): ClientTool[] {
 }
 
 /** Whether the response is stored. By default one that is too large is not, and says so. */
-function isStored({ store, background }: Body, input: readonly ConversationItem[]): boolean {
+function isStored(body: Body, input: readonly ConversationItem[]): boolean {
+  const { store, background } = body;
   if (store === false) return false;
-  if (JSON.stringify(input).length <= MAX_STORED_CHARACTERS / 2) return true;
+  const size = JSON.stringify(input).length + JSON.stringify({ ...body, input: null }).length;
+  if (size <= MAX_STORED_CHARACTERS / 2) return true;
   if (store === true || background === true)
-    throw new ServiceError("too_large", "input is too large to be stored: send it with store false");
+    throw new ServiceError(
+      "too_large",
+      "input, instructions and tools are too large to be stored: send them with store false",
+    );
   return false;
 }
 

@@ -72,9 +72,22 @@ const paramOf = (message: string): string => FIELD.exec(message)?.[1]?.replace(/
 /** The route's failures, and those of unknown paths beside it. */
 export const openaiErrors: ErrorForm = (error) => {
   const status = statusOf(error);
-  const headers = REPEATED_BY_CLIENTS.has(status) ? ["x-should-retry", "false"] : [];
+  // Said twice it would read "false, false", which no client knows.
+  const isSaid = error.headers?.["x-should-retry"] !== undefined;
+  const headers = REPEATED_BY_CLIENTS.has(status) && !isSaid ? ["x-should-retry", "false"] : [];
   return { status, headers, body: JSON.stringify({ error: errorFields(error) }) };
 };
+
+/** The failure of a run that may have had effects: OpenAI's clients do not repeat its request by themselves. */
+export const notAgain = (error: unknown): unknown =>
+  error instanceof ServiceError
+    ? new ServiceError(error.kind, error.message, {
+        source: error.source,
+        cause: error.cause,
+        ...(error.logged !== undefined && { logged: error.logged }),
+        headers: { ...error.headers, "x-should-retry": "false" },
+      })
+    : error;
 
 /** What the agent calls its options, in the words of the request. */
 export type FieldNames = Readonly<Record<string, string>>;

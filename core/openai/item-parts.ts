@@ -1,5 +1,6 @@
 /** Items in the form that agents read, and the checks of those that a client sends. */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
+import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { parseArguments } from "./chat-input.ts";
@@ -38,7 +39,7 @@ export function partsOf(item: ConversationItem, path: string, open: OpenCalls): 
   switch (item.type) {
     case "message": {
       const parts = readContent(item.content, CONTENT[item.role], `${path}.content`);
-      const texts = parts.filter(({ type, text }) => type !== "text" || text !== "");
+      const texts = parts.filter(({ type, text }) => type !== "text" || (text as string).trim() !== "");
       return item.role === "assistant" ? texts.map((part) => ({ ...part, ...carried })) : parts;
     }
     case "function_call": {
@@ -81,14 +82,10 @@ export const sealed = (metadata: SharedV3ProviderMetadata): string =>
 /** What was sealed elsewhere means nothing here. */
 function unsealed({ encrypted_content: text }: ReasoningItem): SharedV3ProviderMetadata | undefined {
   if (text === undefined) return undefined;
-  try {
-    const metadata: unknown = JSON.parse(Buffer.from(text, "base64url").toString());
-    return isObject(metadata) && Object.values(metadata).every(isObject)
-      ? (metadata as SharedV3ProviderMetadata)
-      : undefined;
-  } catch {
-    return undefined;
-  }
+  const metadata = parseJsonText(Buffer.from(text, "base64url").toString());
+  return isObject(metadata) && Object.values(metadata).every(isObject)
+    ? (metadata as SharedV3ProviderMetadata)
+    : undefined;
 }
 
 const resultOf = (value: unknown) =>

@@ -50,7 +50,16 @@ export async function readEarlier(rows: ResponseRows, id: string, principal: Pri
     }
     if (size > MAX_CHARACTERS) throw tooLong("previous_response_id has too much text before it");
   }
-  return { items, chain };
+  return { items: withTheirCalls(items), chain };
+}
+
+/** Where an earlier response is gone, there may be outputs of calls that went with it. */
+function withTheirCalls(items: readonly ConversationItem[]): ConversationItem[] {
+  const calls = new Set<string>();
+  return items.filter((item) => {
+    if (item.type === "function_call") calls.add(item.call_id);
+    return item.type !== "function_call_output" || calls.has(item.call_id);
+  });
 }
 
 const itemsOf = ({ input, resource }: ResponseRecord): readonly ConversationItem[] => [...input, ...resource.output];
@@ -81,8 +90,14 @@ export async function resolveReferences(
     }
     if (size > MAX_CHARACTERS) throw referenceError("context_length_exceeded", "refers to too much text");
   }
+  const used = new Set<string>();
   return items.map((item, index) => {
     if (item.type !== "item_reference") return item;
+    if (used.has(item.id)) {
+      const twice = `input[${index}].id: item ${JSON.stringify(item.id.slice(0, 128))} is referred to twice`;
+      throw new OpenaiError("invalid_input", twice, "invalid_value", "input");
+    }
+    used.add(item.id);
     const found = known.get(item.id);
     if (found !== undefined) return found;
     const message = `input[${index}].id: item ${JSON.stringify(item.id.slice(0, 128))} does not exist`;

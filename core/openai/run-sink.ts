@@ -5,6 +5,7 @@ import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { TextStream } from "../http/route.ts";
 import { unavailable } from "../lib/errors.ts";
 import type { TextSink } from "../lib/event-sink.ts";
+import { notAgain } from "./errors.ts";
 import { RunReader, type Said } from "./run-parts.ts";
 
 /** Writes the stream of one run. */
@@ -72,13 +73,21 @@ class StreamSink implements PartSink {
 export async function hearRun(run: ProtocolRun, hear: (said: Said) => void): Promise<void> {
   const reader = new RunReader(run);
   let aborted = false;
-  await run.start({
-    closed: false,
-    part(part) {
-      if (part.type === "abort") aborted = true;
-      for (const said of reader.read(part)) hear(said);
-      return undefined;
-    },
-  });
-  if (aborted) throw unavailable("the run was stopped");
+  let mayHaveActed = false;
+  try {
+    await run.start({
+      closed: false,
+      accepted() {
+        mayHaveActed = true;
+      },
+      part(part) {
+        if (part.type === "abort") aborted = true;
+        for (const said of reader.read(part)) hear(said);
+        return undefined;
+      },
+    });
+  } catch (error) {
+    throw mayHaveActed ? notAgain(error) : error;
+  }
+  if (aborted) throw notAgain(unavailable("the run was stopped"));
 }

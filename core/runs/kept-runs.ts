@@ -186,6 +186,11 @@ export class KeptRuns implements RunKeeper {
     try {
       return await wait(execution);
     } catch (error) {
+      if (live.hasFailed) {
+        // Only a failure that is on record is the end: otherwise the run may go on here or in another process.
+        await Promise.race([execution.settled, execution.commitFailure()]).catch(() => {});
+        live.hasFailed = execution.isAtRest;
+      }
       if (!(error instanceof CommitConflict)) throw error;
       if (execution.isRecorded) throw interrupted(runIdOf(start));
       throw unlessNumberTaken(error, number, new RunIdTaken(runIdOf(start)));

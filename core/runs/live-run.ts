@@ -14,7 +14,7 @@ import { GivenUp } from "../workflows/run/lifetime.ts";
 import type { KeptSink } from "./sink.ts";
 
 /** The part of a request's context that a run keeps when the request is over. */
-type RunOrigin = Pick<RunCall, "user" | "caller" | "requestId" | "logger" | "trace">;
+type RunOrigin = Pick<RunCall, "user" | "caller" | "requestId" | "logger" | "trace" | "client">;
 
 /** The call and the journal of a run. It is prepared before its step begins, so that a bad request is refused at once. */
 export class LiveRun implements RunJournal {
@@ -78,7 +78,7 @@ export class LiveRun implements RunJournal {
   }
 
   get begunAt(): number {
-    return this.#step?.begunAt ?? storedTime();
+    return this.#step?.startedAt ?? storedTime();
   }
 
   get isInterrupted(): boolean {
@@ -104,6 +104,8 @@ class KeptCall implements RunCall {
   readonly user: User | null;
   readonly caller: Caller;
   readonly requestId: string;
+  /** Of the request: limits for those who name no user count by it. */
+  readonly client?: NonNullable<RunCall["client"]>;
   readonly #origin: RunOrigin;
   readonly trace: SpanOrigin | undefined;
   readonly #step: () => StepCall | null;
@@ -115,6 +117,7 @@ class KeptCall implements RunCall {
     this.caller = caller;
     this.requestId = requestId;
     this.trace = trace;
+    if (origin.client !== undefined) this.client = origin.client;
     this.#step = step;
   }
 

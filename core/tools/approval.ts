@@ -33,6 +33,11 @@ export interface ApprovalClaim {
   /** The kept run of an agent that waits for the answer. */
   readonly runId?: string | undefined;
   /**
+   * When the execution or the run of the call began, in milliseconds since 1970: an earlier one of the same id may have used an
+   * approval before that.
+   */
+  readonly since?: number | undefined;
+  /**
    * The call belongs to a run that records what it does. After a crash the run makes it again, with its idempotency key, and needs no
    * second answer.
    */

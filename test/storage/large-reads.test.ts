@@ -1,6 +1,7 @@
 /** Reads of far more than a process should hold: many clients ask at once for pages of large records. */
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
+import { get } from "node:http";
 import { after, before, describe, test } from "node:test";
 import { type Measured, serveMeasured } from "../support/measured.ts";
 import { NO_POSTGRES, type PostgresServer, sharedPostgres } from "../support/postgres.ts";
@@ -39,9 +40,8 @@ async function growth<T>(service: Measured, path: string, check: (data: T) => vo
   writeFileSync(`/proc/${service.child.pid}/clear_refs`, "5");
   const before = kib(statusOf(service), "VmRSS");
   const read = async (): Promise<string> => {
-    const response = await fetch(service.url + path);
-    const text = await response.text();
-    assert.equal(response.status, 200, text.slice(0, 200));
+    const { status, text } = await whole(service.url + path);
+    assert.equal(status, 200, text.slice(0, 200));
     return text;
   };
   const [first = "", ...others] = await Promise.all(Array.from({ length: READERS }, read));
@@ -52,6 +52,24 @@ async function growth<T>(service: Measured, path: string, check: (data: T) => vo
   const most = kib(statusOf(service), "VmHWM");
   check((JSON.parse(first) as { data: T }).data);
   return most - before;
+}
+
+/** A reply, read over a connection of its own. What breaks the protocol is shown. */
+function whole(url: string): Promise<{ status: number | undefined; text: string }> {
+  return new Promise((resolve, reject) => {
+    const broken = (error: Error & { rawPacket?: Buffer; bytesParsed?: number }) => {
+      const at = error.bytesParsed ?? 0;
+      const bytes = error.rawPacket?.subarray(Math.max(0, at - 40), at + 40).toString("latin1");
+      reject(new Error(`${error.message}, at ${at}: ${JSON.stringify(bytes)}`, { cause: error }));
+    };
+    const request = get(url, { agent: false }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on("data", (chunk: Buffer) => chunks.push(chunk));
+      response.on("error", broken);
+      response.on("end", () => resolve({ status: response.statusCode, text: Buffer.concat(chunks).toString() }));
+    });
+    request.on("error", broken);
+  });
 }
 
 const canMeasure = process.platform === "linux" && process.getuid?.() === 0;

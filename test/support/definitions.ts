@@ -140,6 +140,7 @@ export function callOf(scope: Partial<StepScope> = {}, change: Partial<StepCall>
     hasStreamed: false,
     isRepeated: false,
     begunAt: 0,
+    startedAt: 0,
     isInterrupted: false,
     keep: async () => {},
     flush: async () => {},

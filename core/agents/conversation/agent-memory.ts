@@ -55,7 +55,9 @@ export function agentMemory(agentId: string, memory: Memory, models: Models, que
       if (conversationId === undefined) return null;
       const userId = actingUser(principal, settings.userId) ?? ANONYMOUS;
       const place = { memory: memory.name, conversation: conversationId, user: userId };
-      const ticket = { ...place, mode: memory.settings.turns, runId, isDelegated, call };
+      // A run that goes on where it was neither fails because others have begun since, nor does it cancel them.
+      const isPatient = isDelegated || record?.isRepeated === true;
+      const ticket = { ...place, mode: memory.settings.turns, runId, isDelegated: isPatient, call };
       return new Turn({
         queue,
         ticket: settings.readOnly ? null : new TurnTicket(ticket),

@@ -27,7 +27,7 @@ export interface RunJournal {
   readonly isRepeated: boolean;
   /** Whether readers may have seen parts that came before the crash. */
   readonly hasStreamed: boolean;
-  /** When the run first began, in milliseconds since 1970. */
+  /** When the run first began, or the execution that it is a step of, in milliseconds since 1970. */
   readonly begunAt: number;
   /** Whether a run whose signal has aborted goes on later, so that nothing is to be stored of its end. */
   readonly isInterrupted: boolean;

@@ -67,6 +67,8 @@ export interface StepCall {
   readonly caller: Caller;
   /** The same for every try, after a restart too: `executionId:path`. */
   readonly idempotencyKey: string;
+  /** When the execution began, in milliseconds since 1970. */
+  readonly startedAt: number;
   /** From 1. */
   readonly attempt: number;
   /** Null unless the execution was resumed at this step. */

@@ -59,6 +59,10 @@ export class StepAttempt implements StepCall {
     return this.#execution.state.start.id;
   }
 
+  get startedAt(): number {
+    return this.#execution.state.start.at;
+  }
+
   get conversationId(): string | undefined {
     return this.#execution.state.start.conversationId;
   }

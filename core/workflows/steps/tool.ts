@@ -91,7 +91,7 @@ class StepOrigin implements ToolOrigin {
   constructor(call: StepCall, kind: "step" | "none") {
     this.call = new StepCaller(call);
     const { userId = "", workflowId, path: stepId } = call;
-    this.approval = { kind, userId, workflowId, stepId };
+    this.approval = { kind, userId, workflowId, stepId, since: call.startedAt };
     this.context = cloneJson(call.scope.context) as Record<string, unknown>;
     this.conversationId = call.conversationId;
     this.executionId = call.executionId;

@@ -6,10 +6,11 @@ import { element } from "./elements.js";
 import { inlineNodes } from "./markdown-inline.js";
 
 const FENCE = /^ {0,3}(```|~~~)\s*([\w+-]{0,30})/;
-const HEADING = /^(#{1,6})\s+(.*)$/;
+/** With `s`, here and below: a sign that ends lines would make the pattern try all ways to share the blanks before it. */
+const HEADING = /^(#{1,6})\s+(.*)$/s;
 const RULE = /^ {0,3}(?:-{3,}|\*{3,}|_{3,})\s*$/;
-const ITEM = /^(\s{0,40})(?:([-*+])|(\d{1,9})[.)])\s+(.*)$/;
-const QUOTE = /^ {0,3}> ?(.*)$/;
+const ITEM = /^(\s{0,40})(?:([-*+])|(\d{1,9})[.)])\s+(.*)$/s;
+const QUOTE = /^ {0,3}> ?(.*)$/s;
 const TABLE_LINE = /^[\s:|-]+$/;
 
 /** @param {string} line */
