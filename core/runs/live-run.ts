@@ -78,6 +78,10 @@ export class LiveRun implements RunJournal {
   }
 
   get begunAt(): number {
+    return this.since;
+  }
+
+  get since(): number {
     return this.#step?.startedAt ?? storedTime();
   }
 

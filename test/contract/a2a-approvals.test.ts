@@ -248,3 +248,39 @@ test("POST /a2a/:id: a user has at most server.limits.userTasks tasks that have 
   await ada.send("clerk", answerTo(tasks[1], { text: "yes" }));
   assert.equal((await ada.send("clerk", said("hello"))).status.state, "TASK_STATE_COMPLETED");
 });
+
+test("POST /a2a/:id: a yes that is sent again does not answer the next question", async (t) => {
+  const tools = { pay: { use: "pay", approval: true } };
+  const plugins = [pluginFolder(t, PAY_PLUGIN)];
+  const { service, upstream } = await serveUpstream(t, { tools: ["pay"], memory: false }, { tools }, { plugins });
+  const peer = new A2aCaller(service);
+  const pay = (id: string, amount: number) => calls([{ id, name: "pay", input: { amount } }]);
+  upstream.replies(pay("c1", 1), pay("c2", 1000), says("Done."));
+  const task = await peer.send("assistant", said("go"));
+  const yes = answerTo(task, { text: "yes" });
+  const second = await peer.send("assistant", yes);
+  assert.deepEqual([second.status.state, ran], ["TASK_STATE_INPUT_REQUIRED", [1]]);
+  assert.deepEqual(askedIn(await peer.send("assistant", yes)), askedIn(second));
+  assert.deepEqual(ran, [1]);
+  await peer.send("assistant", answerTo(task, { text: "yes" }));
+  assert.deepEqual(ran, [1, 1000]);
+});
+
+test("POST /a2a/:id: the history of a task that asks is bounded in characters, whatever is said to it", async (t) => {
+  const { peer } = await serve(t);
+  const task = await peer.send("clerk", said("pay 5"));
+  const wrong = { data: { approved: true, input: { amount: "x" } } };
+  for (let count = 0; count < 6; count++)
+    await peer.rpc("clerk", "SendMessage", answerTo(task, wrong, { metadata: { filler: "x".repeat(400_000) } }));
+  const { history } = await peer.get("clerk", task.id);
+  assert.ok(JSON.stringify(history).length < 1.5e6);
+  assert.equal(history[0].parts[0].text, "pay 5");
+});
+
+test("POST /a2a/:id: a message that is sent again finds its task, also at server.limits.userTasks", async (t) => {
+  const { service } = await serve(t, { auth: AUTH, server: { limits: { userTasks: 1 } } });
+  const ada = new A2aCaller(service, as("ada"));
+  const message = said("pay 5");
+  const task = await ada.send("clerk", message);
+  assert.equal((await ada.send("clerk", message)).id, task.id);
+});

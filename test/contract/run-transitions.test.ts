@@ -152,6 +152,7 @@ for (const isNext of [false, true])
     const cases = STATUSES.flatMap((status) => Object.keys(TABLE).map((command) => ({ status, command })));
     const answers = QUESTIONS.flatMap((question) => Object.keys(ANSWERS).map((said) => ({ question, said })));
     const runOf = (of: number) => `q${of}`;
+    let paid: typeof ran = [];
     before(async () => {
       ran.splice(0);
       const store = `sqlite:${join(await temporaryFolder(file as never), "test.db")}?synchronous=normal`;
@@ -162,9 +163,12 @@ for (const isNext of [false, true])
         ...cases.map(({ status, command }) => bring(status, `${status}-${command}`)),
         ...answers.map(({ question }, index) => ask(question, runOf(index), 100 + index)),
       ]);
-      if (!isNext) return;
-      await service.kill();
-      service = await serve();
+      if (isNext) {
+        await service.kill();
+        service = await serve();
+      }
+      // Other files of this process empty the list between tests.
+      paid = ran.splice(0);
     });
     after(async () => {
       for (const end of over.reverse()) await end();
@@ -195,7 +199,7 @@ for (const isNext of [false, true])
         }
         const isLeft = question === "open" && code === 404;
         await comesTo(id, question === "of a cancelled run" ? "cancelled" : isLeft ? "waiting" : "completed");
-        assert.equal(ran.filter((amount) => amount === 100 + index).length, runs ? 1 : 0);
+        assert.equal([...paid, ...ran].filter((amount) => amount === 100 + index).length, runs ? 1 : 0);
       });
     }
 

@@ -27,8 +27,10 @@ export interface RunJournal {
   readonly isRepeated: boolean;
   /** Whether readers may have seen parts that came before the crash. */
   readonly hasStreamed: boolean;
-  /** When the run first began, or the execution that it is a step of, in milliseconds since 1970. */
+  /** When the run first began, in milliseconds since 1970. */
   readonly begunAt: number;
+  /** The same of the kept run, or of the execution, that it is a part of. */
+  readonly since: number;
   /** Whether a run whose signal has aborted goes on later, so that nothing is to be stored of its end. */
   readonly isInterrupted: boolean;
   /** Where it waits for approvals; left out: it does not wait for them. */
@@ -82,6 +84,10 @@ export class RunRecord {
     return this.#journal.begunAt;
   }
 
+  get since(): number {
+    return this.#journal.since;
+  }
+
   get waitsAt(): WaitingPlace | undefined {
     return this.#journal.waitsAt;
   }
@@ -131,6 +137,7 @@ export class RunRecord {
       isRepeated: journal.isRepeated,
       hasStreamed: false,
       begunAt: storedTime(),
+      since: journal.since,
       waitsAt: journal.waitsAt,
       get isInterrupted() {
         return journal.isInterrupted;

@@ -202,8 +202,8 @@ function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: st
   const { agentId } = plan.call;
   // Where the model is told to wait, nobody goes on with the answer.
   const taskId = plan.clientApproves ? plan.call.taskId : undefined;
-  const isRecorded = plan.record === null ? undefined : (true as const);
-  const approval = { userId, ...approvalPlace(plan, id), id, agentId, toolCallId, taskId, isRecorded };
+  const recorded = plan.record === null ? null : ({ isRecorded: true, since: plan.record.since } as const);
+  const approval = { userId, ...approvalPlace(plan, id), id, agentId, toolCallId, taskId, ...recorded };
   const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${step}:${toolCallId}`, approval, span };
   return {
     origin: conversationId === undefined ? origin : { ...origin, conversationId },

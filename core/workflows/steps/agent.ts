@@ -68,6 +68,7 @@ const stepJournal = (call: StepCall): RunJournal => ({
   isRepeated: call.isRepeated,
   hasStreamed: call.hasStreamed,
   begunAt: call.begunAt,
+  since: call.startedAt,
   waitsAt: { workflowId: call.workflowId, executionId: call.executionId, stepId: call.path },
   get isInterrupted() {
     return call.isInterrupted;

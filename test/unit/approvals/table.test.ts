@@ -48,14 +48,15 @@ function processOn(store: Store, now = 1_000) {
         user = "ada",
         input = { n: 1 },
         recorded,
-      }: { id?: string; user?: string; input?: unknown; recorded?: string } = {},
+        since,
+      }: { id?: string; user?: string; input?: unknown; recorded?: string; since?: number } = {},
     ) {
       const of = origin(
         { user: { id: user } },
         {
           executionId: "e1",
           idempotencyKey: recorded ?? "e1:pay",
-          approval: claim(kind, { id, isRecorded: recorded === undefined ? undefined : true }),
+          approval: claim(kind, { id, since, isRecorded: recorded === undefined ? undefined : true }),
         },
       );
       const rule = {
@@ -264,6 +265,16 @@ test("an approved call of a run that records what it does is made again under it
   assert.deepEqual(await process.call("chat", { id, recorded: "run-1:0:c1" }), runs);
   assert.equal(verdict(await process.call("chat", { id, recorded: "run-2:0:c1" }), id), "refused");
   assert.equal(verdict(await process.call("chat", { id }), id), "refused", "a run that records nothing");
+});
+
+test("a later execution of the same id, and a later run, asks anew: what an earlier one has used is no answer for it", async () => {
+  const { process, id } = await asked("step");
+  await process.answer(id, true);
+  const began = process.clock.now;
+  assert.deepEqual(await process.call("step", { since: began }), { runs: { n: 1 } });
+  assert.deepEqual(await process.call("step", { since: began }), { runs: { n: 1 } }, "after a crash");
+  process.clock.now += 1;
+  assert.ok("waits" in (await process.call("step", { since: process.clock.now })));
 });
 
 test("a question of the console's alone is answered by nobody else", async () => {
