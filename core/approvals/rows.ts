@@ -22,7 +22,7 @@ export interface FoundApproval {
 
 /** With the row of its time, which the retention of today need not lead to. */
 interface DueApproval extends FoundApproval {
-  readonly timeKey: string;
+  readonly time: Row;
 }
 
 /** Which approvals, newest first. An owner may be empty: that of calls without a user. */
@@ -99,7 +99,8 @@ export class ApprovalRows {
     });
   }
 
-  async remove({ record, revision, timeKey }: DueApproval): Promise<void> {
+  /** @throws CommitConflict when it has been decided since its time was read: then its time is another */
+  async remove({ record, revision, time }: DueApproval): Promise<void> {
     const { id, key } = record;
     const call = await this.store.get(approvalCallKey(key));
     // The same call may have been asked for again since.
@@ -109,10 +110,14 @@ export class ApprovalRows {
         approvalKey(id),
         approvalAnswerKey(id),
         ...keysOf(indexRows(record)),
-        timeKey,
+        time.key,
         ...(isLast ? [call.key] : []),
       ],
-      expect: [[approvalKey(id), revision], ...(isLast ? [[call.key, call.revision] as const] : [])],
+      expect: [
+        [approvalKey(id), revision],
+        [time.key, time.revision],
+        ...(isLast ? [[call.key, call.revision] as const] : []),
+      ],
     });
   }
 
@@ -124,8 +129,8 @@ export class ApprovalRows {
   /** Those with something to be done by `time`: to expire, or to be forgotten. */
   async due(time: number, limit: number): Promise<DueApproval[]> {
     const rows = await this.store.scan({ prefix: APPROVAL_TIMES, before: approvalTimesBefore(time + 1), limit });
-    const timeKeys = new Map(rows.map(({ key }) => [indexedApproval(key), key]));
-    return (await this.#findAll(rows)).map((found) => ({ ...found, timeKey: timeKeys.get(found.record.id)! }));
+    const times = new Map(rows.map((row) => [indexedApproval(row.key), row]));
+    return (await this.#findAll(rows)).map((found) => ({ ...found, time: times.get(found.record.id)! }));
   }
 
   /** Answers that no step has taken yet, after one of them. */

@@ -159,10 +159,9 @@ for (const isNext of [false, true])
       const options = { plugins: [pluginFolder(file as never, HOLD)] };
       const serve = () => serveApprovals(file, { ...MANIFEST, store }, options);
       service = await serve();
-      await Promise.all([
-        ...cases.map(({ status, command }) => bring(status, `${status}-${command}`)),
-        ...answers.map(({ question }, index) => ask(question, runOf(index), 100 + index)),
-      ]);
+      // One after the other: so many that ask all the time would keep the service from its work.
+      for (const { status, command } of cases) await bring(status, `${status}-${command}`);
+      for (const [index, { question }] of answers.entries()) await ask(question, runOf(index), 100 + index);
       if (isNext) {
         await service.kill();
         service = await serve();

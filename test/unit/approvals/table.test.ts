@@ -7,6 +7,7 @@ import { ApprovalRows } from "../../../core/approvals/rows.ts";
 import { settleDue } from "../../../core/approvals/upkeep.ts";
 import { EVERYTHING, type Principal } from "../../../core/identity/principal.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
+import { APPROVAL_TIMES } from "../../../core/storage/keys.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import { type ApprovalClaim, ApprovalNeeded, type CallKind } from "../../../core/tools/approval.ts";
@@ -275,6 +276,24 @@ test("a later execution of the same id, and a later run, asks anew: what an earl
   assert.deepEqual(await process.call("step", { since: began }), { runs: { n: 1 } }, "after a crash");
   process.clock.now += 1;
   assert.ok("waits" in (await process.call("step", { since: process.clock.now })));
+});
+
+test("an answer that comes while what is due is looked for is neither forgotten nor expired", async () => {
+  const store = createMemoryStore();
+  const process = processOn(store);
+  const { waits: id } = (await process.call("step")) as { waits: string };
+  let isAnswered = false;
+  const scan: Store["scan"] = async (range) => {
+    const found = await store.scan(range);
+    if (range.prefix !== APPROVAL_TIMES || isAnswered) return found;
+    isAnswered = true;
+    assert.equal(await process.answer(id, true), "approved");
+    return found;
+  };
+  const other = new ApprovalRows({ ...store, scan }, () => DAY);
+  await settleDue(other, () => process.clock.now + 2 * DAY);
+  assert.equal(isAnswered, true);
+  assert.deepEqual(await process.call("step"), { runs: { n: 1 } });
 });
 
 test("a question of the console's alone is answered by nobody else", async () => {
