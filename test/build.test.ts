@@ -9,6 +9,7 @@ import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { build } from "../core/codegen/build.ts";
 import { run, serve } from "./support/command-line.ts";
+import { TRANSPORTS } from "./support/transports.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
@@ -159,7 +160,7 @@ test("GET /doc, GET /ui and GET / find their files in the build", async () => {
   }
 });
 
-test("a build that is copied to a folder without packages serves over uWebSockets.js, with SQLite, TypeScript plugins and /ui", async (t) => {
+test("a build that is copied to a folder without packages serves over uWebSockets.js where that loads, with SQLite, TypeScript plugins and /ui", async (t) => {
   const bare = mkdtempSync(join(tmpdir(), "penstock-copied-"));
   t.after(() => rmSync(bare, { recursive: true, force: true }));
   cpSync(out, join(bare, "dist"), { recursive: true });
@@ -169,7 +170,8 @@ test("a build that is copied to a folder without packages serves over uWebSocket
   const manifest = MANIFEST.replace(/^memory: .*\n/m, "memory: { default: {} }\n").replace(/^routes: .*\n/m, "");
   writeFileSync(join(bare, "service.yaml"), manifest);
   const copy = await serve(t, [process.execPath, "dist/penstock.js", "serve"], { cwd: bare });
-  assert.match(copy.stdout(), /store sqlite:data\/built\.db, .* transport uws;/);
+  const [transport = ""] = TRANSPORTS;
+  assert.match(copy.stdout(), new RegExp(`store sqlite:data/built\\.db, .* transport ${transport};`));
   const body = JSON.stringify({ input: { text: "hello" } });
   const headers = { "content-type": "application/json" };
   const shouted = await fetch(`${copy.url}/tools/shout/execute`, { method: "POST", headers, body });
