@@ -32,7 +32,8 @@ export function writeDeclarations(root: string, out: string): string {
   const waiting = [join(root, ENTRY)];
   const seen = new Set(waiting);
   for (let path = waiting.pop(); path !== undefined; path = waiting.pop()) {
-    const file = program.getSourceFile(path)!;
+    // What a package names under other conditions is not in the program.
+    const file = program.getSourceFile(path) ?? host.getSourceFile(path, ts.ScriptTarget.ESNext)!;
     const written = placeOf(root, path);
     const text = declarationsOf(program, file).replace(
       SPECIFIER,
