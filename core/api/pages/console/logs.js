@@ -151,12 +151,19 @@ function listen({ api, signal }, filter, { show, say, fail }) {
   connect();
 }
 
+/** Whom a line is about: these names of it are shown without opening it. */
+const ABOUT = ["agentId", "tool", "workflowId", "executionId", "conversationId", "userId"];
+
+/** @param {Record<string, unknown>} bound */
+const whom = (bound) => ABOUT.flatMap((name) => (typeof bound[name] === "string" ? [bound[name]] : [])).join(" · ");
+
 /** @param {Line} line */
 function lineItem({ timestamp, level, msg, ...bound }) {
   const head = [
     element("time", { datetime: timestamp }, timeText(timestamp)),
     element("span", { class: `level is-${level}` }, level),
     element("span", { class: "message" }, msg),
+    element("span", { class: "whom" }, whom(bound)),
   ];
   if (Object.keys(bound).length === 0) return element("li", {}, ...head);
   return element("li", {}, element("details", {}, element("summary", {}, ...head), jsonBlock(bound)));

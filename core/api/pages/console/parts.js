@@ -15,6 +15,7 @@ const SIGNS = new Map([
   ["ready", "✓"],
   ["unavailable", "✕"],
   ["suspended", "‖"],
+  ["waiting", "‖"],
   ["error", "✕"],
   ["cancelled", "⊘"],
   ["skipped", "↷"],

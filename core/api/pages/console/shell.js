@@ -8,10 +8,15 @@ const SECTIONS = [
   ["tools", "Tools"],
   ["workflows", "Workflows"],
   ["executions", "Executions"],
+  ["runs", "Runs"],
   ["memory", "Memory"],
   ["traces", "Traces"],
   ["logs", "Logs"],
+  ["service", "Service"],
 ];
+
+/** The address of an execution is below that of its workflow. */
+const EXECUTION = /^workflows\/[^/]+\/executions\//;
 
 /**
  * Puts the bar and a place for the views where the server wrote a page for browsers without scripts.
@@ -55,7 +60,7 @@ export function buildShell({ openCredentials }) {
     },
     /** @param {string} path */
     shown(path) {
-      const present = path.split("/", 1)[0];
+      const present = EXECUTION.test(path) ? "executions" : path.split("/", 1)[0];
       for (const [index, link] of links.entries()) {
         if (SECTIONS[index]?.[0] !== present) {
           link.removeAttribute("aria-current");
