@@ -105,6 +105,7 @@ describe("what runs the service, in the console at GET /", { skip: browserMissin
     await page.getByRole("navigation", { name: "Service" }).getByRole("link", { name: "Routes" }).click();
     await page.getByRole("textbox", { name: "Search" }).fill("agents text");
     await page.keyboard.press("Enter");
+    await page.getByText(/^1 route\./).waitFor();
     const route = row("Routes", "/agents/:id/text");
     assert.deepEqual(
       (await route.getByRole("cell").allTextContents()).map((text) => text.trim()),

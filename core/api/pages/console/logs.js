@@ -152,10 +152,20 @@ function listen({ api, signal }, filter, { show, say, fail }) {
 }
 
 /** Whom a line is about: these names of it are shown without opening it. */
-const ABOUT = ["agentId", "tool", "workflowId", "executionId", "conversationId", "userId"];
+const ABOUT = [
+  ["agentId", "agent"],
+  ["tool", "tool"],
+  ["workflowId", "workflow"],
+  ["executionId", "execution"],
+  ["conversationId", "conversation"],
+  ["userId", "user"],
+];
 
 /** @param {Record<string, unknown>} bound */
-const whom = (bound) => ABOUT.flatMap((name) => (typeof bound[name] === "string" ? [bound[name]] : [])).join(" · ");
+const whom = (bound) =>
+  ABOUT.flatMap(([name = "", label]) => (typeof bound[name] === "string" ? [`${label} ${bound[name]}`] : [])).join(
+    " · ",
+  );
 
 /** @param {Line} line */
 function lineItem({ timestamp, level, msg, ...bound }) {

@@ -15,6 +15,9 @@ const SECTIONS = [
   ["service", "Service"],
 ];
 
+/** Scrolls as little as it must. @type {ScrollIntoViewOptions} */
+const NEAREST = { block: "nearest", inline: "nearest" };
+
 /** The address of an execution is below that of its workflow. */
 const EXECUTION = /^workflows\/[^/]+\/executions\//;
 
@@ -57,6 +60,8 @@ export function buildShell({ openCredentials }) {
       const link = links[place];
       if (link === undefined) return;
       replace(link, label, ...(count === 0 ? [] : [" ", mark, element("span", { class: "unseen" }, ` ${count} open`)]));
+      // It has moved those behind it.
+      links.find((each) => each.hasAttribute("aria-current"))?.scrollIntoView(NEAREST);
     },
     /** @param {string} path */
     shown(path) {
@@ -67,7 +72,7 @@ export function buildShell({ openCredentials }) {
           continue;
         }
         link.setAttribute("aria-current", "page");
-        link.scrollIntoView({ block: "nearest", inline: "nearest" });
+        link.scrollIntoView(NEAREST);
       }
     },
   };
