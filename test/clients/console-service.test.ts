@@ -139,7 +139,7 @@ describe("what runs the service, in the console at GET /", { skip: browserMissin
     await open.getByRole("button", { name: "Approve" }).click();
     await page.getByRole("region", { name: "Decided lately" }).getByRole("link", { name: "its run" }).click();
     await page.getByRole("region", { name: "Answer" }).locator("strong").getByText("Paid.").waitFor();
-    await page.getByText("completed").waitFor();
+    await page.getByText("✓ completed").waitFor();
     assert.equal(await page.getByRole("button", { name: "Cancel" }).count(), 0, "it has ended");
     await assertSound(opened);
   });
