@@ -88,10 +88,10 @@ export async function runView(place) {
       for await (const { data } of parts) {
         if (!isRead) {
           isRead = true;
-          said.hidden = false;
           if (latest !== undefined) show(latest);
         }
         answer.take(data);
+        said.hidden = answer.body.childElementCount === 0;
       }
     } catch {
       // What stands above tells how the run is doing.
