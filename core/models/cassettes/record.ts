@@ -30,8 +30,15 @@ export interface CassetteIntercept {
   idle?(timeout: number): Promise<void>;
 }
 
-/** @returns what records a provider. The first answer to a request replaces what an earlier recording has of it. */
+/**
+ * The first answer to a request replaces what an earlier recording has of it.
+ *
+ * @returns what records a provider
+ * @throws Error when the folder cannot be made
+ */
 export function recordCassettes(folder: string, logger: Logger): CassetteIntercept {
+  // Also where nothing comes to be recorded, so that it can be replayed.
+  mkdirSync(folder, { recursive: true });
   /** By request; a place is taken when the request is sent. */
   const tapes = new Map<string, (CassetteAnswer | undefined)[]>();
   const running = new Set<Promise<void>>();
