@@ -21,8 +21,7 @@ const CHECKOUT = ["core", "generated", "package.json", "package-lock.json", "REA
 /** What npm installs with it, and what `init` writes into the package.json of a project. */
 const INSTALLED = [
   "sqlite3",
-  "bindings",
-  "file-uri-to-path",
+  "node-gyp-build",
   "tsx",
   "esbuild",
   "@esbuild",
@@ -91,7 +90,7 @@ test("npm pack: a package of the bundle, its types, schema and licences, that in
     assert.ok(files.includes(file), file);
   const manifest = JSON.parse(readFileSync(join(own, "package.json"), "utf8"));
   const checkout = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
-  assert.deepEqual(manifest.dependencies, { sqlite3: checkout.overrides.sqlite3, tsx: checkout.dependencies.tsx });
+  assert.deepEqual(manifest.dependencies, { sqlite3: checkout.dependencies.sqlite3, tsx: checkout.dependencies.tsx });
   assert.deepEqual([manifest.private, manifest.scripts, manifest.devDependencies], [undefined, undefined, undefined]);
   for (const entry of [...Object.values(manifest.bin), ...Object.values(manifest.exports["./plugin"])] as string[])
     assert.ok(existsSync(join(own, entry)), entry);
