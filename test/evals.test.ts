@@ -193,3 +193,73 @@ cases: [{ name: first, input: One }, { name: second, input: Two }]
   assert.equal(stdout.match(/answer: expected an answer, got stopped by SIGINT$/gm)?.length, 2, stdout);
   assert.equal(upstream.requests.length, 1);
 });
+
+test("penstock eval: user, options and messages reach the agent, no more cases run at once than concurrency says, and none longer than server.limits.request", async (t) => {
+  const upstream = await startOpenAIUpstream();
+  t.after(() => upstream.close());
+  let most = 0;
+  upstream.fallback(({ lastUserText }) => {
+    most = Math.max(most, upstream.requests.filter(({ completed }) => !completed).length);
+    return lastUserText === "hang" ? { headDelay: Number.POSITIVE_INFINITY } : says(lastUserText);
+  });
+  const manifest = `name: Shop
+server: { limits: { request: 4s } }
+providers: { own: { use: openai-compatible, baseURL: "${upstream.baseURL}", retries: 0 } }
+agents:
+  clerk:
+    model: own/m
+    memory: false
+    instructions: "{{ user.id }} has {{ has(user.plan) ? user.plan : 'no plan' }} and speaks {{ context.language }}"
+`;
+  const evals = `concurrency: 2
+defaults: { agent: clerk, user: ada, options: { context: { language: Dutch }, temperature: 0.1 } }
+cases:
+  - { name: d, input: hang }
+  - { name: a, input: one, expect: { contains: one } }
+  - { name: b, input: two, user: { id: bob, plan: gold }, options: { temperature: 0.2 } }
+  - { name: c, messages: [{ role: user, content: Hi }, { role: assistant, content: Yes? }, { role: user, content: three }] }
+`;
+  const cwd = pluginFolder(t, { "service.yaml": manifest, "evals.yaml": evals });
+  const { code, stdout } = await penstock(["eval", "evals.yaml"], { cwd });
+  assert.equal(code, 1, stdout);
+  assert.match(stdout, /^ {2}answer: expected an answer, got nothing within 4 s \(server\.limits\.request\)$/m);
+  assert.match(stdout, /^4 cases: 3 passed, 1 failed$/m);
+  const sent = new Map(upstream.requests.map(({ lastUserText, body }) => [lastUserText, body]));
+  const system = (text: string) => sent.get(text).messages[0].content;
+  assert.deepEqual(
+    [system("one"), system("two")],
+    ["ada has no plan and speaks Dutch", "bob has gold and speaks Dutch"],
+  );
+  assert.deepEqual([sent.get("one").temperature, sent.get("two").temperature], [0.1, 0.2]);
+  assert.deepEqual(
+    sent.get("three").messages.map(({ role }: { role: string }) => role),
+    ["system", "user", "assistant", "user"],
+  );
+  assert.equal(most, 2);
+});
+
+test("penstock eval: neither a store nor vectors of a plugin are opened, and memories with semantic search work", async (t) => {
+  const plugin = (define: string) => `import { writeFileSync } from "node:fs";
+import { ${define} } from "#plugin";
+export default ${define}({ create: () => { writeFileSync("${define}.txt", ""); throw new Error("not in an eval"); } });
+`;
+  const memory = "{ memory: { userId: ada, conversationId: first } }";
+  const cwd = pluginFolder(t, {
+    "plugins/stores/outside.ts": plugin("defineStore"),
+    "plugins/vectors/outside.ts": plugin("defineVectors"),
+    "service.yaml": `name: Shop
+store: "outside:"
+providers: { demo: { use: scripted } }
+memory: { default: { semantic: { embedding: local/hash, vectors: outside } } }
+agents: { clerk: { model: demo/echo } }
+`,
+    "evals.yaml": `defaults: { agent: clerk }
+cases: [{ name: remembers, input: Hello, options: ${memory}, expect: { contains: Hello } }]
+`,
+  });
+  const checked = await penstock(["eval", "evals.yaml"], { cwd });
+  assert.deepEqual([checked.code, checked.stderr], [0, ""], checked.stdout);
+  assert.deepEqual((await readdir(cwd)).sort(), ["evals.yaml", "plugins", "service.yaml"]);
+  const served = await penstock(["serve", "-p", "0"], { cwd });
+  assert.match(served.stderr, /not in an eval/);
+});
