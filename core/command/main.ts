@@ -45,7 +45,7 @@ Options
   --template NAME  with init: chat, workflow or rag; default chat
   --from openapi   with init: make tools of an OpenAPI 3 document: init DIR --from openapi FILE
   --out FILE       with client: the file to write; default penstock-client.ts; - is standard output
-  --check          with client and generate: write nothing, fail when a file is not what would be written
+  --check          with generate and client: write nothing, fail when a file is not what would be written
   --reason TEXT    with executions end: the error that the execution gets
   --user U         with executions end and retry: whose execution, where users have ids of their own
   --help           show this text (short: -h)
@@ -151,7 +151,7 @@ const OPTIONS = {
 
 /** Options that only some commands have. */
 const COMMANDS_OF_OPTION = {
-  check: ["client", "generate"],
+  check: ["generate", "client"],
   reason: ["executions end"],
   user: ["executions end", "executions retry"],
   json: ["check"],

@@ -13,7 +13,7 @@ import createFetchClient from "openapi-fetch";
 `;
 
 /** In this order; each is below what it uses. */
-const PARTS = ["errors", "events", "calls", "agents", "workflows", "client"];
+const PARTS = ["names", "errors", "events", "calls", "agents", "workflows", "client"];
 
 const OPTIONS = {
   // A default is what the server takes for what is left out.
@@ -28,38 +28,33 @@ export async function clientText(document: object, names: ClientNames, generator
   const { components, nameOf } = namedSchemas(names);
   const source = clientDocument(document as Record<string, unknown>, names, components);
   const types = generator.astToString(await generator.default(source, OPTIONS));
-  return [HEAD, types.trimEnd(), nameTypes(names, nameOf), ...PARTS.map(readPart)].join("\n");
+  const texts = nameTypes(names, nameOf);
+  const fill = (part: string) => part.replace(/%([A-Z]+)%/g, (whole, place: string) => texts[place] ?? whole);
+  return [HEAD, types, ...PARTS.map((name) => fill(readPart(name)))].join("\n");
 }
 
 const readPart = (name: string) => readFileSync(new URL(`./templates/${name}.ts.template`, import.meta.url), "utf8");
 
+/** Texts for the places that a part has, by their names. */
 function nameTypes(
   { agents, tools, toolPrefixes, workflows }: ClientNames,
   nameOf: (key: string) => string | undefined,
-) {
+): Record<string, string> {
   const typeOf = (key: string) => {
     const name = nameOf(key);
     return name === undefined ? "unknown" : `components["schemas"][${JSON.stringify(name)}]`;
   };
-  const anyInput = "{ input: Record<string, unknown> }";
   const toolRows = [
-    ...[...tools.keys()].map((name) => `  ${JSON.stringify(name)}: { input: ${typeOf(`tool.${name}.input`)} };`),
-    ...toolPrefixes.map((prefix) => `  [tool: \`${prefix}\${string}\`]: ${anyInput};`),
+    ...[...tools.keys()].map((name) => `${JSON.stringify(name)}: { input: ${typeOf(`tool.${name}.input`)} };`),
+    ...toolPrefixes.map((prefix) => `[tool: \`${prefix}\${string}\`]: { input: Record<string, unknown> };`),
   ];
   const workflowRows = [...workflows.keys()].map((id) => {
     const parts = ["input", "result", "resume"].map((part) => `${part}: ${typeOf(`workflow.${id}.${part}`)}`);
-    return `  ${JSON.stringify(id)}: { ${parts.join("; ")} };`;
+    return `${JSON.stringify(id)}: { ${parts.join("; ")} };`;
   });
-  return `
-/** Ids of the agents. */
-export type AgentId = ${agents.map((id) => JSON.stringify(id)).join(" | ") || "never"};
-
-/** The tools that can be executed, by their names. */
-export interface Tools {${body(toolRows)}}
-
-/** The workflows by their ids. \`unknown\`: the manifest has no schema for it. */
-export interface Workflows {${body(workflowRows)}}
-`;
+  return {
+    AGENTS: agents.map((id) => JSON.stringify(id)).join(" | ") || "never",
+    TOOLS: toolRows.join("\n  "),
+    WORKFLOWS: workflowRows.join("\n  "),
+  };
 }
-
-const body = (rows: readonly string[]) => (rows.length === 0 ? "" : `\n${rows.join("\n")}\n`);

@@ -12,7 +12,7 @@ export interface ClientNames {
 }
 
 /** Null: anything. */
-export interface WorkflowSchemas {
+interface WorkflowSchemas {
   readonly input: JsonSchema | null;
   readonly result: JsonSchema | null;
   readonly resume: JsonSchema | null;

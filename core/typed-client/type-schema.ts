@@ -2,7 +2,7 @@
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 
-export const REFERENCE = "#/components/schemas/";
+const REFERENCE = "#/components/schemas/";
 
 /** Keywords that hold schemas by name, in a list, or one. All are keywords of types. */
 const MAPS = ["properties", "patternProperties"];

@@ -1,6 +1,6 @@
 /** The client that `penstock client` writes: its types in a strict project, and its calls of a running service. */
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -13,7 +13,6 @@ import { heldModel } from "../support/held-model.ts";
 import { EXAMPLES, pluginFolder } from "../support/plugin-folder.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";
-import { USES } from "./typed-client-uses.ts";
 
 const objectOf = (properties: object, more: object = {}) => ({
   type: "object",
@@ -125,7 +124,7 @@ test("penstock client: a package that is missing and a file of somebody else are
 
 test("penstock client: the file and its right uses are without errors in a strict project, for browsers and for Node, and its wrong uses are errors", () => {
   const uses = join(folder, "src/uses.ts");
-  writeFileSync(uses, USES);
+  copyFileSync(new URL("./typed-client-uses.ts.txt", import.meta.url), uses);
   const strict: ts.CompilerOptions = {
     strict: true,
     noUncheckedIndexedAccess: true,
