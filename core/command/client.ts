@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import type { Service } from "../app/service.ts";
+import { clientOf } from "../manifest/mcp-names.ts";
 import { CLIENT_MARK, clientText } from "../typed-client/client-file.ts";
 import { loadGenerator } from "../typed-client/generator.ts";
 import { type ClientNames, workflowSchemas } from "../typed-client/names.ts";
@@ -37,13 +38,15 @@ function clientNames({ manifest, agents, tools }: Service): ClientNames {
   const workflows = new Map(
     Object.entries(manifest.workflows).map(([id, each]) => [id, describeWorkflow(id, each).detail("idle")]),
   );
+  // Tools of MCP servers are known while the service runs, and tools of clients run where an agent's stream is read.
+  const servers = Object.keys(manifest.mcp.clients);
+  const own = [...tools.values()].filter(
+    ({ name, client }) => client !== true && clientOf(name, servers) === undefined,
+  );
   return {
     agents: [...agents.keys()],
-    // Tools of clients run where the agent's stream is read.
-    tools: new Map(
-      [...tools.values()].filter((each) => each.client !== true).map((each) => [each.name, each.parameters]),
-    ),
-    toolPrefixes: Object.keys(manifest.mcp.clients).map((name) => `${name}_`),
+    tools: new Map(own.map(({ name, parameters }) => [name, parameters])),
+    toolPrefixes: servers.map((name) => `${name}_`),
     workflows: new Map(
       [...workflows].map(([id, each]) => [id, workflowSchemas(each, (inner) => workflows.get(inner))]),
     ),

@@ -49,7 +49,9 @@ const isData = (type: string) => type === "application/json" || type === "text/e
 
 function clientOperation(path: string, operation: Tree, names: ClientNames): Tree {
   const { operationId, summary, description, parameters, requestBody, responses } = operation;
-  const [parameter, idsOf] = LITERALS[path.split("/")[1]!] ?? [];
+  // What a route of a plugin calls `id` is its own.
+  const isOurs = !String(operationId).startsWith("custom.");
+  const [parameter, idsOf] = (isOurs ? LITERALS[path.split("/")[1]!] : undefined) ?? [];
   const ids = idsOf?.(names) ?? [];
   const literal = (each: Tree) => each.in === "path" && each.name === parameter && ids.length > 0;
   return {

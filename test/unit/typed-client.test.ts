@@ -105,18 +105,38 @@ test("penstock client: two tools whose names differ in a colon alone keep inputs
   assert.match(text, /^ {2}"a_b": \{ input: components\["schemas"\]\["tool\.a_b\.input_"\] \};$/m);
 });
 
+test("penstock client: ids of agents are literals in the paths of the service, and any text in those of a plugin", async () => {
+  const operation = (operationId: string) => ({
+    operationId,
+    parameters: [{ name: "id", in: "path", required: true, schema: { type: "string" } }],
+    responses: { 200: { description: "", content: { "application/json": { schema: { type: "object" } } } } },
+  });
+  const page = {
+    operationId: "docs.x",
+    responses: { 200: { description: "", content: { "text/html": { schema: {} } } } },
+  };
+  const paths = {
+    "/agents/{id}": { get: operation("agents.get") },
+    "/agents/{id}/badge": { get: operation("custom.badge") },
+    "/page": { get: page },
+  };
+  const text = await clientText({ ...DOCUMENT, paths }, { ...NOTHING, agents: ["support", "writer"] }, generator);
+  const idOf = (name: string) => new RegExp(`"${name}": \\{.*?path: \\{\\s*id: (.*?);`, "s").exec(text)?.[1];
+  assert.deepEqual([idOf("agents.get"), idOf("custom.badge")], ['"support" | "writer"', "string"]);
+  assert.ok(!text.includes("/page"));
+});
+
 const detail = (id: string, resumeSchema: object | null, steps: Partial<WorkflowStep>[] = []) =>
   ({ id, inputSchema: null, resultSchema: null, resumeSchema, steps }) as unknown as WorkflowDetail;
 
 test("penstock client: a resume takes what the workflow, its steps and its sub-workflows take, and anything where one of them does", () => {
   const [own, step, below] = [{ const: "own" }, { const: "step" }, { const: "below" }];
-  const find = (id: string) => ({ below: detail("below", below), any: detail("any", null), round: round })[id];
+  const find = (id: string) => ({ below: detail("below", below), any: detail("any", null), round })[id];
   const round: WorkflowDetail = detail("round", own, [{ workflow: "round" }]);
   const resumeOf = (workflow: WorkflowDetail) => workflowSchemas(workflow, find).resume;
   assert.deepEqual(resumeOf(detail("a", own)), own);
-  assert.deepEqual(resumeOf(detail("a", own, [{ steps: [{ resumeSchema: step } as WorkflowStep] }])), {
-    anyOf: [own, step],
-  });
+  const inner: WorkflowStep = { id: "i", name: "i", type: "andThen", purpose: "", resumeSchema: step };
+  assert.deepEqual(resumeOf(detail("a", own, [{ steps: [inner] }])), { anyOf: [own, step] });
   assert.deepEqual(resumeOf(detail("a", own, [{ workflow: "below" }, { workflow: "below" }])), { anyOf: [own, below] });
   assert.deepEqual(resumeOf(round), own);
   assert.equal(resumeOf(detail("a", own, [{ workflow: "any" }])), null);
