@@ -1,7 +1,7 @@
 /** The commands that read the manifest and do not listen: `check`, `explain`, `routes`. */
 
 import { type Booted, boot } from "../app/boot.ts";
-import { describeAccess } from "../auth/document.ts";
+import { routeStates } from "../app/route-list.ts";
 import { formatExplained } from "../manifest/explain.ts";
 import { formatIssue, hasErrors, type Issue } from "../manifest/issues.ts";
 import { createLogger } from "../observability/logger.ts";
@@ -72,15 +72,10 @@ export function listRoutes(invocation: Invocation): Promise<number> {
       printIssues(issues);
       return 1;
     }
-    const sockets = service.sockets.map(({ path, group }) => ({ method: "WS", path, group }));
-    const rows = [...service.routes, ...sockets].sort((a, b) =>
-      a.path === b.path ? (a.method < b.method ? -1 : 1) : a.path < b.path ? -1 : 1,
-    );
+    const rows = routeStates(service);
     const width = Math.max(ROUTE_WIDTH, ...rows.map(({ path }) => path.length));
-    for (const row of rows) {
-      const access = describeAccess(service.access.of(row));
-      process.stdout.write(`${row.method.padEnd(7)} ${row.path.padEnd(width)} ${access}\n`);
-    }
+    for (const { method, path, access } of rows)
+      process.stdout.write(`${method.padEnd(7)} ${path.padEnd(width)} ${access}\n`);
     return 0;
   });
 }
