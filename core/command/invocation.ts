@@ -11,12 +11,14 @@ export interface Invocation {
   /** `executions end --reason`, and `--user` of the commands that name an execution. */
   reason?: string | undefined;
   user?: string | undefined;
-  /** `check --json`. */
+  /** `check --json`, `eval --json`. */
   json?: boolean;
+  /** `eval --junit`. */
+  junit?: string | undefined;
   /** `init --template` and `--from`. */
   template?: string | undefined;
   from?: string | undefined;
-  /** `serve --record` and `--replay`. */
+  /** `--record` and `--replay` of `serve` and `eval`. */
   record?: string | undefined;
   replay?: string | undefined;
   /** `client --out`. */
