@@ -2263,6 +2263,131 @@ export interface ProviderMetadata {
 }
 
 /**
+ * A route or a WebSocket, and what it asks for.
+ */
+export interface RouteState {
+  /**
+   * `GET`, ...; `WS` for a WebSocket.
+   */
+  method: string;
+  /**
+   * Template of the path: `/agents/:id`.
+   */
+  path: string;
+  /**
+   * Who may use it: `public`, `user`, `console`, `console or user`; then single paths with another class.
+   */
+  access: string;
+  /**
+   * Its name in `/doc`, in metrics and in the log.
+   */
+  operation: string;
+  /**
+   * What it does.
+   */
+  summary: string;
+  /**
+   * Whether it is a route of a plugin.
+   */
+  custom: boolean;
+  /**
+   * How many requests this process has answered.
+   */
+  requests: number;
+  /**
+   * Of these, those that were refused (4xx).
+   */
+  refused: number;
+  /**
+   * Of these, those that the service failed (5xx).
+   */
+  failed: number;
+}
+
+/**
+ * Routes and WebSockets, by path.
+ */
+export type RouteStates = RouteState[];
+
+/**
+ * A value of the manifest that is in force.
+ */
+export interface ManifestValue {
+  /**
+   * `agents.support.tools[0]`
+   */
+  path: string;
+  /**
+   * As it is used: times in milliseconds, sizes in bytes. `***` stands for what came from the environment or a file, `[redacted]` for what is secret.
+   */
+  value: unknown;
+  /**
+   * `service.yaml:12:9`, `environment variable PORT (service.yaml:12:9)`, `default of the schema`
+   */
+  source: string;
+  /**
+   * What it comes from: the text of the manifest, something outside that it refers to, or a default.
+   */
+  origin: "manifest" | "environment" | "default";
+  /**
+   * What it is for; absent where the schema does not say.
+   */
+  description?: string;
+  /**
+   * Of a time or a size.
+   */
+  unit?: "milliseconds" | "bytes";
+}
+
+/**
+ * Every value of the manifest, with those that it leaves out.
+ */
+export type ManifestValues = ManifestValue[];
+
+/**
+ * A limit that the manifest sets, and how it stands in this process.
+ */
+export interface LimitState {
+  /**
+   * `server.limits.executions`
+   */
+  path: string;
+  /**
+   * In milliseconds, in bytes, or a number of things.
+   */
+  value: number;
+  /**
+   * Of a time or a size.
+   */
+  unit?: "milliseconds" | "bytes";
+  /**
+   * Where the value is set, or that it is a default.
+   */
+  source: string;
+  /**
+   * What the value comes from.
+   */
+  origin: "manifest" | "environment" | "default";
+  /**
+   * What it bounds.
+   */
+  description?: string;
+  /**
+   * How much is in use now; absent where that is not known.
+   */
+  used?: number;
+  /**
+   * How often something was refused or ended since the start; absent for a limit that refuses nothing.
+   */
+  refused?: number;
+}
+
+/**
+ * Limits of the service, then those of its parts.
+ */
+export type LimitStates = LimitState[];
+
+/**
  * What the plugin's handler gave back.
  */
 export type CustomResult = unknown;
@@ -7348,6 +7473,12 @@ export interface Schemas {
   Usage: Usage;
   FinishReason: FinishReason;
   ProviderMetadata: ProviderMetadata;
+  RouteState: RouteState;
+  RouteStates: RouteStates;
+  ManifestValue: ManifestValue;
+  ManifestValues: ManifestValues;
+  LimitState: LimitState;
+  LimitStates: LimitStates;
   CustomResult: CustomResult;
   GenerateRequest: GenerateRequest;
   ObjectRequest: ObjectRequest;

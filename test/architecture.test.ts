@@ -57,7 +57,7 @@ const RANKS: readonly (readonly string[])[] = [
   ["core/workflows/cluster", "core/workflows/compile"],
   ["core/workflows"],
   ["core/runs"],
-  ["core/a2a", "core/ag-ui", "core/mcp", "core/openai", "core/codegen", "core/init"],
+  ["core/a2a", "core/ag-ui", "core/mcp", "core/openai", "core/codegen", "core/init", "core/typed-client"],
   ["core/api/routes"],
   ["core/api/custom", "core/api/sockets", "core/eval"],
   ["core/app/stages"],

@@ -12,6 +12,7 @@ import { LogOutput } from "../observability/log-output.ts";
 import { LogRing } from "../observability/log-ring.ts";
 import { LogText } from "../observability/log-text.ts";
 import { createLogger } from "../observability/logger.ts";
+import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
 import { type LogFormat, lineFormat } from "../observability/terminal-line.ts";
 import { chooseTransport } from "../transport/choose.ts";
 import { type Booted, boot } from "./boot.ts";
@@ -141,13 +142,18 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     await booted.begin();
     const limits = () => serving.service.manifest.server.limits;
     const port = options.port ?? server.port;
-    bound = await listen(server.transport, { dispatch, upgrade }, { host, port, limits, logger });
+    bound = await listen(
+      server.transport,
+      { dispatch, upgrade },
+      { host, port, limits, logger, refused: first.meters.limits.count },
+    );
   } catch (error) {
     await close();
     throw error;
   }
   const { listening, transport } = bound;
   const { port } = listening;
+  first.meters.limits.measure("server.limits.connections", () => listening.connections);
   url = `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
   serving.service.address = url;
 
@@ -203,7 +209,13 @@ function openLog(env: NonNullable<StartOptions["env"]>, destination: Destination
 async function listen(
   transport: ServerManifest["transport"],
   { dispatch, upgrade }: Dispatches,
-  { host, port, limits, logger }: { host: string; port: number; limits: () => LimitsManifest; logger: Logger },
+  {
+    host,
+    port,
+    limits,
+    logger,
+    refused,
+  }: { host: string; port: number; limits: () => LimitsManifest; logger: Logger; refused: CountRefusal },
 ): Promise<{ listening: Listening; transport: string }> {
   const chosen = await chooseTransport(transport, host, logger);
   const listening = await chosen.listen(dispatch, {
@@ -213,6 +225,7 @@ async function listen(
       return limits().connections;
     },
     headLimit: MAX_HEAD_BYTES,
+    refused,
     get stall() {
       return limits().stall;
     },

@@ -6,7 +6,7 @@ export interface Invocation {
   host?: string;
   /** What stands after the command. */
   rest: string[];
-  /** `generate --check`: compare, do not write. */
+  /** `generate --check` and `client --check`: compare, do not write. */
   checkOnly: boolean;
   /** `executions end --reason`, and `--user` of the commands that name an execution. */
   reason?: string | undefined;
@@ -21,6 +21,8 @@ export interface Invocation {
   /** `--record` and `--replay` of `serve` and `eval`. */
   record?: string | undefined;
   replay?: string | undefined;
+  /** `client --out`. */
+  out?: string | undefined;
 }
 
 /** A mistake in the call: exit code 2. */

@@ -28,6 +28,7 @@ Commands
   executions end ID    end one of them with an error
   executions retry ID  let the next start take one up again that has stopped its process
   init DIR         make a project: a manifest, a typed tool, a test, a Dockerfile
+  client           write a TypeScript client for the agents, tools and workflows of the manifest
   build DIR        put Penstock, the manifest and its plugins into a folder that runs elsewhere
   completion SHELL print what makes bash, zsh or fish complete commands and options
   help             show this text
@@ -45,7 +46,8 @@ Options
   --junit FILE     with eval: write the report as JUnit's XML into this file too
   --template NAME  with init: chat, workflow or rag; default chat
   --from openapi   with init: make tools of an OpenAPI 3 document: init DIR --from openapi FILE
-  --check          with generate: write nothing, fail when generated/ is not what schemas/ make
+  --out FILE       with client: the file to write; default penstock-client.ts; - is standard output
+  --check          with generate and client: write nothing, fail when a file is not what would be written
   --reason TEXT    with executions end: the error that the execution gets
   --user U         with executions end and retry: whose execution, where users have ids of their own
   --help           show this text (short: -h)
@@ -112,6 +114,7 @@ const COMMANDS: Record<string, Command> = {
     more: 1,
     run: async (invocation) => (await import("./init.ts")).init(invocation),
   },
+  client: { takes: {}, run: async (invocation) => (await import("./client.ts")).client(invocation) },
   build: { takes: { DIR: "build" }, run: async (invocation) => (await import("./build.ts")).buildFolder(invocation) },
   completion: {
     takes: { SHELL: "bash" },
@@ -150,11 +153,12 @@ const OPTIONS = {
   from: { type: "string" },
   record: { type: "string" },
   replay: { type: "string" },
+  out: { type: "string" },
 } as const;
 
 /** Options that only some commands have. */
 const COMMANDS_OF_OPTION = {
-  check: ["generate"],
+  check: ["generate", "client"],
   reason: ["executions end"],
   user: ["executions end", "executions retry"],
   json: ["check", "eval"],
@@ -163,6 +167,7 @@ const COMMANDS_OF_OPTION = {
   from: ["init"],
   record: ["serve", "dev", "eval"],
   replay: ["serve", "dev", "eval"],
+  out: ["client"],
 } as const;
 
 /** Runs a command and sets the exit code: 0 done, 1 a problem with the manifest or the start, 2 a mistake in the call. */
@@ -184,11 +189,11 @@ export async function main(argv: string[]): Promise<void> {
       if (isGiven && !commands.some((each) => each === name))
         throw new Misuse(`--${option} belongs to ${commands.join(" and ")}`);
     }
-    const { config, plugins, host, reason, user, json, junit, template, from, record, replay } = values;
+    const { config, plugins, host, reason, user, json, junit, template, from, record, replay, out } = values;
     if (record !== undefined && replay !== undefined) throw new Misuse("--record and --replay exclude each other");
     const port = values.port === undefined ? undefined : parsePort(values.port);
     for (const file of values["env-file"]) await addVariables(file);
-    const own = { checkOnly: values.check, reason, user, json, junit, template, from, record, replay };
+    const own = { checkOnly: values.check, reason, user, json, junit, template, from, record, replay, out };
     const call = { config, plugins, port, host, rest, ...own };
     process.exitCode = await command.run(call);
   } catch (error) {

@@ -7,10 +7,10 @@ import { markGaps, openSemantics } from "../../memory/semantic/open.ts";
 import { followingEmbeddings } from "./embeddings.ts";
 import type { Stage } from "./stage.ts";
 
-type DomainNeeds = "manifest" | "store" | "registry" | "host" | "models" | "uses" | "options";
+type DomainNeeds = "manifest" | "store" | "registry" | "host" | "models" | "uses" | "meters" | "options";
 
 export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
-  { manifest, store, registry, host, models, uses, options },
+  { manifest, store, registry, host, models, uses, meters, options },
   failed,
 ) => {
   const isolated = isIsolated(manifest);
@@ -21,7 +21,8 @@ export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
   try {
     const source = { store, registry, host, models: embeddings, modelsFailed: failed, vectorBytes };
     const declared = options.vectors === "exact" ? withExactVectors(manifest) : manifest;
-    const { semantics, problems, start } = await openSemantics(declared, source);
+    const { semantics, problems, vectorBytes: used, start } = await openSemantics(declared, source);
+    meters.limits.measure("server.limits.vectors", used);
     return {
       parts: { memoryDomain: openDomain(store, { isolated, logger, semantic: semantics }) },
       problems,

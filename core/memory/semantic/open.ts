@@ -31,6 +31,8 @@ interface OpenedSemantics {
   semantics: Map<string, Semantic>;
   /** An `error` stops the boot. */
   problems: Problem[];
+  /** How many bytes of vectors are in memory. */
+  vectorBytes(): number;
   /** Goes on with what an earlier process left to be done, such as texts in the queue. Called once, when the service starts. */
   start(): void;
 }
@@ -69,6 +71,7 @@ export async function openSemantics(
   return {
     semantics,
     problems,
+    vectorBytes: () => cache.bytes,
     start() {
       for (const semantic of semantics.values()) semantic.committed();
       for (const index of indexes) index.start();
