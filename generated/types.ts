@@ -1126,6 +1126,143 @@ export interface SubWorkflowManifest {
 }
 
 /**
+ * What is asked of the agents and workflows of a manifest, and what is expected of their answers.
+ */
+export interface EvalFile {
+  defaults: EvalDefaults;
+  /**
+   * How many cases run at the same time.
+   */
+  concurrency: number;
+  /**
+   * They run in this order, and do not wait for each other.
+   *
+   * @minItems 1
+   * @maxItems 10000
+   */
+  cases: [EvalCase, ...EvalCase[]];
+}
+
+/**
+ * What holds for every case that does not say otherwise.
+ */
+export interface EvalDefaults {
+  /**
+   * Of cases that name no workflow.
+   */
+  agent?: string;
+  user?: EvalUser;
+  /**
+   * Options of the requests. A case replaces those that it has too.
+   */
+  options?: {
+    [k: string]: unknown;
+  };
+  judge?: EvalJudge;
+}
+
+/**
+ * One request, and what is expected of its answer. Without `expect` it must be answered without an error.
+ */
+export interface EvalCase {
+  /**
+   * What the case shows. No two have the same.
+   */
+  name: string;
+  /**
+   * Who is asked: its key in the manifest.
+   */
+  agent?: string;
+  /**
+   * What is run: its key in the manifest.
+   */
+  workflow?: string;
+  /**
+   * What the user says, or the input of the workflow.
+   */
+  input?: unknown;
+  /**
+   * A conversation in place of `input`: UI messages (`{role, parts}`) or model messages (`{role, content}`).
+   *
+   * @minItems 1
+   */
+  messages?: [
+    {
+      [k: string]: unknown;
+    },
+    ...{
+      [k: string]: unknown;
+    }[]
+  ];
+  user?: EvalUser;
+  /**
+   * Options of the request, as the API takes them.
+   */
+  options?: {
+    [k: string]: unknown;
+  };
+  expect: EvalExpectations;
+}
+
+/**
+ * Who asks: the id of a user, or what a token would say of the user.
+ */
+export type EvalUser = string | Record<string, unknown>;
+
+/**
+ * All of them must hold.
+ */
+export interface EvalExpectations {
+  /**
+   * The tools that the agent calls, all of them, in order. An empty list: none.
+   */
+  tools?: EvalTool[];
+  /**
+   * Texts that the answer has in it.
+   */
+  contains?: string | string[];
+  /**
+   * A regular expression that matches somewhere in the answer.
+   */
+  pattern?: string;
+  /**
+   * JSON Schema of the answer, which is JSON, or of the result of a workflow. It needs a `type`.
+   */
+  schema?: {
+    [k: string]: unknown;
+  };
+  /**
+   * What the result of the workflow holds: of maps the keys that are named here, all else as it is.
+   */
+  result?: unknown;
+  /**
+   * How the workflow comes to rest. Left out: `completed`.
+   */
+  status?: "completed" | "suspended";
+  /**
+   * Most tokens of the run, prompt and answer together.
+   */
+  maxTokens?: number;
+  /**
+   * A question about the answer, to be answered with yes.
+   */
+  judge?: string | {question: string; agent?: string; model?: string};
+}
+
+/**
+ * Its name, or `{name, input}`: `input` must hold these arguments, and may have more.
+ */
+export type EvalTool = string | {name: string; input?: unknown};
+
+/**
+ * Who answers the questions of `judge`: an agent of the manifest, or a model, as `provider/model`.
+ */
+export interface EvalJudge {
+  agent?: string;
+  model?: string;
+}
+
+/**
  * An agent card of A2A 1.0. The fields of 0.3 stand beside those of 1.0: `url`, `preferredTransport`, `protocolVersion` and `security`, and the keys of its security schemes.
  */
 export interface AgentCard {
@@ -7302,6 +7439,13 @@ export interface Schemas {
   TapManifest: TapManifest;
   AgentStepManifest: AgentStepManifest;
   SubWorkflowManifest: SubWorkflowManifest;
+  EvalFile: EvalFile;
+  EvalDefaults: EvalDefaults;
+  EvalCase: EvalCase;
+  EvalUser: EvalUser;
+  EvalExpectations: EvalExpectations;
+  EvalTool: EvalTool;
+  EvalJudge: EvalJudge;
   AgentCard: AgentCard;
   PeerPart: PeerPart;
   PeerOldPart: PeerOldPart;

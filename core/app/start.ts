@@ -8,7 +8,6 @@ import { InFlight } from "../http/in-flight.ts";
 import { OpenSockets } from "../http/open-sockets.ts";
 import { sharedRuns } from "../lib/shared-runs.ts";
 import type { LimitsManifest, ServerManifest } from "../manifest/manifest.ts";
-import type { CassetteIntercept } from "../models/cassettes/record.ts";
 import { LogOutput } from "../observability/log-output.ts";
 import { LogRing } from "../observability/log-ring.ts";
 import { LogText } from "../observability/log-text.ts";
@@ -17,6 +16,7 @@ import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
 import { type LogFormat, lineFormat } from "../observability/terminal-line.ts";
 import { chooseTransport } from "../transport/choose.ts";
 import { type Booted, boot } from "./boot.ts";
+import { type CassetteFolders, openCassettes } from "./cassettes.ts";
 import { compileDispatch, type Dispatches } from "./dispatch.ts";
 import type { Generation } from "./generation.ts";
 import { addLiveMeters } from "./live-meters.ts";
@@ -31,7 +31,7 @@ const STANDARD_OUTPUT = 1;
 /** Lines of the log that are kept until the manifest says how many. */
 const BOOT_LOG_LINES = 1000;
 
-interface StartOptions {
+interface StartOptions extends CassetteFolders {
   config: string;
   plugins?: readonly string[];
   port?: number;
@@ -41,10 +41,6 @@ interface StartOptions {
   env?: Readonly<Record<string, string | undefined>>;
   /** Where the log goes; default: standard output. */
   log?: DestinationStream;
-  /** A folder for what providers answer. */
-  record?: string | undefined;
-  /** A folder with what providers answered: nothing is sent to them. */
-  replay?: string | undefined;
 }
 
 export interface Running {
@@ -188,17 +184,6 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
       return serving.service;
     },
   };
-}
-
-/** Their code is loaded only where it is asked for. */
-async function openCassettes({ record, replay }: StartOptions, logger: Logger): Promise<CassetteIntercept | undefined> {
-  if (record !== undefined) {
-    const { recordCassettes } = await import("../models/cassettes/record.ts");
-    return recordCassettes(record, logger);
-  }
-  if (replay === undefined) return undefined;
-  const { replayCassettes } = await import("../models/cassettes/replay.ts");
-  return replayCassettes(replay);
 }
 
 /** What serves at the moment. */

@@ -42,6 +42,7 @@ function packedManifest(source: Source, types: string): object {
     exports: {
       "./plugin": { types: `./dist/types/${types}`, default: "./dist/plugin.js" },
       "./service.schema.json": "./dist/service.schema.json",
+      "./evals.schema.json": "./dist/evals.schema.json",
       "./package.json": "./package.json",
     },
     dependencies: Object.fromEntries(DEPENDENCIES.map((each) => [each, pinned[each]])),

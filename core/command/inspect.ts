@@ -22,12 +22,16 @@ function print(text: string, colour: number): void {
   process.stderr.write(coloured ? `\u001b[${colour}m${text}\u001b[0m\n` : `${text}\n`);
 }
 
-async function inspect(invocation: Invocation, look: (booted: Booted) => number): Promise<number> {
+/** What `look` says of the service that the manifest makes. Nothing listens. */
+export async function inspect(
+  invocation: Invocation,
+  look: (booted: Booted) => number | Promise<number>,
+): Promise<number> {
   const logger = createLogger("silent");
   const { config, plugins } = invocation;
   const booted = await boot({ config, plugins, env: process.env, logger });
   try {
-    return look(booted);
+    return await look(booted);
   } finally {
     await booted.close();
   }

@@ -38,7 +38,10 @@ interface OpenedSemantics {
 }
 
 /** Opens the index of every memory that has `semantic`. Errors are returned as problems of the manifest. */
-export async function openSemantics(manifest: Manifest, source: SemanticSource): Promise<OpenedSemantics> {
+export async function openSemantics(
+  manifest: Pick<Manifest, "memory">,
+  source: SemanticSource,
+): Promise<OpenedSemantics> {
   const semantics = new Map<string, Semantic>();
   const problems: Problem[] = [];
   const embeddings = createEmbeddings(source);
