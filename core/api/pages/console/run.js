@@ -90,7 +90,8 @@ export async function runView(place) {
           isRead = true;
           if (latest !== undefined) show(latest);
         }
-        answer.take(data);
+        // That of the run stands above.
+        if (data.type !== "error") answer.take(data);
         said.hidden = answer.body.childElementCount === 0;
       }
     } catch {
