@@ -1154,6 +1154,32 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       "headers": {
         "$ref": "#/$defs/StringMap"
       },
+      "auth": {
+        "description": "Whose rights a call of a tool has. Left out: those of `headers`, whoever asks. `forward`: the server gets the token of the user who asks. `tokenExchange`: it gets one that is issued in exchange for that token. `headers` are for the list of tools then.",
+        "type": [
+          "string",
+          "object"
+        ],
+        "pattern": "^forward$",
+        "properties": {
+          "tokenExchange": {
+            "$ref": "#/$defs/TokenExchangeManifest"
+          }
+        },
+        "required": [
+          "tokenExchange"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "patternErrorMessage": "must be forward, or {tokenExchange: {...}}",
+        "errorMessage": "must be forward, or {tokenExchange: {...}}"
+      },
+      "allowInsecure": {
+        "description": "Whether tokens of users may go to addresses that are neither https nor on this machine. Left out: false.",
+        "type": "boolean"
+      },
       "command": {
         "type": "string",
         "minLength": 1
@@ -1188,6 +1214,12 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
     "dependentRequired": {
       "headers": [
         "url"
+      ],
+      "auth": [
+        "url"
+      ],
+      "allowInsecure": [
+        "auth"
       ],
       "args": [
         "command"
@@ -2193,6 +2225,63 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       ]
     },
     "errorMessage": "andThen needs exactly one of use, set, tool, suspend",
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
+  "TokenExchangeManifest": {
+    "title": "Token exchange (RFC 8693)",
+    "description": "Where the token of a user is exchanged for one that the MCP server takes.",
+    "type": "object",
+    "properties": {
+      "url": {
+        "description": "The token endpoint.",
+        "type": "string",
+        "pattern": "^https?://\\S+$",
+        "patternErrorMessage": "must be a URL such as https://login.example.com/token"
+      },
+      "clientId": {
+        "description": "Of this service.",
+        "type": "string",
+        "minLength": 1
+      },
+      "clientSecret": {
+        "description": "Sent with the client's id by HTTP Basic authentication. Left out: a public client.",
+        "type": "string",
+        "minLength": 1
+      },
+      "audience": {
+        "description": "The MCP server, as the issuer names it.",
+        "type": "string",
+        "minLength": 1
+      },
+      "resource": {
+        "description": "The MCP server, as an address.",
+        "type": "string",
+        "pattern": "^[A-Za-z][A-Za-z0-9+.-]*:[^\\s#]+$",
+        "patternErrorMessage": "must be an absolute URI without a fragment"
+      },
+      "scope": {
+        "description": "Separated by spaces.",
+        "type": "string",
+        "minLength": 1
+      },
+      "subjectTokenType": {
+        "description": "What the tokens of users are.",
+        "type": "string",
+        "enum": [
+          "access_token",
+          "id_token",
+          "jwt"
+        ],
+        "default": "access_token"
+      }
+    },
+    "required": [
+      "url",
+      "clientId"
+    ],
     "patternProperties": {
       "^x-": true
     },

@@ -383,6 +383,14 @@ export interface McpServerManifest {
 export interface McpClientManifest {
   url?: string;
   headers?: StringMap;
+  /**
+   * Whose rights a call of a tool has. Left out: those of `headers`, whoever asks. `forward`: the server gets the token of the user who asks. `tokenExchange`: it gets one that is issued in exchange for that token. `headers` are for the list of tools then.
+   */
+  auth?: "forward" | {tokenExchange: TokenExchangeManifest};
+  /**
+   * Whether tokens of users may go to addresses that are neither https nor on this machine. Left out: false.
+   */
+  allowInsecure?: boolean;
   command?: string;
   args?: string[];
   env?: StringMap;
@@ -390,6 +398,40 @@ export interface McpClientManifest {
    * Of one call of a tool.
    */
   timeout: Duration;
+}
+
+/**
+ * Where the token of a user is exchanged for one that the MCP server takes.
+ */
+export interface TokenExchangeManifest {
+  /**
+   * The token endpoint.
+   */
+  url: string;
+  /**
+   * Of this service.
+   */
+  clientId: string;
+  /**
+   * Sent with the client's id by HTTP Basic authentication. Left out: a public client.
+   */
+  clientSecret?: string;
+  /**
+   * The MCP server, as the issuer names it.
+   */
+  audience?: string;
+  /**
+   * The MCP server, as an address.
+   */
+  resource?: string;
+  /**
+   * Separated by spaces.
+   */
+  scope?: string;
+  /**
+   * What the tokens of users are.
+   */
+  subjectTokenType: "access_token" | "id_token" | "jwt";
 }
 
 /**
@@ -7144,6 +7186,7 @@ export interface Schemas {
   McpManifest: McpManifest;
   McpServerManifest: McpServerManifest;
   McpClientManifest: McpClientManifest;
+  TokenExchangeManifest: TokenExchangeManifest;
   MemoryManifest: MemoryManifest;
   SummaryManifest: SummaryManifest;
   WorkingMemoryManifest: WorkingMemoryManifest;

@@ -1,7 +1,7 @@
 /** The client of one foreign MCP server: knows its tools, and connects again when the connection is lost. */
-import type { CallToolResult } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
 import type { PrepareSchema } from "../client-schema/schemas.ts";
+import type { User } from "../identity/user.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
@@ -11,6 +11,9 @@ import { exposedName } from "../manifest/mcp-names.ts";
 import { ToolUnavailable } from "../tools/tool.ts";
 import { callOutput } from "./call-output.ts";
 import type { GivenTool, ListedTool, McpConnection } from "./connection.ts";
+import { UserCalls } from "./user-calls.ts";
+import type { UserCredentials } from "./user-credentials.ts";
+import { withConnection } from "./with-connection.ts";
 
 /** The delay between two attempts to connect doubles from the first value to the second. */
 const MIN_RECONNECT_DELAY_MS = 1_000;
@@ -59,12 +62,16 @@ export class McpClient {
   /** Tools that were left out, with their place in the list. */
   readonly #reported = new Set<string>();
   readonly #end = new AbortController();
+  /** Where the server is called on behalf of users. */
+  readonly #users: UserCalls | null;
 
   constructor(name: string, settings: McpClientManifest, parts: ClientParts) {
     this.name = name;
     this.#settings = settings;
     this.#parts = parts;
     this.#logger = parts.logger.child({ mcpClient: name });
+    const { auth } = settings;
+    this.#users = auth === undefined ? null : new UserCalls(name, auth, (...of) => this.#openForUser(...of));
   }
 
   /** For one call, in milliseconds. */
@@ -97,38 +104,38 @@ export class McpClient {
   /**
    * Calls a tool by its name in this service, without the prefix of the client.
    *
-   * @throws ToolUnavailable when the server cannot be reached or has no such tool; Error with the message of the tool; the
-   * reason of `signal` once it aborts
+   * @param user who asks
+   * @throws ToolUnavailable when the server cannot be reached or has no such tool; Error with the message of the tool, or where the
+   * server needs a user's token and the user has none; the reason of `signal` once it aborts
    */
-  async call(name: string, input: Record<string, unknown>, signal: AbortSignal): Promise<unknown> {
-    const { isMcpConnectionLost, isUnsent, failureReason } = await import("./connection.ts");
-    for (let tried = 0; ; tried++) {
-      const connection = await this.#open(signal);
+  async call(name: string, input: Record<string, unknown>, signal: AbortSignal, user: User | null): Promise<unknown> {
+    const request = (connection: McpConnection) => {
       const tool = this.#tools.get(name);
-      if (tool === undefined)
-        throw new ToolUnavailable(`MCP server "${this.name}" has no tool ${JSON.stringify(name)}`);
-      let result: CallToolResult;
-      try {
-        result = await connection.call(tool.name, input, signal, this.timeout);
-      } catch (error) {
-        signal.throwIfAborted();
-        if (!isMcpConnectionLost(error))
-          throw new Error(`MCP server "${this.name}": ${failureReason(error)}`, { cause: error });
-        this.#disconnect(connection, failureReason(error));
-        if (tried > 0 || !isUnsent(error))
-          throw new Error(`MCP server "${this.name}" was lost during the call: ${failureReason(error)}`, {
-            cause: error,
-          });
-        continue;
-      }
-      return callOutput(result);
+      if (tool !== undefined) return connection.call(tool.name, input, signal, this.timeout);
+      throw new ToolUnavailable(`MCP server "${this.name}" has no tool ${JSON.stringify(name)}`);
+    };
+    return callOutput(await this.#send(user, signal, request));
+  }
+
+  async #send<T>(
+    user: User | null,
+    signal: AbortSignal,
+    request: (connection: McpConnection) => Promise<T>,
+  ): Promise<T> {
+    if (this.#users === null) {
+      const source = { take: (stop: AbortSignal) => this.#open(stop), lost: this.#disconnect.bind(this) };
+      return withConnection(this.name, source, signal, request);
     }
+    // What there is to call is known from the connection of the service.
+    if (!this.#wasKnown) await this.#open(signal);
+    return this.#users.run(user, signal, request);
   }
 
   /** Ends the process too, where the server is one. */
   async close(): Promise<void> {
     this.#end.abort(new Error("the service is stopping"));
     if (this.#timer !== null) clearTimeout(this.#timer);
+    await this.#users?.close();
     await this.#connecting;
     await this.#connection?.close().catch(() => {});
     this.#connection = null;
@@ -140,6 +147,20 @@ export class McpClient {
       await untilAborted(this.connect(), signal);
     if (this.#connection !== null) return this.#connection;
     throw new ToolUnavailable(`MCP server "${this.name}" is not available: ${this.#reason}`);
+  }
+
+  async #openForUser(credentials: UserCredentials, closed: () => void): Promise<McpConnection> {
+    const { openMcpConnection } = await import("./connection.ts");
+    const { folder } = this.#parts;
+    return openMcpConnection(this.#settings, {
+      folder,
+      logger: this.#logger,
+      signal: this.#end.signal,
+      credentials,
+      // The list of tools is that of the service.
+      changed: () => {},
+      closed,
+    });
   }
 
   async #attempt(): Promise<void> {

@@ -1,6 +1,7 @@
 /** One connection to a foreign MCP server, over HTTP or to a child process: the only file that uses the client SDK. */
 import type { Readable } from "node:stream";
 import {
+  type AuthProvider,
   type CallToolResult,
   Client,
   type ClientOptions,
@@ -8,6 +9,7 @@ import {
   SdkErrorCode,
   SdkHttpError,
   StreamableHTTPClientTransport,
+  UnauthorizedError,
 } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import type { Logger } from "pino";
@@ -17,6 +19,7 @@ import { VERSION } from "../lib/version.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
 import { boundedFetch, MAX_MESSAGE_BYTES } from "./bounded-fetch.ts";
 import { readLines } from "./lines.ts";
+import type { UserCredentials } from "./user-credentials.ts";
 
 /** A tool as the server describes it. */
 export interface ListedTool {
@@ -42,6 +45,8 @@ interface McpConnectionOptions {
   readonly logger: Logger;
   /** Aborts an attempt to connect. */
   readonly signal: AbortSignal;
+  /** Of the user whose connection it is; left out: it is that of the service. */
+  readonly credentials?: UserCredentials;
   /** Called when the tools of the server have changed. */
   changed(): void;
   /** Called when the connection has ended without `close`. */
@@ -81,12 +86,16 @@ export async function openMcpConnection(
     client.close().catch(() => {});
   };
   const transport =
-    settings.url === undefined ? stdioTransport(settings, options) : httpTransport(settings.url, settings, broken);
+    settings.url === undefined
+      ? stdioTransport(settings, options)
+      : httpTransport(settings.url, settings, broken, options.credentials);
   const client = new Client(
     { name: "penstock", version: VERSION },
     {
       jsonSchemaValidator: NO_VALIDATION,
-      listChanged: { tools: { autoRefresh: false, onChanged: () => options.changed() } },
+      ...(options.credentials === undefined && {
+        listChanged: { tools: { autoRefresh: false, onChanged: () => options.changed() } },
+      }),
       // To probe a child process would take a second one. All of today's speak the older revision.
       versionNegotiation: {
         mode: settings.url === undefined ? "legacy" : "auto",
@@ -94,7 +103,11 @@ export async function openMcpConnection(
       },
     },
   );
-  client.onerror = (error) => options.logger.debug({ err: error }, "MCP connection");
+  client.onerror = (error) => {
+    // What a server says of a token may repeat it.
+    if (options.credentials === undefined) options.logger.debug({ err: error }, "MCP connection");
+    else options.logger.debug(`MCP connection of a user: ${options.credentials.hide(failureReason(error))}`);
+  };
   let over = false;
   client.onclose = () => {
     if (!over) options.closed(reason);
@@ -146,13 +159,25 @@ async function listTools(client: Client): Promise<readonly GivenTool[]> {
   return tools.map((tool) => (isObject(tool) ? (tool as GivenTool) : {}));
 }
 
+/** The SDK follows redirects within the origin of the server alone, so that no other gets the headers. */
 function httpTransport(
   url: string,
   { headers = {} }: McpClientManifest,
   broken: Broken,
+  credentials: UserCredentials | undefined,
 ): StreamableHTTPClientTransport {
-  return new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch: boundedFetch(broken) });
+  return new StreamableHTTPClientTransport(new URL(url), {
+    requestInit: { headers },
+    fetch: boundedFetch(broken),
+    ...(credentials !== undefined && { authProvider: authProvider(credentials) }),
+  });
 }
+
+/** It goes before `authorization` of the manifest's headers. */
+const authProvider = ({ token, refused }: UserCredentials): AuthProvider => ({
+  token,
+  ...(refused !== undefined && { onUnauthorized: refused }),
+});
 
 /** The process gets the few variables that every process needs (PATH, HOME, ...) and those of the manifest, no others. */
 function stdioTransport(
@@ -192,6 +217,10 @@ const CONNECTION_LOST_CODES: readonly unknown[] = [
 /** System errors that come before anything was sent. */
 const NOT_SENT_CODES: readonly unknown[] = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"];
 
+/** Whether the server does not take the credentials. */
+export const refusesCredentials = (error: unknown): boolean =>
+  error instanceof UnauthorizedError || (error instanceof SdkHttpError && [401, 403].includes(error.status ?? 0));
+
 /** Whether the connection failed, and not only this call. */
 export const isMcpConnectionLost = (error: unknown): boolean =>
   error instanceof SdkHttpError ||
@@ -219,5 +248,6 @@ export function failureReason(error: unknown): string {
   const { code, syscall } = systemFailure(error) ?? {};
   if (code !== undefined) return syscall?.startsWith("spawn ") ? `cannot run ${syscall.slice(6)}: ${code}` : code;
   if (error instanceof SdkHttpError) return `it answered ${error.status}`;
+  if (error instanceof UnauthorizedError) return "it answered 401";
   return error instanceof Error ? error.message.replace(/\s+/g, " ").slice(0, 200) : "it failed";
 }
