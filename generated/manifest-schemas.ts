@@ -1197,6 +1197,10 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "description": "Of one call of a tool.",
         "$ref": "#/$defs/Duration",
         "default": "60s"
+      },
+      "maxTimeout": {
+        "description": "Of one call whose server tells of its progress: each report gives it `timeout` again, up to this. Left out: progress gives no time.",
+        "$ref": "#/$defs/Duration"
       }
     },
     "oneOf": [

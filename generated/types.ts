@@ -398,6 +398,10 @@ export interface McpClientManifest {
    * Of one call of a tool.
    */
   timeout: Duration;
+  /**
+   * Of one call whose server tells of its progress: each report gives it `timeout` again, up to this. Left out: progress gives no time.
+   */
+  maxTimeout?: Duration;
 }
 
 /**
@@ -6172,6 +6176,44 @@ export type RawStreamPart =
     }
   | {
       /**
+       * Always `tool-progress`.
+       */
+      type: "tool-progress";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * Name of the tool.
+       */
+      toolName: string;
+      /**
+       * Grows with each report.
+       */
+      progress: number;
+      /**
+       * What `progress` is on its way to, where that is known.
+       */
+      total?: number;
+      /**
+       * For people.
+       */
+      message?: string;
+      /**
+       * Id of the sub-agent that this part comes from.
+       */
+      subAgentId?: string;
+      /**
+       * Name of that sub-agent.
+       */
+      subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
+    }
+  | {
+      /**
        * Always `tool-result`.
        */
       type: "tool-result";
@@ -6706,6 +6748,39 @@ export type UIMessageChunk =
        * What is wrong with it.
        */
       errorText: string;
+    }
+  | {
+      /**
+       * Always `data-tool-progress`.
+       */
+      type: "data-tool-progress";
+      /**
+       * Id of the call.
+       */
+      id: string;
+      data: {
+        /**
+         * Id of the call.
+         */
+        toolCallId: string;
+        /**
+         * Name of the tool.
+         */
+        toolName: string;
+        /**
+         * Grows with each report.
+         */
+        progress: number;
+        /**
+         * What `progress` is on its way to, where that is known.
+         */
+        total?: number;
+        /**
+         * For people.
+         */
+        message?: string;
+      };
+      transient: true;
     }
   | {
       /**

@@ -1,4 +1,5 @@
 /** Checks MCP: what servers expose exists, and no two tools get the same name, of servers or of clients. */
+import { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";
 import { isLoopback } from "../lib/host-name.ts";
 import { isObject } from "../lib/is-object.ts";
 import { type CheckContext, checkName, checkRepeats, entriesOf, type Json, keysOf, listOf } from "./check.ts";
@@ -22,6 +23,9 @@ export function checkMcp(check: CheckContext): void {
 
 function checkClient(check: CheckContext, path: Path, client: Json): void {
   checkHeaders(check, [...path, "headers"], client.headers);
+  const { timeout, maxTimeout } = client;
+  if (milliseconds(maxTimeout) < milliseconds(timeout))
+    check.report([...path, "maxTimeout"], "must not be shorter than timeout");
   if (client.auth === undefined) return;
   const { auth } = check.document;
   if (!isObject(auth) || auth.mode === undefined || auth.mode === "none")
@@ -31,6 +35,12 @@ function checkClient(check: CheckContext, path: Path, client: Json): void {
   const exchange = isObject(client.auth) ? client.auth.tokenExchange : undefined;
   if (isObject(exchange)) checkSecure(check, [...path, "auth", "tokenExchange", "url"], exchange.url);
 }
+
+const IS_DURATION = new RegExp(DURATION_PATTERN);
+
+/** NaN for what is not a duration. */
+const milliseconds = (duration: unknown): number =>
+  typeof duration === "string" && IS_DURATION.test(duration) ? parseDuration(duration) : Number.NaN;
 
 /** Tokens and the client's secret are readable on the way to any other address. */
 function checkSecure(check: CheckContext, path: Path, url: unknown): void {

@@ -15,6 +15,7 @@ import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import type { Logger } from "pino";
 import { untilAborted } from "../lib/abortable.ts";
 import { isObject } from "../lib/is-object.ts";
+import type { OnToolProgress } from "../lib/tool-progress.ts";
 import { VERSION } from "../lib/version.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
 import { boundedFetch, MAX_MESSAGE_BYTES } from "./bounded-fetch.ts";
@@ -31,11 +32,19 @@ export interface ListedTool {
 /** As it came: a malformed tool lacks what a tool has, or has it in another type. */
 export type GivenTool = { readonly [K in keyof ListedTool]?: unknown };
 
+interface CallOptions {
+  readonly signal: AbortSignal;
+  /** Milliseconds. */
+  readonly timeout: number;
+  /** Milliseconds, where each report of progress gives the call its `timeout` again. */
+  readonly maxTimeout?: number | undefined;
+  readonly progress?: OnToolProgress | undefined;
+}
+
 export interface McpConnection {
   /** All tools, whatever the server says of each; the number of pages is limited. */
   list(): Promise<GivenTool[]>;
-  /** @param timeout milliseconds */
-  call(name: string, given: Record<string, unknown>, signal: AbortSignal, timeout: number): Promise<CallToolResult>;
+  call(name: string, given: Record<string, unknown>, options: CallOptions): Promise<CallToolResult>;
   close(): Promise<void>;
 }
 
@@ -130,8 +139,18 @@ export async function openMcpConnection(
       const tools = await listTools(client);
       return tools.map(({ name, description = "", inputSchema }) => ({ name, description, inputSchema }));
     },
-    call: (name, given, signal, timeout) =>
-      client.callTool({ name, arguments: given }, { signal, timeout, maxTotalTimeout: timeout }),
+    call: (name, given, { signal, timeout, maxTimeout, progress }) =>
+      client.callTool(
+        { name, arguments: given },
+        {
+          signal,
+          timeout,
+          maxTotalTimeout: maxTimeout ?? timeout,
+          resetTimeoutOnProgress: maxTimeout !== undefined,
+          // A server reports only to those who ask for it.
+          ...((progress ?? maxTimeout) !== undefined && { onprogress: (report) => progress?.(report) }),
+        },
+      ),
     close,
   };
 }
@@ -248,6 +267,7 @@ export function failureReason(error: unknown): string {
   const { code, syscall } = systemFailure(error) ?? {};
   if (code !== undefined) return syscall?.startsWith("spawn ") ? `cannot run ${syscall.slice(6)}: ${code}` : code;
   if (error instanceof SdkHttpError) return `it answered ${error.status}`;
+  if (error instanceof SdkError && error.code === SdkErrorCode.RequestTimeout) return "it did not answer in time";
   if (error instanceof UnauthorizedError) return "it answered 401";
   return error instanceof Error ? error.message.replace(/\s+/g, " ").slice(0, 200) : "it failed";
 }

@@ -9,6 +9,9 @@ import { type OpenConnection, UserConnections } from "./user-connections.ts";
 import { type CredentialsOf, compileUserCredentials, type UserCredentials } from "./user-credentials.ts";
 import { withConnection } from "./with-connection.ts";
 
+/** @param hide what is told of the call while it runs is told without the tokens */
+export type UserRequest<T> = (connection: McpConnection, hide: UserCredentials["hide"]) => Promise<T>;
+
 export class UserCalls {
   readonly #server: string;
   readonly #credentialsOf: CredentialsOf;
@@ -26,12 +29,12 @@ export class UserCalls {
    * @returns what `request` gives, without the tokens
    * @throws as `McpClient.call`; no error holds a token, nor anything that the server has sent beside its message
    */
-  async run<T>(user: User | null, signal: AbortSignal, request: (line: McpConnection) => Promise<T>): Promise<T> {
+  async run<T>(user: User | null, signal: AbortSignal, request: UserRequest<T>): Promise<T> {
     const credentials = this.#credentialsOf(user);
     try {
       await this.#requireToken(credentials, signal);
       const given = await this.#connections.use(credentials, (source) =>
-        withConnection(this.#server, source, signal, request),
+        withConnection(this.#server, source, signal, (connection) => request(connection, credentials.hide)),
       );
       return credentials.hide(given);
     } catch (error) {
