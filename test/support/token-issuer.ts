@@ -28,8 +28,12 @@ export interface TokenIssuer {
   stop(): Promise<void>;
 }
 
-/** @param audience for whom it issues tokens */
-export async function startTokenIssuer(test: Pick<TestContext, "after">, audience: string): Promise<TokenIssuer> {
+/** @param audience for whom it issues tokens, and for what */
+export async function startTokenIssuer(
+  test: Pick<TestContext, "after">,
+  audience: string,
+  scope = "docs.read",
+): Promise<TokenIssuer> {
   const server = createServer(async (request, response) => {
     const { status, body } = await answer(request);
     response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store" });
@@ -61,7 +65,7 @@ export async function startTokenIssuer(test: Pick<TestContext, "after">, audienc
     if (![null, `${TOKEN_TYPE}access_token`].includes(form.get("requested_token_type")))
       return refusal("invalid_request", "requested_token_type");
     if (form.get("audience") !== audience) return refusal("invalid_target", "no such audience");
-    if (form.get("scope") !== "docs.read") return refusal("invalid_scope", "docs.read alone");
+    if (form.get("scope") !== scope) return refusal("invalid_scope", `${scope} alone`);
     const subject = form.get("subject_token") ?? "";
     const verified = await jwtVerify(subject, USERS_KEY).catch(() => null);
     const user = verified?.payload.sub;
