@@ -22,6 +22,18 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "type": "string",
         "default": ""
       },
+      "prompt": {
+        "description": "A prompt of an MCP server, which follows the instructions.",
+        "$ref": "#/$defs/AgentPromptManifest"
+      },
+      "resources": {
+        "description": "Resources of MCP servers, whose texts follow the instructions.",
+        "type": "array",
+        "maxItems": 20,
+        "items": {
+          "$ref": "#/$defs/AgentResourceManifest"
+        }
+      },
       "model": {
         "description": "`provider/model`, a list of them (each is the fallback of the one before), or one `{{ expression }}`.",
         "type": [
@@ -432,6 +444,70 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "additionalProperties": false
       }
     },
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
+  "AgentPromptManifest": {
+    "title": "Prompt of an MCP server",
+    "type": "object",
+    "properties": {
+      "client": {
+        "description": "Name of an MCP client.",
+        "type": "string",
+        "minLength": 1
+      },
+      "name": {
+        "description": "Of the prompt.",
+        "type": "string",
+        "minLength": 1
+      },
+      "arguments": {
+        "description": "Texts; may hold `{{ expressions }}` over `context` and `user`.",
+        "$ref": "#/$defs/StringMap",
+        "default": {}
+      },
+      "maxBytes": {
+        "description": "Most that the model is shown of it.",
+        "$ref": "#/$defs/Size",
+        "default": "64KiB"
+      }
+    },
+    "required": [
+      "client",
+      "name"
+    ],
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
+  "AgentResourceManifest": {
+    "title": "Resource of an MCP server",
+    "type": "object",
+    "properties": {
+      "client": {
+        "description": "Name of an MCP client.",
+        "type": "string",
+        "minLength": 1
+      },
+      "uri": {
+        "description": "May hold `{{ expressions }}` over `context` and `user`, whose values are percent-encoded: `manual://pages/{{ context.page }}`.",
+        "type": "string",
+        "pattern": "^[A-Za-z][A-Za-z0-9+.-]*:\\S",
+        "patternErrorMessage": "must be a URI such as file:///manual.md"
+      },
+      "maxBytes": {
+        "description": "Most that the model is shown of it.",
+        "$ref": "#/$defs/Size",
+        "default": "64KiB"
+      }
+    },
+    "required": [
+      "client",
+      "uri"
+    ],
     "patternProperties": {
       "^x-": true
     },

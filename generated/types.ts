@@ -17,6 +17,253 @@ export interface AgentManifest {
    */
   instructions: string;
   /**
+   * A prompt of an MCP server, which follows the instructions.
+   */
+  prompt?: AgentPromptManifest;
+  /**
+   * Resources of MCP servers, whose texts follow the instructions.
+   *
+   * @maxItems 20
+   */
+  resources?:
+    | []
+    | [AgentResourceManifest]
+    | [AgentResourceManifest, AgentResourceManifest]
+    | [AgentResourceManifest, AgentResourceManifest, AgentResourceManifest]
+    | [AgentResourceManifest, AgentResourceManifest, AgentResourceManifest, AgentResourceManifest]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ];
+  /**
    * `provider/model`, a list of them (each is the fallback of the one before), or one `{{ expression }}`.
    */
   model: string | string[];
@@ -53,6 +300,40 @@ export interface AgentManifest {
    */
   recovery: "resume" | "fail";
   options: AgentOptionsManifest;
+}
+
+export interface AgentPromptManifest {
+  /**
+   * Name of an MCP client.
+   */
+  client: string;
+  /**
+   * Of the prompt.
+   */
+  name: string;
+  /**
+   * Texts; may hold `{{ expressions }}` over `context` and `user`.
+   */
+  arguments: StringMap;
+  /**
+   * Most that the model is shown of it.
+   */
+  maxBytes: Size;
+}
+
+export interface AgentResourceManifest {
+  /**
+   * Name of an MCP client.
+   */
+  client: string;
+  /**
+   * May hold `{{ expressions }}` over `context` and `user`, whose values are percent-encoded: `manual://pages/{{ context.page }}`.
+   */
+  uri: string;
+  /**
+   * Most that the model is shown of it.
+   */
+  maxBytes: Size;
 }
 
 /**
@@ -7243,6 +7524,8 @@ export type WorkflowStreamEvent =
 /** Every type by the name of its schema. */
 export interface Schemas {
   AgentManifest: AgentManifest;
+  AgentPromptManifest: AgentPromptManifest;
+  AgentResourceManifest: AgentResourceManifest;
   AgentToolManifest: AgentToolManifest;
   AgentOptionsManifest: AgentOptionsManifest;
   AgentMemoryOptionsManifest: AgentMemoryOptionsManifest;

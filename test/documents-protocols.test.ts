@@ -7,6 +7,7 @@ import { ROOT } from "./support/command-line.ts";
 import { block, FLAGSHIP, merge, shell } from "./support/documents.ts";
 import { connect } from "./support/mcp-clients.ts";
 import { startForeignServer } from "./support/mcp-server.ts";
+import { startOpenAIUpstream } from "./support/openai-upstream.ts";
 import { dataOf } from "./support/served-upstream.ts";
 import { startService } from "./support/service.ts";
 import { startTokenIssuer } from "./support/token-issuer.ts";
@@ -95,4 +96,22 @@ test("docs/protocols/mcp.md: the time limit that progress extends, written into 
   const service = await startService(t, merge(parse(FLAGSHIP), parse(written)), { env: {} });
   const { result } = await dataOf(service.post("/tools/builder_steps/execute", { input: {} }));
   assert.equal(result, "all steps");
+});
+
+test("docs/protocols/mcp.md: the agent with texts of a server, written into service.yaml, has them in its instructions", async (t) => {
+  const server = await startForeignServer(t, "current");
+  const upstream = await startOpenAIUpstream();
+  t.after(() => upstream.close());
+  const written = block("yaml", "house-style").replace("http://127.0.0.1:9000/mcp", server.url);
+  const providers = { up: { use: "openai-compatible", baseURL: upstream.baseURL, apiKey: "test" } };
+  const manifest = merge(merge(parse(FLAGSHIP), parse(written.replace("demo/echo", "up/test"))), { providers });
+  const service = await startService(t, manifest, { env: {} });
+  const options = { context: { language: "English", page: 7 } };
+  await dataOf(service.post("/agents/guide/text", { input: "Hello", options }));
+  const { content } = upstream.requests[0]!.body.messages[0];
+  assert.match(
+    content,
+    /^Answer from the manual\.\n\nFollow house-style in English\.\n\n<resource uri="manual:\/\/style">\n/,
+  );
+  assert.match(content, /First edition of manual:\/\/pages\/7\n<\/resource>$/);
 });

@@ -9,6 +9,7 @@ import type { McpClientManifest } from "../manifest/manifest.ts";
 import { type ConfiguredCall, ToolUnavailable } from "../tools/tool.ts";
 import { callOutput } from "./call-output.ts";
 import type { McpConnection } from "./connection.ts";
+import { ContextTexts } from "./context-texts.ts";
 import { type ForeignTool, ForeignTools } from "./foreign-tools.ts";
 import { UserCalls, type UserRequest } from "./user-calls.ts";
 import type { UserCredentials } from "./user-credentials.ts";
@@ -33,6 +34,8 @@ interface ClientParts {
 
 export class McpClient {
   readonly name: string;
+  /** Its resources and prompts. */
+  readonly texts: ContextTexts;
   readonly #settings: McpClientManifest;
   readonly #parts: ClientParts;
   readonly #logger: Logger;
@@ -55,6 +58,13 @@ export class McpClient {
     this.#parts = parts;
     this.#logger = parts.logger.child({ mcpClient: name });
     this.#tools = new ForeignTools(parts.prepare, this.#logger);
+    this.texts = new ContextTexts({
+      name,
+      timeout: settings.timeout,
+      logger: this.#logger,
+      userKey: (user) => this.#users?.keyOf(user) ?? "",
+      send: (user, signal, request) => this.#send(user, signal, request),
+    });
     const { auth } = settings;
     this.#users = auth === undefined ? null : new UserCalls(name, auth, (...of) => this.#openForUser(...of));
   }

@@ -13,6 +13,7 @@ import {
 } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import type { Logger } from "pino";
+import type { SourceRequest } from "../agents/run/sources.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { OnToolProgress } from "../lib/tool-progress.ts";
@@ -45,6 +46,8 @@ export interface McpConnection {
   /** All tools, whatever the server says of each; the number of pages is limited. */
   list(): Promise<GivenTool[]>;
   call(name: string, given: Record<string, unknown>, options: CallOptions): Promise<CallToolResult>;
+  /** The text of a resource or a prompt. @throws Error where it is not text */
+  read(request: SourceRequest, options: Pick<CallOptions, "signal" | "timeout">): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -151,8 +154,21 @@ export async function openMcpConnection(
           ...((progress ?? maxTimeout) !== undefined && { onprogress: (report) => progress?.(report) }),
         },
       ),
+    async read(request, { signal, timeout }) {
+      if (request.kind === "resource") {
+        const { contents } = await client.readResource({ uri: request.uri }, { signal, timeout, cacheMode: "refresh" });
+        return contents.map((content) => ("text" in content ? content.text : notText())).join("\n");
+      }
+      const { name, arguments: given } = request;
+      const { messages } = await client.getPrompt({ name, arguments: { ...given } }, { signal, timeout });
+      return messages.map(({ content }) => (content.type === "text" ? content.text : notText())).join("\n\n");
+    },
     close,
   };
+}
+
+function notText(): never {
+  throw new Error("it is not text");
 }
 
 /**

@@ -7,7 +7,7 @@ import { ToolUnavailable } from "../tools/tool.ts";
 import type { McpConnection } from "./connection.ts";
 import { type OpenConnection, UserConnections } from "./user-connections.ts";
 import { type CredentialsOf, compileUserCredentials, type UserCredentials } from "./user-credentials.ts";
-import { withConnection } from "./with-connection.ts";
+import { ConnectionLost, withConnection } from "./with-connection.ts";
 
 /** @param hide what is told of the call while it runs is told without the tokens */
 export type UserRequest<T> = (connection: McpConnection, hide: UserCredentials["hide"]) => Promise<T>;
@@ -40,8 +40,14 @@ export class UserCalls {
     } catch (error) {
       signal.throwIfAborted();
       const message = credentials.hide(messageOf(error));
-      throw error instanceof ToolUnavailable ? new ToolUnavailable(message) : new Error(message);
+      if (error instanceof ToolUnavailable) throw new ToolUnavailable(message);
+      throw error instanceof ConnectionLost ? new ConnectionLost(message) : new Error(message);
     }
+  }
+
+  /** Tells the tokens of users apart. @throws Error for a user without one */
+  keyOf(user: User | null): string {
+    return this.#credentialsOf(user).key;
   }
 
   close(): Promise<void> {

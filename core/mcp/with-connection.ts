@@ -2,6 +2,11 @@
 import { ToolUnavailable } from "../tools/tool.ts";
 import type { McpConnection } from "./connection.ts";
 
+/** The server may have seen the request. */
+export class ConnectionLost extends Error {
+  override readonly name = "ConnectionLost";
+}
+
 /** Where requests get their connection. */
 export interface ConnectionSource {
   /** @throws ToolUnavailable when the server cannot be reached; the reason of `signal` once it aborts */
@@ -17,7 +22,7 @@ export async function withConnection<T>(
   signal: AbortSignal,
   request: (connection: McpConnection) => Promise<T>,
 ): Promise<T> {
-  const { isMcpConnectionLost, isUnsent, failureReason } = await import("./connection.ts");
+  const { isMcpConnectionLost, isUnsent, failureReason, refusesCredentials } = await import("./connection.ts");
   for (let tried = 0; ; tried++) {
     const connection = await source.take(signal);
     try {
@@ -29,7 +34,10 @@ export async function withConnection<T>(
       if (!isMcpConnectionLost(error)) throw new Error(`MCP server "${server}": ${reason}`, { cause: error });
       source.lost(connection, reason);
       if (tried > 0 || !isUnsent(error))
-        throw new Error(`MCP server "${server}" was lost during the call: ${reason}`, { cause: error });
+        throw lost(refusesCredentials(error), `MCP server "${server}" was lost during the call: ${reason}`, error);
     }
   }
 }
+
+const lost = (isRefused: boolean, message: string, cause: unknown) =>
+  isRefused ? new Error(message, { cause }) : new ConnectionLost(message, { cause });
