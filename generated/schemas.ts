@@ -6973,8 +6973,12 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "properties": {
       "stream": {
         "type": "boolean",
-        "description": "Not available for stored responses.",
-        "const": false
+        "description": "Whether the events of a response in the background are sent from their begin, and followed."
+      },
+      "starting_after": {
+        "type": "integer",
+        "description": "With `stream`: the number of the last event that the client has.",
+        "minimum": 0
       }
     }
   },

@@ -4061,9 +4061,13 @@ export interface CreateResponseRequest {
  */
 export interface ResponseQuery {
   /**
-   * Not available for stored responses.
+   * Whether the events of a response in the background are sent from their begin, and followed.
    */
-  stream?: false;
+  stream?: boolean;
+  /**
+   * With `stream`: the number of the last event that the client has.
+   */
+  starting_after?: number;
 }
 
 /**

@@ -31,6 +31,9 @@ const CODES: Partial<Record<ErrorKind, string>> = {
   context_length: "context_length_exceeded",
 };
 
+/** @param kind as it is on record: an `ErrorKind`, or nothing */
+export const codeOfKind = (kind: string | null | undefined): string => CODES[kind as ErrorKind] ?? "server_error";
+
 const TYPES: Readonly<Record<number, string>> = {
   401: "authentication_error",
   403: "permission_error",

@@ -7,6 +7,7 @@ import { type OpenCalls, partsOf } from "./item-parts.ts";
 import { type ConversationItem, messagesOf, type ReadItem, responseOfItem } from "./items.ts";
 import type { InputItem } from "./response-input.ts";
 import type { ResponseRecord, ResponseRows } from "./response-rows.ts";
+import type { Responses } from "./responses.ts";
 
 /** Responses that one may continue, and responses whose items one request may refer to. */
 const MAX_CHAIN = 500;
@@ -29,9 +30,10 @@ export const NOTHING_EARLIER: EarlierItems = { items: [], chain: [] };
  *
  * @throws OpenaiError when it does not exist for this principal, is not at its end, or there is too much before it
  */
-export async function readEarlier(rows: ResponseRows, id: string, principal: Principal): Promise<EarlierItems> {
-  const found = await rows.read(id);
-  if (found === undefined || !mayAccess(principal, found.record.owner, undefined)) throw previousNotFound(id);
+export async function readEarlier(responses: Responses, id: string, principal: Principal): Promise<EarlierItems> {
+  const { rows } = responses;
+  const found = await responses.lookUp(id, principal);
+  if (found === undefined) throw previousNotFound(id);
   const { record } = found;
   if (!CONTINUED.has(record.resource.status))
     throw unusable("invalid_value", `previous_response_id is that of a response that is ${record.resource.status}`);

@@ -127,7 +127,6 @@ const REFUSED_RESPONSES: [body: unknown, status: number, param: string, code?: s
   ],
   [asks({ reasoning: { effort: "high" } }), 400, "reasoning.effort"],
   [asks({ background: true, store: false }), 400, "background"],
-  [asks({ background: true, stream: true }), 400, "stream", "unsupported_parameter"],
   [asks({ previous_response_id: "resp_none" }), 400, "previous_response_id", "previous_response_not_found"],
 ];
 
@@ -139,7 +138,8 @@ test("POST /v1/responses refuses a bad body in OpenAI's shape, and names the fie
     assert.deepEqual([status, error.param, error.code], [wanted, param, code], JSON.stringify([body, error]));
   }
   for (const [path, param] of [
-    ["?stream=true", "stream"],
+    ["?stream=perhaps", "stream"],
+    ["?stream=true&starting_after=-1", "starting_after"],
     ["/input_items?limit=0", "limit"],
     ["/input_items?order=up", "order"],
   ]) {
@@ -147,6 +147,15 @@ test("POST /v1/responses refuses a bad body in OpenAI's shape, and names the fie
     assert.deepEqual([status, error.param], [400, param]);
   }
   assert.equal(upstream.requests.length, 0);
+});
+
+test("GET /v1/responses/:id?stream=true is 400 for a response that did not run in the background, and 404 for one that does not exist", async (t) => {
+  const service = await startService(t, manifestWith());
+  const { id } = (await (await service.post(RESPONSES, asks({}))).json()) as Loose;
+  const own = await seen(service.get(`${RESPONSES}/${id}?stream=true`));
+  assert.deepEqual([own.status, own.error.param, own.error.code], [400, "stream", "unsupported_parameter"]);
+  const none = await seen(service.get(`${RESPONSES}/resp_none?stream=true`));
+  assert.deepEqual([none.status, none.error.param], [404, "response_id"]);
 });
 
 test("POST /v1/chat/completions for an unknown agent is 404 with model_not_found", async (t) => {

@@ -9,13 +9,14 @@ import { jsonReply, openaiErrors } from "../../openai/errors.ts";
 import { agentOf, modelList, modelOf } from "../../openai/models.ts";
 
 const EVENTS = "text/event-stream";
+const STREAMED: ReadonlySet<string> = new Set(["openai.completeChat", "openai.createResponse", "openai.getResponse"]);
 
 /** What all of these rows have in common. */
 function openaiRoute<
   const Q extends InputSchemaId | undefined = undefined,
   const B extends InputSchemaId | undefined = undefined,
 >(row: Omit<Route<Service, Q, B>, "group" | "output" | "errors">): Route<Service> {
-  const raw = row.body === undefined ? [JSON_TYPE] : [JSON_TYPE, EVENTS];
+  const raw = STREAMED.has(row.operation) ? [JSON_TYPE, EVENTS] : [JSON_TYPE];
   return typedRoute<Service, Q, B>({ ...row, group: "execution", output: { raw }, errors: openaiErrors });
 }
 
@@ -65,11 +66,13 @@ export const OPENAI_ROUTES: readonly Route<Service>[] = [
     operation: "openai.getResponse",
     method: "GET",
     path: "/v1/responses/:id",
-    summary: "Read a stored response",
+    summary: "Read a stored response, or follow one that runs in the background",
     query: "ResponseQuery",
-    async handle({ params }, call) {
+    async handle({ params, query }, call) {
       const { responses } = call.service;
-      return jsonReply(await responses.get(params.id!, responses.principalOf(call)));
+      const principal = responses.principalOf(call);
+      if (query.stream === true) return responses.follow(params.id!, query, principal);
+      return jsonReply(await responses.get(params.id!, principal));
     },
   }),
   openaiRoute({

@@ -19,12 +19,14 @@ export const a2a: Stage<TaskNeeds, "a2a"> = ({ manifest, options: { logger }, ..
   };
 };
 
-export const responses: Stage<TaskNeeds, "responses"> = ({ manifest, store, membership, options: { logger } }) => {
-  const responses = new Responses(manifest, { store, membership, logger });
+export const responses: Stage<"manifest" | "store" | "runs" | "options", "responses"> = ({
+  options: { logger },
+  ...parts
+}) => {
+  const responses = new Responses(parts.manifest, { ...parts, logger });
   return {
     parts: { responses },
     begin: () => responses.start(),
-    idle: (timeout) => responses.background.idle(timeout),
     end: () => responses.close(),
   };
 };
