@@ -45,7 +45,7 @@ function shown(resource: ResponseResource, { include }: Body): ResponseResource 
 }
 
 /** The resource of a run that has ended, stored if it is to be. */
-async function finished({ record, output }: NewResponse, { rows }: Responses): Promise<ResponseResource> {
+export async function finished({ record, output }: NewResponse, { rows }: Responses): Promise<ResponseResource> {
   const { end, items, usage } = output;
   if (end === null) throw unavailable("the run was stopped");
   const whole = { ...record.resource, ...end, output: items, usage };

@@ -66,7 +66,7 @@ export function errorFields(error: unknown, message = messageOf(error)): ErrorFi
 }
 
 /** What does not fit into the model's context is the request's fault here. */
-const statusOf = ({ kind }: ServiceError): number => (kind === "context_length" ? 400 : STATUS[kind]);
+export const statusOf = ({ kind }: ServiceError): number => (kind === "context_length" ? 400 : STATUS[kind]);
 
 /** Messages about a request begin with the field that they are about. */
 const FIELD = /^([a-z_]+(?:\[\d+\]|\.[\w$-]+)*)(?= must | is |:)/;

@@ -21,9 +21,18 @@ export interface EarlierItems {
   readonly items: readonly ConversationItem[];
   /** Ids of the responses, the oldest first. */
   readonly chain: readonly string[];
+  /** In characters. */
+  readonly size: number;
 }
 
-export const NOTHING_EARLIER: EarlierItems = { items: [], chain: [] };
+export const NOTHING_EARLIER: EarlierItems = { items: [], chain: [], size: 0 };
+
+/** The conversation up to the end of a response. What is read from the store later begins after one that is not stored. */
+export function continued({ items, chain, size }: EarlierItems, record: ResponseRecord): EarlierItems {
+  const { id, store } = record.resource;
+  const own = itemsOf(record);
+  return { items: [...items, ...own], chain: store ? [...chain, id] : [], size: size + JSON.stringify(own).length };
+}
 
 /**
  * What was said in the response and those before it. Where one of them is gone, it begins after that.
@@ -38,7 +47,7 @@ export async function readEarlier(responses: Responses, id: string, principal: P
   if (!CONTINUED.has(record.resource.status))
     throw unusable("invalid_value", `previous_response_id is that of a response that is ${record.resource.status}`);
   const chain = [...record.chain, id];
-  if (chain.length > MAX_CHAIN) throw tooLong(`previous_response_id has more than ${MAX_CHAIN} responses before it`);
+  requireChain(chain);
   let items: ConversationItem[] = [];
   let expected = 0;
   let size = 0;
@@ -52,7 +61,12 @@ export async function readEarlier(responses: Responses, id: string, principal: P
     }
     if (size > MAX_CHARACTERS) throw tooLong("previous_response_id has too much text before it");
   }
-  return { items: withTheirCalls(items), chain };
+  return { items: withTheirCalls(items), chain, size };
+}
+
+/** @throws OpenaiError for a conversation of too many responses */
+export function requireChain(chain: readonly string[]): void {
+  if (chain.length > MAX_CHAIN) throw tooLong(`previous_response_id has more than ${MAX_CHAIN} responses before it`);
 }
 
 /** Where an earlier response is gone, there may be outputs of calls that went with it. */

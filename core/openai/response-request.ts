@@ -16,6 +16,7 @@ import {
   type EarlierItems,
   NOTHING_EARLIER,
   readEarlier,
+  requireChain,
   resolveReferences,
 } from "./response-context.ts";
 import { readInput } from "./response-input.ts";
@@ -59,6 +60,7 @@ export async function readResponseRequest(
   const tools = readTools(body);
   const input = await resolveReferences(responses.rows, readInput(body.input, id), principal);
   const earlier = recent ?? (await earlierOf(body, principal, responses));
+  requireChain(earlier.chain);
   const asked = protocolBody(body, tools, input, earlier);
   const createdAt = systemTime();
   const store = isStored(body, input);

@@ -1,4 +1,5 @@
 /** Stored responses: read, continued, cancelled and deleted by those who own them, and kept as long as runs are. */
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { defaults } from "../../generated/defaults.ts";
 import type { ResponseItemsQuery, ResponseQuery } from "../../generated/types.ts";
@@ -8,6 +9,7 @@ import { isIsolated, type Principal, principalOf, type Requester } from "../iden
 import { systemTime } from "../lib/clock.ts";
 import { invalid, messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
+import { Uses } from "../lib/uses.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
 import { unlessConflict } from "../storage/conflict.ts";
@@ -17,6 +19,7 @@ import type { Store } from "../storage/store.ts";
 import { BackgroundResponses } from "./background.ts";
 import { OpenaiError, unsupported } from "./errors.ts";
 import type { ConversationItem } from "./items.ts";
+import { RecentResponses } from "./recent.ts";
 import type { ResponseResource } from "./resource.ts";
 import { type FoundResponse, ResponseRows } from "./response-rows.ts";
 
@@ -32,6 +35,12 @@ interface ResponsesSource {
 export class Responses {
   readonly rows: ResponseRows;
   readonly background: BackgroundResponses;
+  /** Of WebSockets. */
+  readonly recent = new RecentResponses();
+  /** Responses over WebSockets: their sockets do not say whether they are at work. */
+  readonly working = new Uses();
+  /** From then on sockets begin no more responses. */
+  stopping = false;
   readonly #manifest: Manifest;
   readonly #retention: Interval;
 
@@ -49,6 +58,12 @@ export class Responses {
 
   start(): void {
     this.#retention.start();
+  }
+
+  /** Waits for the responses over WebSockets, at most some milliseconds. */
+  async idle(timeout: number): Promise<void> {
+    this.stopping = true;
+    await Promise.race([this.working.whenOver(), sleep(timeout, undefined, { ref: false })]);
   }
 
   async close(): Promise<void> {

@@ -27,6 +27,7 @@ export const responses: Stage<"manifest" | "store" | "runs" | "options", "respon
   return {
     parts: { responses },
     begin: () => responses.start(),
+    idle: (timeout) => responses.idle(timeout),
     end: () => responses.close(),
   };
 };
