@@ -42,13 +42,16 @@ test("every row that takes calls of users is one of the ways in that tests walk 
     [],
     "a new way in has its lines in test/support/ways-in.ts",
   );
-  const own = ["POST /shop", "WS /shop-socket"];
+  const own = ["POST /shop", "WS /shop-socket", ...SOCKETS.map(({ path }) => `WS ${path}`)];
   assert.deepEqual(
     [...walked].filter((row) => !rows.includes(row) && !own.includes(row)),
     [],
   );
-  for (const { path } of SOCKETS)
-    assert.match(path, /^\/ws/, "sockets of the service say what happens, and take no calls");
+  for (const { path, group } of SOCKETS)
+    assert.ok(
+      group === "execution" ? walked.has(`WS ${path}`) : /^\/ws/.test(path),
+      `${path}: other sockets of the service say what happens, and take no calls`,
+    );
 });
 
 describe("every way in, with isolation", () => {
