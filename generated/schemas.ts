@@ -2353,6 +2353,60 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     ]
   },
+  "CompactResponseRequest": {
+    "type": "object",
+    "description": "Body of `/v1/responses/compact`, as OpenAI defines it. Other keys are ignored.",
+    "properties": {
+      "model": {
+        "type": "string",
+        "description": "Id of the agent, whose model writes the summary.",
+        "minLength": 1
+      },
+      "input": {
+        "description": "A text or items, as for `/v1/responses`. Needed unless `previous_response_id` is there."
+      },
+      "previous_response_id": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "A stored response: what was said up to its end is summed up, before `input`."
+      },
+      "instructions": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "Summed up as a system message in front of the conversation."
+      },
+      "prompt_cache_key": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "Read, and ignored.",
+        "maxLength": 64
+      }
+    },
+    "required": [
+      "model"
+    ],
+    "examples": [
+      {
+        "model": "support",
+        "input": [
+          {
+            "role": "user",
+            "content": "Where is my order 1042?"
+          },
+          {
+            "role": "assistant",
+            "content": "It is on its way."
+          }
+        ]
+      }
+    ]
+  },
   "Conversation": {
     "type": "object",
     "description": "A conversation: a thread of messages of one user.",

@@ -4057,6 +4057,32 @@ export interface CreateResponseRequest {
 }
 
 /**
+ * Body of `/v1/responses/compact`, as OpenAI defines it. Other keys are ignored.
+ */
+export interface CompactResponseRequest {
+  /**
+   * Id of the agent, whose model writes the summary.
+   */
+  model: string;
+  /**
+   * A text or items, as for `/v1/responses`. Needed unless `previous_response_id` is there.
+   */
+  input?: unknown;
+  /**
+   * A stored response: what was said up to its end is summed up, before `input`.
+   */
+  previous_response_id?: string | null;
+  /**
+   * Summed up as a system message in front of the conversation.
+   */
+  instructions?: string | null;
+  /**
+   * Read, and ignored.
+   */
+  prompt_cache_key?: string | null;
+}
+
+/**
  * Query of `/v1/responses/{id}`.
  */
 export interface ResponseQuery {
@@ -7288,6 +7314,7 @@ export interface Schemas {
   ActivityMinute: ActivityMinute;
   ChatCompletionRequest: ChatCompletionRequest;
   CreateResponseRequest: CreateResponseRequest;
+  CompactResponseRequest: CompactResponseRequest;
   ResponseQuery: ResponseQuery;
   ResponseItemsQuery: ResponseItemsQuery;
   SemanticMemoryOptions: SemanticMemoryOptions;

@@ -5,6 +5,7 @@ import type { Context } from "../http/route.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
+import type { Summary } from "./conversation/write-summary.ts";
 import type { KeptAgent } from "./keeper.ts";
 import type { ClientTools } from "./run/client-tools.ts";
 import type { EditedMemory } from "./run/execute.ts";
@@ -140,6 +141,8 @@ export interface Agent {
   prepare(body: ProtocolBody, call: RunCall): ProtocolRun;
   /** @param runId a new one. Throws `invalid_input` as well where no runs are kept */
   prepareKept(body: ProtocolBody, call: RunCall, runId: string): KeptProtocolRun;
+  /** Has its model sum up a conversation, of which a line tells one message or more. None of its tools runs. */
+  summarize(lines: readonly string[], call: RunCall): Promise<Summary>;
   /** Growing partial objects, then the final one. */
   streamObject(body: ObjectBody, call: RunCall): EventProducer;
   /** The last runs that a principal may see, newest first. `page` counts from 0. */

@@ -6,6 +6,7 @@ import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
 import { replyMessageId } from "./conversation/agent-memory.ts";
+import { summarizeLines } from "./conversation/write-summary.ts";
 import type { Description } from "./describe.ts";
 import type { KeptRequest, KeptRun } from "./keeper.ts";
 import { keptAgent, keptRun, named } from "./kept.ts";
@@ -59,6 +60,15 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     },
     runOrWait: (body, call, sink) => runOrWait(agent, body, call, sink),
     prepare: (body, call) => prepareProtocol(agent, body, call),
+    async summarize(lines, call) {
+      const chain = agent.chain({ context: {}, user: call.user });
+      agent.activity.enter();
+      try {
+        return await summarizeLines(chain, lines, call);
+      } finally {
+        agent.activity.leave();
+      }
+    },
     prepareKept: (body, call, runId) => prepareKept(agent, kept, body, call, runId),
     async generateObject(body, call) {
       const run = newObject(body, call, false);

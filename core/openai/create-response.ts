@@ -21,15 +21,15 @@ export async function createResponse(agent: Agent, body: Body, call: RunCall, re
     throw invalid("background must not be true where store is false: nobody could read the response");
   const principal = responses.principalOf(call);
   const begun = await readResponseRequest(body, principal, responses);
-  const { record, output, asked } = begun;
+  const { record, output, asked, messages } = begun;
   const { resource } = record;
   if (background === true) {
-    const run = inOwnWords(FIELDS, () => agent.prepareKept(asked, call, responseRunId(resource.id)));
+    const run = inOwnWords(FIELDS, messages, () => agent.prepareKept(asked, call, responseRunId(resource.id)));
     const { isJson, clientTools } = run;
     await responses.background.begin({ ...record, run: { isJson, clientTools } }, run, principal);
     return stream === true ? responses.follow(resource.id, {}, principal) : jsonReply(resource);
   }
-  const run = inOwnWords(FIELDS, () => agent.prepare(asked, call));
+  const run = inOwnWords(FIELDS, messages, () => agent.prepare(asked, call));
   const finish = () => finished(begun, responses);
   if (stream === true) return streamTranslated(run, responseStream(new ResponseEvents(resource, output), finish));
   await hearRun(run, (said) => output.of(said));

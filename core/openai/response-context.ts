@@ -132,7 +132,7 @@ export function conversationOf(
 ): InputMessage[] {
   const open: OpenCalls = new Map();
   const read = (items: readonly ConversationItem[], pathOf: (index: number) => string): ReadItem[] =>
-    items.map((item, index) => ({ item, parts: partsOf(item, pathOf(index), open) }));
+    items.map((item, index) => ({ item, path: pathOf(index), parts: partsOf(item, pathOf(index), open) }));
   const messages = messagesOf([...read(earlier, () => "previous_response_id"), ...read(input, (at) => `input[${at}]`)]);
   return instructions ? [{ role: "system", content: instructions }, ...messages] : messages;
 }

@@ -7,6 +7,7 @@ import { ownerOf } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { systemTime } from "../lib/clock.ts";
 import { ServiceError } from "../lib/errors.ts";
+import type { InputMessage } from "./content.ts";
 import type { FieldNames } from "./errors.ts";
 import type { ConversationItem } from "./items.ts";
 import { readFormat, samplingOptions } from "./options.ts";
@@ -43,6 +44,7 @@ export interface NewResponse {
   readonly earlier: EarlierItems;
   readonly output: ResponseOutput;
   /** For the agent. */
+  readonly messages: readonly InputMessage[];
   readonly asked: ProtocolBody;
 }
 
@@ -61,29 +63,25 @@ export async function readResponseRequest(
   const input = await resolveReferences(responses.rows, readInput(body.input, id), principal);
   const earlier = recent ?? (await earlierOf(body, principal, responses));
   requireChain(earlier.chain);
-  const asked = protocolBody(body, tools, input, earlier);
+  const messages = conversationOf(body.instructions, earlier, input);
+  const asked = protocolBody(body, tools, messages);
   const createdAt = systemTime();
   const store = isStored(body, input);
   const resource = beginResource({ id, createdAt: toSeconds(createdAt), body, tools, store });
   const output = new ResponseOutput(id, () => toSeconds(systemTime()));
   const record = { resource, owner: ownerOf(principal), createdAt, input, chain: earlier.chain };
-  return { record, earlier, output, asked };
+  return { record, earlier, output, messages, asked };
 }
 
 async function earlierOf({ previous_response_id: id }: Body, principal: Principal, responses: Responses) {
   return isNothing(id) ? NOTHING_EARLIER : readEarlier(responses, id, principal);
 }
 
-function protocolBody(
-  body: Body,
-  tools: readonly ClientTool[],
-  input: readonly ConversationItem[],
-  earlier: EarlierItems,
-): ProtocolBody {
-  const { text, reasoning, instructions, tool_choice: choice } = body;
+function protocolBody(body: Body, tools: readonly ClientTool[], messages: readonly InputMessage[]): ProtocolBody {
+  const { text, reasoning, tool_choice: choice } = body;
   const effort = reasoning?.effort;
   return {
-    input: conversationOf(instructions, earlier, input),
+    input: messages,
     field: "input",
     options: samplingOptions(body, body.max_output_tokens),
     json: readFormat(text?.format?.type, text?.format?.schema, "text.format.schema"),

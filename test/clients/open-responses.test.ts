@@ -291,6 +291,39 @@ test("POST /v1/responses refuses an output for a call that is not open, in the r
   }
 });
 
+const isCompaction: Loose = ajv.compile(
+  object(["id", "object", "created_at", "output", "usage"], {
+    id: text,
+    object: is("response.compaction"),
+    created_at: count,
+    output: list(
+      object(["id", "type", "encrypted_content"], {
+        id: text,
+        type: is("compaction"),
+        encrypted_content: { type: "string", minLength: 1 },
+      }),
+    ),
+    usage: USAGE,
+  }),
+);
+
+test("POST /v1/responses/compact passes Open Responses' compact-response: a compaction item", async (t) => {
+  const { service } = await serveUpstream(t);
+  const input = [user("Say hello."), { type: "message", role: "assistant", content: "Hello!" }, user("Go on")];
+  const reply = await service.post("/v1/responses/compact", { model: "assistant", input, prompt_cache_key: "key" });
+  assert.equal(reply.status, 200);
+  const compaction: Loose = await reply.json();
+  assert.ok(isCompaction(compaction), JSON.stringify(isCompaction.errors));
+  assert.equal(compaction.output.length, 1);
+});
+
+test("POST /v1/responses/compact passes Open Responses' compact-missing-model: 400", async (t) => {
+  const { service } = await serveUpstream(t);
+  const reply = await service.post("/v1/responses/compact", { input: [user("Hello")] });
+  assert.equal(reply.status, 400);
+  assert.equal(((await reply.json()) as Loose).error.param, "model");
+});
+
 /** The events of the next response of a socket, each checked, or the error that is there in its place. */
 async function turn(socket: TestSocket, body: object): Promise<{ response?: Loose; error?: Loose; events: Loose[] }> {
   socket.send({ type: "response.create", model: "assistant", ...body });
@@ -376,6 +409,14 @@ const WS_TEMPLATES: readonly Turns[] = [
       const output = { type: "function_call_output", call_id: "call_unknown", output: "x" };
       await failsWith(socket, { ...more, input: [output] }, "invalid_value");
       await failsWith(socket, { ...more, input: [user("Two")] }, "previous_response_not_found");
+    },
+  },
+  {
+    name: "websocket-compact-new-chain: what a conversation was compacted to begins another one",
+    async run(open, service) {
+      const body = { model: "assistant", input: [user("My name is Alice."), user("I like tea.")] };
+      const { output } = await (await service.post("/v1/responses/compact", body)).json();
+      await completes(await open(), { store: false, tools: [], input: [...output, user("What is my name?")] });
     },
   },
 ];

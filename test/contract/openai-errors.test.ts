@@ -47,7 +47,7 @@ const REFUSED: [body: unknown, param: string, code?: string][] = [
   [chat({ messages: [{ role: "user", content: [{ type: "video" }] }] }), "messages[0].content[0].type"],
   [
     chat({ messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "ftp://x/y" } }] }] }),
-    "messages[0].content[0].image",
+    "messages[0].content[0].image_url.url",
   ],
   [chat({ messages: [...HELLO, { role: "tool", tool_call_id: "c9", content: "x" }] }), "messages[1].tool_call_id"],
   [chat({ temperature: 2.1 }), "temperature"],
@@ -156,6 +156,44 @@ test("GET /v1/responses/:id?stream=true is 400 for a response that did not run i
   assert.deepEqual([own.status, own.error.param, own.error.code], [400, "stream", "unsupported_parameter"]);
   const none = await seen(service.get(`${RESPONSES}/resp_none?stream=true`));
   assert.deepEqual([none.status, none.error.param], [404, "response_id"]);
+});
+
+const BAD_IMAGE = "ftp://x/y";
+const part = (fields: object) => ({ role: "user", content: [{ type: "text", text: "Look" }, fields] });
+const inputPart = (fields: object) => ({ role: "user", content: [{ type: "input_text", text: "Look" }, fields] });
+const CALLED = [
+  { type: "function_call", call_id: "c", name: "x", arguments: "{}" },
+  { type: "function_call_output", call_id: "c", output: "y" },
+];
+
+test("POST /v1/chat/completions and POST /v1/responses name what is wrong in a message by its place in the request, whatever stands before it", async (t) => {
+  const { service } = await serveUpstream(t);
+  const silent = { role: "assistant", content: "" };
+  const chats: [message: object, param: string][] = [
+    [part({ type: "image_url", image_url: { url: BAD_IMAGE } }), "content[1].image_url.url"],
+    [part({ type: "image_url", image_url: BAD_IMAGE }), "content[1].image_url"],
+    [part({ type: "file", file: { file_data: "data:application/pdf;base64,%" } }), "content[1].file.file_data"],
+    [part({ type: "input_audio", input_audio: { format: "wav", data: "%" } }), "content[1].input_audio.data"],
+    [{ role: "user", content: [] }, "content"],
+  ];
+  for (const [message, param] of chats) {
+    const { status, error } = await seen(service.post(CHAT, chat({ messages: [...HELLO, silent, message] })));
+    assert.deepEqual([status, error.param], [400, `messages[2].${param}`], error.message);
+    assert.ok(error.message.startsWith(`messages[2].${param} `), error.message);
+  }
+  const items: [item: object, param: string][] = [
+    [inputPart({ type: "input_image", image_url: BAD_IMAGE }), "content[1].image_url"],
+    [inputPart({ type: "input_file", file_data: "data:application/pdf;base64,%" }), "content[1].file_data"],
+    [inputPart({ type: "input_file", file_url: "data:x" }), "content[1].file_url"],
+    [{ role: "user", content: [] }, "content"],
+  ];
+  const first = (await (await service.post(RESPONSES, asks({}))).json()) as Loose;
+  for (const [message, param] of items) {
+    for (const more of [{}, { instructions: "Be short." }, { previous_response_id: first.id }]) {
+      const { status, error } = await seen(service.post(RESPONSES, asks({ input: [...CALLED, message], ...more })));
+      assert.deepEqual([status, error.param], [400, `input[2].${param}`], error.message);
+    }
+  }
 });
 
 test("POST /v1/chat/completions for an unknown agent is 404 with model_not_found", async (t) => {

@@ -4,6 +4,7 @@ import type { Service } from "../../app/service.ts";
 import { JSON_TYPE } from "../../http/encode.ts";
 import { type InputSchemaId, type Route, typedRoute } from "../../http/route.ts";
 import { answerChat } from "../../openai/chat.ts";
+import { compactConversation } from "../../openai/compact.ts";
 import { createResponse } from "../../openai/create-response.ts";
 import { jsonReply, openaiErrors } from "../../openai/errors.ts";
 import { agentOf, modelList, modelOf } from "../../openai/models.ts";
@@ -60,6 +61,21 @@ export const OPENAI_ROUTES: readonly Route<Service>[] = [
     handle: ({ body }, call) => {
       const { agents, responses } = call.service;
       return createResponse(agentOf(agents, body.model), body as CreateResponseRequest, call, responses);
+    },
+  }),
+  openaiRoute<undefined, "CompactResponseRequest">({
+    operation: "openai.compactResponse",
+    method: "POST",
+    path: "/v1/responses/compact",
+    summary: "Sum up a conversation, which goes on behind the summary",
+    description:
+      "The reply has an item of the type `compaction`, which stands for the conversation in the `input` of `/v1/responses`.",
+    body: "CompactResponseRequest",
+    bodyClass: "generation",
+    failures: ["not_found"],
+    async handle({ body }, call) {
+      const { agents, responses } = call.service;
+      return jsonReply(await compactConversation(agentOf(agents, body.model), body, call, responses));
     },
   }),
   openaiRoute<"ResponseQuery">({
