@@ -2090,6 +2090,31 @@ export const schemas: Record<string, Record<string, unknown>> = {
           null
         ]
       },
+      "top_logprobs": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "Not available.",
+        "minimum": 0,
+        "maximum": 0
+      },
+      "logit_bias": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "Not available: tokens are those of the model behind the agent.",
+        "maxProperties": 0
+      },
+      "audio": {
+        "type": "null",
+        "description": "Not available: answers are text."
+      },
+      "web_search_options": {
+        "type": "null",
+        "description": "Not available: the agent has its own tools."
+      },
       "modalities": {
         "type": [
           "array",
@@ -2890,6 +2915,14 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "conversation": {
         "type": "null",
         "description": "Not available: continue with `previous_response_id`."
+      },
+      "context_management": {
+        "type": [
+          "array",
+          "null"
+        ],
+        "description": "Not available: use `/v1/responses/compact`.",
+        "maxItems": 0
       },
       "prompt": {
         "type": "null",

@@ -3846,6 +3846,22 @@ export interface ChatCompletionRequest {
    */
   logprobs?: false | null;
   /**
+   * Not available.
+   */
+  top_logprobs?: number | null;
+  /**
+   * Not available: tokens are those of the model behind the agent.
+   */
+  logit_bias?: {} | null;
+  /**
+   * Not available: answers are text.
+   */
+  audio?: null;
+  /**
+   * Not available: the agent has its own tools.
+   */
+  web_search_options?: null;
+  /**
    * Text alone.
    */
   modalities?: "text"[] | null;
@@ -4010,6 +4026,12 @@ export interface CreateResponseRequest {
    * Not available: continue with `previous_response_id`.
    */
   conversation?: null;
+  /**
+   * Not available: use `/v1/responses/compact`.
+   *
+   * @maxItems 0
+   */
+  context_management?: [] | null;
   /**
    * Not available: instructions are the agent's.
    */
