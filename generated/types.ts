@@ -17,6 +17,253 @@ export interface AgentManifest {
    */
   instructions: string;
   /**
+   * A prompt of an MCP server, which follows the instructions.
+   */
+  prompt?: AgentPromptManifest;
+  /**
+   * Resources of MCP servers, whose texts follow the instructions.
+   *
+   * @maxItems 20
+   */
+  resources?:
+    | []
+    | [AgentResourceManifest]
+    | [AgentResourceManifest, AgentResourceManifest]
+    | [AgentResourceManifest, AgentResourceManifest, AgentResourceManifest]
+    | [AgentResourceManifest, AgentResourceManifest, AgentResourceManifest, AgentResourceManifest]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ];
+  /**
    * `provider/model`, a list of them (each is the fallback of the one before), or one `{{ expression }}`.
    */
   model: string | string[];
@@ -53,6 +300,40 @@ export interface AgentManifest {
    */
   recovery: "resume" | "fail";
   options: AgentOptionsManifest;
+}
+
+export interface AgentPromptManifest {
+  /**
+   * Name of an MCP client.
+   */
+  client: string;
+  /**
+   * Of the prompt.
+   */
+  name: string;
+  /**
+   * Texts; may hold `{{ expressions }}` over `context` and `user`.
+   */
+  arguments: StringMap;
+  /**
+   * Most that the model is shown of it.
+   */
+  maxBytes: Size;
+}
+
+export interface AgentResourceManifest {
+  /**
+   * Name of an MCP client.
+   */
+  client: string;
+  /**
+   * May hold `{{ expressions }}` over `context` and `user`, whose values are percent-encoded: `manual://pages/{{ context.page }}`.
+   */
+  uri: string;
+  /**
+   * Most that the model is shown of it.
+   */
+  maxBytes: Size;
 }
 
 /**
@@ -383,6 +664,14 @@ export interface McpServerManifest {
 export interface McpClientManifest {
   url?: string;
   headers?: StringMap;
+  /**
+   * Whose rights a call of a tool has. Left out: those of `headers`, whoever asks. `forward`: the server gets the token of the user who asks. `tokenExchange`: it gets one that is issued in exchange for that token. `headers` are for the list of tools then.
+   */
+  auth?: "forward" | {tokenExchange: TokenExchangeManifest};
+  /**
+   * Whether tokens of users may go to addresses that are neither https nor on this machine. Left out: false.
+   */
+  allowInsecure?: boolean;
   command?: string;
   args?: string[];
   env?: StringMap;
@@ -390,6 +679,44 @@ export interface McpClientManifest {
    * Of one call of a tool.
    */
   timeout: Duration;
+  /**
+   * Of one call whose server tells of its progress: each report gives it `timeout` again, up to this. Left out: progress gives no time.
+   */
+  maxTimeout?: Duration;
+}
+
+/**
+ * Where the token of a user is exchanged for one that the MCP server takes.
+ */
+export interface TokenExchangeManifest {
+  /**
+   * The token endpoint.
+   */
+  url: string;
+  /**
+   * Of this service.
+   */
+  clientId: string;
+  /**
+   * Sent with the client's id by HTTP Basic authentication. Left out: a public client.
+   */
+  clientSecret?: string;
+  /**
+   * The MCP server, as the issuer names it.
+   */
+  audience?: string;
+  /**
+   * The MCP server, as an address.
+   */
+  resource?: string;
+  /**
+   * Separated by spaces.
+   */
+  scope?: string;
+  /**
+   * What the tokens of users are.
+   */
+  subjectTokenType: "access_token" | "id_token" | "jwt";
 }
 
 /**
@@ -1123,6 +1450,143 @@ export interface SubWorkflowManifest {
    * Its input.
    */
   input: unknown;
+}
+
+/**
+ * What is asked of the agents and workflows of a manifest, and what is expected of their answers.
+ */
+export interface EvalFile {
+  defaults: EvalDefaults;
+  /**
+   * How many cases run at the same time.
+   */
+  concurrency: number;
+  /**
+   * They run in this order, and do not wait for each other.
+   *
+   * @minItems 1
+   * @maxItems 10000
+   */
+  cases: [EvalCase, ...EvalCase[]];
+}
+
+/**
+ * What holds for every case that does not say otherwise.
+ */
+export interface EvalDefaults {
+  /**
+   * Of cases that name no workflow.
+   */
+  agent?: string;
+  user?: EvalUser;
+  /**
+   * Options of the requests. A case replaces those that it has too.
+   */
+  options?: {
+    [k: string]: unknown;
+  };
+  judge?: EvalJudge;
+}
+
+/**
+ * One request, and what is expected of its answer. Without `expect` it must be answered without an error.
+ */
+export interface EvalCase {
+  /**
+   * What the case shows. No two have the same.
+   */
+  name: string;
+  /**
+   * Who is asked: its key in the manifest.
+   */
+  agent?: string;
+  /**
+   * What is run: its key in the manifest.
+   */
+  workflow?: string;
+  /**
+   * What the user says, or the input of the workflow.
+   */
+  input?: unknown;
+  /**
+   * A conversation in place of `input`: UI messages (`{role, parts}`) or model messages (`{role, content}`).
+   *
+   * @minItems 1
+   */
+  messages?: [
+    {
+      [k: string]: unknown;
+    },
+    ...{
+      [k: string]: unknown;
+    }[]
+  ];
+  user?: EvalUser;
+  /**
+   * Options of the request, as the API takes them.
+   */
+  options?: {
+    [k: string]: unknown;
+  };
+  expect: EvalExpectations;
+}
+
+/**
+ * Who asks: the id of a user, or what a token would say of the user.
+ */
+export type EvalUser = string | Record<string, unknown>;
+
+/**
+ * All of them must hold.
+ */
+export interface EvalExpectations {
+  /**
+   * The tools that the agent calls, all of them, in order. An empty list: none.
+   */
+  tools?: EvalTool[];
+  /**
+   * Texts that the answer has in it.
+   */
+  contains?: string | string[];
+  /**
+   * A regular expression that matches somewhere in the answer.
+   */
+  pattern?: string;
+  /**
+   * JSON Schema of the answer, which is JSON, or of the result of a workflow. It needs a `type`.
+   */
+  schema?: {
+    [k: string]: unknown;
+  };
+  /**
+   * What the result of the workflow holds: of maps the keys that are named here, all else as it is.
+   */
+  result?: unknown;
+  /**
+   * How the workflow comes to rest. Left out: `completed`.
+   */
+  status?: "completed" | "suspended";
+  /**
+   * Most tokens of the run, prompt and answer together.
+   */
+  maxTokens?: number;
+  /**
+   * A question about the answer, to be answered with yes.
+   */
+  judge?: string | {question: string; agent?: string; model?: string};
+}
+
+/**
+ * Its name, or `{name, input}`: `input` must hold these arguments, and may have more.
+ */
+export type EvalTool = string | {name: string; input?: unknown};
+
+/**
+ * Who answers the questions of `judge`: an agent of the manifest, or a model, as `provider/model`.
+ */
+export interface EvalJudge {
+  agent?: string;
+  model?: string;
 }
 
 /**
@@ -2124,6 +2588,131 @@ export interface ProviderMetadata {
     [k: string]: unknown;
   };
 }
+
+/**
+ * A route or a WebSocket, and what it asks for.
+ */
+export interface RouteState {
+  /**
+   * `GET`, ...; `WS` for a WebSocket.
+   */
+  method: string;
+  /**
+   * Template of the path: `/agents/:id`.
+   */
+  path: string;
+  /**
+   * Who may use it: `public`, `user`, `console`, `console or user`; then single paths with another class.
+   */
+  access: string;
+  /**
+   * Its name in `/doc`, in metrics and in the log.
+   */
+  operation: string;
+  /**
+   * What it does.
+   */
+  summary: string;
+  /**
+   * Whether it is a route of a plugin.
+   */
+  custom: boolean;
+  /**
+   * How many requests this process has answered.
+   */
+  requests: number;
+  /**
+   * Of these, those that were refused (4xx).
+   */
+  refused: number;
+  /**
+   * Of these, those that the service failed (5xx).
+   */
+  failed: number;
+}
+
+/**
+ * Routes and WebSockets, by path.
+ */
+export type RouteStates = RouteState[];
+
+/**
+ * A value of the manifest that is in force.
+ */
+export interface ManifestValue {
+  /**
+   * `agents.support.tools[0]`
+   */
+  path: string;
+  /**
+   * As it is used: times in milliseconds, sizes in bytes. `***` stands for what came from the environment or a file, `[redacted]` for what is secret.
+   */
+  value: unknown;
+  /**
+   * `service.yaml:12:9`, `environment variable PORT (service.yaml:12:9)`, `default of the schema`
+   */
+  source: string;
+  /**
+   * What it comes from: the text of the manifest, something outside that it refers to, or a default.
+   */
+  origin: "manifest" | "environment" | "default";
+  /**
+   * What it is for; absent where the schema does not say.
+   */
+  description?: string;
+  /**
+   * Of a time or a size.
+   */
+  unit?: "milliseconds" | "bytes";
+}
+
+/**
+ * Every value of the manifest, with those that it leaves out.
+ */
+export type ManifestValues = ManifestValue[];
+
+/**
+ * A limit that the manifest sets, and how it stands in this process.
+ */
+export interface LimitState {
+  /**
+   * `server.limits.executions`
+   */
+  path: string;
+  /**
+   * In milliseconds, in bytes, or a number of things.
+   */
+  value: number;
+  /**
+   * Of a time or a size.
+   */
+  unit?: "milliseconds" | "bytes";
+  /**
+   * Where the value is set, or that it is a default.
+   */
+  source: string;
+  /**
+   * What the value comes from.
+   */
+  origin: "manifest" | "environment" | "default";
+  /**
+   * What it bounds.
+   */
+  description?: string;
+  /**
+   * How much is in use now; absent where that is not known.
+   */
+  used?: number;
+  /**
+   * How often something was refused or ended since the start; absent for a limit that refuses nothing.
+   */
+  refused?: number;
+}
+
+/**
+ * Limits of the service, then those of its parts.
+ */
+export type LimitStates = LimitState[];
 
 /**
  * What the plugin's handler gave back.
@@ -6182,6 +6771,44 @@ export type RawStreamPart =
     }
   | {
       /**
+       * Always `tool-progress`.
+       */
+      type: "tool-progress";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * Name of the tool.
+       */
+      toolName: string;
+      /**
+       * Grows with each report.
+       */
+      progress: number;
+      /**
+       * What `progress` is on its way to, where that is known.
+       */
+      total?: number;
+      /**
+       * For people.
+       */
+      message?: string;
+      /**
+       * Id of the sub-agent that this part comes from.
+       */
+      subAgentId?: string;
+      /**
+       * Name of that sub-agent.
+       */
+      subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
+    }
+  | {
+      /**
        * Always `tool-result`.
        */
       type: "tool-result";
@@ -6719,6 +7346,39 @@ export type UIMessageChunk =
     }
   | {
       /**
+       * Always `data-tool-progress`.
+       */
+      type: "data-tool-progress";
+      /**
+       * Id of the call.
+       */
+      id: string;
+      data: {
+        /**
+         * Id of the call.
+         */
+        toolCallId: string;
+        /**
+         * Name of the tool.
+         */
+        toolName: string;
+        /**
+         * Grows with each report.
+         */
+        progress: number;
+        /**
+         * What `progress` is on its way to, where that is known.
+         */
+        total?: number;
+        /**
+         * For people.
+         */
+        message?: string;
+      };
+      transient: true;
+    }
+  | {
+      /**
        * Always `tool-output-available`.
        */
       type: "tool-output-available";
@@ -7178,6 +7838,8 @@ export type WorkflowStreamEvent =
 /** Every type by the name of its schema. */
 export interface Schemas {
   AgentManifest: AgentManifest;
+  AgentPromptManifest: AgentPromptManifest;
+  AgentResourceManifest: AgentResourceManifest;
   AgentToolManifest: AgentToolManifest;
   AgentOptionsManifest: AgentOptionsManifest;
   AgentMemoryOptionsManifest: AgentMemoryOptionsManifest;
@@ -7196,6 +7858,7 @@ export interface Schemas {
   McpManifest: McpManifest;
   McpServerManifest: McpServerManifest;
   McpClientManifest: McpClientManifest;
+  TokenExchangeManifest: TokenExchangeManifest;
   MemoryManifest: MemoryManifest;
   SummaryManifest: SummaryManifest;
   WorkingMemoryManifest: WorkingMemoryManifest;
@@ -7229,6 +7892,13 @@ export interface Schemas {
   TapManifest: TapManifest;
   AgentStepManifest: AgentStepManifest;
   SubWorkflowManifest: SubWorkflowManifest;
+  EvalFile: EvalFile;
+  EvalDefaults: EvalDefaults;
+  EvalCase: EvalCase;
+  EvalUser: EvalUser;
+  EvalExpectations: EvalExpectations;
+  EvalTool: EvalTool;
+  EvalJudge: EvalJudge;
   AgentCard: AgentCard;
   PeerPart: PeerPart;
   PeerOldPart: PeerOldPart;
@@ -7256,6 +7926,12 @@ export interface Schemas {
   Usage: Usage;
   FinishReason: FinishReason;
   ProviderMetadata: ProviderMetadata;
+  RouteState: RouteState;
+  RouteStates: RouteStates;
+  ManifestValue: ManifestValue;
+  ManifestValues: ManifestValues;
+  LimitState: LimitState;
+  LimitStates: LimitStates;
   CustomResult: CustomResult;
   GenerateRequest: GenerateRequest;
   ObjectRequest: ObjectRequest;

@@ -25,6 +25,13 @@ function bodyLimit({ body, uploads }: LimitsManifest, { bodyClass }: Pick<Route<
   return Math.min(typeof body === "number" ? body : body[bodyClass ?? "default"], uploads);
 }
 
+/** Whether an MCP server is called on behalf of users. */
+const callsForUsers = ({ mcp }: Service["manifest"]): boolean =>
+  Object.values(mcp.clients).some(({ auth }) => auth !== undefined);
+
+const bodyLimitName = ({ body }: LimitsManifest, { bodyClass }: Pick<Route<Service>, "bodyClass">) =>
+  typeof body === "number" ? "server.limits.body" : (`server.limits.body.${bodyClass ?? "default"}` as const);
+
 interface DispatchOptions {
   /** The address to listen on. */
   host: string;
@@ -56,8 +63,11 @@ export function compileDispatch(
   const cors = compileServiceCors(manifest.server, registry, logger);
   const site = compileSite(manifest.server, access.mode === "none" && !isPublic(host));
   const credentials = compileCredentials(env);
-  const guards = compileGuards(access, credentials, verifier);
-  const socketGuards = compileGuards(access, credentials, verifier, HANDSHAKE_CREDENTIALS);
+  const checks = { credentials, verifier, keepsTokens: callsForUsers(manifest) };
+  const guards = compileGuards(access, checks);
+  const socketGuards = compileGuards(access, checks, HANDSHAKE_CREDENTIALS);
+  const uploads = new Uploads(limits.uploads);
+  meters.limits.measure("server.limits.uploads", () => uploads.bytes);
   const shared = {
     service,
     logger,
@@ -71,6 +81,7 @@ export function compileDispatch(
     cors: cors.of,
     defaultCors: cors.default,
     meters,
+    refused: meters.limits.count,
     site,
   };
   const sockets = compileSockets(service.sockets, {
@@ -85,10 +96,11 @@ export function compileDispatch(
     authorize: (route) => guards.of(access.of(route)),
     authorizeUnknown: guards.unknown,
     bodyLimit: (route) => bodyLimit(limits, route),
+    bodyLimitName: (route) => bodyLimitName(limits, route),
     valuesLimit: bodyLimit(limits, {}),
     isProxied: trustedProxies.length > 0,
     replies,
-    uploads: new Uploads(limits.uploads),
+    uploads,
     isSocket: sockets.has,
   });
   return { dispatch, upgrade: sockets.dispatch };
