@@ -2090,6 +2090,31 @@ export const schemas: Record<string, Record<string, unknown>> = {
           null
         ]
       },
+      "top_logprobs": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "Not available.",
+        "minimum": 0,
+        "maximum": 0
+      },
+      "logit_bias": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "Not available: tokens are those of the model behind the agent.",
+        "maxProperties": 0
+      },
+      "audio": {
+        "type": "null",
+        "description": "Not available: answers are text."
+      },
+      "web_search_options": {
+        "type": "null",
+        "description": "Not available: the agent has its own tools."
+      },
       "modalities": {
         "type": [
           "array",
@@ -2350,6 +2375,60 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "updatedAt": "2026-11-20T09:31:12.000Z"
         },
         "messageCount": 2
+      }
+    ]
+  },
+  "CompactResponseRequest": {
+    "type": "object",
+    "description": "Body of `/v1/responses/compact`, as OpenAI defines it. Other keys are ignored.",
+    "properties": {
+      "model": {
+        "type": "string",
+        "description": "Id of the agent, whose model writes the summary.",
+        "minLength": 1
+      },
+      "input": {
+        "description": "A text or items, as for `/v1/responses`. Needed unless `previous_response_id` is there."
+      },
+      "previous_response_id": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "A stored response: what was said up to its end is summed up, before `input`."
+      },
+      "instructions": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "Summed up as a system message in front of the conversation."
+      },
+      "prompt_cache_key": {
+        "type": [
+          "string",
+          "null"
+        ],
+        "description": "Read, and ignored.",
+        "maxLength": 64
+      }
+    },
+    "required": [
+      "model"
+    ],
+    "examples": [
+      {
+        "model": "support",
+        "input": [
+          {
+            "role": "user",
+            "content": "Where is my order 1042?"
+          },
+          {
+            "role": "assistant",
+            "content": "It is on its way."
+          }
+        ]
       }
     ]
   },
@@ -2836,6 +2915,14 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "conversation": {
         "type": "null",
         "description": "Not available: continue with `previous_response_id`."
+      },
+      "context_management": {
+        "type": [
+          "array",
+          "null"
+        ],
+        "description": "Not available: use `/v1/responses/compact`.",
+        "maxItems": 0
       },
       "prompt": {
         "type": "null",
@@ -7133,8 +7220,12 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "properties": {
       "stream": {
         "type": "boolean",
-        "description": "Not available for stored responses.",
-        "const": false
+        "description": "Whether the events of a response in the background are sent from their begin, and followed."
+      },
+      "starting_after": {
+        "type": "integer",
+        "description": "With `stream`: the number of the last event that the client has.",
+        "minimum": 0
       }
     }
   },

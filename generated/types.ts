@@ -4435,6 +4435,22 @@ export interface ChatCompletionRequest {
    */
   logprobs?: false | null;
   /**
+   * Not available.
+   */
+  top_logprobs?: number | null;
+  /**
+   * Not available: tokens are those of the model behind the agent.
+   */
+  logit_bias?: {} | null;
+  /**
+   * Not available: answers are text.
+   */
+  audio?: null;
+  /**
+   * Not available: the agent has its own tools.
+   */
+  web_search_options?: null;
+  /**
    * Text alone.
    */
   modalities?: "text"[] | null;
@@ -4600,6 +4616,12 @@ export interface CreateResponseRequest {
    */
   conversation?: null;
   /**
+   * Not available: use `/v1/responses/compact`.
+   *
+   * @maxItems 0
+   */
+  context_management?: [] | null;
+  /**
    * Not available: instructions are the agent's.
    */
   prompt?: null;
@@ -4646,13 +4668,43 @@ export interface CreateResponseRequest {
 }
 
 /**
+ * Body of `/v1/responses/compact`, as OpenAI defines it. Other keys are ignored.
+ */
+export interface CompactResponseRequest {
+  /**
+   * Id of the agent, whose model writes the summary.
+   */
+  model: string;
+  /**
+   * A text or items, as for `/v1/responses`. Needed unless `previous_response_id` is there.
+   */
+  input?: unknown;
+  /**
+   * A stored response: what was said up to its end is summed up, before `input`.
+   */
+  previous_response_id?: string | null;
+  /**
+   * Summed up as a system message in front of the conversation.
+   */
+  instructions?: string | null;
+  /**
+   * Read, and ignored.
+   */
+  prompt_cache_key?: string | null;
+}
+
+/**
  * Query of `/v1/responses/{id}`.
  */
 export interface ResponseQuery {
   /**
-   * Not available for stored responses.
+   * Whether the events of a response in the background are sent from their begin, and followed.
    */
-  stream?: false;
+  stream?: boolean;
+  /**
+   * With `stream`: the number of the last event that the client has.
+   */
+  starting_after?: number;
 }
 
 /**
@@ -7960,6 +8012,7 @@ export interface Schemas {
   ActivityMinute: ActivityMinute;
   ChatCompletionRequest: ChatCompletionRequest;
   CreateResponseRequest: CreateResponseRequest;
+  CompactResponseRequest: CompactResponseRequest;
   ResponseQuery: ResponseQuery;
   ResponseItemsQuery: ResponseItemsQuery;
   SemanticMemoryOptions: SemanticMemoryOptions;

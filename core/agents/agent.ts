@@ -5,6 +5,7 @@ import type { Context } from "../http/route.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
+import type { Summary } from "./conversation/write-summary.ts";
 import type { KeptAgent } from "./keeper.ts";
 import type { ClientTools } from "./run/client-tools.ts";
 import type { EditedMemory } from "./run/execute.ts";
@@ -78,6 +79,16 @@ export interface ProtocolRun {
   start(sink: PartSink): Promise<void>;
 }
 
+/** The same as a kept run, which goes on without its client. */
+export interface KeptProtocolRun extends Pick<ProtocolRun, "isJson"> {
+  /** The tools that the client runs. */
+  readonly clientTools: readonly string[];
+  /** Begins it; resolves when it is on disk. */
+  start(): Promise<void>;
+  /** Resolves when it goes on here no more. */
+  readonly left: Promise<void>;
+}
+
 /** What a workflow step asks an agent for. */
 export interface TaskBody extends GenerateBody {
   /** The schema of the result, used instead of `options.output`. The agent keeps its tools, as with `options.output`. */
@@ -128,6 +139,10 @@ export interface Agent {
   chat(body: ChatBody, call: RunCall): EventProducer;
   /** For protocols with replies of their own: the sink makes them of the parts. */
   prepare(body: ProtocolBody, call: RunCall): ProtocolRun;
+  /** @param runId a new one. Throws `invalid_input` as well where no runs are kept */
+  prepareKept(body: ProtocolBody, call: RunCall, runId: string): KeptProtocolRun;
+  /** Has its model sum up a conversation, of which a line tells one message or more. None of its tools runs. */
+  summarize(lines: readonly string[], call: RunCall): Promise<Summary>;
   /** Growing partial objects, then the final one. */
   streamObject(body: ObjectBody, call: RunCall): EventProducer;
   /** The last runs that a principal may see, newest first. `page` counts from 0. */

@@ -4,12 +4,13 @@ import type { StartedRun } from "../../generated/types.ts";
 import { ownerOf } from "../identity/ownership.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import type { Agent, ChatBody, GenerateBody, ObjectBody, ProtocolBody, ProtocolRun, RunCall } from "./agent.ts";
-import { messageIdForRun, replyMessageId } from "./conversation/agent-memory.ts";
+import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
+import { replyMessageId } from "./conversation/agent-memory.ts";
+import { summarizeLines } from "./conversation/write-summary.ts";
 import type { Description } from "./describe.ts";
 import type { KeptRequest, KeptRun } from "./keeper.ts";
 import { keptAgent, keptRun, named } from "./kept.ts";
-import { reasoningOptions } from "./run/bounds.ts";
+import { prepareKept, prepareProtocol } from "./protocol-run.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, executeStream, type PreparedRun, prepareRun, type RunRequest } from "./run/execute.ts";
 import { objectOutput, schemaRateKey } from "./run/output.ts";
@@ -59,6 +60,16 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     },
     runOrWait: (body, call, sink) => runOrWait(agent, body, call, sink),
     prepare: (body, call) => prepareProtocol(agent, body, call),
+    async summarize(lines, call) {
+      const chain = agent.chain({ context: {}, user: call.user });
+      agent.activity.enter();
+      try {
+        return await summarizeLines(chain, lines, call);
+      } finally {
+        agent.activity.leave();
+      }
+    },
+    prepareKept: (body, call, runId) => prepareKept(agent, kept, body, call, runId),
     async generateObject(body, call) {
       const run = newObject(body, call, false);
       if (run !== null) return body.options?.background === true ? started(run, call) : (await run.result()).output;
@@ -140,29 +151,6 @@ const answerRequest = ({ input, options }: GenerateBody, approves = true): RunRe
   approves,
   runId: options?.runId,
 });
-
-function prepareProtocol(agent: CompiledAgent, body: ProtocolBody, call: RunCall): ProtocolRun {
-  const { json, effort, options, ...request } = body;
-  const schema = json?.schema && agent.prepareSchema(json.schema, json.field, schemaRateKey(call));
-  const reasoning = effort && { providerOptions: reasoningOptions(agent.bounds, effort.value, effort.field) };
-  const output = json === undefined ? undefined : { output: objectOutput(schema) };
-  const asked = reasoning === undefined ? options : { ...options, ...reasoning };
-  const whole = {
-    ...request,
-    ...(asked && { options: asked }),
-    ...output,
-    runsTools: true,
-    clientKnowsMessageId: true,
-  };
-  const prepared = prepareRun(agent, whole, call);
-  const { plan } = prepared;
-  return {
-    messageId: messageIdForRun(plan.id),
-    isJson: plan.output?.format !== undefined,
-    isForClient: (tool) => plan.tools.byName.get(tool)?.clientInput !== undefined,
-    start: (sink) => executeStream(agent, prepared, sink),
-  };
-}
 
 /** Accepts our own body, and the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
 function chatRequest(body: ChatBody): KeptRequest {

@@ -1,7 +1,7 @@
 /** What agents are given to keep runs: to them a kept run is one that somebody else starts, ends and starts again after a crash. */
 import type { GenerateOptions } from "../../generated/types.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import type { RunCall } from "./agent.ts";
+import type { ProtocolBody, RunCall } from "./agent.ts";
 import type { PreparedRun } from "./run/execute.ts";
 import type { RunJournal } from "./run/journal.ts";
 import type { PartSink } from "./run/parts.ts";
@@ -15,6 +15,10 @@ export interface KeptRequest {
   readonly conversationId?: string | undefined;
   /** Of the result, for endpoints that ask for one; then the run has no tools. */
   readonly schema?: object | undefined;
+  /** As a protocol asks for it: then the run keeps its tools. */
+  readonly json?: ProtocolBody["json"];
+  readonly clientTools?: ProtocolBody["clientTools"];
+  readonly toolChoice?: ProtocolBody["toolChoice"];
   readonly clientKnowsMessageId?: true | undefined;
   readonly runsTools?: true | undefined;
   /** Of a chat: while it runs it is found by its conversation. */
@@ -51,6 +55,8 @@ export interface RunName {
 export interface KeptRun {
   readonly id: string;
   readonly prepared: PreparedRun;
+  /** Resolves when it goes on here no more: it has ended, or goes on later or elsewhere. */
+  readonly left: Promise<void>;
   /** Resolves when it has ended. Throws what made it fail. */
   result(): Promise<RunResult>;
   /** Resolves when it is on disk. */

@@ -5,15 +5,20 @@ import type { RunCall } from "./agent.ts";
 import type { KeptAgent, KeptRequest, KeptRun } from "./keeper.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, type PreparedRun, prepareRun } from "./run/execute.ts";
-import { objectOutput, schemaRateKey } from "./run/output.ts";
+import { jsonOutput, objectOutput, schemaRateKey } from "./run/output.ts";
 
 export const keptAgent = (agent: CompiledAgent): KeptAgent => ({
   id: agent.id,
   recovery: agent.recovery,
-  prepare({ schema, waits: _, ...request }, call, runId, journal) {
+  prepare({ schema, json, waits: _, ...request }, call, runId, journal) {
     const result =
       schema === undefined ? undefined : objectOutput(agent.prepareSchema(schema, "schema", schemaRateKey(call)));
-    return prepareRun(agent, { ...request, ...(result !== undefined && { result }), runId, journal }, call);
+    const output = jsonOutput(agent, json, call);
+    return prepareRun(
+      agent,
+      { ...request, ...(result && { result }), ...(output && { output }), runId, journal },
+      call,
+    );
   },
   execute: (prepared, sink, outcome) => execute(agent, prepared, sink, outcome),
 });

@@ -5,6 +5,7 @@ import type { User } from "../identity/user.ts";
 import { userIdOf } from "../identity/user.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Text } from "../lib/serialized.ts";
+import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { OpenSocket, SocketEvents } from "./exchange.ts";
 import type { Peer, SocketHandlers } from "./socket.ts";
@@ -28,6 +29,7 @@ interface PeerInfo {
   readonly params: Readonly<Record<string, string>>;
   readonly query: Readonly<Record<string, string>>;
   readonly logger: Logger;
+  readonly trace: SpanOrigin | undefined;
 }
 
 export class SocketPeer implements Peer, SocketEvents {
@@ -84,6 +86,10 @@ export class SocketPeer implements Peer, SocketEvents {
     return this.#logger;
   }
 
+  get trace(): SpanOrigin | undefined {
+    return this.#info.trace;
+  }
+
   get signal(): AbortSignal {
     if (this.#controller === null) {
       this.#controller = new AbortController();
@@ -116,6 +122,10 @@ export class SocketPeer implements Peer, SocketEvents {
     if (this.#dropped > 0) this.#tellDropped();
     this.#socket.send(text);
     return true;
+  }
+
+  deliver(text: Text): void {
+    if (!this.closed) this.#socket.send(text);
   }
 
   drop(count: number): void {

@@ -121,8 +121,9 @@ class Handshake<S> {
     const origin = upgrade.header("origin");
     const headers = cors.constant ?? cors.headers(origin);
     const meter = this.#match?.route.meter ?? this.#settings.meters.ofUnmatched(upgrade.method);
-    const call = new Call(this.#settings, upgrade, meter, headers);
+    const call = new Call(this.#settings, upgrade, meter, headers, this.#match?.route.route.errors);
     call.readClient();
+    if (this.#settings.tracer) call.traceparent = upgrade.header("traceparent");
     try {
       const { site } = this.#settings;
       const foreign =
@@ -179,8 +180,8 @@ class Handshake<S> {
     query: Record<string, string>,
   ): void {
     const { open: all, service, logger, uses } = this.#settings;
-    const { user, caller, expires, requestId, client } = call;
-    const info = { operation, user, caller, expires, requestId, client, params, query, logger };
+    const { user, caller, expires, requestId, client, trace } = call;
+    const info = { operation, user, caller, expires, requestId, client, params, query, logger, trace };
     call.upgraded();
     this.#upgrade.accept((socket) => {
       const peer = new SocketPeer(socket, info, (gone) => {

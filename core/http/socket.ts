@@ -3,7 +3,9 @@ import type { Logger } from "pino";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 import type { Text } from "../lib/serialized.ts";
+import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
+import type { ErrorForm } from "./encode.ts";
 import type { AccessGroup } from "./route.ts";
 
 /** One open WebSocket. All methods are synchronous, and do nothing once it is closed. */
@@ -14,6 +16,8 @@ export interface Peer {
   /** Where the handshake came from. */
   readonly client: Client;
   readonly logger: Logger;
+  /** Parent of the spans of what is asked here; absent when nothing is traced. */
+  readonly trace?: SpanOrigin | undefined;
   /** Created when it is first read; aborts when the socket is closed. */
   readonly signal: AbortSignal;
   /** Path parameters, percent-decoded. */
@@ -28,6 +32,8 @@ export interface Peer {
    * it has caught up it is sent `{type:"DROPPED", count}` with the number of dropped messages.
    */
   send(text: Text): boolean;
+  /** Sends one text message that must not be dropped. To be used by those who wait while `buffered` is high. */
+  deliver(text: Text): void;
   /** Adds messages that the caller dropped to the number of dropped messages. */
   drop(count: number): void;
   /** Runs `work`; what it sends goes out in one write, if the transport can do that. */
@@ -60,6 +66,8 @@ export interface SocketRoute<S> {
   readonly summary: string;
   /** Parameters of the query with their descriptions, for the documentation. */
   readonly query?: Readonly<Record<string, string>>;
+  /** How a handshake is refused, where it is not in the JSON envelope. */
+  readonly errors?: ErrorForm;
   /** Called before the handshake is answered: a ServiceError refuses it (a query that does not parse is `invalid_input`, 400). */
   check?(asked: Pick<Peer, "query" | "params" | "user" | "caller">, service: S): void;
   /** Called once the socket is open. */

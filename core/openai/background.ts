@@ -1,155 +1,223 @@
-/** Responses that go on without their clients, in this process. Each one has a row from its beginning to its end. */
-import { setMaxListeners } from "node:events";
-import { setTimeout as sleep } from "node:timers/promises";
+/**
+ * Responses in the background: each is a kept run of its agent, which goes on without its client and after its process. The row of the
+ * response is there before the run begins. It gets its end when the run has ended, from the process that ran it or from whoever reads it
+ * first: what is read off the journal is the same everywhere.
+ */
 import type { Logger } from "pino";
+import type { KeptProtocolRun } from "../agents/agent.ts";
+import type { AgentPart } from "../agents/run/parts.ts";
+import { EVENT_HEADERS } from "../http/event-writer.ts";
+import type { TextStream } from "../http/route.ts";
 import { isSomebody } from "../identity/ownership.ts";
-import { messageOf, ServiceError, unavailable } from "../lib/errors.ts";
-import { responseKey } from "../storage/keys.ts";
-import type { Membership } from "../storage/membership.ts";
-import { nameProcess } from "../storage/process-name.ts";
-import { isShared } from "../storage/sharing.ts";
-import { Watch } from "../storage/watch.ts";
-import type { ResponseResource } from "./resource.ts";
-import type { ResponseRecord, ResponseRows } from "./response-rows.ts";
+import type { Principal } from "../identity/principal.ts";
+import { messageOf, ServiceError } from "../lib/errors.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
+import type { KeptRuns } from "../runs/kept-runs.ts";
+import { codeOfKind, OpenaiError } from "./errors.ts";
+import { CANCELLED, failedEnd, IN_PROGRESS, type ResponseResource } from "./resource.ts";
+import { ResponseEvents } from "./response-events.ts";
+import { ResponseOutput } from "./response-output.ts";
+import { type FoundResponse, MAX_STORED_CHARACTERS, type ResponseRecord, type ResponseRows } from "./response-rows.ts";
+import { DONE, sseTexts } from "./response-stream.ts";
+import { RunReader, type Said } from "./run-parts.ts";
+import { HEARTBEAT } from "./run-sink.ts";
 
-/** Responses that may run at once: a client that leaves does not end its own. */
-const MAX_RUNNING = 1_000;
+/** A client that leaves does not end its responses. Of all users together `server.limits.executions` run. */
 const MAX_RUNNING_OF_USER = 100;
-/** Between two looks whether another process has ended a response of this one. */
-const POLL_INTERVAL_MS = 1_000;
-/** Until an end that the store did not take is written again. */
-const WRITE_RETRY_DELAY_MS = 1_000;
-/** For agents to stop once their signal has aborted, when the service ends. */
-const SHUTDOWN_TIMEOUT_MS = 1_000;
 
-interface Running {
-  readonly record: ResponseRecord;
-  readonly abort: AbortController;
-  /** Of its row. */
-  readonly revision: number;
-  /** Resolves when its end is written, or is somebody else's. */
-  over: Promise<void>;
-}
+type RunEnding = NonNullable<Awaited<ReturnType<ReturnType<KeptRuns["for"]>["ending"]>>>;
 
 export class BackgroundResponses {
   readonly #rows: ResponseRows;
-  readonly #membership: Membership | null;
+  readonly #runs: KeptRuns;
   readonly #logger: Logger;
-  readonly #alone = nameProcess();
-  readonly #running = new Map<string, Running | null>();
-  readonly #closing = new AbortController();
+  /** How many have begun here and go on, by owner. */
+  readonly #running = new Map<string, number>();
+  #closed = false;
 
-  constructor(rows: ResponseRows, membership: Membership | null, logger: Logger) {
+  constructor(rows: ResponseRows, runs: KeptRuns, logger: Logger) {
     this.#rows = rows;
-    this.#membership = membership;
+    this.#runs = runs;
     this.#logger = logger;
   }
 
-  /** Who works on what begins here. */
-  get process(): string {
-    return this.#membership?.name ?? this.#alone;
-  }
-
-  /** Whether nobody works on the response any more, although its row does not say so. */
-  async isAbandoned({ process, resource }: ResponseRecord): Promise<boolean> {
-    if (process === undefined) return false;
-    // The process has another name once it has lost its lease.
-    if (this.#running.has(resource.id)) return false;
-    if (process === this.process) return true;
-    return this.#membership === null || this.#membership.goneCheck()(process);
-  }
-
   /**
-   * Stores the response, and lets it run. Resolves when it is stored.
+   * Stores the response and begins its run. Resolves when both are on disk.
    *
-   * @param work runs it, and gives the resource as it has ended
-   * @param abort what `work` listens to
-   * @throws ServiceError `unavailable` when too many run, and when the store does not take it
+   * @throws ServiceError `rate_limited` when too many of its owner run, `unavailable` when too many executions run or the store fails
    */
-  async begin(record: ResponseRecord, abort: AbortController, work: () => Promise<ResponseResource>): Promise<void> {
-    const { id } = record.resource;
-    if (this.#closing.signal.aborted) throw unavailable("the server is stopping");
-    if (this.#running.size >= MAX_RUNNING)
-      throw unavailable(`${MAX_RUNNING} responses run in the background: try again when some have ended`);
+  async begin(record: ResponseRecord, run: KeptProtocolRun, principal: Principal): Promise<void> {
     const { owner } = record;
-    const own = [...this.#running.values()].filter((run) => run?.record.owner === owner);
-    if (isSomebody(owner) && own.length >= MAX_RUNNING_OF_USER) {
+    const count = this.#running.get(owner) ?? 0;
+    if (isSomebody(owner) && count >= MAX_RUNNING_OF_USER) {
       const message = `${MAX_RUNNING_OF_USER} responses of this user run in the background: try again when some have ended`;
       throw new ServiceError("rate_limited", message);
     }
-    // Every tool that runs at the same time adds a listener.
-    setMaxListeners(0, abort.signal);
-    this.#running.set(id, null);
-    let revision: number;
+    this.#running.set(owner, count + 1);
+    let revision: number | undefined;
     try {
       revision = await this.#rows.create(record, JSON.stringify(record));
+      await run.start();
     } catch (error) {
-      this.#running.delete(id);
+      this.#leave(owner);
+      if (revision !== undefined) await this.#rows.delete(record, revision).catch(() => {});
       throw error;
     }
-    const run: Running = { record, abort, revision, over: Promise.resolve() };
-    this.#running.set(id, run);
-    if (this.#closing.signal.aborted) abort.abort(new Error("the server is stopping"));
-    run.over = this.#work(run, work).finally(() => this.#running.delete(id));
-    if (isShared(this.#rows.store)) void this.#follow(run);
+    void run.left.then(() => {
+      this.#leave(owner);
+      return this.#settleHere(record, revision, principal);
+    });
   }
 
-  /** Stops a response whose end is written already. */
-  stop(id: string): void {
-    this.#running.get(id)?.abort.abort(new Error("the response was cancelled"));
+  /** The response as it stands. Where its run has ended it has its end, which is stored if it was not. */
+  async settled(found: FoundResponse, principal: Principal): Promise<FoundResponse> {
+    const { record, revision } = found;
+    const { resource, owner } = record;
+    if (resource.status !== "in_progress") return found;
+    const ending = await this.#ofRun(record, (agentId, runId) =>
+      this.#runs.for(principal).ending(agentId, runId, owner || undefined),
+    );
+    if (ending === undefined) return { record: { ...record, resource: lost(resource) }, revision };
+    if (ending === null) return found;
+    const output = new ResponseOutput(resource.id, () => Math.floor(ending.at / 1000));
+    await read(record, await this.#events(record, principal), (said) => void output.of(said));
+    const whole = { ...record, resource: ended(resource, ending, output) };
+    return { record: whole, revision: (await this.#rows.change(whole, revision)) ?? revision };
   }
 
-  /** Waits for all that runs, at most some milliseconds. */
-  async idle(timeout: number): Promise<void> {
-    await atMost(timeout, this.#all());
-  }
-
-  /** Ends all that runs. */
-  async close(): Promise<void> {
-    this.#closing.abort();
-    for (const run of this.#running.values()) run?.abort.abort(new Error("the server is stopping"));
-    await atMost(SHUTDOWN_TIMEOUT_MS, this.#all());
-  }
-
-  #all = () => Promise.all([...this.#running.values()].map((run) => run?.over));
-
-  async #work({ record, revision }: Running, work: () => Promise<ResponseResource>): Promise<void> {
-    const resource = await work();
-    const { process: _, ...rest } = record;
-    for (;;) {
+  /** Resolves when its run has ended, here or in another process. */
+  async cancel(record: ResponseRecord, principal: Principal): Promise<void> {
+    await this.#ofRun(record, async (agentId, runId) => {
       try {
-        // Whoever has cancelled or deleted it was first.
-        await this.#rows.change({ ...rest, resource }, revision);
-        return;
+        await this.#runs.for(principal).cancel(agentId, runId, record.owner || undefined);
       } catch (error) {
-        this.#logger.error({ err: error, response: resource.id }, `the end of a response: ${messageOf(error)}`);
-        if (this.#closing.signal.aborted) return;
-        await sleep(WRITE_RETRY_DELAY_MS, undefined, { signal: this.#closing.signal, ref: false }).catch(() => {});
+        // It has ended meanwhile.
+        if (!(error instanceof ServiceError) || error.kind !== "invalid_input") throw error;
       }
+    });
+  }
+
+  /**
+   * The events after the one numbered `after`, then those to come.
+   *
+   * @param find reads the response when its run has ended
+   * @throws OpenaiError when its run is gone
+   */
+  async follow(
+    record: ResponseRecord,
+    principal: Principal,
+    after: number,
+    find: () => Promise<FoundResponse>,
+  ): Promise<TextStream> {
+    const { resource } = record;
+    const follow = await this.#events(record, principal);
+    const begun: ResponseResource = { ...resource, ...IN_PROGRESS, output: [], usage: null };
+    return {
+      status: 200,
+      headers: EVENT_HEADERS,
+      heartbeat: HEARTBEAT,
+      async stream(sink) {
+        const output = new ResponseOutput(resource.id, () => 0);
+        const events = new ResponseEvents(begun, output);
+        const send = (text: string) => (text === "" ? undefined : sink.send(text));
+        await send(sseTexts(events.begin(), after));
+        await read(record, follow, (said) => send(sseTexts(events.of(said), after)), sink);
+        if (!sink.closed) await sink.send(sseTexts(events.end((await find()).record.resource), after) + DONE);
+      },
+    };
+  }
+
+  /** From now on ends are left to those who read the responses. */
+  close(): void {
+    this.#closed = true;
+  }
+
+  async #settleHere(record: ResponseRecord, revision: number, principal: Principal): Promise<void> {
+    if (this.#closed) return;
+    try {
+      await this.settled({ record, revision }, principal);
+    } catch (error) {
+      const { id } = record.resource;
+      this.#logger.warn({ err: error, response: id }, `the end of a response is not stored: ${messageOf(error)}`);
     }
   }
 
-  /** Stops the run when another process has changed or deleted its row. */
-  async #follow({ record, revision, abort, over }: Running): Promise<void> {
-    const key = responseKey(record.resource.id);
-    const ended = new AbortController();
-    void over.finally(() => ended.abort());
-    const watch = new Watch(this.#rows.store, key);
-    while (!ended.signal.aborted) {
-      await watch.wait(POLL_INTERVAL_MS, ended.signal);
-      const row = await this.#rows.store.getMany([key], 0).then(
-        ([found]) => found?.revision,
-        () => revision,
-      );
-      if (row !== revision) abort.abort(new Error("the response was cancelled"));
-      if (abort.signal.aborted) break;
+  async #events(record: ResponseRecord, principal: Principal): Promise<EventProducer> {
+    const events = await this.#ofRun(record, (agentId, runId) =>
+      this.#runs.for(principal).attach(agentId, runId, 0, { userId: record.owner || undefined }),
+    );
+    if (events !== undefined) return events;
+    throw new OpenaiError(
+      "not_found",
+      "stream is not available: the events of this response are gone",
+      "not_found",
+      "stream",
+    );
+  }
+
+  /** Undefined when there is no such run. */
+  async #ofRun<T>(
+    { resource: { id, model } }: ResponseRecord,
+    work: (agentId: string, runId: string) => Promise<T>,
+  ): Promise<T | undefined> {
+    try {
+      return await work(model, responseRunId(id));
+    } catch (error) {
+      if (error instanceof ServiceError && error.kind === "not_found") return undefined;
+      throw error;
     }
-    watch.end();
+  }
+
+  #leave(owner: string): void {
+    const count = this.#running.get(owner)! - 1;
+    if (count === 0) this.#running.delete(owner);
+    else this.#running.set(owner, count);
   }
 }
 
-async function atMost(milliseconds: number, work: Promise<unknown>): Promise<void> {
-  const over = new AbortController();
-  await Promise.race([work, sleep(milliseconds, undefined, { signal: over.signal }).catch(() => {})]);
-  over.abort();
+/** The id of the run of a response. */
+export const responseRunId = (responseId: string): string => responseId.slice("resp_".length);
+
+/** @param hear may resolve when its reader has caught up */
+async function read(
+  { run }: ResponseRecord,
+  follow: EventProducer,
+  hear: (said: Said) => Promise<void> | undefined,
+  reader: Pick<Parameters<EventProducer>[0], "closed" | "onLeave"> = { closed: false, onLeave() {} },
+): Promise<void> {
+  const parts = new RunReader({
+    isJson: run?.isJson ?? false,
+    isForClient: (tool) => run?.clientTools.includes(tool) ?? false,
+  });
+  await follow({
+    open() {},
+    send(json) {
+      let behind: Promise<void> | undefined;
+      for (const said of parts.read(JSON.parse(json) as AgentPart)) behind = hear(said);
+      return behind;
+    },
+    get closed() {
+      return reader.closed;
+    },
+    onLeave: (listener) => reader.onLeave(listener),
+  });
 }
+
+function ended(resource: ResponseResource, { status, error }: RunEnding, output: ResponseOutput): ResponseResource {
+  const { usage, end } = output;
+  const failed = (code: string, message: string) => ({ ...resource, ...failedEnd(code, message), usage });
+  const whole: ResponseResource =
+    status === "completed" && end !== null
+      ? { ...resource, ...end, output: output.items, usage }
+      : status === "cancelled"
+        ? { ...resource, ...CANCELLED, output: output.cutOff(), usage }
+        : { ...failed(codeOfKind(error?.kind), error?.message ?? "internal error"), output: output.cutOff() };
+  if (JSON.stringify(whole).length <= MAX_STORED_CHARACTERS / 2) return whole;
+  return failed("server_error", "the response is too large to be stored");
+}
+
+/** Its process ended before the run was on disk, its agent is gone, or the run was removed. */
+const lost = (resource: ResponseResource): ResponseResource => ({
+  ...resource,
+  ...failedEnd("server_error", "the run of the response is gone"),
+});

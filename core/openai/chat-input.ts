@@ -12,6 +12,7 @@ import {
   readText,
   textPart,
 } from "./content.ts";
+import { placed } from "./places.ts";
 import { isNothing } from "./tools.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -20,7 +21,7 @@ const TEXTS = { text: textPart() };
 const USER_PARTS = {
   text: textPart(),
   image_url: ({ image_url: image }: Fields, path: string) =>
-    readImage(isObject(image) ? image.url : image, `${path}.image_url.url`),
+    isObject(image) ? readImage(image.url, `${path}.image_url.url`) : readImage(image, `${path}.image_url`),
   input_audio: ({ input_audio: audio }: Fields, path: string) => readAudio(audio, `${path}.input_audio`),
   file: ({ file }: Fields, path: string) => readFile(isObject(file) ? file : {}, `${path}.file`),
 };
@@ -56,7 +57,8 @@ export function readChatMessages(messages: readonly Fields[]): InputMessage[] {
           .map((each) => JSON.stringify(each))
           .join(", ")}`,
       );
-    return reader(message, path, calls) ?? [];
+    const read = reader(message, path, calls);
+    return read === null ? [] : placed(read, path);
   });
 }
 

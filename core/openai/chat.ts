@@ -45,10 +45,11 @@ interface Completion {
 function prepare(agent: Agent, body: Body, call: RunCall): ProtocolRun {
   const { response_format: format, reasoning_effort: effort } = body;
   const schema = format?.json_schema;
-  return inOwnWords(FIELDS, () =>
+  const messages = readChatMessages(body.messages as Fields[]);
+  return inOwnWords(FIELDS, messages, () =>
     agent.prepare(
       {
-        input: readChatMessages(body.messages as Fields[]),
+        input: messages,
         field: "messages",
         options: options(body),
         json: readFormat(format?.type, schema?.schema, "response_format.json_schema.schema"),

@@ -2,6 +2,7 @@
 import { invalid } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { unsupported } from "./errors.ts";
+import { placed } from "./places.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 /** A part of a message, for the input of an agent. */
@@ -52,7 +53,7 @@ export const textPart =
 /** A web address or a `data:` URL. */
 export function readImage(url: unknown, path: string): InputPart {
   if (typeof url !== "string" || url === "") throw invalid(`${path} must be a data: or http(s) URL`);
-  return { type: "image", image: url };
+  return placed({ type: "image", image: url }, path);
 }
 
 const PDF = "application/pdf";
@@ -65,7 +66,8 @@ export function readFile(file: Fields, path: string): InputPart {
   const key = typeof bytes === "string" ? "file_data" : "file_url";
   const data = requireText(file, key, path);
   const name = typeof filename === "string" ? { filename } : undefined;
-  return /^data:/i.test(data) ? { type: "file", data, ...name } : { type: "file", data, mediaType: PDF, ...name };
+  const type = /^data:/i.test(data) ? undefined : { mediaType: PDF };
+  return placed({ type: "file", data, ...type, ...name }, `${path}.${key}`);
 }
 
 const AUDIO_TYPES: Readonly<Record<string, string>> = { wav: "audio/wav", mp3: "audio/mpeg" };
@@ -74,5 +76,5 @@ export function readAudio(audio: unknown, path: string): InputPart {
   if (!isObject(audio)) throw invalid(`${path} must be object`);
   const mediaType = AUDIO_TYPES[String(audio.format)];
   if (mediaType === undefined) throw invalid(`${path}.format must be one of "wav", "mp3"`);
-  return { type: "file", data: requireText(audio, "data", path), mediaType };
+  return placed({ type: "file", data: requireText(audio, "data", path), mediaType }, `${path}.data`);
 }

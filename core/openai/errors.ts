@@ -1,6 +1,8 @@
 /** Failures as OpenAI writes them: `{error: {message, type, param, code}}`. Clients branch on the status and on `code`. */
 import { type ErrorForm, JSON_TYPE } from "../http/encode.ts";
 import { type ErrorKind, invalid, messageOf, ServiceError, STATUS } from "../lib/errors.ts";
+import type { InputMessage } from "./content.ts";
+import { inPlaces } from "./places.ts";
 
 /** A failure with a code of its own. */
 export class OpenaiError extends ServiceError {
@@ -30,6 +32,9 @@ const CODES: Partial<Record<ErrorKind, string>> = {
   provider_failed: "model_error",
   context_length: "context_length_exceeded",
 };
+
+/** @param kind as it is on record: an `ErrorKind`, or nothing */
+export const codeOfKind = (kind: string | null | undefined): string => CODES[kind as ErrorKind] ?? "server_error";
 
 const TYPES: Readonly<Record<number, string>> = {
   401: "authentication_error",
@@ -63,7 +68,7 @@ export function errorFields(error: unknown, message = messageOf(error)): ErrorFi
 }
 
 /** What does not fit into the model's context is the request's fault here. */
-const statusOf = ({ kind }: ServiceError): number => (kind === "context_length" ? 400 : STATUS[kind]);
+export const statusOf = ({ kind }: ServiceError): number => (kind === "context_length" ? 400 : STATUS[kind]);
 
 /** Messages about a request begin with the field that they are about. */
 const FIELD = /^([a-z_]+(?:\[\d+\]|\.[\w$-]+)*)(?= must | is |:)/;
@@ -92,16 +97,17 @@ export const notAgain = (error: unknown): unknown =>
 /** What the agent calls its options, in the words of the request. */
 export type FieldNames = Readonly<Record<string, string>>;
 
-/** Runs `prepare`, and says what is wrong with an option in the words of the request. */
-export function inOwnWords<T>(names: FieldNames, prepare: () => T): T {
+/** Runs `prepare`, and says what is wrong with an option, a message or a part in the words of the request. */
+export function inOwnWords<T>(names: FieldNames, messages: readonly InputMessage[], prepare: () => T): T {
   try {
     return prepare();
   } catch (error) {
     if (!(error instanceof ServiceError) || error.kind !== "invalid_input") throw error;
     const option = /^options\.(\w+)/.exec(error.message);
     const name = option === null ? undefined : names[option[1]!];
-    if (name === undefined) throw error;
-    throw invalid(name + error.message.slice(option![0].length));
+    if (name !== undefined) throw invalid(name + error.message.slice(option![0].length));
+    const message = inPlaces(error.message, messages);
+    throw message === error.message ? error : invalid(message);
   }
 }
 

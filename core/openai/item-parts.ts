@@ -1,5 +1,6 @@
 /** Items in the form that agents read, and the checks of those that a client sends. */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
+import { summarySection } from "../agents/conversation/summary.ts";
 import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
@@ -7,6 +8,7 @@ import { parseArguments } from "./chat-input.ts";
 import { type InputPart, type PartReaders, readContent, readFile, readImage, textPart } from "./content.ts";
 import { unsupported } from "./errors.ts";
 import type { CallOutputItem, ConversationItem, MessageItem, ReasoningItem } from "./items.ts";
+import { placed } from "./places.ts";
 import { isNothing } from "./tools.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -35,6 +37,13 @@ export type OpenCalls = Map<string, string>;
 
 /** @param path where the item stands, for messages @throws ServiceError `invalid_input` that names the field */
 export function partsOf(item: ConversationItem, path: string, open: OpenCalls): readonly InputPart[] {
+  const parts = readParts(item, path, open);
+  const field = item.type === "reasoning" ? "encrypted_content" : "provider_metadata";
+  for (const part of parts) if (part.providerOptions !== undefined) placed(part, `${path}.${field}`);
+  return parts;
+}
+
+function readParts(item: ConversationItem, path: string, open: OpenCalls): readonly InputPart[] {
   const carried = carriedBy(item);
   switch (item.type) {
     case "message": {
@@ -63,6 +72,8 @@ export function partsOf(item: ConversationItem, path: string, open: OpenCalls): 
         { type: "tool-result", ...call, output },
       ];
     }
+    case "compaction":
+      return [{ type: "text", text: summarySection(unsealedSummary(item.encrypted_content, path)) }];
     case "reasoning": {
       const text = item.summary.map((part) => part.text).join("\n\n");
       return text === "" && carried === undefined ? [] : [{ type: "reasoning", text, ...carried }];
@@ -71,6 +82,7 @@ export function partsOf(item: ConversationItem, path: string, open: OpenCalls): 
 }
 
 function carriedBy(item: ConversationItem): { providerOptions: SharedV3ProviderMetadata } | undefined {
+  if (item.type === "compaction") return undefined;
   const metadata = item.type === "reasoning" ? unsealed(item) : item.provider_metadata;
   return metadata === undefined ? undefined : { providerOptions: metadata };
 }
@@ -78,6 +90,16 @@ function carriedBy(item: ConversationItem): { providerOptions: SharedV3ProviderM
 /** What a provider wants back with its reasoning, as one text. */
 export const sealed = (metadata: SharedV3ProviderMetadata): string =>
   Buffer.from(JSON.stringify(metadata)).toString("base64url");
+
+/** Opaque, but no secret: a client could say the same in a message of its own. */
+export const sealedSummary = (summary: string): string =>
+  Buffer.from(JSON.stringify({ summary })).toString("base64url");
+
+function unsealedSummary(text: string, path: string): string {
+  const sealed = parseJsonText(Buffer.from(text, "base64url").toString());
+  if (isObject(sealed) && typeof sealed.summary === "string" && sealed.summary !== "") return sealed.summary;
+  throw invalid(`${path}.encrypted_content must be that of an item which /v1/responses/compact has given`);
+}
 
 /** What was sealed elsewhere means nothing here. */
 function unsealed({ encrypted_content: text }: ReasoningItem): SharedV3ProviderMetadata | undefined {

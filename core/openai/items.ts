@@ -1,6 +1,7 @@
 /** Items of a response: what is said, and what is called, by either side. */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import type { InputMessage, InputPart } from "./content.ts";
+import { placed } from "./places.ts";
 
 type ItemStatus = "in_progress" | "completed" | "incomplete";
 
@@ -55,8 +56,14 @@ export type OwnCallItem = Common & {
   readonly error: string | null;
 };
 
+/** What came before, summed up: opaque to clients. */
+export type CompactionItem = Common & {
+  readonly type: "compaction";
+  readonly encrypted_content: string;
+};
+
 export type OutputItem = MessageItem | CallItem | ReasoningItem | OwnCallItem;
-export type ConversationItem = OutputItem | CallOutputItem;
+export type ConversationItem = OutputItem | CallOutputItem | CompactionItem;
 
 const PREFIXES: Readonly<Record<ConversationItem["type"], string>> = {
   message: "msg",
@@ -64,6 +71,7 @@ const PREFIXES: Readonly<Record<ConversationItem["type"], string>> = {
   function_call_output: "fco",
   reasoning: "rs",
   "penstock:tool_call": "ptc",
+  compaction: "cmp",
 };
 
 /** Ids of items tell the response that has them. @param place among the items of its output, or of its input */
@@ -80,6 +88,8 @@ export function responseOfItem(id: string): string | undefined {
 /** An item as messages read it: its parts in the form of agents. */
 export interface ReadItem {
   readonly item: ConversationItem;
+  /** Where it stands in the request. */
+  readonly path: string;
   readonly parts: readonly InputPart[];
 }
 
@@ -97,11 +107,11 @@ export function messagesOf(items: readonly ReadItem[]): InputMessage[] {
     said = [];
     results = [];
   };
-  for (const { item, parts } of items) {
-    if (item.type === "message" && item.role !== "assistant") {
+  for (const { item, path, parts } of items) {
+    if (item.type === "compaction" || (item.type === "message" && item.role !== "assistant")) {
       flush();
-      const role = item.role === "user" ? "user" : "system";
-      messages.push({ role, content: parts });
+      const role = item.type === "message" && item.role === "user" ? "user" : "system";
+      messages.push(placed({ role, content: parts }, path));
     } else if (item.type === "function_call_output") results.push(...parts);
     else {
       // After results the assistant speaks again; calls beside others belong to the same step.

@@ -41,10 +41,7 @@ export function beginResource({ id, createdAt, body, tools, store }: Beginning):
     id,
     object: "response",
     created_at: createdAt,
-    completed_at: null,
-    status: "in_progress",
-    incomplete_details: null,
-    error: null,
+    ...IN_PROGRESS,
     model: body.model,
     previous_response_id: body.previous_response_id ?? null,
     instructions: body.instructions ?? null,
@@ -99,6 +96,13 @@ export const failedEnd = (code: string, message: string): ResponseEnd => ({
   incomplete_details: null,
   error: { code, message },
 });
+
+export const IN_PROGRESS: ResponseEnd = {
+  status: "in_progress",
+  completed_at: null,
+  incomplete_details: null,
+  error: null,
+};
 
 export const CANCELLED: ResponseEnd = {
   status: "cancelled",

@@ -7,6 +7,7 @@ import { type OpenCalls, partsOf } from "./item-parts.ts";
 import { type ConversationItem, messagesOf, type ReadItem, responseOfItem } from "./items.ts";
 import type { InputItem } from "./response-input.ts";
 import type { ResponseRecord, ResponseRows } from "./response-rows.ts";
+import type { Responses } from "./responses.ts";
 
 /** Responses that one may continue, and responses whose items one request may refer to. */
 const MAX_CHAIN = 500;
@@ -20,23 +21,33 @@ export interface EarlierItems {
   readonly items: readonly ConversationItem[];
   /** Ids of the responses, the oldest first. */
   readonly chain: readonly string[];
+  /** In characters. */
+  readonly size: number;
 }
 
-export const NOTHING_EARLIER: EarlierItems = { items: [], chain: [] };
+export const NOTHING_EARLIER: EarlierItems = { items: [], chain: [], size: 0 };
+
+/** The conversation up to the end of a response. What is read from the store later begins after one that is not stored. */
+export function continued({ items, chain, size }: EarlierItems, record: ResponseRecord): EarlierItems {
+  const { id, store } = record.resource;
+  const own = itemsOf(record);
+  return { items: [...items, ...own], chain: store ? [...chain, id] : [], size: size + JSON.stringify(own).length };
+}
 
 /**
  * What was said in the response and those before it. Where one of them is gone, it begins after that.
  *
  * @throws OpenaiError when it does not exist for this principal, is not at its end, or there is too much before it
  */
-export async function readEarlier(rows: ResponseRows, id: string, principal: Principal): Promise<EarlierItems> {
-  const found = await rows.read(id);
-  if (found === undefined || !mayAccess(principal, found.record.owner, undefined)) throw previousNotFound(id);
+export async function readEarlier(responses: Responses, id: string, principal: Principal): Promise<EarlierItems> {
+  const { rows } = responses;
+  const found = await responses.lookUp(id, principal);
+  if (found === undefined) throw previousNotFound(id);
   const { record } = found;
   if (!CONTINUED.has(record.resource.status))
     throw unusable("invalid_value", `previous_response_id is that of a response that is ${record.resource.status}`);
   const chain = [...record.chain, id];
-  if (chain.length > MAX_CHAIN) throw tooLong(`previous_response_id has more than ${MAX_CHAIN} responses before it`);
+  requireChain(chain);
   let items: ConversationItem[] = [];
   let expected = 0;
   let size = 0;
@@ -50,7 +61,12 @@ export async function readEarlier(rows: ResponseRows, id: string, principal: Pri
     }
     if (size > MAX_CHARACTERS) throw tooLong("previous_response_id has too much text before it");
   }
-  return { items: withTheirCalls(items), chain };
+  return { items: withTheirCalls(items), chain, size };
+}
+
+/** @throws OpenaiError for a conversation of too many responses */
+export function requireChain(chain: readonly string[]): void {
+  if (chain.length > MAX_CHAIN) throw tooLong(`previous_response_id has more than ${MAX_CHAIN} responses before it`);
 }
 
 /** Where an earlier response is gone, there may be outputs of calls that went with it. */
@@ -116,7 +132,7 @@ export function conversationOf(
 ): InputMessage[] {
   const open: OpenCalls = new Map();
   const read = (items: readonly ConversationItem[], pathOf: (index: number) => string): ReadItem[] =>
-    items.map((item, index) => ({ item, parts: partsOf(item, pathOf(index), open) }));
+    items.map((item, index) => ({ item, path: pathOf(index), parts: partsOf(item, pathOf(index), open) }));
   const messages = messagesOf([...read(earlier, () => "previous_response_id"), ...read(input, (at) => `input[${at}]`)]);
   return instructions ? [{ role: "system", content: instructions }, ...messages] : messages;
 }

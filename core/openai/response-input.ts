@@ -62,6 +62,10 @@ const READERS: Readonly<Record<string, (item: Fields, path: string, newId: NewId
     const ended = { output, error: failed, status: "completed" as const };
     return { type: "penstock:tool_call", id, ...called, ...ended, ...metadata(item, path) };
   },
+  compaction(item, path, newId) {
+    const content = text(item, "encrypted_content", path);
+    return { type: "compaction", id: newId("compaction"), encrypted_content: content, status: "completed" };
+  },
   item_reference: (item, path) => ({ type: "item_reference", id: text(item, "id", path) }),
 };
 

@@ -32,7 +32,11 @@ interface Block {
 export class ResponseOutput {
   readonly #response: string;
   readonly #now: () => number;
-  readonly items: OutputItem[] = [];
+  /** In the order of `output_index`, with those that do not count any more. */
+  readonly #items: OutputItem[] = [];
+  readonly #dropped = new Set<OutputItem>();
+  /** The number of items when the step began. */
+  #stepBegin = 0;
   usage: object | null = null;
   /** Set by the end of the run. */
   end: ResponseEnd | null = null;
@@ -47,9 +51,18 @@ export class ResponseOutput {
     this.#now = now;
   }
 
+  get items(): readonly OutputItem[] {
+    return this.#dropped.size === 0 ? this.#items : this.#items.filter((item) => !this.#dropped.has(item));
+  }
+
   /** The events for what was said, in their order. */
   of(said: Said): readonly ResponseEvent[] {
     switch (said.type) {
+      case "step":
+        this.#stepBegin = this.#items.length;
+        return NONE;
+      case "restart":
+        return this.#dropStep();
       case "text-start":
         return this.#beginText();
       case "text":
@@ -76,16 +89,16 @@ export class ResponseOutput {
   }
 
   #add(item: OutputItem): { readonly index: number; readonly added: ResponseEvent } {
-    const index = this.items.push(item) - 1;
+    const index = this.#items.push(item) - 1;
     return { index, added: { type: "response.output_item.added", output_index: index, item } };
   }
 
   #done(index: number, item: OutputItem): ResponseEvent {
-    this.items[index] = item;
+    this.#items[index] = item;
     return { type: "response.output_item.done", output_index: index, item };
   }
 
-  #nextId = (type: OutputItem["type"]): string => itemId(type, this.#response, String(this.items.length));
+  #nextId = (type: OutputItem["type"]): string => itemId(type, this.#response, String(this.#items.length));
 
   /** The fields of events about the text that grows. */
   #place = () => ({ item_id: this.#block.id, output_index: this.#block.index });
@@ -149,7 +162,7 @@ export class ResponseOutput {
     const index = this.#calls.get(id);
     if (index === undefined) return NONE;
     this.#calls.delete(id);
-    return [this.#done(index, { ...(this.items[index] as OwnCallItem), ...COMPLETED, output, error })];
+    return [this.#done(index, { ...(this.#items[index] as OwnCallItem), ...COMPLETED, output, error })];
   }
 
   #call({ call }: Extract<Said, { type: "call" }>): readonly ResponseEvent[] {
@@ -166,6 +179,19 @@ export class ResponseOutput {
       { type: "response.function_call_arguments.done", ...place, name, arguments: text },
       this.#done(index, { ...open, ...COMPLETED, arguments: text, ...carried(providerMetadata) }),
     ];
+  }
+
+  /** Clients know the items by their index, so that they keep it; those that were not finished are told to be incomplete. */
+  #dropStep(): readonly ResponseEvent[] {
+    const events: ResponseEvent[] = [];
+    for (let index = this.#stepBegin; index < this.#items.length; index++) {
+      const item = this.#items[index]!;
+      if (item.status === "in_progress") events.push(this.#done(index, this.#unfinished(item)));
+      this.#dropped.add(this.#items[index]!);
+    }
+    this.#stepBegin = this.#items.length;
+    this.#calls.clear();
+    return events;
   }
 
   /** The items of a run that ended too early: what was not finished says so. */

@@ -1,8 +1,8 @@
-/** Stored responses: who owns them, what they were asked, what they have said, and who works on them. */
+/** Stored responses: who owns them, what they were asked, and what they have said. */
 import { CommitConflict } from "../lib/errors.ts";
 import { responseKey, responseTime } from "../storage/keys.ts";
 import { rowsOf } from "../storage/large-rows.ts";
-import type { Row, Store } from "../storage/store.ts";
+import type { Commit, Row, Store } from "../storage/store.ts";
 import type { ConversationItem } from "./items.ts";
 import type { ResponseResource } from "./resource.ts";
 
@@ -15,8 +15,14 @@ export interface ResponseRecord {
   readonly input: readonly ConversationItem[];
   /** Ids of the responses that it continues, the oldest first. */
   readonly chain: readonly string[];
-  /** The process that works on it; left out once it has ended. */
-  readonly process?: string;
+  /** Of one in the background: how the parts of its run are read. */
+  readonly run?: ResponseRun;
+}
+
+interface ResponseRun {
+  readonly isJson: boolean;
+  /** The tools that the client runs. */
+  readonly clientTools: readonly string[];
 }
 
 export interface FoundResponse {
@@ -57,26 +63,26 @@ export class ResponseRows {
     });
   }
 
-  /** Resolves to false when somebody else has changed or deleted it since. */
-  async change(record: ResponseRecord, revision: number): Promise<boolean> {
+  /** Resolves to its new revision, or to null when somebody else has changed or deleted it since. */
+  async change(record: ResponseRecord, revision: number): Promise<number | null> {
     const key = responseKey(record.resource.id);
-    return this.#unlessChanged(key, { put: [[key, JSON.stringify(record)]] }, revision);
+    return this.#unlessChanged({ put: [[key, JSON.stringify(record)]], expect: [[key, revision]] });
   }
 
+  /** Resolves to false when somebody else has changed or deleted it since. */
   async delete({ resource: { id }, createdAt }: ResponseRecord, revision: number): Promise<boolean> {
     const key = responseKey(id);
-    return this.#unlessChanged(key, { delete: [key, responseTime(createdAt, id)] }, revision);
+    const removal = { delete: [key, responseTime(createdAt, id)], expect: [[key, revision]] } satisfies Commit;
+    return (await this.#unlessChanged(removal)) !== null;
   }
 
-  async #unlessChanged(key: string, commit: Parameters<Store["commit"]>[0], revision: number): Promise<boolean> {
+  async #unlessChanged(commit: Commit): Promise<number | null> {
     try {
-      await this.store.commit({ ...commit, expect: [[key, revision]] });
+      return await this.store.commit(commit);
     } catch (error) {
-      if (error instanceof CommitConflict) return false;
+      if (error instanceof CommitConflict) return null;
       throw error;
     }
-    this.store.wake?.(key);
-    return true;
   }
 }
 

@@ -1,22 +1,26 @@
 /** Stored responses: read, continued, cancelled and deleted by those who own them, and kept as long as runs are. */
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { defaults } from "../../generated/defaults.ts";
-import type { ResponseItemsQuery } from "../../generated/types.ts";
+import type { ResponseItemsQuery, ResponseQuery } from "../../generated/types.ts";
+import type { TextStream } from "../http/route.ts";
 import { mayAccess } from "../identity/ownership.ts";
 import { isIsolated, type Principal, principalOf, type Requester } from "../identity/principal.ts";
 import { systemTime } from "../lib/clock.ts";
 import { invalid, messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
+import { Uses } from "../lib/uses.ts";
 import type { Manifest } from "../manifest/manifest.ts";
+import type { KeptRuns } from "../runs/kept-runs.ts";
 import { unlessConflict } from "../storage/conflict.ts";
 import { RESPONSE_TIMES, responseKey, responseOfTime, responsesBefore } from "../storage/keys.ts";
-import type { Membership } from "../storage/membership.ts";
 import { pagesInBackground } from "../storage/ranges.ts";
 import type { Store } from "../storage/store.ts";
 import { BackgroundResponses } from "./background.ts";
-import { OpenaiError } from "./errors.ts";
+import { OpenaiError, unsupported } from "./errors.ts";
 import type { ConversationItem } from "./items.ts";
-import { CANCELLED, failedEnd, type ResponseResource } from "./resource.ts";
+import { RecentResponses } from "./recent.ts";
+import type { ResponseResource } from "./resource.ts";
 import { type FoundResponse, ResponseRows } from "./response-rows.ts";
 
 const RETENTION_INTERVAL_MS = 60_000;
@@ -24,22 +28,27 @@ const ROWS_PER_COMMIT = 100;
 
 interface ResponsesSource {
   readonly store: Store;
-  /** The processes that share the store; null where no other one can use it. */
-  readonly membership: Membership | null;
+  readonly runs: KeptRuns;
   readonly logger: Logger;
 }
 
 export class Responses {
   readonly rows: ResponseRows;
   readonly background: BackgroundResponses;
+  /** Of WebSockets. */
+  readonly recent = new RecentResponses();
+  /** Responses over WebSockets: their sockets do not say whether they are at work. */
+  readonly working = new Uses();
+  /** From then on sockets begin no more responses. */
+  stopping = false;
   readonly #manifest: Manifest;
   readonly #retention: Interval;
 
   /** @param manifest read when it is needed, since a reload may change it */
-  constructor(manifest: Manifest, { store, membership, logger }: ResponsesSource) {
+  constructor(manifest: Manifest, { store, runs, logger }: ResponsesSource) {
     this.#manifest = manifest;
     this.rows = new ResponseRows(store);
-    this.background = new BackgroundResponses(this.rows, membership, logger);
+    this.background = new BackgroundResponses(this.rows, runs, logger);
     this.#retention = new Interval(
       RETENTION_INTERVAL_MS,
       () => this.removeBefore(systemTime() - manifest.history.retention),
@@ -51,8 +60,14 @@ export class Responses {
     this.#retention.start();
   }
 
+  /** Waits for the responses over WebSockets, at most some milliseconds. */
+  async idle(timeout: number): Promise<void> {
+    this.stopping = true;
+    await Promise.race([this.working.whenOver(), sleep(timeout, undefined, { ref: false })]);
+  }
+
   async close(): Promise<void> {
-    await this.background.close();
+    this.background.close();
     await this.#retention.stop();
   }
 
@@ -63,28 +78,34 @@ export class Responses {
     return (await this.#find(id, principal)).record.resource;
   }
 
+  /**
+   * The events after the one numbered `query.starting_after`, then those to come.
+   *
+   * @throws OpenaiError for one that did not run in the background
+   */
+  async follow(id: string, { starting_after: after = -1 }: ResponseQuery, principal: Principal): Promise<TextStream> {
+    const { record } = await this.#find(id, principal);
+    if (!record.resource.background) throw unsupported("stream", "is for responses that run in the background");
+    return this.background.follow(record, principal, after, () => this.#find(id, principal));
+  }
+
   /** What runs in the background is stopped. */
   async delete(id: string, principal: Principal): Promise<{ id: string; object: "response"; deleted: true }> {
     for (;;) {
       const { record, revision } = await this.#find(id, principal);
-      if (!(await this.rows.delete(record, revision))) continue;
-      this.background.stop(id);
-      return { id, object: "response", deleted: true };
+      if (record.resource.status === "in_progress") await this.background.cancel(record, principal);
+      else if (await this.rows.delete(record, revision)) return { id, object: "response", deleted: true };
     }
   }
 
   /** Gives the response as it is afterwards: one that had ended before stays as it was. */
   async cancel(id: string, principal: Principal): Promise<ResponseResource> {
     for (;;) {
-      const { record, revision } = await this.#find(id, principal);
+      const { record } = await this.#find(id, principal);
       if (!record.resource.background)
         throw invalid("response_id must be that of a response in the background: others end with their request");
-      if (record.process === undefined) return record.resource;
-      const { process: _, ...rest } = record;
-      const resource = { ...record.resource, ...CANCELLED };
-      if (!(await this.rows.change({ ...rest, resource }, revision))) continue;
-      this.background.stop(id);
-      return resource;
+      if (record.resource.status !== "in_progress") return record.resource;
+      await this.background.cancel(record, principal);
     }
   }
 
@@ -102,18 +123,19 @@ export class Responses {
     }
   }
 
-  /** One whose process is gone has failed, though nobody has written so. */
-  async #find(id: string, principal: Principal): Promise<FoundResponse> {
+  /** Undefined when it does not exist for this principal. */
+  async lookUp(id: string, principal: Principal): Promise<FoundResponse | undefined> {
     const found = await this.rows.read(id);
-    if (found === undefined || !mayAccess(principal, found.record.owner, undefined)) throw responseNotFound(id);
-    if (!(await this.background.isAbandoned(found.record))) return found;
-    const { process: _, resource, ...rest } = found.record;
-    const failed = { ...resource, ...failedEnd("server_error", RESPONSE_INTERRUPTED) };
-    return { ...found, record: { ...rest, resource: failed } };
+    if (found === undefined || !mayAccess(principal, found.record.owner, undefined)) return undefined;
+    return this.background.settled(found, principal);
+  }
+
+  async #find(id: string, principal: Principal): Promise<FoundResponse> {
+    const found = await this.lookUp(id, principal);
+    if (found === undefined) throw responseNotFound(id);
+    return found;
   }
 }
-
-export const RESPONSE_INTERRUPTED = "the service stopped while the response was running";
 
 const responseNotFound = (id: string) =>
   new OpenaiError(

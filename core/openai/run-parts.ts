@@ -8,6 +8,8 @@ type Metadata = SharedV3ProviderMetadata | undefined;
 type Call = ToolCall & { readonly providerMetadata?: Metadata };
 
 export type Said =
+  /** `restart`: what was said since the last step began does not count, it is said anew. */
+  | { readonly type: "step" | "restart" }
   | { readonly type: "text-start" | "reasoning-start" }
   | { readonly type: "text" | "reasoning"; readonly delta: string }
   | { readonly type: "text-end" | "reasoning-end"; readonly metadata: Metadata }
@@ -19,6 +21,8 @@ export type Said =
   | { readonly type: "end"; readonly finishReason: FinishReason; readonly usage: Usage };
 
 const NOTHING: readonly Said[] = [];
+const STEP: Said = { type: "step" };
+const RESTART: Said = { type: "restart" };
 
 /**
  * Reads the parts of one run. Blocks of text and reasoning come one after the other, each between its start and its end.
@@ -53,9 +57,10 @@ export class RunReader {
       case "reasoning-end":
         return this.#endReasoning(part.providerMetadata);
       case "start-step":
-        this.#held = "";
-        this.#open.clear();
-        return this.#endBlock();
+        return [...this.#beginStep(), STEP];
+      case "step-restart":
+        this.#block = null;
+        return [...this.#beginStep(), RESTART];
       case "tool-call":
         return this.#call(part);
       case "tool-result":
@@ -72,6 +77,12 @@ export class RunReader {
       default:
         return NOTHING;
     }
+  }
+
+  #beginStep(): readonly Said[] {
+    this.#held = "";
+    this.#open.clear();
+    return this.#endBlock();
   }
 
   #add(type: "text" | "reasoning", delta: string): readonly Said[] {

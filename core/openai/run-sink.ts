@@ -21,7 +21,7 @@ export interface StreamTranslation {
 }
 
 /** An SSE comment: clients skip it. */
-const HEARTBEAT = ": \n\n";
+export const HEARTBEAT = ": \n\n";
 
 export function streamTranslated(run: ProtocolRun, translation: StreamTranslation): TextStream {
   let failure: unknown;

@@ -129,6 +129,7 @@ export class KeptRuns implements RunKeeper {
     return {
       id: runId,
       prepared,
+      left: live.left,
       result: () => begun((execution) => this.#result(execution, live), earlierResult),
       start: () => begun(onDisk, () => {}),
       events: (form) => async (events) => {
@@ -191,6 +192,7 @@ export class KeptRuns implements RunKeeper {
       .finally(() => {
         if (this.#live.get(key) === live) this.#live.delete(key);
         leave?.();
+        live.leave();
       });
     try {
       return await wait(execution);
@@ -235,8 +237,10 @@ export class KeptRuns implements RunKeeper {
       }
       live.hasFailed = !call.signal.aborted;
       live.reject(error);
+      if (call.signal.aborted) throw error;
+      // What is on record is the kind of the failure, not the code of what caused it.
+      if (error instanceof ServiceError) throw Object.assign(new Error(error.message), { code: error.kind });
       // The message of any other error is for the log alone.
-      if (error instanceof ServiceError || call.signal.aborted) throw error;
       live.call.logger.error({ err: error }, `a run of agent ${JSON.stringify(agent.id)} failed`);
       throw new Error("internal error");
     } finally {

@@ -28,6 +28,9 @@ export class LiveRun implements RunJournal {
   hasFailed = false;
   readonly accepted: Promise<void>;
   readonly result: Promise<RunResult>;
+  /** Resolves when it goes on here no more. */
+  readonly left: Promise<void>;
+  leave: () => void = () => {};
   accept: () => void = () => {};
   resolve: (outcome: RunResult) => void = () => {};
   reject: (error: unknown) => void = () => {};
@@ -46,6 +49,9 @@ export class LiveRun implements RunJournal {
     this.result = new Promise((resolve, reject) => {
       this.resolve = resolve;
       this.reject = reject;
+    });
+    this.left = new Promise((resolve) => {
+      this.leave = resolve;
     });
     this.accepted = new Promise((resolve, reject) => {
       this.accept = resolve;

@@ -20,6 +20,7 @@ import {
 import type { ExecutionLookup } from "../workflows/list/lookup.ts";
 import type { ScopedWorkflows } from "../workflows/scoped.ts";
 import type { ConversationRuns } from "./conversation-runs.ts";
+import { RUN_STEP } from "./definition.ts";
 import { partEvents } from "./events.ts";
 
 /** No client can choose a longer id. */
@@ -43,6 +44,15 @@ interface Reading {
   readonly userId?: string | undefined;
   /** `chat`: the UI message stream. Default: the raw parts. */
   readonly format?: "raw" | "chat";
+}
+
+/** How a run has ended. */
+interface RunEnding {
+  readonly status: "completed" | "error" | "cancelled";
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  /** With the kind of the failure, where it was one of the run itself. */
+  readonly error: { readonly message: string; readonly kind: string | null } | null;
 }
 
 /** Every method throws ServiceError `not_found` for a run that does not exist, is another agent's, or belongs to another user. */
@@ -72,6 +82,14 @@ export class ScopedRuns {
   async get(agentId: string, runId: string): Promise<AgentRun> {
     const find = () => this.#lookup.readState(runDefinitionId(agentId), runExecutionId(runId));
     return JSON.parse(runRecordText((await aboutRun(runId, find)).state)) as AgentRun;
+  }
+
+  /** Null while it goes on, or waits. */
+  async ending(agentId: string, runId: string, userId?: string): Promise<RunEnding | null> {
+    const find = () => this.#lookup.readState(runDefinitionId(agentId), runExecutionId(runId), userId);
+    const { status, endedAt: at, error, steps } = (await aboutRun(runId, find)).state;
+    if (status === "running" || status === "suspended" || at === null) return null;
+    return { status, at, error: error && { message: error.message, kind: steps.get(RUN_STEP)?.code ?? null } };
   }
 
   /** The events after the one numbered `after`, then those to come until the run has ended. */

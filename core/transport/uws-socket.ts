@@ -53,8 +53,9 @@ export class UwsSocket implements OpenSocket {
     else if (++this.#pings > MAX_UNREAD_PINGS) this.destroy();
   }
 
+  /** Not within the callback of the addon: of what is sent there the rest would wait until the next ping. */
   drained(): void {
-    this.#events?.drained();
+    setImmediate(() => this.#events?.drained());
   }
 
   ended(code: number): void {

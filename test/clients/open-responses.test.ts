@@ -4,6 +4,8 @@ import { test } from "node:test";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { calls, says } from "../support/openai-upstream.ts";
 import { type Loose, serveUpstream } from "../support/served-upstream.ts";
+import { openSocket, type TestSocket } from "../support/sockets.ts";
+import { TRANSPORTS } from "../support/transports.ts";
 
 const object = (required: string[], properties: object = {}) => ({ type: "object", required, properties });
 const text = { type: "string" };
@@ -288,3 +290,148 @@ test("POST /v1/responses refuses an output for a call that is not open, in the r
     assert.equal(((await reply.json()) as Loose).error.param, "input[0].call_id");
   }
 });
+
+const isCompaction: Loose = ajv.compile(
+  object(["id", "object", "created_at", "output", "usage"], {
+    id: text,
+    object: is("response.compaction"),
+    created_at: count,
+    output: list(
+      object(["id", "type", "encrypted_content"], {
+        id: text,
+        type: is("compaction"),
+        encrypted_content: { type: "string", minLength: 1 },
+      }),
+    ),
+    usage: USAGE,
+  }),
+);
+
+test("POST /v1/responses/compact passes Open Responses' compact-response: a compaction item", async (t) => {
+  const { service } = await serveUpstream(t);
+  const input = [user("Say hello."), { type: "message", role: "assistant", content: "Hello!" }, user("Go on")];
+  const reply = await service.post("/v1/responses/compact", { model: "assistant", input, prompt_cache_key: "key" });
+  assert.equal(reply.status, 200);
+  const compaction: Loose = await reply.json();
+  assert.ok(isCompaction(compaction), JSON.stringify(isCompaction.errors));
+  assert.equal(compaction.output.length, 1);
+});
+
+test("POST /v1/responses/compact passes Open Responses' compact-missing-model: 400", async (t) => {
+  const { service } = await serveUpstream(t);
+  const reply = await service.post("/v1/responses/compact", { input: [user("Hello")] });
+  assert.equal(reply.status, 400);
+  assert.equal(((await reply.json()) as Loose).error.param, "model");
+});
+
+/** The events of the next response of a socket, each checked, or the error that is there in its place. */
+async function turn(socket: TestSocket, body: object): Promise<{ response?: Loose; error?: Loose; events: Loose[] }> {
+  socket.send({ type: "response.create", model: "assistant", ...body });
+  const events: Loose[] = [];
+  for (;;) {
+    const event = await socket.next();
+    if (event.type === "error" && events.length === 0) {
+      assert.equal(typeof event.status, "number");
+      return { error: event.error, events };
+    }
+    assert.ok(isEvent(event), `${JSON.stringify(event)}: ${JSON.stringify(isEvent.errors)}`);
+    assert.equal(event.sequence_number, events.push(event) - 1);
+    if (/^response\.(completed|incomplete|failed)$/.test(event.type)) {
+      assert.ok(isResource(event.response), JSON.stringify(isResource.errors));
+      return { response: event.response, events };
+    }
+  }
+}
+
+interface Turns {
+  readonly name: string;
+  run(open: () => Promise<TestSocket>, service: Loose): Promise<void>;
+}
+
+const completes = async (socket: TestSocket, body: object): Promise<Loose> => {
+  const { response, error } = await turn(socket, body);
+  assert.equal(response?.status, "completed", JSON.stringify(error));
+  assert.ok(response.output.length > 0);
+  return response;
+};
+const failsWith = async (socket: TestSocket, body: object, code: string): Promise<void> => {
+  const { error } = await turn(socket, body);
+  assert.equal(error?.code, code);
+};
+
+const WS_TEMPLATES: readonly Turns[] = [
+  {
+    name: "websocket-response: one response",
+    async run(open) {
+      const { events, response } = await turn(await open(), { input: [user("Say hello.")] });
+      assert.equal(response.status, "completed");
+      assert.ok(events.some(({ type }) => type === "response.output_text.delta"));
+    },
+  },
+  {
+    name: "websocket-sequential-responses: two that are not stored",
+    async run(open) {
+      const socket = await open();
+      for (const text of ["One", "Two"]) await completes(socket, { store: false, input: [user(text)] });
+    },
+  },
+  {
+    name: "websocket-continuation: one that is not stored is continued on its socket",
+    async run(open) {
+      const socket = await open();
+      const { id } = await completes(socket, { store: false, input: [user("My name is Alice.")] });
+      await completes(socket, { store: false, previous_response_id: id, input: [user("What is my name?")] });
+    },
+  },
+  {
+    name: "websocket-reconnect-store-false-recovery: on another socket it does not exist, and a clean turn goes on there",
+    async run(open) {
+      const { id } = await completes(await open(), { store: false, input: [user("One")] });
+      const socket = await open();
+      const input = [user("Two")];
+      await failsWith(socket, { store: false, previous_response_id: id, input }, "previous_response_not_found");
+      await completes(socket, { store: false, input });
+    },
+  },
+  {
+    name: "websocket-previous-response-not-found: an unknown response",
+    async run(open) {
+      const body = { previous_response_id: "resp_unknown", input: [user("One")] };
+      await failsWith(await open(), body, "previous_response_not_found");
+    },
+  },
+  {
+    name: "websocket-failed-continuation-evicts-cache: after a turn that failed its response cannot be continued",
+    async run(open) {
+      const socket = await open();
+      const { id } = await completes(socket, { store: false, input: [user("One")] });
+      const more = { store: false, previous_response_id: id };
+      const output = { type: "function_call_output", call_id: "call_unknown", output: "x" };
+      await failsWith(socket, { ...more, input: [output] }, "invalid_value");
+      await failsWith(socket, { ...more, input: [user("Two")] }, "previous_response_not_found");
+    },
+  },
+  {
+    name: "websocket-compact-new-chain: what a conversation was compacted to begins another one",
+    async run(open, service) {
+      const body = { model: "assistant", input: [user("My name is Alice."), user("I like tea.")] };
+      const { output } = await (await service.post("/v1/responses/compact", body)).json();
+      await completes(await open(), { store: false, tools: [], input: [...output, user("What is my name?")] });
+    },
+  },
+];
+
+for (const transport of TRANSPORTS) {
+  for (const { name, run } of WS_TEMPLATES) {
+    test(`WS /v1/responses over ${transport} passes Open Responses' ${name}`, async (t) => {
+      const { service, upstream } = await serveUpstream(t, {}, { server: { transport } });
+      upstream.fallback(() => says("Hello there friend.", { chunks: 3 }));
+      const sockets: TestSocket[] = [];
+      t.after(() => Promise.all(sockets.map((socket) => socket.close())));
+      await run(async () => {
+        sockets.push(await openSocket(`${service.url}/v1/responses`));
+        return sockets.at(-1)!;
+      }, service);
+    });
+  }
+}

@@ -241,6 +241,41 @@ test("openai 7: DELETE /v1/responses/:id stops a response that runs in the backg
   await assert.rejects(client.responses.retrieve(id), OpenAI.NotFoundError);
 });
 
+test("openai 7: a response in the background is streamed at once, and its stream is taken up again behind any of its events", async (t) => {
+  const { client, upstream } = await serve(t);
+  upstream.replies(calls([{ id: "c1", name: "sum", input: { a: 1, b: 2 } }]), says("It is 3.", { chunks: 3 }));
+  const request = { model: "assistant", input: "Work", background: true, stream: true };
+  const events = await collect<Loose>(await client.responses.create(request));
+  const { id } = events[0].response;
+  assert.deepEqual([events[0].type, events.at(-1).type], ["response.created", "response.completed"]);
+  assert.deepEqual(
+    events.map(({ sequence_number }) => sequence_number),
+    events.map((_event, index) => index),
+  );
+  for (const after of [0, 4, events.length - 2]) {
+    const rest = await client.responses.retrieve(id, { stream: true, starting_after: after });
+    assert.deepEqual(await collect(rest), events.slice(after + 1));
+  }
+  const again = await client.responses.stream({ response_id: id }).finalResponse();
+  const read = await client.responses.retrieve(id);
+  const ids = ({ output }: Loose) => output.map((item: Loose) => [item.type, item.id]);
+  assert.deepEqual([again.output_text, ids(again)], ["It is 3.", ids(read)]);
+});
+
+test("openai 7: the stream of a response in the background that failed, or was cancelled, ends with an error", async (t) => {
+  const { client, upstream } = await serve(t);
+  upstream.replies(failsAfter("Some words"), { steps: [{ text: "Some words" }, { stall: true }] });
+  const request = { model: "assistant", input: "Work", background: true };
+  const failed = await client.responses.create(request);
+  const ends = (id: string) => collect(client.responses.stream({ response_id: id }));
+  await assert.rejects(ends(failed.id), (error: Loose) => error.code === "model_error");
+  const stalled = await client.responses.create(request);
+  const reading = assert.rejects(ends(stalled.id), (error: Loose) => error.code === "cancelled");
+  await upstream.request(1);
+  await client.responses.cancel(stalled.id);
+  await reading;
+});
+
 test("openai 7: a background response whose model fails is failed, and says why", async (t) => {
   const { client, upstream } = await serve(t);
   upstream.fallback(failure(500));

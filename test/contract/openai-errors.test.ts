@@ -47,7 +47,7 @@ const REFUSED: [body: unknown, param: string, code?: string][] = [
   [chat({ messages: [{ role: "user", content: [{ type: "video" }] }] }), "messages[0].content[0].type"],
   [
     chat({ messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "ftp://x/y" } }] }] }),
-    "messages[0].content[0].image",
+    "messages[0].content[0].image_url.url",
   ],
   [chat({ messages: [...HELLO, { role: "tool", tool_call_id: "c9", content: "x" }] }), "messages[1].tool_call_id"],
   [chat({ temperature: 2.1 }), "temperature"],
@@ -56,6 +56,10 @@ const REFUSED: [body: unknown, param: string, code?: string][] = [
   [chat({ max_completion_tokens: 600 }), "max_completion_tokens"],
   [chat({ n: 2 }), "n"],
   [chat({ logprobs: true }), "logprobs"],
+  [chat({ top_logprobs: 2 }), "top_logprobs"],
+  [chat({ logit_bias: { 50256: -100 } }), "logit_bias"],
+  [chat({ audio: { voice: "alloy", format: "wav" } }), "audio"],
+  [chat({ web_search_options: {} }), "web_search_options"],
   [chat({ modalities: ["audio"] }), "modalities[0]"],
   [chat({ functions: [] }), "functions"],
   [chat({ reasoning_effort: "high" }), "reasoning_effort"],
@@ -115,6 +119,8 @@ const REFUSED_RESPONSES: [body: unknown, status: number, param: string, code?: s
   [asks({ max_output_tokens: 600 }), 400, "max_output_tokens"],
   [asks({ conversation: "conv_1" }), 400, "conversation"],
   [asks({ top_logprobs: 2 }), 400, "top_logprobs"],
+  [asks({ context_management: [{ type: "compaction", compact_threshold: 1000 }] }), 400, "context_management"],
+  [asks({ prompt: { id: "pmpt_1" } }), 400, "prompt"],
   [asks({ metadata: { a: 5 } }), 400, "metadata.a"],
   [asks({ tools: [{ type: "mcp" }] }), 400, "tools[0].type", "unsupported_parameter"],
   [asks({ tools: [{ type: "function", name: "sum" }] }), 400, "tools[0].name"],
@@ -127,7 +133,6 @@ const REFUSED_RESPONSES: [body: unknown, status: number, param: string, code?: s
   ],
   [asks({ reasoning: { effort: "high" } }), 400, "reasoning.effort"],
   [asks({ background: true, store: false }), 400, "background"],
-  [asks({ background: true, stream: true }), 400, "stream", "unsupported_parameter"],
   [asks({ previous_response_id: "resp_none" }), 400, "previous_response_id", "previous_response_not_found"],
 ];
 
@@ -139,7 +144,8 @@ test("POST /v1/responses refuses a bad body in OpenAI's shape, and names the fie
     assert.deepEqual([status, error.param, error.code], [wanted, param, code], JSON.stringify([body, error]));
   }
   for (const [path, param] of [
-    ["?stream=true", "stream"],
+    ["?stream=perhaps", "stream"],
+    ["?stream=true&starting_after=-1", "starting_after"],
     ["/input_items?limit=0", "limit"],
     ["/input_items?order=up", "order"],
   ]) {
@@ -147,6 +153,53 @@ test("POST /v1/responses refuses a bad body in OpenAI's shape, and names the fie
     assert.deepEqual([status, error.param], [400, param]);
   }
   assert.equal(upstream.requests.length, 0);
+});
+
+test("GET /v1/responses/:id?stream=true is 400 for a response that did not run in the background, and 404 for one that does not exist", async (t) => {
+  const service = await startService(t, manifestWith());
+  const { id } = (await (await service.post(RESPONSES, asks({}))).json()) as Loose;
+  const own = await seen(service.get(`${RESPONSES}/${id}?stream=true`));
+  assert.deepEqual([own.status, own.error.param, own.error.code], [400, "stream", "unsupported_parameter"]);
+  const none = await seen(service.get(`${RESPONSES}/resp_none?stream=true`));
+  assert.deepEqual([none.status, none.error.param], [404, "response_id"]);
+});
+
+const BAD_IMAGE = "ftp://x/y";
+const part = (fields: object) => ({ role: "user", content: [{ type: "text", text: "Look" }, fields] });
+const inputPart = (fields: object) => ({ role: "user", content: [{ type: "input_text", text: "Look" }, fields] });
+const CALLED = [
+  { type: "function_call", call_id: "c", name: "x", arguments: "{}" },
+  { type: "function_call_output", call_id: "c", output: "y" },
+];
+
+test("POST /v1/chat/completions and POST /v1/responses name what is wrong in a message by its place in the request, whatever stands before it", async (t) => {
+  const { service } = await serveUpstream(t);
+  const silent = { role: "assistant", content: "" };
+  const chats: [message: object, param: string][] = [
+    [part({ type: "image_url", image_url: { url: BAD_IMAGE } }), "content[1].image_url.url"],
+    [part({ type: "image_url", image_url: BAD_IMAGE }), "content[1].image_url"],
+    [part({ type: "file", file: { file_data: "data:application/pdf;base64,%" } }), "content[1].file.file_data"],
+    [part({ type: "input_audio", input_audio: { format: "wav", data: "%" } }), "content[1].input_audio.data"],
+    [{ role: "user", content: [] }, "content"],
+  ];
+  for (const [message, param] of chats) {
+    const { status, error } = await seen(service.post(CHAT, chat({ messages: [...HELLO, silent, message] })));
+    assert.deepEqual([status, error.param], [400, `messages[2].${param}`], error.message);
+    assert.ok(error.message.startsWith(`messages[2].${param} `), error.message);
+  }
+  const items: [item: object, param: string][] = [
+    [inputPart({ type: "input_image", image_url: BAD_IMAGE }), "content[1].image_url"],
+    [inputPart({ type: "input_file", file_data: "data:application/pdf;base64,%" }), "content[1].file_data"],
+    [inputPart({ type: "input_file", file_url: "data:x" }), "content[1].file_url"],
+    [{ role: "user", content: [] }, "content"],
+  ];
+  const first = (await (await service.post(RESPONSES, asks({}))).json()) as Loose;
+  for (const [message, param] of items) {
+    for (const more of [{}, { instructions: "Be short." }, { previous_response_id: first.id }]) {
+      const { status, error } = await seen(service.post(RESPONSES, asks({ input: [...CALLED, message], ...more })));
+      assert.deepEqual([status, error.param], [400, `input[2].${param}`], error.message);
+    }
+  }
 });
 
 test("POST /v1/chat/completions for an unknown agent is 404 with model_not_found", async (t) => {

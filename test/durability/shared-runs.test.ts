@@ -92,6 +92,29 @@ test("POST /agents/:id/stream with one Idempotency-Key at two processes at once 
   assert.equal(calls("c").length, 1);
 });
 
+const respond = async (to: Served, path: string, body?: object): Promise<Loose> =>
+  (await (body === undefined ? fetch(`${to.url}/v1/responses${path}`) : post(to, `/v1/responses${path}`, body))).json();
+const inBackground = (to: Served, input: string) => respond(to, "", { model: "clerk", input, background: true });
+
+test("POST /v1/responses/:id/cancel and DELETE /v1/responses/:id at one process stop a response in the background of another", {
+  skip,
+}, async () => {
+  for (const [name, stop] of [
+    ["f", (id: string) => respond(other, `/${id}/cancel`, {})],
+    ["g", (id: string) => fetch(`${other.url}/v1/responses/${id}`, { method: "DELETE" })],
+  ] as const) {
+    hold(name);
+    const { id } = await inBackground(one, name);
+    await until(() => calls(name).length === 1, "the call");
+    assert.equal((await respond(other, `/${id}`)).status, "in_progress");
+    await stop(id);
+    const left = await respond(one, `/${id}`);
+    assert.equal(left.status ?? left.error.code, name === "f" ? "cancelled" : "not_found");
+    assert.equal((await runOf(one, id.slice("resp_".length))).status, "cancelled");
+    release(name);
+  }
+});
+
 test("POST /agents/:id/text of a kept run whose number an execution has had since the database was restored: the run has its own result", {
   skip,
 }, async () => {
@@ -113,19 +136,34 @@ test("POST /agents/:id/text of a kept run whose number an execution has had sinc
   }
 });
 
-test("GET /agents/:id/runs/:runId/stream: when the process of a run is killed, the other finishes it, and its reader there sees each part once", {
+test("GET /agents/:id/runs/:runId/stream: when the process of a run is killed, the other finishes it, and its reader there sees each part once; so it is with a response in the background", {
   skip,
 }, async () => {
   hold("d");
+  hold("h");
   const id = await begin(one, "d");
+  const response = await inBackground(one, "h");
   const waiting = await begin(one, "ask e");
-  await until(() => calls("d").length === 1, "the call");
+  await until(() => calls("d").length === 1 && calls("h").length === 1, "the calls");
+  const following = fetch(`${other.url}/v1/responses/${response.id}?stream=true`).then((reply) => reply.text());
   await comesTo(other, waiting, "waiting");
   const reading = fetch(`${other.url}/agents/clerk/runs/${id}/stream`).then(async (reply) =>
     parseEvents(await reply.text()),
   );
   await one.interrupt("SIGKILL");
   release("d");
+  release("h");
+  const whole = parseEvents(await following).map(({ data }) => data);
+  assert.equal(whole.pop(), "[DONE]");
+  const numbers = whole.map((data) => JSON.parse(data).sequence_number);
+  assert.deepEqual(
+    numbers,
+    numbers.map((_, index) => index),
+  );
+  const ended = await respond(other, `/${response.id}`);
+  assert.deepEqual(JSON.parse(whole.at(-1)!).response, ended);
+  assert.deepEqual([ended.status, ended.output[0].output], ["completed", { name: "h" }]);
+  assert.equal(new Set(calls("h")).size, 1);
   const events = await reading;
   assert.deepEqual(
     events.map(({ id }) => Number(id)),

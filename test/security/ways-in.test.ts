@@ -23,6 +23,8 @@ const NO_WAYS = new Set([
   "GET /workflows/:id/executions/:executionId/stream",
   // They show what is there, and stop or remove it.
   ...["GET /v1/models", "GET /v1/models/:id", "POST /v1/responses/:id/cancel", "GET /v1/responses/:id/input_items"],
+  // It sums up what it is given, or a response of the caller's.
+  "POST /v1/responses/compact",
   ...["GET /v1/responses/:id", "DELETE /v1/responses/:id"],
   ...["GET /agents/:id/runs/:runId", "GET /agents/:id/runs/:runId/stream", "POST /agents/:id/runs/:runId/cancel"],
   ...["GET /agents/:id/chat/:conversationId/stream", "POST /agents/:id/chat/:conversationId/cancel"],
@@ -42,13 +44,16 @@ test("every row that takes calls of users is one of the ways in that tests walk 
     [],
     "a new way in has its lines in test/support/ways-in.ts",
   );
-  const own = ["POST /shop", "WS /shop-socket"];
+  const own = ["POST /shop", "WS /shop-socket", ...SOCKETS.map(({ path }) => `WS ${path}`)];
   assert.deepEqual(
     [...walked].filter((row) => !rows.includes(row) && !own.includes(row)),
     [],
   );
-  for (const { path } of SOCKETS)
-    assert.match(path, /^\/ws/, "sockets of the service say what happens, and take no calls");
+  for (const { path, group } of SOCKETS)
+    assert.ok(
+      group === "execution" ? walked.has(`WS ${path}`) : /^\/ws/.test(path),
+      `${path}: other sockets of the service say what happens, and take no calls`,
+    );
 });
 
 describe("every way in, with isolation", () => {

@@ -16,6 +16,7 @@ export const CONTRACT_SOCKETS: readonly Endpoint[] = [
   socket("/ws/logs", "console", "public"),
   socket("/ws/observability", "console", "either"),
   socket("/ws/observability/deep/er", "console", "either"),
+  socket("/v1/responses", "user", "user"),
 ];
 
 /** Those of the tests, by what their path says of them. `**` is asked for as `deep`. */

@@ -90,6 +90,7 @@ const GROUPS: readonly Group[] = [
       "GET /v1/models/:id",
       "POST /v1/chat/completions",
       "POST /v1/responses",
+      "POST /v1/responses/compact",
       "GET /v1/responses/:id",
       "DELETE /v1/responses/:id",
       "POST /v1/responses/:id/cancel",

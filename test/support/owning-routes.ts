@@ -209,6 +209,8 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
     kind: "maker",
     request: () => ({ path: "/v1/responses", body: { model: "assistant", input: "x" } }),
   },
+  // It makes nothing, and reads a response only where it is told so: contract/openai-compact has whose.
+  "openai.compactResponse": FREE,
   "openai.getResponse": { kind: "object", request: (of) => ({ path: `/v1/responses/${of.response}` }) },
   "openai.deleteResponse": { kind: "object", request: (of) => ({ path: `/v1/responses/${of.response}` }) },
   "openai.cancelResponse": {

@@ -95,6 +95,29 @@ const chatting = (endpoint: string): Way => {
   };
 };
 
+async function overSocket(service: TestService, input: string, { headers = {}, filler }: Sent): Promise<Said> {
+  const socket = await openSocket(`${service.url}/v1/responses`, { headers });
+  socket.send({ type: "response.create", model: "clerk", input, filler });
+  const closed = socket.closed.then(({ code, reason }) => ({ status: code, text: reason }));
+  const ended = async (): Promise<Said> => {
+    for (;;) {
+      const message = await socket.next();
+      if (message.type === "error" || message.type === "response.completed")
+        return { status: message.status ?? 200, text: JSON.stringify(message) };
+    }
+  };
+  const first = await Promise.race([ended().catch(() => closed), closed]);
+  await socket.close();
+  return first;
+}
+
+async function inBackground(service: TestService, input: string, sent: Sent): Promise<Said> {
+  const begun = await post(service, "/v1/responses", { model: "clerk", input, background: true }, sent);
+  if (begun.status !== 200) return begun;
+  const reply = await service.get(`/v1/responses/${JSON.parse(begun.text).id}?stream=true`, sent.headers);
+  return { status: reply.status, text: await reply.text() };
+}
+
 export const WAYS: Readonly<Record<string, Way>> = {
   "POST /tools/:name/execute": {
     rows: ["POST /tools/:name/execute"],
@@ -169,6 +192,16 @@ export const WAYS: Readonly<Record<string, Way>> = {
   "POST /v1/responses": {
     rows: ["POST /v1/responses"],
     tool: (service, { prompt }, sent) => post(service, "/v1/responses", { model: "clerk", input: prompt }, sent),
+    after: "same call",
+  },
+  "WS /v1/responses": {
+    rows: ["WS /v1/responses"],
+    tool: (service, { prompt }, sent) => overSocket(service, prompt, sent),
+    after: "same call",
+  },
+  "POST /v1/responses in the background": {
+    rows: ["POST /v1/responses", "GET /v1/responses/:id"],
+    tool: (service, { prompt }, sent) => inBackground(service, prompt, sent),
     after: "same call",
   },
   "a sub-agent": {

@@ -4,7 +4,7 @@ import type { OutputOptions } from "../../../generated/types.ts";
 import type { ClientSchema } from "../../client-schema/schemas.ts";
 import { userIdOf } from "../../identity/user.ts";
 import { isObject } from "../../lib/is-object.ts";
-import type { RunCall } from "../agent.ts";
+import type { ProtocolBody, RunCall } from "../agent.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
 import { answersIn, type Bracket } from "./partial-json.ts";
 
@@ -43,6 +43,14 @@ export function objectOutput(schema: ClientSchema | undefined): OutputSpec {
     },
   };
 }
+
+/** The result that a protocol asks for; undefined: text. */
+export const jsonOutput = (
+  { prepareSchema }: Pick<CompiledAgent, "prepareSchema">,
+  json: ProtocolBody["json"],
+  call: RunCall,
+): OutputSpec | undefined =>
+  json && objectOutput(json.schema && prepareSchema(json.schema, json.field, schemaRateKey(call)));
 
 const BRACKETS: ReadonlyMap<unknown, Bracket> = new Map([
   ["object", "{"],

@@ -4,18 +4,20 @@ import type { Service } from "../../app/service.ts";
 import { JSON_TYPE } from "../../http/encode.ts";
 import { type InputSchemaId, type Route, typedRoute } from "../../http/route.ts";
 import { answerChat } from "../../openai/chat.ts";
+import { compactConversation } from "../../openai/compact.ts";
 import { createResponse } from "../../openai/create-response.ts";
 import { jsonReply, openaiErrors } from "../../openai/errors.ts";
 import { agentOf, modelList, modelOf } from "../../openai/models.ts";
 
 const EVENTS = "text/event-stream";
+const STREAMED: ReadonlySet<string> = new Set(["openai.completeChat", "openai.createResponse", "openai.getResponse"]);
 
 /** What all of these rows have in common. */
 function openaiRoute<
   const Q extends InputSchemaId | undefined = undefined,
   const B extends InputSchemaId | undefined = undefined,
 >(row: Omit<Route<Service, Q, B>, "group" | "output" | "errors">): Route<Service> {
-  const raw = row.body === undefined ? [JSON_TYPE] : [JSON_TYPE, EVENTS];
+  const raw = STREAMED.has(row.operation) ? [JSON_TYPE, EVENTS] : [JSON_TYPE];
   return typedRoute<Service, Q, B>({ ...row, group: "execution", output: { raw }, errors: openaiErrors });
 }
 
@@ -61,15 +63,32 @@ export const OPENAI_ROUTES: readonly Route<Service>[] = [
       return createResponse(agentOf(agents, body.model), body as CreateResponseRequest, call, responses);
     },
   }),
+  openaiRoute<undefined, "CompactResponseRequest">({
+    operation: "openai.compactResponse",
+    method: "POST",
+    path: "/v1/responses/compact",
+    summary: "Sum up a conversation, which goes on behind the summary",
+    description:
+      "The reply has an item of the type `compaction`, which stands for the conversation in the `input` of `/v1/responses`.",
+    body: "CompactResponseRequest",
+    bodyClass: "generation",
+    failures: ["not_found"],
+    async handle({ body }, call) {
+      const { agents, responses } = call.service;
+      return jsonReply(await compactConversation(agentOf(agents, body.model), body, call, responses));
+    },
+  }),
   openaiRoute<"ResponseQuery">({
     operation: "openai.getResponse",
     method: "GET",
     path: "/v1/responses/:id",
-    summary: "Read a stored response",
+    summary: "Read a stored response, or follow one that runs in the background",
     query: "ResponseQuery",
-    async handle({ params }, call) {
+    async handle({ params, query }, call) {
       const { responses } = call.service;
-      return jsonReply(await responses.get(params.id!, responses.principalOf(call)));
+      const principal = responses.principalOf(call);
+      if (query.stream === true) return responses.follow(params.id!, query, principal);
+      return jsonReply(await responses.get(params.id!, principal));
     },
   }),
   openaiRoute({

@@ -6,6 +6,7 @@ import { userIdOf } from "../../identity/user.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { LOG_SOCKET } from "./logs.ts";
 import { OBSERVABILITY_SOCKET } from "./observability.ts";
+import { RESPONSES_SOCKET } from "./responses.ts";
 
 export const SOCKETS: readonly SocketRoute<Service>[] = [
   {
@@ -30,6 +31,7 @@ export const SOCKETS: readonly SocketRoute<Service>[] = [
   },
   LOG_SOCKET,
   OBSERVABILITY_SOCKET,
+  RESPONSES_SOCKET,
 ];
 
 function echoText(text: string): string {

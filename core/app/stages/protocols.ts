@@ -19,12 +19,15 @@ export const a2a: Stage<TaskNeeds | "meters", "a2a"> = ({ manifest, options: { l
   };
 };
 
-export const responses: Stage<TaskNeeds, "responses"> = ({ manifest, store, membership, options: { logger } }) => {
-  const responses = new Responses(manifest, { store, membership, logger });
+export const responses: Stage<"manifest" | "store" | "runs" | "options", "responses"> = ({
+  options: { logger },
+  ...parts
+}) => {
+  const responses = new Responses(parts.manifest, { ...parts, logger });
   return {
     parts: { responses },
     begin: () => responses.start(),
-    idle: (timeout) => responses.background.idle(timeout),
+    idle: (timeout) => responses.idle(timeout),
     end: () => responses.close(),
   };
 };

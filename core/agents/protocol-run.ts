@@ -1,0 +1,59 @@
+/** Runs for protocols that have replies of their own: the sink of the protocol makes them of the parts. */
+import { invalid } from "../lib/errors.ts";
+import type { KeptProtocolRun, ProtocolBody, ProtocolRun, RunCall } from "./agent.ts";
+import { messageIdForRun } from "./conversation/agent-memory.ts";
+import type { KeptAgent, KeptRequest } from "./keeper.ts";
+import { reasoningOptions } from "./run/bounds.ts";
+import type { CompiledAgent } from "./run/compiled-agent.ts";
+import { executeStream, prepareRun } from "./run/execute.ts";
+import { jsonOutput } from "./run/output.ts";
+import type { RunPlan } from "./run/run.ts";
+
+export function prepareProtocol(agent: CompiledAgent, body: ProtocolBody, call: RunCall): ProtocolRun {
+  const { json, ...request } = protocolRequest(agent, body);
+  const output = jsonOutput(agent, json, call);
+  const prepared = prepareRun(agent, { ...request, ...(output && { output }) }, call);
+  const { plan } = prepared;
+  return {
+    messageId: messageIdForRun(plan.id),
+    isJson: isJson(plan),
+    isForClient: (tool) => plan.tools.byName.get(tool)?.clientInput !== undefined,
+    start: (sink) => executeStream(agent, prepared, sink),
+  };
+}
+
+/** @throws ServiceError `invalid_input` */
+export function prepareKept(
+  agent: CompiledAgent,
+  kept: KeptAgent,
+  body: ProtocolBody,
+  call: RunCall,
+  runId: string,
+): KeptProtocolRun {
+  const { keeper } = agent.keeping;
+  if (keeper === null) throw invalid("background is not available here: nothing keeps the runs of agents");
+  const name = { runId, isChosen: false, keyed: null };
+  const run = keeper.newRun(kept, protocolRequest(agent, body), call, name);
+  const { plan } = run.prepared;
+  return {
+    isJson: isJson(plan),
+    clientTools: [...plan.tools.byName.values()]
+      .filter((tool) => tool.clientInput !== undefined)
+      .map(({ name }) => name),
+    start: () => run.start(),
+    left: run.left,
+  };
+}
+
+function protocolRequest(agent: CompiledAgent, { effort, options, ...request }: ProtocolBody) {
+  const reasoning = effort && { providerOptions: reasoningOptions(agent.bounds, effort.value, effort.field) };
+  const asked = reasoning === undefined ? options : { ...options, ...reasoning };
+  return {
+    ...request,
+    ...(asked && { options: asked }),
+    runsTools: true,
+    clientKnowsMessageId: true,
+  } satisfies KeptRequest;
+}
+
+const isJson = ({ output }: RunPlan): boolean => output?.format !== undefined;

@@ -1,0 +1,115 @@
+/** What `/v1/responses` is asked, over HTTP and over WebSockets: the run of the agent, and the response as it begins. */
+import { randomUUID } from "node:crypto";
+import type { CreateResponseRequest } from "../../generated/types.ts";
+import type { ProtocolBody } from "../agents/agent.ts";
+import type { ClientTool } from "../agents/run/client-tools.ts";
+import { ownerOf } from "../identity/ownership.ts";
+import type { Principal } from "../identity/principal.ts";
+import { systemTime } from "../lib/clock.ts";
+import { ServiceError } from "../lib/errors.ts";
+import type { InputMessage } from "./content.ts";
+import type { FieldNames } from "./errors.ts";
+import type { ConversationItem } from "./items.ts";
+import { readFormat, samplingOptions } from "./options.ts";
+import { beginResource } from "./resource.ts";
+import {
+  conversationOf,
+  type EarlierItems,
+  NOTHING_EARLIER,
+  readEarlier,
+  requireChain,
+  resolveReferences,
+} from "./response-context.ts";
+import { readInput } from "./response-input.ts";
+import { ResponseOutput } from "./response-output.ts";
+import { MAX_STORED_CHARACTERS, type ResponseRecord } from "./response-rows.ts";
+import type { Responses } from "./responses.ts";
+import { chooseTools, isNothing, readFunction, requireFunction } from "./tools.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+type Body = CreateResponseRequest;
+
+/** Options of agents in the words of the request. */
+export const FIELDS: FieldNames = {
+  temperature: "temperature",
+  maxOutputTokens: "max_output_tokens",
+  topP: "top_p",
+  frequencyPenalty: "frequency_penalty",
+  presencePenalty: "presence_penalty",
+};
+
+/** A response that begins. */
+export interface NewResponse {
+  readonly record: ResponseRecord;
+  readonly earlier: EarlierItems;
+  readonly output: ResponseOutput;
+  /** For the agent. */
+  readonly messages: readonly InputMessage[];
+  readonly asked: ProtocolBody;
+}
+
+/**
+ * @param recent what the connection has of the response that is continued, if it has it
+ * @throws ServiceError `invalid_input` that names the field
+ */
+export async function readResponseRequest(
+  body: Body,
+  principal: Principal,
+  responses: Responses,
+  recent?: EarlierItems,
+): Promise<NewResponse> {
+  const id = `resp_${randomUUID().replaceAll("-", "")}`;
+  const tools = readTools(body);
+  const input = await resolveReferences(responses.rows, readInput(body.input, id), principal);
+  const earlier = recent ?? (await earlierOf(body, principal, responses));
+  requireChain(earlier.chain);
+  const messages = conversationOf(body.instructions, earlier, input);
+  const asked = protocolBody(body, tools, messages);
+  const createdAt = systemTime();
+  const store = isStored(body, input);
+  const resource = beginResource({ id, createdAt: toSeconds(createdAt), body, tools, store });
+  const output = new ResponseOutput(id, () => toSeconds(systemTime()));
+  const record = { resource, owner: ownerOf(principal), createdAt, input, chain: earlier.chain };
+  return { record, earlier, output, messages, asked };
+}
+
+async function earlierOf({ previous_response_id: id }: Body, principal: Principal, responses: Responses) {
+  return isNothing(id) ? NOTHING_EARLIER : readEarlier(responses, id, principal);
+}
+
+function protocolBody(body: Body, tools: readonly ClientTool[], messages: readonly InputMessage[]): ProtocolBody {
+  const { text, reasoning, tool_choice: choice } = body;
+  const effort = reasoning?.effort;
+  return {
+    input: messages,
+    field: "input",
+    options: samplingOptions(body, body.max_output_tokens),
+    json: readFormat(text?.format?.type, text?.format?.schema, "text.format.schema"),
+    approves: false,
+    effort: isNothing(effort) ? undefined : { value: effort, field: "reasoning.effort" },
+    ...chooseTools(tools, choice, ({ name }) => name),
+  };
+}
+
+function readTools({ tools }: Body): ClientTool[] {
+  return (tools ?? []).map((tool, index) => {
+    requireFunction(tool as Fields, `tools[${index}]`);
+    return readFunction(tool as Fields, `tools[${index}]`);
+  });
+}
+
+/** Whether the response is stored. By default one that is too large is not, and says so. */
+function isStored(body: Body, input: readonly ConversationItem[]): boolean {
+  const { store, background } = body;
+  if (store === false) return false;
+  const size = JSON.stringify(input).length + JSON.stringify({ ...body, input: null }).length;
+  if (size <= MAX_STORED_CHARACTERS / 2) return true;
+  if (store === true || background === true)
+    throw new ServiceError(
+      "too_large",
+      "input, instructions and tools are too large to be stored: send them with store false",
+    );
+  return false;
+}
+
+const toSeconds = (time: number): number => Math.floor(time / 1000);

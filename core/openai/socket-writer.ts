@@ -1,0 +1,42 @@
+/** Writes to a WebSocket whose messages must all arrive: whoever writes waits while the peer is behind. */
+import type { Peer } from "../http/socket.ts";
+
+/** Bytes that may wait for the peer before the writer is behind. Enough that the transport tells when they have gone. */
+const MAX_WAITING_BYTES = 64 * 1024;
+
+export class SocketWriter {
+  readonly #peer: Peer;
+  #behind: Promise<void> | undefined;
+  #caughtUp: () => void = () => {};
+
+  constructor(peer: Peer) {
+    this.#peer = peer;
+  }
+
+  get closed(): boolean {
+    return this.#peer.closed;
+  }
+
+  /** Undefined unless the peer is behind; resolves when it has caught up, or is gone. */
+  get behind(): Promise<void> | undefined {
+    if (this.#peer.closed || this.#peer.buffered <= MAX_WAITING_BYTES) return undefined;
+    this.#behind ??= new Promise((resolve) => {
+      this.#caughtUp = resolve;
+    });
+    return this.#behind;
+  }
+
+  send(messages: readonly { readonly json: string }[]): void {
+    if (messages.length === 0) return;
+    this.#peer.cork(() => {
+      for (const { json } of messages) this.#peer.deliver(json);
+    });
+  }
+
+  /** To be called when the peer has read some of what waits, and when it is gone. */
+  drained(): void {
+    if (!this.#peer.closed && this.#peer.buffered > MAX_WAITING_BYTES) return;
+    this.#behind = undefined;
+    this.#caughtUp();
+  }
+}

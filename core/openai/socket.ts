@@ -1,0 +1,208 @@
+/**
+ * Responses over a WebSocket: each message `response.create` is answered with the events of a response, one response after the other.
+ * The newest response of a socket can be continued there although it is not stored.
+ */
+import { setMaxListeners } from "node:events";
+import type { CreateResponseRequest } from "../../generated/types.ts";
+import { validators } from "../../generated/validators.js";
+import type { Agent, ProtocolRun, RunCall } from "../agents/agent.ts";
+import type { AgentPart, PartSink } from "../agents/run/parts.ts";
+import { parseJsonText, requireValid, type Validator } from "../http/decode.ts";
+import type { Peer, SocketHandlers } from "../http/socket.ts";
+import { invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
+import { finished } from "./create-response.ts";
+import { errorFields, inOwnWords, OpenaiError, statusOf, unsupported } from "./errors.ts";
+import { agentOf } from "./models.ts";
+import type { ResponseResource } from "./resource.ts";
+import { continued, type EarlierItems } from "./response-context.ts";
+import { ResponseEvents } from "./response-events.ts";
+import { FIELDS, type NewResponse, readResponseRequest } from "./response-request.ts";
+import type { Responses } from "./responses.ts";
+import { RunReader, type Said } from "./run-parts.ts";
+import { SocketWriter } from "./socket-writer.ts";
+import { isNothing } from "./tools.ts";
+
+/** How long a socket may be open: clients know the end by its code, and connect anew. */
+const MAX_AGE_MS = 60 * 60_000;
+
+interface ServiceOfSocket {
+  readonly agents: ReadonlyMap<string, Agent>;
+  readonly responses: Responses;
+}
+
+/** What a message may not have that the body of a request may. */
+const NOT_HERE: Readonly<Record<string, (value: unknown) => boolean>> = {
+  background: (value) => value === true,
+  generate: (value) => value === false,
+  stream_id: (value) => !isNothing(value),
+};
+
+export function openResponsesSocket(peer: Peer, service: ServiceOfSocket, maxAge = MAX_AGE_MS): SocketHandlers {
+  const { responses } = service;
+  const socket = new ResponsesSocket(peer, service);
+  // Every tool that runs at the same time adds a listener.
+  setMaxListeners(0, peer.signal);
+  const timer = setTimeout(() => socket.expire(), maxAge);
+  timer.unref();
+  return {
+    message: (text) => socket.take(() => socket.answer(text)),
+    drained: () => socket.writer.drained(),
+    close() {
+      clearTimeout(timer);
+      socket.writer.drained();
+      responses.recent.forget(peer);
+    },
+  };
+}
+
+class ResponsesSocket {
+  readonly writer: SocketWriter;
+  readonly #peer: Peer;
+  readonly #service: ServiceOfSocket;
+  /** The end of the message before. */
+  #turn: Promise<void> = Promise.resolve();
+
+  constructor(peer: Peer, service: ServiceOfSocket) {
+    this.#peer = peer;
+    this.#service = service;
+    this.writer = new SocketWriter(peer);
+  }
+
+  /** Messages wait for each other. */
+  take(work: () => Promise<void> | void): Promise<void> {
+    this.#turn = this.#turn.then(() => (this.#peer.closed ? undefined : work()));
+    return this.#turn;
+  }
+
+  /** What was asked before is still answered. */
+  expire(): void {
+    const end = () => {
+      const message = "the connection has been open for 60 minutes: connect anew";
+      this.#refuse(new OpenaiError("invalid_input", message, "websocket_connection_limit_reached", ""));
+      this.#peer.close(1000, "the connection is too old");
+    };
+    this.take(end).catch(noop);
+  }
+
+  async answer(text: string): Promise<void> {
+    const { responses } = this.#service;
+    let previous: string | null | undefined;
+    try {
+      if (responses.stopping) throw unavailable("the server is stopping");
+      const body = readMessage(text);
+      previous = body.previous_response_id;
+      const working = this.#respond(body);
+      responses.working.during(working.then(noop, noop));
+      await working;
+    } catch (error) {
+      this.#log(error);
+      this.#refuse(error);
+      this.#evict(previous);
+    }
+  }
+
+  /** @throws what went wrong before the client has heard of the response */
+  async #respond(body: CreateResponseRequest): Promise<void> {
+    const { agents, responses } = this.#service;
+    const { user, caller, requestId, signal, logger, trace, client } = this.#peer;
+    const call: RunCall = { user, caller, requestId, signal, logger, trace, client };
+    const agent = agentOf(agents, body.model);
+    const principal = responses.principalOf(call);
+    const recent = this.#recent(body.previous_response_id);
+    const begun = await readResponseRequest(body, principal, responses, recent);
+    const run = inOwnWords(FIELDS, begun.messages, () => agent.prepare(begun.asked, call));
+    const events = new ResponseEvents(begun.record.resource, begun.output);
+    const sink = new EventSink(run, events, this.writer);
+    try {
+      await run.start(sink);
+      if (this.#peer.closed) return;
+      const whole = await finished(begun, responses);
+      this.writer.send(events.end(whole));
+      this.#remember(begun, whole);
+    } catch (error) {
+      if (!sink.isOpen) throw error;
+      this.#log(error);
+      const message = error instanceof ServiceError ? error.message : this.#internal;
+      this.writer.send(events.fail(message, error));
+      this.#evict(body.previous_response_id);
+    }
+    await this.writer.behind;
+  }
+
+  /** After a failure clients begin with the whole conversation. */
+  #evict(previous: string | null | undefined): void {
+    if (this.#recent(previous) !== undefined) this.#service.responses.recent.forget(this.#peer);
+  }
+
+  #recent(id: string | null | undefined): EarlierItems | undefined {
+    return isNothing(id) ? undefined : this.#service.responses.recent.get(this.#peer, id);
+  }
+
+  #remember({ record, earlier }: NewResponse, whole: ResponseResource): void {
+    this.#service.responses.recent.set(this.#peer, whole.id, continued(earlier, { ...record, resource: whole }));
+  }
+
+  #refuse(error: unknown): void {
+    const known = error instanceof ServiceError ? error : new ServiceError("internal", this.#internal);
+    this.writer.send([{ json: JSON.stringify({ type: "error", status: statusOf(known), error: errorFields(known) }) }]);
+  }
+
+  get #internal(): string {
+    return `internal error (request id ${this.#peer.requestId})`;
+  }
+
+  #log(error: unknown): void {
+    const { logger } = this.#peer;
+    if (this.#peer.closed) return;
+    if (!(error instanceof ServiceError)) logger.error({ err: error }, messageOf(error));
+    else if (error.cause !== undefined) logger.warn({ ...error.logged, err: error.cause }, error.message);
+  }
+}
+
+const noop = (): void => {};
+
+/** @throws ServiceError `invalid_input` that names the field */
+function readMessage(text: string): CreateResponseRequest {
+  const message = parseJsonText(text);
+  if (!isObject(message)) throw invalid("the message must be a JSON object");
+  const { type, ...body } = message;
+  if (type !== "response.create") throw invalid('type must be "response.create"');
+  for (const [field, isRefused] of Object.entries(NOT_HERE))
+    if (isRefused(body[field])) throw unsupported(field, "is not available over WebSockets");
+  requireValid(validators.CreateResponseRequest as Validator, body);
+  return body as unknown as CreateResponseRequest;
+}
+
+/** Sends what a run says. */
+class EventSink implements PartSink {
+  /** Whether the client has heard of the response. */
+  isOpen = false;
+  readonly #events: ResponseEvents;
+  readonly #reader: RunReader;
+  readonly #writer: SocketWriter;
+
+  constructor(run: ProtocolRun, events: ResponseEvents, writer: SocketWriter) {
+    this.#reader = new RunReader(run);
+    this.#events = events;
+    this.#writer = writer;
+  }
+
+  get closed(): boolean {
+    return this.#writer.closed;
+  }
+
+  accepted(): void {
+    this.isOpen = true;
+    this.#writer.send(this.#events.begin());
+  }
+
+  part(part: AgentPart): Promise<void> | undefined {
+    for (const said of this.#reader.read(part)) this.#say(said);
+    return this.#writer.behind;
+  }
+
+  #say(said: Said): void {
+    this.#writer.send(this.#events.of(said));
+  }
+}

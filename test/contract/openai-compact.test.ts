@@ -1,0 +1,108 @@
+/** `POST /v1/responses/compact`: what the model sums up, what stands for it, whose conversations it reads, and what it refuses. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import OpenAI from "openai";
+import { AUTH, as } from "../support/approvals.ts";
+import { calls, failure, says } from "../support/openai-upstream.ts";
+import { type Loose, serveUpstream } from "../support/served-upstream.ts";
+import { manifestWith, startService } from "../support/service.ts";
+
+const PATH = "/v1/responses/compact";
+const INPUT = [
+  { role: "user", content: "My name is Alice." },
+  { type: "function_call", call_id: "c1", name: "weather", arguments: '{"city":"Oslo"}' },
+  { type: "function_call_output", call_id: "c1", output: "rain" },
+  {
+    role: "user",
+    content: [
+      { type: "input_text", text: "And this?" },
+      { type: "input_image", image_url: "https://example.com/a.png" },
+    ],
+  },
+];
+
+test("openai 7: POST /v1/responses/compact has the model sum up all items, and its item stands for them in the next response", async (t) => {
+  const { service, upstream } = await serveUpstream(t, { tools: ["sum"] }, { tools: { sum: { use: "add" } } });
+  upstream.replies(says("Alice, rain in Oslo.", { usage: { prompt: 12, completion: 3 } }), says("Alice."));
+  const client: Loose = new OpenAI({ apiKey: "key", baseURL: `${service.url}/v1` });
+  const compacted = await client.responses.compact({ model: "assistant", instructions: "Be short.", input: INPUT });
+  assert.deepEqual([compacted.object, compacted.usage.total_tokens], ["response.compaction", 15]);
+  const [asked] = upstream.requests;
+  const told = asked!.body.messages.at(-1).content;
+  for (const part of [
+    "system: Be short.",
+    "user: My name is Alice.",
+    "weather",
+    "Oslo",
+    "rain",
+    "And this?",
+    "(an image)",
+  ])
+    assert.ok(JSON.stringify(told).includes(part.replaceAll('"', '\\"')), part);
+  assert.equal(asked!.body.tools, undefined, "none of the agent's tools can be called");
+
+  const input = [...compacted.output, { role: "user", content: "What is my name?" }];
+  const response = await client.responses.create({ model: "assistant", input });
+  assert.equal(response.output_text, "Alice.");
+  const [own, summary, question] = upstream.requests[1]!.body.messages;
+  assert.deepEqual([own.role, summary.role, question.content], ["system", "system", "What is my name?"]);
+  assert.match(summary.content, /<summary>\nAlice, rain in Oslo\.\n<\/summary>/);
+  const more = { model: "assistant", previous_response_id: response.id, input: "And the weather?" };
+  await client.responses.create(more);
+  assert.match(JSON.stringify(upstream.requests[2]!.body.messages), /Alice, rain in Oslo/);
+});
+
+test("POST /v1/responses/compact sums up a stored response and those before it, with the agent's own calls, and a long text in several calls", async (t) => {
+  const { service, upstream } = await serveUpstream(t, { tools: ["sum"] }, { tools: { sum: { use: "add" } } });
+  upstream.replies(calls([{ id: "c1", name: "sum", input: { a: 1, b: 2 } }]), says("It is 3."));
+  const ask = async (path: string, body: object): Promise<Loose> =>
+    (await service.post(path, { model: "assistant", ...body })).json();
+  const first = await ask("/v1/responses", { input: "1 + 2?" });
+  upstream.replies(says("One."), says("Two."), says("Three."));
+  const long = `begin ${"x".repeat(100_000)} end`;
+  const { output } = await ask(PATH, { previous_response_id: first.id, input: long });
+  assert.equal(output[0].type, "compaction");
+  const told = upstream.requests.slice(2).map(({ body }) => JSON.stringify(body.messages));
+  assert.equal(told.length, 3);
+  assert.match(told[0]!, /1 \+ 2\?.*calls sum.*It is 3\./);
+  assert.match(told[1]!, /<summary>\\nOne\./);
+  assert.match(told[2]!, /<summary>\\nTwo\..* end/);
+});
+
+test("POST /v1/responses/compact does not read the responses of other users", async (t) => {
+  const service = await startService(t, manifestWith({}, { auth: { ...AUTH, isolation: "user" } }));
+  const body = { model: "assistant", input: "My secret" };
+  const { id } = (await (await service.post("/v1/responses", body, as("ada"))).json()) as Loose;
+  const request = { model: "assistant", previous_response_id: id };
+  const refused = await service.post(PATH, request, as("bob"));
+  assert.deepEqual(
+    [refused.status, ((await refused.json()) as Loose).error.code],
+    [400, "previous_response_not_found"],
+  );
+  assert.equal((await service.post(PATH, request, as("ada"))).status, 200);
+});
+
+const REFUSED: [body: object, param: string, code?: string][] = [
+  [{}, "input"],
+  [{ input: [] }, "input"],
+  [{ input: " " }, "input"],
+  [{ input: [{ role: "robot", content: "x" }] }, "input[0].role"],
+  [{ input: "x".repeat(2 * 1024 * 1024) }, "input", "context_length_exceeded"],
+  [{ input: [{ type: "compaction", encrypted_content: "x" }] }, "input[0].encrypted_content"],
+  [{ input: [{ type: "compaction" }] }, "input[0].encrypted_content"],
+];
+
+test("POST /v1/responses/compact refuses a bad body in OpenAI's shape, and says when the model fails or says nothing", async (t) => {
+  const { service, upstream } = await serveUpstream(t);
+  for (const [body, param, code = "invalid_value"] of REFUSED) {
+    const reply = await service.post(PATH, { model: "assistant", ...body });
+    const { error } = (await reply.json()) as Loose;
+    assert.deepEqual([reply.status, error.param, error.code], [400, param, code], JSON.stringify(error));
+  }
+  assert.equal(upstream.requests.length, 0);
+  upstream.replies(failure(500), says(" "));
+  for (let round = 0; round < 2; round++) {
+    const reply = await service.post(PATH, { model: "assistant", input: "x" });
+    assert.deepEqual([reply.status, ((await reply.json()) as Loose).error.code], [500, "model_error"]);
+  }
+});
