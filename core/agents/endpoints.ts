@@ -7,12 +7,13 @@ import type { EventProducer } from "../lib/event-sink.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, ProtocolBody, ProtocolRun, RunCall } from "./agent.ts";
 import { messageIdForRun, replyMessageId } from "./conversation/agent-memory.ts";
 import type { Description } from "./describe.ts";
-import type { KeptRequest, KeptRun } from "./keeper.ts";
+import type { KeptAgent, KeptRequest, KeptRun } from "./keeper.ts";
 import { keptAgent, keptRun, named } from "./kept.ts";
 import { reasoningOptions } from "./run/bounds.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, executeStream, type PreparedRun, prepareRun, type RunRequest } from "./run/execute.ts";
 import { objectOutput, schemaRateKey } from "./run/output.ts";
+import type { PartSink } from "./run/parts.ts";
 import { ObjectSink } from "./stream/object.ts";
 import { RawSink } from "./stream/raw.ts";
 import { textResult } from "./stream/text.ts";
@@ -58,7 +59,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       return execute(agent, prepareRun(agent, { ...body, output }, call), sink);
     },
     runOrWait: (body, call, sink) => runOrWait(agent, body, call, sink),
-    prepare: (body, call) => prepareProtocol(agent, body, call),
+    prepare: (body, call) => prepareProtocol(agent, kept, body, call),
     async generateObject(body, call) {
       const run = newObject(body, call, false);
       if (run !== null) return body.options?.background === true ? started(run, call) : (await run.result()).output;
@@ -141,8 +142,8 @@ const answerRequest = ({ input, options }: GenerateBody, approves = true): RunRe
   runId: options?.runId,
 });
 
-function prepareProtocol(agent: CompiledAgent, body: ProtocolBody, call: RunCall): ProtocolRun {
-  const { json, effort, options, ...request } = body;
+function prepareProtocol(agent: CompiledAgent, kept: KeptAgent, body: ProtocolBody, call: RunCall): ProtocolRun {
+  const { json, effort, options, isKept, ...request } = body;
   const schema = json?.schema && agent.prepareSchema(json.schema, json.field, schemaRateKey(call));
   const reasoning = effort && { providerOptions: reasoningOptions(agent.bounds, effort.value, effort.field) };
   const output = json === undefined ? undefined : { output: objectOutput(schema) };
@@ -154,15 +155,29 @@ function prepareProtocol(agent: CompiledAgent, body: ProtocolBody, call: RunCall
     runsTools: true,
     clientKnowsMessageId: true,
   };
-  const prepared = prepareRun(agent, whole, call);
+  const run = isKept === true ? keptRun(agent, kept, () => keptProtocol(body), options, call, true) : null;
+  const prepared = run?.prepared ?? prepareRun(agent, whole, call);
   const { plan } = prepared;
+  const start = (sink: PartSink) => executeStream(agent, prepared, sink);
   return {
     messageId: messageIdForRun(plan.id),
     isJson: plan.output?.format !== undefined,
     isForClient: (tool) => plan.tools.byName.get(tool)?.clientInput !== undefined,
-    start: (sink) => executeStream(agent, prepared, sink),
+    start,
+    events: (form) => run?.events(form) ?? ((events) => start(form(events))),
   };
 }
+
+/** All that the run begins with, also after a crash. */
+const keptProtocol = ({ input, field, options, clientTools, workingMemory }: ProtocolBody): KeptRequest => ({
+  input,
+  field,
+  options,
+  clientKnowsMessageId: true,
+  runsTools: true,
+  ...(clientTools !== undefined && { clientTools }),
+  ...(workingMemory !== undefined && { workingMemory }),
+});
 
 /** Accepts our own body, and the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
 function chatRequest(body: ChatBody): KeptRequest {

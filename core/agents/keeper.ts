@@ -2,7 +2,8 @@
 import type { GenerateOptions } from "../../generated/types.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { RunCall } from "./agent.ts";
-import type { PreparedRun } from "./run/execute.ts";
+import type { ClientTools } from "./run/client-tools.ts";
+import type { EditedMemory, PreparedRun } from "./run/execute.ts";
 import type { RunJournal } from "./run/journal.ts";
 import type { PartSink } from "./run/parts.ts";
 import type { RunResult } from "./run/run.ts";
@@ -21,6 +22,10 @@ export interface KeptRequest {
   readonly isResumable?: true | undefined;
   /** Whether the run itself waits for approvals. Otherwise its client brings the answers, with another request. */
   readonly waits?: true | undefined;
+  /** Tools that the client runs. */
+  readonly clientTools?: ClientTools | undefined;
+  /** What the client has made of the working memory. */
+  readonly workingMemory?: EditedMemory | undefined;
   /** False: the client does not answer for a person. Default: as `runsTools`. */
   readonly approves?: false | undefined;
 }
