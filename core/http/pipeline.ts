@@ -3,6 +3,7 @@
  * reading of the head happens before `Dispatch` returns (see exchange.ts).
  */
 import { messageOf, ServiceError } from "../lib/errors.ts";
+import type { RefusingLimit } from "../observability/metrics/limit-meters.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import { failAccess, failIfAuthorized } from "./access-failure.ts";
@@ -52,6 +53,8 @@ interface PipelineSettings<S> extends CallSettings<S> {
   authorizeUnknown: Authorize<Call<S>> | null;
   /** Largest body of a route, in bytes. */
   bodyLimit(route: Route<S>): number;
+  /** The setting that it comes from; default: the one size of all routes. */
+  bodyLimitName?(route: Pick<Route<S>, "bodyClass">): RefusingLimit;
   /** Largest part of a body that is not text, in bytes: what costs most to parse and to check. */
   valuesLimit: number;
   uploads: Uploads;
@@ -146,6 +149,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
   const { uploads, uses, valuesLimit } = settings;
   const bodyLimit = settings.bodyLimit(route);
+  const { bodyLimitName = () => "server.limits.body" } = settings;
+  const { limits } = settings.meters;
   const { bodyOptional = false, readsHeaders = false, refusedPage } = route;
   const replies = route.idempotent === undefined ? undefined : settings.replies;
   const takeKey = route.idempotent === "stream" ? attachToFirst : carryOutOnce;
@@ -203,6 +208,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       body = bytes.length === 0 && bodyOptional ? {} : parseBody(bytes, valuesLimit);
       requireValid(checkBody!, body);
     } catch (error) {
+      if (error instanceof ServiceError && error.kind === "too_large") limits.count(bodyLimitName({}));
       if (malformed === undefined) call.fail(error);
       else answer(call, malformed(messageOf(error)), corsHeaders);
       return;
@@ -246,7 +252,11 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
           },
         );
       },
-      (problem) => call.fail(bodyFailure(problem, bodyLimit)),
+      (problem) => {
+        if (problem === "too_large") limits.count(bodyLimitName(route));
+        else if (problem === "crowded") limits.count("server.limits.uploads");
+        call.fail(bodyFailure(problem, bodyLimit));
+      },
       uploads,
     );
     if (allowed instanceof Promise) allowed.catch((error) => call.fail(error));

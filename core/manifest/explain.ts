@@ -3,12 +3,17 @@ import type { Substitution } from "./environment.ts";
 import { formatPath, hint, type Path, parsePath } from "./issues.ts";
 import type { Positions } from "./positions.ts";
 
+/** What a value comes from: the text of the file, the environment or another file that it refers to, or a default. */
+type ValueOrigin = "manifest" | "environment" | "default";
+
 interface Explanation {
   path: string;
+  keys: Path;
   /** As resolved (milliseconds, bytes); `***` for what came from the environment. */
   value: unknown;
   /** `service.yaml:12:9`, `default of the schema`, `environment variable PORT (service.yaml:12:9)`. */
   source: string;
+  origin: ValueOrigin;
 }
 
 export interface Explained {
@@ -55,8 +60,10 @@ function collect(source: ExplainSource, path: Path, value: unknown, entries: Exp
   const outside = substitution !== undefined && substitution.sources.length > 0;
   entries.push({
     path: formatPath(path),
+    keys: path,
     value: outside ? substitution.masked : value,
     source: describeSource(source, path, outside ? substitution.sources : []),
+    origin: outside ? "environment" : source.positions.has(path) ? "manifest" : "default",
   });
 }
 
