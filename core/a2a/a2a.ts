@@ -96,7 +96,7 @@ export class A2a {
     this.#keeper.adopt();
   }
 
-  /** Waits for tasks, at most some milliseconds. Whom they have to tell outlives the process where the store does. */
+  /** Waits for tasks, at most some milliseconds. What is to be told outlives the process where the store does. */
   async idle(timeout: number): Promise<void> {
     await (await this.#endpoint)?.tasks.idle(timeout);
   }

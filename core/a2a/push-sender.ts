@@ -110,11 +110,6 @@ export class PushSender {
     this.#looks.hurry();
   }
 
-  /** Waits for what is being told. */
-  async idle(): Promise<void> {
-    await Promise.all(this.#telling);
-  }
-
   /** What has not been taken is told by another process, or after the next start. */
   async close(): Promise<void> {
     this.#closing.abort();
