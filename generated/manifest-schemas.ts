@@ -1705,6 +1705,55 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
     },
     "additionalProperties": false
   },
+  "PushManifest": {
+    "title": "Push notifications",
+    "description": "Push notifications of A2A: clients name a URL, and the service tells it of their tasks.",
+    "type": "object",
+    "properties": {
+      "enabled": {
+        "description": "Whether clients may ask for them. Then the service sends requests to addresses that its users choose.",
+        "type": "boolean",
+        "default": false
+      },
+      "perTask": {
+        "description": "Most configurations of one task.",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 20,
+        "default": 5
+      },
+      "timeout": {
+        "description": "Longest time for one try.",
+        "$ref": "#/$defs/Duration",
+        "pattern": "[1-9]",
+        "patternErrorMessage": "must be longer than 0",
+        "default": "10s"
+      },
+      "retry": {
+        "description": "How long a notification that its receiver does not take is tried again, at most 20 times.",
+        "$ref": "#/$defs/Duration",
+        "default": "1h"
+      },
+      "max": {
+        "description": "Most bytes of one notification. Of a task that is larger, the status is told without what the agent has said.",
+        "$ref": "#/$defs/Size",
+        "default": "1MiB"
+      },
+      "allowPrivate": {
+        "description": "Host names, addresses and networks (CIDR) that may be notified although they are not on the public internet.",
+        "type": "array",
+        "items": {
+          "type": "string",
+          "minLength": 1
+        },
+        "default": []
+      }
+    },
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
   "RetryManifest": {
     "title": "Retry",
     "description": "How often a failed step is tried again.",
@@ -1942,6 +1991,10 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       },
       "downloads": {
         "$ref": "#/$defs/DownloadsManifest",
+        "default": {}
+      },
+      "push": {
+        "$ref": "#/$defs/PushManifest",
         "default": {}
       },
       "limits": {

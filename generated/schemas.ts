@@ -1166,8 +1166,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
             "description": "Messages may be answered by a stream."
           },
           "pushNotifications": {
-            "const": false,
-            "description": "Nothing is sent to addresses of clients."
+            "type": "boolean",
+            "description": "Whether clients may name a URL that is told of their tasks: `server.push.enabled`."
           },
           "extensions": {
             "type": "array",
@@ -5627,11 +5627,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
                 "description": "Reply before the task has ended."
               },
               "taskPushNotificationConfig": {
-                "type": [
-                  "object",
-                  "null"
-                ],
-                "description": "Not supported: refused."
+                "$ref": "#/components/schemas/PeerPushConfig"
               },
               "acceptedOutputModes": {
                 "type": "array",
@@ -5745,11 +5741,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
                 "description": "Reply when the task has ended."
               },
               "pushNotificationConfig": {
-                "type": [
-                  "object",
-                  "null"
-                ],
-                "description": "Not supported: refused."
+                "$ref": "#/components/schemas/PeerOldPushConfig"
               },
               "acceptedOutputModes": {
                 "type": "array",
@@ -5883,6 +5875,124 @@ export const schemas: Record<string, Record<string, unknown>> = {
     ],
     "additionalProperties": true
   },
+  "PeerOldPushConfig": {
+    "type": [
+      "object",
+      "null"
+    ],
+    "description": "The same in the words of A2A 0.3.",
+    "properties": {
+      "id": {
+        "type": "string",
+        "description": "Of the configuration; one with the same id takes its place. Left out: the id of the task.",
+        "pattern": "^[A-Za-z0-9_.:-]{0,128}$"
+      },
+      "url": {
+        "type": "string",
+        "description": "Who is told: an `http` or `https` URL at a public address, or at one that the manifest allows.",
+        "minLength": 1,
+        "maxLength": 2048
+      },
+      "token": {
+        "type": "string",
+        "description": "Comes back in the header `X-A2A-Notification-Token`.",
+        "maxLength": 512,
+        "pattern": "^([!-~]([ -~]*[!-~])?)?$"
+      },
+      "authentication": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "How the receiver knows the sender.",
+        "properties": {
+          "schemes": {
+            "type": "array",
+            "description": "The first one is used.",
+            "maxItems": 20,
+            "items": {
+              "type": "string",
+              "description": "Such as `Bearer`.",
+              "maxLength": 64,
+              "pattern": "^[A-Za-z0-9!#$%&'*+.^_|~-]*$"
+            }
+          },
+          "credentials": {
+            "type": "string",
+            "description": "What follows the scheme in the header `Authorization`. Left out: the signature of the service.",
+            "maxLength": 2048,
+            "pattern": "^([!-~]([ -~]*[!-~])?)?$"
+          }
+        },
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "url"
+    ],
+    "additionalProperties": true
+  },
+  "PeerOldPushConfigRequest": {
+    "type": "object",
+    "description": "`tasks/pushNotificationConfig/get` and `/delete` of A2A 0.3.",
+    "properties": {
+      "params": {
+        "type": "object",
+        "properties": {
+          "id": {
+            "type": "string",
+            "description": "Id of the task.",
+            "minLength": 1
+          },
+          "pushNotificationConfigId": {
+            "type": "string",
+            "description": "Of the configuration. Left out: the one that was set without an id."
+          }
+        },
+        "required": [
+          "id"
+        ],
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "params"
+    ],
+    "additionalProperties": true
+  },
+  "PeerOldPushRequest": {
+    "type": "object",
+    "description": "`tasks/pushNotificationConfig/set` of A2A 0.3.",
+    "properties": {
+      "params": {
+        "type": "object",
+        "properties": {
+          "taskId": {
+            "type": "string",
+            "description": "Id of the task.",
+            "minLength": 1
+          },
+          "pushNotificationConfig": {
+            "allOf": [
+              {
+                "$ref": "#/components/schemas/PeerOldPushConfig"
+              }
+            ],
+            "type": "object"
+          }
+        },
+        "required": [
+          "taskId",
+          "pushNotificationConfig"
+        ],
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "params"
+    ],
+    "additionalProperties": true
+  },
   "PeerPart": {
     "type": "object",
     "description": "Text, a file or data: exactly one of `text`, `raw`, `url` and `data`.",
@@ -5923,6 +6033,176 @@ export const schemas: Record<string, Record<string, unknown>> = {
     },
     "additionalProperties": true
   },
+  "PeerPushConfig": {
+    "type": [
+      "object",
+      "null"
+    ],
+    "description": "Where the client of a task wants to be told of it. Refused unless `server.push.enabled`.",
+    "properties": {
+      "id": {
+        "type": "string",
+        "description": "Of the configuration; one with the same id takes its place. Left out: the id of the task.",
+        "pattern": "^[A-Za-z0-9_.:-]{0,128}$"
+      },
+      "url": {
+        "type": "string",
+        "description": "Who is told: an `http` or `https` URL at a public address, or at one that the manifest allows.",
+        "minLength": 1,
+        "maxLength": 2048
+      },
+      "token": {
+        "type": "string",
+        "description": "Comes back in the header `X-A2A-Notification-Token`.",
+        "maxLength": 512,
+        "pattern": "^([!-~]([ -~]*[!-~])?)?$"
+      },
+      "authentication": {
+        "type": [
+          "object",
+          "null"
+        ],
+        "description": "How the receiver knows the sender.",
+        "properties": {
+          "scheme": {
+            "type": "string",
+            "description": "Such as `Bearer`.",
+            "maxLength": 64,
+            "pattern": "^[A-Za-z0-9!#$%&'*+.^_|~-]*$"
+          },
+          "credentials": {
+            "type": "string",
+            "description": "What follows the scheme in the header `Authorization`. Left out: the signature of the service.",
+            "maxLength": 2048,
+            "pattern": "^([!-~]([ -~]*[!-~])?)?$"
+          }
+        },
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "url"
+    ],
+    "additionalProperties": true
+  },
+  "PeerPushConfigRequest": {
+    "type": "object",
+    "description": "`GetTaskPushNotificationConfig` and `DeleteTaskPushNotificationConfig` of A2A 1.0.",
+    "properties": {
+      "params": {
+        "type": "object",
+        "properties": {
+          "taskId": {
+            "type": "string",
+            "description": "Id of the task.",
+            "minLength": 1
+          },
+          "id": {
+            "type": "string",
+            "description": "Of the configuration.",
+            "minLength": 1
+          }
+        },
+        "required": [
+          "taskId",
+          "id"
+        ],
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "params"
+    ],
+    "additionalProperties": true
+  },
+  "PeerPushListRequest": {
+    "type": "object",
+    "description": "`ListTaskPushNotificationConfigs` of A2A 1.0.",
+    "properties": {
+      "params": {
+        "type": "object",
+        "properties": {
+          "taskId": {
+            "type": "string",
+            "description": "Id of the task.",
+            "minLength": 1
+          }
+        },
+        "required": [
+          "taskId"
+        ],
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "params"
+    ],
+    "additionalProperties": true
+  },
+  "PeerPushRequest": {
+    "type": "object",
+    "description": "`CreateTaskPushNotificationConfig` of A2A 1.0.",
+    "properties": {
+      "params": {
+        "type": "object",
+        "properties": {
+          "taskId": {
+            "type": "string",
+            "description": "Id of the task.",
+            "minLength": 1
+          },
+          "id": {
+            "type": "string",
+            "description": "Of the configuration; one with the same id takes its place. Left out: the id of the task.",
+            "pattern": "^[A-Za-z0-9_.:-]{0,128}$"
+          },
+          "url": {
+            "type": "string",
+            "description": "Who is told: an `http` or `https` URL at a public address, or at one that the manifest allows.",
+            "minLength": 1,
+            "maxLength": 2048
+          },
+          "token": {
+            "type": "string",
+            "description": "Comes back in the header `X-A2A-Notification-Token`.",
+            "maxLength": 512,
+            "pattern": "^([!-~]([ -~]*[!-~])?)?$"
+          },
+          "authentication": {
+            "type": [
+              "object",
+              "null"
+            ],
+            "description": "How the receiver knows the sender.",
+            "properties": {
+              "scheme": {
+                "type": "string",
+                "description": "Such as `Bearer`.",
+                "maxLength": 64,
+                "pattern": "^[A-Za-z0-9!#$%&'*+.^_|~-]*$"
+              },
+              "credentials": {
+                "type": "string",
+                "description": "What follows the scheme in the header `Authorization`. Left out: the signature of the service.",
+                "maxLength": 2048,
+                "pattern": "^([!-~]([ -~]*[!-~])?)?$"
+              }
+            },
+            "additionalProperties": true
+          }
+        },
+        "required": [
+          "taskId",
+          "url"
+        ],
+        "additionalProperties": true
+      }
+    },
+    "required": [
+      "params"
+    ],
+    "additionalProperties": true
+  },
   "PeerRequest": {
     "type": "object",
     "description": "A JSON-RPC request of A2A. The header `A2A-Version` says `1.0`; without it, it is 0.3.",
@@ -5941,7 +6221,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "method": {
         "type": "string",
-        "description": "1.0: `SendMessage`, `SendStreamingMessage`, `GetTask`, `ListTasks`, `CancelTask`, `SubscribeToTask`. 0.3: `message/send`, `message/stream`, `tasks/get`, `tasks/cancel`, `tasks/resubscribe`.",
+        "description": "1.0: `SendMessage`, `SendStreamingMessage`, `GetTask`, `ListTasks`, `CancelTask`, `SubscribeToTask`; `CreateTaskPushNotificationConfig`, `GetTaskPushNotificationConfig`, `ListTaskPushNotificationConfigs`, `DeleteTaskPushNotificationConfig`. 0.3: `message/send`, `message/stream`, `tasks/get`, `tasks/cancel`, `tasks/resubscribe`; `tasks/pushNotificationConfig/` with `set`, `get`, `list`, `delete`.",
         "minLength": 1
       },
       "params": {
@@ -7742,6 +8022,76 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "examples": [
       {
         "message": "the keys are in .env: they count from the next start on"
+      }
+    ]
+  },
+  "SigningKeys": {
+    "type": "object",
+    "description": "A JSON Web Key Set: what receivers of push notifications check signatures with.",
+    "properties": {
+      "keys": {
+        "type": "array",
+        "description": "Public keys.",
+        "items": {
+          "type": "object",
+          "properties": {
+            "kty": {
+              "type": "string",
+              "description": "Always `EC`."
+            },
+            "crv": {
+              "type": "string",
+              "description": "Always `P-256`."
+            },
+            "x": {
+              "type": "string",
+              "description": "The public point."
+            },
+            "y": {
+              "type": "string",
+              "description": "The public point."
+            },
+            "kid": {
+              "type": "string",
+              "description": "Named in the head of a signature."
+            },
+            "alg": {
+              "type": "string",
+              "description": "Always `ES256`."
+            },
+            "use": {
+              "type": "string",
+              "description": "Always `sig`."
+            }
+          },
+          "required": [
+            "kty",
+            "crv",
+            "x",
+            "y",
+            "kid",
+            "alg",
+            "use"
+          ]
+        }
+      }
+    },
+    "required": [
+      "keys"
+    ],
+    "examples": [
+      {
+        "keys": [
+          {
+            "kty": "EC",
+            "crv": "P-256",
+            "x": "tHDZNIUPAnFTeb5eabm0L-UHVa2-e1r4XsZfF5JvI4E",
+            "y": "n6cLPfSPtO4lRFfpyZWQmzrm6xUZ5zBNg2IVFyE4mRI",
+            "kid": "k7rT0nXq",
+            "alg": "ES256",
+            "use": "sig"
+          }
+        ]
       }
     ]
   },

@@ -1012,6 +1012,7 @@ export interface ServerManifest {
    */
   openai: boolean;
   downloads: DownloadsManifest;
+  push: PushManifest;
   limits: LimitsManifest;
 }
 
@@ -1029,6 +1030,36 @@ export interface DownloadsManifest {
   timeout: Duration;
   /**
    * Host names, addresses and networks (CIDR) that may be downloaded from although they are not on the public internet.
+   */
+  allowPrivate: string[];
+}
+
+/**
+ * Push notifications of A2A: clients name a URL, and the service tells it of their tasks.
+ */
+export interface PushManifest {
+  /**
+   * Whether clients may ask for them. Then the service sends requests to addresses that its users choose.
+   */
+  enabled: boolean;
+  /**
+   * Most configurations of one task.
+   */
+  perTask: number;
+  /**
+   * Longest time for one try.
+   */
+  timeout: Duration;
+  /**
+   * How long a notification that its receiver does not take is tried again, at most 20 times.
+   */
+  retry: Duration;
+  /**
+   * Most bytes of one notification. Of a task that is larger, the status is told without what the agent has said.
+   */
+  max: Size;
+  /**
+   * Host names, addresses and networks (CIDR) that may be notified although they are not on the public internet.
    */
   allowPrivate: string[];
 }
@@ -1658,9 +1689,9 @@ export interface AgentCard {
      */
     streaming: true;
     /**
-     * Nothing is sent to addresses of clients.
+     * Whether clients may name a URL that is told of their tasks: `server.push.enabled`.
      */
-    pushNotifications: false;
+    pushNotifications: boolean;
     /**
      * `https://penstock.dev/a2a/approvals/v1`: tools of the agent ask a person, whose answer the task waits for.
      */
@@ -1908,10 +1939,7 @@ export interface PeerMessageRequest {
        * Reply before the task has ended.
        */
       returnImmediately?: boolean;
-      /**
-       * Not supported: refused.
-       */
-      taskPushNotificationConfig?: {} | null;
+      taskPushNotificationConfig?: PeerPushConfig;
       /**
        * Media types that the client takes. Agents give text.
        *
@@ -1989,10 +2017,7 @@ export interface PeerOldMessageRequest {
        * Reply when the task has ended.
        */
       blocking?: boolean;
-      /**
-       * Not supported: refused.
-       */
-      pushNotificationConfig?: {} | null;
+      pushNotificationConfig?: PeerOldPushConfig;
       /**
        * Media types that the client takes. Agents give text.
        *
@@ -2078,6 +2103,352 @@ export interface PeerTaskListRequest {
 }
 
 /**
+ * Where the client of a task wants to be told of it. Refused unless `server.push.enabled`.
+ */
+export type PeerPushConfig = {
+  /**
+   * Of the configuration; one with the same id takes its place. Left out: the id of the task.
+   */
+  id?: string;
+  /**
+   * Who is told: an `http` or `https` URL at a public address, or at one that the manifest allows.
+   */
+  url: string;
+  /**
+   * Comes back in the header `X-A2A-Notification-Token`.
+   */
+  token?: string;
+  /**
+   * How the receiver knows the sender.
+   */
+  authentication?: {
+    /**
+     * Such as `Bearer`.
+     */
+    scheme?: string;
+    /**
+     * What follows the scheme in the header `Authorization`. Left out: the signature of the service.
+     */
+    credentials?: string;
+    [k: string]: unknown;
+  } | null;
+  [k: string]: unknown;
+} | null;
+
+/**
+ * The same in the words of A2A 0.3.
+ */
+export type PeerOldPushConfig = {
+  /**
+   * Of the configuration; one with the same id takes its place. Left out: the id of the task.
+   */
+  id?: string;
+  /**
+   * Who is told: an `http` or `https` URL at a public address, or at one that the manifest allows.
+   */
+  url: string;
+  /**
+   * Comes back in the header `X-A2A-Notification-Token`.
+   */
+  token?: string;
+  /**
+   * How the receiver knows the sender.
+   */
+  authentication?: {
+    /**
+     * The first one is used.
+     *
+     * @maxItems 20
+     *
+     * Items: Such as `Bearer`.
+     */
+    schemes?:
+      | []
+      | [string]
+      | [string, string]
+      | [string, string, string]
+      | [string, string, string, string]
+      | [string, string, string, string, string]
+      | [string, string, string, string, string, string]
+      | [string, string, string, string, string, string, string]
+      | [string, string, string, string, string, string, string, string]
+      | [string, string, string, string, string, string, string, string, string]
+      | [string, string, string, string, string, string, string, string, string, string]
+      | [string, string, string, string, string, string, string, string, string, string, string]
+      | [string, string, string, string, string, string, string, string, string, string, string, string]
+      | [string, string, string, string, string, string, string, string, string, string, string, string, string]
+      | [string, string, string, string, string, string, string, string, string, string, string, string, string, string]
+      | [
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string
+        ]
+      | [
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string
+        ]
+      | [
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string
+        ]
+      | [
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string
+        ]
+      | [
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string
+        ]
+      | [
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string,
+          string
+        ];
+    /**
+     * What follows the scheme in the header `Authorization`. Left out: the signature of the service.
+     */
+    credentials?: string;
+    [k: string]: unknown;
+  } | null;
+  [k: string]: unknown;
+} | null;
+
+/**
+ * `CreateTaskPushNotificationConfig` of A2A 1.0.
+ */
+export interface PeerPushRequest {
+  params: {
+    /**
+     * Id of the task.
+     */
+    taskId: string;
+    /**
+     * Of the configuration; one with the same id takes its place. Left out: the id of the task.
+     */
+    id?: string;
+    /**
+     * Who is told: an `http` or `https` URL at a public address, or at one that the manifest allows.
+     */
+    url: string;
+    /**
+     * Comes back in the header `X-A2A-Notification-Token`.
+     */
+    token?: string;
+    /**
+     * How the receiver knows the sender.
+     */
+    authentication?: {
+      /**
+       * Such as `Bearer`.
+       */
+      scheme?: string;
+      /**
+       * What follows the scheme in the header `Authorization`. Left out: the signature of the service.
+       */
+      credentials?: string;
+      [k: string]: unknown;
+    } | null;
+    [k: string]: unknown;
+  };
+  [k: string]: unknown;
+}
+
+/**
+ * `GetTaskPushNotificationConfig` and `DeleteTaskPushNotificationConfig` of A2A 1.0.
+ */
+export interface PeerPushConfigRequest {
+  params: {
+    /**
+     * Id of the task.
+     */
+    taskId: string;
+    /**
+     * Of the configuration.
+     */
+    id: string;
+    [k: string]: unknown;
+  };
+  [k: string]: unknown;
+}
+
+/**
+ * `ListTaskPushNotificationConfigs` of A2A 1.0.
+ */
+export interface PeerPushListRequest {
+  params: {
+    /**
+     * Id of the task.
+     */
+    taskId: string;
+    [k: string]: unknown;
+  };
+  [k: string]: unknown;
+}
+
+/**
+ * `tasks/pushNotificationConfig/set` of A2A 0.3.
+ */
+export interface PeerOldPushRequest {
+  params: {
+    /**
+     * Id of the task.
+     */
+    taskId: string;
+    pushNotificationConfig: PeerOldPushConfig;
+    [k: string]: unknown;
+  };
+  [k: string]: unknown;
+}
+
+/**
+ * `tasks/pushNotificationConfig/get` and `/delete` of A2A 0.3.
+ */
+export interface PeerOldPushConfigRequest {
+  params: {
+    /**
+     * Id of the task.
+     */
+    id: string;
+    /**
+     * Of the configuration. Left out: the one that was set without an id.
+     */
+    pushNotificationConfigId?: string;
+    [k: string]: unknown;
+  };
+  [k: string]: unknown;
+}
+
+/**
+ * A JSON Web Key Set: what receivers of push notifications check signatures with.
+ */
+export interface SigningKeys {
+  /**
+   * Public keys.
+   */
+  keys: {
+    /**
+     * Always `EC`.
+     */
+    kty: string;
+    /**
+     * Always `P-256`.
+     */
+    crv: string;
+    /**
+     * The public point.
+     */
+    x: string;
+    /**
+     * The public point.
+     */
+    y: string;
+    /**
+     * Named in the head of a signature.
+     */
+    kid: string;
+    /**
+     * Always `ES256`.
+     */
+    alg: string;
+    /**
+     * Always `sig`.
+     */
+    use: string;
+  }[];
+}
+
+/**
  * A JSON-RPC request of A2A. The header `A2A-Version` says `1.0`; without it, it is 0.3.
  */
 export interface PeerRequest {
@@ -2090,7 +2461,7 @@ export interface PeerRequest {
    */
   id?: string | number | null;
   /**
-   * 1.0: `SendMessage`, `SendStreamingMessage`, `GetTask`, `ListTasks`, `CancelTask`, `SubscribeToTask`. 0.3: `message/send`, `message/stream`, `tasks/get`, `tasks/cancel`, `tasks/resubscribe`.
+   * 1.0: `SendMessage`, `SendStreamingMessage`, `GetTask`, `ListTasks`, `CancelTask`, `SubscribeToTask`; `CreateTaskPushNotificationConfig`, `GetTaskPushNotificationConfig`, `ListTaskPushNotificationConfigs`, `DeleteTaskPushNotificationConfig`. 0.3: `message/send`, `message/stream`, `tasks/get`, `tasks/cancel`, `tasks/resubscribe`; `tasks/pushNotificationConfig/` with `set`, `get`, `list`, `delete`.
    */
   method: string;
   /**
@@ -7876,6 +8247,7 @@ export interface Schemas {
   ModelPricesManifest: ModelPricesManifest;
   ServerManifest: ServerManifest;
   DownloadsManifest: DownloadsManifest;
+  PushManifest: PushManifest;
   CorsManifest: CorsManifest;
   BodyLimitsManifest: BodyLimitsManifest;
   LimitsManifest: LimitsManifest;
@@ -7906,6 +8278,14 @@ export interface Schemas {
   PeerOldMessageRequest: PeerOldMessageRequest;
   PeerTaskRequest: PeerTaskRequest;
   PeerTaskListRequest: PeerTaskListRequest;
+  PeerPushConfig: PeerPushConfig;
+  PeerOldPushConfig: PeerOldPushConfig;
+  PeerPushRequest: PeerPushRequest;
+  PeerPushConfigRequest: PeerPushConfigRequest;
+  PeerPushListRequest: PeerPushListRequest;
+  PeerOldPushRequest: PeerOldPushRequest;
+  PeerOldPushConfigRequest: PeerOldPushConfigRequest;
+  SigningKeys: SigningKeys;
   PeerRequest: PeerRequest;
   AgUiRequest: AgUiRequest;
   AgUiTool: AgUiTool;

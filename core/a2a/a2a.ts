@@ -9,6 +9,7 @@ import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
 import type { Membership } from "../storage/membership.ts";
 import type { Store } from "../storage/store.ts";
 import type { A2aEndpoint } from "./endpoint.ts";
+import { PushSender } from "./push-sender.ts";
 import type { Answered } from "./questions.ts";
 import { TaskKeeper } from "./task-keeper.ts";
 import { TaskRows } from "./task-rows.ts";
@@ -31,6 +32,7 @@ interface A2aSource {
 
 export class A2a {
   readonly #keeper: TaskKeeper;
+  readonly pushes: PushSender;
   readonly #load: () => Promise<A2aEndpoint>;
   #endpoint: Promise<A2aEndpoint> | null = null;
   #agents: Agents;
@@ -39,6 +41,8 @@ export class A2a {
     this.#agents = agents;
     const isolated = isIsolated(manifest);
     const rows = new TaskRows(store, isolated, membership);
+    this.pushes = new PushSender(rows, { settings: () => manifest.server.push, logger });
+    rows.onEvent = () => this.pushes.hurry();
     // Read when they are used, since a reload may change them.
     this.#keeper = new TaskKeeper(rows, {
       get hasAgents() {
@@ -54,6 +58,7 @@ export class A2a {
       logger,
       isolated,
       approvals,
+      pushes: this.pushes,
       refused: () => refused("server.limits.userTasks"),
       agent: (id: string) => this.#agents.get(id),
       get openTasks() {
@@ -74,9 +79,10 @@ export class A2a {
     return this.#endpoint;
   }
 
-  /** Ends the tasks that an earlier process left open. */
-  start(): Promise<void> {
-    return this.#keeper.start();
+  /** Ends the tasks that an earlier process left open, and tells those who were to be told. */
+  async start(): Promise<void> {
+    await this.#keeper.start();
+    await this.pushes.start();
   }
 
   /** Tells a task that what it asks has been answered. */
@@ -90,7 +96,7 @@ export class A2a {
     this.#keeper.adopt();
   }
 
-  /** Waits for tasks, at most some milliseconds. */
+  /** Waits for tasks, at most some milliseconds. What is to be told outlives the process where the store does. */
   async idle(timeout: number): Promise<void> {
     await (await this.#endpoint)?.tasks.idle(timeout);
   }
@@ -98,5 +104,6 @@ export class A2a {
   async close(): Promise<void> {
     await (await this.#endpoint)?.tasks.close();
     await this.#keeper.close();
+    await this.pushes.close();
   }
 }

@@ -18,6 +18,8 @@ export interface CardFacts {
   readonly baseUrl: string;
   /** What a call of this agent over A2A needs. */
   readonly access: AccessClass;
+  /** Whether the manifest allows push notifications. */
+  readonly pushNotifications: boolean;
 }
 
 interface Skill {
@@ -48,7 +50,7 @@ export function agentCard(facts: CardFacts) {
     url,
     preferredTransport: "JSONRPC",
     protocolVersion: "0.3.0",
-    capabilities: { streaming: true, pushNotifications: false, ...extensions(facts) },
+    capabilities: { streaming: true, pushNotifications: facts.pushNotifications, ...extensions(facts) },
     ...security(access),
     defaultInputModes: INPUT_MODES,
     defaultOutputModes: OUTPUT_MODES,

@@ -15,6 +15,7 @@ interface CardSource {
   readonly asks: CardFacts["asks"];
   readonly version: string;
   baseUrl(): string;
+  readonly pushNotifications: boolean;
   accessOf(agentId: string): CardFacts["access"];
 }
 
@@ -50,9 +51,9 @@ export class Cards {
   }
 
   #make(agent: AgentSummary, baseUrl: string): Card {
-    const { tagsOf, asks, version } = this.#source;
+    const { tagsOf, asks, version, pushNotifications } = this.#source;
     const access = this.#source.accessOf(agent.id);
-    const json = JSON.stringify(agentCard({ agent, tagsOf, asks, version, baseUrl, access }));
+    const json = JSON.stringify(agentCard({ agent, tagsOf, asks, version, baseUrl, access, pushNotifications }));
     return { json, tag: `"${createHash("sha256").update(json).digest("base64url").slice(0, 22)}"` };
   }
 }

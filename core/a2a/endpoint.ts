@@ -3,6 +3,8 @@ import type { Logger } from "pino";
 import type { Agent } from "../agents/agent.ts";
 import type { Context, RawReply } from "../http/route.ts";
 import { principalOf } from "../identity/principal.ts";
+import { PushConfigs } from "./push-configs.ts";
+import type { PushSender } from "./push-sender.ts";
 import { Questions, type TaskApprovals } from "./questions.ts";
 import { Requests } from "./requests.ts";
 import { answerRpc } from "./rpc.ts";
@@ -14,6 +16,7 @@ interface EndpointSource {
   readonly logger: Logger;
   readonly isolated: boolean;
   readonly approvals: TaskApprovals;
+  readonly pushes: PushSender;
   /** The agents of the generation that serves now. */
   agent(id: string): Agent | undefined;
   /** How many tasks of one user may be open. */
@@ -47,10 +50,12 @@ export class A2aEndpoint {
   }
 
   answer({ agent, card, body, began }: AgentRequest, call: Context<unknown>): Promise<RawReply> {
-    const { isolated, replyTimeout } = this.#source;
+    const { isolated, replyTimeout, pushes } = this.#source;
     const principal = principalOf(call, isolated);
     const { tasks, questions } = this;
-    const requests = new Requests({ agent, card, tasks, questions, principal, call, until: began + replyTimeout });
-    return answerRpc(body, call.headers["a2a-version"], requests, call);
+    const until = began + replyTimeout;
+    const configs = new PushConfigs({ agent: agent.id, card, tasks, pushes, principal });
+    const requests = new Requests({ agent, card, tasks, questions, configs, principal, call, until });
+    return answerRpc(body, call.headers["a2a-version"], requests, pushes.isEnabled, call);
   }
 }

@@ -1,5 +1,5 @@
 /** Errors of the service as errors of A2A, which tell clients no more than the replies of the API do. */
-import { A2AError, RequestMalformedError } from "@a2a-js/sdk/errors";
+import { A2AError, RequestMalformedError, TaskNotFoundError } from "@a2a-js/sdk/errors";
 import type { RunCall } from "../agents/agent.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
 
@@ -13,3 +13,6 @@ export function a2aError(error: unknown, { logger, requestId }: Pick<RunCall, "l
     logger.warn({ ...error.logged, err: error.cause, operation: "a2a.call" }, error.message);
   return error.kind === "invalid_input" ? new RequestMalformedError(error.message) : new A2AError(error.message);
 }
+
+export const taskNotFound = (id: string) =>
+  new TaskNotFoundError(`task ${JSON.stringify(id.slice(0, 128))} does not exist`);

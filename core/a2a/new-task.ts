@@ -10,6 +10,7 @@ import { canonicalJson } from "../lib/canonical-json.ts";
 import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
 import { taskMessageKey } from "../storage/keys.ts";
+import type { PushConfig } from "./push-config.ts";
 import type { Message, Part, Task, TaskRecord } from "./task.ts";
 import { newTaskId } from "./task-ids.ts";
 
@@ -21,6 +22,8 @@ export interface NewTask {
   readonly body: GenerateBody;
   /** Digest of all that the client has said: the same message again has the same. */
   readonly content: string;
+  /** Who is told of the task, which has got its id for that. */
+  readonly push?: (task: string) => PushConfig;
 }
 
 /** The task at work. The same message of the same owner finds it again, by a digest, since clients choose how long ids are. */

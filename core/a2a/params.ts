@@ -16,6 +16,10 @@ export const METHODS: Readonly<Record<Version, Readonly<Record<string, InputSche
     CancelTask: "PeerTaskRequest",
     SubscribeToTask: "PeerTaskRequest",
     ListTasks: "PeerTaskListRequest",
+    CreateTaskPushNotificationConfig: "PeerPushRequest",
+    GetTaskPushNotificationConfig: "PeerPushConfigRequest",
+    ListTaskPushNotificationConfigs: "PeerPushListRequest",
+    DeleteTaskPushNotificationConfig: "PeerPushConfigRequest",
     GetExtendedAgentCard: null,
   },
   "0.3": {
@@ -24,6 +28,10 @@ export const METHODS: Readonly<Record<Version, Readonly<Record<string, InputSche
     "tasks/get": "PeerTaskRequest",
     "tasks/cancel": "PeerTaskRequest",
     "tasks/resubscribe": "PeerTaskRequest",
+    "tasks/pushNotificationConfig/set": "PeerOldPushRequest",
+    "tasks/pushNotificationConfig/get": "PeerOldPushConfigRequest",
+    "tasks/pushNotificationConfig/list": "PeerTaskRequest",
+    "tasks/pushNotificationConfig/delete": "PeerOldPushConfigRequest",
     "agent/getAuthenticatedExtendedCard": null,
   },
 };

@@ -5,12 +5,16 @@
 import type {
   AgentCard,
   CancelTaskRequest,
+  DeleteTaskPushNotificationConfigRequest,
+  GetTaskPushNotificationConfigRequest,
   GetTaskRequest,
+  ListTaskPushNotificationConfigsRequest,
   ListTasksRequest,
   ListTasksResponse,
   SendMessageRequest,
   StreamResponse,
   SubscribeToTaskRequest,
+  TaskPushNotificationConfig,
 } from "@a2a-js/sdk";
 import {
   AgentCard as CardCodec,
@@ -19,20 +23,17 @@ import {
   TaskState,
   taskStateToJSON,
 } from "@a2a-js/sdk";
-import {
-  PushNotificationNotSupportedError,
-  TaskNotCancelableError,
-  TaskNotFoundError,
-  UnsupportedOperationError,
-} from "@a2a-js/sdk/errors";
-import type { A2ARequestHandler } from "@a2a-js/sdk/server";
+import { TaskNotCancelableError, UnsupportedOperationError } from "@a2a-js/sdk/errors";
+import type { A2ARequestHandler, ServerCallContext } from "@a2a-js/sdk/server";
 import { defaults } from "../../generated/defaults.ts";
 import type { Agent, RunCall } from "../agents/agent.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
-import { a2aError } from "./errors.ts";
+import { a2aError, taskNotFound } from "./errors.ts";
 import { followRemoteTask, followRun, streamRun, type TaskEvent } from "./follow.ts";
 import { answerMessage, newTask, RepeatedMessage } from "./new-task.ts";
+import type { Version } from "./params.ts";
+import type { PushConfigs } from "./push-configs.ts";
 import type { Questions } from "./questions.ts";
 import { settled } from "./settled.ts";
 import { isOver, isWorking, type Task } from "./task.ts";
@@ -45,6 +46,7 @@ interface RequestSource {
   readonly card: () => string;
   readonly tasks: Tasks;
   readonly questions: Questions;
+  readonly configs: PushConfigs;
   readonly principal: Principal;
   readonly call: RunCall;
   /** Until when a reply may wait for the end of its task, by `performance.now()`. */
@@ -67,10 +69,10 @@ export class Requests implements A2ARequestHandler {
   }
 
   /** Replies when the task has ended or asks for something, or when a reply can wait no longer. */
-  async sendMessage(request: SendMessageRequest) {
+  async sendMessage(request: SendMessageRequest, { requestedVersion }: ServerCallContext) {
     return this.#guard(async () => {
       const { agent, tasks, principal, call, until } = this.#source;
-      const seen = await this.#take(request);
+      const seen = await this.#take(request, requestedVersion as Version);
       const { returnImmediately, historyLength } = request.configuration ?? {};
       if (returnImmediately) return taskReply(seen.run?.snapshot() ?? seen.task, historyLength);
       const rest = Math.max(until - performance.now(), 0);
@@ -78,9 +80,12 @@ export class Requests implements A2ARequestHandler {
     });
   }
 
-  async *sendMessageStream(request: SendMessageRequest): AsyncGenerator<StreamResponse, void, undefined> {
+  async *sendMessageStream(
+    request: SendMessageRequest,
+    { requestedVersion }: ServerCallContext,
+  ): AsyncGenerator<StreamResponse, void, undefined> {
     const { historyLength } = request.configuration ?? {};
-    const seen = await this.#guard(() => this.#take(request));
+    const seen = await this.#guard(() => this.#take(request, requestedVersion as Version));
     const { task, run } = seen;
     if (run !== undefined && run.record.task === run.beginning)
       yield* this.#stream(streamRun(run, this.#source.call.signal), historyLength);
@@ -89,13 +94,16 @@ export class Requests implements A2ARequestHandler {
   }
 
   /** The task that the message begins, has begun before, or lets go on. */
-  async #take(request: SendMessageRequest): Promise<SeenTask> {
-    const { agent, tasks, principal, call } = this.#source;
-    const { message, configuration } = request;
-    if (configuration?.taskPushNotificationConfig !== undefined) throw new PushNotificationNotSupportedError();
-    if (message?.taskId) return this.#answer(request, message.taskId);
+  async #take(request: SendMessageRequest, version: Version): Promise<SeenTask> {
+    const { agent, tasks, configs, principal, call } = this.#source;
+    const { message } = request;
+    const push = configs.ofMessage(request, version);
+    if (message?.taskId) {
+      if (push !== undefined) await configs.set(message.taskId, push);
+      return this.#answer(request, message.taskId);
+    }
     try {
-      const run = await tasks.begin(agent, newTask(request), principal, call);
+      const run = await tasks.begin(agent, { ...newTask(request), ...(push && { push }) }, principal, call);
       return { task: run.record.task, run, size: 0 };
     } catch (error) {
       if (error instanceof RepeatedMessage) return this.#find(error.task);
@@ -131,7 +139,7 @@ export class Requests implements A2ARequestHandler {
   async #find(id: string): Promise<SeenTask> {
     const { agent, tasks, principal } = this.#source;
     const found = await tasks.find(agent.id, id, principal);
-    if (found === undefined) throw notFound(id);
+    if (found === undefined) throw taskNotFound(id);
     return found;
   }
 
@@ -160,7 +168,7 @@ export class Requests implements A2ARequestHandler {
     return this.#guard(async () => {
       const { agent, tasks, principal } = this.#source;
       const task = await tasks.cancel(agent.id, id, principal);
-      if (task === undefined) throw notFound(id);
+      if (task === undefined) throw taskNotFound(id);
       if (task.status.state !== "TASK_STATE_CANCELED")
         throw new TaskNotCancelableError(`task ${task.id} has ended and cannot be canceled`);
       return taskReply(task);
@@ -181,10 +189,21 @@ export class Requests implements A2ARequestHandler {
     }
   }
 
-  createTaskPushNotificationConfig = noPush;
-  getTaskPushNotificationConfig = noPush;
-  listTaskPushNotificationConfigs = noPush;
-  deleteTaskPushNotificationConfig = noPush;
+  createTaskPushNotificationConfig(config: TaskPushNotificationConfig, { requestedVersion }: ServerCallContext) {
+    return this.#guard(() => this.#source.configs.create(config, requestedVersion as Version));
+  }
+
+  getTaskPushNotificationConfig({ taskId, id }: GetTaskPushNotificationConfigRequest) {
+    return this.#guard(() => this.#source.configs.get(taskId, id));
+  }
+
+  listTaskPushNotificationConfigs({ taskId }: ListTaskPushNotificationConfigsRequest) {
+    return this.#guard(() => this.#source.configs.list(taskId));
+  }
+
+  deleteTaskPushNotificationConfig({ taskId, id }: DeleteTaskPushNotificationConfigRequest) {
+    return this.#guard(() => this.#source.configs.delete(taskId, id));
+  }
 
   async #guard<T>(work: () => Promise<T>): Promise<T> {
     try {
@@ -194,12 +213,6 @@ export class Requests implements A2ARequestHandler {
     }
   }
 }
-
-async function noPush(): Promise<never> {
-  throw new PushNotificationNotSupportedError();
-}
-
-const notFound = (id: string) => new TaskNotFoundError(`task ${JSON.stringify(id.slice(0, 128))} does not exist`);
 
 function parseTime(text: string): number {
   const time = Date.parse(text);

@@ -28,11 +28,15 @@ interface RpcCall {
   readonly call: Pick<RunCall, "logger" | "requestId">;
 }
 
-/** @param header `A2A-Version`; without it, it is 0.3 (A2A 1.0, "Protocol Versioning") */
+/**
+ * @param header `A2A-Version`; without it, it is 0.3 (A2A 1.0, "Protocol Versioning")
+ * @param hasPush whether the manifest allows push notifications
+ */
 export async function answerRpc(
   body: unknown,
   header: string | undefined,
   requests: A2ARequestHandler,
+  hasPush: boolean,
   call: RpcCall["call"],
 ): Promise<RawReply> {
   try {
@@ -45,8 +49,8 @@ export async function answerRpc(
   const rpc: RpcCall = { id, version: version ?? "1.0", call };
   try {
     if (version === null) throw unsupported(header!);
-    // Refused whatever their params are: the SDK would check those first.
-    if (/PushNotificationConfig/i.test(method)) throw new PushNotificationNotSupportedError();
+    // Refused whatever their params are.
+    if (!hasPush && /PushNotificationConfig/i.test(method)) throw new PushNotificationNotSupportedError();
     // The SDK reports an unknown method only when the params are an object.
     if (!hasMethod(version, method))
       return reply(rpcError(id, A2A_ERROR_CODE.METHOD_NOT_FOUND, unknown(method, version)));

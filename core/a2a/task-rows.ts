@@ -11,8 +11,12 @@ import {
   taskKey,
 } from "../storage/keys.ts";
 import type { Membership } from "../storage/membership.ts";
+import { taskPushKey } from "../storage/push-keys.ts";
 import { firstRows } from "../storage/ranges.ts";
-import type { Row, Store } from "../storage/store.ts";
+import type { Commit, Row, Store } from "../storage/store.ts";
+import type { PushConfig } from "./push-config.ts";
+import { commitEvent, pushCommit } from "./push-rows.ts";
+import { noPushes, noticeRows, withConfig } from "./pushes.ts";
 import { isOver, isWorking, type TaskRecord, type TaskState } from "./task.ts";
 
 export interface FoundTask {
@@ -32,6 +36,8 @@ export class TaskRows {
   readonly store: Store;
   /** The processes that share the store; null where no other one uses it. */
   readonly membership: Membership | null;
+  /** Called when somebody is to be told that the status of a task has changed. Null: nobody ever is. */
+  onEvent: (() => void) | null = null;
   readonly #isolated: boolean;
 
   /** @param isolated whether tasks belong to users: then each user has an index of their own */
@@ -53,25 +59,28 @@ export class TaskRows {
     for await (const { key } of indexes) yield indexedAgent(key);
   }
 
-  /** Resolves to the revision of the task's row, as `change` does. */
-  create(record: TaskRecord): Promise<number> {
-    const { agent, task, message } = record;
+  /**
+   * Resolves to the revision of the task's row, as `change` does.
+   *
+   * @param push who is told of the task
+   */
+  create(record: TaskRecord, push?: PushConfig): Promise<number> {
+    const { agent, owner, task, message } = record;
     const key = taskKey(agent, task.id);
     const put: [string, string][] = [
       [key, JSON.stringify(record)],
       ...this.#indexRows(record),
       ...this.#openRows(record),
     ];
-    if (message === undefined) return this.store.commit({ put, expect: [[key, null]] });
-    const [messageKey, content] = message;
-    put.push([messageKey, JSON.stringify([task.id, content])]);
-    return this.store.commit({
-      put,
-      expect: [
-        [key, null],
-        [messageKey, null],
-      ],
-    });
+    const expect: [string, null][] = [[key, null]];
+    if (push !== undefined)
+      put.push(...pushCommit(task.id, undefined, withConfig(noPushes(agent, owner), push, false, 0)).put);
+    if (message !== undefined) {
+      const [messageKey, content] = message;
+      put.push([messageKey, JSON.stringify([task.id, content])]);
+      expect.push([messageKey, null]);
+    }
+    return this.store.commit({ put, expect });
   }
 
   /** The task that a message has begun, and what was said in it. @param key as `TaskRecord.message` has it */
@@ -94,16 +103,24 @@ export class TaskRows {
     const old = [...this.#indexRows(before), ...this.#openRows(before)].flatMap(([key]) =>
       kept.has(key) ? [] : [key],
     );
-    const changed = await this.store.commit({ put, delete: old, expect: [[key, revision]] });
+    const commit: Commit = { put, delete: old, expect: [[key, revision]] };
+    const isEvent = this.onEvent !== null && task.status !== before.task.status;
+    const [changed, isTold] = isEvent
+      ? await commitEvent(this.store, commit, task.id)
+      : [await this.store.commit(commit), false];
     this.store.wake?.(key);
+    if (isTold) this.onEvent?.();
     return changed;
   }
 
   /** @param found rows of the index of all tasks of an agent, none of which has changed since */
   async delete(agent: string, found: readonly Row[]): Promise<void> {
+    const pushes = await this.store.getMany(found.map(({ key }) => taskPushKey(indexedTask(key).task)));
     await this.store.commit({
-      delete: found.flatMap(({ key, value }) => {
+      delete: found.flatMap(({ key, value }, index) => {
         const { updatedAt, task } = indexedTask(key);
+        const push = pushes[index];
+        const notices = push === undefined ? [] : noticeRows(task, JSON.parse(push.value));
         const [, , owner, message]: IndexValue = JSON.parse(value);
         // It may exist even without isolation now: tasks may have belonged to users before.
         const own = taskIndex(agent, owner) + taskEntry(updatedAt, task);
@@ -114,6 +131,7 @@ export class TaskRows {
           openTasksOfUser(owner) + task,
           own,
           ...(message === undefined ? [] : [message]),
+          ...(push === undefined ? [] : [push.key, ...notices.map(([key]) => key)]),
         ];
       }),
       expect: found.map(({ key, revision }) => [key, revision]),

@@ -93,7 +93,8 @@ export class Tasks {
     const { body, content } = fresh;
     const record = newRecord(agent.id, fresh, principal, caller);
     const [key] = record.message!;
-    const create = () => this.#start(record, (record) => this.rows.create(record), { agent, body, caller });
+    const push = fresh.push?.(record.task.id);
+    const create = () => this.#start(record, (record) => this.rows.create(record, push), { agent, body, caller });
     try {
       return await this.#openTasks.claim(record.owner, create);
     } catch (error) {

@@ -43,6 +43,7 @@ export async function answerAgUi(agent: Agent, body: AgUiRequest, call: Context<
       options: optionsOf(body),
       clientTools: { field: "tools", list: tools },
       workingMemory: state?.edited === undefined ? undefined : { field: "state", content: state.edited },
+      isKept: true,
     },
     call,
   );
@@ -52,10 +53,11 @@ export async function answerAgUi(agent: Agent, body: AgUiRequest, call: Context<
         approvals.map(async (asked) => interruptOf(asked, await service.approvals.find(asked.approvalId, call))),
       ),
   };
+  const identity = { ...run, messageId: prepared.messageId };
+  const produce = prepared.events((events) => new AgUiSink(events, new RunEvents(identity), asking, state));
   return async (events) => {
     for (const answer of known) await giveAnswer(service.approvals, answer, call);
-    const identity = { ...run, messageId: prepared.messageId };
-    await prepared.start(new AgUiSink(events, new RunEvents(identity), asking, state));
+    await produce(events);
   };
 }
 

@@ -30,20 +30,26 @@ export function interruptOf({ approvalId, toolCallId, toolName }: PendingApprova
   };
 }
 
-type ResumeAnswer = { readonly approvalId: string } & AnswerApprovalRequest;
+interface ResumeAnswer {
+  readonly approvalId: string;
+  readonly body: AnswerApprovalRequest;
+  /** Where the edited input is in the request. */
+  readonly field: string;
+}
 
 /** @throws ServiceError `invalid_input` that names the field */
 export function readResume(resume: readonly AgUiResume[]): ResumeAnswer[] {
   return resume.map(({ interruptId: approvalId, status, payload }, index) => {
     const path = `resume[${index}].payload`;
-    if (status === "cancelled") return { approvalId, approved: false };
+    const field = `${path}.editedArgs`;
+    if (status === "cancelled") return { approvalId, body: { approved: false }, field };
     if (!isObject(payload) || typeof payload.approved !== "boolean")
       throw invalid(`${path} must be an object with approved, true or false`);
     const { approved, reason, editedArgs } = payload;
     if (reason !== undefined && (typeof reason !== "string" || reason.length > MAX_REASON))
       throw invalid(`${path}.reason must be a string of at most ${MAX_REASON} characters`);
     const edited = editedArgs === undefined || editedArgs === null ? undefined : { input: editedArgs };
-    return { approvalId, approved, ...(reason !== undefined && { reason }), ...(approved && edited) };
+    return { approvalId, body: { approved, ...(reason !== undefined && { reason }), ...(approved && edited) }, field };
   });
 }
 
@@ -108,10 +114,14 @@ const wait = (call: UiPart, id: string) => Object.assign(call, { state: "approva
 
 /** An answer does not count where somebody was first, or the user may not: the run then goes by what was decided. */
 export async function giveAnswer(approvals: Approvals, answer: ResumeAnswer, requester: Requester): Promise<void> {
-  const { approvalId, ...body } = answer;
+  const { approvalId, body, field } = answer;
   try {
     await approvals.answer(approvalId, body, requester);
   } catch (error) {
-    if (!(error instanceof ServiceError) || error.kind === "unavailable" || error.kind === "invalid_input") throw error;
+    if (!(error instanceof ServiceError) || error.kind === "unavailable") throw error;
+    if (error.kind === "invalid_input") throw invalid(error.message.replace(INPUT_FIELD, `$1${field}`));
   }
 }
+
+/** What an edited input is called by the approvals, at the begin of each problem. */
+const INPUT_FIELD = /(^|; )input(?=[ .[:])/g;

@@ -23,12 +23,16 @@ interface Thread {
 
 /** As many as a client may ask for at once elsewhere. */
 const MAX_MESSAGES = 1000;
+/** Of these messages together, as of those that an agent sums up at once. */
+const MAX_CHARACTERS = 8 * 1024 * 1024;
+
+const THREAD = { limit: MAX_MESSAGES, most: MAX_CHARACTERS };
 
 /** @throws ServiceError `not_found` for the conversation of another user, `unavailable` when the store fails */
 export async function sendStored({ run, memory, principal, state, ...asking }: Thread): Promise<EventProducer> {
   const { threadId, runId, isCurrent } = run;
   const userId = actingUser(principal, undefined) ?? ANONYMOUS;
-  const { messages: stored } = await memory.for(principal).earlier(threadId, { limit: MAX_MESSAGES }, userId);
+  const { messages: stored } = await memory.for(principal).earlier(threadId, THREAD, userId);
   const { messages, waiting } = threadMessages(stored);
   const { interrupts, pending } = await openQuestions(waiting, asking);
   const outcome: AgUiOutcome =

@@ -3,7 +3,7 @@ import type { AgentDetail, AgentSummary, GenerateOptions, HistoryPage, TextResul
 import type { ClientSchema } from "../client-schema/schemas.ts";
 import type { Context } from "../http/route.ts";
 import type { Principal } from "../identity/principal.ts";
-import type { EventProducer } from "../lib/event-sink.ts";
+import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { Summary } from "./conversation/write-summary.ts";
 import type { KeptAgent } from "./keeper.ts";
@@ -65,6 +65,8 @@ export interface ProtocolBody extends GenerateBody {
   approves?: false;
   /** What the client has made of the working memory. */
   workingMemory?: EditedMemory | undefined;
+  /** Whether the run is kept where that of `chat` is: then it is `events` that begins it. */
+  isKept?: true;
 }
 
 /** A run that is ready to begin. */
@@ -77,6 +79,8 @@ export interface ProtocolRun {
   isForClient(tool: string): boolean;
   /** Runs to the end. An aborted run is not an error: its last part is `abort`. */
   start(sink: PartSink): Promise<void>;
+  /** The same as events; those of a kept run come from what is kept of it. @param form the sink that makes them of the parts */
+  events(form: (events: EventSink) => PartSink): EventProducer;
 }
 
 /** The same as a kept run, which goes on without its client. */

@@ -59,7 +59,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       return execute(agent, prepareRun(agent, { ...body, output }, call), sink);
     },
     runOrWait: (body, call, sink) => runOrWait(agent, body, call, sink),
-    prepare: (body, call) => prepareProtocol(agent, body, call),
+    prepare: (body, call) => prepareProtocol(agent, kept, body, call),
     async summarize(lines, call) {
       const chain = agent.chain({ context: {}, user: call.user });
       agent.activity.enter();

@@ -19,6 +19,7 @@ export interface KeptRequest {
   readonly json?: ProtocolBody["json"];
   readonly clientTools?: ProtocolBody["clientTools"];
   readonly toolChoice?: ProtocolBody["toolChoice"];
+  readonly workingMemory?: ProtocolBody["workingMemory"];
   readonly clientKnowsMessageId?: true | undefined;
   readonly runsTools?: true | undefined;
   /** Of a chat: while it runs it is found by its conversation. */

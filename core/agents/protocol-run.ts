@@ -3,23 +3,37 @@ import { invalid } from "../lib/errors.ts";
 import type { KeptProtocolRun, ProtocolBody, ProtocolRun, RunCall } from "./agent.ts";
 import { messageIdForRun } from "./conversation/agent-memory.ts";
 import type { KeptAgent, KeptRequest } from "./keeper.ts";
+import { keptRun } from "./kept.ts";
 import { reasoningOptions } from "./run/bounds.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { executeStream, prepareRun } from "./run/execute.ts";
 import { jsonOutput } from "./run/output.ts";
+import type { PartSink } from "./run/parts.ts";
 import type { RunPlan } from "./run/run.ts";
 
-export function prepareProtocol(agent: CompiledAgent, body: ProtocolBody, call: RunCall): ProtocolRun {
-  const { json, ...request } = protocolRequest(agent, body);
-  const output = jsonOutput(agent, json, call);
-  const prepared = prepareRun(agent, { ...request, ...(output && { output }) }, call);
+export function prepareProtocol(
+  agent: CompiledAgent,
+  kept: KeptAgent,
+  { isKept, ...body }: ProtocolBody,
+  call: RunCall,
+): ProtocolRun {
+  const request = protocolRequest(agent, body);
+  const run = isKept === true ? keptRun(agent, kept, () => request, request.options, call, true) : null;
+  const prepared = run?.prepared ?? prepareHere(agent, request, call);
   const { plan } = prepared;
+  const start = (sink: PartSink) => executeStream(agent, prepared, sink);
   return {
     messageId: messageIdForRun(plan.id),
     isJson: isJson(plan),
     isForClient: (tool) => plan.tools.byName.get(tool)?.clientInput !== undefined,
-    start: (sink) => executeStream(agent, prepared, sink),
+    start,
+    events: (form) => run?.events(form) ?? ((events) => start(form(events))),
   };
+}
+
+function prepareHere(agent: CompiledAgent, { json, ...request }: KeptRequest, call: RunCall) {
+  const output = jsonOutput(agent, json, call);
+  return prepareRun(agent, { ...request, ...(output && { output }) }, call);
 }
 
 /** @throws ServiceError `invalid_input` */

@@ -185,6 +185,7 @@ export function createService(parts: ServiceParts): Service {
       tagsOf: (tool) => tools.get(tool)?.tags ?? [],
       asks: (tool) => (tools.get(tool)?.approval ?? false) !== false,
       version: manifest.version,
+      pushNotifications: manifest.server.push.enabled,
       baseUrl: () => baseUrl(manifest.server.publicUrl, service.address),
       accessOf: (id) => accessClass(access.of(A2A), [encodeURIComponent(id)]),
     }),

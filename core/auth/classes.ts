@@ -57,8 +57,17 @@ interface Rules {
   otherwise(group: AccessGroup): AccessClass;
 }
 
-/** Probes carry no credentials, and browsers request the assets of the explorer and the console without any. */
-const ALWAYS_PUBLIC = ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset"];
+/**
+ * Probes carry no credentials, browsers request the assets of the explorer and the console without any, and receivers of push notifications
+ * have none.
+ */
+const ALWAYS_PUBLIC = [
+  "GET /healthz",
+  "GET /readyz",
+  "GET /ui/:asset",
+  "GET /console/:asset",
+  "GET /.well-known/jwks.json",
+];
 
 /** Users answer for their own calls, and the console for all of them. */
 const APPROVAL_ROUTES = ["GET /approvals", "POST /approvals/:approvalId"];

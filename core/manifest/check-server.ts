@@ -21,13 +21,15 @@ export function checkServer(check: CheckContext): void {
         `"${host}" is not a host such as desk.example: write a name without a port, or an address`,
       );
   }
-  const downloads = isObject(server.downloads) ? server.downloads : {};
-  for (const [at, place] of texts(downloads.allowPrivate)) {
-    if (!isNetwork(place) && !isHost(place))
-      check.report(
-        ["server", "downloads", "allowPrivate", ...at],
-        `"${place}" is not a host name, an address or a network such as 10.0.0.0/8`,
-      );
+  for (const key of ["downloads", "push"] as const) {
+    const { allowPrivate } = isObject(server[key]) ? server[key] : {};
+    for (const [at, place] of texts(allowPrivate)) {
+      if (!isNetwork(place) && !isHost(place))
+        check.report(
+          ["server", key, "allowPrivate", ...at],
+          `"${place}" is not a host name, an address or a network such as 10.0.0.0/8`,
+        );
+    }
   }
   checkLimits(check, server.limits);
   if (isObject(server.cors)) checkCors(check, ["server", "cors"], server.cors);

@@ -61,6 +61,8 @@ export interface SimilarQuery {
 /** Which stored messages of its conversation a run wants beside those that the client posts. */
 export interface EarlierQuery {
   readonly limit: number;
+  /** Most characters of all messages together; the newest one comes however long it is. Default: those of the largest page. */
+  readonly most?: number;
   /** Ids of the posted messages. Default: none. */
   readonly posted?: Iterable<string>;
   /** Whether the posted messages are a conversation of their own, so that those stored under other ids add nothing. */

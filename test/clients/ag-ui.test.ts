@@ -1,10 +1,12 @@
 /** The official clients of AG-UI, 1.0 and 0.0.57, against `POST /agents/:id/ag-ui` over HTTP. */
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { after, before, beforeEach, describe, type TestContext, test } from "node:test";
 import { PAY_PLUGIN, ran } from "../support/approvals.ts";
-import { calls, failsAfter, failure, says } from "../support/openai-upstream.ts";
+import { calls, failsAfter, failure, says, stallsAfter } from "../support/openai-upstream.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { dataOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
+import { temporaryFolder } from "../support/storage.ts";
 import { agUiClient, CLIENTS, typesOf } from "./ag-ui-clients.ts";
 
 const PATH = "/agents/assistant/ag-ui";
@@ -15,8 +17,12 @@ const CONFIRM = {
   parameters: { type: "object", properties: { question: { type: "string" } }, required: ["question"] },
 };
 
-async function serve(t: TestContext, agent: object = {}, { tools = {}, ...rest }: Record<string, object> = {}) {
-  const all = { pay: { use: "pay", approval: true }, sum: { use: "add" }, ...tools };
+async function serve(
+  t: TestContext,
+  agent: object = {},
+  { tools = {}, ...rest }: Record<string, object | string> = {},
+) {
+  const all = { pay: { use: "pay", approval: true }, sum: { use: "add" }, ...(tools as object) };
   const served = await serveUpstream(
     t,
     { tools: ["sum"], ...agent },
@@ -194,6 +200,76 @@ for (const [name, isCurrent] of Object.entries(CLIENTS)) {
         assert.match(agent.messages[2].content, told);
         assert.match(upstream.requests.at(-1)!.body.messages.at(-1).content, told);
       }
+    });
+
+    test("POST /agents/:id/ag-ui: a request again with its Idempotency-Key follows the run of the first, and the model is asked once", async (t) => {
+      const { upstream, url } = await serve(t, { memory: "chats", tools: ["pay"] });
+      upstream.replies(calls([PAYS]), says("Well."));
+      const thread = { threadId: "again", headers: { "idempotency-key": "k-1" } };
+      const [one, two] = [await agUiClient(name, url, thread), await agUiClient(name, url, thread)];
+      for (const { agent } of [one, two]) agent.setMessages([{ id: "u1", role: "user", content: "Pay" }]);
+      const first = await one.run(null, { runId: "r-1" });
+      const second = await two.run(null, { runId: "r-1" });
+      assert.deepEqual(second.events, first.events);
+      assert.equal(second.finished.outcome, "interrupt");
+      assert.deepEqual(two.agent.messages, one.agent.messages);
+      assert.equal(upstream.requests.length, 1);
+      const resume = [
+        { interruptId: second.finished.interrupts[0].id, status: "resolved", payload: { approved: true } },
+      ];
+      two.agent.headers = { "idempotency-key": "k-2" };
+      await two.run(null, { resume });
+      assert.deepEqual([ran, two.agent.messages.at(-1).content], [[5], "Well."]);
+    });
+
+    test("POST /agents/:id/ag-ui: the run of a durable agent goes on when its client leaves, and its answer is in the thread", async (t) => {
+      const store = `sqlite:${join(await temporaryFolder(t), "runs.db")}`;
+      const { upstream, url, service } = await serve(t, { memory: "chats", durable: true }, { store });
+      upstream.replies(says("An answer in some pieces.", { chunks: 10, delay: 30 }));
+      const { agent } = await agUiClient(name, url);
+      agent.addMessage({ id: "u1", role: "user", content: "Hi" });
+      await agent
+        .runAgent({ tools: [CONFIRM] }, { onTextMessageContentEvent: () => void agent.abortRun() })
+        .catch(() => {});
+      const other = await agUiClient(name, url, { threadId: agent.threadId });
+      while (other.agent.messages.at(-1)?.role !== "assistant") {
+        other.agent.setMessages([]);
+        await other.run(null);
+      }
+      assert.equal(other.agent.messages.at(-1).content, "An answer in some pieces.");
+      // The answer is stored before the end of the run is.
+      const list = (): Promise<Loose[]> => dataOf(service.get("/agents/assistant/runs"));
+      while ((await list()).some(({ status }) => status === "running"));
+      const runs = await list();
+      assert.deepEqual(
+        runs.map(({ status, conversationId }: Loose) => [status, conversationId]),
+        [["completed", agent.threadId]],
+      );
+      assert.equal(upstream.requests.length, 1);
+    });
+
+    test("POST /agents/:id/ag-ui: the run of a durable agent whose process ended goes on after the next start, with the tools of its client", async (t) => {
+      const store = `sqlite:${join(await temporaryFolder(t), "runs.db")}`;
+      const first = await serve(t, { memory: "chats", durable: true }, { store });
+      first.upstream.replies(stallsAfter("half"));
+      const messages = [{ id: "u1", role: "user", content: "Hi" }];
+      const left = { threadId: "left", runId: "r1", messages, tools: [CONFIRM] };
+      const running = first.service.post(PATH, left).then((reply) => reply.text());
+      running.catch(() => {});
+      await first.upstream.request(0);
+      while ((await dataOf(first.service.get("/agents/assistant/runs"))).length === 0);
+      await first.service.kill();
+
+      const { upstream, url } = await serve(t, { memory: "chats", durable: true }, { store });
+      const { agent, run } = await agUiClient(name, url, { threadId: left.threadId });
+      // The run is taken up at the start: the upstream says again what it was told.
+      const { body } = await upstream.request(0);
+      assert.ok(body.tools.some((tool: Loose) => tool.function.name === "confirm"));
+      while (agent.messages.at(-1)?.role !== "assistant") {
+        agent.setMessages([]);
+        await run(null);
+      }
+      assert.equal(agent.messages.at(-1).content, "Hi");
     });
 
     test("POST /agents/:id/ag-ui: the state is the JSON working memory of the conversation, both ways", async (t) => {

@@ -57,6 +57,35 @@ const ASKED = [
 beforeEach(() => void ran.splice(0));
 
 describe("POST /agents/:id/ag-ui", () => {
+  test("POST /agents/:id/ag-ui: a run without messages sends the newest 8 Mi characters of a long thread, and reads no more", async (t) => {
+    const { service } = await serve(t, { memory: "chats" });
+    const conversation = { conversationId: "t1", userId: "anonymous", resourceId: "r" };
+    assert.equal((await service.post("/api/memory/conversations", conversation)).status, 201);
+    const text = "x".repeat(900_000);
+    for (let index = 0; index < 12; index++) {
+      const messages = [{ id: `m${index}`, role: "user", parts: [{ type: "text", text }] }];
+      await dataOf(service.post("/api/memory/save-messages", { conversationId: "t1", userId: "anonymous", messages }));
+    }
+    const [, snapshot, finished] = await run(service, { messages: [] });
+    const ids = snapshot!.messages.map(({ id }: Loose) => id);
+    assert.deepEqual(ids, ["m3", "m4", "m5", "m6", "m7", "m8", "m9", "m10", "m11"]);
+    assert.equal(finished!.outcome.type, "success");
+  });
+
+  test("POST /agents/:id/ag-ui: editedArgs that do not fit the tool are refused with the name of that field, and the question stays open", async (t) => {
+    const { service, upstream } = await serve(t);
+    upstream.replies(calls([PAYS]));
+    const [interrupt] = (await run(service)).at(-1)!.outcome.interrupts;
+    const payload = { approved: true, editedArgs: { amount: "much" } };
+    const resume = [{ interruptId: interrupt.id, status: "resolved", payload }];
+    const reply = await service.post(PATH, input({ messages: ASKED, resume }));
+    const { body } = await textOf(reply);
+    assert.match(body, /resume\[0\]\.payload\.editedArgs\.amount must be number/);
+    assert.deepEqual(ran, []);
+    const [open] = await dataOf(service.get("/approvals"));
+    assert.equal(open.approvalId, interrupt.id);
+  });
+
   test("POST /agents/:id/ag-ui: a run with a tool has these events in this order, with these fields", async (t) => {
     const { service, upstream } = await serve(t, { tools: ["sum"], memory: false });
     upstream.replies(calls([{ id: "c1", name: "sum", input: { a: 1, b: 2 } }], { chunks: 1 }), says("Three."));

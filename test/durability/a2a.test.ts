@@ -3,8 +3,10 @@ import assert from "node:assert/strict";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { decodeJwt } from "jose";
 import { A2aCaller, now, said, textOf } from "../support/a2a.ts";
 import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
+import { checkedClaims, pushReceiver } from "../support/push-receiver.ts";
 import { manifestWith } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
 
@@ -40,6 +42,39 @@ test("a task that ran when its process was killed is failed after the next start
     tasks.map((task: { id: string }) => task.id),
     [id],
   );
+});
+
+test("POST /a2a/:id: what a receiver was to be told when the process was killed (kill -9) after the end of the task is told after the next start", async (t) => {
+  const cwd = await temporaryFolder(t);
+  const server = { push: { enabled: true, allowPrivate: ["127.0.0.1"], timeout: "60s" } };
+  const manifest = {
+    ...manifestWith({ model: "demo/echo" }, { server }),
+    store: "sqlite:tasks.db",
+    providers: { demo: { use: "scripted" } },
+  };
+  await writeFile(join(cwd, "service.yaml"), JSON.stringify(manifest));
+  const start = () => serve(t, [process.execPath, PENSTOCK, "--port", "0"], { cwd });
+  // The first request is never answered.
+  const receiver = await pushReceiver(t, (index) => (index === 0 ? null : 204));
+  const first = await start();
+  const push = { url: receiver.url, token: "token-of-the-receiver" };
+  const configuration = { taskPushNotificationConfig: push };
+  const { id } = await peerOf(first).send("assistant", { ...said("hello"), configuration });
+  await receiver.when(1);
+  await first.interrupt("SIGKILL");
+
+  const second = await start();
+  const [before, after] = await receiver.when(2);
+  assert.equal(after!.body.task.id, id);
+  assert.equal(after!.body.task.status.state, "TASK_STATE_COMPLETED");
+  assert.deepEqual(after!.body, before!.body);
+  const [one, two] = [before!, after!].map((told) => decodeJwt(told.headers["x-a2a-notification-jwt"] as string));
+  assert.equal(one!.jti, two!.jti);
+  // The key of the first process signs after it as well.
+  await checkedClaims(second.url, before!, receiver.url);
+  await checkedClaims(second.url, after!, receiver.url);
+  for (const served of [first, second])
+    assert.doesNotMatch(served.stdout() + served.stderr(), /token-of-the-receiver|key=k/);
 });
 
 const PAY = (folder: string) => `import { appendFileSync } from "node:fs";

@@ -132,7 +132,7 @@ const GROUPS: readonly Group[] = [
   {
     authNext: "public",
     legacy: "public",
-    endpoints: ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset"],
+    endpoints: ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset", "GET /.well-known/jwks.json"],
   },
 ];
 

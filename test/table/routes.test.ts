@@ -35,7 +35,8 @@ const WITH_MEMORY = manifestWith(
     mcp: { servers: { main: { tools: ["sum"] } } },
   },
 );
-const MANIFEST = { ...WITH_MEMORY, agents: { ...(WITH_MEMORY.agents as object), slow: SLOW } };
+const SERVER = { push: { enabled: true } };
+const MANIFEST = { ...WITH_MEMORY, server: SERVER, agents: { ...(WITH_MEMORY.agents as object), slow: SLOW } };
 const SCHEMA = { type: "object", properties: { n: { type: "number" } } };
 
 interface Plain {
@@ -158,6 +159,7 @@ const REQUESTS: Record<string, Plain> = {
   "a2a.card": { path: "/agents/assistant/card" },
   "a2a.firstCard": { path: "/.well-known/agent-card.json" },
   "a2a.knownCard": { path: "/.well-known/assistant/agent-card.json" },
+  "a2a.keys": { path: "/.well-known/jwks.json" },
   "openai.listModels": { path: "/v1/models" },
   "openai.getModel": { path: "/v1/models/assistant" },
   "openai.completeChat": { path: "/v1/chat/completions", body: { model: "assistant", messages: MESSAGES } },
@@ -269,6 +271,7 @@ describe("every row of the routes table", () => {
       "GET /",
       "GET /.well-known/:id/agent-card.json",
       "GET /.well-known/agent-card.json",
+      "GET /.well-known/jwks.json",
       "GET /agents",
       "GET /agents/:id",
       "GET /agents/:id/ag-ui",
@@ -436,7 +439,7 @@ describe("every row of the routes table", () => {
 
 for (const transport of TRANSPORTS) {
   test(`every row of the routes table answers over ${transport} with the bytes that it answers in the process, and refuses other methods`, async (t) => {
-    const service = await serve(t, { server: { transport } });
+    const service = await serve(t, { server: { ...SERVER, transport } });
     for (const { method, operation, path: pattern } of ROUTES) {
       const { path, body, headers, status = 200 } = REQUESTS[operation]!;
       await prepare(service, REQUESTS[operation]!);

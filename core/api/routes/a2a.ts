@@ -9,6 +9,9 @@ const JSON_TYPE = "application/json; charset=utf-8";
 /** Seconds. A card changes with the manifest alone. */
 const CARD_MAX_AGE_SECONDS = 300;
 
+/** Public, and the same for everybody. */
+const KEYS_HEADERS = ["cache-control", `public, max-age=${CARD_MAX_AGE_SECONDS}`];
+
 const unknownAgent = (id: string) => notFound(`agent ${JSON.stringify(id.slice(0, 128))} does not exist`);
 
 function findCard({ service, client }: Context<Service>, id: string): Card {
@@ -67,6 +70,22 @@ export const A2A_ROUTES = [
     readsHeaders: true,
     output: { bare: "AgentCard", type: JSON_TYPE },
     handle: ({ params }, call) => cardPage(findCard(call, params.id!), call.headers["if-none-match"]),
+  }),
+  typedRoute<Service>({
+    operation: "a2a.keys",
+    method: "GET",
+    path: "/.well-known/jwks.json",
+    group: "discovery",
+    summary: "The keys that sign push notifications",
+    description:
+      "Receivers of A2A push notifications check signatures with them. Always public. 404 unless `server.push.enabled`.",
+    failures: ["not_found"],
+    output: { bare: "SigningKeys", type: JSON_TYPE },
+    async handle(_input, { service }) {
+      const { pushes } = service.a2a;
+      if (!pushes.isEnabled) throw notFound("push notifications are not enabled");
+      return { body: JSON.stringify(await pushes.publicKeys()), headers: KEYS_HEADERS };
+    },
   }),
   typedRoute<Service, undefined, "PeerRequest">({
     operation: "a2a.call",

@@ -17,6 +17,7 @@ export const AG_UI_ROUTES = [
       "`threadId` is the conversation. A run that waits for a person ends with the outcome `interrupt`, and the client's next run brings the answer in `resume`.",
     body: "AgUiRequest",
     bodyClass: "generation",
+    idempotent: "stream",
     failures: ["conflict"],
     output: { events: "AgUiEvent", failure: (message) => ({ type: "RUN_ERROR", message }) },
     handle: ({ params, body }, call) => answerAgUi(findAgent(call.service, params.id!), body, call),

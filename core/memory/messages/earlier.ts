@@ -29,14 +29,14 @@ export async function earlierMessages(
   query: EarlierQuery,
   summarized: boolean,
 ): Promise<EarlierPage> {
-  const { limit, posted = [], complete = false } = query;
+  const { limit, most, posted = [], complete = false } = query;
   const known = [...(await findMessages(domain, number, posted))].sort(([, left], [, right]) =>
     left < right ? -1 : 1,
   );
   const before = known[0]?.[1] ?? (complete ? NOWHERE : undefined);
   const [last, end] = known.at(-1) ?? [];
   const [page, discarded, summary] = await Promise.all([
-    newestBefore(domain, number, limit, before),
+    newestBefore(domain, number, { limit, most }, before),
     end === undefined ? null : messagesAfter(domain, number, end),
     summarized ? summaryBefore(domain.store, number, before) : undefined,
   ]);
@@ -46,10 +46,21 @@ export async function earlierMessages(
 /** A position before all others. */
 const NOWHERE = "";
 
-async function newestBefore(domain: Domain, number: number, limit: number, before: string | undefined) {
+async function newestBefore(
+  domain: Domain,
+  number: number,
+  { limit, most }: { limit: number; most: number | undefined },
+  before: string | undefined,
+) {
   if (limit === 0 || before === NOWHERE)
     return { conversation: await domain.store.get(conversationKey(number)), messages: [] };
-  return newestMessages(domain, number, before === undefined ? {} : { before: messageKey(number, before) }, limit);
+  return newestMessages(
+    domain,
+    number,
+    before === undefined ? {} : { before: messageKey(number, before) },
+    limit,
+    most,
+  );
 }
 
 async function messagesAfter({ store }: Domain, number: number, position: string): Promise<Discarded | null> {

@@ -51,26 +51,40 @@ export async function messagePage(
   return { conversation: conversationRow, messages: found && (allTexts(found) ?? joined(texts(store, found))) };
 }
 
-/** The newest messages, for the prompt of a run: parsed, and shared, so that nobody may change them. Null: they are too large. */
+/**
+ * The newest messages, for the prompt of a run: parsed, and shared, so that nobody may change them. Null: they are too large.
+ *
+ * @param most characters of all together: then only the newest that fit, one at least
+ */
 export async function newestMessages(
   { store, recent }: Pick<Domain, "store" | "recent">,
   conversation: number,
   bounds: Bounds,
   limit: number,
+  most?: number,
 ): Promise<{ conversation: Row | undefined; messages: readonly Message[] | null }> {
+  if (most !== undefined) {
+    const page = await wholePage(store, conversation, bounds, { limit, most });
+    return { conversation: page.conversation, messages: page.messages && parseMessages(page.messages) };
+  }
   const load = () => joinedPage(store, conversation, bounds, limit);
   if (limit <= ROWS_PER_READ && bounds.before === undefined) {
     const found = await recent.messages(conversation, limit, load);
     if (found !== null) return found;
   }
-  const page = (await load()) ?? (await wholePage(store, conversation, bounds, limit));
+  const page = (await load()) ?? (await wholePage(store, conversation, bounds, { limit }));
   return { conversation: page.conversation, messages: page.messages && parseMessages(page.messages) };
 }
 
-async function wholePage(store: Store, conversation: number, bounds: Bounds, limit: number): Promise<WholePage> {
+async function wholePage(
+  store: Store,
+  conversation: number,
+  bounds: Bounds,
+  size: { limit: number; most?: number },
+): Promise<WholePage> {
   const [row, found] = await Promise.all([
     store.get(conversationKey(conversation)),
-    measuredPage(store, conversation, bounds, { limit }),
+    measuredPage(store, conversation, bounds, size),
   ]);
   if (found === null) return { conversation: row, messages: null };
   const messages: string[] = [];
@@ -102,12 +116,16 @@ async function joinedPage(
   return { conversation: row, messages };
 }
 
-/** The messages that match, in order, the long ones as excerpts. Null: together they are too large. */
+/**
+ * The messages that match, in order, the long ones as excerpts. Null: together they are too large.
+ *
+ * @param query `most`: characters, beyond which no older message comes
+ */
 async function measuredPage(
   store: Store,
   conversation: number,
   bounds: Bounds,
-  { limit, roles }: Pick<MessageQuery, "limit" | "roles">,
+  { limit, roles, most }: Pick<MessageQuery, "limit" | "roles"> & { most?: number },
 ): Promise<Row[] | null> {
   const page: Row[] = [];
   const heads = roles?.map(roleHead);
@@ -121,10 +139,11 @@ async function measuredPage(
       if (page.length === limit) break;
       // An excerpt begins like the message.
       if (heads !== undefined && !heads.some((head) => row.value.startsWith(head))) continue;
-      page.push(row);
       total += sizeOf(row);
+      if (most !== undefined && total > most && page.length > 0) return page.reverse();
+      page.push(row);
     }
-    if (total > MAX_PAGE_CHARACTERS) return null;
+    if (most === undefined && total > MAX_PAGE_CHARACTERS) return null;
     if (rows.length < wanted) break;
     range.before = rows.at(-1)!.key;
   }

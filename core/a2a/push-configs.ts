@@ -1,0 +1,129 @@
+/** The push configurations of tasks, for one request: whoever a task belongs to sets, sees and deletes them. */
+import type { SendMessageRequest, TaskPushNotificationConfig } from "@a2a-js/sdk";
+import { PushNotificationNotSupportedError } from "@a2a-js/sdk/errors";
+import { ownerOf } from "../identity/ownership.ts";
+import type { Principal } from "../identity/principal.ts";
+import { systemTime } from "../lib/clock.ts";
+import { CommitConflict, invalid, ServiceError } from "../lib/errors.ts";
+import { taskKey } from "../storage/keys.ts";
+import { taskNotFound } from "./errors.ts";
+import type { Version } from "./params.ts";
+import { type PushConfig, readPushConfig, shownConfig } from "./push-config.ts";
+import { changePushes, readPushes } from "./push-rows.ts";
+import type { PushSender } from "./push-sender.ts";
+import { noPushes, type Pushes, withConfig, withoutConfig } from "./pushes.ts";
+import { isWorking } from "./task.ts";
+import type { FoundTask } from "./task-rows.ts";
+import type { Tasks } from "./tasks.ts";
+
+interface PushConfigsSource {
+  /** Id of the agent. */
+  readonly agent: string;
+  /** Its card, as JSON. */
+  readonly card: () => string;
+  readonly tasks: Tasks;
+  readonly pushes: PushSender;
+  readonly principal: Principal;
+}
+
+/** Where the configuration is in a message and in a request of its own, by version. */
+const PLACES: Readonly<Record<Version, readonly [message: string, own: string]>> = {
+  "1.0": ["params.configuration.taskPushNotificationConfig", "params"],
+  "0.3": ["params.configuration.pushNotificationConfig", "params.pushNotificationConfig"],
+};
+
+export class PushConfigs {
+  readonly #source: PushConfigsSource;
+
+  constructor(source: PushConfigsSource) {
+    this.#source = source;
+  }
+
+  /** What a message brings with it, once the id of its task is known. @throws PushNotificationNotSupportedError; ServiceError `invalid_input` */
+  ofMessage({ configuration }: SendMessageRequest, version: Version): ((task: string) => PushConfig) | undefined {
+    const given = configuration?.taskPushNotificationConfig;
+    if (given === undefined) return undefined;
+    if (!this.#source.pushes.isEnabled) throw new PushNotificationNotSupportedError();
+    const read = (task: string) => this.#read(given, task, version, PLACES[version][0]);
+    // Before the task exists: what is wrong with it begins none.
+    read("");
+    return read;
+  }
+
+  /** Sets what a message to a task has brought. */
+  async set(task: string, push: (task: string) => PushConfig): Promise<void> {
+    await this.#set(await this.#own(task), push(task));
+  }
+
+  async create(given: TaskPushNotificationConfig, version: Version): Promise<TaskPushNotificationConfig> {
+    const found = await this.#own(given.taskId);
+    const config = this.#read(given, given.taskId, version, PLACES[version][1]);
+    await this.#set(found, config);
+    return shownConfig(given.taskId, config);
+  }
+
+  async get(task: string, id: string): Promise<TaskPushNotificationConfig> {
+    const { configs } = await this.list(task);
+    const found = configs.find((config) => config.id === (id || task));
+    if (found === undefined) throw unknownConfig(task, id || task);
+    return found;
+  }
+
+  async list(task: string) {
+    await this.#own(task);
+    const pushes = await readPushes(this.#source.tasks.rows.store, task);
+    return { configs: (pushes?.pushes ?? []).map(({ config }) => shownConfig(task, config)), nextPageToken: "" };
+  }
+
+  /** One that does not exist is deleted already. */
+  async delete(task: string, id: string): Promise<void> {
+    await this.#own(task);
+    await changePushes(this.#source.tasks.rows.store, task, (before) =>
+      before === null ? undefined : withoutConfig(before, id || task),
+    );
+  }
+
+  #read(given: TaskPushNotificationConfig, task: string, version: Version, place: string): PushConfig {
+    const { card, pushes } = this.#source;
+    const { url: issuer } = JSON.parse(card()) as { url: string };
+    return readPushConfig(given, { task, version, issuer, path: `${place}.url`, addresses: pushes.addresses });
+  }
+
+  /** The task, if it belongs to whoever asks: its configurations are nobody else's, even where others see the task. */
+  async #own(id: string): Promise<FoundTask> {
+    const { agent, tasks, principal } = this.#source;
+    const seen = await tasks.find(agent, id, principal);
+    const found = seen && (await tasks.rows.read(agent, id));
+    if (found === undefined) throw taskNotFound(id);
+    const { owner } = found.record;
+    if (owner !== "" && owner !== ownerOf(principal))
+      throw new ServiceError("forbidden", `the push notification configurations of task ${id} belong to its user`);
+    return found;
+  }
+
+  async #set(found: FoundTask, config: PushConfig): Promise<void> {
+    const { tasks, pushes } = this.#source;
+    const { agent, owner, task } = found.record;
+    const { perTask } = pushes;
+    const isTold = !isWorking(task);
+    const change = (before: Pushes | null) => {
+      const others = before?.pushes.filter((push) => push.config.id !== config.id) ?? [];
+      if (others.length >= perTask)
+        throw invalid(
+          `task ${task.id} has ${perTask} push notification configurations, which is server.push.perTask: delete one, or give the id of the one to replace`,
+        );
+      return withConfig(before ?? noPushes(agent, owner), config, isTold, systemTime());
+    };
+    try {
+      // A task that ends meanwhile has told nobody of it yet.
+      await changePushes(tasks.rows.store, task.id, change, [[taskKey(agent, task.id), found.revision]]);
+    } catch (error) {
+      if (!(error instanceof CommitConflict)) throw error;
+      return this.#set(await this.#own(task.id), config);
+    }
+    if (isTold) pushes.hurry();
+  }
+}
+
+const unknownConfig = (task: string, id: string) =>
+  invalid(`task ${task} has no push notification configuration ${JSON.stringify(id.slice(0, 128))}`);

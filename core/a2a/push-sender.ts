@@ -1,0 +1,248 @@
+/**
+ * Tells the receivers of tasks what they have not taken yet. Whoever has ended a task tells of it at once. A process claims a task before it
+ * tells of it, so that its receivers get one notification after the other, and another process goes on where that one is gone.
+ */
+import type { Logger } from "pino";
+import { systemTime } from "../lib/clock.ts";
+import { messageOf } from "../lib/errors.ts";
+import { Interval } from "../lib/interval.ts";
+import { createTurns } from "../lib/turns.ts";
+import type { Manifest } from "../manifest/manifest.ts";
+import { AllowedAddresses } from "../models/files/allowed-addresses.ts";
+import { removeUnchanged } from "../storage/conflict.ts";
+import { nameProcess } from "../storage/process-name.ts";
+import { TASK_NOTICES, taskNoticesBefore, taskOfNotice } from "../storage/push-keys.ts";
+import { allRows } from "../storage/ranges.ts";
+import { isShared } from "../storage/sharing.ts";
+import type { Row } from "../storage/store.ts";
+import type { PushDelivery } from "./push-delivery.ts";
+import { changePushes, readPushes } from "./push-rows.ts";
+import { duePushes, type NoticeValue, type Push, type Pushes, withClaim, withoutClaim, withTry } from "./pushes.ts";
+import type { Task } from "./task.ts";
+import type { TaskRows } from "./task-rows.ts";
+
+/** Between two looks for what is due. What ends in this process is told at once. */
+const POLL_INTERVAL_MS = 1_000;
+const ROWS_PER_READ = 500;
+/** Rows that one look reads: behind them others have to wait until these are told. */
+const MAX_ROWS_PER_LOOK = 5_000;
+/** Tasks whose receivers are told at once: of all users, and of one. */
+const MAX_TASKS = 32;
+const MAX_TASKS_OF_USER = 4;
+/** Receivers of one task that are told at once. */
+const MAX_RECEIVERS_AT_ONCE = 4;
+const MAX_TRIES = 20;
+const FIRST_PAUSE_MS = 1_000;
+const MAX_PAUSE_MS = 600_000;
+/** How long a claim lasts beyond the time that its requests may take. */
+const CLAIM_RESERVE_MS = 30_000;
+
+type PushSettings = Manifest["server"]["push"];
+
+interface PushSenderOptions {
+  /** As the manifest has them now. */
+  settings(): PushSettings;
+  readonly logger: Logger;
+}
+
+/** Doubles with every try; half of it is random, so that receivers that failed together are not told together. */
+const pauseAfter = (tries: number): number =>
+  Math.round(Math.min(FIRST_PAUSE_MS * 2 ** tries, MAX_PAUSE_MS) * (0.5 + Math.random() / 2));
+
+export class PushSender {
+  readonly #rows: TaskRows;
+  readonly #options: PushSenderOptions;
+  readonly #looks: Interval;
+  readonly #alone = nameProcess();
+  /** The owners of the tasks that are told of now. */
+  readonly #owners = new Map<string, string>();
+  readonly #telling = new Set<Promise<void>>();
+  readonly #closing = new AbortController();
+  #delivery: Promise<PushDelivery> | null = null;
+  #addresses: readonly [list: readonly string[], addresses: AllowedAddresses] | null = null;
+  /** Whether the last look has found more than may be told at once. */
+  #isBehind = false;
+  #recovering = Promise.resolve();
+
+  constructor(rows: TaskRows, options: PushSenderOptions) {
+    this.#rows = rows;
+    this.#options = options;
+    this.#looks = new Interval(
+      POLL_INTERVAL_MS,
+      () => this.#look(),
+      (error) => this.#failed(error),
+    );
+  }
+
+  get isEnabled(): boolean {
+    return this.#options.settings().enabled;
+  }
+
+  get perTask(): number {
+    return this.#options.settings().perTask;
+  }
+
+  get addresses(): AllowedAddresses {
+    const { allowPrivate } = this.#options.settings();
+    if (this.#addresses?.[0] !== allowPrivate) this.#addresses = [allowPrivate, new AllowedAddresses(allowPrivate)];
+    return this.#addresses[1];
+  }
+
+  /** What receivers check signatures with, as a JSON Web Key Set. */
+  async publicKeys(): Promise<{ keys: object[] }> {
+    return (await this.#open()).signer.publicKeys();
+  }
+
+  /** Takes up what processes have left that are gone. */
+  async start(): Promise<void> {
+    const { store, membership } = this.#rows;
+    await this.#recover(isShared(store) ? membership?.goneCheck() : async () => true);
+    membership?.onGone(() => {
+      this.#recovering = this.#recovering
+        .then(() => this.#recover(membership.goneCheck()))
+        .catch((error) => this.#failed(error));
+    });
+    this.#looks.start(0);
+  }
+
+  /** Somebody is to be told: that need not wait for the next look. */
+  hurry(): void {
+    this.#looks.hurry();
+  }
+
+  /** What has not been taken is told by another process, or after the next start. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await this.#looks.stop();
+    await this.#recovering;
+    await Promise.all(this.#telling);
+    await (await this.#delivery)?.close();
+  }
+
+  get #process(): string {
+    return this.#rows.membership?.name ?? this.#alone;
+  }
+
+  #failed(error: unknown): void {
+    this.#options.logger.warn({ err: error }, `push notifications could not be looked through: ${messageOf(error)}`);
+  }
+
+  async #recover(isGone: ((process: string) => Promise<boolean>) | undefined): Promise<void> {
+    if (isGone === undefined) return;
+    for await (const rows of allRows(this.#rows.store, { prefix: TASK_NOTICES }, ROWS_PER_READ)) {
+      for (const { key, value } of rows) {
+        if (this.#closing.signal.aborted) return;
+        const [, , process] = JSON.parse(value) as NoticeValue;
+        if (process === undefined || !(await isGone(process))) continue;
+        await changePushes(this.#rows.store, taskOfNotice(key), (before) =>
+          before?.claim?.process === process ? withoutClaim(before) : undefined,
+        );
+      }
+    }
+    this.hurry();
+  }
+
+  async #look(): Promise<void> {
+    this.#isBehind = false;
+    if (!this.isEnabled) return;
+    const range = { prefix: TASK_NOTICES, before: taskNoticesBefore(systemTime() + 1) };
+    let read = 0;
+    for await (const rows of allRows(this.#rows.store, range, ROWS_PER_READ)) {
+      for (const row of rows) {
+        if (this.#closing.signal.aborted) return;
+        this.#begin(row);
+      }
+      read += rows.length;
+      if (this.#owners.size >= MAX_TASKS || read >= MAX_ROWS_PER_LOOK) return;
+    }
+  }
+
+  #begin(row: Row): void {
+    const task = taskOfNotice(row.key);
+    const [, owner] = JSON.parse(row.value) as NoticeValue;
+    if (this.#owners.has(task)) return;
+    const own = owner === "" ? 0 : [...this.#owners.values()].filter((each) => each === owner).length;
+    if (this.#owners.size >= MAX_TASKS || own >= MAX_TASKS_OF_USER) {
+      this.#isBehind = true;
+      return;
+    }
+    this.#owners.set(task, owner);
+    const telling = this.#tell(task, row)
+      .catch((error) => this.#failed(error))
+      .finally(() => {
+        this.#owners.delete(task);
+        this.#telling.delete(telling);
+        if (this.#isBehind) this.hurry();
+      });
+    this.#telling.add(telling);
+  }
+
+  async #tell(id: string, row: Row): Promise<void> {
+    const { store } = this.#rows;
+    const { timeout } = this.#options.settings();
+    const now = systemTime();
+    const claimed = await changePushes(store, id, (before) => {
+      if (before === null || (before.claim !== undefined && before.claim.until > now)) return undefined;
+      const rounds = Math.ceil(before.pushes.length / MAX_RECEIVERS_AT_ONCE);
+      return withClaim(before, this.#process, now + timeout * rounds + CLAIM_RESERVE_MS);
+    });
+    if (claimed === undefined) {
+      // Another process was ahead, or the task does not exist any more: then the row is left over.
+      if ((await readPushes(store, id)) === null) await removeUnchanged(store, row);
+      return;
+    }
+    const found = await this.#rows.read(claimed.agent, id);
+    if (found === undefined) {
+      await changePushes(store, id, (before) => (before === null ? undefined : { ...before, pushes: [] }));
+      return;
+    }
+    const turns = createTurns(MAX_RECEIVERS_AT_ONCE);
+    const due = duePushes(claimed, now);
+    const outcomes = await Promise.all(due.map((push) => turns(() => this.#try(push, found.record.task))));
+    const settled = await changePushes(store, id, (before) => settle(before, due, outcomes));
+    if (settled !== undefined && duePushes(settled, systemTime()).length > 0) this.hurry();
+  }
+
+  /** When it is to be tried again; null: never. */
+  async #try({ config, pending }: Push, task: Task): Promise<number | null> {
+    const { timeout, max, retry } = this.#options.settings();
+    const { event, tries, since, due } = pending!;
+    // It does not count: the service ends.
+    if (this.#closing.signal.aborted) return due;
+    try {
+      const delivery = await this.#open();
+      const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(timeout)]);
+      await delivery.send({ config, task, event, max }, signal);
+      return null;
+    } catch (error) {
+      const again = systemTime() + pauseAfter(tries);
+      // Neither the whole URL nor a token is for the log.
+      const { host } = new URL(config.url);
+      const about = { task: task.id, host, tries: tries + 1 };
+      const reason =
+        (error as Error)?.name === "TimeoutError" ? "it takes longer than server.push.timeout" : messageOf(error);
+      if (this.#closing.signal.aborted) return due;
+      if (tries + 1 < MAX_TRIES && again - since <= retry) {
+        this.#options.logger.debug(about, `a push notification was not taken by ${host}: ${reason}`);
+        return again;
+      }
+      this.#options.logger.warn(about, `a push notification to ${host} was given up: ${reason}`);
+      return null;
+    }
+  }
+
+  #open(): Promise<PushDelivery> {
+    this.#delivery ??= import("./push-delivery.ts").then(
+      ({ PushDelivery }) => new PushDelivery(this.#rows.store, () => this.addresses),
+    );
+    return this.#delivery;
+  }
+}
+
+function settle(before: Pushes | null, due: readonly Push[], outcomes: readonly (number | null)[]): Pushes | undefined {
+  if (before === null) return undefined;
+  return due.reduce(
+    (pushes, { config, pending }, index) => withTry(pushes, config.id, pending!, outcomes[index]!),
+    withoutClaim(before),
+  );
+}

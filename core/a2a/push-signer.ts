@@ -1,0 +1,74 @@
+/**
+ * Signs what the clients of tasks are told: a JWT for each notification, over a digest of its body. The key is made once and kept in the store,
+ * so that all processes on it sign with the same one, and receivers find it at one place.
+ */
+import { createHash } from "node:crypto";
+import { calculateJwkThumbprint, exportJWK, generateKeyPair, importJWK, type JWK, SignJWT } from "jose";
+import { unlessConflict } from "../storage/conflict.ts";
+import { PUSH_SIGNING_KEY } from "../storage/push-keys.ts";
+import type { Store } from "../storage/store.ts";
+import type { PushConfig } from "./push-config.ts";
+
+const ALGORITHM = "ES256";
+/** A notification that is older is no news: receivers refuse it as a replay. */
+const LIFETIME_SECONDS = 300;
+
+/** With its private part. */
+type SigningKey = JWK & { readonly kid: string };
+
+interface Signed {
+  readonly config: PushConfig;
+  readonly task: string;
+  /** Number of the event: what is told again of the same one has the same `jti`. */
+  readonly event: number;
+  readonly body: string;
+}
+
+const digest = (text: string, encoding: "hex" | "base64url") => createHash("sha256").update(text).digest(encoding);
+
+export class PushSigner {
+  readonly #store: Store;
+  #key: Promise<SigningKey> | null = null;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  async sign({ config, task, event, body }: Signed): Promise<string> {
+    const key = await this.#signingKey();
+    return new SignJWT({ taskId: task, request_body_sha256: digest(body, "hex") })
+      .setProtectedHeader({ alg: ALGORITHM, kid: key.kid, typ: "JWT" })
+      .setIssuer(config.issuer)
+      .setAudience(config.url)
+      .setJti(digest(JSON.stringify([task, config.id, event]), "base64url"))
+      .setIssuedAt()
+      .setExpirationTime(`${LIFETIME_SECONDS}s`)
+      .sign(await importJWK(key, ALGORITHM));
+  }
+
+  /** What receivers check signatures with, as a JSON Web Key Set. */
+  async publicKeys(): Promise<{ keys: JWK[] }> {
+    const { kty, crv, x, y, kid } = await this.#signingKey();
+    return { keys: [{ kty, crv, x, y, kid, alg: ALGORITHM, use: "sig" } as JWK] };
+  }
+
+  #signingKey(): Promise<SigningKey> {
+    this.#key ??= this.#load().catch((error) => {
+      this.#key = null;
+      throw error;
+    });
+    return this.#key;
+  }
+
+  async #load(): Promise<SigningKey> {
+    const row = await this.#store.get(PUSH_SIGNING_KEY);
+    if (row !== undefined) return JSON.parse(row.value);
+    const { privateKey } = await generateKeyPair(ALGORITHM, { extractable: true });
+    const jwk = await exportJWK(privateKey);
+    const key = { ...jwk, kid: await calculateJwkThumbprint(jwk) };
+    const put = [[PUSH_SIGNING_KEY, JSON.stringify(key)]] as const;
+    const isFirst = await unlessConflict(this.#store.commit({ put, expect: [[PUSH_SIGNING_KEY, null]] }));
+    // Another process was ahead: its key counts.
+    return isFirst ? key : this.#load();
+  }
+}

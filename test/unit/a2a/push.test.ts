@@ -1,0 +1,152 @@
+/** Push notifications between two processes on one store, their bounds, and addresses that they never reach. */
+import assert from "node:assert/strict";
+import { describe, type TestContext, test } from "node:test";
+import { newRecord } from "../../../core/a2a/new-task.ts";
+import type { PushConfig } from "../../../core/a2a/push-config.ts";
+import { PushDelivery } from "../../../core/a2a/push-delivery.ts";
+import { readPushes } from "../../../core/a2a/push-rows.ts";
+import { PushSender } from "../../../core/a2a/push-sender.ts";
+import { ended, type TaskRecord } from "../../../core/a2a/task.ts";
+import { TaskRows } from "../../../core/a2a/task-rows.ts";
+import { NOBODY } from "../../../core/identity/caller.ts";
+import { AllowedAddresses } from "../../../core/models/files/allowed-addresses.ts";
+import { processKey } from "../../../core/storage/keys.ts";
+import { Membership } from "../../../core/storage/membership.ts";
+import { createMemoryStore } from "../../../core/storage/memory-store.ts";
+import { TASK_NOTICES, TASK_PUSHES } from "../../../core/storage/push-keys.ts";
+import type { Store } from "../../../core/storage/store.ts";
+import { pushReceiver } from "../../support/push-receiver.ts";
+import { recordingLogger } from "../../support/storage.ts";
+
+/** A store that other processes use too. */
+const shared = (): Store => ({ ...createMemoryStore(), kind: "postgres" });
+
+const SETTINGS = {
+  enabled: true,
+  perTask: 5,
+  timeout: 60_000,
+  retry: 60_000,
+  max: 10_000,
+  allowPrivate: ["127.0.0.1"],
+};
+
+async function processOn(t: TestContext, store: Store, more: Partial<typeof SETTINGS> = {}) {
+  const { logger, lines } = recordingLogger();
+  const membership = new Membership(store, { logger, times: { heartbeatInterval: 20, leaseTimeout: 60_000 } });
+  await membership.start();
+  t.after(() => membership.release());
+  const rows = new TaskRows(store, true, membership);
+  const settings = { ...SETTINGS, ...more };
+  const sender = new PushSender(rows, { settings: () => settings, logger });
+  rows.onEvent = () => sender.hurry();
+  t.after(() => sender.close());
+  return { rows, sender, membership, lines };
+}
+
+let count = 0;
+
+async function beginTask(rows: TaskRows, url: string, user = "ada"): Promise<TaskRecord> {
+  const message = { messageId: `m-${++count}`, role: "ROLE_USER", parts: [{ text: "x" }] } as const;
+  const fresh = {
+    message: { ...message, parts: [...message.parts] },
+    contextId: "c",
+    body: { input: "x" },
+    content: "x",
+  };
+  const principal = { userId: user, isolated: true };
+  const record = newRecord("desk", fresh, principal, { user: null, caller: NOBODY });
+  const push: PushConfig = { id: "one", url, version: "1.0", issuer: "http://here/a2a/desk" };
+  await rows.create(record, push);
+  return record;
+}
+
+async function endTask(rows: TaskRows, record: TaskRecord): Promise<void> {
+  const { revision } = (await rows.read("desk", record.task.id))!;
+  await rows.change(record, ended(record, { state: "TASK_STATE_COMPLETED" }, Date.now()), revision);
+}
+
+async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await isSo())) await new Promise((resolve) => setTimeout(resolve, 5));
+}
+
+const isTold = async (store: Store) => (await store.scan({ prefix: TASK_NOTICES, limit: 1 })).length === 0;
+
+describe("two processes on one store", () => {
+  test("the end of a task is told once where two processes look for what is due at the same time", async (t) => {
+    const store = shared();
+    const receiver = await pushReceiver(t);
+    const [one, two] = [await processOn(t, store), await processOn(t, store)];
+    const records = await Promise.all(Array.from({ length: 10 }, () => beginTask(one.rows, receiver.url)));
+    await Promise.all(records.map((record) => endTask(one.rows, record)));
+    await Promise.all([one.sender.start(), two.sender.start()]);
+    await until(() => isTold(store));
+    assert.equal(receiver.told.length, 10);
+  });
+
+  test("what a process was telling when it was lost is told by another one", async (t) => {
+    const store = shared();
+    const receiver = await pushReceiver(t, (index) => (index === 0 ? null : 204));
+    const [one, two] = [await processOn(t, store), await processOn(t, store)];
+    await Promise.all([one.sender.start(), two.sender.start()]);
+    await endTask(one.rows, await beginTask(one.rows, receiver.url));
+    await receiver.when(1);
+    // Whichever of the two has claimed it.
+    const [notice] = await store.scan({ prefix: TASK_NOTICES, limit: 1 });
+    const [, , holder] = JSON.parse(notice!.value) as string[];
+    assert.ok([one, two].some(({ membership }) => membership.name === holder));
+    await store.commit({ delete: [processKey(holder!)] });
+    await receiver.when(2);
+    await until(() => isTold(store));
+  });
+});
+
+test("a receiver that does not answer holds no more than four tasks of its user, and other users are told meanwhile", async (t) => {
+  const store = shared();
+  const silent = await pushReceiver(t, () => null);
+  const receiver = await pushReceiver(t);
+  const { rows, sender } = await processOn(t, store);
+  await sender.start();
+  for (let index = 0; index < 8; index++) await endTask(rows, await beginTask(rows, silent.url));
+  await silent.when(4);
+  await endTask(rows, await beginTask(rows, receiver.url, "bob"));
+  await receiver.when(1);
+  assert.equal(silent.told.length, 4);
+});
+
+test("a notification that is never taken is given up once server.push.retry is over, and the log names the host alone", async (t) => {
+  const store = shared();
+  const receiver = await pushReceiver(t, () => 500);
+  const { rows, sender, lines } = await processOn(t, store, { retry: 1 });
+  await sender.start();
+  await endTask(rows, await beginTask(rows, receiver.url));
+  await until(() => isTold(store));
+  assert.equal(receiver.told.length, 1);
+  const { host } = new URL(receiver.url);
+  assert.deepEqual(lines, [`warn: a push notification to ${host} was given up: it answers 500`]);
+  assert.doesNotMatch(JSON.stringify(lines), /key=k/);
+});
+
+test("a name that leads to a private address is not told, whatever it was when it was configured", async (t) => {
+  const receiver = await pushReceiver(t);
+  const url = receiver.url.replace("127.0.0.1", "localhost");
+  const rows = new TaskRows(createMemoryStore(), true);
+  const { task } = await beginTask(rows, url);
+  const delivery = new PushDelivery(rows.store, () => new AllowedAddresses([]));
+  t.after(() => delivery.close());
+  const config: PushConfig = { id: "one", url, version: "1.0", issuer: "http://here" };
+  const send = (config: PushConfig) =>
+    delivery.send({ config, task, event: 1, max: 10_000 }, AbortSignal.timeout(30_000));
+  await assert.rejects(send(config), /localhost is at a private address/);
+  await assert.rejects(send({ ...config, url: receiver.url }), /private address/);
+  assert.equal(receiver.told.length, 0);
+});
+
+test("a task that is deleted leaves no row of those who were told of it", async (t) => {
+  const store = shared();
+  const { rows } = await processOn(t, store);
+  const record = await beginTask(rows, "http://127.0.0.1:1/");
+  await endTask(rows, record);
+  assert.equal((await readPushes(store, record.task.id))?.event, 1);
+  await rows.delete("desk", await store.scan({ prefix: "a2i/", limit: 10 }));
+  for (const prefix of [TASK_PUSHES, TASK_NOTICES]) assert.deepEqual(await store.scan({ prefix, limit: 1 }), []);
+});
