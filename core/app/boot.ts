@@ -55,10 +55,11 @@ async function loadAllPlugins(
   loaded: LoadedManifest,
   folders: readonly string[],
 ): Promise<{ registry: Registry; issues: Issue[] }> {
-  const { registry, problems, replaced } = await loadPlugins(folders, BUILT_IN_PLUGINS);
+  const { registry, problems, notices, replaced } = await loadPlugins(folders, BUILT_IN_PLUGINS);
   const issues = [
     ...loaded.issues,
     ...problems.map(pluginIssue),
+    ...notices.map((notice) => ({ ...pluginIssue(notice), severity: "warning" as const })),
     ...replaced.map(replacementIssue),
     ...checkReferences(loaded, knownPlugins(registry, problems)),
   ];

@@ -35,7 +35,7 @@ export class ExpressionError extends Error {
   }
 }
 
-export interface ExpressionProblem {
+interface ExpressionProblem {
   problem: string;
   /** Where in the value the text is. */
   path: Path;

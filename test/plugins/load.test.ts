@@ -252,6 +252,27 @@ test("a config that is no JSON Schema is a problem of phase config", async (t) =
   ]);
 });
 
+test("keywords of a plugin's schemas that JSON Schema does not know are notices with their place, and the plugin loads", async (t) => {
+  const root = pluginFolder(t, {
+    "tools/cook.ts": `export default { kind: "tool", execute: () => 1,
+      config: { type: "object", propertys: {} },
+      parameters: { type: "object", properties: { dish: { type: "string", maxlength: 9, "x-mine": 1, example: "soup" } } } };`,
+    "routes/dish.ts": `export default { kind: "route", method: "POST", path: "/dish", handle: () => 1,
+      body: { dish: { type: "string" } } };`,
+  });
+  const { registry, problems, notices } = await load(root);
+  assert.deepEqual(problems, []);
+  assert.deepEqual(registry.names("tool"), ["cook"]);
+  assert.deepEqual(
+    notices.map((notice) => formatPluginProblem(notice, root)),
+    [
+      'routes/dish.ts: shape: body.dish is not a keyword of JSON Schema and has no effect: write a field below "properties"',
+      'tools/cook.ts: config: config.propertys is not a keyword of JSON Schema and has no effect: did you mean "properties"?',
+      'tools/cook.ts: shape: parameters.properties.dish.maxlength is not a keyword of JSON Schema and has no effect: did you mean "maxLength"?',
+    ],
+  );
+});
+
 test("two plugins of one kind and name are a problem that names both files; kinds do not share names", async (t) => {
   const root = pluginFolder(t, {
     "tools/one.ts": TOOL,
