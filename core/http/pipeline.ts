@@ -2,6 +2,7 @@
  * The five stages of a request, compiled per route at boot: read the head, authorize, read and validate the body, handle, encode. All
  * reading of the head happens before `Dispatch` returns (see exchange.ts).
  */
+import { optionNames } from "../../generated/option-names.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
@@ -28,6 +29,7 @@ import { compileOutput } from "./output.ts";
 import type { InputSchemaId, Route } from "./route.ts";
 import { createRouter, type PathEndpoint } from "./router.ts";
 import type { Site } from "./site.ts";
+import { warnOfOptions } from "./unknown-options.ts";
 import { unknownPathError } from "./unknown-path.ts";
 import type { Uploads } from "./uploads.ts";
 
@@ -143,6 +145,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const authorize = settings.authorize(route);
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
+  const options = route.body === undefined ? undefined : optionNames[route.body];
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
   const { uploads, uses, valuesLimit } = settings;
   const bodyLimit = settings.bodyLimit(route);
@@ -202,6 +205,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     try {
       body = bytes.length === 0 && bodyOptional ? {} : parseBody(bytes, valuesLimit);
       requireValid(checkBody!, body);
+      if (options !== undefined) call.warnings = warnOfOptions((body as { options?: unknown }).options, options);
     } catch (error) {
       if (malformed === undefined) call.fail(error);
       else answer(call, malformed(messageOf(error)), corsHeaders);

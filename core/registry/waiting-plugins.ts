@@ -61,8 +61,7 @@ async function waits(file: string): Promise<boolean> {
 /** Runs in a thread of its own. What has no import and no export may be CommonJS by what it says, and stays it. */
 function moduleHook(root: string): string {
   const source = `import { readFileSync } from "node:fs";
-const root = ${JSON.stringify(`${pathToFileURL(root).href}/`)};
-export async function resolve(specifier, context, next) {
+const root = ${JSON.stringify(`${pathToFileURL(root).href}/`)}; export async function resolve(specifier, context, next) {
   const found = await next(specifier, context);
   // tsx marks what it takes for CommonJS in the address.
   const url = found.url.replace(/%3Ftsx-commonjs-.*$/, "");
