@@ -44,8 +44,9 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   warnings: HeaderList = NO_WARNINGS;
   /** Set for the first request with its key: it is carried out even if its client leaves, who may ask again for the reply. */
   keyed: KeyClaim | undefined = undefined;
-  /** The header of that name; empty when it was not sent, or when nothing is traced. */
+  /** The headers of these names; empty when they were not sent, or when nothing is traced. */
   traceparent = "";
+  tracestate = "";
   previous: InFlightRequest | null = null;
   next: InFlightRequest | null = null;
   /** Made for the first who asks: most calls end before anybody does. */
@@ -118,9 +119,8 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   }
 
   begin(name: string, kind: SpanKind, entity: Entity, userId?: string): Span | null {
-    const { tracer } = this.#settings;
-    if (!tracer) return null;
-    return tracer.continue(this.traceparent || (this.headers.traceparent ?? ""), name, kind, entity, userId);
+    const { traceparent = "", tracestate } = this.traceparent === "" ? this.headers : this;
+    return this.#settings.tracer?.continue(traceparent, name, kind, entity, userId, tracestate) ?? null;
   }
 
   get finished(): boolean {

@@ -274,6 +274,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         if (foreign !== null) throw foreign;
         if (readsHeaders !== false) call.headers = readHeaders(exchange, readsHeaders);
         if (readsTrace) call.traceparent = exchange.header("traceparent");
+        if (call.traceparent !== "") call.tracestate = exchange.header("tracestate");
         if (readsClient) call.readClient();
         if (checkBody !== null) return read(call, exchange, values, corsHeaders, exchange.header("content-type"));
         if (authorize === null) return handle(call, values, exchange.query, undefined, corsHeaders);

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { User } from "../identity/user.ts";
 import { formatDuration } from "../lib/duration.ts";
 import { ServiceError } from "../lib/errors.ts";
+import type { Span } from "../observability/span.ts";
 import type { ConfiguredCall, Tool, ToolOrigin } from "./tool.ts";
 
 /** Why a call was stopped from outside, and whether that was its own time limit. */
@@ -29,6 +30,7 @@ export class ToolInvocation implements ConfiguredCall {
   readonly idempotencyKey: string | undefined;
   readonly #origin: ToolOrigin;
   readonly #tool: Tool;
+  readonly #span: Span | null;
   #logger: Logger | null = null;
   #controller: AbortController | null = null;
   #timer: NodeJS.Timeout | null = null;
@@ -38,9 +40,10 @@ export class ToolInvocation implements ConfiguredCall {
   #ended = false;
   #stopped: Stopped | null = null;
 
-  constructor(tool: Tool, origin: ToolOrigin) {
+  constructor(tool: Tool, origin: ToolOrigin, span: Span | null) {
     this.#tool = tool;
     this.#origin = origin;
+    this.#span = span;
     this.user = origin.call.user;
     this.requestId = origin.call.requestId;
     this.context = origin.context;
@@ -48,6 +51,10 @@ export class ToolInvocation implements ConfiguredCall {
     this.conversationId = origin.conversationId;
     this.executionId = origin.executionId;
     this.idempotencyKey = origin.idempotencyKey;
+  }
+
+  get span(): Span | null {
+    return this.#span;
   }
 
   get logger(): Logger {
