@@ -29,6 +29,9 @@ function checkHttp(check: CheckContext, path: Path, http: Json): void {
   if (typeof url === "string" && url !== "" && !/^(https?:\/\/|\{\{)/.test(url)) {
     check.report([...path, "url"], "must begin with http://, https:// or an expression");
   }
+  const [braced, name] = (typeof url === "string" && /(?<![{$])\{(\w+)\}(?!\})/.exec(url)) || [];
+  if (braced !== undefined)
+    check.report([...path, "url"], `${braced} is sent as it is: write {{ input.${name} }} for a value`, "warning");
 }
 
 /** Reports a JSON Schema that does not compile, and keywords in it that are none. */

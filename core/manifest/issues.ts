@@ -29,7 +29,19 @@ export function sortIssues(issues: readonly Issue[]): Issue[] {
     (a, b) => compare(a.file, b.file) || a.line - b.line || a.column - b.column || compare(a.path, b.path),
   );
   const seen = new Set<string>();
-  return sorted.filter((issue) => !seen.has(identity(issue)) && seen.add(identity(issue)));
+  const misspelt = new Set(sorted.flatMap(meantPlace));
+  return sorted.filter((issue) => {
+    if (seen.has(identity(issue)) || (issue.message === "is required" && misspelt.has(`${issue.file} ${issue.path}`)))
+      return false;
+    seen.add(identity(issue));
+    return true;
+  });
+}
+
+/** Where the key that a misspelt one means is missing: that it is required adds nothing. */
+function meantPlace({ file, path, message }: Issue): string[] {
+  const [, meant] = /key(?: of the plugin)?, did you mean "([^"]+)"\?$/.exec(message) ?? [];
+  return meant === undefined ? [] : [`${file} ${path.slice(0, path.lastIndexOf(".") + 1)}${meant}`];
 }
 
 /** Issues at one place that say the same of keys of the same name. */
