@@ -4059,6 +4059,66 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     ]
   },
+  "LimitState": {
+    "type": "object",
+    "description": "A limit that the manifest sets, and how it stands in this process.",
+    "properties": {
+      "path": {
+        "type": "string",
+        "description": "`server.limits.executions`"
+      },
+      "value": {
+        "type": "number",
+        "description": "In milliseconds, in bytes, or a number of things."
+      },
+      "unit": {
+        "type": "string",
+        "description": "Of a time or a size.",
+        "enum": [
+          "milliseconds",
+          "bytes"
+        ]
+      },
+      "source": {
+        "type": "string",
+        "description": "Where the value is set, or that it is a default."
+      },
+      "origin": {
+        "type": "string",
+        "description": "What the value comes from.",
+        "enum": [
+          "manifest",
+          "environment",
+          "default"
+        ]
+      },
+      "description": {
+        "type": "string",
+        "description": "What it bounds."
+      },
+      "used": {
+        "type": "number",
+        "description": "How much is in use now; absent where that is not known."
+      },
+      "refused": {
+        "type": "integer",
+        "description": "How often something was refused or ended since the start; absent for a limit that refuses nothing."
+      }
+    },
+    "required": [
+      "path",
+      "value",
+      "source",
+      "origin"
+    ]
+  },
+  "LimitStates": {
+    "type": "array",
+    "description": "Limits of the service, then those of its parts.",
+    "items": {
+      "$ref": "#/components/schemas/LimitState"
+    }
+  },
   "Liveness": {
     "type": "object",
     "description": "The process is up.",
@@ -4477,6 +4537,57 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "path",
       "change"
     ]
+  },
+  "ManifestValue": {
+    "type": "object",
+    "description": "A value of the manifest that is in force.",
+    "properties": {
+      "path": {
+        "type": "string",
+        "description": "`agents.support.tools[0]`"
+      },
+      "value": {
+        "description": "As it is used: times in milliseconds, sizes in bytes. `***` stands for what came from the environment or a file, `[redacted]` for what is secret."
+      },
+      "source": {
+        "type": "string",
+        "description": "`service.yaml:12:9`, `environment variable PORT (service.yaml:12:9)`, `default of the schema`"
+      },
+      "origin": {
+        "type": "string",
+        "description": "What it comes from: the text of the manifest, something outside that it refers to, or a default.",
+        "enum": [
+          "manifest",
+          "environment",
+          "default"
+        ]
+      },
+      "description": {
+        "type": "string",
+        "description": "What it is for; absent where the schema does not say."
+      },
+      "unit": {
+        "type": "string",
+        "description": "Of a time or a size.",
+        "enum": [
+          "milliseconds",
+          "bytes"
+        ]
+      }
+    },
+    "required": [
+      "path",
+      "value",
+      "source",
+      "origin"
+    ]
+  },
+  "ManifestValues": {
+    "type": "array",
+    "description": "Every value of the manifest, with those that it leaves out.",
+    "items": {
+      "$ref": "#/components/schemas/ManifestValue"
+    }
   },
   "McpAgentRequest": {
     "type": "object",
@@ -7039,6 +7150,66 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "minLength": 1,
         "maxLength": 4096
       }
+    }
+  },
+  "RouteState": {
+    "type": "object",
+    "description": "A route or a WebSocket, and what it asks for.",
+    "properties": {
+      "method": {
+        "type": "string",
+        "description": "`GET`, ...; `WS` for a WebSocket."
+      },
+      "path": {
+        "type": "string",
+        "description": "Template of the path: `/agents/:id`."
+      },
+      "access": {
+        "type": "string",
+        "description": "Who may use it: `public`, `user`, `console`, `console or user`; then single paths with another class."
+      },
+      "operation": {
+        "type": "string",
+        "description": "Its name in `/doc`, in metrics and in the log."
+      },
+      "summary": {
+        "type": "string",
+        "description": "What it does."
+      },
+      "custom": {
+        "type": "boolean",
+        "description": "Whether it is a route of a plugin."
+      },
+      "requests": {
+        "type": "integer",
+        "description": "How many requests this process has answered."
+      },
+      "refused": {
+        "type": "integer",
+        "description": "Of these, those that were refused (4xx)."
+      },
+      "failed": {
+        "type": "integer",
+        "description": "Of these, those that the service failed (5xx)."
+      }
+    },
+    "required": [
+      "method",
+      "path",
+      "access",
+      "operation",
+      "summary",
+      "custom",
+      "requests",
+      "refused",
+      "failed"
+    ]
+  },
+  "RouteStates": {
+    "type": "array",
+    "description": "Routes and WebSockets, by path.",
+    "items": {
+      "$ref": "#/components/schemas/RouteState"
     }
   },
   "RunCancelled": {

@@ -1126,6 +1126,143 @@ export interface SubWorkflowManifest {
 }
 
 /**
+ * What is asked of the agents and workflows of a manifest, and what is expected of their answers.
+ */
+export interface EvalFile {
+  defaults: EvalDefaults;
+  /**
+   * How many cases run at the same time.
+   */
+  concurrency: number;
+  /**
+   * They run in this order, and do not wait for each other.
+   *
+   * @minItems 1
+   * @maxItems 10000
+   */
+  cases: [EvalCase, ...EvalCase[]];
+}
+
+/**
+ * What holds for every case that does not say otherwise.
+ */
+export interface EvalDefaults {
+  /**
+   * Of cases that name no workflow.
+   */
+  agent?: string;
+  user?: EvalUser;
+  /**
+   * Options of the requests. A case replaces those that it has too.
+   */
+  options?: {
+    [k: string]: unknown;
+  };
+  judge?: EvalJudge;
+}
+
+/**
+ * One request, and what is expected of its answer. Without `expect` it must be answered without an error.
+ */
+export interface EvalCase {
+  /**
+   * What the case shows. No two have the same.
+   */
+  name: string;
+  /**
+   * Who is asked: its key in the manifest.
+   */
+  agent?: string;
+  /**
+   * What is run: its key in the manifest.
+   */
+  workflow?: string;
+  /**
+   * What the user says, or the input of the workflow.
+   */
+  input?: unknown;
+  /**
+   * A conversation in place of `input`: UI messages (`{role, parts}`) or model messages (`{role, content}`).
+   *
+   * @minItems 1
+   */
+  messages?: [
+    {
+      [k: string]: unknown;
+    },
+    ...{
+      [k: string]: unknown;
+    }[]
+  ];
+  user?: EvalUser;
+  /**
+   * Options of the request, as the API takes them.
+   */
+  options?: {
+    [k: string]: unknown;
+  };
+  expect: EvalExpectations;
+}
+
+/**
+ * Who asks: the id of a user, or what a token would say of the user.
+ */
+export type EvalUser = string | Record<string, unknown>;
+
+/**
+ * All of them must hold.
+ */
+export interface EvalExpectations {
+  /**
+   * The tools that the agent calls, all of them, in order. An empty list: none.
+   */
+  tools?: EvalTool[];
+  /**
+   * Texts that the answer has in it.
+   */
+  contains?: string | string[];
+  /**
+   * A regular expression that matches somewhere in the answer.
+   */
+  pattern?: string;
+  /**
+   * JSON Schema of the answer, which is JSON, or of the result of a workflow. It needs a `type`.
+   */
+  schema?: {
+    [k: string]: unknown;
+  };
+  /**
+   * What the result of the workflow holds: of maps the keys that are named here, all else as it is.
+   */
+  result?: unknown;
+  /**
+   * How the workflow comes to rest. Left out: `completed`.
+   */
+  status?: "completed" | "suspended";
+  /**
+   * Most tokens of the run, prompt and answer together.
+   */
+  maxTokens?: number;
+  /**
+   * A question about the answer, to be answered with yes.
+   */
+  judge?: string | {question: string; agent?: string; model?: string};
+}
+
+/**
+ * Its name, or `{name, input}`: `input` must hold these arguments, and may have more.
+ */
+export type EvalTool = string | {name: string; input?: unknown};
+
+/**
+ * Who answers the questions of `judge`: an agent of the manifest, or a model, as `provider/model`.
+ */
+export interface EvalJudge {
+  agent?: string;
+  model?: string;
+}
+
+/**
  * An agent card of A2A 1.0. The fields of 0.3 stand beside those of 1.0: `url`, `preferredTransport`, `protocolVersion` and `security`, and the keys of its security schemes.
  */
 export interface AgentCard {
@@ -2124,6 +2261,131 @@ export interface ProviderMetadata {
     [k: string]: unknown;
   };
 }
+
+/**
+ * A route or a WebSocket, and what it asks for.
+ */
+export interface RouteState {
+  /**
+   * `GET`, ...; `WS` for a WebSocket.
+   */
+  method: string;
+  /**
+   * Template of the path: `/agents/:id`.
+   */
+  path: string;
+  /**
+   * Who may use it: `public`, `user`, `console`, `console or user`; then single paths with another class.
+   */
+  access: string;
+  /**
+   * Its name in `/doc`, in metrics and in the log.
+   */
+  operation: string;
+  /**
+   * What it does.
+   */
+  summary: string;
+  /**
+   * Whether it is a route of a plugin.
+   */
+  custom: boolean;
+  /**
+   * How many requests this process has answered.
+   */
+  requests: number;
+  /**
+   * Of these, those that were refused (4xx).
+   */
+  refused: number;
+  /**
+   * Of these, those that the service failed (5xx).
+   */
+  failed: number;
+}
+
+/**
+ * Routes and WebSockets, by path.
+ */
+export type RouteStates = RouteState[];
+
+/**
+ * A value of the manifest that is in force.
+ */
+export interface ManifestValue {
+  /**
+   * `agents.support.tools[0]`
+   */
+  path: string;
+  /**
+   * As it is used: times in milliseconds, sizes in bytes. `***` stands for what came from the environment or a file, `[redacted]` for what is secret.
+   */
+  value: unknown;
+  /**
+   * `service.yaml:12:9`, `environment variable PORT (service.yaml:12:9)`, `default of the schema`
+   */
+  source: string;
+  /**
+   * What it comes from: the text of the manifest, something outside that it refers to, or a default.
+   */
+  origin: "manifest" | "environment" | "default";
+  /**
+   * What it is for; absent where the schema does not say.
+   */
+  description?: string;
+  /**
+   * Of a time or a size.
+   */
+  unit?: "milliseconds" | "bytes";
+}
+
+/**
+ * Every value of the manifest, with those that it leaves out.
+ */
+export type ManifestValues = ManifestValue[];
+
+/**
+ * A limit that the manifest sets, and how it stands in this process.
+ */
+export interface LimitState {
+  /**
+   * `server.limits.executions`
+   */
+  path: string;
+  /**
+   * In milliseconds, in bytes, or a number of things.
+   */
+  value: number;
+  /**
+   * Of a time or a size.
+   */
+  unit?: "milliseconds" | "bytes";
+  /**
+   * Where the value is set, or that it is a default.
+   */
+  source: string;
+  /**
+   * What the value comes from.
+   */
+  origin: "manifest" | "environment" | "default";
+  /**
+   * What it bounds.
+   */
+  description?: string;
+  /**
+   * How much is in use now; absent where that is not known.
+   */
+  used?: number;
+  /**
+   * How often something was refused or ended since the start; absent for a limit that refuses nothing.
+   */
+  refused?: number;
+}
+
+/**
+ * Limits of the service, then those of its parts.
+ */
+export type LimitStates = LimitState[];
 
 /**
  * What the plugin's handler gave back.
@@ -7177,6 +7439,13 @@ export interface Schemas {
   TapManifest: TapManifest;
   AgentStepManifest: AgentStepManifest;
   SubWorkflowManifest: SubWorkflowManifest;
+  EvalFile: EvalFile;
+  EvalDefaults: EvalDefaults;
+  EvalCase: EvalCase;
+  EvalUser: EvalUser;
+  EvalExpectations: EvalExpectations;
+  EvalTool: EvalTool;
+  EvalJudge: EvalJudge;
   AgentCard: AgentCard;
   PeerPart: PeerPart;
   PeerOldPart: PeerOldPart;
@@ -7204,6 +7473,12 @@ export interface Schemas {
   Usage: Usage;
   FinishReason: FinishReason;
   ProviderMetadata: ProviderMetadata;
+  RouteState: RouteState;
+  RouteStates: RouteStates;
+  ManifestValue: ManifestValue;
+  ManifestValues: ManifestValues;
+  LimitState: LimitState;
+  LimitStates: LimitStates;
   CustomResult: CustomResult;
   GenerateRequest: GenerateRequest;
   ObjectRequest: ObjectRequest;

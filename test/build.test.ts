@@ -50,13 +50,14 @@ export default { kind: "route", method: "GET", path: "/refuse", handle };
 
 let folder: string;
 let out: string;
+let user: string;
 
 before(async () => {
   folder = mkdtempSync(join(tmpdir(), "penstock-build-"));
   out = join(folder, "dist");
   symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
   await build({ out });
-  const user = mkdtempSync(join(folder, "user-"));
+  user = mkdtempSync(join(folder, "user-"));
   for (const place of ["plugins/tools/helpers", "plugins/routes"]) mkdirSync(join(user, place), { recursive: true });
   writeFileSync(join(user, "service.yaml"), MANIFEST);
   writeFileSync(join(user, "plugins/tools/shout.ts"), SHOUT);
@@ -197,6 +198,18 @@ test("penstock check of a build without the encoder's packages says how to insta
   } finally {
     rmSync(bare, { recursive: true, force: true });
   }
+});
+
+test("penstock client of a build takes openapi-typescript from above the manifest's folder, and has its own templates", () => {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [join(out, "penstock.js"), "client", "--out", "-"], {
+    cwd: user,
+    encoding: "utf8",
+    maxBuffer: 16 * 1024 * 1024,
+  });
+  assert.deepEqual([status, stderr], [0, ""]);
+  assert.match(stdout, /^import createFetchClient from "openapi-fetch";$/m);
+  assert.match(stdout, /^ {2}"shout": \{ input: components\["schemas"\]/m);
+  assert.match(stdout, /^export function createClient\(/m);
 });
 
 test("node core/penstock.js serve runs the build of the sources as they are, and never one of other sources", async (t) => {

@@ -40,6 +40,7 @@ test("penstock --help lists every command and option, --version says the package
 
 test("penstock: a mistake in the call exits 2, says which, and starts nothing", async () => {
   const mistakes: [string[], RegExp][] = [
+    [["client", "--check", "--out", "-"], /--check needs a file to compare: --out FILE/],
     [["chekc"], /unknown command "chekc", did you mean check\?/],
     [["constructor"], /unknown command "constructor"/],
     [["--prot", "1"], /unknown option --prot, did you mean --port\?/],

@@ -13,15 +13,15 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { after, before, test } from "node:test";
+import { after, before, type TestContext, test } from "node:test";
 import { ROOT, run, serve } from "./support/command-line.ts";
+import { calls, failure, says, startOpenAIUpstream } from "./support/openai-upstream.ts";
 
 const CHECKOUT = ["core", "generated", "package.json", "package-lock.json", "README.md", "LICENSE"];
 /** What npm installs with it, and what `init` writes into the package.json of a project. */
 const INSTALLED = [
   "sqlite3",
-  "bindings",
-  "file-uri-to-path",
+  "node-gyp-build",
   "tsx",
   "esbuild",
   "@esbuild",
@@ -90,7 +90,7 @@ test("npm pack: a package of the bundle, its types, schema and licences, that in
     assert.ok(files.includes(file), file);
   const manifest = JSON.parse(readFileSync(join(own, "package.json"), "utf8"));
   const checkout = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
-  assert.deepEqual(manifest.dependencies, { sqlite3: checkout.overrides.sqlite3, tsx: checkout.dependencies.tsx });
+  assert.deepEqual(manifest.dependencies, { sqlite3: checkout.dependencies.sqlite3, tsx: checkout.dependencies.tsx });
   assert.deepEqual([manifest.private, manifest.scripts, manifest.devDependencies], [undefined, undefined, undefined]);
   for (const entry of [...Object.values(manifest.bin), ...Object.values(manifest.exports["./plugin"])] as string[])
     assert.ok(existsSync(join(own, entry)), entry);
@@ -106,7 +106,7 @@ test("npm pack: a package of the bundle, its types, schema and licences, that in
   for (const { name, version } of bill.components) assert.ok(licences.includes(`${name} ${version}`), name);
 });
 
-test("penstock init in an empty folder: check, types, serve, a call of the agent, an own tool and a build that runs elsewhere, offline and over node:http", async (t) => {
+test("penstock init in an empty folder: check, types, serve, a call of the agent, an own tool, evals with a real model from cassettes, and a build that runs elsewhere, offline and over node:http", async (t) => {
   const app = await install("first");
   const made = await penstock(app, "init", ".");
   assert.equal(made.code, 0, made.stderr);
@@ -117,6 +117,7 @@ test("penstock init in an empty folder: check, types, serve, a call of the agent
     ".gitignore",
     "Dockerfile",
     "plugins/tools/lookup-order.ts",
+    "test/evals.yaml",
   ])
     assert.match(made.stdout, new RegExp(`^ {2}${file}$`, "m"));
   assert.deepEqual(await penstock(app, "check"), { code: 0, stdout: "service.yaml is valid\n", stderr: "" });
@@ -140,6 +141,13 @@ export default defineTool({
   writeFileSync(join(app, "plugins/tools/late.ts"), tool("days > 3"));
   const manifest = readFileSync(join(app, "service.yaml"), "utf8");
   writeFileSync(join(app, "service.yaml"), manifest.replace("\ntools:\n", "\ntools:\n  late: { use: late }\n"));
+
+  const evals = (...args: string[]) => penstock(app, "eval", "test/evals.yaml", ...args);
+  const offline = await evals();
+  assert.equal(offline.code, 0, offline.stdout + offline.stderr);
+  const [schemaLine = ""] = readFileSync(join(app, "test/evals.yaml"), "utf8").split("\n", 1);
+  assert.ok(existsSync(join(app, "test", /\$schema=(\S+)$/.exec(schemaLine)![1]!)));
+  await evalsWithModel(t, app, evals);
 
   const built = await penstock(app, "build", "built");
   assert.equal(built.code, 0, built.stderr);
@@ -175,7 +183,38 @@ export default defineTool({
   assert.equal(await service.interrupt("SIGTERM"), 0);
 });
 
-test("penstock init --template and --from openapi: each project has a test of its own, which passes", async () => {
+/** The lines that begin with `# For a real model`, carried out; then what the model answered is enough, and the wrong key is seen. */
+async function evalsWithModel(t: TestContext, app: string, evals: (...args: string[]) => ReturnType<typeof run>) {
+  const upstream = await startOpenAIUpstream();
+  t.after(() => upstream.close());
+  const scripted = readFileSync(join(app, "service.yaml"), "utf8");
+  const real = scripted
+    .replace("# openai: {", "openai: {")
+    .replace("https://api.openai.com/v1", upstream.baseURL)
+    .replace("demo/echo # openai/gpt-5-mini", "openai/gpt-5-mini")
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: the manifest's own syntax
+    .replace("${OPENAI_API_KEY}", "${OPENAI_API_KEY:-any}");
+  writeFileSync(join(app, "service.yaml"), real);
+  upstream.fallback(({ lastUserText, toolOutputs }) => {
+    const [orderId = ""] = /A-\d+/.exec(lastUserText) ?? [];
+    if (toolOutputs.length === 0) return calls([{ name: "lookup_order", input: { orderId } }]);
+    return says(toolOutputs[0]!.includes("shipped") ? `${orderId} is shipped.` : `There is no ${orderId}.`);
+  });
+  const recorded = await evals("--record", "test/cassettes");
+  assert.equal(recorded.code, 0, recorded.stdout + recorded.stderr);
+  assert.equal(readdirSync(join(app, "test/cassettes/openai")).length, 4);
+  upstream.fallback(() => failure(401, { message: "Incorrect API key provided" }));
+  const refused = await evals();
+  assert.equal(refused.code, 1);
+  assert.match(refused.stdout, /answer: expected an answer, got .*Incorrect API key provided/);
+  await upstream.close();
+  const replayed = await evals("--replay", "test/cassettes", "--junit", "report.xml");
+  assert.equal(replayed.code, 0, replayed.stdout + replayed.stderr);
+  assert.match(readFileSync(join(app, "report.xml"), "utf8"), /tests="2" failures="0"/);
+  writeFileSync(join(app, "service.yaml"), scripted);
+}
+
+test("penstock init --template and --from openapi: each project has a test of its own and a file of evals, which pass", async () => {
   const app = await install("templates");
   for (const template of TEMPLATES) {
     const made = await penstock(app, "init", template, "--template", template);
@@ -183,6 +222,8 @@ test("penstock init --template and --from openapi: each project has a test of it
     symlinkSync(join(app, "node_modules"), join(app, template, "node_modules"));
     const tested = await node(join(app, template), "--import", "tsx", "--test", "test/service.test.ts");
     assert.equal(tested.code, 0, tested.stdout);
+    const evals = await penstock(join(app, template), "eval", "test/evals.yaml");
+    assert.equal(evals.code, 0, evals.stdout + evals.stderr);
   }
   const api = {
     openapi: "3.1.0",
@@ -195,6 +236,8 @@ test("penstock init --template and --from openapi: each project has a test of it
   symlinkSync(join(app, "node_modules"), join(app, "pets", "node_modules"));
   const tested = await node(join(app, "pets"), "--import", "tsx", "--test", "test/service.test.ts");
   assert.equal(tested.code, 0, tested.stdout);
+  const evals = await penstock(join(app, "pets"), "eval", "test/evals.yaml");
+  assert.equal(evals.code, 0, evals.stdout + evals.stderr);
 
   const all = { extends: "./chat/tsconfig.json", include: [...TEMPLATES, "pets"] };
   writeFileSync(join(app, "tsconfig.json"), JSON.stringify(all));

@@ -5,6 +5,7 @@ import type { Approvals } from "../approvals/approvals.ts";
 import type { Delivery } from "../approvals/upkeep.ts";
 import { isIsolated } from "../identity/principal.ts";
 import type { Manifest } from "../manifest/manifest.ts";
+import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
 import type { Membership } from "../storage/membership.ts";
 import type { Store } from "../storage/store.ts";
 import type { A2aEndpoint } from "./endpoint.ts";
@@ -24,6 +25,8 @@ interface A2aSource {
   /** The processes that share the store. */
   readonly membership: Membership | null;
   readonly logger: Logger;
+  /** Told of what a limit refuses. */
+  readonly refused: CountRefusal;
 }
 
 export class A2a {
@@ -32,7 +35,7 @@ export class A2a {
   #endpoint: Promise<A2aEndpoint> | null = null;
   #agents: Agents;
 
-  constructor(manifest: Manifest, { agents, approvals, store, membership, logger }: A2aSource) {
+  constructor(manifest: Manifest, { agents, approvals, store, membership, logger, refused }: A2aSource) {
     this.#agents = agents;
     const isolated = isIsolated(manifest);
     const rows = new TaskRows(store, isolated, membership);
@@ -51,6 +54,7 @@ export class A2a {
       logger,
       isolated,
       approvals,
+      refused: () => refused("server.limits.userTasks"),
       agent: (id: string) => this.#agents.get(id),
       get openTasks() {
         return manifest.server.limits.userTasks;

@@ -18,6 +18,8 @@ interface EndpointSource {
   agent(id: string): Agent | undefined;
   /** How many tasks of one user may be open. */
   readonly openTasks: number;
+  /** Called for each task that would be one too many. */
+  readonly refused: () => void;
   /** Milliseconds that a reply may wait for the end of its task. */
   readonly replyTimeout: number;
 }
@@ -39,7 +41,8 @@ export class A2aEndpoint {
 
   constructor(source: EndpointSource) {
     this.#source = source;
-    this.tasks = new Tasks(source.rows, { logger: source.logger, openTasks: () => source.openTasks });
+    const { rows, logger, refused } = source;
+    this.tasks = new Tasks(rows, { logger, openTasks: () => source.openTasks, refused });
     this.questions = new Questions(this.tasks, source);
   }
 

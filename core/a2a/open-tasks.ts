@@ -5,11 +5,14 @@ import type { TaskRows } from "./task-rows.ts";
 export class OpenTasks {
   readonly #rows: TaskRows;
   readonly #limit: () => number;
+  /** To be called for a task that `claim` has refused: one that repeats an earlier one is answered nevertheless. */
+  readonly refused: (() => void) | undefined;
   /** Tasks that are about to begin here, by user: they are not in the store yet. */
   readonly #beginning = new Map<string, number>();
 
   /** @param limit read for every task */
-  constructor(rows: TaskRows, limit: () => number) {
+  constructor(rows: TaskRows, limit: () => number, refused?: () => void) {
+    this.refused = refused;
     this.#rows = rows;
     this.#limit = limit;
   }

@@ -28,6 +28,8 @@ interface TasksOptions {
   readonly logger: Logger;
   /** How many tasks of one user may be open; default: any number. */
   openTasks?(): number;
+  /** Called for each task that would be one too many. */
+  readonly refused?: (() => void) | undefined;
   /** Milliseconds between two looks at what other processes did to tasks of this one. */
   readonly pollInterval?: number | undefined;
 }
@@ -64,10 +66,13 @@ export class Tasks {
   readonly #closing = new AbortController();
   readonly #openTasks: OpenTasks;
 
-  constructor(rows: TaskRows, { logger, openTasks = () => Number.POSITIVE_INFINITY, pollInterval }: TasksOptions) {
+  constructor(
+    rows: TaskRows,
+    { logger, openTasks = () => Number.POSITIVE_INFINITY, refused, pollInterval }: TasksOptions,
+  ) {
     this.rows = rows;
     this.#logger = logger;
-    this.#openTasks = new OpenTasks(rows, openTasks);
+    this.#openTasks = new OpenTasks(rows, openTasks, refused);
     this.#watched = new RunningTasks(rows, this.#runs, {
       logger,
       pollInterval,
@@ -96,6 +101,7 @@ export class Tasks {
       const isFull = error instanceof ServiceError && error.kind === "rate_limited";
       if (!isFull && !(error instanceof CommitConflict)) throw error;
       const known = await this.rows.ofMessage(key);
+      if (isFull && known === undefined) this.#openTasks.refused?.();
       if (known === undefined) throw isFull ? error : unavailable("the task could not begin: try again");
       if (known[1] !== content) throw invalid("params.message.messageId must be new: another message had it");
       throw new RepeatedMessage(known[0]);

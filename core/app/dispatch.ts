@@ -25,6 +25,9 @@ function bodyLimit({ body, uploads }: LimitsManifest, { bodyClass }: Pick<Route<
   return Math.min(typeof body === "number" ? body : body[bodyClass ?? "default"], uploads);
 }
 
+const bodyLimitName = ({ body }: LimitsManifest, { bodyClass }: Pick<Route<Service>, "bodyClass">) =>
+  typeof body === "number" ? "server.limits.body" : (`server.limits.body.${bodyClass ?? "default"}` as const);
+
 interface DispatchOptions {
   /** The address to listen on. */
   host: string;
@@ -58,6 +61,8 @@ export function compileDispatch(
   const credentials = compileCredentials(env);
   const guards = compileGuards(access, credentials, verifier);
   const socketGuards = compileGuards(access, credentials, verifier, HANDSHAKE_CREDENTIALS);
+  const uploads = new Uploads(limits.uploads);
+  meters.limits.measure("server.limits.uploads", () => uploads.bytes);
   const shared = {
     service,
     logger,
@@ -71,6 +76,7 @@ export function compileDispatch(
     cors: cors.of,
     defaultCors: cors.default,
     meters,
+    refused: meters.limits.count,
     site,
   };
   const sockets = compileSockets(service.sockets, {
@@ -85,10 +91,11 @@ export function compileDispatch(
     authorize: (route) => guards.of(access.of(route)),
     authorizeUnknown: guards.unknown,
     bodyLimit: (route) => bodyLimit(limits, route),
+    bodyLimitName: (route) => bodyLimitName(limits, route),
     valuesLimit: bodyLimit(limits, {}),
     isProxied: trustedProxies.length > 0,
     replies,
-    uploads: new Uploads(limits.uploads),
+    uploads,
     isSocket: sockets.has,
   });
   return { dispatch, upgrade: sockets.dispatch };

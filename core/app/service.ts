@@ -1,5 +1,5 @@
 /** The service as every handler sees it, as `call.service`. */
-import type { Reloaded } from "../../generated/types.ts";
+import type { LimitState, ManifestValue, Reloaded, RouteState } from "../../generated/types.ts";
 import type { A2a } from "../a2a/a2a.ts";
 import { Cards } from "../a2a/cards.ts";
 import type { Agent } from "../agents/agent.ts";
@@ -16,6 +16,7 @@ import type { SocketRoute } from "../http/socket.ts";
 import { isIsolated } from "../identity/principal.ts";
 import { unavailable } from "../lib/errors.ts";
 import { Serialized } from "../lib/serialized.ts";
+import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { McpServer } from "../mcp/servers.ts";
 import type { ToolDirectory } from "../mcp/tool-directory.ts";
@@ -31,6 +32,9 @@ import type { Store } from "../storage/store.ts";
 import { describeTool } from "../tools/describe.ts";
 import type { Traces } from "../traces/traces.ts";
 import type { Workflows } from "../workflows/workflows.ts";
+import { limitStates } from "./limits.ts";
+import { manifestValues } from "./manifest-values.ts";
+import { routeStates } from "./route-list.ts";
 
 export interface Service {
   readonly manifest: Manifest;
@@ -65,6 +69,8 @@ export interface Service {
   toolList(): Serialized;
   /** `data` of `GET /agents`, built again only when the status of an agent or a tool of an MCP server has changed. */
   agentList(): Serialized;
+  /** What it is made of, for people who run it. */
+  readonly inventory: Inventory;
   /** The A2A cards of the agents. */
   readonly cards: Cards;
   /** Tasks of the agents over A2A. */
@@ -90,6 +96,12 @@ export interface Service {
   stopping: boolean;
 }
 
+interface Inventory {
+  routes(): RouteState[];
+  manifest(): readonly ManifestValue[];
+  limits(): LimitState[];
+}
+
 type ServiceParts = Pick<
   Service,
   | "manifest"
@@ -112,7 +124,7 @@ type ServiceParts = Pick<
   | "meters"
   | "metrics"
   | "traces"
->;
+> & { readonly loaded: Pick<LoadedManifest, "manifest" | "explain"> };
 
 /** The route that a card points to. */
 const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
@@ -124,6 +136,11 @@ export function createService(parts: ServiceParts): Service {
   let list: Serialized | null = null;
   let toolList: Serialized | null = null;
   let documentation: Promise<Documentation> | null = null;
+  let values: readonly ManifestValue[] | null = null;
+  const manifestInForce = () => {
+    values ??= manifestValues(parts.loaded);
+    return values;
+  };
   for (const agent of everyAgent) {
     agent.onStatusChange(() => {
       list = null;
@@ -186,6 +203,11 @@ export function createService(parts: ServiceParts): Service {
       return documentation;
     },
     address: "",
+    inventory: {
+      routes: () => routeStates(service),
+      manifest: manifestInForce,
+      limits: () => limitStates(manifest, manifestInForce(), meters.limits),
+    },
     originFor: ({ origin }) => (manifest.server.publicUrl === undefined ? origin : null),
     agentList() {
       list ??= new Serialized(JSON.stringify(everyAgent.map((agent) => agent.summary())));

@@ -8,14 +8,15 @@ import { InFlight } from "../http/in-flight.ts";
 import { OpenSockets } from "../http/open-sockets.ts";
 import { sharedRuns } from "../lib/shared-runs.ts";
 import type { LimitsManifest, ServerManifest } from "../manifest/manifest.ts";
-import type { CassetteIntercept } from "../models/cassettes/record.ts";
 import { LogOutput } from "../observability/log-output.ts";
 import { LogRing } from "../observability/log-ring.ts";
 import { LogText } from "../observability/log-text.ts";
 import { createLogger } from "../observability/logger.ts";
+import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
 import { type LogFormat, lineFormat } from "../observability/terminal-line.ts";
 import { chooseTransport } from "../transport/choose.ts";
 import { type Booted, boot } from "./boot.ts";
+import { type CassetteFolders, openCassettes } from "./cassettes.ts";
 import { compileDispatch, type Dispatches } from "./dispatch.ts";
 import type { Generation } from "./generation.ts";
 import { addLiveMeters } from "./live-meters.ts";
@@ -30,7 +31,7 @@ const STANDARD_OUTPUT = 1;
 /** Lines of the log that are kept until the manifest says how many. */
 const BOOT_LOG_LINES = 1000;
 
-interface StartOptions {
+interface StartOptions extends CassetteFolders {
   config: string;
   plugins?: readonly string[];
   port?: number;
@@ -40,10 +41,6 @@ interface StartOptions {
   env?: Readonly<Record<string, string | undefined>>;
   /** Where the log goes; default: standard output. */
   log?: DestinationStream;
-  /** A folder for what providers answer. */
-  record?: string | undefined;
-  /** A folder with what providers answered: nothing is sent to them. */
-  replay?: string | undefined;
 }
 
 export interface Running {
@@ -145,13 +142,18 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     await booted.begin();
     const limits = () => serving.service.manifest.server.limits;
     const port = options.port ?? server.port;
-    bound = await listen(server.transport, { dispatch, upgrade }, { host, port, limits, logger });
+    bound = await listen(
+      server.transport,
+      { dispatch, upgrade },
+      { host, port, limits, logger, refused: first.meters.limits.count },
+    );
   } catch (error) {
     await close();
     throw error;
   }
   const { listening, transport } = bound;
   const { port } = listening;
+  first.meters.limits.measure("server.limits.connections", () => listening.connections);
   url = `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
   serving.service.address = url;
 
@@ -184,17 +186,6 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   };
 }
 
-/** Their code is loaded only where it is asked for. */
-async function openCassettes({ record, replay }: StartOptions, logger: Logger): Promise<CassetteIntercept | undefined> {
-  if (record !== undefined) {
-    const { recordCassettes } = await import("../models/cassettes/record.ts");
-    return recordCassettes(record, logger);
-  }
-  if (replay === undefined) return undefined;
-  const { replayCassettes } = await import("../models/cassettes/replay.ts");
-  return replayCassettes(replay);
-}
-
 /** What serves at the moment. */
 interface Serving extends Dispatches {
   readonly generation: Generation;
@@ -218,7 +209,13 @@ function openLog(env: NonNullable<StartOptions["env"]>, destination: Destination
 async function listen(
   transport: ServerManifest["transport"],
   { dispatch, upgrade }: Dispatches,
-  { host, port, limits, logger }: { host: string; port: number; limits: () => LimitsManifest; logger: Logger },
+  {
+    host,
+    port,
+    limits,
+    logger,
+    refused,
+  }: { host: string; port: number; limits: () => LimitsManifest; logger: Logger; refused: CountRefusal },
 ): Promise<{ listening: Listening; transport: string }> {
   const chosen = await chooseTransport(transport, host, logger);
   const listening = await chosen.listen(dispatch, {
@@ -228,6 +225,7 @@ async function listen(
       return limits().connections;
     },
     headLimit: MAX_HEAD_BYTES,
+    refused,
     get stall() {
       return limits().stall;
     },

@@ -63,6 +63,9 @@ const ALWAYS_PUBLIC = ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /co
 /** Users answer for their own calls, and the console for all of them. */
 const APPROVAL_ROUTES = ["GET /approvals", "POST /approvals/:approvalId"];
 
+/** Tokens of users do not open these in any mode, unless a list of the manifest makes them public: they show how the service is built. */
+const CONSOLE_ROUTES = ["GET /observability/manifest"];
+
 /** Under `legacy` these routes are neither in the protected list nor in the public one. */
 const LEGACY_UNPROTECTED = [
   "POST /workflows/:id/executions/:executionId/suspend",
@@ -108,7 +111,7 @@ function authNextRules(auth: AuthManifest, provided: readonly string[]): Rules {
   return {
     rules: [
       rule("public", ALWAYS_PUBLIC, expandDefaults(auth.publicRoutes, DEFAULT_PUBLIC_ROUTES), provided),
-      rule("console", expandDefaults(auth.consoleRoutes, DEFAULT_CONSOLE_ROUTES)),
+      rule("console", CONSOLE_ROUTES, expandDefaults(auth.consoleRoutes, DEFAULT_CONSOLE_ROUTES)),
       rule("operator", APPROVAL_ROUTES),
     ],
     otherwise: () => "user",
@@ -121,6 +124,7 @@ function legacyRules(auth: AuthManifest, provided: readonly string[]): Rules {
   return {
     rules: [
       rule("public", ALWAYS_PUBLIC, DEFAULT_PUBLIC_ROUTES, written, provided),
+      rule("console", CONSOLE_ROUTES),
       rule("operator", OPERATOR_ROUTES, APPROVAL_ROUTES),
       rule("user", PROTECTED_ROUTES, expandDefaults(auth.protectedRoutes, PROTECTED_ROUTES)),
       rule("public", LEGACY_UNPROTECTED),

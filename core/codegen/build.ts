@@ -165,7 +165,8 @@ export async function build(options: BuildOptions): Promise<BuildResult> {
   }
   const swagger = join(root, "node_modules/swagger-ui-dist");
   for (const file of SWAGGER_FILES) cpSync(join(swagger, file), join(out, SWAGGER, file));
-  cpSync(join(root, "generated/service.schema.json"), join(out, "service.schema.json"));
+  for (const schema of ["service.schema.json", "evals.schema.json"])
+    cpSync(join(root, "generated", schema), join(out, schema));
   const carried = options.carries === false ? [] : carryPackages(root, out);
   const packages = [...packageFolders(root, Object.keys(metafile.inputs)), swagger, ...carried];
   const { text, bill } = describePackages(root, packages);

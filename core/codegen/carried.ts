@@ -8,9 +8,8 @@ const { platform, arch, versions } = process;
 /** By name, the files that run: of native code the binary for this platform and this Node.js alone. */
 const CARRIED: Readonly<Record<string, RegExp>> = {
   "uWebSockets.js": new RegExp(`^(uws\\.js|ESM_wrapper\\.mjs|uws_${platform}_${arch}_${versions.modules}\\.node)$`),
-  sqlite3: /^(lib\/.+\.js|build\/Release\/node_sqlite3\.node)$/,
-  bindings: /^bindings\.js$/,
-  "file-uri-to-path": /^index\.js$/,
+  sqlite3: new RegExp(`^(lib/.+\\.js|build/Release/node_sqlite3\\.node|prebuilds/${platform}-${arch}/.+\\.node)$`),
+  "node-gyp-build": /^(index|node-gyp-build)\.js$/,
   tsx: /^dist\/.+/,
   esbuild: /^(lib\/main\.js|bin\/.+)$/,
   [`@esbuild/${platform}-${arch}`]: /^(bin\/.+|esbuild\.exe)$/,

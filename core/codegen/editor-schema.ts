@@ -29,6 +29,15 @@ export function editorSchema(definitions: Record<string, JsonSchema>): JsonSchem
   };
 }
 
+/** The same for files of evals, which refer to nothing outside. */
+export const evalsSchema = (definitions: Record<string, JsonSchema>): JsonSchema => ({
+  $schema: "https://json-schema.org/draft/2020-12/schema",
+  title: "evals.yaml",
+  description: "Cases for `penstock eval`.",
+  $ref: "#/$defs/EvalFile",
+  $defs: definitions,
+});
+
 /** A copy that takes `${...}` wherever one text may stand for the value. */
 function withReferences(schema: JsonSchema): JsonSchema {
   const copy = mapSubschemas(schema, withReferences);

@@ -1,8 +1,8 @@
 /** Generates the text of every file of `generated/` from the schemas. */
 import type { JsonSchema } from "../lib/json-schema.ts";
-import { editorSchema } from "./editor-schema.ts";
+import { editorSchema, evalsSchema } from "./editor-schema.ts";
 import { referencedName, rewriteReferences } from "./schema-walk.ts";
-import { readSources, type SchemaDefinition, type SchemaProblem } from "./sources.ts";
+import { isWritten, readSources, type SchemaDefinition, type SchemaProblem } from "./sources.ts";
 import { generateTypes } from "./types.ts";
 import { compilable, generateValidators, servedDefinitions } from "./validators.ts";
 
@@ -48,11 +48,15 @@ export async function generate(root: string): Promise<Generated> {
   const validators = await generateValidators(root, files, { definitions: served });
   const rest = await generateValidators(root, files, { definitions: others, extended: "./validators.js" });
   const shapes = components(
-    usable.filter(({ group }) => group !== "manifest"),
+    usable.filter((definition) => !isWritten(definition)),
     "#/components/schemas/",
   );
   const manifest = components(
     usable.filter(({ group }) => group === "manifest"),
+    "#/$defs/",
+  );
+  const evals = components(
+    usable.filter(({ group }) => group === "evals"),
     "#/$defs/",
   );
   return {
@@ -68,6 +72,7 @@ export async function generate(root: string): Promise<Generated> {
       ["option-names.ts", optionNamesModule(usable)],
       ["manifest-schemas.ts", moduleText("manifestSchemas", "The schemas of the manifest by name.", manifest)],
       ["service.schema.json", `${JSON.stringify(editorSchema(manifest), null, 2)}\n`],
+      ["evals.schema.json", `${JSON.stringify(evalsSchema(evals), null, 2)}\n`],
     ]),
   };
 }

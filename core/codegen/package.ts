@@ -17,7 +17,6 @@ interface Source {
   files: string[];
   dependencies: Versions;
   optionalDependencies: Versions;
-  overrides: Versions;
 }
 
 /** Native code, and the compiler of a user's `.ts` plugins. All other packages are in the bundle, in the versions of the lock file. */
@@ -30,8 +29,7 @@ const KEPT = ".package.json.kept";
 
 function packedManifest(source: Source, types: string): object {
   const { name, version, description, license, engines, files } = source;
-  const pinned: Versions = { ...source.optionalDependencies, ...source.dependencies, ...source.overrides };
-  const versionOf = (each: string) => [each, pinned[each]!.replace(/^npm:.*$/, "*")];
+  const pinned: Versions = { ...source.optionalDependencies, ...source.dependencies };
   return {
     name,
     version,
@@ -44,10 +42,11 @@ function packedManifest(source: Source, types: string): object {
     exports: {
       "./plugin": { types: `./dist/types/${types}`, default: "./dist/plugin.js" },
       "./service.schema.json": "./dist/service.schema.json",
+      "./evals.schema.json": "./dist/evals.schema.json",
       "./package.json": "./package.json",
     },
-    dependencies: Object.fromEntries(DEPENDENCIES.map(versionOf)),
-    peerDependencies: Object.fromEntries(OPTIONAL.map(versionOf)),
+    dependencies: Object.fromEntries(DEPENDENCIES.map((each) => [each, pinned[each]])),
+    peerDependencies: Object.fromEntries(OPTIONAL.map((each) => [each, pinned[each]!.replace(/^npm:.*$/, "*")])),
     peerDependenciesMeta: Object.fromEntries(OPTIONAL.map((each) => [each, { optional: true }])),
   };
 }

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 
-const GROUPS = ["manifest", "api", "events"] as const;
+const GROUPS = ["manifest", "evals", "api", "events"] as const;
 type SchemaGroup = (typeof GROUPS)[number];
 
 export interface SchemaFile {
@@ -25,6 +25,9 @@ export interface SchemaDefinition {
   /** Absolute reference: `$id#/$defs/name`. */
   reference: string;
 }
+
+/** Whether it is of a file that people write: such a file gets its defaults when it is read, and messages that name known keys. */
+export const isWritten = ({ group }: SchemaDefinition): boolean => group === "manifest" || group === "evals";
 
 /** Something wrong in one schema file. The rest is still generated, so that one broken file does not stop the others. */
 export interface SchemaProblem {

@@ -4,7 +4,7 @@ import { compile } from "json-schema-to-typescript";
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import { mapSubschemas, referencedName } from "./schema-walk.ts";
-import type { SchemaDefinition, SchemaProblem } from "./sources.ts";
+import { isWritten, type SchemaDefinition, type SchemaProblem } from "./sources.ts";
 
 const OPTIONS = {
   bannerComment: "",
@@ -26,7 +26,7 @@ export async function generateTypes(
   const names: string[] = [];
   for (const definition of definitions) {
     try {
-      const view = typeView(definition.schema, definition.group === "manifest");
+      const view = typeView(definition.schema, isWritten(definition));
       // Each definition is compiled alone: a reference is only the other one's name, so nothing is numbered or repeated.
       blocks.push((await compile({ ...view, title: definition.name }, definition.name, OPTIONS)).trim());
       names.push(definition.name);

@@ -4,22 +4,22 @@ import standalone from "ajv/dist/standalone/index.js";
 import formats from "ajv-formats";
 import { build, type Plugin } from "esbuild";
 import { boundErrors } from "../lib/bounded-errors.ts";
-import type { SchemaDefinition, SchemaFile, SchemaProblem } from "./sources.ts";
+import { isWritten, type SchemaDefinition, type SchemaFile, type SchemaProblem } from "./sources.ts";
 
-type Flavour = "manifest" | "query" | "plain";
+type Flavour = "written" | "query" | "plain";
 
 /**
- * The manifest gets its defaults here, and errors that carry their schema (known keys for "did you mean"). Queries are
+ * What people write gets its defaults here, and errors that carry their schema (known keys for "did you mean"). Queries are
  * text, so numbers are read from it. Bodies are checked as they are: defaults would override an agent's own options.
  */
 const FLAVOURS: Readonly<Record<Flavour, Options>> = {
-  manifest: { useDefaults: true, verbose: true },
+  written: { useDefaults: true, verbose: true },
   query: { coerceTypes: true },
   plain: {},
 };
 
 /** The most errors of one list or map: the author of a manifest should see all of them at once. */
-const MAX_ERRORS: Readonly<Record<Flavour, number>> = { manifest: 1_000, query: 20, plain: 20 };
+const MAX_ERRORS: Readonly<Record<Flavour, number>> = { written: 1_000, query: 20, plain: 20 };
 
 const COMMON: Options = {
   allErrors: true,
@@ -37,7 +37,7 @@ const COMMON: Options = {
 const VOCABULARY = ["tsType", "errorMessage", "patternErrorMessage", "example"];
 
 function chooseFlavour(definition: SchemaDefinition): Flavour {
-  if (definition.group === "manifest") return "manifest";
+  if (isWritten(definition)) return "written";
   return definition.name.endsWith("Query") ? "query" : "plain";
 }
 
@@ -79,11 +79,11 @@ export function compilable(
 }
 
 /**
- * Those that a start or a request needs, in a small module of their own: the manifest, and bodies and queries of requests. The
+ * Those that a start or a request needs, in a small module of their own: the manifest, files of evals, bodies and queries of requests. The
  * validator of the manifest contains those of its parts; replies and events are validated by tests only.
  */
 export function servedDefinitions(definitions: readonly SchemaDefinition[]): SchemaDefinition[] {
-  return definitions.filter(({ name }) => name === "Manifest" || /(Request|Query)$/.test(name));
+  return definitions.filter(({ name }) => /^(Manifest|EvalFile)$|(Request|Query)$/.test(name));
 }
 
 /** What one module exports as `validators`. All `definitions` must compile. */
@@ -123,7 +123,7 @@ async function bundle(root: string, modules: ReadonlyMap<string, string>, extern
   const virtual: Plugin = {
     name: "schemas",
     setup(setup) {
-      setup.onResolve({ filter: /^(entry|manifest|query|plain)$/ }, ({ path }) => ({ path, namespace: "schemas" }));
+      setup.onResolve({ filter: /^(entry|written|query|plain)$/ }, ({ path }) => ({ path, namespace: "schemas" }));
       setup.onLoad({ filter: /.*/, namespace: "schemas" }, ({ path }) => ({
         contents: modules.get(path) ?? "",
         loader: "js",

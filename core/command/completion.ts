@@ -3,7 +3,7 @@ import { Misuse } from "./invocation.ts";
 
 const PROGRAMS = ["penstock", "penstock-gateway"];
 /** Options that take the name of a file. */
-const WITH_FILE = ["--config", "-c", "--plugins", "--env-file"];
+const WITH_FILE = ["--config", "-c", "--plugins", "--env-file", "--out", "--junit"];
 
 type Script = (words: string, options: string) => string;
 

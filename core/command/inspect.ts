@@ -1,7 +1,7 @@
 /** The commands that read the manifest and do not listen: `check`, `explain`, `routes`. */
 
 import { type Booted, boot } from "../app/boot.ts";
-import { describeAccess } from "../auth/document.ts";
+import { routeStates } from "../app/route-list.ts";
 import { formatExplained } from "../manifest/explain.ts";
 import { formatIssue, hasErrors, type Issue } from "../manifest/issues.ts";
 import { createLogger } from "../observability/logger.ts";
@@ -22,12 +22,16 @@ function print(text: string, colour: number): void {
   process.stderr.write(coloured ? `\u001b[${colour}m${text}\u001b[0m\n` : `${text}\n`);
 }
 
-async function inspect(invocation: Invocation, look: (booted: Booted) => number): Promise<number> {
+/** What `look` says of the service that the manifest makes. Nothing listens. */
+export async function inspect(
+  invocation: Invocation,
+  look: (booted: Booted) => number | Promise<number>,
+): Promise<number> {
   const logger = createLogger("silent");
   const { config, plugins } = invocation;
   const booted = await boot({ config, plugins, env: process.env, logger });
   try {
-    return look(booted);
+    return await look(booted);
   } finally {
     await booted.close();
   }
@@ -68,15 +72,10 @@ export function listRoutes(invocation: Invocation): Promise<number> {
       printIssues(issues);
       return 1;
     }
-    const sockets = service.sockets.map(({ path, group }) => ({ method: "WS", path, group }));
-    const rows = [...service.routes, ...sockets].sort((a, b) =>
-      a.path === b.path ? (a.method < b.method ? -1 : 1) : a.path < b.path ? -1 : 1,
-    );
+    const rows = routeStates(service);
     const width = Math.max(ROUTE_WIDTH, ...rows.map(({ path }) => path.length));
-    for (const row of rows) {
-      const access = describeAccess(service.access.of(row));
-      process.stdout.write(`${row.method.padEnd(7)} ${row.path.padEnd(width)} ${access}\n`);
-    }
+    for (const { method, path, access } of rows)
+      process.stdout.write(`${method.padEnd(7)} ${path.padEnd(width)} ${access}\n`);
     return 0;
   });
 }

@@ -6,19 +6,23 @@ export interface Invocation {
   host?: string;
   /** What stands after the command. */
   rest: string[];
-  /** `generate --check`: compare, do not write. */
+  /** `generate --check` and `client --check`: compare, do not write. */
   checkOnly: boolean;
   /** `executions end --reason`, and `--user` of the commands that name an execution. */
   reason?: string | undefined;
   user?: string | undefined;
-  /** `check --json`. */
+  /** `check --json`, `eval --json`. */
   json?: boolean;
+  /** `eval --junit`. */
+  junit?: string | undefined;
   /** `init --template` and `--from`. */
   template?: string | undefined;
   from?: string | undefined;
-  /** `serve --record` and `--replay`. */
+  /** `--record` and `--replay` of `serve` and `eval`. */
   record?: string | undefined;
   replay?: string | undefined;
+  /** `client --out`. */
+  out?: string | undefined;
 }
 
 /** A mistake in the call: exit code 2. */

@@ -14,6 +14,7 @@ Commands
   serve            serve the manifest (the default)
   dev              serve, reload when the manifest changes, and start again when a plugin or the source does
   check            report every problem of the manifest and its plugins, without listening
+  eval FILE        ask agents and workflows what FILE says, and compare what they answer
   explain PATH     show a value of the manifest and where it came from, e.g. explain server.port
   routes           list every route with its access class
   reindex          make the indexes of semantic search anew from the stored messages
@@ -27,6 +28,7 @@ Commands
   executions end ID    end one of them with an error
   executions retry ID  let the next start take one up again that has stopped its process
   init DIR         make a project: a manifest, a typed tool, a test, a Dockerfile
+  client           write a TypeScript client for the agents, tools and workflows of the manifest
   build DIR        put Penstock, the manifest and its plugins into a folder that runs elsewhere
   completion SHELL print what makes bash, zsh or fish complete commands and options
   help             show this text
@@ -38,12 +40,14 @@ Options
   --port N         listen on this port, whatever the manifest says (short: -p)
   --host H         listen on this address, whatever the manifest says
   --env-file FILE  variables for the manifest, one NAME=value a line; those that are set already stay
-  --record DIR     with serve and dev: write what providers answer into this folder, without keys
-  --replay DIR     with serve and dev: answer from this folder; nothing is sent to providers
-  --json           with check: the report as JSON, on standard output
+  --record DIR     with serve, dev and eval: write what providers answer into this folder, without keys
+  --replay DIR     with serve, dev and eval: answer from this folder; nothing is sent to providers
+  --json           with check and eval: the report as JSON, on standard output
+  --junit FILE     with eval: write the report as JUnit's XML into this file too
   --template NAME  with init: chat, workflow or rag; default chat
   --from openapi   with init: make tools of an OpenAPI 3 document: init DIR --from openapi FILE
-  --check          with generate: write nothing, fail when generated/ is not what schemas/ make
+  --out FILE       with client: the file to write; default penstock-client.ts; - is standard output
+  --check          with generate and client: write nothing, fail when a file is not what would be written
   --reason TEXT    with executions end: the error that the execution gets
   --user U         with executions end and retry: whose execution, where users have ids of their own
   --help           show this text (short: -h)
@@ -62,6 +66,10 @@ const COMMANDS: Record<string, Command> = {
   serve: { takes: {}, run: async (invocation) => (await import("./serve.ts")).serve(invocation) },
   dev: { takes: {}, run: async (invocation) => (await import("./dev.ts")).dev(invocation) },
   check: { takes: {}, run: async (invocation) => (await import("./inspect.ts")).check(invocation) },
+  eval: {
+    takes: { FILE: "evals.yaml" },
+    run: async (invocation) => (await import("./eval.ts")).runEvalFile(invocation),
+  },
   explain: {
     takes: { PATH: "server.port" },
     run: async (invocation) => (await import("./inspect.ts")).explain(invocation),
@@ -106,6 +114,7 @@ const COMMANDS: Record<string, Command> = {
     more: 1,
     run: async (invocation) => (await import("./init.ts")).init(invocation),
   },
+  client: { takes: {}, run: async (invocation) => (await import("./client.ts")).client(invocation) },
   build: { takes: { DIR: "build" }, run: async (invocation) => (await import("./build.ts")).buildFolder(invocation) },
   completion: {
     takes: { SHELL: "bash" },
@@ -139,22 +148,26 @@ const OPTIONS = {
   user: { type: "string" },
   "env-file": { type: "string", multiple: true, default: [] as string[] },
   json: { type: "boolean", default: false },
+  junit: { type: "string" },
   template: { type: "string" },
   from: { type: "string" },
   record: { type: "string" },
   replay: { type: "string" },
+  out: { type: "string" },
 } as const;
 
 /** Options that only some commands have. */
 const COMMANDS_OF_OPTION = {
-  check: ["generate"],
+  check: ["generate", "client"],
   reason: ["executions end"],
   user: ["executions end", "executions retry"],
-  json: ["check"],
+  json: ["check", "eval"],
+  junit: ["eval"],
   template: ["init"],
   from: ["init"],
-  record: ["serve", "dev"],
-  replay: ["serve", "dev"],
+  record: ["serve", "dev", "eval"],
+  replay: ["serve", "dev", "eval"],
+  out: ["client"],
 } as const;
 
 /** Runs a command and sets the exit code: 0 done, 1 a problem with the manifest or the start, 2 a mistake in the call. */
@@ -176,11 +189,11 @@ export async function main(argv: string[]): Promise<void> {
       if (isGiven && !commands.some((each) => each === name))
         throw new Misuse(`--${option} belongs to ${commands.join(" and ")}`);
     }
-    const { config, plugins, host, reason, user, json, template, from, record, replay } = values;
+    const { config, plugins, host, reason, user, json, junit, template, from, record, replay, out } = values;
     if (record !== undefined && replay !== undefined) throw new Misuse("--record and --replay exclude each other");
     const port = values.port === undefined ? undefined : parsePort(values.port);
     for (const file of values["env-file"]) await addVariables(file);
-    const own = { checkOnly: values.check, reason, user, json, template, from, record, replay };
+    const own = { checkOnly: values.check, reason, user, json, junit, template, from, record, replay, out };
     const call = { config, plugins, port, host, rest, ...own };
     process.exitCode = await command.run(call);
   } catch (error) {

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import { ServiceError } from "../lib/errors.ts";
 import type { Uses } from "../lib/uses.ts";
+import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
 import type { Tracer } from "../observability/tracer.ts";
 import type { ClientOf } from "./client.ts";
 import type { HeaderList } from "./exchange.ts";
@@ -21,6 +22,8 @@ export interface CallSettings<S> {
    * `streamBuffer`: bytes that may wait for a slow reader.
    */
   readonly limits: { request: number; heartbeat: number; streamBuffer: number };
+  /** Told of requests that took too long; absent where nobody asks. */
+  readonly refused?: CountRefusal;
   readonly clientOf: ClientOf;
   /** Whether each request is logged with one line. */
   readonly logs: boolean;

@@ -241,6 +241,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     const waited = now - this.#idleSince;
     if (this.#writer === null || !this.#writer.opened) {
       if (waited >= this.#settings.limits.request) {
+        this.#settings.refused?.("server.limits.request");
         this.fail(this.#unavailable(`the request took longer than ${this.#settings.limits.request / 1000} s`));
         this.#source?.abort(new Error("the request took too long"));
       } else if (this.#writer !== null && waited >= STREAM_OPEN_TIMEOUT_MS) {

@@ -5,6 +5,7 @@
  * (`header`, `headers`), because a native request object dies when the callback returns; `readBody` must be called during it as well,
  * or not at all.
  */
+import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
 import type { Uploads } from "./uploads.ts";
 
 /**
@@ -126,11 +127,15 @@ export interface ListenOptions {
   stall: number;
   /** Left out: handshakes are ordinary requests. */
   sockets?: SocketOptions;
+  /** Told of connections that are one too many, readers that are cut and messages that are too large; absent where nobody asks. */
+  refused?: CountRefusal | undefined;
 }
 
 export interface Listening {
   /** The bound port (for `port: 0`). */
   readonly port: number;
+  /** How many connections are open, WebSockets among them. */
+  readonly connections: number;
   /** Stops accepting connections. Idle keep-alive connections are closed at once, busy ones after their reply. */
   stop(): void;
   /** Closes every connection that is left, without an answer. */

@@ -33,6 +33,26 @@ const KEY_PARAMETER = {
   schema: { type: "string", pattern: "^[!-~]{1,255}$" },
 };
 
+/** Headers that are read of requests, by the names in `readsHeaders`. */
+const HEADER_PARAMETERS: Readonly<Record<string, object>> = {
+  "x-approval-id": {
+    name: "x-approval-id",
+    in: "header",
+    required: false,
+    description: "The approval that the same call was told to wait for, once a person has said yes.",
+    schema: { type: "string" },
+  },
+};
+
+/** Of streams that are read again. */
+const LAST_EVENT_PARAMETER = {
+  name: "Last-Event-ID",
+  in: "header",
+  required: false,
+  description: "Number of the last event that is known: those after it follow.",
+  schema: { type: "integer", minimum: 0 },
+};
+
 /** `/agents/:id/text` -> `/agents/{id}/text`. */
 export const openapiPath = (path: string) => path.replace(/\/:([^/]+)/g, "/{$1}");
 
@@ -62,6 +82,7 @@ export function describeOperation(
     ...pathParameters(route.path, samples),
     ...queryParameters(querySchema(route, schemas)),
     ...(route.idempotent !== undefined ? [KEY_PARAMETER] : []),
+    ...headerParameters(route),
   ];
   const body = route.body === undefined ? embed(route.schemas?.body) : { $ref: SCHEMA_REFERENCE + route.body };
   return {
@@ -85,6 +106,14 @@ function pathParameters(path: string, samples: Readonly<Record<string, string | 
     const sample = example === undefined ? {} : { example };
     return { name, in: "path", required: true, description, schema: { type: "string" }, ...sample };
   });
+}
+
+function headerParameters({ method, output, readsHeaders }: Route<never>): object[] {
+  const read = Array.isArray(readsHeaders) ? readsHeaders : [];
+  const known = read.flatMap((name: string) =>
+    Object.hasOwn(HEADER_PARAMETERS, name) ? [HEADER_PARAMETERS[name]!] : [],
+  );
+  return method === "GET" && "resumable" in output ? [...known, LAST_EVENT_PARAMETER] : known;
 }
 
 function querySchema(route: Route<never>, schemas: Schemas): OpenapiSchema | undefined {

@@ -4,6 +4,7 @@
  */
 import { optionNames } from "../../generated/option-names.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
+import type { RefusingLimit } from "../observability/metrics/limit-meters.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import { failAccess, failIfAuthorized } from "./access-failure.ts";
@@ -54,6 +55,8 @@ interface PipelineSettings<S> extends CallSettings<S> {
   authorizeUnknown: Authorize<Call<S>> | null;
   /** Largest body of a route, in bytes. */
   bodyLimit(route: Route<S>): number;
+  /** The setting that it comes from; default: the one size of all routes. */
+  bodyLimitName?(route: Pick<Route<S>, "bodyClass">): RefusingLimit;
   /** Largest part of a body that is not text, in bytes: what costs most to parse and to check. */
   valuesLimit: number;
   uploads: Uploads;
@@ -149,6 +152,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
   const { uploads, uses, valuesLimit } = settings;
   const bodyLimit = settings.bodyLimit(route);
+  const { bodyLimitName = () => "server.limits.body" } = settings;
+  const { limits } = settings.meters;
   const { bodyOptional = false, readsHeaders = false, refusedPage } = route;
   const replies = route.idempotent === undefined ? undefined : settings.replies;
   const takeKey = route.idempotent === "stream" ? attachToFirst : carryOutOnce;
@@ -207,6 +212,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       requireValid(checkBody!, body);
       if (options !== undefined) call.warnings = warnOfOptions((body as { options?: unknown }).options, options);
     } catch (error) {
+      if (error instanceof ServiceError && error.kind === "too_large") limits.count(bodyLimitName({}));
       if (malformed === undefined) call.fail(error);
       else answer(call, malformed(messageOf(error)), corsHeaders);
       return;
@@ -250,7 +256,11 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
           },
         );
       },
-      (problem) => call.fail(bodyFailure(problem, bodyLimit)),
+      (problem) => {
+        if (problem === "too_large") limits.count(bodyLimitName(route));
+        else if (problem === "crowded") limits.count("server.limits.uploads");
+        call.fail(bodyFailure(problem, bodyLimit));
+      },
       uploads,
     );
     if (allowed instanceof Promise) allowed.catch((error) => call.fail(error));

@@ -3,12 +3,16 @@ import type { Substitution } from "./environment.ts";
 import { formatPath, hint, type Path, parsePath } from "./issues.ts";
 import type { Positions } from "./positions.ts";
 
+/** What a value comes from: the text of the file, the environment or another file that it refers to, or a default. */
+type ValueOrigin = "manifest" | "environment" | "default";
+
 interface Explanation {
   path: string;
   /** As resolved (milliseconds, bytes); `***` for what came from the environment. */
   value: unknown;
   /** `service.yaml:12:9`, `default of the schema`, `environment variable PORT (service.yaml:12:9)`. */
   source: string;
+  origin: ValueOrigin;
 }
 
 export interface Explained {
@@ -57,6 +61,7 @@ function collect(source: ExplainSource, path: Path, value: unknown, entries: Exp
     path: formatPath(path),
     value: outside ? substitution.masked : value,
     source: describeSource(source, path, outside ? substitution.sources : []),
+    origin: outside ? "environment" : source.positions.has(path) ? "manifest" : "default",
   });
 }
 

@@ -53,8 +53,7 @@ export async function loadManifest(file: string, env: Environment): Promise<Load
   try {
     text = await readFile(file, "utf8");
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? "";
-    return unreadable(path, UNREADABLE.get(code) ?? `the file cannot be read: ${messageOf(error)}`);
+    return unreadable(path, whyUnreadable(error, "manifest"));
   }
   return parseManifest(text, { file: path, env });
 }
@@ -65,11 +64,19 @@ function shortPath(file: string): string {
   return path === "" || path.startsWith("..") || isAbsolute(path) ? file : path;
 }
 
-const UNREADABLE: ReadonlyMap<string, string> = new Map([
-  ["ENOENT", "there is no such file"],
-  ["EISDIR", "this is a folder: name the manifest in it"],
-  ["EACCES", "the file cannot be read: permission denied"],
-]);
+/** @param kind of file, as messages call it */
+export function whyUnreadable(error: unknown, kind: string): string {
+  switch ((error as NodeJS.ErrnoException).code) {
+    case "ENOENT":
+      return "there is no such file";
+    case "EISDIR":
+      return `this is a folder: name the ${kind} in it`;
+    case "EACCES":
+      return "the file cannot be read: permission denied";
+    default:
+      return `the file cannot be read: ${messageOf(error)}`;
+  }
+}
 
 /** The same for text that was read already; `file` is for messages and for relative paths. */
 export function parseManifest(text: string, options: { file: string; env: Environment }): LoadedManifest {

@@ -53,11 +53,11 @@ function convert(schema: Schema, value: unknown): unknown {
   return copy;
 }
 
-const definitionName = (schema: Schema): string | undefined =>
+export const definitionName = (schema: Schema): string | undefined =>
   typeof schema.$ref === "string" ? schema.$ref.slice("#/$defs/".length) : undefined;
 
 /** The schema behind `if: {type: ...}` that applies to a value: `then` or `else`. */
-function applicableBranch(schema: Schema, value: unknown): Schema | undefined {
+export function applicableBranch(schema: Schema, value: unknown): Schema | undefined {
   const type = (schema.if as Schema | undefined)?.type;
   if (type === undefined) return undefined;
   const actual = Array.isArray(value) ? "array" : typeof value;

@@ -5,6 +5,7 @@ import type { RunResult } from "../agents/run/run.ts";
 import { ResultSink } from "../agents/stream/result.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
+import { runCancelled } from "./errors.ts";
 
 /**
  * Resolves when the run has come to rest, wherever it goes on.
@@ -25,5 +26,3 @@ export async function earlierResult(follow: EventProducer): Promise<RunResult> {
   if (end?.type === "abort") throw runCancelled();
   return end === null ? { ...result, finishReason: "tool-calls" } : result;
 }
-
-export const runCancelled = () => new ServiceError("conflict", "the run was cancelled");

@@ -32,7 +32,8 @@ import { ScopedWorkflows } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
 import { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
-import { earlierResult, runCancelled } from "./earlier.ts";
+import { earlierResult } from "./earlier.ts";
+import { RunIdTaken, runCancelled, runInterrupted } from "./errors.ts";
 import { partEvents } from "./events.ts";
 import { LiveRun } from "./live-run.ts";
 import { ScopedRuns } from "./scoped.ts";
@@ -89,15 +90,23 @@ export class KeptRuns implements RunKeeper {
   }
 
   newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, { runId, isChosen, keyed }: RunName): KeptRun {
-    const live = new LiveRun(call, waitingPlace(agent, request, runId));
-    const prepared = agent.prepare(request, live.call, runId, live);
-    live.prepared = prepared;
+    const anew = (isRead: boolean) => {
+      const live = new LiveRun(call, waitingPlace(agent, request, runId));
+      const prepared = agent.prepare(request, live.call, runId, live);
+      live.prepared = prepared;
+      live.isRead = isRead;
+      return { live, prepared };
+    };
+    const { live: first, prepared } = anew(false);
+    let live = first;
     const { userId } = prepared.plan.settings.memory;
     const attach = () =>
       this.for(principalOf(call, this.#engine.spaces.isolated)).attach(agent.id, runId, 0, { userId });
     const begin = <T>(wait: (execution: Execution) => Promise<T>): Promise<T> =>
       withFreeNumber(this.#engine.sequence, executionNumberRows, async (number) => {
         if (isChosen || keyed !== null) await this.requireFree(runId, userId);
+        // The number before was taken, which the run may have found out when it had failed of it.
+        if (live.hasBegun) live = anew(live.isRead).live;
         return this.#begin(agent, request, call, number, live, prepared, wait);
       });
     /** @param earlier what is made of the run that a request with the same key has begun */
@@ -180,7 +189,7 @@ export class KeptRuns implements RunKeeper {
     execution.settled
       .catch((error) => live.reject(error))
       .finally(() => {
-        this.#live.delete(key);
+        if (this.#live.get(key) === live) this.#live.delete(key);
         leave?.();
       });
     try {
@@ -192,7 +201,7 @@ export class KeptRuns implements RunKeeper {
         live.hasFailed = execution.isAtRest;
       }
       if (!(error instanceof CommitConflict)) throw error;
-      if (execution.isRecorded) throw interrupted(runIdOf(start));
+      if (execution.isRecorded) throw runInterrupted(runIdOf(start));
       throw unlessNumberTaken(error, number, new RunIdTaken(runIdOf(start)));
     }
   }
@@ -241,7 +250,7 @@ export class KeptRuns implements RunKeeper {
     const { state } = execution;
     await Promise.race([execution.settled, execution.commitFailure()]);
     if (state.status === "cancelled") throw runCancelled();
-    if (state.status === "running") throw interrupted(runIdOf(state.start));
+    if (state.status === "running") throw runInterrupted(runIdOf(state.start));
     return live.result;
   }
 
@@ -277,18 +286,7 @@ async function onDisk(execution: Execution): Promise<void> {
   await Promise.race([execution.flush(), execution.settled]);
 }
 
-class RunIdTaken extends ServiceError {
-  constructor(id: string) {
-    super("conflict", `options.runId: ${JSON.stringify(id)} is taken`);
-  }
-}
-
 function ifUnknown(error: unknown): null {
   if (error instanceof ServiceError && error.kind === "not_found") return null;
   throw error;
 }
-
-const interrupted = (id: string) =>
-  new ServiceError("unavailable", "the run has been interrupted: it goes on when the server is back", {
-    headers: { "retry-after": "1", "x-run-id": id },
-  });

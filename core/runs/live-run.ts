@@ -59,6 +59,10 @@ export class LiveRun implements RunJournal {
     this.#step = step;
   }
 
+  get hasBegun(): boolean {
+    return this.#step !== null;
+  }
+
   /** Somebody reads the parts from now on. */
   read(): void {
     this.isRead = true;

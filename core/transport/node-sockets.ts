@@ -3,6 +3,10 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { WebSocket, WebSocketServer } from "ws";
 import type { OpenSocket, SocketEvents } from "../http/exchange.ts";
+import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
+
+/** The code of errors of `ws`. */
+const MESSAGE_TOO_LARGE = "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH";
 
 class NodeSocket implements OpenSocket {
   /** False when nothing has arrived since the last ping. */
@@ -60,6 +64,7 @@ interface Handshake {
 export class NodeSockets {
   readonly #limit: number;
   readonly #pingEvery: number;
+  readonly #refused: CountRefusal | undefined;
   readonly #open = new Set<NodeSocket>();
   readonly #requestIds = new WeakMap<IncomingMessage, string>();
   #server: Promise<WebSocketServer> | null = null;
@@ -69,10 +74,12 @@ export class NodeSockets {
   /**
    * @param limit largest message in bytes
    * @param pingEvery milliseconds; a peer that has not answered by the next ping is disconnected
+   * @param refused told of messages that are too large
    */
-  constructor(limit: number, pingEvery: number) {
+  constructor(limit: number, pingEvery: number, refused?: CountRefusal) {
     this.#limit = limit;
     this.#pingEvery = pingEvery;
+    this.#refused = refused;
   }
 
   async accept(handshake: Handshake, open: (socket: OpenSocket) => SocketEvents): Promise<void> {
@@ -109,7 +116,9 @@ export class NodeSockets {
     this.#open.add(socket);
     this.#timer ??= this.#startPings();
     // A malformed frame closes this socket with a code that says so; the event `close` reports it.
-    accepted.on("error", ignore);
+    accepted.on("error", (error: NodeJS.ErrnoException) => {
+      if (error.code === MESSAGE_TOO_LARGE) this.#refused?.("server.limits.socketMessage");
+    });
     const events = open(socket);
     accepted.on("message", (data: Buffer, isBinary: boolean) => {
       socket.alive = true;
@@ -147,5 +156,3 @@ export class NodeSockets {
     for (const socket of [...this.#open]) socket.destroy();
   }
 }
-
-function ignore(): void {}

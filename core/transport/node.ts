@@ -43,6 +43,10 @@ class NodeListening implements Listening {
     this.#markStopping = markStopping;
   }
 
+  get connections(): number {
+    return this.#sockets.size;
+  }
+
   stop(): void {
     if (this.#ended !== null) return;
     this.#markStopping();
@@ -72,7 +76,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   const isStopping = () => stopping;
   const headersTimeout = timeouts.headTimeout ?? 10_000;
   const requestTimeout = Math.max(headersTimeout, timeouts.requestTimeout ?? 60_000);
-  const webSockets = new NodeSockets(options.sockets?.message ?? 0, timeouts.pingEvery ?? 30_000);
+  const webSockets = new NodeSockets(options.sockets?.message ?? 0, timeouts.pingEvery ?? 30_000, options.refused);
   const server = createServer({
     IncomingMessage: options.sockets === undefined ? IncomingMessage : UpgradableMessage,
     insecureHTTPParser: false,
@@ -84,10 +88,15 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
     keepAliveTimeout: timeouts.idleTimeout ?? 75_000,
     connectionsCheckingInterval: Math.max(100, Math.min(1_000, headersTimeout / 4)),
   });
+  server.on("drop", () => options.refused?.("server.limits.connections"));
   Object.defineProperty(server, "maxConnections", { get: () => options.connections });
   server.on("connection", (socket: Socket) => {
     const connection: NodeConnection = { open: new Set(), closing: false, isStopping, stall: options.stall };
     sockets.set(socket, connection);
+    // Before Node destroys it. An idle connection has a time limit too, but nothing waits for its peer.
+    socket.prependListener("timeout", () => {
+      if (socket.writableLength > 0) options.refused?.("server.limits.stall");
+    });
     socket.once("close", () => {
       sockets.delete(socket);
       for (const exchange of [...connection.open]) exchange.abort();

@@ -9,15 +9,17 @@ import type { NativeResponse } from "./uws-native.ts";
 /** How often the addon's timeout is restarted. The addon counts in steps of four seconds, so that its ten may be eight. */
 const TIMEOUT_RESTART_SECONDS = 3;
 
+type FlowLimits = Pick<ListenOptions, "stall" | "refused">;
+
 /** The replies in progress of one listener, and their clock. */
 export class UwsFlows {
-  readonly #limits: Pick<ListenOptions, "stall">;
+  readonly #limits: FlowLimits;
   readonly #open = new Set<UwsFlow>();
   readonly #timer: NodeJS.Timeout;
   /** Seconds since the start of the listener. */
   now = 0;
 
-  constructor(limits: Pick<ListenOptions, "stall">) {
+  constructor(limits: FlowLimits) {
     this.#limits = limits;
     this.#timer = setInterval(() => this.#tick(), 1000);
     this.#timer.unref();
@@ -33,6 +35,11 @@ export class UwsFlows {
 
   close(): void {
     clearInterval(this.#timer);
+  }
+
+  /** A reader has taken nothing for too long. */
+  onStalled(): void {
+    this.#limits.refused?.("server.limits.stall");
   }
 
   #tick(): void {
@@ -77,6 +84,7 @@ export abstract class UwsFlow {
 
   tick(now: number, stall: number): void {
     if (this.blocked && now - this.#lastProgress > stall) {
+      this.#flows.onStalled();
       this.response.close();
       return;
     }

@@ -21,6 +21,8 @@ export interface UwsSocketHost {
   upgrade(response: NativeResponse, request: NativeRequest, context: object): void;
   /** A socket has closed: the addon does not report the end of connections that became sockets. */
   onClosed(): void;
+  /** A message was too large. */
+  onTooLarge(): void;
   /** Reports an error of a callback: errors must not be thrown into native code. */
   report(error: unknown): void;
 }
@@ -112,8 +114,10 @@ export function socketBehavior(limit: number, host: UwsSocketHost): NativeSocket
     open: (native) => guard(() => native.getUserData().socket.opened(native)),
     message(native, bytes, isBinary) {
       if (isBinary) native.end(1003, "text messages only");
-      else if (bytes.byteLength > limit) native.end(1009, `a message is larger than ${limit} bytes`);
-      else guard(() => native.getUserData().socket.message(Buffer.from(bytes).toString("utf8")));
+      else if (bytes.byteLength > limit) {
+        host.onTooLarge();
+        native.end(1009, `a message is larger than ${limit} bytes`);
+      } else guard(() => native.getUserData().socket.message(Buffer.from(bytes).toString("utf8")));
     },
     drain: (native) => guard(() => native.getUserData().socket.drained()),
     ping: (native) => guard(() => native.getUserData().socket.pinged()),

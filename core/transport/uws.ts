@@ -100,11 +100,21 @@ class UwsServer implements UwsListener, UwsSocketHost, Listening {
 
   #count(response: NativeResponse, change: number): void {
     this.#connections += change;
-    if (change > 0 && this.#connections > this.#options.connections) response.close();
+    if (change <= 0 || this.#connections <= this.#options.connections) return;
+    this.#options.refused?.("server.limits.connections");
+    response.close();
+  }
+
+  get connections(): number {
+    return this.#connections;
   }
 
   onClosed(): void {
     this.#connections--;
+  }
+
+  onTooLarge(): void {
+    this.#options.refused?.("server.limits.socketMessage");
   }
 
   /** The hot path: no closure, and no native call beyond those of a bare server, except for reading the head. */

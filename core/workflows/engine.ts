@@ -6,6 +6,7 @@ import type { Delivery } from "../approvals/upkeep.ts";
 import type { Principal } from "../identity/principal.ts";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { Serialized } from "../lib/serialized.ts";
+import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Membership } from "../storage/membership.ts";
@@ -40,6 +41,8 @@ interface EngineParts extends EngineSettings {
   readonly membership: Membership | null;
   readonly sequence: Sequence;
   readonly spaces: IdSpaces;
+  /** Told of executions that were not begun, or were stopped, because of a limit. */
+  readonly refused?: CountRefusal | undefined;
 }
 
 /** What follows from the manifest. */
@@ -91,8 +94,9 @@ export class Engine implements Workflows {
     this.sequence = parts.sequence;
     this.spaces = parts.spaces;
     this.trace = parts.trace;
-    const { store, membership } = parts;
-    this.capacity = new ExecutionCapacity(parts.maxExecutions, () => this.live.size);
+    const { store, membership, refused } = parts;
+    const full = () => refused?.("server.limits.executions");
+    this.capacity = new ExecutionCapacity(parts.maxExecutions, () => this.live.size, full);
     const alone = nameProcess();
     this.#maxExecutionBytes = parts.maxExecutionBytes;
     const maxExecutionBytes = () => this.#maxExecutionBytes;
@@ -107,6 +111,7 @@ export class Engine implements Workflows {
       get maxBytes() {
         return maxExecutionBytes();
       },
+      tooLarge: () => refused?.("server.limits.execution"),
     };
     this.membership = membership;
     if (membership !== null) {

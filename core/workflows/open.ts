@@ -6,6 +6,7 @@ import type { Problem } from "../lib/problem.ts";
 import { formatPath } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
+import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import { openIdSpaces } from "../storage/id-spaces.ts";
 import { EXECUTION_SEQUENCE, EXECUTIONS, OPEN_EXECUTIONS, OWN_EXECUTION_NAMES } from "../storage/keys.ts";
@@ -33,6 +34,8 @@ interface WorkflowParts {
   /** The processes that share the store; default: only the workflows of this process belong to it. */
   readonly membership?: Membership | null;
   readonly trace?: SpanOrigin | undefined;
+  /** Told of what a limit refuses. */
+  readonly refused?: CountRefusal;
 }
 
 /** What the workflows of another manifest are linked with. */
@@ -69,6 +72,7 @@ export async function openWorkflows(
     processTimes,
     membership = isShared(store) ? new Membership(store, { logger, times: processTimes }) : null,
     trace,
+    refused,
     ...parts
   }: LinkedParts & WorkflowParts,
 ): Promise<OpenedWorkflows> {
@@ -76,7 +80,7 @@ export async function openWorkflows(
   const { definitions } = settings;
   const sequence = await createSequence(store, EXECUTION_SEQUENCE, [EXECUTIONS, OPEN_EXECUTIONS]);
   const spaces = await openIdSpaces(store, isIsolated(manifest), OWN_EXECUTION_NAMES);
-  const engine = new Engine({ ...settings, store, sequence, spaces, logger, membership });
+  const engine = new Engine({ ...settings, store, sequence, spaces, logger, membership, refused });
   const retention = new ExecutionRetention(store, {
     ...retentionPeriods(manifest),
     logger,

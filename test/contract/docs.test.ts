@@ -210,7 +210,7 @@ test("GET /doc: replies are described as they are sent: envelope, events, errors
     components: { responses: Record<string, Tree> };
   };
   const text = paths["/agents/{id}/text"]!.post!.responses;
-  assert.deepEqual(Object.keys(text).sort(), ["200", "400", "404", "409", "413", "415", "422", "500", "503"]);
+  assert.deepEqual(Object.keys(text).sort(), ["200", "202", "400", "404", "409", "413", "415", "422", "500", "503"]);
   const json = (text["200"]!.content as Tree)["application/json"] as { schema: Tree; example: Tree };
   assert.deepEqual(json.schema.required, ["success", "data"]);
   assert.equal(json.example.success, true);
@@ -221,6 +221,19 @@ test("GET /doc: replies are described as they are sent: envelope, events, errors
     const { example } = (content as Record<string, { example: Tree }>)["application/json"]!;
     assert.deepEqual(Object.keys(example), ["success", "error"], name);
   }
+});
+
+test("GET /doc: the headers that a request may have are parameters: a key, an approval, the last event of a stream", () => {
+  const { paths } = openapiDocument(rows, INFO) as { paths: Record<string, Record<string, Tree>> };
+  const headersOf = (method: string, path: string) =>
+    ((paths[path]![method]!.parameters ?? []) as { in: string; name: string }[])
+      .filter((parameter) => parameter.in === "header")
+      .map(({ name }) => name);
+  assert.deepEqual(headersOf("post", "/tools/{name}/execute"), ["Idempotency-Key", "x-approval-id"]);
+  assert.deepEqual(headersOf("get", "/workflows/{id}/executions/{executionId}/stream"), ["Last-Event-ID"]);
+  assert.deepEqual(headersOf("get", "/agents/{id}/runs/{runId}/stream"), ["Last-Event-ID"]);
+  assert.deepEqual(headersOf("post", "/workflows/{id}/stream"), ["Idempotency-Key"]);
+  assert.deepEqual(headersOf("get", "/agents"), []);
 });
 
 test("GET /doc: a custom route carries its own schemas; one that refers to itself is not embedded", () => {

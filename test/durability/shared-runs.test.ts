@@ -3,6 +3,11 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import pg from "pg";
+import { decodeNumber } from "../../core/storage/encoding.ts";
+import { executionKey } from "../../core/storage/keys.ts";
+import { LAYOUT_VERSION } from "../../core/storage/layout.ts";
+import { tableOf } from "../../core/storage/postgres-names.ts";
 import type { Served } from "../support/command-line.ts";
 import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
 import { until } from "../support/probe.ts";
@@ -21,7 +26,7 @@ export default { kind: "tool", name: "linger", description: "Waits", execute: as
   while (existsSync(${JSON.stringify(`${folder}/`)} + name)) await new Promise((resolve) => setTimeout(resolve, 10));
   return { name };
 } };`;
-const { one, other } = await twoProcesses(server, folder, {
+const { url, one, other } = await twoProcesses(server, folder, {
   plugins: { "tools/linger.mjs": LINGER },
   tools: { linger: { use: "linger" }, asked: { use: "linger", approval: true } },
   providers: {
@@ -85,6 +90,27 @@ test("POST /agents/:id/stream with one Idempotency-Key at two processes at once 
   for (const events of all) assert.deepEqual(events, all[0]);
   assert.match(all[0]!.at(-1)!.data, /"finish"/);
   assert.equal(calls("c").length, 1);
+});
+
+test("POST /agents/:id/text of a kept run whose number an execution has had since the database was restored: the run has its own result", {
+  skip,
+}, async () => {
+  const table = tableOf(LAYOUT_VERSION);
+  const database = new pg.Pool({ connectionString: url!, max: 1 });
+  try {
+    const { rows } = await database.query({ text: `SELECT key FROM ${table} WHERE key LIKE 'x/%/r'` });
+    // Both processes have a block of numbers. Those that come next in either are taken.
+    const text = `INSERT INTO ${table} VALUES ($1, 'of another', 1) ON CONFLICT DO NOTHING`;
+    for (const { key } of rows) {
+      const number = decodeNumber(String(key).split("/")[1]!);
+      for (const next of [1, 2, 3]) await database.query({ text, values: [executionKey(number + next)] });
+    }
+    const reply = await post(one, "/agents/clerk/text", { input: "f" });
+    assert.equal(reply.status, 200, await reply.clone().text());
+    assert.deepEqual(((await reply.json()) as Loose).data.toolResults[0].output, { name: "f" });
+  } finally {
+    await database.query({ text: `DELETE FROM ${table} WHERE value = 'of another'` }).finally(() => database.end());
+  }
 });
 
 test("GET /agents/:id/runs/:runId/stream: when the process of a run is killed, the other finishes it, and its reader there sees each part once", {

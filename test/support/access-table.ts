@@ -115,6 +115,8 @@ const GROUPS: readonly Group[] = [
       "GET /observability/traces/:traceId/logs",
       "GET /observability/spans/:spanId/logs",
       "GET /observability/logs",
+      "GET /observability/routes",
+      "GET /observability/limits",
       "GET /api/logs",
       "GET /metrics",
       "POST /setup-observability",
@@ -124,6 +126,7 @@ const GROUPS: readonly Group[] = [
       "POST /reload",
     ],
   },
+  { authNext: "console", legacy: "console", endpoints: ["GET /observability/manifest"] },
   { authNext: "either", legacy: "either", endpoints: ["GET /approvals", "POST /approvals/:approvalId"] },
   {
     authNext: "public",

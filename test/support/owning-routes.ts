@@ -253,6 +253,9 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "mcp.listen": FREE,
   "mcp.endSession": FREE,
   "observability.status": FREE,
+  "inventory.routes": FREE,
+  "inventory.manifest": FREE,
+  "inventory.limits": FREE,
   "observability.listTraces": {
     kind: "list",
     request: () => ({ path: "/observability/traces?limit=200" }),

@@ -178,6 +178,9 @@ const REQUESTS: Record<string, Plain> = {
   "mcp.listen": { path: "/mcp/main/mcp", status: 405 },
   "mcp.endSession": { path: "/mcp/main/mcp", status: 405 },
   "observability.status": { path: "/observability/status" },
+  "inventory.routes": { path: "/observability/routes" },
+  "inventory.manifest": { path: "/observability/manifest" },
+  "inventory.limits": { path: "/observability/limits" },
   "observability.listTraces": { path: `/observability/traces?to=${new Date(TRACED).toISOString()}`, traced: true },
   "observability.getTrace": { path: `/observability/traces/${TRACE}`, traced: true },
   "observability.getSpan": { path: `/observability/spans/${SPAN}`, traced: true },
@@ -198,7 +201,7 @@ const REQUESTS: Record<string, Plain> = {
 const GROUPS = ["execution", "management", "docs", "discovery", "observability", "updates", "probe", "custom"];
 const UNUSED_METHOD = "PUT";
 /** What says something else each time it is asked. */
-const CHANGING = /\/(?:history|metrics|status)$/;
+const CHANGING = /\/(?:history|metrics|status|routes|limits)$/;
 
 type Served = Pick<Running, "dispatch" | "logger" | "service">;
 
@@ -290,7 +293,10 @@ describe("every row of the routes table", () => {
       "GET /mcp/servers/:serverId",
       "GET /mcp/servers/:serverId/tools",
       "GET /metrics",
+      "GET /observability/limits",
       "GET /observability/logs",
+      "GET /observability/manifest",
+      "GET /observability/routes",
       "GET /observability/spans/:spanId",
       "GET /observability/spans/:spanId/logs",
       "GET /observability/status",

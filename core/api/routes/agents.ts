@@ -51,7 +51,7 @@ export const AGENT_ROUTES = [
     idempotent: true,
     bodyClass: "generation",
     failures: ["conflict"],
-    output: { json: "TextResult" },
+    output: { json: "TextResult", accepted: "StartedRun" },
     handle: ({ params, body }, call) => findAgent(call.service, params.id!).generateText(body, call),
   }),
   typedRoute<Service, undefined, "GenerateRequest">({
@@ -90,7 +90,7 @@ export const AGENT_ROUTES = [
     idempotent: true,
     bodyClass: "generation",
     failures: ["conflict"],
-    output: { json: "GeneratedObject" },
+    output: { json: "GeneratedObject", accepted: "StartedRun" },
     handle: ({ params, body }, call) => findAgent(call.service, params.id!).generateObject(body, call),
   }),
   typedRoute<Service, undefined, "ObjectRequest">({

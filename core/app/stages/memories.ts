@@ -1,15 +1,16 @@
 /** Stages: what the memories share, with the indexes of semantic search, and the memories of the manifest. */
 import { isIsolated } from "../../identity/principal.ts";
 import { messageOf } from "../../lib/errors.ts";
+import type { Manifest } from "../../manifest/manifest.ts";
 import { openDomain } from "../../memory/memories.ts";
 import { markGaps, openSemantics } from "../../memory/semantic/open.ts";
 import { followingEmbeddings } from "./embeddings.ts";
 import type { Stage } from "./stage.ts";
 
-type DomainNeeds = "manifest" | "store" | "registry" | "host" | "models" | "uses" | "options";
+type DomainNeeds = "manifest" | "store" | "registry" | "host" | "models" | "uses" | "meters" | "options";
 
 export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
-  { manifest, store, registry, host, models, uses, options },
+  { manifest, store, registry, host, models, uses, meters, options },
   failed,
 ) => {
   const isolated = isIsolated(manifest);
@@ -19,7 +20,9 @@ export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
   const vectorBytes = manifest.server.limits.vectors;
   try {
     const source = { store, registry, host, models: embeddings, modelsFailed: failed, vectorBytes };
-    const { semantics, problems, start } = await openSemantics(manifest, source);
+    const declared = options.vectors === "exact" ? withExactVectors(manifest) : manifest;
+    const { semantics, problems, vectorBytes: used, start } = await openSemantics(declared, source);
+    meters.limits.measure("server.limits.vectors", used);
     return {
       parts: { memoryDomain: openDomain(store, { isolated, logger, semantic: semantics }) },
       problems,
@@ -33,6 +36,16 @@ export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
     return { parts: { memoryDomain: openDomain(store, { isolated, logger }) }, problems: [unreadable(error)] };
   }
 };
+
+/** Those of a plugin may be kept outside the process. */
+const withExactVectors = ({ memory }: Manifest): Pick<Manifest, "memory"> => ({
+  memory: Object.fromEntries(
+    Object.entries(memory).map(([name, { semantic, ...rest }]) => [
+      name,
+      { ...rest, ...(semantic && { semantic: { ...semantic, vectors: "exact" } }) },
+    ]),
+  ),
+});
 
 export const memories: Stage<"manifest" | "memoryDomain", "memories"> = async ({ manifest, memoryDomain }) => {
   try {

@@ -58,6 +58,8 @@ export interface BootOptions {
   project?: string;
   /** False: leave the indexes of semantic search alone, whatever state they are in. */
   semantic?: boolean;
+  /** `exact`: vectors are kept beside the messages, whatever the manifest says. */
+  vectors?: "exact";
   /** Records or replays what providers answer; default: they are called. */
   cassettes?: CassetteIntercept | undefined;
 }

@@ -7,8 +7,8 @@ import type { Stage } from "./stage.ts";
 
 type TaskNeeds = "manifest" | "store" | "membership" | "agents" | "approvals" | "options";
 
-export const a2a: Stage<TaskNeeds, "a2a"> = ({ manifest, options: { logger }, ...parts }) => {
-  const a2a = new A2a(manifest, { ...parts, logger });
+export const a2a: Stage<TaskNeeds | "meters", "a2a"> = ({ manifest, options: { logger }, meters, ...parts }) => {
+  const a2a = new A2a(manifest, { ...parts, logger, refused: meters.limits.count });
   parts.approvals.tellTasks((record) => a2a.tellAnswer(record));
   return {
     parts: { a2a },

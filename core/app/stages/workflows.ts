@@ -19,12 +19,15 @@ type WorkflowNeeds =
 
 export const workflows: Stage<WorkflowNeeds, "workflows" | "engine"> = async (parts) => {
   const { manifest, loaded, store, membership, options } = parts;
+  const { limits } = parts.meters;
   const { engine, problems, start, idle, close, adopt } = await openWorkflows(manifest, loaded, {
     store,
     membership,
     logger: options.logger,
+    refused: limits.count,
     ...linked(parts),
   });
+  limits.measure("server.limits.executions", () => engine.live.size);
   return {
     parts: { workflows: engine, engine },
     problems,

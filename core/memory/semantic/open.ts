@@ -31,12 +31,17 @@ interface OpenedSemantics {
   semantics: Map<string, Semantic>;
   /** An `error` stops the boot. */
   problems: Problem[];
+  /** How many bytes of vectors are in memory. */
+  vectorBytes(): number;
   /** Goes on with what an earlier process left to be done, such as texts in the queue. Called once, when the service starts. */
   start(): void;
 }
 
 /** Opens the index of every memory that has `semantic`. Errors are returned as problems of the manifest. */
-export async function openSemantics(manifest: Manifest, source: SemanticSource): Promise<OpenedSemantics> {
+export async function openSemantics(
+  manifest: Pick<Manifest, "memory">,
+  source: SemanticSource,
+): Promise<OpenedSemantics> {
   const semantics = new Map<string, Semantic>();
   const problems: Problem[] = [];
   const embeddings = createEmbeddings(source);
@@ -66,6 +71,7 @@ export async function openSemantics(manifest: Manifest, source: SemanticSource):
   return {
     semantics,
     problems,
+    vectorBytes: () => cache.bytes,
     start() {
       for (const semantic of semantics.values()) semantic.committed();
       for (const index of indexes) index.start();

@@ -32,6 +32,10 @@ export class VectorCache {
     this.#limit = limit;
   }
 
+  get bytes(): number {
+    return this.#bytes;
+  }
+
   get(name: string): CachedOwner | undefined {
     const found = this.#owners.get(name);
     if (found === undefined) return undefined;

@@ -1,6 +1,7 @@
 /** Writes what providers answer. Only whole answers count: a call that was aborted or cut leaves nothing. */
 import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Dispatcher } from "undici";
 import { messageOf } from "../../lib/errors.ts";
@@ -23,16 +24,26 @@ const KEPT_HEADERS = ["content-type", "content-encoding", "retry-after", "retry-
  * Gives what stands between a provider and its connections, as `dispatcher.compose` of undici takes it. `secrets` are those that the
  * provider is configured with.
  */
-export type CassetteIntercept = (
-  provider: string,
-  secrets?: readonly string[],
-) => Dispatcher.DispatcherComposeInterceptor;
+export interface CassetteIntercept {
+  (provider: string, secrets?: readonly string[]): Dispatcher.DispatcherComposeInterceptor;
+  /** Waits for answers that a client has, but whose end has not come yet, at most some milliseconds. */
+  idle?(timeout: number): Promise<void>;
+}
 
-/** @returns what records a provider. The first answer to a request replaces what an earlier recording has of it. */
+/**
+ * The first answer to a request replaces what an earlier recording has of it.
+ *
+ * @returns what records a provider
+ * @throws Error when the folder cannot be made
+ */
 export function recordCassettes(folder: string, logger: Logger): CassetteIntercept {
+  // Also where nothing comes to be recorded, so that it can be replayed.
+  mkdirSync(folder, { recursive: true });
   /** By request; a place is taken when the request is sent. */
   const tapes = new Map<string, (CassetteAnswer | undefined)[]>();
-  return (provider, secrets = []) =>
+  const running = new Set<Promise<void>>();
+  const record: CassetteIntercept =
+    (provider, secrets = []) =>
     (dispatch) =>
     (options, handler) => {
       const { request, hide } = readRequest(provider, options, secrets);
@@ -50,8 +61,14 @@ export function recordCassettes(folder: string, logger: Logger): CassetteInterce
           logger.error({ err: error }, `an answer of ${provider} could not be recorded: ${messageOf(error)}`);
         }
       };
-      return dispatch(options, new Recorder(handler, hide, keep));
+      const recorder = new Recorder(handler, hide, keep);
+      running.add(recorder.ended);
+      void recorder.ended.then(() => running.delete(recorder.ended));
+      return dispatch(options, recorder);
     };
+  const idle = (timeout: number) =>
+    Promise.race([Promise.all(running), sleep(timeout, undefined, { ref: false })]).then(() => undefined);
+  return Object.assign(record, { idle });
 }
 
 /** A reader finds the old file or the new one. */
@@ -67,6 +84,8 @@ class Recorder implements Dispatcher.DispatchHandler {
   readonly #hide: (text: string) => string;
   readonly #keep: (answer: CassetteAnswer) => void;
   readonly #chunks: Uint8Array[] = [];
+  readonly ended: Promise<void>;
+  #end!: () => void;
   #status = 0;
   #headers: Record<string, string> = {};
 
@@ -78,6 +97,9 @@ class Recorder implements Dispatcher.DispatchHandler {
     this.#handler = handler;
     this.#hide = hide;
     this.#keep = keep;
+    this.ended = new Promise((resolve) => {
+      this.#end = resolve;
+    });
   }
 
   onRequestStart(controller: Dispatcher.DispatchController, context: unknown): void {
@@ -103,10 +125,12 @@ class Recorder implements Dispatcher.DispatchHandler {
 
   onResponseEnd(controller: Dispatcher.DispatchController, trailers: Record<string, string | string[]>): void {
     this.#keep({ status: this.#status, headers: this.#headers, chunks: hiddenChunks(this.#chunks, this.#hide) });
+    this.#end();
     this.#handler.onResponseEnd?.(controller, trailers);
   }
 
   onResponseError(controller: Dispatcher.DispatchController, error: Error): void {
+    this.#end();
     this.#handler.onResponseError?.(controller, error);
   }
 }

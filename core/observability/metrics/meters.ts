@@ -3,6 +3,7 @@
  * Nothing here knows labels or the text format.
  */
 import { Durations } from "./durations.ts";
+import { LimitMeters } from "./limit-meters.ts";
 import { ModelMeter, NamedMeters, OTHER, ToolMeter, WorkflowMeter } from "./named.ts";
 import { COMMIT_OUTCOMES, RUN_OUTCOMES, type RunOutcome } from "./outcomes.ts";
 import { RequestMeter } from "./request-meter.ts";
@@ -42,6 +43,7 @@ export class Meters {
   readonly tools: NamedMeters<ToolMeter>;
   readonly workflows: NamedMeters<WorkflowMeter>;
   readonly commits = new Tally(COMMIT_OUTCOMES);
+  readonly limits = new LimitMeters();
   /** Of successful commits. */
   readonly commitDurations = new Durations();
   /** By method, path and operation. */

@@ -4,6 +4,7 @@ import { unavailable } from "../../lib/errors.ts";
 export class ExecutionCapacity {
   #limit: number;
   readonly #running: () => number;
+  readonly #refused: (() => void) | undefined;
   /** Slots reserved for executions that are about to run. */
   #reserved = 0;
   readonly #waiting: (() => void)[] = [];
@@ -13,9 +14,11 @@ export class ExecutionCapacity {
     this.#resolveFull = resolve;
   });
 
-  constructor(limit: number, running: () => number) {
+  /** @param refused called whenever there is no slot for a client */
+  constructor(limit: number, running: () => number, refused?: () => void) {
     this.#limit = limit;
     this.#running = running;
+    this.#refused = refused;
   }
 
   /** From now on. What runs is not touched. */
@@ -35,6 +38,7 @@ export class ExecutionCapacity {
    */
   requireFree(): void {
     if (this.#free && this.#waiting.length === 0) return;
+    this.#refused?.();
     throw unavailable(`${this.#limit} executions are running, as many as server.limits.executions allows: try again`);
   }
 

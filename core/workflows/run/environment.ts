@@ -20,6 +20,8 @@ export interface ExecutionEnvironment {
   readonly volatile: boolean;
   /** How much an execution that begins or goes on now may record: its start and the entries of its journal. */
   readonly maxBytes: number;
+  /** Told of each that has recorded more. */
+  tooLarge?(): void;
 }
 
 /** The request on whose behalf the execution runs at present. */

@@ -19,11 +19,19 @@ export class Answer {
   #growing = new Map();
   /** @type {Map<string, ToolCall>} */
   #calls = new Map();
+  /** What was there when the present step of the agent itself began. */
+  #before = { elements: 0, text: "" };
 
   /** @param {RawStreamPart} part */
   take(part) {
     const from = part.subAgentName ?? part.subAgentId ?? "";
     switch (part.type) {
+      case "start-step":
+        if (from === "") this.#before = { elements: this.body.childElementCount, text: this.text };
+        return;
+      case "step-restart":
+        if (from === "") this.#restart();
+        return;
       case "text-start":
         this.#growing.set(keyOf(part), this.#said(from));
         return;
@@ -45,7 +53,7 @@ export class Answer {
         if (from === "") this.usage = part.totalUsage;
         return;
       case "tool-approval-request":
-        return this.#asks();
+        return this.#asks(part.toolCallId);
       case "tool-call":
         return this.#call(part.toolCallId, part.toolName, part.input, from);
       case "tool-result":
@@ -58,6 +66,12 @@ export class Answer {
     }
   }
 
+  /** The step begins again, in another process: what it had said is void. */
+  #restart() {
+    while (this.body.childElementCount > this.#before.elements) this.body.lastElementChild?.remove();
+    this.text = this.#before.text;
+  }
+
   /** @param {unknown} error */
   fail(error) {
     this.body.append(problem(error));
@@ -68,7 +82,10 @@ export class Answer {
     this.body.append(element("p", { class: "quiet" }, text));
   }
 
-  #asks() {
+  /** @param {string} id of the call */
+  #asks(id) {
+    const call = this.#calls.get(id);
+    if (call !== undefined) replace(call.state, "waits for a person");
     const link = element("a", { href: "#/approvals" }, "Approvals");
     this.body.append(element("p", { class: "lead" }, "A tool waits for a person: see ", link, "."));
   }

@@ -5,6 +5,7 @@ import { whose } from "./execution-owner.js";
 import { moment } from "./moments.js";
 import { badge, field, problem } from "./parts.js";
 import { linkTo } from "./router.js";
+import { runLink } from "./run-facts.js";
 import { valueFields } from "./value-form.js";
 import { valueView } from "./value-view.js";
 
@@ -29,11 +30,15 @@ export async function toolSchemas({ api, signal }) {
 }
 
 /** Who asked, as links. @param {Approval} approval @returns {Child[]} */
-function askedBy({ agentId, workflowId, executionId, stepId, conversationId, userId }) {
+function askedBy({ agentId, runId, workflowId, executionId, stepId, conversationId, userId }) {
   /** @type {Child[][]} */
   const parts = [];
   if (agentId !== undefined)
-    parts.push(["asked by agent ", element("a", { href: `#/agents/${segment(agentId)}` }, agentId)]);
+    parts.push([
+      "asked by agent ",
+      element("a", { href: `#/agents/${segment(agentId)}` }, agentId),
+      ...(runId === undefined ? [] : [", ", element("a", { href: runLink({ agentId, runId }) }, "its run")]),
+    ]);
   if (workflowId !== undefined) {
     const execution = `workflows/${segment(workflowId)}/executions/${segment(executionId)}`;
     const href = executionId === undefined ? `#/workflows/${segment(workflowId)}` : linkTo(execution, whose(userId));
@@ -44,7 +49,11 @@ function askedBy({ agentId, workflowId, executionId, stepId, conversationId, use
     ]);
   }
   if (parts.length === 0) parts.push(["asked by a request"]);
-  if (conversationId !== undefined) parts.push([`conversation ${conversationId}`]);
+  if (conversationId !== undefined) {
+    const path = `memory/${segment(agentId)}/${segment(conversationId)}`;
+    const link = element("a", { href: linkTo(path, whose(userId)) }, conversationId);
+    parts.push(["conversation ", agentId === undefined ? conversationId : link]);
+  }
   if (userId !== undefined) parts.push([`user ${userId}`]);
   return parts.flatMap((part, index) => (index === 0 ? part : [", ", ...part]));
 }

@@ -44,12 +44,13 @@ export async function approvalsView(place) {
       );
       if (before > 0) announce(`A new question: ${toolName}`);
     }
+    const hadFocus = open.contains(document.activeElement);
     arrange(
       open,
       found.map(({ approvalId }) => cards.get(approvalId) ?? element("div")),
       "Nothing waits for a person.",
     );
-    keepFocus();
+    if (hadFocus) keepFocus();
   }
 
   async function ask() {

@@ -161,10 +161,10 @@ function show(place, path, known, tree) {
     waiting,
     outcome,
     timeline.body,
+    traces,
     section("Steps", graph.body),
     section("Input", valueView(known.input)),
     again,
-    traces,
     section("Events", element("details", { class: "fold" }, element("summary", {}, "What happened, in order"), events)),
   ];
 }

@@ -34,7 +34,9 @@ export function durationText(milliseconds) {
  */
 export function spanText(from, to) {
   const end = to === undefined ? Date.now() : Date.parse(to);
-  return durationText(Math.max(0, end - Date.parse(from)));
+  const milliseconds = Math.max(0, end - Date.parse(from));
+  // Such times have no more than milliseconds.
+  return milliseconds < 1 ? "< 1 ms" : durationText(milliseconds);
 }
 
 /**

@@ -151,12 +151,29 @@ function listen({ api, signal }, filter, { show, say, fail }) {
   connect();
 }
 
+/** Whom a line is about: these names of it are shown without opening it. */
+const ABOUT = [
+  ["agentId", "agent"],
+  ["tool", "tool"],
+  ["workflowId", "workflow"],
+  ["executionId", "execution"],
+  ["conversationId", "conversation"],
+  ["userId", "user"],
+];
+
+/** @param {Record<string, unknown>} bound */
+const whom = (bound) =>
+  ABOUT.flatMap(([name = "", label]) => (typeof bound[name] === "string" ? [`${label} ${bound[name]}`] : [])).join(
+    " · ",
+  );
+
 /** @param {Line} line */
 function lineItem({ timestamp, level, msg, ...bound }) {
   const head = [
     element("time", { datetime: timestamp }, timeText(timestamp)),
     element("span", { class: `level is-${level}` }, level),
     element("span", { class: "message" }, msg),
+    element("span", { class: "whom" }, whom(bound)),
   ];
   if (Object.keys(bound).length === 0) return element("li", {}, ...head);
   return element("li", {}, element("details", {}, element("summary", {}, ...head), jsonBlock(bound)));

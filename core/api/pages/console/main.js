@@ -7,12 +7,18 @@ import { Credentials } from "./credentials.js";
 import { openCredentialsForm, signIn } from "./credentials-form.js";
 import { executionView } from "./execution.js";
 import { executionsView } from "./executions.js";
+import { limitsView } from "./limits.js";
 import { keepAsking } from "./live.js";
 import { logsView } from "./logs.js";
+import { manifestView } from "./manifest-values.js";
 import { conversationView, memoryView } from "./memory.js";
 import { keepMoments } from "./moments.js";
 import { overviewView } from "./overview.js";
 import { startRouter } from "./router.js";
+import { routesView } from "./routes.js";
+import { runView } from "./run.js";
+import { runsView } from "./runs.js";
+import { serviceView } from "./service-views.js";
 import { buildShell } from "./shell.js";
 import { toolView } from "./tool.js";
 import { toolsView } from "./tools.js";
@@ -38,11 +44,17 @@ const ROUTES = [
   { path: "workflows/:id", title: "Workflow", view: workflowView },
   { path: "workflows/:id/executions/:executionId", title: "Execution", view: executionView },
   { path: "executions", title: "Executions", view: executionsView },
+  { path: "runs/:id/:runId", title: "Run", view: runView },
+  { path: "runs", title: "Runs", view: runsView },
   { path: "memory", title: "Memory", view: memoryView },
   { path: "memory/:agentId/:conversationId", title: "Conversation", view: conversationView },
   { path: "traces", title: "Traces", view: tracesView },
   { path: "traces/:id", title: "Trace", view: traceView },
   { path: "logs", title: "Logs", view: logsView },
+  { path: "service", title: "Service", view: serviceView },
+  { path: "service/limits", title: "Limits", view: limitsView },
+  { path: "service/manifest", title: "Manifest", view: manifestView },
+  { path: "service/routes", title: "Routes", view: routesView },
 ];
 
 const credentials = new Credentials(serviceRoot());

@@ -11,6 +11,16 @@ import { jsonBlock, jsonDetails } from "./parts.js";
 /** @type {Record<string, string>} */
 const SPEAKERS = { user: "User", assistant: "Agent", system: "System", tool: "Tool" };
 
+/** How calls of tools stand, in the words of the chat. @type {Record<string, string>} */
+const STATES = {
+  "input-available": "running…",
+  "output-available": "done",
+  "output-error": "failed",
+  "output-denied": "refused",
+  "approval-requested": "waits for a person",
+  "approval-responded": "answered",
+};
+
 /** @param {Part} part @param {boolean} isMine @returns {Child} */
 function partView(part, isMine) {
   const { type, text = "", state, input, output, errorText } = part;
@@ -28,7 +38,14 @@ function partView(part, isMine) {
   return element(
     "details",
     { class: "fold" },
-    element("summary", {}, "Tool ", element("code", {}, name), " ", element("span", { class: "quiet" }, state ?? "")),
+    element(
+      "summary",
+      {},
+      "Tool ",
+      element("code", {}, name),
+      " ",
+      element("span", { class: "quiet" }, STATES[state ?? ""] ?? state ?? ""),
+    ),
     state === "approval-requested" && element("p", {}, element("a", { href: "#/approvals" }, "It waits for a person")),
     element("h4", {}, "Input"),
     jsonBlock(input),

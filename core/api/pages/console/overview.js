@@ -20,8 +20,8 @@ const PAUSE = 5000;
 const MOST = 8;
 const DAY = 86_400_000;
 const EXECUTION_ID = "workflow.execution.id";
-/** A call that a person must approve first, or that somebody else was faster with. */
-const CONFLICT = "conflict";
+/** What is no failure: a call that a person must approve first, or that somebody else was faster with, and what was stopped. */
+const EXPECTED = new Set(["conflict", "cancelled"]);
 const LONGEST_MESSAGE = 160;
 
 /** @typedef {{ status: string, at: string, link: HTMLElement, text: string }} Item */
@@ -92,11 +92,11 @@ async function waitingItems({ api, signal }) {
       api.get(`workflows/executions?status=suspended&limit=${4 * MOST}`, { signal })
     ),
   ]);
-  const questions = approvals.map(({ toolName, agentId, workflowId, createdAt }) => ({
+  const questions = approvals.map(({ toolName, agentId, workflowId, input, createdAt }) => ({
     status: "open",
     at: createdAt,
     link: element("a", { href: "#/approvals" }, `Approve ${toolName}`),
-    text: agentId !== undefined ? `Asked by ${agentId}` : workflowId !== undefined ? `Asked by ${workflowId}` : "",
+    text: [inputText(input), ...[agentId ?? workflowId ?? []].flat().map((asker) => `asked by ${asker}`)].join(", "),
   }));
   const suspended = executions
     .filter(({ suspension }) => approvalIdOf(suspension) === null)
@@ -107,6 +107,14 @@ async function waitingItems({ api, signal }) {
       text: record.suspension?.reason ?? "",
     }));
   return latest([...questions, ...suspended]);
+}
+
+/** `orderId A-1002, amount 250`. @param {unknown} input */
+function inputText(input) {
+  if (typeof input !== "object" || input === null) return JSON.stringify(input);
+  return Object.entries(input)
+    .map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(", ");
 }
 
 /** @param {WorkflowExecution} record */
@@ -135,7 +143,7 @@ async function failedItems({ api, signal }) {
     ...traces
       .filter(
         ({ rootSpan: { attributes } }) =>
-          attributes[EXECUTION_ID] === undefined && attributes["error.type"] !== CONFLICT,
+          attributes[EXECUTION_ID] === undefined && !EXPECTED.has(String(attributes["error.type"])),
       )
       .map(({ traceId, rootSpan, startTime, endTime = startTime }) => ({
         status: "error",

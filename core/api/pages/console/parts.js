@@ -15,6 +15,7 @@ const SIGNS = new Map([
   ["ready", "✓"],
   ["unavailable", "✕"],
   ["suspended", "‖"],
+  ["waiting", "‖"],
   ["error", "✕"],
   ["cancelled", "⊘"],
   ["skipped", "↷"],
@@ -108,26 +109,32 @@ export function facts(rows) {
 }
 
 /**
- * A table in a frame that scrolls where the screen is narrow.
+ * A table in a frame that scrolls. On a narrow screen each row is a block, with the heads before its values: the roles are written down,
+ * because a browser forgets those of a table that is not laid out as one.
  *
  * @param {string} caption for screen readers
  * @param {readonly string[]} heads
  * @param {readonly (readonly Child[])[]} rows the first cell of each is its heading
  */
 export function table(caption, heads, rows) {
-  const head = element("tr", {}, ...heads.map((text) => element("th", { scope: "col" }, text)));
+  const head = heads.map((text) => element("th", { scope: "col", role: "columnheader" }, text));
   const body = rows.map(([first, ...others]) =>
-    element("tr", {}, element("th", { scope: "row" }, first), ...others.map((cell) => element("td", {}, cell))),
+    element(
+      "tr",
+      { role: "row" },
+      element("th", { scope: "row", role: "rowheader" }, first),
+      ...others.map((cell, place) => element("td", { role: "cell", "data-head": heads[place + 1] ?? "" }, cell)),
+    ),
   );
   return element(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
     element(
       "table",
-      {},
+      { class: "rows", role: "table" },
       element("caption", { class: "unseen" }, caption),
-      element("thead", {}, head),
-      element("tbody", {}, ...body),
+      element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...head)),
+      element("tbody", { role: "rowgroup" }, ...body),
     ),
   );
 }

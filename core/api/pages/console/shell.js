@@ -8,10 +8,18 @@ const SECTIONS = [
   ["tools", "Tools"],
   ["workflows", "Workflows"],
   ["executions", "Executions"],
+  ["runs", "Runs"],
   ["memory", "Memory"],
   ["traces", "Traces"],
   ["logs", "Logs"],
+  ["service", "Service"],
 ];
+
+/** Scrolls as little as it must. @type {ScrollIntoViewOptions} */
+const NEAREST = { block: "nearest", inline: "nearest" };
+
+/** The address of an execution is below that of its workflow. */
+const EXECUTION = /^workflows\/[^/]+\/executions\//;
 
 /**
  * Puts the bar and a place for the views where the server wrote a page for browsers without scripts.
@@ -52,17 +60,19 @@ export function buildShell({ openCredentials }) {
       const link = links[place];
       if (link === undefined) return;
       replace(link, label, ...(count === 0 ? [] : [" ", mark, element("span", { class: "unseen" }, ` ${count} open`)]));
+      // It has moved those behind it.
+      links.find((each) => each.hasAttribute("aria-current"))?.scrollIntoView(NEAREST);
     },
     /** @param {string} path */
     shown(path) {
-      const present = path.split("/", 1)[0];
+      const present = EXECUTION.test(path) ? "executions" : path.split("/", 1)[0];
       for (const [index, link] of links.entries()) {
         if (SECTIONS[index]?.[0] !== present) {
           link.removeAttribute("aria-current");
           continue;
         }
         link.setAttribute("aria-current", "page");
-        link.scrollIntoView({ block: "nearest", inline: "nearest" });
+        link.scrollIntoView(NEAREST);
       }
     },
   };

@@ -76,7 +76,11 @@ function row({ traceId, rootSpan, spanCount, startTime, status, userId }) {
   return [
     element("a", { href: `#/traces/${segment(traceId)}`, id: `row-${traceId}` }, rootSpan.name),
     badge(status),
-    element("span", { title: shortened(input, 1000) }, shortened(input.replaceAll(/\s+/g, " "), LONGEST)),
+    element(
+      "span",
+      { class: "clip", title: shortened(input, 1000) },
+      shortened(input.replaceAll(/\s+/g, " "), LONGEST),
+    ),
     userId ?? "",
     tokens === null ? "" : tokens.total,
     moment("ago", startTime),

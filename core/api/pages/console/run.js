@@ -1,0 +1,167 @@
+/** One kept run of an agent: how it stands, and what it says and does, as it comes. */
+import { Answer } from "./answer.js";
+import { Refusal, segment } from "./api.js";
+import { element, replace } from "./elements.js";
+import { counted, spanText, timeText } from "./formats.js";
+import { changes, keepAsking } from "./live.js";
+import { markdown } from "./markdown-flow.js";
+import { moment } from "./moments.js";
+import { badge, facts, jsonBlock, problem, section } from "./parts.js";
+import { linkTo } from "./router.js";
+import { cancelRun } from "./run-facts.js";
+import { valueView } from "./value-view.js";
+
+/** @import { AgentRun, RawStreamPart } from "../../../../generated/types.ts" */
+/** @import { Place } from "./router.js" */
+
+/** Between two looks at a run that goes on, in milliseconds. */
+const PAUSE = 2000;
+/** Of the list of runs, which the console's key opens where it does not open a single run. */
+const MOST_LISTED = "500";
+
+/** @param {Place} place */
+export async function runView(place) {
+  const { api, params, signal, body, announce, keepFocus } = place;
+  const { id = "", runId = "" } = params;
+  const path = `agents/${segment(id)}/runs/${segment(runId)}`;
+  const failure = element("div");
+  const head = element("div");
+  const actions = element("div", { class: "actions" });
+  const outcome = element("div");
+  const answer = new Answer();
+  const said = section("Answer", answer.body);
+  said.hidden = true;
+  body.append(head, actions, failure, outcome, said);
+  const differs = changes();
+  let status = "";
+  /** Whether its parts could be read: then they show what it has said. */
+  let isRead = false;
+  /** @type {AgentRun | undefined} */
+  let latest;
+
+  /** @returns {Promise<AgentRun>} */
+  async function find() {
+    try {
+      return await api.get(path, { signal });
+    } catch (error) {
+      if (!(error instanceof Refusal) || (error.status !== 401 && error.status !== 403)) throw error;
+      /** @type {AgentRun[]} */
+      const runs = await api.get(`agents/${segment(id)}/runs?limit=${MOST_LISTED}`, { signal });
+      const run = runs.find((each) => each.runId === runId);
+      if (run === undefined) throw error;
+      return run;
+    }
+  }
+
+  /** @param {AgentRun} run */
+  function show(run) {
+    const changed = status !== "" && status !== run.status;
+    ({ status } = run);
+    latest = run;
+    replace(head, factsOf(run));
+    replace(actions, isOpen(run) && element("button", { type: "button", class: "plain", onclick: cancel }, "Cancel"));
+    replace(outcome, waitsView(run), errorView(run), (!isRead || typeof run.output !== "string") && outputView(run));
+    if (!changed) return;
+    announce(`The run is ${status}`);
+    keepFocus();
+  }
+
+  async function cancel() {
+    try {
+      await cancelRun(api, { agentId: id, runId }, signal);
+      await ask();
+    } catch (error) {
+      if (!signal.aborted) replace(failure, problem(error));
+    }
+  }
+
+  async function ask() {
+    const run = await find();
+    if (!signal.aborted && differs(run)) show(run);
+  }
+
+  /** What it has said and done from its beginning, and goes on to. The console's key alone does not open it: then the output is shown. */
+  async function read() {
+    try {
+      /** @type {AsyncGenerator<{ data: RawStreamPart }>} */
+      const parts = api.events("GET", `${path}/stream`, { signal });
+      for await (const { data } of parts) {
+        if (!isRead) {
+          isRead = true;
+          said.hidden = false;
+          if (latest !== undefined) show(latest);
+        }
+        answer.take(data);
+      }
+    } catch {
+      // What stands above tells how the run is doing.
+    }
+    // Where this fails, the next look says so.
+    if (!signal.aborted) await ask().catch(() => {});
+  }
+
+  await ask();
+  if (signal.aborted) return;
+  void read();
+  void keepAsking(
+    place,
+    PAUSE,
+    async () => (status === "running" || status === "waiting" ? ask() : undefined),
+    failure,
+  );
+}
+
+/** @param {AgentRun} run */
+const isOpen = ({ status }) => status === "running" || status === "waiting";
+
+/** @param {AgentRun} run */
+function factsOf({ runId, agentId, status, startTime, endTime, usage, userId, conversationId }) {
+  const conversation = linkTo(`memory/${segment(agentId)}/${segment(conversationId)}`, { userId: userId ?? "" });
+  return facts([
+    ["Status", badge(status)],
+    ["Agent", element("a", { href: `#/agents/${segment(agentId)}` }, agentId)],
+    ["Id", element("code", {}, runId)],
+    ["Began", timeText(startTime)],
+    ["Took", endTime === undefined ? moment("for", startTime) : spanText(startTime, endTime)],
+    ["Tokens", usage !== undefined && counted(usage.totalTokens, "token")],
+    ["User", userId],
+    ["Conversation", conversationId !== undefined && element("a", { href: conversation }, conversationId)],
+    [
+      "Traces",
+      element(
+        "a",
+        { href: linkTo("traces", { entityType: "agent", entityId: agentId, from: startTime, to: endTime ?? "" }) },
+        "of this agent, in this time",
+      ),
+    ],
+  ]);
+}
+
+/** @param {AgentRun} run */
+function waitsView({ approvals }) {
+  if (approvals.length === 0) return null;
+  return section(
+    "Waits for a person",
+    element(
+      "ul",
+      { class: "items" },
+      ...approvals.map(({ toolName, input }) =>
+        element(
+          "li",
+          {},
+          element("p", {}, element("a", { href: "#/approvals" }, `Approve ${toolName}`)),
+          valueView(input),
+        ),
+      ),
+    ),
+  );
+}
+
+/** @param {AgentRun} run */
+const errorView = ({ error }) => error !== undefined && section("Error", element("p", { class: "problem" }, error));
+
+/** @param {AgentRun} run */
+function outputView({ output }) {
+  if (output === undefined || output === null) return null;
+  return section("Output", typeof output === "string" ? markdown(output) : jsonBlock(output));
+}

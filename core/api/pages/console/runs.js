@@ -1,0 +1,114 @@
+/** Runs of agents that are kept, newest first, as they come: they go on without their client, and after a restart. */
+import { segment } from "./api.js";
+import { element, replace } from "./elements.js";
+import { counted, spanText } from "./formats.js";
+import { filterForm, pageOf, pager } from "./listing.js";
+import { changes, keepAsking } from "./live.js";
+import { moment } from "./moments.js";
+import { badge, problem, table } from "./parts.js";
+import { cancelRun, runLink } from "./run-facts.js";
+
+/** @import { AgentRun, AgentSummary } from "../../../../generated/types.ts" */
+/** @import { Child } from "./elements.js" */
+/** @import { Place } from "./router.js" */
+
+const PAGE = 25;
+/** Between two requests, in milliseconds. */
+const PAUSE = 3000;
+/** Runs are listed for each agent: of more agents, one has to be chosen. */
+const MOST_AGENTS = 12;
+const STATUSES = ["", "running", "waiting", "completed", "error", "cancelled"];
+
+/** @param {Place} place */
+export async function runsView(place) {
+  const { api, signal, query, body, announce } = place;
+  const page = pageOf(query);
+  const status = query.get("status") ?? "";
+  const failure = element("div");
+  const list = element("div", {}, element("p", { class: "quiet" }, "Loading…"));
+  /** @type {AgentSummary[]} */
+  const agents = await api.get("agents", { signal });
+  if (signal.aborted) return;
+  const isAllAllowed = agents.length <= MOST_AGENTS;
+  const agent = query.get("agent") ?? (isAllAllowed ? "" : (agents[0]?.id ?? ""));
+  const choices = agents.map(({ id, name }) => /** @type {const} */ ([id, name]));
+  body.append(
+    filterForm("runs", [
+      { name: "agent", label: "Agent", value: agent, options: isAllAllowed ? [["", "all"], ...choices] : choices },
+      { name: "status", label: "Status", value: status, options: STATUSES.map((text) => [text, text || "all"]) },
+    ]),
+    element(
+      "p",
+      { class: "hint" },
+      "Runs that last: those of durable agents, in the background, and of chats that can be read again.",
+    ),
+    failure,
+    list,
+  );
+  const names = new Map(choices);
+  const asked = agent === "" ? agents.map(({ id }) => id) : [agent];
+
+  /** A page of the runs of several agents together needs as many of each as there are up to its end. @returns {Promise<AgentRun[]>} */
+  async function find() {
+    const most = new URLSearchParams({ limit: String((page + 1) * PAGE + 1), ...(status !== "" && { status }) });
+    const found = await Promise.all(
+      asked.map((id) => /** @type {Promise<AgentRun[]>} */ (api.get(`agents/${segment(id)}/runs?${most}`, { signal }))),
+    );
+    const newest = found.flat().sort((a, b) => Date.parse(b.startTime) - Date.parse(a.startTime));
+    return newest.slice(page * PAGE, (page + 1) * PAGE + 1);
+  }
+
+  const differs = changes();
+  const ask = async () => {
+    const found = await find();
+    if (signal.aborted || !differs(found)) return;
+    const focused = document.activeElement?.id ?? "";
+    const filters = Object.fromEntries([...query].filter(([name]) => name !== "page"));
+    replace(
+      list,
+      found.length === 0
+        ? element("p", { class: "quiet" }, "No runs.")
+        : table(
+            "Runs",
+            ["Run", "Agent", "Status", "User", "Tokens", "Began", "Took", ""],
+            found.slice(0, PAGE).map(row),
+          ),
+      pager("runs", filters, page, found.length > PAGE),
+    );
+    if (focused !== "" && document.activeElement === document.body) document.getElementById(focused)?.focus();
+  };
+
+  /** @param {AgentRun} run @returns {Child[]} */
+  function row(run) {
+    const { runId, agentId, status: now, startTime, endTime, usage, userId, approvals } = run;
+    const isOpen = now === "running" || now === "waiting";
+    return [
+      element("a", { href: runLink(run), id: `row-${agentId}-${runId}` }, element("code", {}, runId)),
+      names.get(agentId) ?? agentId,
+      element("span", {}, badge(now), now === "waiting" && [" for ", counted(approvals.length, "answer")].join("")),
+      userId ?? "",
+      usage?.totalTokens ?? "",
+      moment("ago", startTime),
+      endTime === undefined ? moment("for", startTime) : spanText(startTime, endTime),
+      isOpen && cancel(run),
+    ];
+  }
+
+  /** @param {AgentRun} run */
+  function cancel(run) {
+    const click = async () => {
+      try {
+        await cancelRun(api, run, signal);
+        announce(`The run ${run.runId} is cancelled`);
+        await ask();
+      } catch (error) {
+        if (!signal.aborted) replace(failure, problem(error));
+      }
+    };
+    const label = `Cancel ${run.runId}`;
+    return element("button", { type: "button", class: "plain small", "aria-label": label, onclick: click }, "Cancel");
+  }
+
+  // The view is whole with its filters: the list goes on for as long as the view is there.
+  void keepAsking(place, PAUSE, ask, failure).then(() => replace(list));
+}

@@ -1,0 +1,86 @@
+/** The command `eval`: asks the agents and workflows of a manifest what a file says, and compares what they answer. */
+import { open, writeFile } from "node:fs/promises";
+import { type Booted, boot } from "../app/boot.ts";
+import { openCassettes } from "../app/cassettes.ts";
+import { loadEvals } from "../eval/load.ts";
+import { formatJUnit, formatTable } from "../eval/report.ts";
+import { type CaseReport, runEvals } from "../eval/run.ts";
+import { messageOf } from "../lib/errors.ts";
+import { hasErrors, type Issue } from "../manifest/issues.ts";
+import { LogText } from "../observability/log-text.ts";
+import { createLogger } from "../observability/logger.ts";
+import { printIssues } from "./inspect.ts";
+import type { Invocation } from "./invocation.ts";
+
+const PASSED = 0;
+const FAILED = 1;
+/** Nothing was asked: the file, the manifest or a folder is wrong. */
+const NOT_RUN = 2;
+/** For the ends of answers that are recorded. */
+const RECORDING_TIMEOUT_MS = 5_000;
+/** The process ends this long after the cases, even if a plugin has left timers behind. */
+const EXIT_TIMEOUT_MS = 1_000;
+
+export async function runEvalFile(invocation: Invocation): Promise<number> {
+  const stop = new AbortController();
+  const onSignal = (signal: NodeJS.Signals) => stop.abort(new Error(`stopped by ${signal}`));
+  process.on("SIGINT", onSignal).on("SIGTERM", onSignal);
+  const code = await evalFile(invocation, stop.signal).catch((error) => {
+    process.stderr.write(`penstock: ${messageOf(error)}\n`);
+    return NOT_RUN;
+  });
+  setTimeout(() => process.exit(code), EXIT_TIMEOUT_MS).unref();
+  return code;
+}
+
+/** The service is made as `serve` makes it, but listens nowhere and opens no store: what it keeps ends with it. */
+async function evalFile(invocation: Invocation, signal: AbortSignal): Promise<number> {
+  const { config, plugins, rest, json, junit, record, replay } = invocation;
+  const [path] = rest as [string];
+  // Before anything is asked, which may cost money.
+  if (junit !== undefined) await (await open(junit, "a")).close();
+  const text = new LogText();
+  const logger = createLogger("error", { destination: process.stderr, text });
+  const cassettes = await openCassettes({ record, replay }, logger);
+  const booted = await boot({ config, plugins, env: process.env, logger, text, cassettes, vectors: "exact" });
+  try {
+    const loaded = await loadEvals(path, known(booted));
+    const issues = [...booted.issues, ...loaded.issues];
+    const { service, models } = booted;
+    if (service === null || models === null || hasErrors(loaded.issues)) {
+      reportIssues(issues, json === true);
+      return NOT_RUN;
+    }
+    printIssues(issues);
+    await booted.begin();
+    const reports = await runEvals(loaded, { service, models, logger, signal });
+    await cassettes?.idle?.(RECORDING_TIMEOUT_MS);
+    if (junit !== undefined) await writeFile(junit, formatJUnit(loaded.file, reports));
+    const passed = reports.every((report) => report.passed);
+    process.stdout.write(json === true ? jsonReport({ passed, cases: reports }) : formatTable(reports));
+    return passed ? PASSED : FAILED;
+  } finally {
+    await booted.close();
+  }
+}
+
+/** Of a manifest with errors the names that it has. */
+function known({ loaded, models }: Booted): Parameters<typeof loadEvals>[1] {
+  const { agents = {}, workflows = {} } = loaded.validSubset ?? {};
+  return {
+    agents: Object.keys(agents),
+    workflows: Object.keys(workflows),
+    requireModel: (name) => void models?.chain([name]),
+  };
+}
+
+function reportIssues(issues: readonly Issue[], json: boolean): void {
+  if (json) process.stdout.write(jsonReport({ passed: false, issues, cases: [] }));
+  else printIssues(issues);
+}
+
+const jsonReport = (report: {
+  readonly passed: boolean;
+  readonly issues?: readonly Issue[];
+  readonly cases: readonly CaseReport[];
+}): string => `${JSON.stringify(report, null, 2)}\n`;

@@ -1,0 +1,44 @@
+/** What the schema says of a value of the manifest: what it is for, and whether it is a time or a size. */
+import { manifestSchemas } from "../../generated/manifest-schemas.ts";
+import { isObject } from "../lib/is-object.ts";
+import type { Path } from "./issues.ts";
+import type { Manifest } from "./manifest.ts";
+import { applicableBranch, definitionName } from "./resolve.ts";
+
+type Schema = Record<string, unknown>;
+
+type Unit = "milliseconds" | "bytes";
+
+interface Description {
+  /** Empty where the schema says nothing, as of the settings of plugins. */
+  text: string;
+  unit?: Unit;
+}
+
+const UNITS: Record<string, Unit | undefined> = { Duration: "milliseconds", Size: "bytes" };
+
+/** @param path of a value that the manifest has */
+export function describeValue(manifest: Manifest, path: Path): Description {
+  let schema: Schema = { $ref: "#/$defs/Manifest" };
+  let value: unknown = manifest;
+  for (const part of path) {
+    const target = branchOf(schema, value);
+    const properties = (target.properties ?? {}) as Record<string, Schema>;
+    const named = Object.hasOwn(properties, part) ? properties[part] : undefined;
+    const next = typeof part === "number" ? target.items : (named ?? target.additionalProperties);
+    if (!isObject(next)) return { text: "" };
+    schema = next as Schema;
+    value = (value as Record<string, unknown> | undefined)?.[part];
+  }
+  const unit = UNITS[definitionName(branchOf(schema, value, false)) ?? ""];
+  return { text: typeof schema.description === "string" ? schema.description : "", ...(unit && { unit }) };
+}
+
+/** What applies to a value, behind names and conditions. @param named whether names are followed too */
+function branchOf(schema: Schema, value: unknown, named = true): Schema {
+  const name = definitionName(schema);
+  if (name !== undefined && (named || UNITS[name] === undefined))
+    return branchOf(manifestSchemas[name] as Schema, value, named);
+  const branch = applicableBranch(schema, value);
+  return branch === undefined ? schema : branchOf(branch, value, named);
+}
