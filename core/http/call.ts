@@ -40,7 +40,6 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   headers: Record<string, string> = NO_HEADERS;
   unavailableHeaders: Record<string, string> | undefined = undefined;
   replyWith: Context<S>["replyWith"] = undefined;
-  /** Headers about what is hardly meant in the request. */
   warnings: HeaderList = NO_WARNINGS;
   /** Set for the first request with its key: it is carried out even if its client leaves, who may ask again for the reply. */
   keyed: KeyClaim | undefined = undefined;

@@ -2,7 +2,6 @@
  * The five stages of a request, compiled per route at boot: read the head, authorize, read and validate the body, handle, encode. All
  * reading of the head happens before `Dispatch` returns (see exchange.ts).
  */
-import { optionNames } from "../../generated/option-names.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { RefusingLimit } from "../observability/metrics/limit-meters.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
@@ -148,18 +147,15 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const authorize = settings.authorize(route);
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
-  const options = route.body === undefined ? undefined : optionNames[route.body];
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
-  const { uploads, uses, valuesLimit } = settings;
+  const { uploads, uses, valuesLimit, meters, bodyLimitName = () => "server.limits.body" } = settings;
   const bodyLimit = settings.bodyLimit(route);
-  const { bodyLimitName = () => "server.limits.body" } = settings;
-  const { limits } = settings.meters;
   const { bodyOptional = false, readsHeaders = false, refusedPage } = route;
   const replies = route.idempotent === undefined ? undefined : settings.replies;
   const takeKey = route.idempotent === "stream" ? attachToFirst : carryOutOnce;
   const { readsClient = settings.isProxied && route.group === "execution" } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
-  const meter = settings.meters.ofRoute(route);
+  const meter = meters.ofRoute(route);
 
   function handle(call: Call<S>, values: string[], query: string, body: unknown, corsHeaders: HeaderList): void {
     try {
@@ -210,9 +206,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     try {
       body = bytes.length === 0 && bodyOptional ? {} : parseBody(bytes, valuesLimit);
       requireValid(checkBody!, body);
-      if (options !== undefined) call.warnings = warnOfOptions((body as { options?: unknown }).options, options);
+      call.warnings = warnOfOptions(route.body, body);
     } catch (error) {
-      if (error instanceof ServiceError && error.kind === "too_large") limits.count(bodyLimitName({}));
+      if (error instanceof ServiceError && error.kind === "too_large") meters.limits.count(bodyLimitName({}));
       if (malformed === undefined) call.fail(error);
       else answer(call, malformed(messageOf(error)), corsHeaders);
       return;
@@ -257,8 +253,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         );
       },
       (problem) => {
-        if (problem === "too_large") limits.count(bodyLimitName(route));
-        else if (problem === "crowded") limits.count("server.limits.uploads");
+        if (problem === "too_large") meters.limits.count(bodyLimitName(route));
+        else if (problem === "crowded") meters.limits.count("server.limits.uploads");
         call.fail(bodyFailure(problem, bodyLimit));
       },
       uploads,

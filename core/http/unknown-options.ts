@@ -1,5 +1,5 @@
 /** Names the keys in `options` of a request that nothing reads: they are ignored, and a misspelt one must not be ignored in silence. */
-import type { OptionNames } from "../../generated/option-names.ts";
+import { type OptionNames, optionNames } from "../../generated/option-names.ts";
 import { isObject } from "../lib/is-object.ts";
 import { suggest } from "../manifest/issues.ts";
 import { NO_WARNINGS } from "./call-settings.ts";
@@ -9,9 +9,15 @@ import type { HeaderList } from "./exchange.ts";
 const MAX_NAMES = 8;
 const MAX_NAME_CHARACTERS = 64;
 
-/** The header `x-warning` for a body that has passed validation; no header where all keys are known. */
-export function warnOfOptions(options: unknown, known: OptionNames): HeaderList {
-  if (options === undefined) return NO_WARNINGS;
+/**
+ * The header `x-warning` for a body that has passed validation; no header where all keys are known.
+ *
+ * @param schema of the body
+ */
+export function warnOfOptions(schema: string | undefined, body: unknown): HeaderList {
+  const known = schema === undefined ? undefined : optionNames[schema];
+  const options = known === undefined ? undefined : (body as { options?: unknown }).options;
+  if (known === undefined || options === undefined) return NO_WARNINGS;
   const unknown: string[] = [];
   collect(options, known, "", unknown);
   if (unknown.length === 0) return NO_WARNINGS;
