@@ -22,6 +22,18 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "type": "string",
         "default": ""
       },
+      "prompt": {
+        "description": "A prompt of an MCP server, which follows the instructions.",
+        "$ref": "#/$defs/AgentPromptManifest"
+      },
+      "resources": {
+        "description": "Resources of MCP servers, whose texts follow the instructions.",
+        "type": "array",
+        "maxItems": 20,
+        "items": {
+          "$ref": "#/$defs/AgentResourceManifest"
+        }
+      },
       "model": {
         "description": "`provider/model`, a list of them (each is the fallback of the one before), or one `{{ expression }}`.",
         "type": [
@@ -432,6 +444,70 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "additionalProperties": false
       }
     },
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
+  "AgentPromptManifest": {
+    "title": "Prompt of an MCP server",
+    "type": "object",
+    "properties": {
+      "client": {
+        "description": "Name of an MCP client.",
+        "type": "string",
+        "minLength": 1
+      },
+      "name": {
+        "description": "Of the prompt.",
+        "type": "string",
+        "minLength": 1
+      },
+      "arguments": {
+        "description": "Texts; may hold `{{ expressions }}` over `context` and `user`.",
+        "$ref": "#/$defs/StringMap",
+        "default": {}
+      },
+      "maxBytes": {
+        "description": "Most that the model is shown of it.",
+        "$ref": "#/$defs/Size",
+        "default": "64KiB"
+      }
+    },
+    "required": [
+      "client",
+      "name"
+    ],
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
+  "AgentResourceManifest": {
+    "title": "Resource of an MCP server",
+    "type": "object",
+    "properties": {
+      "client": {
+        "description": "Name of an MCP client.",
+        "type": "string",
+        "minLength": 1
+      },
+      "uri": {
+        "description": "May hold `{{ expressions }}` over `context` and `user`, whose values are percent-encoded: `manual://pages/{{ context.page }}`.",
+        "type": "string",
+        "pattern": "^[A-Za-z][A-Za-z0-9+.-]*:\\S",
+        "patternErrorMessage": "must be a URI such as file:///manual.md"
+      },
+      "maxBytes": {
+        "description": "Most that the model is shown of it.",
+        "$ref": "#/$defs/Size",
+        "default": "64KiB"
+      }
+    },
+    "required": [
+      "client",
+      "uri"
+    ],
     "patternProperties": {
       "^x-": true
     },
@@ -1154,6 +1230,32 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       "headers": {
         "$ref": "#/$defs/StringMap"
       },
+      "auth": {
+        "description": "Whose rights a call of a tool has. Left out: those of `headers`, whoever asks. `forward`: the server gets the token of the user who asks. `tokenExchange`: it gets one that is issued in exchange for that token. `headers` are for the list of tools then.",
+        "type": [
+          "string",
+          "object"
+        ],
+        "pattern": "^forward$",
+        "properties": {
+          "tokenExchange": {
+            "$ref": "#/$defs/TokenExchangeManifest"
+          }
+        },
+        "required": [
+          "tokenExchange"
+        ],
+        "patternProperties": {
+          "^x-": true
+        },
+        "additionalProperties": false,
+        "patternErrorMessage": "must be forward, or {tokenExchange: {...}}",
+        "errorMessage": "must be forward, or {tokenExchange: {...}}"
+      },
+      "allowInsecure": {
+        "description": "Whether tokens of users may go to addresses that are neither https nor on this machine. Left out: false.",
+        "type": "boolean"
+      },
       "command": {
         "type": "string",
         "minLength": 1
@@ -1171,6 +1273,10 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "description": "Of one call of a tool.",
         "$ref": "#/$defs/Duration",
         "default": "60s"
+      },
+      "maxTimeout": {
+        "description": "Of one call whose server tells of its progress: each report gives it `timeout` again, up to this. Left out: progress gives no time.",
+        "$ref": "#/$defs/Duration"
       }
     },
     "oneOf": [
@@ -1188,6 +1294,12 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
     "dependentRequired": {
       "headers": [
         "url"
+      ],
+      "auth": [
+        "url"
+      ],
+      "allowInsecure": [
+        "auth"
       ],
       "args": [
         "command"
@@ -2193,6 +2305,63 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       ]
     },
     "errorMessage": "andThen needs exactly one of use, set, tool, suspend",
+    "patternProperties": {
+      "^x-": true
+    },
+    "additionalProperties": false
+  },
+  "TokenExchangeManifest": {
+    "title": "Token exchange (RFC 8693)",
+    "description": "Where the token of a user is exchanged for one that the MCP server takes.",
+    "type": "object",
+    "properties": {
+      "url": {
+        "description": "The token endpoint.",
+        "type": "string",
+        "pattern": "^https?://\\S+$",
+        "patternErrorMessage": "must be a URL such as https://login.example.com/token"
+      },
+      "clientId": {
+        "description": "Of this service.",
+        "type": "string",
+        "minLength": 1
+      },
+      "clientSecret": {
+        "description": "Sent with the client's id by HTTP Basic authentication. Left out: a public client.",
+        "type": "string",
+        "minLength": 1
+      },
+      "audience": {
+        "description": "The MCP server, as the issuer names it.",
+        "type": "string",
+        "minLength": 1
+      },
+      "resource": {
+        "description": "The MCP server, as an address.",
+        "type": "string",
+        "pattern": "^[A-Za-z][A-Za-z0-9+.-]*:[^\\s#]+$",
+        "patternErrorMessage": "must be an absolute URI without a fragment"
+      },
+      "scope": {
+        "description": "Separated by spaces.",
+        "type": "string",
+        "minLength": 1
+      },
+      "subjectTokenType": {
+        "description": "What the tokens of users are.",
+        "type": "string",
+        "enum": [
+          "access_token",
+          "id_token",
+          "jwt"
+        ],
+        "default": "access_token"
+      }
+    },
+    "required": [
+      "url",
+      "clientId"
+    ],
     "patternProperties": {
       "^x-": true
     },

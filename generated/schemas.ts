@@ -6456,6 +6456,55 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       {
         "type": "object",
+        "description": "What a tool says while it runs, at most once a second.",
+        "properties": {
+          "type": {
+            "const": "tool-progress",
+            "description": "Always `tool-progress`."
+          },
+          "toolCallId": {
+            "type": "string",
+            "description": "Id of the call."
+          },
+          "toolName": {
+            "type": "string",
+            "description": "Name of the tool."
+          },
+          "progress": {
+            "type": "number",
+            "description": "Grows with each report."
+          },
+          "total": {
+            "type": "number",
+            "description": "What `progress` is on its way to, where that is known."
+          },
+          "message": {
+            "type": "string",
+            "description": "For people."
+          },
+          "subAgentId": {
+            "type": "string",
+            "description": "Id of the sub-agent that this part comes from."
+          },
+          "subAgentName": {
+            "type": "string",
+            "description": "Name of that sub-agent."
+          },
+          "subAgentCallId": {
+            "type": "string",
+            "description": "`toolCallId` of the call that delegated to it. The ids of its parts begin with it."
+          }
+        },
+        "required": [
+          "type",
+          "toolCallId",
+          "toolName",
+          "progress"
+        ],
+        "title": "tool-progress"
+      },
+      {
+        "type": "object",
         "description": "The tool answered.",
         "properties": {
           "type": {
@@ -8734,6 +8783,62 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "toolName",
           "input",
           "errorText"
+        ],
+        "additionalProperties": false
+      },
+      {
+        "type": "object",
+        "title": "data-tool-progress",
+        "description": "What a tool says while it runs, at most once a second. Not part of the message.",
+        "properties": {
+          "type": {
+            "const": "data-tool-progress",
+            "description": "Always `data-tool-progress`."
+          },
+          "id": {
+            "type": "string",
+            "description": "Id of the call."
+          },
+          "data": {
+            "type": "object",
+            "properties": {
+              "toolCallId": {
+                "type": "string",
+                "description": "Id of the call."
+              },
+              "toolName": {
+                "type": "string",
+                "description": "Name of the tool."
+              },
+              "progress": {
+                "type": "number",
+                "description": "Grows with each report."
+              },
+              "total": {
+                "type": "number",
+                "description": "What `progress` is on its way to, where that is known."
+              },
+              "message": {
+                "type": "string",
+                "description": "For people."
+              }
+            },
+            "required": [
+              "toolCallId",
+              "toolName",
+              "progress"
+            ],
+            "additionalProperties": false
+          },
+          "transient": {
+            "const": true
+          }
+        },
+        "required": [
+          "type",
+          "id",
+          "data",
+          "transient"
         ],
         "additionalProperties": false
       },

@@ -17,6 +17,253 @@ export interface AgentManifest {
    */
   instructions: string;
   /**
+   * A prompt of an MCP server, which follows the instructions.
+   */
+  prompt?: AgentPromptManifest;
+  /**
+   * Resources of MCP servers, whose texts follow the instructions.
+   *
+   * @maxItems 20
+   */
+  resources?:
+    | []
+    | [AgentResourceManifest]
+    | [AgentResourceManifest, AgentResourceManifest]
+    | [AgentResourceManifest, AgentResourceManifest, AgentResourceManifest]
+    | [AgentResourceManifest, AgentResourceManifest, AgentResourceManifest, AgentResourceManifest]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ]
+    | [
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest,
+        AgentResourceManifest
+      ];
+  /**
    * `provider/model`, a list of them (each is the fallback of the one before), or one `{{ expression }}`.
    */
   model: string | string[];
@@ -53,6 +300,40 @@ export interface AgentManifest {
    */
   recovery: "resume" | "fail";
   options: AgentOptionsManifest;
+}
+
+export interface AgentPromptManifest {
+  /**
+   * Name of an MCP client.
+   */
+  client: string;
+  /**
+   * Of the prompt.
+   */
+  name: string;
+  /**
+   * Texts; may hold `{{ expressions }}` over `context` and `user`.
+   */
+  arguments: StringMap;
+  /**
+   * Most that the model is shown of it.
+   */
+  maxBytes: Size;
+}
+
+export interface AgentResourceManifest {
+  /**
+   * Name of an MCP client.
+   */
+  client: string;
+  /**
+   * May hold `{{ expressions }}` over `context` and `user`, whose values are percent-encoded: `manual://pages/{{ context.page }}`.
+   */
+  uri: string;
+  /**
+   * Most that the model is shown of it.
+   */
+  maxBytes: Size;
 }
 
 /**
@@ -383,6 +664,14 @@ export interface McpServerManifest {
 export interface McpClientManifest {
   url?: string;
   headers?: StringMap;
+  /**
+   * Whose rights a call of a tool has. Left out: those of `headers`, whoever asks. `forward`: the server gets the token of the user who asks. `tokenExchange`: it gets one that is issued in exchange for that token. `headers` are for the list of tools then.
+   */
+  auth?: "forward" | {tokenExchange: TokenExchangeManifest};
+  /**
+   * Whether tokens of users may go to addresses that are neither https nor on this machine. Left out: false.
+   */
+  allowInsecure?: boolean;
   command?: string;
   args?: string[];
   env?: StringMap;
@@ -390,6 +679,44 @@ export interface McpClientManifest {
    * Of one call of a tool.
    */
   timeout: Duration;
+  /**
+   * Of one call whose server tells of its progress: each report gives it `timeout` again, up to this. Left out: progress gives no time.
+   */
+  maxTimeout?: Duration;
+}
+
+/**
+ * Where the token of a user is exchanged for one that the MCP server takes.
+ */
+export interface TokenExchangeManifest {
+  /**
+   * The token endpoint.
+   */
+  url: string;
+  /**
+   * Of this service.
+   */
+  clientId: string;
+  /**
+   * Sent with the client's id by HTTP Basic authentication. Left out: a public client.
+   */
+  clientSecret?: string;
+  /**
+   * The MCP server, as the issuer names it.
+   */
+  audience?: string;
+  /**
+   * The MCP server, as an address.
+   */
+  resource?: string;
+  /**
+   * Separated by spaces.
+   */
+  scope?: string;
+  /**
+   * What the tokens of users are.
+   */
+  subjectTokenType: "access_token" | "id_token" | "jwt";
 }
 
 /**
@@ -6392,6 +6719,44 @@ export type RawStreamPart =
     }
   | {
       /**
+       * Always `tool-progress`.
+       */
+      type: "tool-progress";
+      /**
+       * Id of the call.
+       */
+      toolCallId: string;
+      /**
+       * Name of the tool.
+       */
+      toolName: string;
+      /**
+       * Grows with each report.
+       */
+      progress: number;
+      /**
+       * What `progress` is on its way to, where that is known.
+       */
+      total?: number;
+      /**
+       * For people.
+       */
+      message?: string;
+      /**
+       * Id of the sub-agent that this part comes from.
+       */
+      subAgentId?: string;
+      /**
+       * Name of that sub-agent.
+       */
+      subAgentName?: string;
+      /**
+       * `toolCallId` of the call that delegated to it. The ids of its parts begin with it.
+       */
+      subAgentCallId?: string;
+    }
+  | {
+      /**
        * Always `tool-result`.
        */
       type: "tool-result";
@@ -6929,6 +7294,39 @@ export type UIMessageChunk =
     }
   | {
       /**
+       * Always `data-tool-progress`.
+       */
+      type: "data-tool-progress";
+      /**
+       * Id of the call.
+       */
+      id: string;
+      data: {
+        /**
+         * Id of the call.
+         */
+        toolCallId: string;
+        /**
+         * Name of the tool.
+         */
+        toolName: string;
+        /**
+         * Grows with each report.
+         */
+        progress: number;
+        /**
+         * What `progress` is on its way to, where that is known.
+         */
+        total?: number;
+        /**
+         * For people.
+         */
+        message?: string;
+      };
+      transient: true;
+    }
+  | {
+      /**
        * Always `tool-output-available`.
        */
       type: "tool-output-available";
@@ -7388,6 +7786,8 @@ export type WorkflowStreamEvent =
 /** Every type by the name of its schema. */
 export interface Schemas {
   AgentManifest: AgentManifest;
+  AgentPromptManifest: AgentPromptManifest;
+  AgentResourceManifest: AgentResourceManifest;
   AgentToolManifest: AgentToolManifest;
   AgentOptionsManifest: AgentOptionsManifest;
   AgentMemoryOptionsManifest: AgentMemoryOptionsManifest;
@@ -7406,6 +7806,7 @@ export interface Schemas {
   McpManifest: McpManifest;
   McpServerManifest: McpServerManifest;
   McpClientManifest: McpClientManifest;
+  TokenExchangeManifest: TokenExchangeManifest;
   MemoryManifest: MemoryManifest;
   SummaryManifest: SummaryManifest;
   WorkingMemoryManifest: WorkingMemoryManifest;

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { SchemaRateLimit } from "../client-schema/rate.ts";
 import { createClientSchemas } from "../client-schema/schemas.ts";
 import { isIsolated } from "../identity/principal.ts";
+import { unavailable } from "../lib/errors.ts";
 import type { Problem } from "../lib/problem.ts";
 import type { Uses } from "../lib/uses.ts";
 import { isTemplate } from "../manifest/expression.ts";
@@ -29,16 +30,20 @@ import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { dynamicChain, dynamicInstructions, dynamicTools } from "./run/dynamic.ts";
 import { DEFAULT_SETTINGS, type RunSettings, resolveOptions } from "./run/options.ts";
 import { createRunIds } from "./run/run.ts";
+import { dynamicSources, type SourceReader } from "./run/sources.ts";
 import { type KnownTools, knownTools, toolSet } from "./run/tool-set.ts";
 import { delegateTool } from "./sub-agents.ts";
 
 /** How long a shutdown waits for aborted runs to store what they have said. */
 const SHUTDOWN_TIMEOUT_MS = 5_000;
 
+/** Where there are no MCP servers. */
+const NO_SOURCES: SourceReader = { read: () => Promise.reject(unavailable("there are no MCP servers here")) };
+
 /** What agents are linked with. */
 interface AgentParts {
   /** By their key in the manifest; those of MCP servers may come later. */
-  readonly tools: ReadonlyMap<string, Tool>;
+  readonly tools: ReadonlyMap<string, Tool> & { readonly sources?: SourceReader };
   readonly models: Models;
   /** By their name in the manifest. */
   readonly memories: ReadonlyMap<string, Memory>;
@@ -111,6 +116,8 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       spanName: agentSpan(name),
       ...requestSettings(agent, manifest),
       instructions: dynamicInstructions(agent, path),
+      sources: dynamicSources(agent, path),
+      reader: parts.tools.sources ?? NO_SOURCES,
       chain: dynamicChain(agent, models, path),
       tools: dynamicTools(agent, known, delegate, path),
       toolOutput: agent.toolOutput,

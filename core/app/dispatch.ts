@@ -25,6 +25,10 @@ function bodyLimit({ body, uploads }: LimitsManifest, { bodyClass }: Pick<Route<
   return Math.min(typeof body === "number" ? body : body[bodyClass ?? "default"], uploads);
 }
 
+/** Whether an MCP server is called on behalf of users. */
+const callsForUsers = ({ mcp }: Service["manifest"]): boolean =>
+  Object.values(mcp.clients).some(({ auth }) => auth !== undefined);
+
 const bodyLimitName = ({ body }: LimitsManifest, { bodyClass }: Pick<Route<Service>, "bodyClass">) =>
   typeof body === "number" ? "server.limits.body" : (`server.limits.body.${bodyClass ?? "default"}` as const);
 
@@ -59,8 +63,9 @@ export function compileDispatch(
   const cors = compileServiceCors(manifest.server, registry, logger);
   const site = compileSite(manifest.server, access.mode === "none" && !isPublic(host));
   const credentials = compileCredentials(env);
-  const guards = compileGuards(access, credentials, verifier);
-  const socketGuards = compileGuards(access, credentials, verifier, HANDSHAKE_CREDENTIALS);
+  const checks = { credentials, verifier, keepsTokens: callsForUsers(manifest) };
+  const guards = compileGuards(access, checks);
+  const socketGuards = compileGuards(access, checks, HANDSHAKE_CREDENTIALS);
   const uploads = new Uploads(limits.uploads);
   meters.limits.measure("server.limits.uploads", () => uploads.bytes);
   const shared = {

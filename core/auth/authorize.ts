@@ -3,6 +3,7 @@ import type { Authorize } from "../http/pipeline.ts";
 import type { Context } from "../http/route.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
+import { withToken } from "../identity/user-token.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
 import { type AccessRules, accessClass, type RouteAccess } from "./classes.ts";
 import { type CredentialSource, REQUEST_CREDENTIALS } from "./credential-source.ts";
@@ -35,21 +36,28 @@ interface Guards {
   readonly unknown: Authorize<AuthorizedCall> | null;
 }
 
+/** What credentials are checked with. */
+interface Checks {
+  readonly credentials: Credentials;
+  readonly verifier: Verifier | null;
+  /** Whether users keep their tokens, since other services are called on their behalf. */
+  readonly keepsTokens: boolean;
+}
+
 /** @param source where credentials are read from: those of an HTTP request, or of a WebSocket handshake */
 export function compileGuards(
   access: AccessRules,
-  credentials: Credentials,
-  verifier: Verifier | null,
+  checks: Checks,
   source: CredentialSource = REQUEST_CREDENTIALS,
 ): Guards {
-  const { development } = credentials;
+  const { development } = checks.credentials;
   const requirements: Record<ProtectedClass, AccessRequirement> = {
     user: { access: "user", source, development },
     console: { access: "console", source, development },
     operator: { access: "operator", source, development },
   };
   const check = (access: ProtectedClass, call: AuthorizedCall, head: CredentialHeaders) =>
-    authorize(requirements[access], call, head, credentials, verifier);
+    authorize(requirements[access], call, head, checks);
   return {
     of(route) {
       const { exceptions, otherwise } = route;
@@ -76,8 +84,7 @@ function authorize(
   requirement: AccessRequirement,
   call: AuthorizedCall,
   head: CredentialHeaders,
-  credentials: Credentials,
-  verifier: Verifier | null,
+  { credentials, verifier, keepsTokens }: Checks,
 ): void | Promise<void> {
   const { access, source } = requirement;
   if (source.isDevelopment(head, credentials)) {
@@ -93,9 +100,10 @@ function authorize(
   if (token === null) throw missingCredentials(requirement);
   if (verifier === null) throw invalidToken(requirement);
   const answer = verifier.verify(token, () => source.request(head));
-  if (!(answer instanceof Promise)) return acceptIdentity(answer, call, requirement);
+  const kept = keepsTokens ? token : null;
+  if (!(answer instanceof Promise)) return acceptIdentity(answer, kept, call, requirement);
   return answer.then(
-    (identity) => acceptIdentity(identity, call, requirement),
+    (identity) => acceptIdentity(identity, kept, call, requirement),
     (error) => {
       // The provider cannot be asked now: the token may be valid, so this is not a refusal.
       if (error instanceof ServiceError) throw error;
@@ -108,9 +116,15 @@ function authorize(
 const hasSentKey = (head: CredentialHeaders) =>
   head.header("x-console-access-key") !== "" || /(?:^|&)key=/.test(head.query);
 
-function acceptIdentity(identity: Identity | null, call: AuthorizedCall, requirement: AccessRequirement): void {
+/** @param token null unless the user keeps it */
+function acceptIdentity(
+  identity: Identity | null,
+  token: string | null,
+  call: AuthorizedCall,
+  requirement: AccessRequirement,
+): void {
   if (identity === null) throw invalidToken(requirement);
-  call.user = identity.user;
+  call.user = token === null ? identity.user : withToken(identity.user, token);
   call.caller = USER;
   call.expires = accessEnd(identity);
 }

@@ -5,6 +5,7 @@ import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 import type { Aborts } from "../lib/aborts.ts";
 import type { EventProducer, TextSink } from "../lib/event-sink.ts";
+import type { OnToolProgress } from "../lib/tool-progress.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { Validator } from "./decode.ts";
@@ -39,6 +40,8 @@ export interface Context<S> {
   /** What `signal` says, for what need not make one. Absent where the call has a signal anyway. */
   readonly aborts?: Aborts | undefined;
   readonly logger: Logger;
+  /** Called with what the tool that it runs says of its progress. */
+  readonly progress?: OnToolProgress | undefined;
   /** Where the request comes from. Complete if the route has `readsClient` or `readsHeaders`. */
   readonly client: Client;
   /** The request's headers, or those that the route reads; empty unless the route has `readsHeaders`. */

@@ -23,6 +23,7 @@ export function checkAgents(check: CheckContext): void {
     if (!isObject(agent)) continue;
     const path = ["agents", id];
     checkTemplate(check, [...path, "instructions"], agent.instructions, SCOPES.agent);
+    checkSources(check, path, agent);
     checkModel(check, [...path, "model"], agent.model);
     checkTools(check, [...path, "tools"], agent);
     checkSubAgents(check, path, id, agent);
@@ -36,6 +37,18 @@ export function checkAgents(check: CheckContext): void {
     const agent = (document.agents as Json)[first] as Json;
     const index = listOf(agent.subAgents).indexOf(second);
     check.report(["agents", first, "subAgents", index], `agents delegate in a circle: ${cycle.join(" -> ")}`);
+  }
+}
+
+/** What an agent takes from MCP servers beside tools. */
+function checkSources(check: CheckContext, path: Path, { prompt, resources }: Json): void {
+  const clients = keysOf(isObject(check.document.mcp) ? check.document.mcp.clients : undefined);
+  const places = listOf(resources).map((source, index) => [[...path, "resources", index], source] as const);
+  for (const [here, source] of [[[...path, "prompt"], prompt] as const, ...places]) {
+    if (!isObject(source)) continue;
+    checkName(check, [...here, "client"], "MCP client", source.client, clients);
+    checkTemplate(check, [...here, "uri"], source.uri, SCOPES.agent);
+    checkTemplate(check, [...here, "arguments"], source.arguments, SCOPES.agent);
   }
 }
 

@@ -1,4 +1,6 @@
 /** Checks MCP: what servers expose exists, and no two tools get the same name, of servers or of clients. */
+import { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";
+import { isLoopback } from "../lib/host-name.ts";
 import { isObject } from "../lib/is-object.ts";
 import { type CheckContext, checkName, checkRepeats, entriesOf, type Json, keysOf, listOf } from "./check.ts";
 import { checkOwnTool } from "./check-agents.ts";
@@ -14,9 +16,38 @@ export function checkMcp(check: CheckContext): void {
     if (isObject(server)) checkServer(check, path, server);
   }
   for (const [id, client] of entriesOf(mcp.clients)) {
-    if (isObject(client)) checkHeaders(check, ["mcp", "clients", id, "headers"], client.headers);
+    if (isObject(client)) checkClient(check, ["mcp", "clients", id], client);
   }
   checkClients(check, keysOf(mcp.clients));
+}
+
+function checkClient(check: CheckContext, path: Path, client: Json): void {
+  checkHeaders(check, [...path, "headers"], client.headers);
+  const { timeout, maxTimeout } = client;
+  if (milliseconds(maxTimeout) < milliseconds(timeout))
+    check.report([...path, "maxTimeout"], "must not be shorter than timeout");
+  if (client.auth === undefined) return;
+  const { auth } = check.document;
+  if (!isObject(auth) || auth.mode === undefined || auth.mode === "none")
+    check.report([...path, "auth"], "needs auth.mode: without it no request has the token of a user");
+  if (client.allowInsecure === true) return;
+  checkSecure(check, [...path, "url"], client.url);
+  const exchange = isObject(client.auth) ? client.auth.tokenExchange : undefined;
+  if (isObject(exchange)) checkSecure(check, [...path, "auth", "tokenExchange", "url"], exchange.url);
+}
+
+const IS_DURATION = new RegExp(DURATION_PATTERN);
+
+/** NaN for what is not a duration. */
+const milliseconds = (duration: unknown): number =>
+  typeof duration === "string" && IS_DURATION.test(duration) ? parseDuration(duration) : Number.NaN;
+
+/** Tokens and the client's secret are readable on the way to any other address. */
+function checkSecure(check: CheckContext, path: Path, url: unknown): void {
+  if (typeof url !== "string" || !URL.canParse(url)) return;
+  const { protocol, hostname } = new URL(url);
+  if (protocol === "https:" || isLoopback(hostname)) return;
+  check.report(path, "must be https, or on this machine, since tokens of users are sent there; or set allowInsecure");
 }
 
 /** The lists of a server, and the tool names that an item of each becomes. */

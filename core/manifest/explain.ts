@@ -8,6 +8,7 @@ type ValueOrigin = "manifest" | "environment" | "default";
 
 interface Explanation {
   path: string;
+  keys: Path;
   /** As resolved (milliseconds, bytes); `***` for what came from the environment. */
   value: unknown;
   /** `service.yaml:12:9`, `default of the schema`, `environment variable PORT (service.yaml:12:9)`. */
@@ -59,6 +60,7 @@ function collect(source: ExplainSource, path: Path, value: unknown, entries: Exp
   const outside = substitution !== undefined && substitution.sources.length > 0;
   entries.push({
     path: formatPath(path),
+    keys: path,
     value: outside ? substitution.masked : value,
     source: describeSource(source, path, outside ? substitution.sources : []),
     origin: outside ? "environment" : source.positions.has(path) ? "manifest" : "default",

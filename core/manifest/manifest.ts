@@ -30,6 +30,7 @@ export type {
   StepList,
   StepManifest,
   ThenManifest,
+  TokenExchangeManifest,
   ToolManifest,
   UpdatesManifest,
   WorkflowManifest,

@@ -6,7 +6,7 @@ export const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
  * `fetch` that ends a body with an error once it is too large.
  *
  * @param broken called when a body ends early, for that reason or another: the SDK would wait for the rest of a stream. `ofCall`
- * says whether the request called a tool.
+ * says whether the request called a tool, or read a text.
  */
 export const boundedFetch =
   (broken: (error: unknown, ofCall: boolean) => void) =>
@@ -21,7 +21,8 @@ export const boundedFetch =
     return new Response(ReadableStream.from(limited(body, isStream, tell)), { headers, status, statusText });
   };
 
-const isCall = (body: unknown): boolean => typeof body === "string" && body.includes('"tools/call"');
+const isCall = (body: unknown): boolean =>
+  typeof body === "string" && /"(?:tools\/call|resources\/read|prompts\/get)"/.test(body);
 
 /** @param isStream the limit is for each event, because a stream may last for days */
 async function* limited(

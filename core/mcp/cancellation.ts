@@ -6,6 +6,7 @@
 import { randomUUID } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import type { Context } from "../http/route.ts";
+import type { OnToolProgress } from "../lib/tool-progress.ts";
 
 const SESSION_HEADER = "mcp-session-id";
 
@@ -20,7 +21,7 @@ export class Cancellations<S> {
     const controller = new AbortController();
     this.#running.set(key, controller);
     try {
-      return await work(new CancellableCall(call, controller.signal));
+      return await work(new McpCall(call, { cancelled: controller.signal }));
     } finally {
       if (this.#running.get(key) === controller) this.#running.delete(key);
     }
@@ -48,13 +49,16 @@ function callKey({ headers, user }: Pick<Context<unknown>, "headers" | "user">, 
   return session === undefined ? null : JSON.stringify([user?.id ?? user?.sub, session, id]);
 }
 
-class CancellableCall<S> implements Context<S> {
+/** The call of a request, with a signal or a listener of its own. */
+export class McpCall<S> implements Context<S> {
   readonly #call: Context<S>;
   readonly signal: AbortSignal;
+  readonly progress: OnToolProgress | undefined;
 
-  constructor(call: Context<S>, cancelled: AbortSignal) {
+  constructor(call: Context<S>, { cancelled, progress }: { cancelled?: AbortSignal; progress?: OnToolProgress }) {
     this.#call = call;
-    this.signal = AbortSignal.any([call.signal, cancelled]);
+    this.signal = cancelled === undefined ? call.signal : AbortSignal.any([call.signal, cancelled]);
+    this.progress = progress ?? call.progress;
     // As with the signal of the call: every tool that runs in parallel adds a listener.
     setMaxListeners(0, this.signal);
   }

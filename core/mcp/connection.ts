@@ -1,6 +1,7 @@
 /** One connection to a foreign MCP server, over HTTP or to a child process: the only file that uses the client SDK. */
 import type { Readable } from "node:stream";
 import {
+  type AuthProvider,
   type CallToolResult,
   Client,
   type ClientOptions,
@@ -8,15 +9,19 @@ import {
   SdkErrorCode,
   SdkHttpError,
   StreamableHTTPClientTransport,
+  UnauthorizedError,
 } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import type { Logger } from "pino";
+import type { SourceRequest } from "../agents/run/sources.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { isObject } from "../lib/is-object.ts";
+import type { OnToolProgress } from "../lib/tool-progress.ts";
 import { VERSION } from "../lib/version.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
 import { boundedFetch, MAX_MESSAGE_BYTES } from "./bounded-fetch.ts";
 import { readLines } from "./lines.ts";
+import type { UserCredentials } from "./user-credentials.ts";
 
 /** A tool as the server describes it. */
 export interface ListedTool {
@@ -28,11 +33,21 @@ export interface ListedTool {
 /** As it came: a malformed tool lacks what a tool has, or has it in another type. */
 export type GivenTool = { readonly [K in keyof ListedTool]?: unknown };
 
+interface CallOptions {
+  readonly signal: AbortSignal;
+  /** Milliseconds. */
+  readonly timeout: number;
+  /** Milliseconds, where each report of progress gives the call its `timeout` again. */
+  readonly maxTimeout?: number | undefined;
+  readonly progress?: OnToolProgress | undefined;
+}
+
 export interface McpConnection {
   /** All tools, whatever the server says of each; the number of pages is limited. */
   list(): Promise<GivenTool[]>;
-  /** @param timeout milliseconds */
-  call(name: string, given: Record<string, unknown>, signal: AbortSignal, timeout: number): Promise<CallToolResult>;
+  call(name: string, given: Record<string, unknown>, options: CallOptions): Promise<CallToolResult>;
+  /** The text of a resource or a prompt. @throws Error where it is not text */
+  read(request: SourceRequest, options: Pick<CallOptions, "signal" | "timeout">): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -42,6 +57,8 @@ interface McpConnectionOptions {
   readonly logger: Logger;
   /** Aborts an attempt to connect. */
   readonly signal: AbortSignal;
+  /** Of the user whose connection it is; left out: it is that of the service. */
+  readonly credentials?: UserCredentials;
   /** Called when the tools of the server have changed. */
   changed(): void;
   /** Called when the connection has ended without `close`. */
@@ -81,12 +98,16 @@ export async function openMcpConnection(
     client.close().catch(() => {});
   };
   const transport =
-    settings.url === undefined ? stdioTransport(settings, options) : httpTransport(settings.url, settings, broken);
+    settings.url === undefined
+      ? stdioTransport(settings, options)
+      : httpTransport(settings.url, settings, broken, options.credentials);
   const client = new Client(
     { name: "penstock", version: VERSION },
     {
       jsonSchemaValidator: NO_VALIDATION,
-      listChanged: { tools: { autoRefresh: false, onChanged: () => options.changed() } },
+      ...(options.credentials === undefined && {
+        listChanged: { tools: { autoRefresh: false, onChanged: () => options.changed() } },
+      }),
       // To probe a child process would take a second one. All of today's speak the older revision.
       versionNegotiation: {
         mode: settings.url === undefined ? "legacy" : "auto",
@@ -94,7 +115,11 @@ export async function openMcpConnection(
       },
     },
   );
-  client.onerror = (error) => options.logger.debug({ err: error }, "MCP connection");
+  client.onerror = (error) => {
+    // What a server says of a token may repeat it.
+    if (options.credentials === undefined) options.logger.debug({ err: error }, "MCP connection");
+    else options.logger.debug(`MCP connection of a user: ${options.credentials.hide(failureReason(error))}`);
+  };
   let over = false;
   client.onclose = () => {
     if (!over) options.closed(reason);
@@ -117,10 +142,33 @@ export async function openMcpConnection(
       const tools = await listTools(client);
       return tools.map(({ name, description = "", inputSchema }) => ({ name, description, inputSchema }));
     },
-    call: (name, given, signal, timeout) =>
-      client.callTool({ name, arguments: given }, { signal, timeout, maxTotalTimeout: timeout }),
+    call: (name, given, { signal, timeout, maxTimeout, progress }) =>
+      client.callTool(
+        { name, arguments: given },
+        {
+          signal,
+          timeout,
+          maxTotalTimeout: maxTimeout ?? timeout,
+          resetTimeoutOnProgress: maxTimeout !== undefined,
+          // A server reports only to those who ask for it.
+          ...((progress ?? maxTimeout) !== undefined && { onprogress: (report) => progress?.(report) }),
+        },
+      ),
+    async read(request, { signal, timeout }) {
+      if (request.kind === "resource") {
+        const { contents } = await client.readResource({ uri: request.uri }, { signal, timeout, cacheMode: "refresh" });
+        return contents.map((content) => ("text" in content ? content.text : notText())).join("\n");
+      }
+      const { name, arguments: given } = request;
+      const { messages } = await client.getPrompt({ name, arguments: { ...given } }, { signal, timeout });
+      return messages.map(({ content }) => (content.type === "text" ? content.text : notText())).join("\n\n");
+    },
     close,
   };
+}
+
+function notText(): never {
+  throw new Error("it is not text");
 }
 
 /**
@@ -146,13 +194,25 @@ async function listTools(client: Client): Promise<readonly GivenTool[]> {
   return tools.map((tool) => (isObject(tool) ? (tool as GivenTool) : {}));
 }
 
+/** The SDK follows redirects within the origin of the server alone, so that no other gets the headers. */
 function httpTransport(
   url: string,
   { headers = {} }: McpClientManifest,
   broken: Broken,
+  credentials: UserCredentials | undefined,
 ): StreamableHTTPClientTransport {
-  return new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers }, fetch: boundedFetch(broken) });
+  return new StreamableHTTPClientTransport(new URL(url), {
+    requestInit: { headers },
+    fetch: boundedFetch(broken),
+    ...(credentials !== undefined && { authProvider: authProvider(credentials) }),
+  });
 }
+
+/** It goes before `authorization` of the manifest's headers. */
+const authProvider = ({ token, refused }: UserCredentials): AuthProvider => ({
+  token,
+  ...(refused !== undefined && { onUnauthorized: refused }),
+});
 
 /** The process gets the few variables that every process needs (PATH, HOME, ...) and those of the manifest, no others. */
 function stdioTransport(
@@ -192,6 +252,10 @@ const CONNECTION_LOST_CODES: readonly unknown[] = [
 /** System errors that come before anything was sent. */
 const NOT_SENT_CODES: readonly unknown[] = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"];
 
+/** Whether the server does not take the credentials. */
+export const refusesCredentials = (error: unknown): boolean =>
+  error instanceof UnauthorizedError || (error instanceof SdkHttpError && [401, 403].includes(error.status ?? 0));
+
 /** Whether the connection failed, and not only this call. */
 export const isMcpConnectionLost = (error: unknown): boolean =>
   error instanceof SdkHttpError ||
@@ -219,5 +283,7 @@ export function failureReason(error: unknown): string {
   const { code, syscall } = systemFailure(error) ?? {};
   if (code !== undefined) return syscall?.startsWith("spawn ") ? `cannot run ${syscall.slice(6)}: ${code}` : code;
   if (error instanceof SdkHttpError) return `it answered ${error.status}`;
+  if (error instanceof SdkError && error.code === SdkErrorCode.RequestTimeout) return "it did not answer in time";
+  if (error instanceof UnauthorizedError) return "it answered 401";
   return error instanceof Error ? error.message.replace(/\s+/g, " ").slice(0, 200) : "it failed";
 }

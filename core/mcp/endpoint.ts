@@ -5,12 +5,14 @@ import {
   ProtocolError,
   ProtocolErrorCode,
   Server,
+  type ServerContext,
 } from "@modelcontextprotocol/server";
 import type { McpCallResult } from "../../generated/types.ts";
 import { failureText } from "../http/encode.ts";
 import type { Context, RawReply } from "../http/route.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
-import { Cancellations, sessionHeaders } from "./cancellation.ts";
+import type { ToolProgress } from "../lib/tool-progress.ts";
+import { Cancellations, McpCall, sessionHeaders } from "./cancellation.ts";
 import type { Exposed } from "./exposed.ts";
 import { INTERNAL, rpcError, rpcId } from "./rpc.ts";
 import type { McpServer } from "./servers.ts";
@@ -45,7 +47,8 @@ export function createEndpoint<S>(server: McpServer<S>, run: RunTool<S>, keepAli
     instance.setRequestHandler("tools/call", ({ params }, { mcpReq }) => {
       const tool = server.tools.get(params.name);
       const given = params.arguments ?? {};
-      if (tool !== undefined) return cancellations.run(call, mcpReq.id, (known) => answer(known, tool, given, run));
+      const known = followed(call, mcpReq);
+      if (tool !== undefined) return cancellations.run(known, mcpReq.id, (own) => answer(own, tool, given, run));
       throw new ProtocolError(ProtocolErrorCode.InvalidParams, `unknown tool ${JSON.stringify(params.name)}`);
     });
     return instance;
@@ -80,6 +83,17 @@ export function createEndpoint<S>(server: McpServer<S>, run: RunTool<S>, keepAli
       return { ...reply, headers: [...reply.headers, ...sessionHeaders(body)] };
     },
   };
+}
+
+/** The call as a client sees it that has asked for the progress of its tool. */
+function followed<S>(call: Context<S>, { _meta, notify }: ServerContext["mcpReq"]): Context<S> {
+  const progressToken = _meta?.progressToken;
+  if (progressToken === undefined) return call;
+  const progress = (report: ToolProgress) => {
+    // A client that has left is told nothing.
+    notify({ method: "notifications/progress", params: { progressToken, ...report } }).catch(() => {});
+  };
+  return new McpCall(call, { progress });
 }
 
 function listed(tool: Exposed) {

@@ -45,7 +45,7 @@ export class ImportedTool implements Tool {
     return this.#client.tools.get(this.#short)?.validate(input) ?? null;
   }
 
-  run(input: unknown, { signal }: ConfiguredCall): Promise<unknown> {
-    return this.#client.call(this.#short, input as Record<string, unknown>, signal);
+  run(input: unknown, call: ConfiguredCall): Promise<unknown> {
+    return this.#client.call(this.#short, input as Record<string, unknown>, call);
   }
 }

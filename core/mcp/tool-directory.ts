@@ -1,4 +1,6 @@
 /** All tools of a service by name: those of the manifest, and those of foreign MCP servers. */
+import type { SourceReader } from "../agents/run/sources.ts";
+import { unavailable } from "../lib/errors.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { clientOf } from "../manifest/mcp-names.ts";
 import type { NamedMeters, ToolMeter } from "../observability/metrics/named.ts";
@@ -58,6 +60,17 @@ export class ToolDirectory extends Map<string, Tool> {
   /** Calls a listener whenever tools have been added, changed or removed. */
   onChange(listener: () => void): void {
     this.#listeners.push(listener);
+  }
+
+  /** Texts of the servers, for agents. */
+  get sources(): SourceReader {
+    return {
+      read: async (client, request, caller) => {
+        const known = this.#clients.get(client);
+        if (known === undefined) throw unavailable(`there is no MCP client ${JSON.stringify(client)}`);
+        return known.texts.read(request, caller);
+      },
+    };
   }
 
   override get(name: string): Tool | undefined {

@@ -3,7 +3,9 @@ import type { Logger } from "pino";
 import type { User } from "../identity/user.ts";
 import { formatDuration } from "../lib/duration.ts";
 import { ServiceError } from "../lib/errors.ts";
+import type { OnToolProgress } from "../lib/tool-progress.ts";
 import type { Span } from "../observability/span.ts";
+import { boundedProgress } from "./progress.ts";
 import type { ConfiguredCall, Tool, ToolOrigin } from "./tool.ts";
 
 /** Why a call was stopped from outside, and whether that was its own time limit. */
@@ -36,6 +38,7 @@ export class ToolInvocation implements ConfiguredCall {
   #timer: NodeJS.Timeout | null = null;
   /** Listens to the client's signal while the call runs. */
   #abortListener: (() => void) | null = null;
+  #progress: OnToolProgress | null = null;
   #reject: ((reason: unknown) => void) | null = null;
   #ended = false;
   #stopped: Stopped | null = null;
@@ -70,6 +73,16 @@ export class ToolInvocation implements ConfiguredCall {
       if (this.#stopped !== null) this.#controller.abort(this.#stopped.reason);
     }
     return this.#controller.signal;
+  }
+
+  /** Undefined where nobody follows the call. */
+  get progress(): OnToolProgress | undefined {
+    const tell = this.#origin.progress;
+    if (tell === undefined) return undefined;
+    this.#progress ??= boundedProgress((report) => {
+      if (!this.#ended) tell(report);
+    });
+    return this.#progress;
   }
 
   /** Why the call was stopped from outside, or null. */

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { User } from "../identity/user.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
+import type { OnToolProgress } from "../lib/tool-progress.ts";
 import type { ToolMeter } from "../observability/metrics/named.ts";
 import type { Span, SpanOrigin } from "../observability/span.ts";
 import type { ApprovalClaim, ApprovalRule } from "./approval.ts";
@@ -16,6 +17,8 @@ export interface ToolCallContext {
   readonly executionId?: string;
   readonly idempotencyKey?: string;
   readonly requestId: string;
+  /** Tells how far the call is: `call.progress?.({ progress: 3, total: 10, message: "..." })`. Undefined where nobody follows. */
+  readonly progress?: OnToolProgress | undefined;
 }
 
 /** What `Tool.run` gets: the call, and the tool's own `with` from the manifest. */
@@ -81,6 +84,8 @@ export interface ToolOrigin {
    * it waits for that.
    */
   readonly waitsForLate?: true;
+  /** Called with what the tool reports while it runs, at most once a second. */
+  readonly progress?: OnToolProgress | undefined;
   /** The span of this call, where the caller begins and ends it; null: the call is not traced. Left out: a span is made here. */
   readonly span?: Span | null;
 }

@@ -1,5 +1,6 @@
 /** Resumes an execution for a request: one at rest, one that runs here while a step of it waits, and one that another process runs. */
 import type { ResumeExecutionRequest } from "../../generated/types.ts";
+import { lendToken } from "../identity/user-token.ts";
 import { CommitConflict } from "../lib/errors.ts";
 import { resumeRemoteExecution } from "./cluster/resume-requests.ts";
 import type { Outline } from "./definition/definition.ts";
@@ -73,6 +74,7 @@ async function resumeStored(
   if (engine.live.has(liveKey(start))) return lostTo(start.id, namesStep);
   engine.capacity.requireFree();
   const recordRow = found.recordRow;
+  lendToken(call.user, start.user);
   const execution = engine.restore(loaded.state, definition, call, { loaded, openRow: null, recordRow });
   engine.beginTrace(execution, "resume");
   execution.append(entry);

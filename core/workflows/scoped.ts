@@ -12,6 +12,7 @@ import type {
 import { REPLAYED } from "../http/idempotency.ts";
 import { permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
+import { lendToken } from "../identity/user-token.ts";
 import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
@@ -166,6 +167,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     const { replay, state } = planReplay(loaded.state, loaded.entries, outline, body);
     const definition = await this.#engine.definitions.pinned(start.definition);
     checkReplay(definition, replay.stepId, body);
+    lendToken(call.user, start.user);
     return this.#withFreeNumber((number) => {
       const again: ExecutionStart = {
         ...start,

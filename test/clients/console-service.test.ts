@@ -35,6 +35,7 @@ workflows:
     steps:
       - { id: gather, andThen: { set: { rows: 3 } } }
       - { id: send, name: Send it, andThen: { set: "{{ data.rows.missing }}" } }
+  lasting: { name: Lasting, steps: [{ id: wait, andAgent: { agent: slow, prompt: Wait. } }] }
 `;
 
 describe("what runs the service, in the console at GET /", { skip: browserMissing() }, () => {
@@ -158,6 +159,18 @@ describe("what runs the service, in the console at GET /", { skip: browserMissin
     await page.getByRole("heading", { name: "Execution of Export" }).waitFor();
     assert.equal(await navigation(page).locator("[aria-current]").textContent(), "Executions");
     await assertSound(opened);
+  });
+
+  test("executions: what a step has taken so far is seen to grow while it runs", async () => {
+    const ended = service.post("/workflows/lasting/execute", { input: {}, options: { executionId: "long" } });
+    await page.goto(`${service.url}/#/executions?status=running`);
+    await row("Executions", "long").getByRole("link").click();
+    const step = page.getByRole("region", { name: "Timeline" }).getByRole("row").filter({ hasText: "wait" });
+    await step.getByRole("cell", { name: /^[1-9]\d* s$/ }).waitFor();
+    const first = await step.getByRole("cell").last().textContent();
+    await step.getByRole("cell", { name: first!, exact: true }).waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await ended;
   });
 
   for (const colorScheme of ["light", "dark"] as const) {

@@ -10,6 +10,7 @@ import { PAY_PLUGIN, ran } from "../support/approvals.ts";
 import { penstock, ROOT } from "../support/command-line.ts";
 import { heldModel } from "../support/held-model.ts";
 import { EXAMPLES, pluginFolder } from "../support/plugin-folder.ts";
+import { until } from "../support/probe.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";
 import { typeErrors } from "../support/type-errors.ts";
@@ -67,7 +68,11 @@ writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
 
 const held = heldModel(hooks);
 const own = pluginFolder(hooks as never, { ...PAY_PLUGIN, "steps/missing-order.mjs": FAIL });
-const providers = { demo: { use: "scripted" }, held: held.settings };
+const replies = [
+  { when: "busy", error: "unavailable" },
+  { when: "who", text: '{"name":"Ada"}' },
+];
+const providers = { demo: { use: "scripted", replies }, held: held.settings };
 const manifest = manifestWith(
   { tools: ["sum"] },
   { name: "Shop */ `x`", tools: TOOLS, workflows: WORKFLOWS, providers },
@@ -193,6 +198,37 @@ test("typed client: an agent's stream gives its parts one by one, and may be rea
   assert.deepEqual([chunks[0]!.type, chunks.at(-1)!.type], ["start", "finish"]);
 });
 
+test("typed client: a stream that fails after its beginning throws its last event, and one that never began the reply", async (t) => {
+  const early = await collect(connect().agent("assistant").stream({ input: "busy" })).catch((error: unknown) => error);
+  assert.ok(early instanceof module.PenstockError);
+  assert.deepEqual([(early as Loose).code, (early as Loose).source], ["provider_failed", "provider"]);
+  const rest = { providers: { held: held.settings }, server: { limits: { drain: "10ms" } } };
+  const stopped = await startService(t, manifestWith({ model: "held/model" }, rest), { plugins: [held.plugins] });
+  held.hold("stop");
+  const stream = connect({ baseUrl: stopped.url }).agent("assistant").stream({ input: "stop" });
+  const types: string[] = [];
+  const reading = (async () => {
+    for await (const part of stream) {
+      types.push(part.type);
+      if (part.type === "text-delta") void stopped.stop();
+    }
+  })();
+  const late: Loose = await reading.catch((error: unknown) => error);
+  assert.ok(late instanceof module.PenstockError);
+  assert.deepEqual([late.code, late.status, late.body], ["stream_failed", 200, { type: "error", error: late.message }]);
+  assert.equal(types.at(-1), "text-delta");
+});
+
+test("typed client: an object comes whole, and as it grows", async () => {
+  const body = { input: "who", schema: objectOf({ name: text }) };
+  assert.deepEqual(await connect().agent("assistant").object(body), { name: "Ada" });
+  const events = await collect(connect().agent("assistant").streamObject(body));
+  assert.deepEqual(
+    [events[0].type, events.at(-1).type, events.at(-1).finalObject],
+    ["partial", "final", { name: "Ada" }],
+  );
+});
+
 test("typed client: an agent's stream ends when its signal aborts, and when the reader leaves", async () => {
   held.hold("abort");
   const abort = new AbortController();
@@ -210,7 +246,7 @@ test("typed client: an agent's stream ends when its signal aborts, and when the 
   held.hold("leave");
   for await (const part of connect().agent("slow").stream({ input: "leave" })) if (part.type === "text-delta") break;
   const ends = async () => (await connect().agent("slow").history()).entries.map(({ status }: Loose) => status);
-  while ((await ends()).length < 2) await new Promise((resolve) => setTimeout(resolve, 20));
+  await until(async () => (await ends()).length === 2, "the end of both runs");
   assert.deepEqual(await ends(), ["cancelled", "cancelled"]);
 });
 
@@ -223,7 +259,7 @@ test("typed client: a run in the background is followed by its id, from the begi
   assert.equal(parts.at(-1)!.type, "finish");
   const rest = await collect(agent.run(runId).events({ after: stream.lastEventId - 2 }));
   assert.deepEqual(rest, parts.slice(-2));
-  assert.equal((await agent.run(runId).get()).status, "completed");
+  await until(async () => (await agent.run(runId).get()).status === "completed", "the end of the run");
   assert.deepEqual(
     (await agent.runs({ limit: 1 })).map((run: Loose) => run.runId),
     [runId],
@@ -299,7 +335,9 @@ test("typed client: an execution that waits for an approval ends after the answe
   assert.deepEqual([asked.toolName, asked.input], ["pay", { amount: 7 }]);
   const answered = await client.approvals.answer(asked.approvalId, { approved: true, reason: "It is right" });
   assert.equal(answered.status, "approved");
-  const events = await collect(client.workflow("payment").execution(waiting.executionId).events());
+  const execution = client.workflow("payment").execution(waiting.executionId);
+  await until(async () => (await execution.state()).status === "completed", "the end of the execution");
+  const events = await collect(execution.events());
   assert.deepEqual([events.at(-1)!.status, events.at(-1)!.result.paid, ran], ["completed", 7, [7]]);
 });
 

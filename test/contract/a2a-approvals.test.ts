@@ -242,6 +242,7 @@ test("POST /a2a/:id: a user has at most server.limits.userTasks tasks that have 
   const refused = all.flatMap(({ error }) => error ?? []);
   assert.deepEqual([tasks.length, refused.length], [3, 2]);
   assert.match(refused[0].message, /the user has 3 open tasks already: wait until one has ended, or cancel one/);
+  assert.equal(service.service.meters.limits.refused("server.limits.userTasks"), 2);
   assert.equal((await bob.send("clerk", said("hello"))).status.state, "TASK_STATE_COMPLETED");
   await ada.result("clerk", "CancelTask", { id: tasks[0].id });
   assert.equal((await ada.send("clerk", said("hello"))).status.state, "TASK_STATE_COMPLETED");
@@ -283,4 +284,5 @@ test("POST /a2a/:id: a message that is sent again finds its task, also at server
   const message = said("pay 5");
   const task = await ada.send("clerk", message);
   assert.equal((await ada.send("clerk", message)).id, task.id);
+  assert.equal(service.service.meters.limits.refused("server.limits.userTasks"), 0, "it is answered");
 });

@@ -22,6 +22,8 @@ server:
   limits:
     body: 2KiB
     executions: "\${MOST}"
+    execution: 1KiB
+    request: 3s
     connections: 10
     socketMessage: 64
 providers:
@@ -38,6 +40,7 @@ agents:
   assistant: { name: Assistant, description: Helps, instructions: The secret recipe., model: demo/slow, memory: false }
 workflows:
   waiting: { steps: [{ id: wait, andAgent: { agent: assistant, prompt: Wait. } }] }
+  large: { steps: [{ id: copy, andThen: { set: { again: "{{ input.text }}" } } }] }
 `;
 
 for (const transport of TRANSPORTS)
@@ -80,12 +83,12 @@ for (const transport of TRANSPORTS)
       assert.deepEqual(about("server.limits.drain"), [30_000, "default of the schema", "default"]);
       assert.deepEqual(about("tools.lookUp.http.headers.authorization"), [
         "[redacted]",
-        "environment variable KEY (service.yaml:19:43)",
+        "environment variable KEY (service.yaml:21:43)",
         "environment",
       ]);
       const [value, source, origin] = about("tools.lookUp.http.headers.x-other");
       assert.deepEqual([value, origin], ["***", "environment"]);
-      assert.match(String(source), /^file secret \(service.yaml:19:\d+\)$/);
+      assert.match(String(source), /^file secret \(service.yaml:21:\d+\)$/);
       assert.equal(values.get("server.limits.drain")?.unit, "milliseconds");
       assert.match(values.get("server.limits.drain")?.description ?? "", /^Longest wait/);
     });
@@ -137,6 +140,13 @@ for (const transport of TRANSPORTS)
       await service.post("/workflows/waiting/executions/first/cancel", {});
       await ended;
       assert.equal((await limit("server.limits.executions")).used, 0);
+    });
+
+    test("GET /observability/limits counts an execution that records too much, and a request that takes too long", async () => {
+      await service.post("/workflows/large/execute", { input: { text: "x".repeat(900) } });
+      assert.equal((await limit("server.limits.execution")).refused, 1);
+      assert.equal((await service.post("/agents/assistant/text", { input: "Hello" })).status, 503);
+      assert.equal((await limit("server.limits.request")).refused, 1);
     });
 
     test("GET /observability/limits counts connections that are one too many, and messages of a WebSocket that are too large", async () => {

@@ -213,6 +213,22 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
       assert.deepEqual(await keysOf(store, { prefix: "_/", limit: 100 }), ["_/x"]);
     });
 
+    test("keys may be numbers, or what members of every object are called", async (t) => {
+      const store = await open(t);
+      const keys = ["10", "9", "__proto__", "constructor", "n/toString"];
+      await store.commit({ put: puts(keys), add: [["7", 1]] });
+      await store.commit({ add: [["7", 2]], delete: ["9", "constructor"] });
+      assert.deepEqual(await valuesOf(store, ["7", ...keys]), [
+        "3",
+        '"10"',
+        undefined,
+        '"__proto__"',
+        undefined,
+        '"n/toString"',
+      ]);
+      assert.deepEqual(await keysOf(store, { prefix: "_", limit: 100 }), ["__proto__"]);
+    });
+
     test("scan keeps to its bounds, which are exclusive, and to limit and skip in both directions", async (t) => {
       const store = await open(t);
       const keys = Array.from({ length: 50 }, (_, index) => `k/${String(index).padStart(2, "0")}`);

@@ -16,7 +16,8 @@ const LARGE_REPLY = 32 * 1024 * 1024;
 
 export function slowSuite(subject: Subject): void {
   test("heads, bodies and readers that make no progress are cut; one that waits for its reply is not", async (t) => {
-    const rig = await startRig(await subject.create(LIMIT), { stall: STALL });
+    const refused: string[] = [];
+    const rig = await startRig(await subject.create(LIMIT), { stall: STALL, refused: (limit) => refused.push(limit) });
     t.after(() => rig.stop());
     const every = subject.name === "uws" ? 500 : 50;
     const starts = [
@@ -43,6 +44,7 @@ export function slowSuite(subject: Subject): void {
     await drained;
     assert.deepEqual(rig.aborted.includes("GET /silent"), true);
     assert.equal(waiting.isClosed, false);
+    assert.deepEqual(refused, ["server.limits.stall"], "of the reader; the others never had a whole request");
   });
 
   test("readers that take nothing for fourteen seconds lose nothing: a stream, one that has ended, one behind by little, a large reply", async (t) => {

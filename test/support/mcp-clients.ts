@@ -7,7 +7,7 @@ import type { Loose } from "./served-upstream.ts";
 export interface TestClient {
   readonly protocol: string;
   tools(): Promise<Loose[]>;
-  call(name: string, given: object, signal?: AbortSignal): Promise<Loose>;
+  call(name: string, given: object, signal?: AbortSignal, onprogress?: (report: Loose) => void): Promise<Loose>;
   close(): Promise<void>;
 }
 
@@ -32,8 +32,8 @@ export async function connect(
     return {
       protocol: transport.protocolVersion ?? "",
       tools: async () => (await old.listTools()).tools,
-      call: (name, given, signal) =>
-        old.callTool({ name, arguments: { ...given } }, undefined, signal === undefined ? {} : { signal }),
+      call: (name, given, signal, onprogress) =>
+        old.callTool({ name, arguments: { ...given } }, undefined, optionsOf(signal, onprogress)),
       close: () => old.close(),
     };
   }
@@ -43,8 +43,13 @@ export async function connect(
   return {
     protocol: current.getNegotiatedProtocolVersion() ?? "",
     tools: async () => (await current.listTools()).tools,
-    call: (name, given, signal) =>
-      current.callTool({ name, arguments: { ...given } }, signal === undefined ? {} : { signal }),
+    call: (name, given, signal, onprogress) =>
+      current.callTool({ name, arguments: { ...given } }, optionsOf(signal, onprogress)),
     close: () => current.close(),
   };
 }
+
+const optionsOf = (signal: AbortSignal | undefined, onprogress: ((report: Loose) => void) | undefined) => ({
+  ...(signal !== undefined && { signal }),
+  ...(onprogress !== undefined && { onprogress }),
+});

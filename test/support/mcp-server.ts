@@ -14,17 +14,22 @@ export interface ForeignServer {
   start(): Promise<void>;
 }
 
+/** What is answered in the place of the server; null: nothing. */
+type Guard = (request: Request) => Promise<Response | null>;
+
 /** `current`: without sessions, of the newest revision. `sessions`: of the one before, which begins with a session. */
 export async function startForeignServer(
   test: Pick<TestContext, "after">,
   kind: "current" | "sessions",
+  guard: Guard = async () => null,
 ): Promise<ForeignServer> {
   const state = { grown: false, waiting: false, stopped: false };
   let server: Server;
   let port = 0;
   const start = async () => {
     const answer = kind === "current" ? current(state) : withSessions(state);
-    server = createServer((request, response) => void serve(request, response, answer));
+    const guarded: Answer = async (request) => (await guard(request)) ?? answer(request);
+    server = createServer((request, response) => void serve(request, response, guarded));
     await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
     port = (server.address() as AddressInfo).port;
   };

@@ -56,7 +56,7 @@ function clipContent(output: ContentOutput, limit: number): ContentOutput {
 /** A character has at most so many bytes for each unit of the string's length. */
 const MAX_BYTES_PER_UNIT = 3;
 
-function clipText(text: string, limit: number): string {
+export function clipText(text: string, limit: number): string {
   if (text.length * MAX_BYTES_PER_UNIT <= limit) return text;
   const bytes = Buffer.byteLength(text);
   if (bytes <= limit) return text;

@@ -11,6 +11,7 @@ import type { Keeping } from "../keeper.ts";
 import type { Activity } from "./activity.ts";
 import type { RequestBounds } from "./bounds.ts";
 import type { RunSettings } from "./options.ts";
+import type { RunSources, SourceReader } from "./sources.ts";
 import type { ToolSet } from "./tool-set.ts";
 
 /** The variables that expressions of an agent may use. */
@@ -35,6 +36,9 @@ export interface CompiledAgent {
   /** What requests may ask for. */
   readonly bounds: RequestBounds;
   readonly instructions: Dynamic<string>;
+  /** Texts of MCP servers that follow the instructions; null for an agent without any. */
+  readonly sources: Dynamic<RunSources["list"]> | null;
+  readonly reader: SourceReader;
   readonly chain: Dynamic<ModelChain>;
   readonly tools: Dynamic<ToolSet>;
   /** Most bytes of a tool's result that the model is shown. */

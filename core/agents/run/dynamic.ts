@@ -16,12 +16,20 @@ import { type AgentTool, type KnownTools, type ToolSet, toolSet } from "./tool-s
 
 type Path = readonly (string | number)[];
 
-/** A compiled expression as a function of the request. One that does not compile has been reported with the manifest. */
-function evaluator(compiled: CompileResult, path: Path): Dynamic<unknown> {
+/**
+ * A compiled expression as a function of the request. One that does not compile has been reported with the manifest.
+ *
+ * @param convert throws for values that do not fit
+ */
+export function evaluator<T = unknown>(
+  compiled: CompileResult,
+  path: Path,
+  convert: (value: unknown) => T = (value) => value as T,
+): Dynamic<T | null> {
   if ("problem" in compiled) return () => null;
   return (scope) => {
     try {
-      return compiled.evaluate({ context: scope.context, user: scope.user });
+      return convert(compiled.evaluate({ context: scope.context, user: scope.user }));
     } catch (error) {
       throw error instanceof ServiceError ? error : invalid(`${formatPath(path)}: ${messageOf(error)}`);
     }

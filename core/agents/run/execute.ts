@@ -24,6 +24,7 @@ import { type RunSettings, resolveOptions } from "./options.ts";
 import { type OutputSpec, resolveOutput } from "./output.ts";
 import { NULL_SINK, type PartSink } from "./parts.ts";
 import { emptyRunResult, type RunPlan, type RunResult } from "./run.ts";
+import { addSources, type RunSources } from "./sources.ts";
 import { beginRunSpan, endRunSpan } from "./spans.ts";
 import { NO_TOOLS } from "./tool-set.ts";
 import { RunWaits } from "./waiting.ts";
@@ -73,6 +74,7 @@ export interface EditedMemory {
 /** A run that is ready to start. */
 export interface PreparedRun {
   readonly plan: RunPlan;
+  readonly sources: RunSources | null;
   readonly input: unknown;
   readonly parentSpan: Span | null | undefined;
   readonly workingMemory?: EditedMemory | undefined;
@@ -85,6 +87,8 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const scope = { context: settings.context, user: call.user };
   const output = request.result ?? request.output ?? resolveOutput(settings.output, agent, call);
   const instructions = agent.instructions(scope);
+  const list = agent.sources?.(scope) ?? null;
+  const sources = list === null ? null : { instructions, list };
   const id = request.runId ?? agent.newRunId();
   const { runsTools = false, approves = runsTools, clientTools } = request;
   const awaited = approves ? awaitedCalls(request.input) : NO_CALLS;
@@ -123,11 +127,12 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
     contextTokens: agent.memory?.contextTokens,
     turn,
     record,
-    hasInstructions: instructions !== "",
+    hasInstructions: instructions !== "" || sources !== null,
     canUpdateWorkingMemory,
     span: null,
   };
-  return { plan, input: request.input, parentSpan: request.parentSpan, workingMemory: request.workingMemory };
+  const { input, parentSpan, workingMemory } = request;
+  return { plan, sources, input, parentSpan, workingMemory };
 }
 
 /** Results at the end of the input may belong to calls that the conversation has. */
@@ -183,7 +188,7 @@ export async function execute(
   const { plan } = prepared;
   const { turn, record } = plan;
   beginRunSpan(agent, prepared);
-  if (turn !== null) await addConversation(agent, prepared, turn, outcome);
+  if (turn !== null || prepared.sources !== null) await completePrompt(agent, prepared, outcome);
   keepAllowed(agent.bounds.providerOptions, plan.prompt);
   const begun = (at?: number) =>
     agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId, at);
@@ -228,21 +233,20 @@ function sumUp({ memory, activity }: CompiledAgent, turn: Turn): void {
   void summing.finally(() => activity.leave());
 }
 
-/** Adds the conversation to the prompt. A run that fails here is not in the history, only in its trace. */
-async function addConversation(
-  agent: CompiledAgent,
-  { plan, workingMemory }: PreparedRun,
-  turn: Turn,
-  outcome: RunResult,
-): Promise<void> {
-  turn.span = plan.span;
+/** Adds what has to be read: texts of MCP servers, and the conversation. A run that fails here is not in the history, only in its trace. */
+async function completePrompt(agent: CompiledAgent, prepared: PreparedRun, outcome: RunResult): Promise<void> {
+  const { plan, sources, workingMemory } = prepared;
+  const { turn } = plan;
+  if (turn !== null) turn.span = plan.span;
   try {
+    if (sources !== null) await addSources(plan, sources, agent.reader);
+    if (turn === null) return;
     const wait = turn.begin();
     if (wait !== undefined) await wait;
     if (workingMemory !== undefined && turn.writable) await storeEdited(turn, workingMemory);
     await agent.memory!.addToPrompt(plan, turn);
   } catch (error) {
-    await turn.leave();
+    await turn?.leave();
     if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: plan.call.signal.aborted });
     throw error;
   }

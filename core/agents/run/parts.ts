@@ -11,6 +11,8 @@ import type {
   Usage,
 } from "../../../generated/types.ts";
 
+import type { ToolProgress } from "../../lib/tool-progress.ts";
+
 export type { FinishReason, PendingApproval, Usage };
 
 /** `providerExecuted` marks a tool that the provider ran itself. */
@@ -48,6 +50,8 @@ export type AgentPart = FromSubAgent<
   | { type: "tool-input-delta"; id: string; delta: string }
   | { type: "tool-input-end"; id: string }
   | Carried<ToolCall>
+  /** What the tool says while it runs. */
+  | ({ type: "tool-progress"; toolCallId: string; toolName: string } & ToolProgress)
   | Carried<ToolResult>
   | Carried<ToolError>
   | ({ type: "tool-approval-request" } & PendingApproval)

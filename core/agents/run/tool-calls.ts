@@ -8,7 +8,8 @@ import type { ToolContent } from "../prompt/content.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import type { ToolAnswer } from "./journal.ts";
-import type { AgentPart, PartSink, PendingApproval, ToolResult, Usage } from "./parts.ts";
+import type { AgentPart, PartSink, PendingApproval, ToolCall, ToolResult, Usage } from "./parts.ts";
+import { progressTo } from "./progress.ts";
 import type { RunPlan, RunResult } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
 import type { PendingCall } from "./tool-input.ts";
@@ -188,14 +189,15 @@ interface StepCall {
 
 function callTool(of: StepCall, call: CallToRun): unknown {
   const { plan } = of;
-  const { toolName, toolCallId, input } = call.part;
+  const { toolName, input } = call.part;
   const tool = plan.tools.byName.get(toolName);
   if (tool === undefined) throw new Error(unknownToolMessage(plan, toolName));
   if (call.problem !== null) throw new Error(call.problem);
-  return tool.run(input, callContext(of, toolCallId, call.approvalId));
+  return tool.run(input, callContext(of, call.part, call.approvalId));
 }
 
-function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: string, id?: string): RunToolContext {
+function callContext(of: StepCall, { toolCallId, toolName }: ToolCall, id?: string): RunToolContext {
+  const { plan, step, sink, span, usage } = of;
   const { conversationId } = plan.settings.memory;
   const { context } = plan.settings;
   const { userId } = plan.settings.memory;
@@ -204,7 +206,9 @@ function callContext({ plan, step, sink, span, usage }: StepCall, toolCallId: st
   const taskId = plan.clientApproves ? plan.call.taskId : undefined;
   const recorded = plan.record === null ? null : ({ isRecorded: true, since: plan.record.since } as const);
   const approval = { userId, ...approvalPlace(plan, id), id, agentId, toolCallId, taskId, ...recorded };
-  const origin = { call: plan.call, context, idempotencyKey: `${plan.id}:${step}:${toolCallId}`, approval, span };
+  const idempotencyKey = `${plan.id}:${step}:${toolCallId}`;
+  const progress = progressTo(sink, toolCallId, toolName);
+  const origin = { call: plan.call, context, idempotencyKey, approval, span, progress };
   return {
     origin: conversationId === undefined ? origin : { ...origin, conversationId },
     toolCallId,

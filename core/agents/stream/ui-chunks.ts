@@ -44,6 +44,13 @@ const CHUNKS: { readonly [T in AgentPart["type"]]: (part: PartOf<T>) => Chunk | 
     ...byProvider(part),
     ...metadataOf(part),
   }),
+  // Not part of the message: clients hand it to `onData`.
+  "tool-progress": ({ type: _, subAgentId, subAgentName, subAgentCallId, ...data }) => ({
+    type: "data-tool-progress",
+    id: data.toolCallId,
+    data,
+    transient: true,
+  }),
   "tool-result": (part) => ({
     type: "tool-output-available",
     toolCallId: part.toolCallId,

@@ -47,6 +47,6 @@ function execute(service: Service, name: string, body: { input: unknown; context
   };
   const approval = { kind: "direct", id: call.headers["x-approval-id"] } as const;
   const context = (body.context ?? {}) as Record<string, unknown>;
-  const result = executeTool(tool, body.input, { call, context, approval });
+  const result = executeTool(tool, body.input, { call, context, approval, progress: call.progress });
   return result instanceof Promise ? result.then(finish) : finish(result);
 }

@@ -146,7 +146,7 @@ export class Execution {
    */
   append(entry: JournalEntry, text: string = JSON.stringify(entry)): void {
     if (!this.#size.add(text) && STATUS_AFTER[entry[0]] === undefined) {
-      this.#environment.tooLarge?.();
+      if (this.lifetime.stopped?.kind !== "size") this.#environment.tooLarge?.();
       this.lifetime.stop(this.#size.tooLarge);
       return;
     }

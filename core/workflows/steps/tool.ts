@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
+import { cloneUser } from "../../identity/user-token.ts";
 import { cloneJson } from "../../lib/clone-json.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
@@ -55,7 +56,7 @@ export class StepCaller {
   readonly #call: StepCall;
 
   constructor(call: StepCall) {
-    this.user = cloneJson(call.scope.user);
+    this.user = cloneUser(call.scope.user);
     this.caller = call.caller;
     this.trace = call.trace;
     this.#call = call;

@@ -40,7 +40,7 @@ export async function executionsView(place) {
       { name: "status", label: "Status", value: status ?? "", options: STATUSES.map((text) => [text, text || "all"]) },
       { name: "id", label: "Id", value: id ?? "" },
       { name: "userId", label: "User", value: userId ?? "" },
-      { name: "attribute", label: "Metadata (key=value)", value: attribute ?? "" },
+      { name: "attribute", label: "Metadata", value: attribute ?? "", form: "key=value" },
     ]),
     failure,
     list,

@@ -3,7 +3,7 @@ import { element } from "./elements.js";
 import { field } from "./parts.js";
 import { linkTo } from "./router.js";
 
-/** @typedef {{ name: string, label: string, value: string, options?: (readonly [value: string, label: string])[] }} Filter without options it is a text */
+/** @typedef {{ name: string, label: string, value: string, form?: string, options?: (readonly [value: string, label: string])[] }} Filter without options it is a text, whose form may be shown */
 
 /** The page that a query names, from 0. @param {URLSearchParams} query */
 export const pageOf = (query) => Math.max(0, Math.floor(Number(query.get("page") ?? 0)) || 0);
@@ -38,9 +38,10 @@ export function filterForm(path, filters, others = {}) {
 }
 
 /** @param {Filter} filter @param {() => void} changed */
-function controlOf({ name, value, options }, changed) {
+function controlOf({ name, value, form, options }, changed) {
   const id = `filter-${name}`;
-  if (options === undefined) return element("input", { id, name, value, onchange: changed, autocomplete: "off" });
+  if (options === undefined)
+    return element("input", { id, name, value, placeholder: form, onchange: changed, autocomplete: "off" });
   const items = options.map(([key, text]) => element("option", { value: key, selected: key === value }, text));
   return element("select", { id, name, onchange: changed }, ...items);
 }

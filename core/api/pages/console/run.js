@@ -88,10 +88,11 @@ export async function runView(place) {
       for await (const { data } of parts) {
         if (!isRead) {
           isRead = true;
-          said.hidden = false;
           if (latest !== undefined) show(latest);
         }
-        answer.take(data);
+        // That of the run stands above.
+        if (data.type !== "error") answer.take(data);
+        said.hidden = answer.body.childElementCount === 0;
       }
     } catch {
       // What stands above tells how the run is doing.

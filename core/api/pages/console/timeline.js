@@ -1,6 +1,7 @@
 /** The steps of an execution in the order in which they began, each with a bar of its time; beside them what one was given and gave. */
 import { element, replace } from "./elements.js";
 import { durationText, timeText } from "./formats.js";
+import { lengthText } from "./moments.js";
 import { badge, facts, section } from "./parts.js";
 import { valueView } from "./value-view.js";
 import { barOf } from "./waterfall.js";
@@ -10,6 +11,8 @@ import { barOf } from "./waterfall.js";
 
 /** The most rows: nobody reads more, and they make a browser slow. */
 const MOST = 500;
+/** How often what runs is drawn anew, in milliseconds. */
+const TICK = 1000;
 
 /**
  * @typedef {object} Entry one run of a step
@@ -54,13 +57,16 @@ export function createTimeline(steps) {
 
   function draw() {
     isScheduled = false;
-    const length = Math.max(1, end - begin);
-    for (const { from, to = end, status, view } of entries) {
+    const isRunning = entries.some(({ to, status }) => to === undefined && status === "running");
+    const until = isRunning ? Math.max(end, Date.now()) : end;
+    const length = Math.max(1, until - begin);
+    for (const { from, to = until, status, view } of entries) {
       replace(view.bar, barOf((from - begin) / length, (to - from) / length, status === "error"));
       replace(view.status, badge(status));
     }
     for (const { from, to, view, status } of entries)
-      replace(view.took, to === undefined ? (status === "running" ? "runs" : "") : tookText(to - from));
+      replace(view.took, to !== undefined ? tookText(to - from) : status === "running" ? lengthText(until - from) : "");
+    if (isRunning && rows.isConnected) setTimeout(schedule, TICK);
     replace(more, leftOut > 0 && `${leftOut} more runs of steps are not shown.`);
     if (!isFixed)
       choose(entries.findLast(({ status }) => ["error", "suspended", "running"].includes(status)) ?? entries.at(-1));

@@ -1,0 +1,37 @@
+/**
+ * The token that a user has sent, for calls of other services on the user's behalf. It goes where the user goes in this process, so that
+ * nobody acts as one user with the token of another. It is no property: neither the store nor the log, a trace or a plugin sees it, and
+ * a user that was read from the store has none.
+ */
+import { cloneJson } from "../lib/clone-json.ts";
+import { type User, userIdOf } from "./user.ts";
+
+const tokens = new WeakMap<User, string>();
+
+/** A copy of the user, since several requests may share one, with the token of this request. */
+export function withToken(user: User, token: string): User {
+  const own = Object.isFrozen(user) ? Object.freeze({ ...user }) : { ...user };
+  tokens.set(own, token);
+  return own;
+}
+
+/** Null where there is none, as after a restart. */
+export const tokenOf = (user: User | null): string | null => (user === null ? null : (tokens.get(user) ?? null));
+
+/** A deep copy that keeps the token. */
+export function cloneUser(user: User | null): User | null {
+  const copy = cloneJson(user);
+  handOver(user, copy);
+  return copy;
+}
+
+/** Whoever goes on with the work of a stored user lends it the token, but only to oneself. */
+export function lendToken(from: User | null, to: User | undefined): void {
+  const id = userIdOf(from);
+  if (to !== undefined && id !== null && id === userIdOf(to)) handOver(from, to);
+}
+
+function handOver(from: User | null, to: User | null): void {
+  const token = tokenOf(from);
+  if (token !== null && to !== null) tokens.set(to, token);
+}
