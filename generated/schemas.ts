@@ -3699,7 +3699,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
   },
   "GenerateOptions": {
     "type": "object",
-    "description": "Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. `null` for an option of the model (`temperature` to `stopSequences`): the provider is sent nothing. The agent may have a `max` for a number; it is not lifted by `null`. Unknown keys are ignored.",
+    "description": "Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. `null` for an option of the model (`temperature` to `stopSequences`): the provider is sent nothing. The agent may have a `max` for a number; it is not lifted by `null`. Unknown keys are ignored, and named in the header `x-warning`.",
     "properties": {
       "memory": {
         "$ref": "#/components/schemas/MemoryEnvelope"

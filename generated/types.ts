@@ -5182,7 +5182,7 @@ export interface OutputOptions {
 }
 
 /**
- * Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. `null` for an option of the model (`temperature` to `stopSequences`): the provider is sent nothing. The agent may have a `max` for a number; it is not lifted by `null`. Unknown keys are ignored.
+ * Options of a generation. What is left out comes from the agent's own `options`, then from the default named here. `null` for an option of the model (`temperature` to `stopSequences`): the provider is sent nothing. The agent may have a `max` for a number; it is not lifted by `null`. Unknown keys are ignored, and named in the header `x-warning`.
  */
 export interface GenerateOptions {
   memory?: MemoryEnvelope;

@@ -2,6 +2,7 @@
  * From a manifest to a service: read the file, load the plugins, check the references, then the stages. All of them report
  * whatever they find, in one report, and nothing listens until there is nothing to report.
  */
+import { resolve } from "node:path";
 import { type Issue, sortIssues } from "../manifest/issues.ts";
 import { type LoadedManifest, loadManifest } from "../manifest/load.ts";
 import { checkReferences } from "../manifest/references.ts";
@@ -10,6 +11,7 @@ import type { Models } from "../models/models.ts";
 import { pluginFolders } from "../registry/discover.ts";
 import { createHost } from "../registry/host.ts";
 import { loadPlugins } from "../registry/load.ts";
+import type { PluginProblem } from "../registry/problem.ts";
 import type { Registry } from "../registry/registry.ts";
 import { knownPlugins, pluginIssue, replacementIssue } from "../registry/report.ts";
 import { digestSources } from "../registry/sources.ts";
@@ -55,14 +57,21 @@ async function loadAllPlugins(
   loaded: LoadedManifest,
   folders: readonly string[],
 ): Promise<{ registry: Registry; issues: Issue[] }> {
-  const { registry, problems, replaced } = await loadPlugins(folders, BUILT_IN_PLUGINS);
+  const { registry, problems, notices, replaced } = await loadPlugins(folders, BUILT_IN_PLUGINS);
   const issues = [
     ...loaded.issues,
-    ...problems.map(pluginIssue),
+    ...problems.map((problem) => folderIssue(loaded, problem) ?? pluginIssue(problem)),
+    ...notices.map((notice) => ({ ...pluginIssue(notice), severity: "warning" as const })),
     ...replaced.map(replacementIssue),
     ...checkReferences(loaded, knownPlugins(registry, problems)),
   ];
   return { registry, issues };
+}
+
+/** The problem of a folder that the manifest names is at that line. */
+function folderIssue({ folder, validSubset, issueAt }: LoadedManifest, { file, cause }: PluginProblem): Issue | null {
+  const index = validSubset?.plugins.findIndex((named) => resolve(folder, named) === file) ?? -1;
+  return index === -1 ? null : issueAt(["plugins", index], cause);
 }
 
 /** Of a file that cannot be read as a manifest there is only the report. */

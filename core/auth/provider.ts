@@ -83,7 +83,7 @@ async function makeSource(
     return [{ path: [...PROVIDER_PATH, "use"], message }];
   }
   const configured = configure({ config: JWT_CONFIG }, config);
-  if (configured.config === null) return configProblems(PROVIDER_PATH, configured.problem);
+  if (configured.config === null) return configProblems(PROVIDER_PATH, configured.problem, JWT_CONFIG);
   const jwt = configured.config as unknown as JwtConfig;
   const key = compileTokenKey(jwt);
   if (!("problems" in key)) return jwtSource(jwt, key, logger);
@@ -98,7 +98,8 @@ async function pluginProvider(plugin: AuthPlugin, config: object, host: Host): P
   try {
     return pluginSource(await createInstance(plugin, config, host), host.logger);
   } catch (error) {
-    if (error instanceof CreateError && error.phase === "config") return configProblems(PROVIDER_PATH, error.message);
+    if (error instanceof CreateError && error.phase === "config")
+      return configProblems(PROVIDER_PATH, error.message, plugin.config);
     return [{ path: PROVIDER_PATH, message: messageOf(error) }];
   }
 }

@@ -1,7 +1,7 @@
 /** Generates the text of every file of `generated/` from the schemas. */
 import type { JsonSchema } from "../lib/json-schema.ts";
 import { editorSchema, evalsSchema } from "./editor-schema.ts";
-import { rewriteReferences } from "./schema-walk.ts";
+import { referencedName, rewriteReferences } from "./schema-walk.ts";
 import { isWritten, readSources, type SchemaDefinition, type SchemaProblem } from "./sources.ts";
 import { generateTypes } from "./types.ts";
 import { compilable, generateValidators, servedDefinitions } from "./validators.ts";
@@ -69,6 +69,7 @@ export async function generate(root: string): Promise<Generated> {
       ["all-validators.d.ts", `/* ${HEAD} */\n${declarations(IMPORTED_VALIDATOR, "keyof Schemas")}`],
       ["schemas.ts", moduleText("schemas", "The schemas of bodies and events, as OpenAPI components.", shapes)],
       ["defaults.ts", defaultsModule(usable)],
+      ["option-names.ts", optionNamesModule(usable)],
       ["manifest-schemas.ts", moduleText("manifestSchemas", "The schemas of the manifest by name.", manifest)],
       ["service.schema.json", `${JSON.stringify(editorSchema(manifest), null, 2)}\n`],
       ["evals.schema.json", `${JSON.stringify(evalsSchema(evals), null, 2)}\n`],
@@ -101,6 +102,32 @@ function collectDefaults({ properties = {} }: JsonSchema): JsonSchema {
     else if (Object.keys(collectDefaults(property)).length > 0) found[key] = collectDefaults(property);
   }
   return found;
+}
+
+/** Of every body with `options`: what may be in them. */
+function optionNamesModule(definitions: SchemaDefinition[]): string {
+  const schemas = new Map(definitions.map(({ name, schema }) => [name, schema]));
+  const entries = definitions
+    .filter(
+      ({ group, name, schema }) =>
+        group === "api" && name.endsWith("Request") && propertiesOf(schema)?.options !== undefined,
+    )
+    .map(({ name, schema }) => [name, propertyNames(propertiesOf(schema)!.options!, schemas)] as const)
+    .sort(([a], [b]) => (a < b ? -1 : 1));
+  const comment = "The keys that `options` of a request may have, at every depth, by the name of the body's schema.";
+  const text = JSON.stringify(Object.fromEntries(entries), null, 2);
+  const type =
+    "/** True for what may have any keys, or none. */\nexport interface OptionNames {\n  readonly [name: string]: OptionNames | true;\n}";
+  return `/* ${HEAD} */\n\n${type}\n\n/** ${comment} */\nexport const optionNames: Readonly<Record<string, OptionNames>> = ${text};\n`;
+}
+
+const propertiesOf = ({ properties }: JsonSchema) => properties as Record<string, JsonSchema> | undefined;
+
+function propertyNames(schema: JsonSchema, schemas: ReadonlyMap<string, JsonSchema>): object | true {
+  const target = schemas.get(referencedName(schema.$ref) ?? "") ?? schema;
+  const properties = propertiesOf(target);
+  if (properties === undefined || target.additionalProperties === true) return true;
+  return Object.fromEntries(Object.entries(properties).map(([name, item]) => [name, propertyNames(item, schemas)]));
 }
 
 /** `tsType` is for the type generator only. */

@@ -5,6 +5,7 @@ import type { Uses } from "../lib/uses.ts";
 import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
 import type { Tracer } from "../observability/tracer.ts";
 import type { ClientOf } from "./client.ts";
+import type { HeaderList } from "./exchange.ts";
 import type { InFlight } from "./in-flight.ts";
 
 /** Settings and services that all calls share. */
@@ -33,3 +34,4 @@ export const STREAM_OPEN_TIMEOUT_MS = 5_000;
 
 export const TOKEN_EXPIRED = new ServiceError("unauthorized", "the token has expired: send a new one");
 export const NO_HEADERS: Record<string, string> = Object.freeze(Object.create(null));
+export const NO_WARNINGS: HeaderList = [];

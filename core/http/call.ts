@@ -10,7 +10,7 @@ import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Entity } from "../observability/sink.ts";
 import type { Span, SpanKind, SpanOrigin } from "../observability/span.ts";
-import { type CallSettings, NO_HEADERS, STREAM_OPEN_TIMEOUT_MS, TOKEN_EXPIRED } from "./call-settings.ts";
+import { type CallSettings, NO_HEADERS, NO_WARNINGS, STREAM_OPEN_TIMEOUT_MS, TOKEN_EXPIRED } from "./call-settings.ts";
 import type { Client } from "./client.ts";
 import { type ErrorForm, errorReply, failureText } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
@@ -40,10 +40,12 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   headers: Record<string, string> = NO_HEADERS;
   unavailableHeaders: Record<string, string> | undefined = undefined;
   replyWith: Context<S>["replyWith"] = undefined;
+  warnings: HeaderList = NO_WARNINGS;
   /** Set for the first request with its key: it is carried out even if its client leaves, who may ask again for the reply. */
   keyed: KeyClaim | undefined = undefined;
-  /** The header of that name; empty when it was not sent, or when nothing is traced. */
+  /** The headers of these names; empty when they were not sent, or when nothing is traced. */
   traceparent = "";
+  tracestate = "";
   previous: InFlightRequest | null = null;
   next: InFlightRequest | null = null;
   /** Made for the first who asks: most calls end before anybody does. */
@@ -116,9 +118,8 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   }
 
   begin(name: string, kind: SpanKind, entity: Entity, userId?: string): Span | null {
-    const { tracer } = this.#settings;
-    if (!tracer) return null;
-    return tracer.continue(this.traceparent || (this.headers.traceparent ?? ""), name, kind, entity, userId);
+    const { traceparent = "", tracestate } = this.traceparent === "" ? this.headers : this;
+    return this.#settings.tracer?.continue(traceparent, name, kind, entity, userId, tracestate) ?? null;
   }
 
   get finished(): boolean {
@@ -191,7 +192,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   #replyWithError(error: unknown): void {
     const { status, headers, body } = errorReply(error, this.requestId, this.#errors);
-    this.reply(status, [...headers, ...(this.replyWith?.headers ?? []), ...this.#cors], body);
+    this.reply(status, [...headers, ...(this.replyWith?.headers ?? []), ...this.warnings, ...this.#cors], body);
   }
 
   /** The exchange becomes a WebSocket, which ends the request. */

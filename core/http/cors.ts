@@ -35,6 +35,7 @@ const EXPOSED = [
   "x-execution-id",
   "x-run-id",
   "x-approval-id",
+  "x-warning",
   "idempotency-replayed",
   "mcp-session-id",
   "www-authenticate",

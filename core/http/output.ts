@@ -2,6 +2,7 @@
 import type { EventProducer, TextSink } from "../lib/event-sink.ts";
 import { SerializedStream } from "../lib/serialized.ts";
 import type { Call } from "./call.ts";
+import { NO_WARNINGS } from "./call-settings.ts";
 import { envelope, envelopePieces, JSON_TYPE } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { HeaderList } from "./exchange.ts";
@@ -74,8 +75,11 @@ function compileEvents(form: EventOutput, constant: HeaderList | null) {
   };
 }
 
-const withOwn = (headers: HeaderList, { replyWith }: Call<unknown>): HeaderList =>
-  replyWith === undefined ? headers : [...headers, ...replyWith.headers];
+/** Before those of CORS, which stay the last ones: a reply is kept without them. */
+function withOwn(headers: HeaderList, { replyWith, warnings }: Call<unknown>): HeaderList {
+  if (replyWith === undefined && warnings === NO_WARNINGS) return headers;
+  return [...(replyWith?.headers ?? NO_WARNINGS), ...warnings, ...headers];
+}
 
 /** What is given to a connection at once: a copy of it waits there, outside of the heap, when its reader is slow. */
 const CHUNK_CHARACTERS = 128 * 1024;

@@ -29,6 +29,7 @@ import { compileOutput } from "./output.ts";
 import type { InputSchemaId, Route } from "./route.ts";
 import { createRouter, type PathEndpoint } from "./router.ts";
 import type { Site } from "./site.ts";
+import { warnOfOptions } from "./unknown-options.ts";
 import { unknownPathError } from "./unknown-path.ts";
 import type { Uploads } from "./uploads.ts";
 
@@ -147,16 +148,14 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const cors = settings.cors(route);
   const encode = compileOutput(route.output, cors.constant);
   const readsTrace = Boolean(settings.tracer) && route.group === "execution";
-  const { uploads, uses, valuesLimit } = settings;
+  const { uploads, uses, valuesLimit, meters, bodyLimitName = () => "server.limits.body" } = settings;
   const bodyLimit = settings.bodyLimit(route);
-  const { bodyLimitName = () => "server.limits.body" } = settings;
-  const { limits } = settings.meters;
   const { bodyOptional = false, readsHeaders = false, refusedPage } = route;
   const replies = route.idempotent === undefined ? undefined : settings.replies;
   const takeKey = route.idempotent === "stream" ? attachToFirst : carryOutOnce;
   const { readsClient = settings.isProxied && route.group === "execution" } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
-  const meter = settings.meters.ofRoute(route);
+  const meter = meters.ofRoute(route);
 
   function handle(call: Call<S>, values: string[], query: string, body: unknown, corsHeaders: HeaderList): void {
     try {
@@ -207,8 +206,9 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     try {
       body = bytes.length === 0 && bodyOptional ? {} : parseBody(bytes, valuesLimit);
       requireValid(checkBody!, body);
+      call.warnings = warnOfOptions(route.body, body);
     } catch (error) {
-      if (error instanceof ServiceError && error.kind === "too_large") limits.count(bodyLimitName({}));
+      if (error instanceof ServiceError && error.kind === "too_large") meters.limits.count(bodyLimitName({}));
       if (malformed === undefined) call.fail(error);
       else answer(call, malformed(messageOf(error)), corsHeaders);
       return;
@@ -253,8 +253,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         );
       },
       (problem) => {
-        if (problem === "too_large") limits.count(bodyLimitName(route));
-        else if (problem === "crowded") limits.count("server.limits.uploads");
+        if (problem === "too_large") meters.limits.count(bodyLimitName(route));
+        else if (problem === "crowded") meters.limits.count("server.limits.uploads");
         call.fail(bodyFailure(problem, bodyLimit));
       },
       uploads,
@@ -280,6 +280,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         if (foreign !== null) throw foreign;
         if (readsHeaders !== false) call.headers = readHeaders(exchange, readsHeaders);
         if (readsTrace) call.traceparent = exchange.header("traceparent");
+        if (call.traceparent !== "") call.tracestate = exchange.header("tracestate");
         if (readsClient) call.readClient();
         if (checkBody !== null) return read(call, exchange, values, corsHeaders, exchange.header("content-type"));
         if (authorize === null) return handle(call, values, exchange.query, undefined, corsHeaders);

@@ -90,7 +90,9 @@ function checkModel(check: CheckContext, path: Path, model: unknown): void {
 export function checkModelName(check: CheckContext, path: Path, name: string): void {
   const slash = name.indexOf("/");
   if (slash <= 0 || slash === name.length - 1) {
-    if (name !== "") check.report(path, `"${name}" must be provider/model`);
+    const [first] = keysOf(check.document.providers);
+    const such = first === undefined || slash >= 0 ? "" : `, such as ${first}/${name}`;
+    if (name !== "") check.report(path, `"${name}" must be provider/model${such}`);
     return;
   }
   checkName(check, path, "provider", name.slice(0, slash), keysOf(check.document.providers));

@@ -5,7 +5,7 @@ import { bracketed, hostName } from "../lib/host-name.ts";
 import { isObject } from "../lib/is-object.ts";
 import { parseSize } from "../lib/size.ts";
 import { type CheckContext, checkName, checkRepeats, entriesOf, type Json, listOf } from "./check.ts";
-import type { Path } from "./issues.ts";
+import { type Path, suggest } from "./issues.ts";
 
 export function checkServer(check: CheckContext): void {
   const server = isObject(check.document.server) ? check.document.server : {};
@@ -71,7 +71,10 @@ export function checkStore(check: CheckContext): void {
   if (typeof store !== "string" || /^(memory|sqlite|postgres(ql)?):/.test(store)) return;
   const [name = ""] = store.split(":", 1);
   if (check.plugins.store.includes(name)) return;
-  check.report(["store"], `must be memory:, sqlite:FILE or postgres://...; there is no store plugin "${name}"`);
+  const meant = suggest(name, ["memory", "sqlite", "postgres", ...check.plugins.store]);
+  const hint =
+    meant !== undefined ? `, did you mean ${meant}:?` : store.includes(":") ? "" : `, did you mean sqlite:${store}?`;
+  check.report(["store"], `must be memory:, sqlite:FILE or postgres://...; there is no store plugin "${name}"${hint}`);
 }
 
 export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;

@@ -7,6 +7,7 @@ import { type CheckContext, checkName, checkTemplate, entriesOf, type Json } fro
 import { checkModelName } from "./check-agents.ts";
 import { isTemplate, SCOPES } from "./expression.ts";
 import { type Path, suggest } from "./issues.ts";
+import { keywordNotices } from "./unknown-keywords.ts";
 
 export function checkTools(check: CheckContext, schemas: SchemaCompiler): void {
   for (const [name, tool] of entriesOf(check.document.tools)) {
@@ -28,9 +29,12 @@ function checkHttp(check: CheckContext, path: Path, http: Json): void {
   if (typeof url === "string" && url !== "" && !/^(https?:\/\/|\{\{)/.test(url)) {
     check.report([...path, "url"], "must begin with http://, https:// or an expression");
   }
+  const [braced, name] = (typeof url === "string" && /(?<![{$])\{(\w+)\}(?!\})/.exec(url)) || [];
+  if (braced !== undefined)
+    check.report([...path, "url"], `${braced} is sent as it is: write {{ input.${name} }} for a value`, "warning");
 }
 
-/** Reports a JSON Schema that does not compile. */
+/** Reports a JSON Schema that does not compile, and keywords in it that are none. */
 export function checkSchema(check: CheckContext, path: Path, schema: unknown, schemas: SchemaCompiler): void {
   if (!isObject(schema)) return;
   try {
@@ -38,6 +42,8 @@ export function checkSchema(check: CheckContext, path: Path, schema: unknown, sc
   } catch (error) {
     check.report(path, `not a JSON Schema: ${messageOf(error)}`);
   }
+  for (const { path: within, message } of keywordNotices(schema))
+    check.report([...path, ...within], message, "warning");
 }
 
 /** A name that is not a plugin may be an npm package, which is looked for only when a model of it is needed. */

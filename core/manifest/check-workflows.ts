@@ -3,6 +3,7 @@ import { isObject } from "../lib/is-object.ts";
 import type { SchemaCompiler } from "../lib/json-schema.ts";
 import {
   type CheckContext,
+  checkCompiled,
   checkName,
   collectTexts,
   entriesOf,
@@ -144,10 +145,8 @@ function checkExpression(
   steps: readonly StepPlace[],
   index: number,
 ): void {
-  if ("problem" in compiled) {
-    check.report([...path, ...compiled.path], compiled.problem);
-    return;
-  }
+  checkCompiled(check, path, compiled);
+  if ("problem" in compiled) return;
   for (const id of new Set(compiled.steps)) {
     const found = steps.findIndex((step) => step.id === id);
     const others = [...new Set(steps.map((step) => step.id))].filter((other) => other !== "");

@@ -12,7 +12,8 @@ export type Json = Readonly<Record<string, unknown>>;
 export interface CheckContext {
   readonly document: Json;
   readonly plugins: KnownPlugins;
-  report(path: Path, message: string, severity?: Issue["severity"]): void;
+  /** @param offset of a character of the text at this path: the issue is there */
+  report(path: Path, message: string, severity?: Issue["severity"], offset?: number): void;
   /** Whether the file itself has a value there, as opposed to a default. */
   isWritten(path: Path): boolean;
 }
@@ -43,9 +44,10 @@ export function checkRepeats(check: CheckContext, path: Path, items: readonly un
   }
 }
 
-/** Reports an expression that does not compile. */
+/** Reports an expression that does not compile, or is hardly what is meant. */
 export function checkCompiled(check: CheckContext, path: Path, compiled: CompileResult): void {
-  if ("problem" in compiled) check.report([...path, ...compiled.path], compiled.problem);
+  if ("problem" in compiled) check.report([...path, ...compiled.path], compiled.problem, "error", compiled.offset);
+  else for (const { problem, offset } of compiled.warnings ?? []) check.report(path, problem, "warning", offset);
 }
 
 /** Every text inside a value with its path: each is compiled alone, so that one problem does not hide another. */

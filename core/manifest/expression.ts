@@ -4,6 +4,7 @@
  */
 import type { ASTNode } from "@marcbachmann/cel-js";
 import { messageOf } from "../lib/errors.ts";
+import { type Advice, adviceForCall, adviceForName, habitIn, lengthsIn, withRemark } from "./expression-habits.ts";
 import { createEnvironment, givesJson, useJsonNumbers } from "./expression-numbers.ts";
 import { plainJson, valueAsText, withMaps } from "./expression-values.ts";
 import { hint, type Path } from "./issues.ts";
@@ -48,6 +49,8 @@ interface Compiled {
   steps: readonly string[];
   /** The type of the result in CEL: `bool`, or `dyn` when it is not known; null for text and for plain values. */
   type: string | null;
+  /** What compiles, and is hardly meant. */
+  warnings?: readonly ExpressionProblem[];
 }
 
 export type CompileResult = Compiled | ExpressionProblem;
@@ -97,6 +100,7 @@ function compileText(text: string, names: readonly string[], toText: (value: unk
   const { pieces } = split;
   const steps: string[] = [];
   const parts: (string | Evaluate)[] = [];
+  const warnings: ExpressionProblem[] = [];
   let type: string | null = null;
   for (const piece of pieces) {
     if (typeof piece === "string") {
@@ -106,17 +110,18 @@ function compileText(text: string, names: readonly string[], toText: (value: unk
     const compiled = compileExpression(piece.source, names);
     if ("problem" in compiled) return { ...compiled, offset: piece.offset + compiled.offset };
     steps.push(...compiled.steps);
+    for (const found of compiled.warnings ?? []) warnings.push({ ...found, offset: piece.offset + found.offset });
     type = compiled.type;
     parts.push(compiled.evaluate);
   }
   const [only] = parts;
-  if (parts.length === 1 && typeof only === "function") return { evaluate: only, steps, type };
+  if (parts.length === 1 && typeof only === "function") return { evaluate: only, steps, type, warnings };
   const evaluate: Evaluate = (scope) => {
     let result = "";
     for (const part of parts) result += typeof part === "string" ? part : toText(part(scope));
     return result;
   };
-  return { evaluate, steps, type: null };
+  return { evaluate, steps, type: null, warnings };
 }
 
 const TYPE_NOUNS: Readonly<Record<string, string>> = {
@@ -128,10 +133,19 @@ const TYPE_NOUNS: Readonly<Record<string, string>> = {
 
 /** Compiles one expression without braces around it (`if:` of a step). Braces are allowed there all the same. */
 export function compileCondition(text: string, names: readonly string[]): CompileResult {
-  const compiled = hasTemplate(text) ? compileTemplate(text.trim(), names) : compileExpression(text, names);
+  const compiled = hasTemplate(text) ? compileTrimmed(text, names) : compileExpression(text, names);
   if ("problem" in compiled || compiled.type === "bool" || compiled.type === "dyn") return compiled;
   const type = compiled.type ?? "string";
   return { problem: `must give true or false, not ${TYPE_NOUNS[type] ?? type}`, path: [], offset: 0 };
+}
+
+/** Offsets are those of the whole text. */
+function compileTrimmed(text: string, names: readonly string[]): CompileResult {
+  const before = text.length - text.trimStart().length;
+  const compiled = compileTemplate(text.trim(), names);
+  const shifted = (found: ExpressionProblem) => ({ ...found, offset: before + found.offset });
+  if ("problem" in compiled) return shifted(compiled);
+  return { ...compiled, warnings: compiled.warnings?.map(shifted) ?? [] };
 }
 
 /** Compiles one CEL expression. */
@@ -165,25 +179,60 @@ export function compileExpression(text: string, names: readonly string[]): Compi
         return evaluateMaps(readable);
       }
     };
-    return { evaluate, steps, type: type ?? "dyn" };
+    const warnings = lengthsIn(parsed.ast, source).map((advice) => placed(advice, source, offset));
+    return { evaluate, steps, type: type ?? "dyn", warnings };
   } catch (error) {
-    const { summary, range } = error as { summary?: string; range?: { start: number } };
-    const message = compileMessage(summary ?? messageOf(error), names, source.slice(0, range?.start ?? 0));
-    return { problem: `{{ ${source} }}: ${message}`, path: [], offset: offset + (range?.start ?? 0) };
+    return placed(explain(error, names, source), source, offset);
   }
 }
 
-function compileMessage(summary: string, names: readonly string[], before: string): string {
+const placed = ({ message, offset }: Advice, source: string, start: number): ExpressionProblem => ({
+  problem: `{{ ${excerpt(source, offset)} }}: ${message}`,
+  path: [],
+  offset: start + offset,
+});
+
+/** On either side of the place of a problem. */
+const EXCERPT_CHARACTERS = 60;
+
+/** One line of an expression, with what is near to a place of it. */
+function excerpt(source: string, offset: number): string {
+  const start = Math.max(0, offset - EXCERPT_CHARACTERS);
+  const end = Math.min(source.length, offset + EXCERPT_CHARACTERS);
+  const near = source.slice(start, end).replace(/\s+/g, " ");
+  return `${start > 0 ? "…" : ""}${near}${end < source.length ? "…" : ""}`;
+}
+
+interface CelFailure {
+  name?: string;
+  summary?: string;
+  code?: string;
+  range?: { start: number };
+}
+
+/** What CEL says, or better, what to write instead. */
+function explain(error: unknown, names: readonly string[], source: string): Advice {
+  const { summary = messageOf(error), name, range } = error as CelFailure;
+  const offset = range?.start ?? 0;
   const unknown = /^Unknown variable: (.*)$/.exec(summary)?.[1];
-  if (unknown === undefined) return summary.charAt(0).toLowerCase() + summary.slice(1).replace(/\bEOF$/, "the end");
+  if (unknown !== undefined) return { message: unknownName(unknown, names, source.slice(0, offset)), offset };
+  const call = /^found no matching overload for '(.*)'$/.exec(summary)?.[1];
+  if (call !== undefined) return adviceForCall(source, call, offset);
+  const habit = name === "ParseError" ? habitIn(source) : null;
+  if (habit !== null) return habit;
+  const message = summary.charAt(0).toLowerCase() + summary.slice(1).replace(/\bEOF$/, "the end");
+  return { message: withRemark(message), offset };
+}
+
+function unknownName(name: string, names: readonly string[], before: string): string {
   const [, holder, start] = /(?<![\w.])([\w.]+)\.(\w+-)$/.exec(before) ?? [];
-  if (holder !== undefined) return `this subtracts; for a name with "-" write ${holder}["${start}${unknown}"]`;
-  return `unknown name "${unknown}"${hint(unknown, names)}`;
+  if (holder !== undefined) return `this subtracts; for a name with "-" write ${holder}["${start}${name}"]`;
+  return adviceForName(name, before) ?? `unknown name "${name}"${hint(name, names)}`;
 }
 
 /** CEL's summary, and for a missing field what it is missing in. */
 function runtimeMessage(thrown: unknown, source: string): string {
-  const { summary, code, range } = thrown as { summary?: string; code?: string; range?: { start: number } };
+  const { summary, code, range } = thrown as CelFailure;
   const key = /^No such key: (.*)$/.exec(summary ?? "")?.[1];
   if (code !== "no_such_key" || key === undefined) return summary ?? messageOf(thrown);
   const holder = /(?<![\w.])[\d.]*([A-Za-z_][\w.]*)\.$/.exec(source.slice(0, range?.start ?? 0))?.[1];

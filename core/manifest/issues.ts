@@ -23,12 +23,30 @@ export function formatIssue(issue: Issue): string {
 
 export const hasErrors = (issues: readonly Issue[]): boolean => issues.some(({ severity }) => severity === "error");
 
-/** A copy in the order of the file, without duplicates. */
+/** A copy in the order of the file, without duplicates: what an alias repeats, or a second stage finds again, is one mistake. */
 export function sortIssues(issues: readonly Issue[]): Issue[] {
-  const unique = new Map(issues.map((issue) => [formatIssue(issue), issue]));
-  return [...unique.values()].sort(
+  const sorted = [...issues].sort(
     (a, b) => compare(a.file, b.file) || a.line - b.line || a.column - b.column || compare(a.path, b.path),
   );
+  const seen = new Set<string>();
+  const misspelt = new Set(sorted.flatMap(meantPlace));
+  return sorted.filter((issue) => {
+    if (seen.has(identity(issue)) || (issue.message === "is required" && misspelt.has(`${issue.file} ${issue.path}`)))
+      return false;
+    seen.add(identity(issue));
+    return true;
+  });
+}
+
+/** Where the key that a misspelt one means is missing: that it is required adds nothing. */
+function meantPlace({ file, path, message }: Issue): string[] {
+  const [, meant] = /key(?: of the plugin)?, did you mean "([^"]+)"\?$/.exec(message) ?? [];
+  return meant === undefined ? [] : [`${file} ${path.slice(0, path.lastIndexOf(".") + 1)}${meant}`];
+}
+
+/** Issues at one place that say the same of keys of the same name. */
+function identity({ file, line, column, path, message }: Issue): string {
+  return JSON.stringify([file, line, column, path.slice(path.lastIndexOf(".") + 1), message]);
 }
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);

@@ -28,8 +28,12 @@ export interface LoadedManifest {
   readonly file: string;
   /** Absolute path of the folder that relative paths in the manifest start from. */
   readonly folder: string;
-  /** An issue at the place of a path, or of the nearest key above it that the file has. */
-  issueAt(path: Path, message: string, severity?: Issue["severity"]): Issue;
+  /**
+   * An issue at the place of a path, or of the nearest key above it that the file has.
+   *
+   * @param offset of a character of the text at this path: the issue is there
+   */
+  issueAt(path: Path, message: string, severity?: Issue["severity"], offset?: number): Issue;
   /** Whether the file itself has a value at a path, as opposed to a default. */
   isWritten(path: Path): boolean;
   /** Texts that came from the environment and from files: messages show `***` in their place. */
@@ -82,8 +86,9 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
   const { positions } = source;
   const { value, substitutions, secrets, problems } = substitute(source.value, env, folder);
 
-  const issueAt: LoadedManifest["issueAt"] = (path, message, severity = "error") => {
-    const { line, column } = positions.find(path);
+  const issueAt: LoadedManifest["issueAt"] = (path, message, severity = "error", offset) => {
+    const isInText = offset !== undefined && !substitutions.has(JSON.stringify(path));
+    const { line, column } = isInText ? positions.findInText(path, offset) : positions.find(path);
     return { severity, file, line, column, path: formatPath(path), message: maskText(message, secrets) };
   };
 

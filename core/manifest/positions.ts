@@ -1,6 +1,7 @@
-/** Where each value of a YAML document is: line and column by path. */
+/** Where each value of a YAML document is: line and column by path, and of each character of a text. */
 import { LineCounter } from "yaml";
 import type { Path } from "./issues.ts";
+import { sourceOffset } from "./text-offsets.ts";
 
 export interface Position {
   /** From 1. */
@@ -8,12 +9,22 @@ export interface Position {
   column: number;
 }
 
+/** A text as the file has it, with quotes and indentation, and what YAML makes of it. */
+interface TextPlace {
+  start: number;
+  end: number;
+  value: string;
+}
+
 /** Positions by path. */
 export class Positions {
+  readonly #source: string;
   readonly #lines: LineCounter;
   readonly #offsets = new Map<string, number>();
+  readonly #texts = new Map<string, TextPlace>();
 
-  constructor(lines: LineCounter = new LineCounter()) {
+  constructor(source = "", lines: LineCounter = new LineCounter()) {
+    this.#source = source;
     this.#lines = lines;
   }
 
@@ -21,6 +32,20 @@ export class Positions {
   add(path: Path, offset: number | undefined): void {
     const id = JSON.stringify(path);
     if (offset !== undefined && !this.#offsets.has(id)) this.#offsets.set(id, offset);
+  }
+
+  /** Where a text stands, beside its key. The first one counts. */
+  addText(path: Path, place: TextPlace): void {
+    const id = JSON.stringify(path);
+    if (!this.#texts.has(id)) this.#texts.set(id, place);
+  }
+
+  /** The position of a character of a text; that of its key where it cannot be told, as in what a variable has filled in. */
+  findInText(path: Path, offset: number): Position {
+    const place = this.#texts.get(JSON.stringify(path));
+    if (place === undefined) return this.find(path);
+    const within = sourceOffset(this.#source.slice(place.start, place.end), place.value, offset);
+    return within === null ? this.find(path) : this.at(place.start + within);
   }
 
   /** Whether the file itself has a value at this path. */

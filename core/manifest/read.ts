@@ -24,7 +24,7 @@ const MAX_DEPTH = 200;
 /** Never throws: everything wrong is in `problems`. */
 export function readYaml(text: string): ManifestSource {
   const lines = new LineCounter();
-  const positions = new Positions(lines);
+  const positions = new Positions(text, lines);
   const source: ManifestSource = { value: undefined, positions, problems: [] };
   const document = parseDocument(text, { lineCounter: lines, uniqueKeys: false, strict: true, prettyErrors: false });
   const textLines = text.split("\n");
@@ -91,6 +91,9 @@ class Reader {
     if (isAlias(node)) return this.#alias(node, path, key);
     if (isScalar(node)) {
       this.#anchor(node);
+      const { value, range } = node;
+      if (typeof value === "string" && range)
+        this.#source.positions.addText(path, { start: range[0], end: range[1], value });
       return typeof node.value === "bigint" ? Number(node.value) : node.value;
     }
     this.#anchor(node);

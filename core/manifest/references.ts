@@ -26,8 +26,8 @@ export function checkReferences(loaded: LoadedManifest, plugins: KnownPlugins): 
     document,
     plugins,
     isWritten: loaded.isWritten,
-    report: (path, message, severity) => {
-      const issue = loaded.issueAt(path, message, severity);
+    report: (path, message, severity, offset) => {
+      const issue = loaded.issueAt(path, message, severity, offset);
       // One problem at each place: what was reported first stays.
       if (!reported.has(issue.path)) issues.push(issue);
     },

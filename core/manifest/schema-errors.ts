@@ -76,6 +76,8 @@ function wrongType(error: ErrorObject): string {
   const types = [error.params.type as string | string[]].flat();
   const wanted = `must be ${types.map((type) => NOUNS[type] ?? type).join(" or ")}`;
   if (error.data === null) return `${wanted}, but is empty`;
+  if (types[0] === "object" && Array.isArray(error.data)) return `${wanted}, not a list: "name:" in place of "- "`;
+  if (types[0] === "array" && typeof error.data === "string") return `${wanted}: put it in [ ]`;
   if (types[0] === "string" && typeof error.data !== "object") return `${wanted}: put it in quotes`;
   return wanted;
 }
@@ -94,7 +96,22 @@ export function explainErrors(errors: readonly ErrorObject[], root: unknown): Pr
     if (error.keyword === "additionalProperties") misspelt.push(problem);
     problems.push(problem);
   }
-  return problems.filter((problem, index) => !isConsequence(problem, misspelt) && isFirst(problem, index, problems));
+  const own = problems.filter(
+    (problem, index) => !isConsequence(problem, misspelt) && isFirst(problem, index, problems),
+  );
+  return own.flatMap((problem) => withStrangers(problem, own));
+}
+
+/** `{ type: agent }` in place of a kind of step is one mistake: the key that is not known is named where the kind is missing. */
+function withStrangers(problem: Problem, all: readonly Problem[]): Problem[] {
+  const isNone = ({ message }: Problem) => message.includes("needs exactly one of");
+  const isStranger = ({ message }: Problem) => message.startsWith("unknown key;");
+  const inside = (one: Problem, other: Problem) => samePath(one.path.slice(0, -1), other.path);
+  if (isStranger(problem)) return all.some((other) => isNone(other) && inside(problem, other)) ? [] : [problem];
+  const strangers = isNone(problem) ? all.filter((other) => isStranger(other) && inside(other, problem)) : [];
+  if (strangers.length === 0) return [problem];
+  const names = strangers.map(({ path }) => path.at(-1)).join(", ");
+  return [{ ...problem, message: `${problem.message}; unknown here: ${names}` }];
 }
 
 /** A misspelt `modle` also makes `model` missing, and `anThen` makes a step empty: only the misspelling is reported. */

@@ -47,7 +47,7 @@ export async function makeProvider(
   } catch (error) {
     const problems =
       error instanceof CreateError && error.phase === "config"
-        ? pluginProblems(key, error.message, plugin)
+        ? configProblems(["providers", key], error.message, plugin.config)
         : [{ path: ["providers", key], message: messageOf(error) }];
     return { provider: null, problems };
   }
@@ -61,7 +61,7 @@ export function configurationProblems(key: string, entry: ProviderManifest, regi
     return isPackageName(use) ? packageKeyProblems(key, entry) : [unknownPlugin(key, use, registry)];
   const { problem } = configure(plugin, pluginConfig(entry, ownKeys(plugin)));
   const misplaced = ownKeys(plugin)("models") ? [] : unknownModelKeys(key, entry);
-  return problem === null ? misplaced : [...misplaced, ...pluginProblems(key, problem, plugin)];
+  return problem === null ? misplaced : [...misplaced, ...configProblems(["providers", key], problem, plugin.config)];
 }
 
 /** Where the key for the provider is set, in words: `providers.openai.apiKey, from the environment variable OPENAI_API_KEY`. */
@@ -70,16 +70,6 @@ export function keyPlace(key: string, entry: ProviderManifest, variableOf: Provi
   const path = ["providers", key, ...place];
   const variable = variableOf?.(path);
   return formatPath(path) + (variable === undefined ? "" : `, from the environment variable ${variable}`);
-}
-
-/** The problems of a plugin's configuration. A key that it does not know may be a misspelt one. */
-function pluginProblems(key: string, text: string, { config = {} }: ProviderPlugin): Problem[] {
-  const known = Object.keys((config.properties ?? {}) as object);
-  return configProblems(["providers", key], text).map(({ path, message }) => {
-    const name = path.at(-1);
-    const isUnknown = message === "is not a known key" && path.length === 3 && typeof name === "string";
-    return { path, message: isUnknown ? `unknown key${hint(name, known)}` : message };
-  });
 }
 
 /** Whether a key is in the plugin's own schema. A plugin without one takes any. */

@@ -24,6 +24,7 @@ export class LiveTrace implements TraceData {
   readonly tracing: Tracing;
   readonly traceId: string;
   readonly foreign: boolean;
+  readonly tracestate: string;
   readonly userId: string | null;
   readonly root: LiveSpan;
   spans: SpanData[];
@@ -33,7 +34,10 @@ export class LiveTrace implements TraceData {
   older: TraceData | null = null;
   #over = false;
 
-  /** @param caller the span of the calling service that the trace continues */
+  /**
+   * @param caller the span of the calling service that the trace continues
+   * @param tracestate what that service sent beside it
+   */
   constructor(
     tracing: Tracing,
     name: string,
@@ -41,12 +45,14 @@ export class LiveTrace implements TraceData {
     entity: Entity,
     userId: string | null,
     caller: SpanContext | null,
+    tracestate = "",
   ) {
     const start = tracing.clock.now();
     const { traceId, spanId } = tracing.ids.trace(start);
     this.tracing = tracing;
     this.traceId = caller === null ? traceId : caller.traceId;
     this.foreign = caller !== null;
+    this.tracestate = tracestate;
     this.userId = userId;
     this.root = new LiveSpan(this, spanId, caller === null ? null : caller.spanId, name, kind, entity, start);
     this.spans = [this.root];
@@ -121,6 +127,10 @@ class LiveSpan implements Span, SpanData {
     this.kind = kind;
     this.entity = entity;
     this.start = start;
+  }
+
+  get tracestate(): string {
+    return this.#trace.tracestate;
   }
 
   get wantsContent(): boolean {

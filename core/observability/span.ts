@@ -42,6 +42,8 @@ export interface Span extends SpanContext, SpanOrigin {
   begin(name: string, kind: SpanKind, entity: Entity): Span;
   /** A span below this one, of the same entity. */
   child(name: string, kind: SpanKind): Span;
+  /** The header `tracestate` of the caller whose trace this continues; empty without one. */
+  readonly tracestate: string;
   /** What was set so far. */
   readonly attributes: Attributes | null;
   /** Milliseconds since it began. */

@@ -1,5 +1,5 @@
-/** The header `traceparent` of W3C Trace Context, level 1 and later versions. */
-import type { SpanContext } from "./span.ts";
+/** The headers `traceparent` and `tracestate` of W3C Trace Context, level 1 and later versions. */
+import type { Span, SpanContext } from "./span.ts";
 
 export interface Traceparent extends SpanContext {
   /** Whether the caller records the trace. */
@@ -27,4 +27,15 @@ export function parseTraceparent(header: string): Traceparent | null {
   if (version === NO_VERSION || traceId === NO_TRACE || spanId === NO_SPAN) return null;
   if (version === FIRST_VERSION && more !== undefined) return null;
   return { traceId: traceId!, spanId: spanId!, sampled: (Number.parseInt(flags!, 16) & SAMPLED_FLAG) !== 0 };
+}
+
+/** What others add for themselves. It is handed on as it is, unless it is so long that it may be dropped. */
+const TRACESTATE = /^[\x20-\x7e]{1,512}$/;
+
+export const acceptTracestate = (header: string): string => (TRACESTATE.test(header) ? header : "");
+
+/** The headers with which a request to another service continues the trace of a span. There is a span only where it is recorded. */
+export function traceHeaders({ traceId, spanId, tracestate }: Span): Record<string, string> {
+  const traceparent = `00-${traceId}-${spanId}-01`;
+  return tracestate === "" ? { traceparent } : { traceparent, tracestate };
 }

@@ -5,7 +5,7 @@ import { Ids } from "./ids.ts";
 import { LiveTrace, type Tracing } from "./live-span.ts";
 import type { Entity, SpanSink } from "./sink.ts";
 import type { Span, SpanKind, SpanOrigin } from "./span.ts";
-import { parseTraceparent, type Traceparent } from "./traceparent.ts";
+import { acceptTracestate, parseTraceparent, type Traceparent } from "./traceparent.ts";
 
 interface TracerSettings {
   /** Share of runs that are traced, 0 to 1. */
@@ -22,8 +22,16 @@ export interface Tracer extends SpanOrigin {
    * whether it is recorded: a caller can keep its trace from being recorded, and cannot force it.
    *
    * @param traceparent the header; an empty string without one
+   * @param tracestate the header beside it
    */
-  continue(traceparent: string, name: string, kind: SpanKind, entity: Entity, userId: string | undefined): Span | null;
+  continue(
+    traceparent: string,
+    name: string,
+    kind: SpanKind,
+    entity: Entity,
+    userId: string | undefined,
+    tracestate?: string,
+  ): Span | null;
 }
 
 /** @returns null when nothing is sampled or no sink takes it: tracing costs nothing then */
@@ -46,10 +54,17 @@ class SamplingTracer implements Tracer {
     return this.#root(name, kind, entity, userId, null);
   }
 
-  continue(traceparent: string, name: string, kind: SpanKind, entity: Entity, userId: string | undefined): Span | null {
+  continue(
+    traceparent: string,
+    name: string,
+    kind: SpanKind,
+    entity: Entity,
+    userId: string | undefined,
+    tracestate = "",
+  ): Span | null {
     const caller = traceparent === "" ? null : parseTraceparent(traceparent);
     if (caller !== null && !caller.sampled) return null;
-    return this.#root(name, kind, entity, userId, caller);
+    return this.#root(name, kind, entity, userId, caller, caller === null ? "" : acceptTracestate(tracestate));
   }
 
   #root(
@@ -58,8 +73,9 @@ class SamplingTracer implements Tracer {
     entity: Entity,
     userId: string | undefined,
     caller: Traceparent | null,
+    tracestate = "",
   ): Span | null {
     if (this.#sample < 1 && Math.random() >= this.#sample) return null;
-    return new LiveTrace(this.#tracing, name, kind, entity, userId ?? null, caller).root;
+    return new LiveTrace(this.#tracing, name, kind, entity, userId ?? null, caller, tracestate).root;
   }
 }

@@ -4,7 +4,7 @@ import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
 import type { Path, Problem } from "../lib/problem.ts";
-import { parsePath } from "../manifest/issues.ts";
+import { hint, parsePath } from "../manifest/issues.ts";
 import type {
   AuthPlugin,
   EmbeddingPlugin,
@@ -54,12 +54,16 @@ export function configure(
  *
  * @param path of the configuration in the manifest
  * @param text `timeouts.idle must be string; retries must be integer`
+ * @param schema of the configuration: a key that it does not have may be a misspelt one
  */
-export function configProblems(path: Path, text: string): Problem[] {
+export function configProblems(path: Path, text: string, schema: JsonSchema = {}): Problem[] {
+  const known = Object.keys((schema.properties ?? {}) as object);
   return text.split("; ").map((problem) => {
     const [, field, message] = /^(\S+) ((?:must|is) .*)$/s.exec(problem) ?? [];
     const below = field === undefined || field === "body" ? [] : (parsePath(field) ?? []);
-    return { path: [...path, ...below], message: below.length > 0 && message !== undefined ? message : problem };
+    const own = below.length > 0 && message !== undefined ? message : problem;
+    const isUnknown = own === "is not a known key" && below.length === 1 && known.length > 0;
+    return { path: [...path, ...below], message: isUnknown ? `unknown key${hint(String(below[0]), known)}` : own };
   });
 }
 

@@ -1,4 +1,6 @@
 /** Describes why a plugin file could not be imported, in one line for its author: no stack, no paths of the loader. */
+import { existsSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { caught, messageOf } from "../lib/errors.ts";
 import { shortPath } from "./problem.ts";
 
@@ -36,7 +38,18 @@ function describeMissing(specifier: string, importer: string | undefined, file: 
   const name = specifier.split("/", specifier.startsWith("@") ? 2 : 1).join("/");
   if (OWN_NAMES.includes(name))
     return `there is no ${specifier}${from}: plugins import from "#plugin" or "penstock-gateway/plugin"`;
-  return `package "${name}"${from} is not installed: run npm install ${name}`;
+  const folder = packageFolder(importer ?? file, file);
+  const here = folder === process.cwd();
+  const place = here ? "" : `--prefix ${/\s/.test(folder) ? JSON.stringify(folder) : shortPath(folder)} `;
+  return `package "${name}"${from === "" ? "" : `${from},`} is not installed in ${join(folder, "node_modules")} or a folder above: run npm install ${place}${name}`;
+}
+
+/** Where a package for a file is installed: at the nearest package.json above it, or without one beside the folder of the plugins. */
+function packageFolder(importer: string, file: string): string {
+  for (let folder = dirname(importer); folder !== dirname(folder); folder = dirname(folder))
+    if (existsSync(join(folder, "package.json"))) return folder;
+  const root = dirname(dirname(file));
+  return basename(root) === "plugins" ? dirname(root) : root;
 }
 
 /** The line of the plugin file in a stack. */

@@ -1,6 +1,8 @@
 /** Loads the plugins of all folders: find, import, check, register. Every broken plugin is reported, and the others still load. */
 import { pathToFileURL } from "node:url";
 import { schemaProblems } from "../lib/schema-shape.ts";
+import { formatPath } from "../manifest/issues.ts";
+import { keywordNotices } from "../manifest/unknown-keywords.ts";
 import type { Plugin, PluginKind } from "../plugin/plugin.ts";
 import { discover, type PluginFile, realFolder } from "./discover.ts";
 import { describeImportFailure } from "./import-failure.ts";
@@ -23,6 +25,8 @@ interface LoadedPlugins {
   registry: Registry;
   /** All problems of all files, sorted by file. */
   problems: PluginProblem[];
+  /** What is hardly meant, and does not keep a plugin from being used. */
+  notices: PluginProblem[];
   /** Plugins of the user's that took the place of built-in ones. */
   replaced: RegistryEntry[];
 }
@@ -52,6 +56,7 @@ export async function loadPlugins(
   return {
     registry: new Registry(entries, roots),
     problems: problems.sort((left, right) => (left.file < right.file ? -1 : 1)),
+    notices: own.flatMap(schemaNotices),
     replaced: own.filter(({ kind, name }) => known.has(registryKey(kind, name))),
   };
 }
@@ -98,6 +103,19 @@ async function withinLimit<T>(imported: Promise<T>): Promise<T> {
 function configSchemaProblems(plugin: Plugin): string[] {
   const schema = "config" in plugin ? plugin.config : undefined;
   return schema === undefined ? [] : schemaProblems(schema, "config");
+}
+
+/** The fields of plugins that are schemas. */
+const SCHEMA_FIELDS = ["config", "parameters", "query", "body", "response"];
+
+function schemaNotices({ file, plugin }: RegistryEntry): PluginProblem[] {
+  return SCHEMA_FIELDS.flatMap((field) =>
+    keywordNotices((plugin as unknown as Record<string, unknown>)[field]).map(({ path, message }) => ({
+      file,
+      phase: field === "config" ? "config" : "shape",
+      cause: `${formatPath([field, ...path])} ${message}`,
+    })),
+  );
 }
 
 /** Names are unique within a kind, over all folders. */

@@ -7,6 +7,7 @@
 import Module, { register } from "node:module";
 import { fileURLToPath } from "node:url";
 import * as plugin from "../plugin/plugin.ts";
+import { allowWaiting } from "./waiting-plugins.ts";
 
 const SPECIFIERS = ["#plugin", "penstock-gateway/plugin"];
 /** Set once per process: all services in it share the module system. */
@@ -36,10 +37,13 @@ export async function prepareResolution(files: readonly string[]): Promise<void>
     internals[TRANSLATES] = true;
     await registerTypeScript(sources);
   }
-  if (internals[RESOLVES]) return;
-  internals[RESOLVES] = true;
-  patchRequire(internals);
-  registerImport();
+  if (!internals[RESOLVES]) {
+    internals[RESOLVES] = true;
+    patchRequire(internals);
+    registerImport();
+  }
+  // Node itself knows ES modules by what is in them, where tsx is not asked.
+  if (sources || internals[TRANSLATES]) await allowWaiting(files);
 }
 
 async function registerTypeScript(sources: boolean): Promise<void> {

@@ -25,14 +25,16 @@ function entriesOf(folder: string): Dirent[] | null {
   }
 }
 
+/** The source files that are directly in a folder. */
+export const sourcesIn = (folder: string): string[] =>
+  (entriesOf(folder) ?? [])
+    .filter((entry) => entry.isFile() && SOURCE_FILE.test(entry.name))
+    .map(({ name }) => join(folder, name));
+
 /** Digests of the source files of these folders, by real path. */
 export async function digestSources(roots: readonly string[]): Promise<Map<string, string>> {
   const folders = new Set(roots.map(realFolder).flatMap(foldersIn));
-  const files = [...folders].flatMap((folder) =>
-    (entriesOf(folder) ?? [])
-      .filter((entry) => entry.isFile() && SOURCE_FILE.test(entry.name))
-      .map(({ name }) => join(folder, name)),
-  );
+  const files = [...folders].flatMap(sourcesIn);
   const digests = await Promise.all(
     files.map(async (file) => {
       // A file that cannot be read now is like one that is not there.

@@ -1,6 +1,7 @@
 /** The one function that runs tools, for agents, workflows and the API: its checks cannot be bypassed. */
 import { caught, invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { isThenable } from "../lib/thenable.ts";
+import type { Span } from "../observability/span.ts";
 import type { ApprovalRule } from "./approval.ts";
 import { beginTool, runTraced } from "./spans.ts";
 import { type Tool, type ToolOrigin, ToolUnavailable } from "./tool.ts";
@@ -19,10 +20,10 @@ import { ToolInvocation } from "./tool-call.ts";
  */
 export function executeTool(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
   const span = origin.span === undefined ? beginTool(tool, origin) : null;
-  return span === null ? run(tool, input, origin) : runTraced(run, tool, input, origin, span);
+  return span === null ? run(tool, input, origin, origin.span ?? null) : runTraced(run, tool, input, origin, span);
 }
 
-function run(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
+function run(tool: Tool, input: unknown, origin: ToolOrigin, span: Span | null): unknown {
   const { meter, approval } = tool;
   const problem = tool.validate(input);
   if (problem !== null) {
@@ -35,12 +36,18 @@ function run(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
     throw runsInClient(tool);
   }
 
-  if (approval !== false && approval.asks(input, origin)) return runApproved(tool, approval, input, origin);
-  return perform(tool, input, origin);
+  if (approval !== false && approval.asks(input, origin)) return runApproved(tool, approval, input, origin, span);
+  return perform(tool, input, origin, span);
 }
 
 /** A call runs with the input that was approved, and the approval is used up before it begins. */
-async function runApproved(tool: Tool, rule: ApprovalRule, input: unknown, origin: ToolOrigin): Promise<unknown> {
+async function runApproved(
+  tool: Tool,
+  rule: ApprovalRule,
+  input: unknown,
+  origin: ToolOrigin,
+  span: Span | null,
+): Promise<unknown> {
   let approved: unknown;
   try {
     approved = await rule.inbox.admit({ tool, input, origin, rule });
@@ -48,12 +55,12 @@ async function runApproved(tool: Tool, rule: ApprovalRule, input: unknown, origi
     tool.meter?.calls.count("not approved");
     throw error;
   }
-  return perform(tool, approved, origin);
+  return perform(tool, approved, origin, span);
 }
 
-function perform(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
+function perform(tool: Tool, input: unknown, origin: ToolOrigin, span: Span | null): unknown {
   const { meter } = tool;
-  const call = new ToolInvocation(tool, origin);
+  const call = new ToolInvocation(tool, origin, span);
   let result: unknown;
   let later: boolean;
   try {

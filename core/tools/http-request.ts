@@ -2,12 +2,14 @@
 import type { Path, Problem } from "../lib/problem.ts";
 import { compileTemplate, type Evaluate, SCOPES, type Scope } from "../manifest/expression.ts";
 import type { HttpToolManifest } from "../manifest/manifest.ts";
+import type { Span } from "../observability/span.ts";
+import { traceHeaders } from "../observability/traceparent.ts";
 import type { HttpRequest } from "./http-client.ts";
 import { compileUrl } from "./http-url.ts";
 import { headerText, queryText } from "./http-values.ts";
 
 /** Paths of problems begin below `http`. */
-type CompiledRequest = { build: (scope: Scope) => HttpRequest } | { problems: Problem[] };
+type CompiledRequest = { build: (scope: Scope, span: Span | null) => HttpRequest } | { problems: Problem[] };
 
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** They control the connection and the framing of messages; the client sets them itself. */
@@ -43,6 +45,7 @@ export function compileRequest(http: HttpToolManifest): CompiledRequest {
     if (problem !== null) report(["headers", name], problem);
     return [name.toLowerCase(), compile(value, "headers", name)] as const;
   });
+  const ownTrace = headers.some(([name]) => name === "traceparent");
   const query = compile(http.query, "query");
   const body = compile(http.body, "body");
   const hasBody = http.body !== null;
@@ -51,9 +54,10 @@ export function compileRequest(http: HttpToolManifest): CompiledRequest {
   if ("problem" in url || problems.length > 0) return { problems };
 
   return {
-    build(scope) {
+    build(scope, span) {
       const content = hasBody ? body(scope) : null;
-      const sent: Record<string, string> = { ...DEFAULT_HEADERS };
+      const trace = span === null || ownTrace ? undefined : traceHeaders(span);
+      const sent: Record<string, string> = { ...DEFAULT_HEADERS, ...trace };
       if (content !== null) sent["content-type"] = "application/json";
       for (const [name, evaluate] of headers) {
         const value = evaluate(scope);

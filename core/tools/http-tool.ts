@@ -30,8 +30,8 @@ export function compileHttpTool({ name, http, output, client }: HttpToolOptions)
   const { timeout, retries } = http;
   return {
     async run(input, call) {
-      const { context, user, signal } = call;
-      const built = request.build({ input, context, user });
+      const { context, user, signal, span } = call;
+      const built = request.build({ input, context, user }, span);
       const answer = await client.send(built, { name, timeout, retries, signal });
       return result === null ? answer.body : result.evaluate({ input, context, user, ...answer });
     },

@@ -7,7 +7,7 @@ import type { Span } from "../observability/span.ts";
 import { cancelSpan, failSpan } from "../observability/spans.ts";
 import type { Tool, ToolOrigin } from "./tool.ts";
 
-type Run = (tool: Tool, input: unknown, origin: ToolOrigin) => unknown;
+type Run = (tool: Tool, input: unknown, origin: ToolOrigin, span: Span | null) => unknown;
 
 /** @returns null for a call that is not traced */
 export function beginTool({ name }: Tool, { call }: ToolOrigin): Span | null {
@@ -21,7 +21,7 @@ export function runTraced(run: Run, tool: Tool, input: unknown, origin: ToolOrig
   span.content(CONTENT.toolArguments, input);
   let result: unknown;
   try {
-    result = run(tool, input, origin);
+    result = run(tool, input, origin, span);
   } catch (error) {
     fail(span, error, origin);
     throw error;

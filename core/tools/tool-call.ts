@@ -4,6 +4,7 @@ import type { User } from "../identity/user.ts";
 import { formatDuration } from "../lib/duration.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { OnToolProgress } from "../lib/tool-progress.ts";
+import type { Span } from "../observability/span.ts";
 import { boundedProgress } from "./progress.ts";
 import type { ConfiguredCall, Tool, ToolOrigin } from "./tool.ts";
 
@@ -31,6 +32,7 @@ export class ToolInvocation implements ConfiguredCall {
   readonly idempotencyKey: string | undefined;
   readonly #origin: ToolOrigin;
   readonly #tool: Tool;
+  readonly #span: Span | null;
   #logger: Logger | null = null;
   #controller: AbortController | null = null;
   #timer: NodeJS.Timeout | null = null;
@@ -41,9 +43,10 @@ export class ToolInvocation implements ConfiguredCall {
   #ended = false;
   #stopped: Stopped | null = null;
 
-  constructor(tool: Tool, origin: ToolOrigin) {
+  constructor(tool: Tool, origin: ToolOrigin, span: Span | null) {
     this.#tool = tool;
     this.#origin = origin;
+    this.#span = span;
     this.user = origin.call.user;
     this.requestId = origin.call.requestId;
     this.context = origin.context;
@@ -51,6 +54,10 @@ export class ToolInvocation implements ConfiguredCall {
     this.conversationId = origin.conversationId;
     this.executionId = origin.executionId;
     this.idempotencyKey = origin.idempotencyKey;
+  }
+
+  get span(): Span | null {
+    return this.#span;
   }
 
   get logger(): Logger {

@@ -25,6 +25,8 @@ export interface ToolCallContext {
 export interface ConfiguredCall extends ToolCallContext {
   /** `with` of the manifest, checked, with the defaults of the plugin's schema. */
   readonly config: unknown;
+  /** Of this call, for the headers of requests that it makes; null: the call is not traced. */
+  readonly span: Span | null;
 }
 
 export interface Tool {

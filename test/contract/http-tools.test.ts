@@ -74,6 +74,66 @@ describe("a REST call as a tool", () => {
     assert.deepEqual(JSON.parse(request!.body), { city, days: 3 });
   });
 
+  const TRACE = "0af7651916cd43dd8448eb211c80319c";
+  const traceparent = `00-${TRACE}-b7ad6b7169203331-01`;
+  const tracing = { traceparent, tracestate: "vendor=1,other=2" };
+
+  /** One agent, one workflow and the API call the same tool. */
+  const callers = (url: string, http: object, rest: object) =>
+    manifestWith(
+      { tools: ["look"], model: "demo/looks" },
+      {
+        providers: {
+          demo: { use: "scripted", models: { looks: { replies: [{ call: { tool: "look" }, then: "done" }] } } },
+        },
+        tools: { look: { description: "Looks", http: { url, ...http } } },
+        workflows: { w: { steps: [{ id: "a", andThen: { tool: "look", input: {} } }] } },
+        ...rest,
+      },
+    );
+  const WAYS: readonly [path: string, body: object][] = [
+    ["/tools/look/execute", { input: {} }],
+    ["/agents/assistant/text", { input: "Hi" }],
+    ["/workflows/w/execute", { input: {} }],
+  ];
+
+  for (const [path, body] of WAYS)
+    test(`POST ${path}: the request of a REST tool continues the caller's trace from the span of its call`, async (t) => {
+      const { seen, url } = await shop(t, json);
+      const service = await startService(t, callers(url, {}, {}));
+      assert.equal((await service.post(path, body, tracing)).status, 200);
+      const [, traceId, spanId, flags] = String(seen[0]!.headers.traceparent).split("-");
+      assert.deepEqual([traceId, flags, seen[0]!.headers.tracestate], [TRACE, "01", tracing.tracestate]);
+      const { spans } = await dataOf(await service.get(`/observability/traces/${TRACE}`));
+      const span = spans.find((one: Loose) => one.spanId === spanId);
+      assert.match(span.name, /look/);
+
+      assert.equal((await service.post(path, body)).status, 200);
+      assert.match(String(seen[1]!.headers.traceparent), /^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/);
+      assert.equal(seen[1]!.headers.tracestate, undefined);
+
+      const unrecorded = { ...tracing, traceparent: traceparent.replace(/01$/, "00") };
+      assert.equal((await service.post(path, body, unrecorded)).status, 200);
+      const { headers } = seen[2]!;
+      assert.deepEqual([headers.traceparent, headers.tracestate], [undefined, undefined]);
+    });
+
+  test("POST /tools/:name/execute: a REST tool sends no traceparent where nothing is traced, and its own where the manifest has one", async (t) => {
+    const { seen, url } = await shop(t, json);
+    const untraced = await startService(t, callers(url, {}, { observability: { sample: 0 } }));
+    assert.equal((await untraced.post("/tools/look/execute", { input: {} }, tracing)).status, 200);
+    assert.equal(seen[0]!.headers.traceparent, undefined);
+    const own = await startService(t, callers(url, { headers: { TraceParent: "mine" } }, {}));
+    assert.equal((await own.post("/tools/look/execute", { input: {} }, tracing)).status, 200);
+    assert.deepEqual([seen[1]!.headers.traceparent, seen[1]!.headers.tracestate], ["mine", undefined]);
+    const long = await startService(t, callers(url, {}, {}));
+    await long.post("/tools/look/execute", { input: {} }, { ...tracing, tracestate: `a=${"x".repeat(600)}` });
+    assert.deepEqual(
+      [seen[2]!.headers.traceparent?.slice(0, 36), seen[2]!.headers.tracestate],
+      [`00-${TRACE}-`, undefined],
+    );
+  });
+
   test("POST /tools/:name/execute: without output the result is the body of the answer", async (t) => {
     const { url } = await shop(t, json);
     const reply = await run(t, { http: { method: "GET", url } }, { input: { city: "Lisbon" } });

@@ -31,7 +31,7 @@ async function bundle(t: TestContext, program: string): Promise<string> {
   return outfile;
 }
 
-test("a bundle loads .ts, .mts, .js and .mjs plugins without tsx on the command line", async (t) => {
+test("a bundle loads .ts, .mts, .js and .mjs plugins without tsx on the command line, and those that wait at their top level", async (t) => {
   const sources = {
     "tools/a.ts": PLUGIN,
     "tools/b.mts": PLUGIN.replaceAll(": number", ""),
@@ -39,6 +39,13 @@ test("a bundle loads .ts, .mts, .js and .mjs plugins without tsx on the command 
   };
   const modules = pluginFolder(t, { ...sources, "package.json": '{ "type": "module" }' });
   const common = pluginFolder(t, { "tools/d.ts": PLUGIN, "tools/e.js": PLUGIN.replaceAll(": number", "") });
+  const waiting = pluginFolder(t, {
+    "package.json": '{ "name": "mine" }',
+    "tools/f.ts": `import "./lib/ready.ts";\n${PLUGIN}\nawait Promise.resolve();`,
+    "tools/g.js": `${PLUGIN.replaceAll(": number", "")}\nawait Promise.resolve();`,
+    "tools/h.js": PLUGIN.replaceAll(": number", ""),
+    "tools/lib/ready.ts": "export const ready: boolean = await Promise.resolve(true);",
+  });
   const program = await bundle(
     t,
     `import { ServiceError } from "./core/plugin/plugin.ts";
@@ -51,16 +58,17 @@ console.log(JSON.stringify({ problems, names: registry.names("tool"), kinds }));
   );
   // The flags that started this test would bring tsx along.
   const env = { ...process.env, NODE_OPTIONS: "" };
-  const { stdout } = await promisify(execFile)(process.execPath, [program, modules, common], { env });
+  const { stdout } = await promisify(execFile)(process.execPath, [program, modules, common, waiting], { env });
   assert.deepEqual(JSON.parse(stdout), {
     problems: [],
-    names: ["a", "b", "c", "d", "e"],
-    kinds: ["aconflict", "bconflict", "cconflict", "dconflict", "econflict"],
+    names: [..."abcdefgh"],
+    kinds: [..."abcdefgh"].map((name) => `${name}conflict`),
   });
 });
 
 test("a bundle whose plugins are all JavaScript does not load tsx", async (t) => {
-  const folder = pluginFolder(t, { "tools/prebuilt.mjs": 'export default { kind: "tool", execute: () => 1 };' });
+  const source = 'await Promise.resolve();\nexport default { kind: "tool", execute: () => 1 };';
+  const folder = pluginFolder(t, { "tools/prebuilt.mjs": source, "tools/waits.js": source });
   const program = await bundle(
     t,
     `import { createRequire } from "node:module";
@@ -72,5 +80,5 @@ console.log(JSON.stringify({ names: registry.names("tool"), tsx }));`,
   const { stdout } = await promisify(execFile)(process.execPath, [program, folder], {
     env: { ...process.env, NODE_OPTIONS: "" },
   });
-  assert.deepEqual(JSON.parse(stdout), { names: ["prebuilt"], tsx: false });
+  assert.deepEqual(JSON.parse(stdout), { names: ["prebuilt", "waits"], tsx: false });
 });

@@ -3,7 +3,8 @@ import { symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { BUILT_IN_PLUGINS } from "../../core/models/builtin.ts";
-import { ServiceError } from "../../core/plugin/plugin.ts";
+import { type PluginKind, ServiceError } from "../../core/plugin/plugin.ts";
+import { PLUGIN_KINDS } from "../../core/registry/kinds.ts";
 import { loadPlugins } from "../../core/registry/load.ts";
 import { type PluginProblem, shortPath } from "../../core/registry/problem.ts";
 import { EXAMPLES, pluginFolder } from "../support/plugin-folder.ts";
@@ -84,6 +85,46 @@ test("a CommonJS plugin with require and module.exports loads, by both names of 
   assert.deepEqual(problems, []);
   for (const name of ["old", "named"]) assert.equal(registry.get("tool", name)?.execute(null, null as never), 3);
 });
+
+/** By kind, the fields that a plugin of it must have. */
+const MINIMAL: Record<PluginKind, string> = {
+  tool: "execute: () => 1",
+  step: "execute: () => 1",
+  route: 'method: "GET", path: "/x", handle: () => 1',
+  auth: "create: () => ({})",
+  provider: "create: () => ({})",
+  embedding: "create: () => ({})",
+  vectors: "create: () => ({})",
+  store: "create: () => ({})",
+  origin: "origin: () => true",
+  socket: 'path: "/s"',
+};
+
+for (const [name, contents] of Object.entries(PACKAGES)) {
+  test(`a plugin of every kind may wait at its top level, in .ts, .mts, .js and .mjs: ${name}`, async (t) => {
+    const files = PLUGIN_KINDS.flatMap(({ kind, folder }) =>
+      [".ts", ".mts", ".js", ".mjs"].map((ending) => {
+        const own = `export default { kind: "${kind}", name: "${kind}${ending}", ${MINIMAL[kind]}, ready };`;
+        const source = `import { helper } from "./lib/helper${ending}";\nconst ready = await Promise.resolve(helper);\n${own}`;
+        return [`${folder}/waits-in${ending.slice(1)}${ending}`, source] as const;
+      }),
+    );
+    const helpers = PLUGIN_KINDS.flatMap(({ folder }) =>
+      [".ts", ".mts", ".js", ".mjs"].map(
+        (ending) => [`${folder}/lib/helper${ending}`, "export const helper = await Promise.resolve(7);"] as const,
+      ),
+    );
+    const root = pluginFolder(t, {
+      ...(contents === null ? {} : { "package.json": contents }),
+      ...Object.fromEntries([...files, ...helpers]),
+    });
+    const { registry, problems } = await load(root);
+    assert.deepEqual(problems, []);
+    for (const { kind } of PLUGIN_KINDS)
+      for (const ending of [".ts", ".mts", ".js", ".mjs"])
+        assert.equal((registry.get(kind, `${kind}${ending}`) as { ready?: number } | undefined)?.ready, 7);
+  });
+}
 
 test("a default export that CommonJS has wrapped into { default } is unwrapped", async (t) => {
   const root = pluginFolder(t, {
@@ -168,7 +209,7 @@ test("files that cannot be imported say why in one line, all of them at once, an
     [
       "tools/name.ts: import: The requested module '#plugin' does not provide an export named 'nope'",
       'tools/other.ts: import: there is no penstock: plugins import from "#plugin" or "penstock-gateway/plugin"',
-      'tools/package.ts: import: package "a-package-nobody-has" is not installed: run npm install a-package-nobody-has',
+      `tools/package.ts: import: package "a-package-nobody-has" is not installed in ${root}/node_modules or a folder above: run npm install --prefix ${root} a-package-nobody-has`,
       `tools/part.ts: import: cannot find ${join(root, "tools/lost.ts")}`,
       "tools/syntax-module.mjs: import: syntax error: Unexpected token ','",
       'tools/syntax.ts: import: syntax error in line 4, column 1: Unexpected "}"',
@@ -178,6 +219,33 @@ test("files that cannot be imported say why in one line, all of them at once, an
   );
   assert.ok(problems.every(({ cause }) => !cause.includes("    at ")));
   assert.ok(registry.get("tool", "good"));
+});
+
+test("a package that is missing is said with the folder that it belongs into: that of the nearest package.json, or that of the manifest", async (t) => {
+  const source = 'import "@nobody/has-it/deep";\nexport default {};';
+  const causes = async (files: Record<string, string>, folder: string) => {
+    const top = pluginFolder(t, files);
+    const { problems } = await load(join(top, folder));
+    return problems.map(({ file, cause }) => [file.slice(top.length + 1), cause.replaceAll(top, "TOP")]);
+  };
+  assert.deepEqual(await causes({ "plugins/tools/a.ts": source }, "plugins"), [
+    [
+      "plugins/tools/a.ts",
+      'package "@nobody/has-it" is not installed in TOP/node_modules or a folder above: run npm install --prefix TOP @nobody/has-it',
+    ],
+  ]);
+  const imported = {
+    "mine/package.json": "{}",
+    "mine/tools/b.mjs": 'import "../../shared/c.mjs";\nexport default {};',
+    "shared/package.json": "{}",
+    "shared/c.mjs": source,
+  };
+  assert.deepEqual(await causes(imported, "mine"), [
+    [
+      "mine/tools/b.mjs",
+      'package "@nobody/has-it", which TOP/shared/c.mjs imports, is not installed in TOP/shared/node_modules or a folder above: run npm install --prefix TOP/shared @nobody/has-it',
+    ],
+  ]);
 });
 
 const SHAPES: Record<string, [source: string, causes: string[]]> = {
@@ -250,6 +318,27 @@ test("a config that is no JSON Schema is a problem of phase config", async (t) =
   assert.deepEqual(await problemsOf(t, { "steps/tax.ts": source }), [
     "steps/tax.ts: config: config.properties.rate.minimum must be a number",
   ]);
+});
+
+test("keywords of a plugin's schemas that JSON Schema does not know are notices with their place, and the plugin loads", async (t) => {
+  const root = pluginFolder(t, {
+    "tools/cook.ts": `export default { kind: "tool", execute: () => 1,
+      config: { type: "object", propertys: {} },
+      parameters: { type: "object", properties: { dish: { type: "string", maxlength: 9, "x-mine": 1, example: "soup" } } } };`,
+    "routes/dish.ts": `export default { kind: "route", method: "POST", path: "/dish", handle: () => 1,
+      body: { dish: { type: "string" } } };`,
+  });
+  const { registry, problems, notices } = await load(root);
+  assert.deepEqual(problems, []);
+  assert.deepEqual(registry.names("tool"), ["cook"]);
+  assert.deepEqual(
+    notices.map((notice) => formatPluginProblem(notice, root)),
+    [
+      'routes/dish.ts: shape: body.dish is not a keyword of JSON Schema and has no effect: write a field below "properties"',
+      'tools/cook.ts: config: config.propertys is not a keyword of JSON Schema and has no effect: did you mean "properties"?',
+      'tools/cook.ts: shape: parameters.properties.dish.maxlength is not a keyword of JSON Schema and has no effect: did you mean "maxLength"?',
+    ],
+  );
 });
 
 test("two plugins of one kind and name are a problem that names both files; kinds do not share names", async (t) => {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createSchemaCompiler } from "../../core/lib/json-schema.ts";
+import { unknownKeywords } from "../../core/lib/schema-keywords.ts";
 import { schemaProblems } from "../../core/lib/schema-shape.ts";
 
 test("a schema that is one has no problem, whatever else it says", () => {
@@ -60,4 +61,34 @@ test("a compiler takes two schemas with one $id, and says what is wrong with one
   const number = compiler.compile({ $id: "https://example.com/x", type: "number" });
   assert.deepEqual([text("a"), text(1), number("a"), number(1)], [true, false, false, true]);
   assert.throws(() => compiler.compile({ type: "nope" }), /^Error: type must be .*, not "nope"$/);
+});
+
+test("unknownKeywords finds what no draft knows at every depth, and nothing else", () => {
+  const known = {
+    $schema: "http://json-schema.org/draft-07/schema#",
+    id: "a",
+    definitions: { type: { type: "string", const: "propertys", default: { propertys: 1 } } },
+    items: [{ type: "string" }, true],
+    additionalItems: { minLength: 1 },
+    dependencies: { a: ["b"], b: { required: ["a"] } },
+    dependentRequired: { a: ["b"] },
+    properties: {
+      propertys: { nullable: true, example: 1, "x-any": { propertys: {} } },
+      enum: { enum: [{ propertys: 1 }] },
+    },
+    prefixItems: [{}],
+    examples: [{ propertys: 1 }],
+  };
+  assert.deepEqual(unknownKeywords(known), []);
+  assert.deepEqual(unknownKeywords(true), []);
+  const wrong = {
+    not: { propertys: 1 },
+    anyOf: [{}, { items: { mimimum: 1 } }],
+    $defs: { a: { Type: "x" } },
+    if: { X: 1 },
+  };
+  assert.deepEqual(
+    unknownKeywords(wrong).map(({ path }) => path.join("/")),
+    ["not/propertys", "anyOf/1/items/mimimum", "$defs/a/Type", "if/X"],
+  );
 });

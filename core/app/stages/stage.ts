@@ -111,6 +111,8 @@ interface Report {
   issueAt(path: Path, message: string, severity?: Issue["severity"]): Issue;
 }
 
+const issuePlace = ({ file, path }: Issue): string => `${file} ${path}`;
+
 interface Before<Given> {
   /** Of the first assembly. */
   readonly kept?: Kept | undefined;
@@ -153,7 +155,12 @@ export async function assemble<Given extends object, const Stages extends readon
     }
   }
   function report(problems: readonly Problem[] = []): void {
-    for (const { path, message, severity } of problems) issues.push(issueAt(path, message, severity));
+    // One mistake is one message: what an earlier stage has refused at a place, a later one need not refuse again.
+    const refused = new Set(issues.filter(({ severity }) => severity === "error").map(issuePlace));
+    for (const { path, message, severity } of problems) {
+      const issue = issueAt(path, message, severity);
+      if (!refused.has(issuePlace(issue))) issues.push(issue);
+    }
   }
   return {
     parts: { ...given, ...made } as PartsOf<Stages, Given>,

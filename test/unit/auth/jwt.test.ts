@@ -290,7 +290,7 @@ describe("at boot", () => {
 
   test("keys that it does not know and values of another type are told at their place", async () => {
     assert.deepEqual(await problemsOf({ secret: SECRET, audiences: "x", requireExp: "no", "x-note": 1 }), [
-      "auth.provider.audiences: is not a known key",
+      'auth.provider.audiences: unknown key, did you mean "audience"?',
       "auth.provider.requireExp: must be boolean",
     ]);
   });

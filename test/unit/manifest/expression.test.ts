@@ -137,6 +137,60 @@ describe("compileTemplate", () => {
   });
 });
 
+/** What JavaScript has, and the result of what the message says to write in its place. */
+const HABITS: readonly [written: string, instead: RegExp, result: unknown][] = [
+  ["data.none?.x", /write (.*)$/, null],
+  ["input?.city", /write (.*)$/, "Ghent"],
+  ["steps.total?.x?.y", /write (.*)$/, null],
+  ["data.text?.trim()", /write (.*)$/, "xyz"],
+  ["data.list?.[0]", /write (.*)$/, 1],
+  ["data.absent ?? 'other'", /write (.*)$/, "other"],
+  ["data.none ?? 'other'", /write (.*)$/, "other"],
+  ["data.text ?? 'other'", /write (.*)$/, "xyz"],
+];
+
+describe("what compileTemplate says to write in place of JavaScript is an expression that gives what was meant", () => {
+  for (const [written, instead, result] of HABITS) {
+    it(written, () => {
+      const { problem, offset } = problemOf(`{{ ${written} }}`);
+      assert.equal(offset, 3 + written.search(/\?\.|\?\?/));
+      const found = instead.exec(problem)?.[1];
+      assert.equal(evaluate(`{{ ${found} }}`), result, found);
+    });
+  }
+
+  it("is said of tokens only, not of what texts hold or fields are called", () => {
+    const fields = { ...SCOPE, data: { is: 1, and: 2, new: 3, length: 4 } };
+    assert.equal(evaluate("{{ data.is + data.and + data.new }}", fields), 6);
+    assert.equal(evaluate("{{ '?? === => `' }}"), "?? === => `");
+    assert.match(problemOf("{{ data.is + data.and + }}").problem, /unexpected token: the end$/);
+    assert.match(problemOf("{{ '?? =>' + }}").problem, /unexpected token: the end$/);
+  });
+
+  it("is a warning with its place for .length, which may be a field of the data", () => {
+    const warningsOf = (text: string) => {
+      const compiled = compileTemplate(text, SCOPES.workflow);
+      assert.ok("evaluate" in compiled);
+      return compiled.warnings ?? [];
+    };
+    assert.deepEqual(
+      warningsOf("a {{ 1 + data.list.length }} {{ size(data.list) }}").map(({ offset }) => offset),
+      [19],
+    );
+    assert.match(
+      warningsOf("{{ data.list.length }}")[0]!.problem,
+      /write size\(data\.list\); .* data\.list\["length"\]$/,
+    );
+    assert.deepEqual(warningsOf('{{ data["length"] }} {{ steps.length2 }}'), []);
+  });
+
+  it("quotes the near part of a long expression in one line", () => {
+    const { problem } = problemOf(`{{ ${"data.n +\n".repeat(500)} data.n === 1 }}`);
+    assert.match(problem, /^\{\{ ….*data\.n === 1 \}\}: CEL has no "===": write ==$/);
+    assert.ok(problem.length < 300);
+  });
+});
+
 describe("what is wrong with an expression", () => {
   it("a fault of an expression is said with the expression, the path in the value and the offset in the text", () => {
     const { problem, path, offset } = problemOf({ a: ["x {{ dta.i }}"] });
