@@ -144,6 +144,11 @@ for (const transport of TRANSPORTS)
       socket.send("x".repeat(100));
       assert.equal((await socket.closed).code, 1009);
       await eventually(async () => (await limit("server.limits.socketMessage")).refused === 1, "the refusal");
+      // What uWebSockets.js itself refuses is one too.
+      const larger = await openSocket(`${service.url.replace("http", "ws")}/ws/logs`);
+      larger.send("x".repeat(100_000));
+      await larger.closed;
+      await eventually(async () => (await limit("server.limits.socketMessage")).refused === 2, "the second refusal");
 
       const before = (await limit("server.limits.connections")).refused!;
       const { hostname, port } = new URL(service.url);
@@ -201,4 +206,18 @@ test("GET /observability/manifest sends no secret that stands under another name
     'x-pin.tokens["[redacted]"]': "[redacted]",
   };
   for (const [path, value] of Object.entries(shown)) assert.equal(values.get(path), value, path);
+});
+
+test("GET /observability/limits has those of agents whose ids begin with a digit, the most steps that a request may ask for, and those of memories", async (t) => {
+  const agent = (maxSteps: unknown) => ({ model: "demo/echo", memory: false, maxSteps });
+  const agents = { "2nd": agent(3), third: agent({ default: 4, max: 9 }) };
+  const memory = { long: { contextTokens: 5000 } };
+  const service = await startService(t, { store: "memory:", providers: { demo: { use: "scripted" } }, memory, agents });
+  const { data } = (await (await service.get("/observability/limits")).json()) as { data: LimitState[] };
+  const steps = data.filter(({ path }) => /maxSteps|^memory/.test(path)).map(({ path, value }) => [path, value]);
+  assert.deepEqual(steps, [
+    ['agents["2nd"].maxSteps', 3],
+    ["agents.third.maxSteps.max", 9],
+    ["memory.long.contextTokens", 5000],
+  ]);
 });
