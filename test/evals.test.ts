@@ -6,7 +6,7 @@ import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { PENSTOCK, penstock, ROOT } from "./support/command-line.ts";
-import { says, saysJson, startOpenAIUpstream } from "./support/openai-upstream.ts";
+import { failure, says, saysJson, startOpenAIUpstream } from "./support/openai-upstream.ts";
 import { pluginFolder } from "./support/plugin-folder.ts";
 
 const EVALS = join(ROOT, "test/evals");
@@ -197,6 +197,26 @@ cases: [{ name: first, input: One }, { name: second, input: Two }]
   assert.deepEqual([code, signal], [1, null], stdout);
   assert.equal(stdout.match(/answer: expected an answer, got stopped by SIGINT$/gm)?.length, 2, stdout);
   assert.equal(upstream.requests.length, 1);
+});
+
+test("penstock eval: a report has no key, also where a provider repeats it in an error", async (t) => {
+  const upstream = await startOpenAIUpstream();
+  t.after(() => upstream.close());
+  upstream.fallback(({ headers: { authorization } }) =>
+    failure(401, { message: `Wrong key ${authorization}, or key ${String(authorization).slice("Bearer ".length)}` }),
+  );
+  const cwd = pluginFolder(t, {
+    "service.yaml": `name: Shop
+providers: { own: { use: openai-compatible, baseURL: "${upstream.baseURL}", apiKey: "\${KEY}", retries: 0 } }
+agents: { clerk: { model: own/m, memory: false } }
+`,
+    "evals.yaml": "cases: [{ name: greets, agent: clerk, input: Hello }]\n",
+  });
+  const env = { KEY: "hunter2-of-the-shop" };
+  const { code, stdout, stderr } = await penstock(["eval", "evals.yaml", "--junit", "report.xml"], { cwd, env });
+  assert.equal(code, 1);
+  assert.match(stdout, /got model provider failed: .*\(Wrong key Bearer \S+, or key \*\*\*\)$/m);
+  assert.ok(!`${stdout}${stderr}${await readFile(join(cwd, "report.xml"), "utf8")}`.includes("hunter2"));
 });
 
 test("penstock eval: before the cases run a signal ends the process at once, whatever a plugin is busy with", {
