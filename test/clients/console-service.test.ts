@@ -129,6 +129,10 @@ describe("what runs the service, in the console at GET /", { skip: browserMissin
     await row("Runs", "lasting").waitFor({ state: "detached" });
     await row("Runs", "failed").getByRole("link").click();
     await page.getByRole("region", { name: "Error" }).getByText("unavailable").waitFor();
+    for (const filter of ["", "&agent=slow"]) {
+      await page.goto(`${service.url}/#/runs?page=20${filter}`);
+      await page.getByText("No runs.").waitFor();
+    }
 
     await page.goto(`${service.url}/#/runs/assistant/paying`);
     const waits = page.getByRole("region", { name: "Waits for a person" });
