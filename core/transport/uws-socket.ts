@@ -12,6 +12,9 @@ const IDLE_TIMEOUT_SECONDS = 46;
  * that is too large closes the socket with 1009.
  */
 const NATIVE_LIMIT_FACTOR = 2;
+/** The code of a socket that ends without a close frame, and what the addon then says of a message beyond its own limit. */
+const ABNORMAL_CLOSE = 1006;
+const NATIVE_TOO_LARGE = Buffer.from("Received too big message");
 /** Pings that a peer may send while it reads nothing. The answers pile up, so that more of them disconnect it. */
 const MAX_UNREAD_PINGS = 60;
 
@@ -122,8 +125,9 @@ export function socketBehavior(limit: number, host: UwsSocketHost): NativeSocket
     },
     drain: (native) => guard(() => native.getUserData().socket.drained()),
     ping: (native) => guard(() => native.getUserData().socket.pinged()),
-    close(native, code) {
+    close(native, code, reason) {
       host.onClosed();
+      if (code === ABNORMAL_CLOSE && Buffer.from(reason).equals(NATIVE_TOO_LARGE)) host.onTooLarge();
       guard(() => native.getUserData().socket.ended(code));
     },
   };
