@@ -11,6 +11,8 @@ export class ConnectionLost extends Error {
 export interface ConnectionSource {
   /** @throws ToolUnavailable when the server cannot be reached; the reason of `signal` once it aborts */
   take(signal: AbortSignal): Promise<McpConnection>;
+  /** Text without the tokens of the user whose connection it is. */
+  readonly hide?: (text: string) => string;
   /** The connection is of no use any more. */
   lost(connection: McpConnection, reason: string): void;
 }
@@ -30,7 +32,7 @@ export async function withConnection<T>(
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof ToolUnavailable) throw error;
-      const reason = failureReason(error);
+      const reason = failureReason(error, source.hide);
       if (!isMcpConnectionLost(error)) throw new Error(`MCP server "${server}": ${reason}`, { cause: error });
       source.lost(connection, reason);
       if (tried > 0 || !isUnsent(error))

@@ -272,6 +272,39 @@ test("mcp.clients.X.auth: tokenExchange: a refused exchange is a clear error wit
   assert.deepEqual([status, error], [503, 'MCP server "docs": the token endpoint cannot be used: ECONNREFUSED']);
 });
 
+test("mcp.clients.X.auth: a long token that is repeated in an error is hidden before the error is cut", async (t) => {
+  const long = token({ sub: "ada", groups: "editors ".repeat(40) });
+  const [head, claims] = long.split(".") as [string, string];
+  const isCut = (error: string) => assert.ok(!error.includes(head) && !error.includes(claims.slice(0, 40)), error);
+
+  const { issuer, service } = await exchanging(t);
+  issuer.refused.add("ada");
+  isCut((await errorOf(execute(service, "docs_whoami", bearer(long)))).error);
+
+  const server = await startForeignServer(t, "current", async (request) => {
+    const text = await request.clone().text();
+    if (!text.includes('"tools/call"')) return userGuard(request);
+    const message = `I do not take ${request.headers.get("authorization")}`;
+    return Response.json({ jsonrpc: "2.0", id: JSON.parse(text).id, error: { code: -32_000, message } });
+  });
+  const manifest = manifestWith({}, { auth: AS_USERS, mcp: { clients: forwarding(server.url) } });
+  const forwards = await startService(t, manifest, OPTIONS);
+  await ready(forwards);
+  const { error } = await errorOf(execute(forwards, "docs_whoami", bearer(long)));
+  assert.match(error, /I do not take Bearer \*\*\*/);
+  isCut(error);
+});
+
+test("mcp.clients.X.auth: tokenExchange: a token that is issued in the middle of a call is hidden too", async (t) => {
+  const { issuer, service } = await exchanging(t);
+  const ada = token({ sub: "ada" });
+  assert.equal(await resultOf(service, "docs_whoami", ada), "ada");
+  issuer.revoked.add(issuer.issued[0]!);
+  const repeated = await resultOf(service, "docs_headers", ada);
+  assert.equal(issuer.issued.length, 2);
+  assert.match(repeated, /"authorization":"Bearer \*\*\*"/);
+});
+
 test("mcp.clients.X.auth: tokenExchange: the issuer's word on a wrong audience, scope or client reaches the caller", async (t) => {
   const wrong = { audience: { audience: "other" }, scope: { scope: "all" }, client: { clientSecret: "guessed" } };
   const said: Record<string, string> = {};
