@@ -5,6 +5,7 @@ import {
   type CallToolResult,
   Client,
   type ClientOptions,
+  InsufficientScopeError,
   SdkError,
   SdkErrorCode,
   SdkHttpError,
@@ -139,6 +140,8 @@ export async function openMcpConnection(
   }
   return {
     async list() {
+      // The SDK would print that there are none.
+      if (client.getServerCapabilities()?.tools === undefined) return [];
       const tools = await listTools(client);
       return tools.map(({ name, description = "", inputSchema }) => ({ name, description, inputSchema }));
     },
@@ -252,13 +255,15 @@ const CONNECTION_LOST_CODES: readonly unknown[] = [
 /** System errors that come before anything was sent. */
 const NOT_SENT_CODES: readonly unknown[] = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"];
 
-/** Whether the server does not take the credentials. */
+/** Whether the server does not take the credentials, or not for this. */
 export const refusesCredentials = (error: unknown): boolean =>
-  error instanceof UnauthorizedError || (error instanceof SdkHttpError && [401, 403].includes(error.status ?? 0));
+  error instanceof UnauthorizedError ||
+  error instanceof InsufficientScopeError ||
+  (error instanceof SdkHttpError && [401, 403].includes(error.status ?? 0));
 
-/** Whether the connection failed, and not only this call. */
+/** Whether the connection failed, and not only this call: what one call may not do is nothing to the others. */
 export const isMcpConnectionLost = (error: unknown): boolean =>
-  error instanceof SdkHttpError ||
+  (error instanceof SdkHttpError && !refusesCredentials(error)) ||
   (error instanceof SdkError && CONNECTION_LOST_CODES.includes(error.code)) ||
   systemFailure(error) !== null;
 

@@ -24,7 +24,7 @@ export async function withConnection<T>(
   signal: AbortSignal,
   request: (connection: McpConnection) => Promise<T>,
 ): Promise<T> {
-  const { isMcpConnectionLost, isUnsent, failureReason, refusesCredentials } = await import("./connection.ts");
+  const { isMcpConnectionLost, isUnsent, failureReason } = await import("./connection.ts");
   for (let tried = 0; ; tried++) {
     const connection = await source.take(signal);
     try {
@@ -36,10 +36,7 @@ export async function withConnection<T>(
       if (!isMcpConnectionLost(error)) throw new Error(`MCP server "${server}": ${reason}`, { cause: error });
       source.lost(connection, reason);
       if (tried > 0 || !isUnsent(error))
-        throw lost(refusesCredentials(error), `MCP server "${server}" was lost during the call: ${reason}`, error);
+        throw new ConnectionLost(`MCP server "${server}" was lost during the call: ${reason}`, { cause: error });
     }
   }
 }
-
-const lost = (isRefused: boolean, message: string, cause: unknown) =>
-  isRefused ? new Error(message, { cause }) : new ConnectionLost(message, { cause });

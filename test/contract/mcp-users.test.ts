@@ -166,6 +166,24 @@ test("mcp.clients.X.auth: forward: a token that the server refuses is a failure 
   assert.equal(await resultOf(service, "docs_whoami", token({ sub: "bob" })), "bob");
 });
 
+test("mcp.clients.X.auth: a call that the server forbids is a failure of that call alone: others of the same user go on", async (t) => {
+  let running = false;
+  const server = await startForeignServer(t, "current", async (request) => {
+    const text = await request.clone().text();
+    running ||= text.includes('"steps"') && text.includes('"tools/call"');
+    return text.includes('"broken"') ? new Response("no", { status: 403 }) : userGuard(request);
+  });
+  const manifest = manifestWith({}, { auth: AS_USERS, mcp: { clients: forwarding(server.url) } });
+  const service = await startService(t, manifest, OPTIONS);
+  await ready(service);
+  const ada = bearer(token({ sub: "ada" }));
+  const other = execute(service, "docs_steps", ada, { count: 4, pause: 200 });
+  await eventually(() => running, "the other call");
+  const { status, error } = await errorOf(execute(service, "docs_broken", ada));
+  assert.deepEqual([status, error], [500, 'MCP server "docs": it answered 403']);
+  assert.equal((await dataOf(other)).result, "all steps");
+});
+
 test("mcp.clients.X.auth: agents, kept runs, steps of workflows and our own MCP servers call for the user of their request", async (t) => {
   const server = await startForeignServer(t, "current", userGuard);
   const workflows = {
