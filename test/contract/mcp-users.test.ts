@@ -7,6 +7,7 @@ import { describe, type TestContext, test } from "node:test";
 import { eventually } from "../support/event-reader.ts";
 import { startForeignServer } from "../support/mcp-server.ts";
 import { calls, says } from "../support/openai-upstream.ts";
+import { pluginFolder } from "../support/plugin-folder.ts";
 import { dataOf, errorOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
@@ -184,23 +185,37 @@ test("mcp.clients.X.auth: a call that the server forbids is a failure of that ca
   assert.equal((await dataOf(other)).result, "all steps");
 });
 
-test("mcp.clients.X.auth: agents, kept runs, steps of workflows and our own MCP servers call for the user of their request", async (t) => {
+const ASKS = `export default { kind: "route", name: "asks", method: "POST", path: "/asks", handle: async (_request, call) =>
+  ({ tool: await call.tools.execute("docs_whoami", {}), agent: (await call.agents.generateText("assistant", { input: "x" })).text }) };`;
+
+test("mcp.clients.X.auth: agents, their sub-agents, kept runs, steps of workflows, custom routes and our own MCP servers call for the user of their request", async (t) => {
   const server = await startForeignServer(t, "current", userGuard);
   const workflows = {
     look: { steps: [{ id: "who", andThen: { tool: "docs_whoami", input: {} } }] },
     ask: { steps: [{ id: "agent", andAgent: { agent: "assistant", prompt: "Who?" } }] },
+    waits: {
+      steps: [
+        { id: "wait", andThen: { suspend: { reason: "Yes?" } } },
+        { id: "who", andThen: { tool: "docs_whoami", input: {} } },
+      ],
+    },
   };
+  const agents = { head: { model: "up/test-model", instructions: "Delegate.", subAgents: ["assistant"] } };
   const mcp = { clients: forwarding(server.url), servers: { again: { tools: ["docs_whoami"] } } };
   const { service, upstream } = await serveUpstream(
     t,
     { tools: ["docs_whoami"] },
-    { auth: AS_USERS, workflows, mcp },
-    OPTIONS,
+    { auth: AS_USERS, workflows, agents, routes: [{ use: "asks" }], mcp },
+    { ...OPTIONS, plugins: [pluginFolder(t, { "routes/asks.mjs": ASKS })] },
   );
   await ready(service);
-  upstream.fallback(({ toolOutputs }) =>
-    toolOutputs.length === 0 ? calls([{ name: "docs_whoami" }]) : says(toolOutputs.join()),
-  );
+  upstream.fallback(({ toolOutputs, body }) => {
+    if (toolOutputs.length > 0) return says(toolOutputs.join());
+    const delegates = JSON.stringify(body).includes('"delegate_task"');
+    return calls([
+      delegates ? { name: "delegate_task", input: { agentId: "assistant", task: "x" } } : { name: "docs_whoami" },
+    ]);
+  });
   const bob = bearer(token({ sub: "bob" }));
   const post = (path: string, body: object) => dataOf(service.post(path, body, bob));
   assert.equal((await post("/agents/assistant/text", { input: "x" })).text, "bob");
@@ -208,6 +223,19 @@ test("mcp.clients.X.auth: agents, kept runs, steps of workflows and our own MCP 
   assert.deepEqual((await post("/workflows/ask/execute", { input: {} })).result, { text: "bob" });
   const { content } = await post("/mcp/servers/again/tools/docs_whoami", { arguments: {} });
   assert.equal(content[0].text, "bob");
+  assert.match((await post("/agents/head/text", { input: "x" })).text, /bob/);
+  assert.deepEqual(await post("/asks", {}), { tool: "bob", agent: "bob" });
+  const kept = { input: "x", options: { background: true, runId: "kept" } };
+  assert.equal((await service.post("/agents/assistant/text", kept, bob)).status, 202);
+  await eventually(
+    async () => (await dataOf(service.get("/agents/assistant/runs/kept", bob))).output === "bob",
+    "the end of the kept run",
+  );
+  // Somebody else who goes on with the work does not get the token with it.
+  const { executionId } = await post("/workflows/waits/execute", { input: {} });
+  const resume = `/workflows/waits/executions/${executionId}/resume`;
+  const { error } = await errorOf(service.post(resume, {}, { "x-service-dev": "true" }));
+  assert.match(error, /there is none here/);
 });
 
 test("mcp.clients.X.auth: what goes on after a restart has no token and says so; a resume brings that of its user", async (t) => {
