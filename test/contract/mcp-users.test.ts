@@ -8,6 +8,7 @@ import { eventually } from "../support/event-reader.ts";
 import { startForeignServer } from "../support/mcp-server.ts";
 import { calls, says } from "../support/openai-upstream.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
+import { rewrite } from "../support/reload.ts";
 import { dataOf, errorOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
@@ -165,6 +166,24 @@ test("mcp.clients.X.auth: forward: a token that the server refuses is a failure 
     error: `MCP server "docs" refused the user's token: it answered 401`,
   });
   assert.equal(await resultOf(service, "docs_whoami", token({ sub: "bob" })), "bob");
+});
+
+test("POST /reload: mcp.clients.X.auth holds from the next call on, and no longer once it is taken out", async (t) => {
+  const server = await startForeignServer(t, "sessions", userGuard);
+  const manifestOf = (client: object) => manifestWith({}, { auth: AS_USERS, mcp: { clients: { docs: client } } });
+  const { auth: _, ...forAll } = forwarding(server.url).docs;
+  const service = await startService(t, manifestOf(forAll), OPTIONS);
+  const ada = token({ sub: "ada" });
+  for (const [client, whom] of [
+    [forAll, "lister"],
+    [forwarding(server.url).docs, "ada"],
+    [forAll, "lister"],
+  ] as const) {
+    rewrite(service, manifestOf(client));
+    assert.equal((await service.post("/reload", {}, CONSOLE)).status, 200);
+    await ready(service);
+    assert.equal(await resultOf(service, "docs_whoami", ada), whom);
+  }
 });
 
 test("mcp.clients.X.auth: a call that the server forbids is a failure of that call alone: others of the same user go on", async (t) => {
