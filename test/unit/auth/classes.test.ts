@@ -34,7 +34,7 @@ const described = (auth: Partial<AuthManifest>, text: string, provided: string[]
   return describeAccess(accessOf(auth, provided).of(found));
 };
 
-const HELD = ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset"];
+const HELD = ["GET /healthz", "GET /readyz", "GET /ui/:asset", "GET /console/:asset", "GET /.well-known/jwks.json"];
 const isHeld = ({ method, path }: Row) => HELD.includes(`${method} ${path}`);
 
 describe("classes of routes", () => {
@@ -57,6 +57,7 @@ describe("classes of routes", () => {
 
   test("legacy: groups have their documented default class; suspend and resume are open", () => {
     const open = /^\/workflows\/.*\/(suspend|resume)$/;
+    const ofConsole = ["inventory.manifest"];
     const classes: Record<string, string> = {
       execution: "user",
       observability: "console or user",
@@ -64,7 +65,8 @@ describe("classes of routes", () => {
     };
     for (const each of ROUTES) {
       const usual = open.test(each.path) ? "public" : (classes[each.group] ?? "public");
-      const expected = isAnswer(each) ? "console or user" : usual;
+      const shared = isAnswer(each) ? "console or user" : usual;
+      const expected = ofConsole.includes(each.operation) ? "console" : shared;
       for (const defaultPrivate of [false, true]) {
         const auth = { mode: "legacy", defaultPrivate } as const;
         assert.equal(described(auth, `${each.method} ${each.path}`), expected, each.operation);
