@@ -17,7 +17,16 @@ import { isShared } from "../storage/sharing.ts";
 import type { Row } from "../storage/store.ts";
 import type { PushDelivery } from "./push-delivery.ts";
 import { changePushes, readPushes } from "./push-rows.ts";
-import { duePushes, type NoticeValue, type Pending, type Push, type Pushes, withClaim, withoutClaim, withTry } from "./pushes.ts";
+import {
+  duePushes,
+  type NoticeValue,
+  type Pending,
+  type Push,
+  type Pushes,
+  withClaim,
+  withoutClaim,
+  withTry,
+} from "./pushes.ts";
 import type { Task } from "./task.ts";
 import type { TaskRows } from "./task-rows.ts";
 
@@ -250,7 +259,11 @@ export class PushSender {
   }
 }
 
-function settle(before: Pushes | null, due: readonly Push[], outcomes: readonly (Pending | null)[]): Pushes | undefined {
+function settle(
+  before: Pushes | null,
+  due: readonly Push[],
+  outcomes: readonly (Pending | null)[],
+): Pushes | undefined {
   if (before === null) return undefined;
   return due.reduce(
     (pushes, { config, pending }, index) => withTry(pushes, config.id, pending!, outcomes[index]!),

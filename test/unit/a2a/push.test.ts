@@ -177,8 +177,7 @@ test("a name that leads to a private address is not told, whatever it was when i
   const delivery = new PushDelivery(rows.store, () => new AllowedAddresses([]));
   t.after(() => delivery.close());
   const config: PushConfig = { id: "one", url, version: "1.0", issuer: "http://here" };
-  const send = (config: PushConfig) =>
-    delivery.send({ config, task, max: 10_000 }, AbortSignal.timeout(30_000));
+  const send = (config: PushConfig) => delivery.send({ config, task, max: 10_000 }, AbortSignal.timeout(30_000));
   await assert.rejects(send(config), /localhost is at a private address/);
   await assert.rejects(send({ ...config, url: receiver.url }), /private address/);
   assert.equal(receiver.told.length, 0);
