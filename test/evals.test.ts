@@ -140,18 +140,22 @@ evals.yaml:4:42  cases[0].expect.tool: unknown key, did you mean "tools"?
 test("penstock eval --record and --replay: what a provider answered once is what the cases are checked against later, without it", async (t) => {
   const upstream = await startOpenAIUpstream();
   t.after(() => upstream.close());
+  // No agent uses the provider of the judge.
   const manifest = `name: Shop
-providers: { own: { use: openai-compatible, baseURL: "${upstream.baseURL}", apiKey: sk-a-key-of-a-test, retries: 0 } }
+providers:
+  own: &own { use: openai-compatible, baseURL: "${upstream.baseURL}", apiKey: sk-a-key-of-a-test, retries: 0 }
+  critic: *own
 agents: { clerk: { model: own/m, memory: false } }
 `;
-  const evals = `defaults: { agent: clerk, judge: { model: own/m } }
+  const evals = `defaults: { agent: clerk, judge: { model: critic/m } }
 cases: [{ name: greets, input: Good morning, expect: { contains: to you, judge: Is it polite? } }]
 `;
   const cwd = pluginFolder(t, { "service.yaml": manifest, "evals.yaml": evals });
   upstream.replies(says("Good morning to you."), saysJson({ reason: "It greets.", answer: "yes" }));
   const recorded = await penstock(["eval", "evals.yaml", "--record", "cassettes"], { cwd });
   assert.equal(recorded.code, 0, recorded.stdout + recorded.stderr);
-  assert.equal((await readdir(join(cwd, "cassettes/own"))).length, 2);
+  for (const provider of ["own", "critic"])
+    assert.equal((await readdir(join(cwd, "cassettes", provider))).length, 1, provider);
   await upstream.close();
   const replayed = await penstock(["eval", "evals.yaml", "--replay", "cassettes"], { cwd });
   assert.equal(replayed.code, 0, replayed.stdout + replayed.stderr);

@@ -42,7 +42,16 @@ async function evalFile(invocation: Invocation, signal: AbortSignal): Promise<nu
   const text = new LogText();
   const logger = createLogger("error", { destination: process.stderr, text });
   const cassettes = await openCassettes({ record, replay }, logger);
-  const booted = await boot({ config, plugins, env: process.env, logger, text, cassettes, vectors: "exact" });
+  const booted = await boot({
+    config,
+    plugins,
+    env: process.env,
+    logger,
+    text,
+    cassettes,
+    vectors: "exact",
+    providers: "all",
+  });
   try {
     const loaded = await loadEvals(path, known(booted));
     const issues = [...booted.issues, ...loaded.issues];

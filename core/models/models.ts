@@ -50,6 +50,8 @@ interface ModelsOptions {
   meters?: NamedMeters<ModelMeter>;
   /** Records or replays what providers answer. */
   cassettes?: CassetteIntercept | undefined;
+  /** `all`: any of them may be used, as when an agent computes its model. */
+  providers?: "all" | undefined;
 }
 
 /** Tries after the first, for providers that set no number. */
@@ -71,12 +73,13 @@ export async function createModels(
 ): Promise<{ models: Models; problems: Problem[] }> {
   const folders = [options.folder ?? process.cwd(), PACKAGE_FOLDER];
   const { names, dynamic } = namedModels(manifest);
+  const any = dynamic || options.providers === "all";
   const named = new Set(names.map(({ name }) => splitModelName(name).provider));
   const providers = new Map<string, ConfiguredProvider>();
   const problems: Problem[] = [];
 
   for (const [key, entry] of Object.entries(manifest.providers)) {
-    if (!named.has(key) && !dynamic) {
+    if (!named.has(key) && !any) {
       problems.push(...configurationProblems(key, entry, registry));
       continue;
     }

@@ -60,6 +60,8 @@ export interface BootOptions {
   semantic?: boolean;
   /** `exact`: vectors are kept beside the messages, whatever the manifest says. */
   vectors?: "exact";
+  /** `all`: providers that nothing in the manifest uses can be asked too. */
+  providers?: "all";
   /** Records or replays what providers answer; default: they are called. */
   cassettes?: CassetteIntercept | undefined;
 }

@@ -41,9 +41,9 @@ export const models: Stage<"manifest" | "registry" | "host" | "loaded" | "meters
   host,
   loaded: { folder, variableOf, referenceAt },
   meters,
-  options: { cassettes },
+  options: { cassettes, providers },
 }) => {
-  const options = { folder, variableOf, referenceAt, meters: meters.models, cassettes };
+  const options = { folder, variableOf, referenceAt, meters: meters.models, cassettes, providers };
   const { models, problems } = await createModels(manifest, registry, host, options);
   return { parts: { models }, problems };
 };

@@ -57,16 +57,16 @@ describe("classes of routes", () => {
 
   test("legacy: groups have their documented default class; suspend and resume are open", () => {
     const open = /^\/workflows\/.*\/(suspend|resume)$/;
-    const ofConsole = ["inventory.manifest"];
     const classes: Record<string, string> = {
       execution: "user",
       observability: "console or user",
       updates: "console or user",
     };
     for (const each of ROUTES) {
-      const usual = open.test(each.path) ? "public" : (classes[each.group] ?? "public");
-      const shared = isAnswer(each) ? "console or user" : usual;
-      const expected = ofConsole.includes(each.operation) ? "console" : shared;
+      // The manifest belongs to no user.
+      const own = each.path === "/observability/manifest" ? "console" : classes[each.group];
+      const usual = open.test(each.path) ? "public" : (own ?? "public");
+      const expected = isAnswer(each) ? "console or user" : usual;
       for (const defaultPrivate of [false, true]) {
         const auth = { mode: "legacy", defaultPrivate } as const;
         assert.equal(described(auth, `${each.method} ${each.path}`), expected, each.operation);
