@@ -43,6 +43,8 @@ const MAX_RECEIVERS_AT_ONCE = 4;
 const MAX_TRIES = 20;
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 600_000;
+/** Node's timers fire at once when they are longer. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 /** How long a claim lasts beyond the time that its requests may take. */
 const CLAIM_RESERVE_MS = 30_000;
 
@@ -231,7 +233,7 @@ export class PushSender {
     if (this.#closing.signal.aborted) return pending!;
     try {
       const delivery = await this.#open();
-      const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(timeout)]);
+      const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(Math.min(timeout, MAX_TIMER_MS))]);
       await delivery.send({ config, task, max }, signal);
       return null;
     } catch (error) {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { newRecord } from "../../../core/a2a/new-task.ts";
-import type { PushConfig } from "../../../core/a2a/push-config.ts";
+import { type PushConfig, readPushConfig } from "../../../core/a2a/push-config.ts";
 import { PushDelivery } from "../../../core/a2a/push-delivery.ts";
 import { readPushes } from "../../../core/a2a/push-rows.ts";
 import { PushSender } from "../../../core/a2a/push-sender.ts";
@@ -142,6 +142,17 @@ test("a receiver that keeps its connections open holds none: each notification h
   await until(async () => (await receiver.connections()) === 0);
 });
 
+test("a server.push.timeout that is longer than Node's timers go is none at once", async (t) => {
+  const store = shared();
+  const receiver = await pushReceiver(t);
+  const { rows, sender, lines } = await processOn(t, store, { timeout: 10 ** 10, retry: 1 });
+  await sender.start();
+  await endTask(rows, await beginTask(rows, receiver.url));
+  await until(() => isTold(store));
+  assert.equal(receiver.told.length, 1);
+  assert.deepEqual(lines, []);
+});
+
 test("a try that the end of the service cuts short does not count", async (t) => {
   const store = shared();
   const receiver = await pushReceiver(t, () => null);
@@ -181,6 +192,26 @@ test("a name that leads to a private address is not told, whatever it was when i
   await assert.rejects(send(config), /localhost is at a private address/);
   await assert.rejects(send({ ...config, url: receiver.url }), /private address/);
   assert.equal(receiver.told.length, 0);
+});
+
+test("a name that is always this machine is refused when it is configured, unless its name or an address of it is allowed", () => {
+  const read = (url: string, allowed: string[]) =>
+    readPushConfig(
+      { tenant: "", taskId: "t", id: "", token: "", authentication: undefined, url },
+      {
+        version: "1.0",
+        issuer: "http://here",
+        task: "t",
+        path: "params.url",
+        addresses: new AllowedAddresses(allowed),
+      },
+    );
+  for (const url of ["http://localhost:9000/", "http://localhost./", "http://hook.localhost/", "http://127.0.0.1/"])
+    assert.throws(() => read(url, ["10.0.0.0/8"]), /params\.url must not be at a private address/, url);
+  for (const allowed of ["localhost", "127.0.0.1", "127.0.0.0/8", "::1"])
+    assert.equal(read("http://localhost:9000/", [allowed]).id, "t", allowed);
+  assert.equal(read("http://client.example/", []).id, "t");
+  assert.equal(read("http://127.0.0.5/", ["127.0.0.5"]).id, "t");
 });
 
 test("a task that is deleted leaves no row of those who were told of it", async (t) => {
