@@ -112,13 +112,14 @@ export class BackgroundResponses {
     const { resource } = record;
     const follow = await this.#events(record, principal);
     const begun: ResponseResource = { ...resource, ...IN_PROGRESS, output: [], usage: null };
+    const output = new ResponseOutput(resource.id, () => 0);
+    const events = new ResponseEvents(begun, output);
     return {
       status: 200,
       headers: EVENT_HEADERS,
       heartbeat: HEARTBEAT,
+      failure: (message) => sseTexts([events.cut(message)]),
       async stream(sink) {
-        const output = new ResponseOutput(resource.id, () => 0);
-        const events = new ResponseEvents(begun, output);
         const send = (text: string) => (text === "" ? undefined : sink.send(text));
         await send(sseTexts(events.begin(), after));
         await read(record, follow, (said) => send(sseTexts(events.of(said), after)), sink);
