@@ -76,10 +76,12 @@ for (const transport of TRANSPORTS) {
     }
   });
 
-  test(`WS /v1/responses over ${transport}: a client that reads late gets every event`, async (t) => {
+  test(`WS /v1/responses over ${transport}: a client that reads late gets every event, and waits for no ping`, async (t) => {
     const { service, upstream } = await serveUpstream(t, {}, { server: { transport } });
     upstream.replies(says("x".repeat(3 * 1024 * 1024), { chunks: 100 }));
     const socket = await open(t, service);
+    let pings = 0;
+    socket.socket.on("ping", () => pings++);
     socket.send(create({ input: "Hello" }));
     await socket.next();
     socket.socket.pause();
@@ -91,6 +93,7 @@ for (const transport of TRANSPORTS) {
       events.map((_, index) => index + 1),
     );
     assert.equal(texts(events.at(-1).response)[0].length, 3 * 1024 * 1024);
+    assert.equal(pings, 0);
   });
 
   test(`WS /v1/responses over ${transport}: a service that stops ends the response that runs, and begins no other`, async (t) => {
