@@ -56,9 +56,9 @@ export class UwsSocket implements OpenSocket {
     else if (++this.#pings > MAX_UNREAD_PINGS) this.destroy();
   }
 
-  /** Not within the callback of the addon: of what is sent there the rest would wait until the next ping. */
   drained(): void {
-    setImmediate(() => this.#events?.drained());
+    // It may have closed since the addon told of it.
+    if (this.#native !== null) this.#events?.drained();
   }
 
   ended(code: number): void {
@@ -123,7 +123,11 @@ export function socketBehavior(limit: number, host: UwsSocketHost): NativeSocket
         native.end(1009, `a message is larger than ${limit} bytes`);
       } else guard(() => native.getUserData().socket.message(Buffer.from(bytes).toString("utf8")));
     },
-    drain: (native) => guard(() => native.getUserData().socket.drained()),
+    drain(native) {
+      const { socket } = native.getUserData();
+      // Not within this callback: of what is sent here the rest would wait until the next ping.
+      setImmediate(guard, () => socket.drained());
+    },
     ping: (native) => guard(() => native.getUserData().socket.pinged()),
     close(native, code, reason) {
       host.onClosed();
