@@ -26,7 +26,7 @@ test("UwsSocket: a drain is told after the addon's callback, not after the end, 
   await turn();
   assert.deepEqual([told, reported], [["drained"], [failure]]);
   behavior.drain(native);
-  behavior.close(native, 1000);
+  behavior.close(native, 1000, new ArrayBuffer(0));
   await turn();
   assert.deepEqual(told, ["drained", "ended"]);
 });
