@@ -86,6 +86,8 @@ function expected(endpoint: Endpoint, text: string, of: Case): Exclude<Needs, "c
   const usual = needsOf(endpoint, of);
   const isProbe = endpoint.authNext === "public";
   const isOpened = isProbe || isIn(auth.publicRoutes, text) || isIn(provided.publicRoutes, text);
+  // It belongs to no user: no list makes it one's.
+  if (endpoint.path === "/observability/manifest" && !isOpened) return "console";
   if (mode === "authNext") {
     if (isOpened) return "public";
     const { consoleRoutes = ["$defaults"] } = auth;
