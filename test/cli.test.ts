@@ -218,13 +218,15 @@ test("penstock: problems are in colour on a terminal, unless NO_COLOR is set, an
   assert.equal(plain.stdout, `${line}\r\n`);
 });
 
-test("penstock dev: serves anew after each change, says what is wrong with a manifest, and mends; SIGINT exits 0", async (t) => {
+test("penstock dev: serves anew after each change of the manifest, a plugin or --env-file, says what is wrong with a manifest, and mends; SIGINT exits 0", async (t) => {
   const cwd = await folder(t, {
     "service.yaml": `${QUIET}tools: { mine: { use: mine } }\n`,
     "plugins/tools/mine.ts": 'export default { kind: "tool", execute: () => "before" };',
+    ".env": "",
   });
   const port = await freePort();
-  const service = await start(t, ["dev", "--plugins", "plugins", "--port", String(port)], { cwd });
+  const options = ["--plugins", "plugins", "--env-file", ".env", "--port", String(port)];
+  const service = await start(t, ["dev", ...options], { cwd });
   const said = () => service.stdout().length;
   /** Editors save by renaming: twice, since a watcher of the file itself would miss the second. */
   const save = async (name: string, text: string) => {
@@ -245,12 +247,23 @@ test("penstock dev: serves anew after each change, says what is wrong with a man
   from = said();
   await writeFile(join(cwd, "plugins/tools/mine.ts"), 'export default { kind: "tool", execute: () => "after" };');
   await service.says(/listens on/, from);
-  const reply = await fetch(`${service.url}/tools/mine/execute`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: '{"input":{}}',
-  });
-  assert.equal(((await reply.json()) as { data: { result: string } }).data.result, "after");
+  const result = async () => {
+    const headers = { "content-type": "application/json" };
+    const reply = await fetch(`${service.url}/tools/mine/execute`, { method: "POST", headers, body: '{"input":{}}' });
+    return ((await reply.json()) as { data: { result: string } }).data.result;
+  };
+  assert.equal(await result(), "after");
+  const plugin = 'export default { kind: "tool", execute: () => process.env.OF_DEV };';
+  for (const [name, text] of [
+    ["plugins/tools/mine.ts", plugin],
+    [".env", "OF_DEV=first"],
+    [".env", "OF_DEV=second"],
+  ] as const) {
+    from = said();
+    await writeFile(join(cwd, name), text);
+    await service.says(/listens on/, from);
+    if (name === ".env") assert.equal(await result(), text.slice("OF_DEV=".length));
+  }
   assert.equal(await service.interrupt("SIGINT"), 0);
   await assert.rejects(fetch(service.url));
 });

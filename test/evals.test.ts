@@ -6,7 +6,7 @@ import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { PENSTOCK, penstock, ROOT } from "./support/command-line.ts";
-import { says, saysJson, startOpenAIUpstream } from "./support/openai-upstream.ts";
+import { failure, says, saysJson, startOpenAIUpstream } from "./support/openai-upstream.ts";
 import { pluginFolder } from "./support/plugin-folder.ts";
 
 const EVALS = join(ROOT, "test/evals");
@@ -127,6 +127,13 @@ evals.yaml:4:42  cases[0].expect.tool: unknown key, did you mean "tools"?
     ["bad.yaml:15 modles", "evals.yaml:2 defaults.agent", "evals.yaml:4 cases[0].expect.pattern"],
   );
   assert.match(issues[1].message, /^no agent "clerc", did you mean "clerk"\?$/);
+  const background = "cases: [{ name: one, agent: clerk, input: Hello, options: { background: true } }]\n";
+  await writeFile(join(cwd, "background.yaml"), background);
+  const unwaited = await penstock(["eval", "background.yaml", ...plugins], { cwd });
+  assert.deepEqual(
+    [unwaited.code, unwaited.stderr],
+    [2, "background.yaml:1:50  cases[0].options: background makes no sense: a case waits for its answer\n"],
+  );
   const [none, noCassettes, unnamed] = await Promise.all([
     penstock(["eval", "none.yaml", ...plugins], { cwd }),
     penstock(["eval", "evals.yaml", "--replay", "none", ...plugins], { cwd }),
@@ -194,6 +201,47 @@ cases: [{ name: first, input: One }, { name: second, input: Two }]
   assert.deepEqual([code, signal], [1, null], stdout);
   assert.equal(stdout.match(/answer: expected an answer, got stopped by SIGINT$/gm)?.length, 2, stdout);
   assert.equal(upstream.requests.length, 1);
+});
+
+test("penstock eval: a report has no key, also where a provider repeats it in an error", async (t) => {
+  const upstream = await startOpenAIUpstream();
+  t.after(() => upstream.close());
+  upstream.fallback(({ headers: { authorization } }) =>
+    failure(401, { message: `Wrong key ${authorization}, or key ${String(authorization).slice("Bearer ".length)}` }),
+  );
+  const cwd = pluginFolder(t, {
+    "service.yaml": `name: Shop
+providers: { own: { use: openai-compatible, baseURL: "${upstream.baseURL}", apiKey: "\${KEY}", retries: 0 } }
+agents: { clerk: { model: own/m, memory: false } }
+`,
+    "evals.yaml": "cases: [{ name: greets, agent: clerk, input: Hello }]\n",
+  });
+  const env = { KEY: "hunter2-of-the-shop" };
+  const { code, stdout, stderr } = await penstock(["eval", "evals.yaml", "--junit", "report.xml"], { cwd, env });
+  assert.equal(code, 1);
+  assert.match(stdout, /got model provider failed: .*\(Wrong key Bearer \S+, or key \*\*\*\)$/m);
+  assert.ok(!`${stdout}${stderr}${await readFile(join(cwd, "report.xml"), "utf8")}`.includes("hunter2"));
+});
+
+test("penstock eval: before the cases run a signal ends the process at once, whatever a plugin is busy with", {
+  timeout: 60_000,
+}, async (t) => {
+  const plugin = `import { writeFileSync } from "node:fs";
+setInterval(() => {}, 1000);
+writeFileSync("loading.txt", "");
+await new Promise(() => {});
+`;
+  const cwd = pluginFolder(t, {
+    "plugins/tools/slow.mjs": plugin,
+    "service.yaml": MANIFEST,
+    "evals.yaml": EVAL_FILE,
+  });
+  const child = spawn(process.execPath, [PENSTOCK, "eval", "evals.yaml"], { cwd, stdio: "ignore" });
+  t.after(() => child.kill("SIGKILL"));
+  const closed = once(child, "close");
+  while (!(await readdir(cwd)).includes("loading.txt")) await new Promise((done) => setTimeout(done, 10));
+  child.kill("SIGINT");
+  assert.deepEqual(await closed, [null, "SIGINT"]);
 });
 
 test("penstock eval: user, options and messages reach the agent, no more cases run at once than concurrency says, and none longer than server.limits.request", async (t) => {

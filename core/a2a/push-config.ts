@@ -36,7 +36,8 @@ export function readPushConfig(
   const parsed = URL.canParse(url) ? new URL(url) : null;
   if (parsed === null || !/^https?:$/.test(parsed.protocol) || parsed.username !== "" || parsed.password !== "")
     throw invalid(`${path} must be an http or https URL without a user and a password`);
-  if (!addresses.allowsHost(parsed.hostname)) throw invalid(`${path} must not be at a private address`);
+  if (!addresses.mayAllowHost(parsed.hostname))
+    throw invalid(`${path} must not be at a private address, unless server.push.allowPrivate lists it`);
   const { scheme = "", credentials = "" } = authentication ?? {};
   if (credentials && !scheme)
     throw invalid(`${path.replace(/url$/, "authentication")} must name the scheme of its credentials`);

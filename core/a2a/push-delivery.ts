@@ -15,8 +15,6 @@ const CONNECT_TIMEOUT_MS = 5_000;
 interface Notification {
   readonly config: PushConfig;
   readonly task: Task;
-  /** Number of the event of the task. */
-  readonly event: number;
   /** Most bytes of the body. */
   readonly max: number;
 }
@@ -40,11 +38,11 @@ export class PushDelivery {
   }
 
   /** Resolves when the receiver has taken it; rejects with an error that says why it has not. */
-  async send({ config, task, event, max }: Notification, signal: AbortSignal): Promise<void> {
+  async send({ config, task, max }: Notification, signal: AbortSignal): Promise<void> {
     const { hostname } = new URL(config.url);
     if (!this.#addresses().allowsHost(hostname)) throw new Error("it is at a private address");
     const { body, contentType } = serialize(task, config, max);
-    const jwt = await this.signer.sign({ config, task: task.id, event, body });
+    const jwt = await this.signer.sign({ config, task, body });
     const { scheme, credentials } = config.authentication ?? {};
     const headers = {
       "content-type": contentType,
@@ -53,8 +51,16 @@ export class PushDelivery {
       authorization: scheme && credentials ? `${scheme} ${credentials}` : `Bearer ${jwt}`,
       ...(config.token !== undefined && { "x-a2a-notification-token": config.token }),
     };
-    // A redirect is an answer as any other: it could lead to an address that is not allowed.
-    const answer = await request(config.url, { method: "POST", headers, body, dispatcher: this.#agent, signal });
+    // A redirect is an answer as any other: it could lead to an address that is not allowed. The connection ends with the answer: otherwise
+    // receivers could have us hold as many as they like, and what a name leads to would not be looked up again.
+    const answer = await request(config.url, {
+      method: "POST",
+      headers,
+      body,
+      dispatcher: this.#agent,
+      signal,
+      reset: true,
+    });
     // What it says does not matter. Leaving a body is an error event of it, which would end the process without a listener.
     answer.body.on("error", () => undefined);
     answer.body.destroy();

@@ -17,14 +17,23 @@ import { isShared } from "../storage/sharing.ts";
 import type { Row } from "../storage/store.ts";
 import type { PushDelivery } from "./push-delivery.ts";
 import { changePushes, readPushes } from "./push-rows.ts";
-import { duePushes, type NoticeValue, type Push, type Pushes, withClaim, withoutClaim, withTry } from "./pushes.ts";
+import {
+  duePushes,
+  type NoticeValue,
+  type Pending,
+  type Push,
+  type Pushes,
+  withClaim,
+  withoutClaim,
+  withTry,
+} from "./pushes.ts";
 import type { Task } from "./task.ts";
 import type { TaskRows } from "./task-rows.ts";
 
 /** Between two looks for what is due. What ends in this process is told at once. */
 const POLL_INTERVAL_MS = 1_000;
 const ROWS_PER_READ = 500;
-/** Rows that one look reads: behind them others have to wait until these are told. */
+/** Rows that one look reads: the next one goes on behind them, so that those of one user hide nobody's. */
 const MAX_ROWS_PER_LOOK = 5_000;
 /** Tasks whose receivers are told at once: of all users, and of one. */
 const MAX_TASKS = 32;
@@ -34,6 +43,8 @@ const MAX_RECEIVERS_AT_ONCE = 4;
 const MAX_TRIES = 20;
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 600_000;
+/** Node's timers fire at once when they are longer. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 /** How long a claim lasts beyond the time that its requests may take. */
 const CLAIM_RESERVE_MS = 30_000;
 
@@ -62,6 +73,8 @@ export class PushSender {
   #addresses: readonly [list: readonly string[], addresses: AllowedAddresses] | null = null;
   /** Whether the last look has found more than may be told at once. */
   #isBehind = false;
+  /** The last row of a look that did not come to the end. */
+  #lookedUntil: string | undefined;
   #recovering = Promise.resolve();
 
   constructor(rows: TaskRows, options: PushSenderOptions) {
@@ -145,7 +158,13 @@ export class PushSender {
   async #look(): Promise<void> {
     this.#isBehind = false;
     if (!this.isEnabled) return;
-    const range = { prefix: TASK_NOTICES, before: taskNoticesBefore(systemTime() + 1) };
+    const after = this.#lookedUntil;
+    this.#lookedUntil = undefined;
+    const range = {
+      prefix: TASK_NOTICES,
+      before: taskNoticesBefore(systemTime() + 1),
+      ...(after !== undefined && { after }),
+    };
     let read = 0;
     for await (const rows of allRows(this.#rows.store, range, ROWS_PER_READ)) {
       for (const row of rows) {
@@ -153,7 +172,10 @@ export class PushSender {
         this.#begin(row);
       }
       read += rows.length;
-      if (this.#owners.size >= MAX_TASKS || read >= MAX_ROWS_PER_LOOK) return;
+      if (this.#owners.size >= MAX_TASKS) return;
+      if (read < MAX_ROWS_PER_LOOK) continue;
+      this.#lookedUntil = rows.at(-1)!.key;
+      return;
     }
   }
 
@@ -203,16 +225,16 @@ export class PushSender {
     if (settled !== undefined && duePushes(settled, systemTime()).length > 0) this.hurry();
   }
 
-  /** When it is to be tried again; null: never. */
-  async #try({ config, pending }: Push, task: Task): Promise<number | null> {
+  /** What is still to be told; null: nothing, because the receiver has taken it or never will. */
+  async #try({ config, pending }: Push, task: Task): Promise<Pending | null> {
     const { timeout, max, retry } = this.#options.settings();
-    const { event, tries, since, due } = pending!;
+    const { tries, since } = pending!;
     // It does not count: the service ends.
-    if (this.#closing.signal.aborted) return due;
+    if (this.#closing.signal.aborted) return pending!;
     try {
       const delivery = await this.#open();
-      const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(timeout)]);
-      await delivery.send({ config, task, event, max }, signal);
+      const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(Math.min(timeout, MAX_TIMER_MS))]);
+      await delivery.send({ config, task, max }, signal);
       return null;
     } catch (error) {
       const again = systemTime() + pauseAfter(tries);
@@ -221,10 +243,10 @@ export class PushSender {
       const about = { task: task.id, host, tries: tries + 1 };
       const reason =
         (error as Error)?.name === "TimeoutError" ? "it takes longer than server.push.timeout" : messageOf(error);
-      if (this.#closing.signal.aborted) return due;
+      if (this.#closing.signal.aborted) return pending!;
       if (tries + 1 < MAX_TRIES && again - since <= retry) {
         this.#options.logger.debug(about, `a push notification was not taken by ${host}: ${reason}`);
-        return again;
+        return { ...pending!, tries: tries + 1, due: again };
       }
       this.#options.logger.warn(about, `a push notification to ${host} was given up: ${reason}`);
       return null;
@@ -239,7 +261,11 @@ export class PushSender {
   }
 }
 
-function settle(before: Pushes | null, due: readonly Push[], outcomes: readonly (number | null)[]): Pushes | undefined {
+function settle(
+  before: Pushes | null,
+  due: readonly Push[],
+  outcomes: readonly (Pending | null)[],
+): Pushes | undefined {
   if (before === null) return undefined;
   return due.reduce(
     (pushes, { config, pending }, index) => withTry(pushes, config.id, pending!, outcomes[index]!),

@@ -8,6 +8,7 @@ import { unlessConflict } from "../storage/conflict.ts";
 import { PUSH_SIGNING_KEY } from "../storage/push-keys.ts";
 import type { Store } from "../storage/store.ts";
 import type { PushConfig } from "./push-config.ts";
+import type { Task } from "./task.ts";
 
 const ALGORITHM = "ES256";
 /** A notification that is older is no news: receivers refuse it as a replay. */
@@ -18,9 +19,8 @@ type SigningKey = JWK & { readonly kid: string };
 
 interface Signed {
   readonly config: PushConfig;
-  readonly task: string;
-  /** Number of the event: what is told again of the same one has the same `jti`. */
-  readonly event: number;
+  /** A status that is told again has the same `jti`. */
+  readonly task: Task;
   readonly body: string;
 }
 
@@ -34,13 +34,13 @@ export class PushSigner {
     this.#store = store;
   }
 
-  async sign({ config, task, event, body }: Signed): Promise<string> {
+  async sign({ config, task, body }: Signed): Promise<string> {
     const key = await this.#signingKey();
-    return new SignJWT({ taskId: task, request_body_sha256: digest(body, "hex") })
+    return new SignJWT({ taskId: task.id, request_body_sha256: digest(body, "hex") })
       .setProtectedHeader({ alg: ALGORITHM, kid: key.kid, typ: "JWT" })
       .setIssuer(config.issuer)
       .setAudience(config.url)
-      .setJti(digest(JSON.stringify([task, config.id, event]), "base64url"))
+      .setJti(digest(JSON.stringify([task.id, config.id, task.status]), "base64url"))
       .setIssuedAt()
       .setExpirationTime(`${LIFETIME_SECONDS}s`)
       .sign(await importJWK(key, ALGORITHM));

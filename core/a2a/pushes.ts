@@ -6,7 +6,7 @@ import { taskNoticeKey } from "../storage/push-keys.ts";
 import type { PushConfig } from "./push-config.ts";
 
 /** An event of the task that a receiver has not taken. Times are milliseconds since 1970. */
-interface Pending {
+export interface Pending {
   readonly event: number;
   readonly since: number;
   readonly tries: number;
@@ -73,14 +73,12 @@ export const duePushes = ({ pushes }: Pushes, now: number): Push[] =>
 /**
  * After a try. An event that came meanwhile is still to be told.
  *
- * @param due when it is tried again; null: never, because the receiver has taken it or never will
+ * @param left what is to be tried again; null: nothing, because the receiver has taken it or never will
  */
-export function withTry(before: Pushes, id: string, tried: Pending, due: number | null): Pushes {
+export function withTry(before: Pushes, id: string, tried: Pending, left: Pending | null): Pushes {
   const pushes = before.pushes.map((push) => {
     if (push.config.id !== id || push.pending?.event !== tried.event) return push;
-    return due === null
-      ? { config: push.config }
-      : { config: push.config, pending: { ...tried, tries: tried.tries + 1, due } };
+    return { config: push.config, ...(left !== null && { pending: left }) };
   });
   return { ...before, pushes };
 }

@@ -33,6 +33,7 @@ import { a2aError, taskNotFound } from "./errors.ts";
 import { followRemoteTask, followRun, streamRun, type TaskEvent } from "./follow.ts";
 import { answerMessage, newTask, RepeatedMessage } from "./new-task.ts";
 import type { Version } from "./params.ts";
+import type { PushConfig } from "./push-config.ts";
 import type { PushConfigs } from "./push-configs.ts";
 import type { Questions } from "./questions.ts";
 import { settled } from "./settled.ts";
@@ -98,10 +99,7 @@ export class Requests implements A2ARequestHandler {
     const { agent, tasks, configs, principal, call } = this.#source;
     const { message } = request;
     const push = configs.ofMessage(request, version);
-    if (message?.taskId) {
-      if (push !== undefined) await configs.set(message.taskId, push);
-      return this.#answer(request, message.taskId);
-    }
+    if (message?.taskId) return this.#answer(request, message.taskId, push);
     try {
       const run = await tasks.begin(agent, { ...newTask(request), ...(push && { push }) }, principal, call);
       return { task: run.record.task, run, size: 0 };
@@ -112,8 +110,8 @@ export class Requests implements A2ARequestHandler {
   }
 
   /** A message to a task answers what that asks. */
-  async #answer(request: SendMessageRequest, id: string): Promise<SeenTask> {
-    const { agent, tasks, questions, call } = this.#source;
+  async #answer(request: SendMessageRequest, id: string, push?: (task: string) => PushConfig): Promise<SeenTask> {
+    const { agent, tasks, questions, configs, call } = this.#source;
     const seen = await this.#find(id);
     const { task } = seen;
     // The answer came before, and its reply was lost.
@@ -125,6 +123,7 @@ export class Requests implements A2ARequestHandler {
         `task ${id} ${why} and takes no messages: leave taskId out, and go on with contextId ${task.contextId}`,
       );
     }
+    if (push !== undefined) await configs.set(id, push);
     const found = await tasks.rows.read(agent.id, id);
     if (found !== undefined) await questions.answer(found.record, answerMessage(request, task), call);
     return this.#find(id);

@@ -11,10 +11,12 @@ const LIMITS = [
   /^(history|observability)\.retention$/,
   /^observability\.size$/,
   /^logs\.buffer$/,
-  /^providers\..+\.(retries|queue|connections|timeouts\.[^.]+)$/,
-  /^agents\..+\.(maxSteps|toolOutput|contextTokens)$/,
-  /^tools\..+\.(timeout|expires)$/,
-  /^workflows\..+\.recoveries$/,
+  // An id that is no plain name stands in brackets.
+  /^providers[.[].+\.(retries|queue|connections|timeouts\.[^.]+)$/,
+  /^agents[.[].+\.(maxSteps(\.max)?|toolOutput)$/,
+  /^memory[.[].+\.contextTokens$/,
+  /^tools[.[].+\.(timeout|expires)$/,
+  /^workflows[.[].+\.recoveries$/,
 ];
 
 /** Their values are numbers, so that one from the environment is no secret. */

@@ -1,20 +1,42 @@
 /** The values of the manifest that is in force, with what each comes from, for people who run the service. No secret is among them. */
 import type { ManifestValue } from "../../generated/types.ts";
 import { describeValue } from "../manifest/describe.ts";
-import type { Path } from "../manifest/issues.ts";
+import { formatPath, type Path } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import { BLANK, isSecretName, withoutCredentials } from "../observability/redaction.ts";
 
-/** Names of keys of all kinds: `key`, `publicKey`, `x-api-key`. */
-const KEY = /keys?$/i;
+/** Sections whose keys are names that the user chose: a tool may be called `reset_password`. */
+const SECTIONS = ["agents", "memory", "providers", "tools", "workflows"];
+/** Names of keys of all kinds: `key`, `publicKey`, `x-api-key`; and lists of tokens, of which a number is a count. */
+const KEY = /(?:keys?|tokens|jwk)$/i;
+/** What is handed on to others as it is: credentials stand there under any name. */
+const HANDED_ON = new Set(["headers", "query", "env", "args"]);
+/** One expression without a text of its own. */
+const EXPRESSION = /^\{\{[^{}"']*\}\}$/;
+/** What a JSON Schema says of a property, whatever the name of the property. */
+const OF_PROPERTY = new Set<unknown>(["type", "title", "description", "format"]);
+/** What stands in place of a value from outside. */
+const OUTSIDE = "***";
+/** Before the host of an address. */
+const USER = /:\/\/[^\s/?#]*@/g;
+/** Parts of paths and queries that nobody has thought of, other than dates: webhooks have their secret there. */
+const RANDOM_PART = /(?<=[^/]\/|=)(?!\d{4}-\d\d-\d\d)(?=[\w:-]*\d)(?=[\w:-]*[A-Za-z])[\w:-]{16,}/g;
+/** A shorter text may be the same by chance. */
+const MIN_REPEATED_LENGTH = 8;
 
 /** `loaded` must be valid. */
 export function manifestValues({ manifest, explain }: Pick<LoadedManifest, "manifest" | "explain">): ManifestValue[] {
-  return explain("").entries.map(({ path, keys, value, source, origin }) => {
+  const { entries } = explain("");
+  const isSecret = entries.map(({ keys, value }) => areInstructions(keys) || isSecretValue(keys, value));
+  // An anchor gives a secret a second place, with another name.
+  const repeated = new Set(
+    entries.map(({ value }) => value).filter((value, index) => isSecret[index] && isLong(value)),
+  );
+  return entries.map(({ keys, value, source, origin }, index) => {
     const { text, unit } = describeValue(manifest!, keys);
-    const shown = withoutSecrets(keys, value);
+    const shown = isSecret[index] || repeated.has(value) ? hidden(value) : withoutSecrets(value);
     return {
-      path,
+      path: formatPath(withoutSecretKeys(keys)),
       value: shown,
       source,
       origin,
@@ -24,13 +46,41 @@ export function manifestValues({ manifest, explain }: Pick<LoadedManifest, "mani
   });
 }
 
-/** Values from the environment are masked already. What is written into the file is judged by its name and by its form. */
-function withoutSecrets(keys: Path, value: unknown): unknown {
-  if (typeof value !== "string" || value === "") return value;
-  if (areInstructions(keys)) return BLANK;
-  const isSecret = keys.some((key) => typeof key === "string" && (isSecretName(key) || KEY.test(key)));
-  return isSecret ? BLANK : withoutCredentials(value);
+const isLong = (value: unknown): boolean => typeof value === "string" && value.length >= MIN_REPEATED_LENGTH;
+
+const hidden = (value: unknown): unknown => (value === "" || value === OUTSIDE ? value : BLANK);
+
+/** Values from the environment are masked already. What is written into the file is judged by its names and by its form. */
+function isSecretValue(keys: Path, value: unknown): boolean {
+  if (typeof value === "number")
+    return keys.some((_, index) => isJudged(keys, index) && isSecretName(`${keys[index]}`));
+  if (typeof value !== "string") return false;
+  if (keys.some((_, index) => hasSecretName(keys, index))) return true;
+  return keys.slice(0, -1).some((_, index) => isHandedOn(keys, index)) && !EXPRESSION.test(value);
 }
 
-/** Of an agent: the schema promises that they are shown to nobody. */
-const areInstructions = ([section, , key]: Path) => section === "agents" && key === "instructions";
+const hasSecretName = (keys: Path, index: number): boolean =>
+  isJudged(keys, index) && (isSecretName(`${keys[index]}`) || KEY.test(`${keys[index]}`));
+
+const isHandedOn = (keys: Path, index: number): boolean => isJudged(keys, index) && HANDED_ON.has(`${keys[index]}`);
+
+/** Whether a key says what its value is, as names that the user chose do not. */
+function isJudged(keys: Path, index: number): boolean {
+  if (typeof keys[index] === "number") return false;
+  if (keys[index - 1] === "properties") return !OF_PROPERTY.has(keys[index + 1]);
+  return !(index === 1 && SECTIONS.includes(`${keys[0]}`)) && !(index === 2 && keys[0] === "mcp");
+}
+
+/** Below the name of a secret a key may be one: a token, and whose it is. */
+const withoutSecretKeys = (keys: Path): Path =>
+  keys.map((key, index) => (typeof key === "string" && index > 0 && hasSecretName(keys, index - 1) ? BLANK : key));
+
+function withoutSecrets(value: unknown): unknown {
+  if (typeof value !== "string") return value;
+  const clean = withoutCredentials(value.replace(USER, `://${BLANK}@`));
+  return clean.includes("://") ? clean.replace(RANDOM_PART, BLANK) : clean;
+}
+
+/** The schema promises to show them to nobody. */
+const areInstructions = (keys: Path): boolean =>
+  keys.length === 3 && keys[0] === "agents" && keys[2] === "instructions";

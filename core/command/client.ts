@@ -1,8 +1,9 @@
 /** The command `client`: one TypeScript file with which programs call this service. */
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import type { Service } from "../app/service.ts";
+import { whyUnreadable } from "../manifest/load.ts";
 import { clientOf } from "../manifest/mcp-names.ts";
 import { CLIENT_MARK, clientText } from "../typed-client/client-file.ts";
 import { loadGenerator } from "../typed-client/generator.ts";
@@ -53,7 +54,14 @@ function clientNames({ manifest, agents, tools }: Service): ClientNames {
   };
 }
 
-const read = (file: string): string | null => (existsSync(file) ? readFileSync(file, "utf8") : null);
+function read(file: string): string | null {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw new Error(`${file}: ${whyUnreadable(error, "file")}`);
+  }
+}
 
 function requireOwn(file: string): void {
   const found = file === STANDARD_OUTPUT ? null : read(file);

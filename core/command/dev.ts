@@ -1,6 +1,6 @@
 /**
  * The command `dev`: serves in a child process. A change of the manifest is reloaded there, or the child goes on as before and says why;
- * a change of a plugin or of the source starts it anew, and so does one of the manifest that cannot be reloaded. Node's own `--watch`
+ * a change of a plugin, of the source or of `--env-file` starts it anew, and so does one of the manifest that cannot be reloaded. Node's own `--watch`
  * sees only modules, and loses a file whose editor saves by renaming; so folders are watched here.
  */
 import { type ChildProcess, spawn } from "node:child_process";
@@ -22,43 +22,43 @@ interface Watched {
   folder: string;
   /** Whether a change of this name in the folder counts. */
   counts(name: string): boolean;
-  /** Whether what changes there is code. */
-  code: boolean;
+  /** Whether what changes there can only be read by another process. */
+  restarts: boolean;
 }
 
 /** Stays until a signal. */
 export async function dev(invocation: Invocation): Promise<number> {
   let stopping = false;
-  let child = spawnServe();
+  let child = spawnServe(invocation);
   let watchers: FSWatcher[] = [];
   let timer: NodeJS.Timeout | undefined;
   /** Since the last restart or reload. */
-  let codeHasChanged = false;
+  let needsRestart = false;
   /** Restarts and reloads run one after the other. */
   let updates = Promise.resolve();
 
   const observe = async () => {
     const places = await watched(invocation);
     for (const watcher of watchers) watcher.close();
-    watchers = places.map(({ folder, counts, code }) =>
+    watchers = places.map(({ folder, counts, restarts }) =>
       watch(folder, (_event, name) => {
         if (name === null || !counts(name)) return;
-        codeHasChanged ||= code;
+        needsRestart ||= restarts;
         clearTimeout(timer);
         timer = setTimeout(() => update(join(folder, name)), RESTART_DELAY_MS);
       }),
     );
   };
   const update = (changed: string) => {
-    const restarts = codeHasChanged;
-    codeHasChanged = false;
+    const restarts = needsRestart;
+    needsRestart = false;
     updates = updates.then(async () => {
       if (stopping) return;
       process.stdout.write(`${changed} has changed\n`);
       if (!restarts && (await reloadChild(child))) return;
       await stopChild(child);
       if (stopping) return;
-      child = spawnServe();
+      child = spawnServe(invocation);
       await observe();
     });
   };
@@ -77,11 +77,11 @@ export async function dev(invocation: Invocation): Promise<number> {
   });
 }
 
-/** The same command line with `serve` instead of `dev`. */
-function spawnServe(): ChildProcess {
+/** The same command line with `serve` instead of `dev`. The child reads the files of `--env-file` anew. */
+function spawnServe({ inherited }: Invocation): ChildProcess {
   const [script = "", ...words] = process.argv.slice(1);
   const command = [...process.execArgv, script, ...words.map((word) => (word === "dev" ? "serve" : word))];
-  return spawn(process.execPath, command, { stdio: ["inherit", "inherit", "inherit", "ipc"] });
+  return spawn(process.execPath, command, { stdio: ["inherit", "inherit", "inherit", "ipc"], env: inherited });
 }
 
 /** False when the child has to be started anew: it does not run, or cannot apply the change. */
@@ -111,21 +111,25 @@ function stopChild(child: ChildProcess): Promise<void> {
   });
 }
 
-/** The manifest's own folder for its name alone; the folders of plugins and of the source, with all that is in them. */
-async function watched({ config, plugins }: Invocation): Promise<Watched[]> {
+/** The folders of the manifest and of `--env-file` for their names alone; the folders of plugins and of the source, with all that is in them. */
+async function watched({ config, plugins, envFiles = [] }: Invocation): Promise<Watched[]> {
   const { manifest, folder } = await loadManifest(config, process.env);
   const roots = [
     ...["..", "../../generated"].map((path) => fileURLToPath(new URL(path, import.meta.url))),
     ...plugins.map((path) => resolve(path)),
     ...pluginFolders(folder, manifest?.plugins),
   ];
-  const file = resolve(config);
+  const only = (path: string, restarts: boolean): Watched => {
+    const file = resolve(path);
+    return { folder: dirname(file), counts: (name) => name === basename(file), restarts };
+  };
   return [
-    { folder: dirname(file), counts: (name: string) => name === basename(file), code: false },
+    only(config, false),
+    ...envFiles.map((path) => only(path, true)),
     ...[...new Set(roots.flatMap(foldersIn))].map((path) => ({
       folder: path,
       counts: (name: string) => SOURCE_FILE.test(name),
-      code: true,
+      restarts: true,
     })),
   ];
 }

@@ -11,6 +11,7 @@ import { LogText } from "../observability/log-text.ts";
 import { createLogger } from "../observability/logger.ts";
 import { printIssues } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
+import { SAME_SIGNAL_WINDOW_MS } from "./signals.ts";
 
 const PASSED = 0;
 const FAILED = 1;
@@ -22,10 +23,7 @@ const RECORDING_TIMEOUT_MS = 5_000;
 const EXIT_TIMEOUT_MS = 1_000;
 
 export async function runEvalFile(invocation: Invocation): Promise<number> {
-  const stop = new AbortController();
-  const onSignal = (signal: NodeJS.Signals) => stop.abort(new Error(`stopped by ${signal}`));
-  process.on("SIGINT", onSignal).on("SIGTERM", onSignal);
-  const code = await evalFile(invocation, stop.signal).catch((error) => {
+  const code = await evalFile(invocation).catch((error) => {
     process.stderr.write(`penstock: ${messageOf(error)}\n`);
     return NOT_RUN;
   });
@@ -34,7 +32,7 @@ export async function runEvalFile(invocation: Invocation): Promise<number> {
 }
 
 /** The service is made as `serve` makes it, but listens nowhere and opens no store: what it keeps ends with it. */
-async function evalFile(invocation: Invocation, signal: AbortSignal): Promise<number> {
+async function evalFile(invocation: Invocation): Promise<number> {
   const { config, plugins, rest, json, junit, record, replay } = invocation;
   const [path] = rest as [string];
   // Before anything is asked, which may cost money.
@@ -62,7 +60,8 @@ async function evalFile(invocation: Invocation, signal: AbortSignal): Promise<nu
     }
     printIssues(issues);
     await booted.begin();
-    const reports = await runEvals(loaded, { service, models, logger, signal });
+    const { secrets } = booted.loaded;
+    const reports = await runEvals(loaded, { service, models, logger, secrets, signal: stopSignal() });
     await cassettes?.idle?.(RECORDING_TIMEOUT_MS);
     if (junit !== undefined) await writeFile(junit, formatJUnit(loaded.file, reports));
     const passed = reports.every((report) => report.passed);
@@ -71,6 +70,19 @@ async function evalFile(invocation: Invocation, signal: AbortSignal): Promise<nu
   } finally {
     await booted.close();
   }
+}
+
+/** Before it is asked for a signal ends the process at once, and so does a second one: a plugin may be busy with anything. */
+function stopSignal(): AbortSignal {
+  const stop = new AbortController();
+  let begun = 0;
+  const onSignal = (signal: NodeJS.Signals) => {
+    if (!stop.signal.aborted) begun = performance.now();
+    else if (performance.now() - begun > SAME_SIGNAL_WINDOW_MS) process.exit(FAILED);
+    stop.abort(new Error(`stopped by ${signal}`));
+  };
+  process.on("SIGINT", onSignal).on("SIGTERM", onSignal);
+  return stop.signal;
 }
 
 /** Of a manifest with errors the names that it has. */

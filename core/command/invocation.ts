@@ -6,6 +6,10 @@ export interface Invocation {
   host?: string;
   /** What stands after the command. */
   rest: string[];
+  /** `--env-file`. Their variables are in the environment already. */
+  envFiles?: readonly string[];
+  /** The environment without them. */
+  inherited?: NodeJS.ProcessEnv;
   /** `generate --check` and `client --check`: compare, do not write. */
   checkOnly: boolean;
   /** `executions end --reason`, and `--user` of the commands that name an execution. */

@@ -192,8 +192,23 @@ export async function main(argv: string[]): Promise<void> {
     const { config, plugins, host, reason, user, json, junit, template, from, record, replay, out } = values;
     if (record !== undefined && replay !== undefined) throw new Misuse("--record and --replay exclude each other");
     const port = values.port === undefined ? undefined : parsePort(values.port);
-    for (const file of values["env-file"]) await addVariables(file);
-    const own = { checkOnly: values.check, reason, user, json, junit, template, from, record, replay, out };
+    const envFiles = values["env-file"];
+    const inherited = { ...process.env };
+    for (const file of envFiles) await addVariables(file);
+    const own = {
+      envFiles,
+      inherited,
+      checkOnly: values.check,
+      reason,
+      user,
+      json,
+      junit,
+      template,
+      from,
+      record,
+      replay,
+      out,
+    };
     const call = { config, plugins, port, host, rest, ...own };
     process.exitCode = await command.run(call);
   } catch (error) {

@@ -9,9 +9,8 @@ import { pluginFileOf } from "../registry/blame.ts";
 import { shortPath } from "../registry/problem.ts";
 import { printIssues, printWarning } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
+import { SAME_SIGNAL_WINDOW_MS } from "./signals.ts";
 
-/** npm passes a signal of the terminal on, so that it arrives twice; a second one within this time is the same signal. */
-const SAME_SIGNAL_WINDOW_MS = 1_000;
 /** The process ends this long after the service, even if a plugin has left timers behind. */
 const EXIT_TIMEOUT_MS = 1_000;
 

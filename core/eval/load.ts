@@ -121,6 +121,8 @@ function compileEval(given: EvalCase, defaults: EvalFile["defaults"], tools: Cas
   const request = { input: input ?? messages ?? null, options: { ...defaults.options, ...given.options } };
   const check: Validator = kind === "agent" ? validators.GenerateRequest : validators.ExecuteWorkflowRequest;
   if (!check(request)) problem(placeOf("options"), describeProblems(check.errors));
+  else if (request.options.background)
+    problem(placeOf("options"), "background makes no sense: a case waits for its answer");
 
   const user = given.user ?? defaults.user ?? null;
   return {

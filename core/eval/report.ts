@@ -7,14 +7,17 @@ import type { CaseReport } from "./run.ts";
 const MAX_TEXT_LENGTH = 300;
 
 const describeFailure = ({ expectation, expected, got }: FailedExpectation): string =>
-  `${expectation}: expected ${cut(expected)}, got ${cut(got)}`;
+  oneLine(`${expectation}: expected ${cut(expected)}, got ${cut(got)}`);
 
 const cut = (text: string): string => (text.length > MAX_TEXT_LENGTH ? `${text.slice(0, MAX_TEXT_LENGTH)}…` : text);
+
+/** Models may write anything: no line ends, and nothing that a terminal would obey. */
+const oneLine = (text: string): string => text.replace(/\s+/g, " ").replace(/\p{Cc}/gu, "\ufffd");
 
 /** A line for each case, one below it for each failure, and their number at the end. */
 export function formatTable(reports: readonly CaseReport[]): string {
   const rows = reports.map(({ name, passed, tokens, milliseconds, failures }) => ({
-    columns: [name, passed ? "passed" : "FAILED", String(tokens ?? "-"), formatTime(milliseconds)],
+    columns: [oneLine(name), passed ? "passed" : "FAILED", String(tokens ?? "-"), formatTime(milliseconds)],
     failures,
   }));
   const head = ["CASE", "RESULT", "TOKENS", "TIME"];
@@ -79,7 +82,6 @@ const ENTITIES: Readonly<Record<string, string>> = {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: XML 1.0 has no form for them
 const NOT_XML = /[\u0000-\u0008\u000b-\u001f\ufffe\uffff]/g;
 
-/** Models may write anything. */
 const escapeXml = (text: string): string =>
   text
     .toWellFormed()

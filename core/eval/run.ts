@@ -7,7 +7,9 @@ import { NOBODY } from "../identity/caller.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { messageOf } from "../lib/errors.ts";
 import { createTurns } from "../lib/turns.ts";
+import { maskText } from "../manifest/environment.ts";
 import type { Models } from "../models/models.ts";
+import { withoutCredentials } from "../observability/redaction.ts";
 import { type CaseOutcome, type FailedExpectation, failuresOf } from "./expectations.ts";
 import { judge } from "./judge.ts";
 import type { Eval, LoadedEvals } from "./load.ts";
@@ -25,6 +27,8 @@ interface Bench {
   readonly service: Service;
   readonly models: Models;
   readonly logger: Logger;
+  /** Texts that the manifest took from outside: a report goes where logs of CI systems go. */
+  readonly secrets: readonly string[];
   /** Ends the cases that run; no other one begins. */
   readonly signal: AbortSignal;
 }
@@ -54,7 +58,7 @@ async function runEval(wanted: Eval, requestId: string, bench: Bench): Promise<C
   } catch (error) {
     const expectation = outcome === null ? "answer" : "judge";
     const expected = outcome === null ? "an answer" : "a verdict";
-    failures = [{ expectation, expected, got: describe(error) }];
+    failures = [{ expectation, expected, got: describe(error, bench.secrets) }];
   } finally {
     limit.end();
   }
@@ -105,10 +109,11 @@ const OUTCOMES: Readonly<
   },
 };
 
-/** With what lies behind it, which clients of the service do not see. */
-function describe(thrown: unknown): string {
+/** With what lies behind it, which clients of the service do not see, but without keys that a provider has repeated. */
+function describe(thrown: unknown, secrets: readonly string[]): string {
   const { cause } = (thrown ?? {}) as { readonly cause?: unknown };
   const message = messageOf(thrown);
   const behind = cause === undefined ? "" : messageOf(cause);
-  return (message.includes(behind) ? message : `${message} (${behind})`).replace(/\s+/g, " ");
+  const whole = message.includes(behind) ? message : `${message} (${behind})`;
+  return withoutCredentials(maskText(whole, secrets)).replace(/\s+/g, " ");
 }

@@ -9,6 +9,7 @@ import { Call } from "./call.ts";
 import type { CallSettings } from "./call-settings.ts";
 import type { Cors } from "./cors.ts";
 import { decodeParameters, parseQuery } from "./decode.ts";
+import { type ErrorsAt, errorsByPath } from "./error-forms.ts";
 import type { Upgrade } from "./exchange.ts";
 import type { OpenSockets } from "./open-sockets.ts";
 import { foreignHost, foreignPage } from "./origin.ts";
@@ -64,7 +65,10 @@ interface Compiled<S> {
   readonly rules: PathRules<S> | null;
 }
 
-export function compileSockets<S>(routes: readonly SocketRoute<S>[], settings: SocketSettings<S>): Sockets {
+type HandshakeSettings<S> = SocketSettings<S> & { readonly errorsAt: ErrorsAt };
+
+export function compileSockets<S>(routes: readonly SocketRoute<S>[], given: SocketSettings<S>): Sockets {
+  const settings = { ...given, errorsAt: errorsByPath(routes) };
   const find = createSocketRouter(routes.map((route) => compile(route, settings)));
   return {
     has: (path) => find(path) !== null,
@@ -101,13 +105,13 @@ function compileRules<S>(
 }
 
 class Handshake<S> {
-  readonly #settings: SocketSettings<S>;
+  readonly #settings: HandshakeSettings<S>;
   readonly #upgrade: Upgrade;
   readonly #match: SocketMatch<Compiled<S>> | null;
   /** Read at once: the head can no longer be read when the credentials have been checked. */
   readonly #protocols: string;
 
-  constructor(settings: SocketSettings<S>, upgrade: Upgrade, match: SocketMatch<Compiled<S>> | null) {
+  constructor(settings: HandshakeSettings<S>, upgrade: Upgrade, match: SocketMatch<Compiled<S>> | null) {
     this.#settings = settings;
     this.#upgrade = upgrade;
     this.#match = match;
@@ -121,7 +125,8 @@ class Handshake<S> {
     const origin = upgrade.header("origin");
     const headers = cors.constant ?? cors.headers(origin);
     const meter = this.#match?.route.meter ?? this.#settings.meters.ofUnmatched(upgrade.method);
-    const call = new Call(this.#settings, upgrade, meter, headers, this.#match?.route.route.errors);
+    const errors = this.#match === null ? this.#settings.errorsAt(upgrade.path) : this.#match.route.route.errors;
+    const call = new Call(this.#settings, upgrade, meter, headers, errors);
     call.readClient();
     if (this.#settings.tracer) call.traceparent = upgrade.header("traceparent");
     try {

@@ -61,7 +61,7 @@ const TOKENS: readonly [pattern: string, name: string, instead: Instead][] = [
 const TOKEN = new RegExp(TOKENS.map(([pattern]) => `(${pattern})`).join("|"));
 
 /** An operand beside a token: a path of names, or a literal. */
-const OPERAND_BEFORE = /[A-Za-z_][\w.]*$/;
+const OPERAND_BEFORE = /(?<![\w.])[A-Za-z_][\w.]*$/;
 const OPERAND_AFTER = /^\s*([A-Za-z_][\w.]*(?:\?\.[A-Za-z_][\w.]*)*(?:\(\))?|"[^"]*"|'[^']*'|[\d.]+|\[\w*\]|\{\})/;
 
 /** The first habit in an expression that does not parse. */
@@ -156,11 +156,8 @@ export function adviceForName(name: string, before: string): string | undefined 
  * @param start of the call in the expression
  */
 export function adviceForCall(source: string, call: string, start: number): Advice {
-  const name = /([A-Za-z_]\w*)\(/.exec(call)?.[1] ?? "";
-  const at = withoutLiterals(source)
-    .slice(start)
-    .search(new RegExp(`\\b${name}\\s*\\(`));
-  const offset = start + Math.max(0, at);
+  const name = /(?<!\w)([A-Za-z_]\w*)\(/.exec(call)?.[1] ?? "";
+  const offset = Math.max(start, withoutLiterals(source).indexOf(`${name}(`, start));
   const instead = lookup(FUNCTIONS, name);
   if (instead !== undefined) return { message: `there is no function ${name}() for this: ${instead}`, offset };
   if (KNOWN_FUNCTIONS.includes(name)) return { message: `${name}() does not take these values: ${call}`, offset };

@@ -13,10 +13,11 @@ export const boundedFetch =
   async (url: string | URL, init?: RequestInit): Promise<Response> => {
     const response = await fetch(url, init);
     const { body, headers, status, statusText } = response;
-    if (body === null || status !== 200) return response;
+    if (body === null) return response;
     const isStream = headers.get("content-type")?.startsWith("text/event-stream") ?? false;
     const tell = (error: unknown) => {
-      if (init?.signal?.aborted !== true) broken(error, isCall(init?.body));
+      // The status of any other reply says enough.
+      if (status === 200 && init?.signal?.aborted !== true) broken(error, isCall(init?.body));
     };
     return new Response(ReadableStream.from(limited(body, isStream, tell)), { headers, status, statusText });
   };

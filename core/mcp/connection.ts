@@ -5,6 +5,7 @@ import {
   type CallToolResult,
   Client,
   type ClientOptions,
+  InsufficientScopeError,
   SdkError,
   SdkErrorCode,
   SdkHttpError,
@@ -118,7 +119,7 @@ export async function openMcpConnection(
   client.onerror = (error) => {
     // What a server says of a token may repeat it.
     if (options.credentials === undefined) options.logger.debug({ err: error }, "MCP connection");
-    else options.logger.debug(`MCP connection of a user: ${options.credentials.hide(failureReason(error))}`);
+    else options.logger.debug(`MCP connection of a user: ${failureReason(error, options.credentials.hide)}`);
   };
   let over = false;
   client.onclose = () => {
@@ -139,6 +140,8 @@ export async function openMcpConnection(
   }
   return {
     async list() {
+      // The SDK would print that there are none.
+      if (client.getServerCapabilities()?.tools === undefined) return [];
       const tools = await listTools(client);
       return tools.map(({ name, description = "", inputSchema }) => ({ name, description, inputSchema }));
     },
@@ -156,7 +159,7 @@ export async function openMcpConnection(
       ),
     async read(request, { signal, timeout }) {
       if (request.kind === "resource") {
-        const { contents } = await client.readResource({ uri: request.uri }, { signal, timeout, cacheMode: "refresh" });
+        const { contents } = await client.readResource({ uri: request.uri }, { signal, timeout, cacheMode: "bypass" });
         return contents.map((content) => ("text" in content ? content.text : notText())).join("\n");
       }
       const { name, arguments: given } = request;
@@ -252,13 +255,15 @@ const CONNECTION_LOST_CODES: readonly unknown[] = [
 /** System errors that come before anything was sent. */
 const NOT_SENT_CODES: readonly unknown[] = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"];
 
-/** Whether the server does not take the credentials. */
+/** Whether the server does not take the credentials, or not for this. */
 export const refusesCredentials = (error: unknown): boolean =>
-  error instanceof UnauthorizedError || (error instanceof SdkHttpError && [401, 403].includes(error.status ?? 0));
+  error instanceof UnauthorizedError ||
+  error instanceof InsufficientScopeError ||
+  (error instanceof SdkHttpError && [401, 403].includes(error.status ?? 0));
 
-/** Whether the connection failed, and not only this call. */
+/** Whether the connection failed, and not only this call: what one call may not do is nothing to the others. */
 export const isMcpConnectionLost = (error: unknown): boolean =>
-  error instanceof SdkHttpError ||
+  (error instanceof SdkHttpError && !refusesCredentials(error)) ||
   (error instanceof SdkError && CONNECTION_LOST_CODES.includes(error.code)) ||
   systemFailure(error) !== null;
 
@@ -278,12 +283,16 @@ function systemFailure(error: unknown): { code: string; syscall?: string } | nul
   return null;
 }
 
-/** Why a server cannot be reached, in one line. */
-export function failureReason(error: unknown): string {
+/**
+ * Why a server cannot be reached, in one line.
+ *
+ * @param hide removes tokens from what the server said, before that is cut: a part of a token would not be found any more
+ */
+export function failureReason(error: unknown, hide: (text: string) => string = (text) => text): string {
   const { code, syscall } = systemFailure(error) ?? {};
   if (code !== undefined) return syscall?.startsWith("spawn ") ? `cannot run ${syscall.slice(6)}: ${code}` : code;
   if (error instanceof SdkHttpError) return `it answered ${error.status}`;
   if (error instanceof SdkError && error.code === SdkErrorCode.RequestTimeout) return "it did not answer in time";
   if (error instanceof UnauthorizedError) return "it answered 401";
-  return error instanceof Error ? error.message.replace(/\s+/g, " ").slice(0, 200) : "it failed";
+  return error instanceof Error ? hide(error.message).replace(/\s+/g, " ").slice(0, 200) : "it failed";
 }

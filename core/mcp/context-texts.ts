@@ -13,11 +13,13 @@ import { ConnectionLost } from "./with-connection.ts";
 const FRESH_MS = 60_000;
 /** For so long it is used when the server cannot be reached. */
 const STALE_MS = 3_600_000;
-/** Of all texts of a server: at least so many are kept, and at most twice as many. */
+/** Of all texts of a server, with what they were asked by: at least so many are kept, and at most twice as many. */
 const MAX_CHARACTERS = 4 * 1024 * 1024;
 
 interface KeptText {
   readonly text: string;
+  /** Characters of the text, and of what was asked for. */
+  readonly size: number;
   /** By `performance.now()`. */
   readonly at: number;
 }
@@ -35,7 +37,7 @@ interface Sender {
 export class ContextTexts {
   readonly #sender: Sender;
   readonly #fresh: number;
-  readonly #texts = new RecentMap<KeptText>(MAX_CHARACTERS, ({ text }) => text.length + 1);
+  readonly #texts = new RecentMap<KeptText>(MAX_CHARACTERS, ({ size }) => size);
   readonly #running = new Map<string, Promise<string>>();
 
   /** @param fresh milliseconds for which a text is not asked for again */
@@ -77,7 +79,7 @@ export class ContextTexts {
       // The signal is the limit: the client's own, which makes another error, comes later.
       const options = { signal, timeout: 2 * timeout };
       const text = await this.#sender.send(user, signal, (connection) => connection.read(request, options));
-      this.#texts.set(key, { text, at: performance.now() });
+      this.#texts.set(key, { text, size: key.length + text.length, at: performance.now() });
       return text;
     } catch (error) {
       // A server that refuses is obeyed; one that is away is not missed.

@@ -2,6 +2,7 @@
 import { hash } from "node:crypto";
 import { isObject } from "../lib/is-object.ts";
 import { RecentMap } from "../lib/recent-map.ts";
+import { maskText } from "../manifest/environment.ts";
 import type { TokenExchangeManifest } from "../manifest/manifest.ts";
 import { ToolUnavailable } from "../tools/tool.ts";
 
@@ -26,6 +27,8 @@ interface Exchanged {
   readonly token: string;
   /** Milliseconds since 1970. */
   readonly until: number;
+  /** The one that was issued before. */
+  readonly previous?: string | undefined;
 }
 
 export class TokenExchange {
@@ -45,17 +48,29 @@ export class TokenExchange {
     if (known !== undefined && Date.now() < known.until) return known.token;
     let running = this.#running.get(key);
     if (running === undefined) {
-      running = exchange(this.#settings, subject).finally(() => this.#running.delete(key));
+      running = this.#exchange(key, subject).finally(() => this.#running.delete(key));
       this.#running.set(key, running);
     }
-    const exchanged = await running;
-    this.#tokens.set(key, exchanged);
-    return exchanged.token;
+    return (await running).token;
   }
 
   /** The token was refused before its time: the next one is exchanged anew. */
   forget(subject: string): void {
-    this.#tokens.delete(digest(subject));
+    const key = digest(subject);
+    const known = this.#tokens.get(key);
+    if (known !== undefined) this.#tokens.set(key, { ...known, until: 0 });
+  }
+
+  /** The tokens that servers may have got in exchange for this one of late. */
+  issuedFor(subject: string): string[] {
+    const { token, previous } = this.#tokens.get(digest(subject)) ?? {};
+    return [token, previous].filter((issued) => issued !== undefined);
+  }
+
+  async #exchange(key: string, subject: string): Promise<Exchanged> {
+    const exchanged = await exchange(this.#settings, subject);
+    this.#tokens.set(key, { ...exchanged, previous: this.#tokens.get(key)?.token });
+    return exchanged;
   }
 }
 
@@ -66,7 +81,9 @@ async function exchange(settings: TokenExchangeManifest, subject: string): Promi
   const { status, text } = await post(settings, subject);
   const answer = parseObject(text);
   if (status >= 500) throw unreachable(`it answered ${status}`);
-  if (status !== 200) throw new Error(`the token exchange was refused: ${refusal(status, answer)}`);
+  const { clientSecret = subject } = settings;
+  if (status !== 200)
+    throw new Error(`the token exchange was refused: ${refusal(status, answer, [subject, clientSecret])}`);
   const { access_token: token, token_type: scheme, issued_token_type: type, expires_in: seconds } = answer;
   const isBearer = typeof scheme === "string" && scheme.toLowerCase() === "bearer";
   if (typeof token !== "string" || token === "" || !isBearer || !USABLE_TYPES.includes(type))
@@ -125,11 +142,21 @@ function parseObject(text: string): Record<string, unknown> {
   }
 }
 
-/** The code and the description of RFC 6749, section 5.2. */
-function refusal(status: number, { error, error_description: description }: Record<string, unknown>): string {
+/**
+ * The code and the description of RFC 6749, section 5.2.
+ *
+ * @param secrets are hidden before the text is cut: a part of a token would not be found any more
+ */
+function refusal(
+  status: number,
+  { error, error_description: description }: Record<string, unknown>,
+  secrets: readonly string[],
+): string {
   if (typeof error !== "string") return `the token endpoint answered ${status}`;
   const text = typeof description === "string" ? `${error} (${description})` : error;
-  return text.replace(/[^\x20-\x7e]+/g, " ").slice(0, MAX_REASON_CHARACTERS);
+  return maskText(text, secrets)
+    .replace(/[^\x20-\x7e]+/g, " ")
+    .slice(0, MAX_REASON_CHARACTERS);
 }
 
 const unreachable = (reason: string) => new ToolUnavailable(`the token endpoint cannot be used: ${reason}`);

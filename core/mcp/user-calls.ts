@@ -21,7 +21,7 @@ export class UserCalls {
     this.#server = server;
     this.#credentialsOf = compileUserCredentials(server, auth);
     this.#connections = new UserConnections((credentials, ended) =>
-      open(credentials, ended).catch((error) => this.#throwUnopened(error)),
+      open(credentials, ended).catch((error) => this.#throwUnopened(error, credentials)),
     );
   }
 
@@ -64,9 +64,9 @@ export class UserCalls {
     }
   }
 
-  async #throwUnopened(error: unknown): Promise<never> {
+  async #throwUnopened(error: unknown, { hide }: UserCredentials): Promise<never> {
     const { failureReason, refusesCredentials } = await import("./connection.ts");
-    const reason = failureReason(error);
+    const reason = failureReason(error, hide);
     if (refusesCredentials(error)) throw new Error(`MCP server "${this.#server}" refused the user's token: ${reason}`);
     throw new ToolUnavailable(`MCP server "${this.#server}" is not available: ${reason}`);
   }

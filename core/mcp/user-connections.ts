@@ -44,6 +44,7 @@ export class UserConnections {
     const held: Entry[] = [];
     try {
       return await work({
+        hide: credentials.hide,
         take: async (signal) => {
           const entry = this.#hold(credentials);
           held.push(entry);

@@ -36,7 +36,11 @@ export function compileUserCredentials(server: string, auth: NonNullable<McpClie
         return token;
       },
       ...(exchange !== null && { refused: async () => exchange.forget(subject) }),
-      hide: (value) => mapTexts(value, (text) => maskText(text, [...secrets])) as typeof value,
+      hide(value) {
+        // The connection may have exchanged the token anew during the call, for another call of the same user too.
+        const all = [...secrets, ...(exchange?.issuedFor(subject) ?? [])];
+        return mapTexts(value, (text) => maskText(text, all)) as typeof value;
+      },
     };
   };
 }

@@ -11,6 +11,8 @@ export class ConnectionLost extends Error {
 export interface ConnectionSource {
   /** @throws ToolUnavailable when the server cannot be reached; the reason of `signal` once it aborts */
   take(signal: AbortSignal): Promise<McpConnection>;
+  /** Text without the tokens of the user whose connection it is. */
+  readonly hide?: (text: string) => string;
   /** The connection is of no use any more. */
   lost(connection: McpConnection, reason: string): void;
 }
@@ -22,7 +24,7 @@ export async function withConnection<T>(
   signal: AbortSignal,
   request: (connection: McpConnection) => Promise<T>,
 ): Promise<T> {
-  const { isMcpConnectionLost, isUnsent, failureReason, refusesCredentials } = await import("./connection.ts");
+  const { isMcpConnectionLost, isUnsent, failureReason } = await import("./connection.ts");
   for (let tried = 0; ; tried++) {
     const connection = await source.take(signal);
     try {
@@ -30,14 +32,11 @@ export async function withConnection<T>(
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof ToolUnavailable) throw error;
-      const reason = failureReason(error);
+      const reason = failureReason(error, source.hide);
       if (!isMcpConnectionLost(error)) throw new Error(`MCP server "${server}": ${reason}`, { cause: error });
       source.lost(connection, reason);
       if (tried > 0 || !isUnsent(error))
-        throw lost(refusesCredentials(error), `MCP server "${server}" was lost during the call: ${reason}`, error);
+        throw new ConnectionLost(`MCP server "${server}" was lost during the call: ${reason}`, { cause: error });
     }
   }
 }
-
-const lost = (isRefused: boolean, message: string, cause: unknown) =>
-  isRefused ? new Error(message, { cause }) : new ConnectionLost(message, { cause });

@@ -75,7 +75,7 @@ export class BackgroundResponses {
     const { resource, owner } = record;
     if (resource.status !== "in_progress") return found;
     const ending = await this.#ofRun(record, (agentId, runId) =>
-      this.#runs.for(principal).ending(agentId, runId, owner || undefined),
+      this.#runsOf(principal).ending(agentId, runId, owner || undefined),
     );
     if (ending === undefined) return { record: { ...record, resource: lost(resource) }, revision };
     if (ending === null) return found;
@@ -89,7 +89,7 @@ export class BackgroundResponses {
   async cancel(record: ResponseRecord, principal: Principal): Promise<void> {
     await this.#ofRun(record, async (agentId, runId) => {
       try {
-        await this.#runs.for(principal).cancel(agentId, runId, record.owner || undefined);
+        await this.#runsOf(principal).cancel(agentId, runId, record.owner || undefined);
       } catch (error) {
         // It has ended meanwhile.
         if (!(error instanceof ServiceError) || error.kind !== "invalid_input") throw error;
@@ -112,13 +112,14 @@ export class BackgroundResponses {
     const { resource } = record;
     const follow = await this.#events(record, principal);
     const begun: ResponseResource = { ...resource, ...IN_PROGRESS, output: [], usage: null };
+    const output = new ResponseOutput(resource.id, () => 0);
+    const events = new ResponseEvents(begun, output);
     return {
       status: 200,
       headers: EVENT_HEADERS,
       heartbeat: HEARTBEAT,
+      failure: (message) => sseTexts([events.cut(message)]),
       async stream(sink) {
-        const output = new ResponseOutput(resource.id, () => 0);
-        const events = new ResponseEvents(begun, output);
         const send = (text: string) => (text === "" ? undefined : sink.send(text));
         await send(sseTexts(events.begin(), after));
         await read(record, follow, (said) => send(sseTexts(events.of(said), after)), sink);
@@ -144,7 +145,7 @@ export class BackgroundResponses {
 
   async #events(record: ResponseRecord, principal: Principal): Promise<EventProducer> {
     const events = await this.#ofRun(record, (agentId, runId) =>
-      this.#runs.for(principal).attach(agentId, runId, 0, { userId: record.owner || undefined }),
+      this.#runsOf(principal).attach(agentId, runId, 0, { userId: record.owner || undefined }),
     );
     if (events !== undefined) return events;
     throw new OpenaiError(
@@ -154,6 +155,9 @@ export class BackgroundResponses {
       "stream",
     );
   }
+
+  /** Responses are not lost with their agent. */
+  #runsOf = (principal: Principal) => this.#runs.for(principal, true);
 
   /** Undefined when there is no such run. */
   async #ofRun<T>(

@@ -60,6 +60,12 @@ export class ResponseEvents {
     return [...begun, ...this.#numbered(events)];
   }
 
+  /** The stream ends before the response. With the number of the event before it: readers go on after that. */
+  cut(message: string): NumberedEvent {
+    const [type, number] = ["error", Math.max(0, this.#sequence - 1)];
+    return { type, number, json: JSON.stringify({ type, sequence_number: number, error: errorFields(null, message) }) };
+  }
+
   #numbered(events: readonly ResponseEvent[]): readonly NumberedEvent[] {
     return events.map(({ type, ...rest }) => {
       const number = this.#sequence++;

@@ -99,6 +99,8 @@ class ResponsesSocket {
       this.#log(error);
       this.#refuse(error);
       this.#evict(previous);
+      // A client that reads nothing must not fill the memory with refusals.
+      await this.writer.behind;
     }
   }
 

@@ -44,6 +44,8 @@ export class KeptRuns implements RunKeeper {
   readonly #engine: Engine;
   /** By id, as runs are taken up again: those of the manifest in force. */
   #definitions: ReadonlyMap<string, WorkflowDefinition> = new Map();
+  /** Their ids, and those of agents that reloads have removed, whose runs go on. */
+  readonly #known = new Set<string>();
   /** A run begins with its own agent, also when a reload comes in between. */
   readonly #definitionOf = new WeakMap<KeptAgent, WorkflowDefinition>();
   /** The runs that go on here, by the key of their step. */
@@ -66,15 +68,22 @@ export class KeptRuns implements RunKeeper {
     for (const agent of agents) {
       const definition = runDefinition(agent, (call) => this.#run(agent, call), uses);
       definitions.set(definition.workflowId, definition);
+      this.#known.add(definition.workflowId);
       this.#definitionOf.set(agent, definition);
       this.#engine.definitions.add(definition);
     }
     this.#definitions = definitions;
   }
 
-  /** The runs as a principal sees them. */
-  for(principal: Principal): ScopedRuns {
-    const lookup = new ExecutionLookup(this.#engine, principal, (id) => this.#definition(id));
+  /**
+   * The runs as a principal sees them.
+   *
+   * @param ofRemoved whether those of agents that a reload has removed are among them
+   */
+  for(principal: Principal, ofRemoved = false): ScopedRuns {
+    const lookup = new ExecutionLookup(this.#engine, principal, (id) => {
+      if (!(ofRemoved ? this.#known : this.#definitions).has(id)) throw notFound("the agent does not exist");
+    });
     const executions = new ScopedWorkflows(this.#engine, principal, lookup);
     return new ScopedRuns(principal, {
       executions,
@@ -263,12 +272,6 @@ export class KeptRuns implements RunKeeper {
     const execution = this.#engine.liveExecution(runExecutionId(runId), userId);
     if (execution?.state.start.workflowId === runDefinitionId(agentId))
       this.#live.get(liveKeyOf(execution.state.start))?.read();
-  }
-
-  #definition(id: string): WorkflowDefinition {
-    const definition = this.#definitions.get(id);
-    if (definition === undefined) throw notFound("the agent does not exist");
-    return definition;
   }
 }
 

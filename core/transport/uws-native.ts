@@ -88,7 +88,8 @@ export interface NativeSocketBehavior {
   drain(socket: NativeSocket): void;
   /** The addon answers pings by itself, however much waits for the peer. */
   ping(socket: NativeSocket): void;
-  close(socket: NativeSocket, code: number): void;
+  /** @param reason what the peer or the addon says */
+  close(socket: NativeSocket, code: number, reason: ArrayBuffer): void;
 }
 
 export type NativeListenSocket = object;

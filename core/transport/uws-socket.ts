@@ -12,6 +12,9 @@ const IDLE_TIMEOUT_SECONDS = 46;
  * that is too large closes the socket with 1009.
  */
 const NATIVE_LIMIT_FACTOR = 2;
+/** The code of a socket that ends without a close frame, and what the addon then says of a message beyond its own limit. */
+const ABNORMAL_CLOSE = 1006;
+const NATIVE_TOO_LARGE = Buffer.from("Received too big message");
 /** Pings that a peer may send while it reads nothing. The answers pile up, so that more of them disconnect it. */
 const MAX_UNREAD_PINGS = 60;
 
@@ -53,9 +56,9 @@ export class UwsSocket implements OpenSocket {
     else if (++this.#pings > MAX_UNREAD_PINGS) this.destroy();
   }
 
-  /** Not within the callback of the addon: of what is sent there the rest would wait until the next ping. */
   drained(): void {
-    setImmediate(() => this.#events?.drained());
+    // It may have closed since the addon told of it.
+    if (this.#native !== null) this.#events?.drained();
   }
 
   ended(code: number): void {
@@ -120,10 +123,15 @@ export function socketBehavior(limit: number, host: UwsSocketHost): NativeSocket
         native.end(1009, `a message is larger than ${limit} bytes`);
       } else guard(() => native.getUserData().socket.message(Buffer.from(bytes).toString("utf8")));
     },
-    drain: (native) => guard(() => native.getUserData().socket.drained()),
+    drain(native) {
+      const { socket } = native.getUserData();
+      // Not within this callback: of what is sent here the rest would wait until the next ping.
+      setImmediate(guard, () => socket.drained());
+    },
     ping: (native) => guard(() => native.getUserData().socket.pinged()),
-    close(native, code) {
+    close(native, code, reason) {
       host.onClosed();
+      if (code === ABNORMAL_CLOSE && Buffer.from(reason).equals(NATIVE_TOO_LARGE)) host.onTooLarge();
       guard(() => native.getUserData().socket.ended(code));
     },
   };

@@ -4,8 +4,7 @@ import type { JsonSchema } from "../lib/json-schema.ts";
 
 const REFERENCE = "#/components/schemas/";
 
-/** Keywords that hold schemas by name, in a list, or one. All are keywords of types. */
-const MAPS = ["properties", "patternProperties"];
+/** Keywords that hold schemas in a list, or one. All are keywords of types, as `properties` is. */
 const LISTS = ["allOf", "anyOf", "oneOf", "prefixItems"];
 const SINGLES = ["items", "additionalProperties"];
 /** Keywords that are kept as they are. */
@@ -57,7 +56,7 @@ export function typeSchema(schema: unknown, resolve: Resolve): JsonSchema {
   const copy: JsonSchema = {};
   for (const [key, value] of Object.entries(schema)) {
     if (PLAIN.includes(key)) copy[key] = value;
-    else if (MAPS.includes(key) && isObject(value))
+    else if (key === "properties" && isObject(value))
       copy[key] = Object.fromEntries(Object.entries(value).map(([name, each]) => [name, inner(each)]));
     else if (LISTS.includes(key) && Array.isArray(value)) copy[key] = value.map(inner);
     // Of draft 7: a schema for each place.
@@ -66,9 +65,14 @@ export function typeSchema(schema: unknown, resolve: Resolve): JsonSchema {
   }
   // One value is a list of one, which may be null or an object.
   if ("const" in schema) copy.enum = [schema.const];
+  if (hasMixedProperties(schema)) copy.additionalProperties = true;
   if ("enum" in copy) return literals(copy);
   return copy;
 }
+
+/** TypeScript would want the named properties, or those that fit no pattern, to have the type of the others too. */
+const hasMixedProperties = ({ properties, patternProperties, additionalProperties }: JsonSchema): boolean =>
+  isObject(patternProperties) || (isObject(properties) && isObject(additionalProperties));
 
 /** A value that is one of some needs no other keyword, unless these are no simple values: then their types say less, but no wrong. */
 function literals({ enum: values, description, ...rest }: JsonSchema): JsonSchema {

@@ -166,6 +166,36 @@ test("POST /a2a/:id: a notification that a receiver does not take is told again 
   assert.equal(new Set(claims.map(({ jti }) => jti)).size, 1);
 });
 
+test("POST /a2a/:id: each status has a jti of its own, also when the configuration was deleted and set again in between", async (t) => {
+  const receiver = await pushReceiver(t);
+  const ada = callerOf("ada");
+  const configuration = { taskPushNotificationConfig: { url: receiver.url } };
+  const { id: taskId } = await ada.send("payer", { ...said("pay 5"), configuration });
+  await receiver.when(1);
+  await ada.result("payer", "DeleteTaskPushNotificationConfig", { taskId, id: taskId });
+  await ada.result("payer", "CreateTaskPushNotificationConfig", { taskId, url: receiver.url });
+  await receiver.when(2);
+  await ada.send("payer", said("yes", { taskId }));
+  const states = () => receiver.told.map(({ body }) => body.task.status.state);
+  while (states().at(-1) !== "TASK_STATE_COMPLETED") await receiver.when(receiver.told.length + 1);
+  const claims = await Promise.all(receiver.told.map((each) => checkedClaims(service.url, each, receiver.url)));
+  const told = claims.map(({ jti }, index) => `${jti} ${states()[index]}`);
+  // The same status that is told again has the same one.
+  assert.equal(told[1], told[0]);
+  assert.equal(new Set(claims.map(({ jti }) => jti)).size, new Set(states()).size, told.join("\n"));
+});
+
+test("POST /a2a/:id: a message that is refused because its task has ended sets no configuration", async (t) => {
+  const receiver = await pushReceiver(t);
+  const ada = callerOf("ada");
+  const { id: taskId } = await ada.send("desk", said("x"));
+  const configuration = { taskPushNotificationConfig: { url: receiver.url } };
+  const [, text] = await ada.error("desk", "SendMessage", { ...said("more", { taskId }), configuration });
+  assert.match(text, /has ended/);
+  const { configs = [] } = await ada.result("desk", "ListTaskPushNotificationConfigs", { taskId });
+  assert.deepEqual(configs, []);
+});
+
 test("POST /a2a/:id: of a task that is larger than server.push.max the receiver is told the status alone", async (t) => {
   const receiver = await pushReceiver(t);
   const configuration = { taskPushNotificationConfig: { url: receiver.url } };

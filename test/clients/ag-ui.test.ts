@@ -272,6 +272,28 @@ for (const [name, isCurrent] of Object.entries(CLIENTS)) {
       assert.equal(agent.messages.at(-1).content, "Hi");
     });
 
+    test("POST /agents/:id/ag-ui: what the tool of a durable run has made of the client's state is not undone when its process ends and the run goes on", async (t) => {
+      const store = `sqlite:${join(await temporaryFolder(t), "runs.db")}`;
+      const memory = { notes: { workingMemory: { format: "json" } } };
+      const first = await serve(t, { memory: "notes", durable: true }, { store, memory });
+      const update = { name: "update_working_memory", input: { content: { city: "Rome" }, mode: "append" } };
+      first.upstream.replies(calls([update]), stallsAfter("half"));
+      const messages = [{ id: "u1", role: "user", content: "Hi" }];
+      const left = { threadId: "state", runId: "r1", messages, tools: [], state: { name: "Ada" } };
+      first.service.post(PATH, left).catch(() => {});
+      await first.upstream.request(1);
+      await first.service.kill();
+
+      const { upstream, url } = await serve(t, { memory: "notes", durable: true }, { store, memory });
+      const { agent, run } = await agUiClient(name, url, { threadId: left.threadId });
+      await upstream.request(0);
+      while (agent.messages.at(-1)?.role !== "assistant") {
+        agent.setMessages([]);
+        await run(null);
+      }
+      assert.deepEqual(agent.state, { name: "Ada", city: "Rome" });
+    });
+
     test("POST /agents/:id/ag-ui: the state is the JSON working memory of the conversation, both ways", async (t) => {
       const memory = { notes: { workingMemory: { format: "json" } } };
       const { upstream, url } = await serve(t, { memory: "notes" }, { memory });

@@ -73,7 +73,7 @@ describe("what runs the service, in the console at GET /", { skip: browserMissin
     await body.getByRole("cell", { name: "0", exact: true }).waitFor();
     assert.equal((await service.post("/agents/slow/text", { input: "x".repeat(4000) })).status, 413);
     await body.getByRole("cell", { name: "1", exact: true }).waitFor();
-    await row("Limits of providers, agents, tools and workflows", "agents.slow.maxSteps").waitFor();
+    await row("Limits of providers, agents, memories, tools and workflows", "agents.slow.maxSteps").waitFor();
     await body.getByRole("link", { name: "server.limits.body" }).click();
     await page.getByRole("heading", { level: 1, name: "Manifest" }).waitFor();
     await row("Values of the manifest", "server.limits.body")
@@ -130,6 +130,10 @@ describe("what runs the service, in the console at GET /", { skip: browserMissin
     await row("Runs", "lasting").waitFor({ state: "detached" });
     await row("Runs", "failed").getByRole("link").click();
     await page.getByRole("region", { name: "Error" }).getByText("unavailable").waitFor();
+    for (const filter of ["", "&agent=slow"]) {
+      await page.goto(`${service.url}/#/runs?page=20${filter}`);
+      await page.getByText("No runs.").waitFor();
+    }
 
     await page.goto(`${service.url}/#/runs/assistant/paying`);
     const waits = page.getByRole("region", { name: "Waits for a person" });

@@ -117,7 +117,15 @@ test("penstock client: a package that is missing and a file of somebody else are
   t.after(() => rmSync(bare, { recursive: true, force: true }));
   const precious = join(folder, "own.ts");
   writeFileSync(precious, "export const precious = 1;\n");
-  const [missing, foreign] = await Promise.all([penstock(["client"], { cwd: bare }), call(["--out", precious])]);
+  const [missing, foreign, inFolder] = await Promise.all([
+    penstock(["client"], { cwd: bare }),
+    call(["--out", precious]),
+    call(["--out", folder]),
+  ]);
+  assert.deepEqual(
+    [inFolder.code, inFolder.stderr],
+    [1, `penstock: ${folder}: this is a folder: name the file in it\n`],
+  );
   assert.deepEqual([missing.code, missing.stdout], [1, ""]);
   assert.equal(
     missing.stderr,

@@ -184,7 +184,7 @@ test("authNext.provider: what is wrong with a provider is told at boot, at its l
     '5:87  auth.provider.algorithms[1]: "none" is not an algorithm for this kind of key; possible: HS256, HS384, HS512',
   ]);
   assert.deepEqual(await problemsOf(`  provider: { use: jwt, ${long}, audence: x }\n`), [
-    "5:67  auth.provider.audence: is not a known key",
+    '5:67  auth.provider.audence: unknown key, did you mean "audience"?',
   ]);
   assert.deepEqual(await problemsOf("  provider: { use: stattic, tokens: {} }\n"), [
     '5:15  auth.provider.use: no auth plugin "stattic", did you mean "static"?',

@@ -154,6 +154,11 @@ for (const transport of TRANSPORTS)
       socket.send("x".repeat(100));
       assert.equal((await socket.closed).code, 1009);
       await eventually(async () => (await limit("server.limits.socketMessage")).refused === 1, "the refusal");
+      // What uWebSockets.js itself refuses is one too.
+      const larger = await openSocket(`${service.url.replace("http", "ws")}/ws/logs`);
+      larger.send("x".repeat(100_000));
+      await larger.closed;
+      await eventually(async () => (await limit("server.limits.socketMessage")).refused === 2, "the second refusal");
 
       const before = (await limit("server.limits.connections")).refused!;
       const { hostname, port } = new URL(service.url);
@@ -164,3 +169,65 @@ for (const transport of TRANSPORTS)
       await eventually(async () => (await limit("server.limits.connections")).refused! > before, "the refusal");
     });
   });
+
+test("GET /observability/manifest sends no secret that stands under another name, in an address, a list, a key, a number or an anchor", async (t) => {
+  const written = [
+    "x-kept: &kept hunter2-kept",
+    "x-recipe: &recipe Say nothing about the merger.",
+    "x-pin: { accessToken: 90210777, tokens: { hunter2-holder: ada }, list: { tokens: [hunter2-listed] } }",
+    "x-addresses:",
+    "  - postgres://desk:hunter2@hunter2-rest@db/desk",
+    "  - https://hunter2-user@sentry.example/1",
+    "  - https://hooks.example/services/T0042ABCD/hunter2Xa91Zq0Lm44Tt7",
+    "  - https://desk-of-europe-2.example/v1?version=2026-08-01-preview",
+    "store: 'memory:'",
+    "providers: { demo: { use: scripted } }",
+    "agents:",
+    "  monkey: { model: demo/echo, memory: false, maxSteps: 7, description: Climbs, instructions: *recipe }",
+    "tools:",
+    "  reset_password:",
+    "    description: Writes to the user",
+    "    parameters: { type: object, properties: { token: { type: string, default: hunter2-default } } }",
+    "    http:",
+    "      method: POST",
+    "      url: https://desk.example/reset",
+    "      headers: { x-desk: hunter2-header, x-other: *kept, x-user: '{{ user.id }}' }",
+    "      query: { code: hunter2-query, page: '{{ input.page }}' }",
+    "mcp: { clients: { files: { command: node, args: [-e, '0', --token, hunter2-argument], env: { DESK: hunter2-env } } } }",
+  ].join("\n");
+  const service = await startService(t, written);
+  const text = await (await service.get("/observability/manifest")).text();
+  for (const secret of text.match(/hunter2[\w-]*|90210777|merger/g) ?? []) assert.fail(secret);
+  const values = new Map((JSON.parse(text).data as ManifestValue[]).map(({ path, value }) => [path, value]));
+  const shown = {
+    "agents.monkey.description": "Climbs",
+    "agents.monkey.instructions": "[redacted]",
+    "agents.monkey.maxSteps": 7,
+    "tools.reset_password.description": "Writes to the user",
+    "tools.reset_password.http.headers.x-user": "{{ user.id }}",
+    "tools.reset_password.http.method": "POST",
+    "tools.reset_password.http.query.page": "{{ input.page }}",
+    "tools.reset_password.http.url": "https://desk.example/reset",
+    "tools.reset_password.parameters.properties.token.type": "string",
+    "x-addresses[0]": "postgres://[redacted]@db/desk",
+    "x-addresses[1]": "https://[redacted]@sentry.example/1",
+    "x-addresses[2]": "https://hooks.example/services/T0042ABCD/[redacted]",
+    "x-addresses[3]": "https://desk-of-europe-2.example/v1?version=2026-08-01-preview",
+    'x-pin.tokens["[redacted]"]': "[redacted]",
+  };
+  for (const [path, value] of Object.entries(shown)) assert.equal(values.get(path), value, path);
+});
+
+test("GET /observability/limits has those of agents whose ids begin with a digit, the most steps that a request may ask for, and those of memories", async (t) => {
+  const agent = (maxSteps: unknown) => ({ model: "demo/echo", memory: false, maxSteps });
+  const agents = { "2nd": agent(3), third: agent({ default: 4, max: 9 }) };
+  const memory = { long: { contextTokens: 5000 } };
+  const service = await startService(t, { store: "memory:", providers: { demo: { use: "scripted" } }, memory, agents });
+  const { data } = (await (await service.get("/observability/limits")).json()) as { data: LimitState[] };
+  const steps = data.filter(({ path }) => /maxSteps|^memory/.test(path)).map(({ path, value }) => [path, value]);
+  assert.deepEqual(steps, [
+    ['agents["2nd"].maxSteps', 3],
+    ["agents.third.maxSteps.max", 9],
+    ["memory.long.contextTokens", 5000],
+  ]);
+});

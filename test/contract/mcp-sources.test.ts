@@ -83,6 +83,17 @@ test("agents.X.resources: a text is bounded by maxBytes, and read once for the r
   assert.equal((server.state as Loose).reads, 1);
 });
 
+test("agents.X.resources: a server without tools gives texts, and nothing is printed beside the log", async (t) => {
+  const printed = t.mock.method(console, "debug", () => {});
+  const server = await startForeignServer(t, "current");
+  server.state.textsOnly = true;
+  const mcp = { clients: { docs: { url: server.url } } };
+  const { service, upstream } = await serveUpstream(t, { resources: [resource("manual://style")] }, { mcp });
+  await dataOf(service.post("/agents/assistant/text", { input: "x" }));
+  assert.match(upstream.requests.at(-1)!.body.messages[0].content, /First edition of manual:\/\/style/);
+  assert.equal(printed.mock.callCount(), 0);
+});
+
 test("agents.X.resources: what is not text is a clear failure, and a server that is away a 503", async (t) => {
   const { ask, server } = await writer(t, { resources: [resource("manual://picture")] });
   assert.deepEqual(await errorOf(ask()), {

@@ -7,6 +7,8 @@ import { describe, type TestContext, test } from "node:test";
 import { eventually } from "../support/event-reader.ts";
 import { startForeignServer } from "../support/mcp-server.ts";
 import { calls, says } from "../support/openai-upstream.ts";
+import { pluginFolder } from "../support/plugin-folder.ts";
+import { rewrite } from "../support/reload.ts";
 import { dataOf, errorOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
@@ -166,23 +168,73 @@ test("mcp.clients.X.auth: forward: a token that the server refuses is a failure 
   assert.equal(await resultOf(service, "docs_whoami", token({ sub: "bob" })), "bob");
 });
 
-test("mcp.clients.X.auth: agents, kept runs, steps of workflows and our own MCP servers call for the user of their request", async (t) => {
+test("POST /reload: mcp.clients.X.auth holds from the next call on, and no longer once it is taken out", async (t) => {
+  const server = await startForeignServer(t, "sessions", userGuard);
+  const manifestOf = (client: object) => manifestWith({}, { auth: AS_USERS, mcp: { clients: { docs: client } } });
+  const { auth: _, ...forAll } = forwarding(server.url).docs;
+  const service = await startService(t, manifestOf(forAll), OPTIONS);
+  const ada = token({ sub: "ada" });
+  for (const [client, whom] of [
+    [forAll, "lister"],
+    [forwarding(server.url).docs, "ada"],
+    [forAll, "lister"],
+  ] as const) {
+    rewrite(service, manifestOf(client));
+    assert.equal((await service.post("/reload", {}, CONSOLE)).status, 200);
+    await ready(service);
+    assert.equal(await resultOf(service, "docs_whoami", ada), whom);
+  }
+});
+
+test("mcp.clients.X.auth: a call that the server forbids is a failure of that call alone: others of the same user go on", async (t) => {
+  let running = false;
+  const server = await startForeignServer(t, "current", async (request) => {
+    const text = await request.clone().text();
+    running ||= text.includes('"steps"') && text.includes('"tools/call"');
+    return text.includes('"broken"') ? new Response("no", { status: 403 }) : userGuard(request);
+  });
+  const manifest = manifestWith({}, { auth: AS_USERS, mcp: { clients: forwarding(server.url) } });
+  const service = await startService(t, manifest, OPTIONS);
+  await ready(service);
+  const ada = bearer(token({ sub: "ada" }));
+  const other = execute(service, "docs_steps", ada, { count: 4, pause: 200 });
+  await eventually(() => running, "the other call");
+  const { status, error } = await errorOf(execute(service, "docs_broken", ada));
+  assert.deepEqual([status, error], [500, 'MCP server "docs": it answered 403']);
+  assert.equal((await dataOf(other)).result, "all steps");
+});
+
+const ASKS = `export default { kind: "route", name: "asks", method: "POST", path: "/asks", handle: async (_request, call) =>
+  ({ tool: await call.tools.execute("docs_whoami", {}), agent: (await call.agents.generateText("assistant", { input: "x" })).text }) };`;
+
+test("mcp.clients.X.auth: agents, their sub-agents, kept runs, steps of workflows, custom routes and our own MCP servers call for the user of their request", async (t) => {
   const server = await startForeignServer(t, "current", userGuard);
   const workflows = {
     look: { steps: [{ id: "who", andThen: { tool: "docs_whoami", input: {} } }] },
     ask: { steps: [{ id: "agent", andAgent: { agent: "assistant", prompt: "Who?" } }] },
+    waits: {
+      steps: [
+        { id: "wait", andThen: { suspend: { reason: "Yes?" } } },
+        { id: "who", andThen: { tool: "docs_whoami", input: {} } },
+      ],
+    },
   };
+  const agents = { head: { model: "up/test-model", instructions: "Delegate.", subAgents: ["assistant"] } };
   const mcp = { clients: forwarding(server.url), servers: { again: { tools: ["docs_whoami"] } } };
   const { service, upstream } = await serveUpstream(
     t,
     { tools: ["docs_whoami"] },
-    { auth: AS_USERS, workflows, mcp },
-    OPTIONS,
+    { auth: AS_USERS, workflows, agents, routes: [{ use: "asks" }], mcp },
+    { ...OPTIONS, plugins: [pluginFolder(t, { "routes/asks.mjs": ASKS })] },
   );
   await ready(service);
-  upstream.fallback(({ toolOutputs }) =>
-    toolOutputs.length === 0 ? calls([{ name: "docs_whoami" }]) : says(toolOutputs.join()),
-  );
+  upstream.fallback(({ toolOutputs, body }) => {
+    if (toolOutputs.length > 0) return says(toolOutputs.join());
+    const delegates = JSON.stringify(body).includes('"delegate_task"');
+    return calls([
+      delegates ? { name: "delegate_task", input: { agentId: "assistant", task: "x" } } : { name: "docs_whoami" },
+    ]);
+  });
   const bob = bearer(token({ sub: "bob" }));
   const post = (path: string, body: object) => dataOf(service.post(path, body, bob));
   assert.equal((await post("/agents/assistant/text", { input: "x" })).text, "bob");
@@ -190,6 +242,19 @@ test("mcp.clients.X.auth: agents, kept runs, steps of workflows and our own MCP 
   assert.deepEqual((await post("/workflows/ask/execute", { input: {} })).result, { text: "bob" });
   const { content } = await post("/mcp/servers/again/tools/docs_whoami", { arguments: {} });
   assert.equal(content[0].text, "bob");
+  assert.match((await post("/agents/head/text", { input: "x" })).text, /bob/);
+  assert.deepEqual(await post("/asks", {}), { tool: "bob", agent: "bob" });
+  const kept = { input: "x", options: { background: true, runId: "kept" } };
+  assert.equal((await service.post("/agents/assistant/text", kept, bob)).status, 202);
+  await eventually(
+    async () => (await dataOf(service.get("/agents/assistant/runs/kept", bob))).output === "bob",
+    "the end of the kept run",
+  );
+  // Somebody else who goes on with the work does not get the token with it.
+  const { executionId } = await post("/workflows/waits/execute", { input: {} });
+  const resume = `/workflows/waits/executions/${executionId}/resume`;
+  const { error } = await errorOf(service.post(resume, {}, { "x-service-dev": "true" }));
+  assert.match(error, /there is none here/);
 });
 
 test("mcp.clients.X.auth: what goes on after a restart has no token and says so; a resume brings that of its user", async (t) => {
@@ -270,6 +335,39 @@ test("mcp.clients.X.auth: tokenExchange: a refused exchange is a clear error wit
   await issuer.stop();
   const { status, error } = await errorOf(execute(service, "docs_whoami", bearer(token({ sub: "eve" }))));
   assert.deepEqual([status, error], [503, 'MCP server "docs": the token endpoint cannot be used: ECONNREFUSED']);
+});
+
+test("mcp.clients.X.auth: a long token that is repeated in an error is hidden before the error is cut", async (t) => {
+  const long = token({ sub: "ada", groups: "editors ".repeat(40) });
+  const [head, claims] = long.split(".") as [string, string];
+  const isCut = (error: string) => assert.ok(!error.includes(head) && !error.includes(claims.slice(0, 40)), error);
+
+  const { issuer, service } = await exchanging(t);
+  issuer.refused.add("ada");
+  isCut((await errorOf(execute(service, "docs_whoami", bearer(long)))).error);
+
+  const server = await startForeignServer(t, "current", async (request) => {
+    const text = await request.clone().text();
+    if (!text.includes('"tools/call"')) return userGuard(request);
+    const message = `I do not take ${request.headers.get("authorization")}`;
+    return Response.json({ jsonrpc: "2.0", id: JSON.parse(text).id, error: { code: -32_000, message } });
+  });
+  const manifest = manifestWith({}, { auth: AS_USERS, mcp: { clients: forwarding(server.url) } });
+  const forwards = await startService(t, manifest, OPTIONS);
+  await ready(forwards);
+  const { error } = await errorOf(execute(forwards, "docs_whoami", bearer(long)));
+  assert.match(error, /I do not take Bearer \*\*\*/);
+  isCut(error);
+});
+
+test("mcp.clients.X.auth: tokenExchange: a token that is issued in the middle of a call is hidden too", async (t) => {
+  const { issuer, service } = await exchanging(t);
+  const ada = token({ sub: "ada" });
+  assert.equal(await resultOf(service, "docs_whoami", ada), "ada");
+  issuer.revoked.add(issuer.issued[0]!);
+  const repeated = await resultOf(service, "docs_headers", ada);
+  assert.equal(issuer.issued.length, 2);
+  assert.match(repeated, /"authorization":"Bearer \*\*\*"/);
 });
 
 test("mcp.clients.X.auth: tokenExchange: the issuer's word on a wrong audience, scope or client reaches the caller", async (t) => {

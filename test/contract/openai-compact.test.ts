@@ -69,6 +69,17 @@ test("POST /v1/responses/compact sums up a stored response and those before it, 
   assert.match(told[2]!, /<summary>\\nTwo\..* end/);
 });
 
+test("POST /v1/responses/compact cuts a long text between characters, never inside one", async (t) => {
+  const { service, upstream } = await serveUpstream(t);
+  upstream.replies(...["One.", "Two.", "Three.", "Four."].map((text) => says(text)));
+  const input = `${"x".repeat(11)}${"😀".repeat(25_000)}`;
+  for (const each of [input, `x${input}`]) {
+    const reply = await service.post(PATH, { model: "assistant", input: each });
+    assert.equal(reply.status, 200);
+  }
+  for (const { body } of upstream.requests) assert.doesNotMatch(JSON.stringify(body), /\\ud[89a-f]/i);
+});
+
 test("POST /v1/responses/compact does not read the responses of other users", async (t) => {
   const service = await startService(t, manifestWith({}, { auth: { ...AUTH, isolation: "user" } }));
   const body = { model: "assistant", input: "My secret" };

@@ -258,6 +258,12 @@ test("POST /agents/:id/stream: a part of a sub-agent fits the event schema", () 
   assert.equal(validators.RawStreamPart({ type: "text-delta", id: "0" }), false);
 });
 
+/** What stands under keys that take neither a text nor a finish reason. */
+const CHUNK_VALUES: Record<string, unknown> = {
+  providerMetadata: { openai: { itemId: "x" } },
+  data: { toolCallId: "x", toolName: "x", progress: 1, total: 2, message: "x" },
+};
+
 for (const [version, accepts] of await clientChecks()) {
   test(`POST /agents/:id/chat: the client ${version} accepts every chunk that the schema allows, with all of its keys`, async () => {
     const branches = schemas.UIMessageChunk!.oneOf as {
@@ -268,9 +274,7 @@ for (const [version, accepts] of await clientChecks()) {
       const chunk = Object.fromEntries(
         Object.entries(properties).map(([key, schema]) => [
           key,
-          key === "providerMetadata"
-            ? { openai: { itemId: "x" } }
-            : (schema.const ?? (schema.$ref === undefined ? "x" : "stop")),
+          CHUNK_VALUES[key] ?? schema.const ?? (schema.$ref === undefined ? "x" : "stop"),
         ]),
       );
       assert.equal(validators.UIMessageChunk(chunk), true, JSON.stringify(chunk));

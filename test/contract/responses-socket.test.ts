@@ -51,6 +51,16 @@ for (const transport of TRANSPORTS) {
     assert.equal((await service.get(`${PATH}/${response.id}`, as("ada"))).status, 200);
   });
 
+  test(`a handshake for a socket below /v1 that does not exist is 404 in OpenAI's shape over ${transport}, and elsewhere in the envelope`, async (t) => {
+    const service = await startService(t, manifestWith({}, { server: { transport } }));
+    for (const path of ["/v1/unknown", "/v1/responses/resp_1"]) {
+      const { status, body } = await refusedSocket(service.url + path);
+      assert.deepEqual([status, JSON.parse(body).error.code], [404, "not_found"]);
+    }
+    const { status, body } = await refusedSocket(`${service.url}/unknown`);
+    assert.deepEqual([status, JSON.parse(body).success], [404, false]);
+  });
+
   test(`WS /v1/responses over ${transport}: messages that come at once are answered one after the other`, async (t) => {
     const { service, upstream } = await serveUpstream(t, {}, { server: { transport } });
     upstream.replies(says("One.", { delay: 20, chunks: 4 }), says("Two."), says("Three."));
@@ -66,10 +76,12 @@ for (const transport of TRANSPORTS) {
     }
   });
 
-  test(`WS /v1/responses over ${transport}: a client that reads late gets every event`, async (t) => {
+  test(`WS /v1/responses over ${transport}: a client that reads late gets every event, and waits for no ping`, async (t) => {
     const { service, upstream } = await serveUpstream(t, {}, { server: { transport } });
     upstream.replies(says("x".repeat(3 * 1024 * 1024), { chunks: 100 }));
     const socket = await open(t, service);
+    let pings = 0;
+    socket.socket.on("ping", () => pings++);
     socket.send(create({ input: "Hello" }));
     await socket.next();
     socket.socket.pause();
@@ -81,6 +93,7 @@ for (const transport of TRANSPORTS) {
       events.map((_, index) => index + 1),
     );
     assert.equal(texts(events.at(-1).response)[0].length, 3 * 1024 * 1024);
+    assert.equal(pings, 0);
   });
 
   test(`WS /v1/responses over ${transport}: a service that stops ends the response that runs, and begins no other`, async (t) => {
@@ -275,6 +288,20 @@ test("WS /v1/responses: while a client is behind the agent is not asked on, and 
   peer.drained();
   await until(async () => sent.some(isLast), "the end of the response");
   assert.deepEqual([upstream.requests.length, sent.at(-1).type], [3, "response.completed"]);
+  peer.close();
+});
+
+test("WS /v1/responses: a client that sends bad messages and reads no answers is closed with 1013, and its refusals do not pile up", async (t) => {
+  const service = await startService(t, manifestWith());
+  const { peer, sent, code } = await new Promise<{ peer: SocketPeer; sent: Loose[]; code: number }>((resolve) => {
+    const { peer, sent } = peerOf(service, {
+      buffered: 1024 * 1024,
+      close: (code) => resolve({ peer, sent, code }),
+    });
+    for (let count = 0; count < 1000; count++) setImmediate(() => peer.message("{"));
+    setImmediate(() => setImmediate(() => resolve({ peer, sent, code: 0 })));
+  });
+  assert.deepEqual([code, sent.length], [1013, 1]);
   peer.close();
 });
 

@@ -90,6 +90,11 @@ for (const transport of TRANSPORTS) {
       ["/agents/assistant/stream", { input: "a b c ".repeat(400) }, ({ error }) => error],
       ["/agents/assistant/chat", { input: "a b c ".repeat(400) }, ({ errorText }) => errorText],
       ["/workflows/long/stream", { input: null }, ({ error }) => error],
+      [
+        "/v1/responses",
+        { model: "assistant", input: "a b c ".repeat(400), background: true, stream: true },
+        ({ error }) => (error as { message: unknown }).message,
+      ],
     ];
     for (const [path, body, messageOf] of STREAMS) {
       test(`POST ${path}: the stream ends with an error event at the first event after the token's end`, async (t) => {

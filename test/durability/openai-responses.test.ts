@@ -7,6 +7,7 @@ import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
 import { says } from "../support/openai-upstream.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { until } from "../support/probe.ts";
+import { changesOf } from "../support/reload.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import { serveUpstream } from "../support/served-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";
@@ -170,4 +171,24 @@ test("GET /v1/responses/:id: responses older than history.retention are removed,
   await responses.removeBefore(Date.now() + 60_000);
   assert.equal((await call(service, `/${id}`)).error.code, "not_found");
   for (const prefix of ["rs/", "rt/"]) assert.deepEqual(await store.scan({ prefix, limit: 10 }), []);
+});
+
+test("POST /v1/responses in the background: what an agent has begun that a reload removes goes on, and can be read, followed and cancelled", async (t) => {
+  const { service, upstream } = await serveUpstream(t, {}, { agents: { leaving: { model: "up/test-model" } } });
+  upstream.replies(says("Done at last.", { delay: 100, chunks: 5 }), { steps: [{ stall: true }] });
+  const ids: string[] = [];
+  for (let count = 0; count < 2; count++) {
+    ids.push((await call(service, "", { ...WORK, model: "leaving" })).id);
+    await upstream.request(count);
+  }
+  const up = { use: "openai-compatible", baseURL: upstream.baseURL, apiKey: "test", retries: 0 };
+  const changes = await changesOf(service, manifestWith({ model: "up/test-model" }, { providers: { up } }));
+  assert.ok(changes.includes("removed agents.leaving"), changes.join());
+  const [first, last] = ids as [string, string];
+  assert.equal((await follow(service, first, -1, () => false)).at(-1).type, "response.completed");
+  const { status, output } = await call(service, `/${first}`);
+  assert.deepEqual([status, output[0].content[0].text], ["completed", "Done at last."]);
+  assert.equal((await call(service, `/${last}`)).status, "in_progress");
+  assert.equal((await call(service, `/${last}/cancel`, {})).status, "cancelled");
+  assert.equal((await service.get("/agents/leaving/runs")).status, 404);
 });

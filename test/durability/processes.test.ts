@@ -15,14 +15,20 @@ import { CALL, cutStore, type Process, processesOf, refusal } from "../support/w
 
 const TIMES = { heartbeatInterval: 50, leaseTimeout: 400, stopRequestInterval: 20 };
 
-const world = { runs: [] as string[], began: () => {}, open: Promise.resolve() as Promise<unknown>, heeds: true };
+const world = {
+  runs: [] as string[],
+  began: () => {},
+  aborted: () => {},
+  open: Promise.resolve() as Promise<unknown>,
+  heeds: true,
+};
 (globalThis as { penstockProcesses?: typeof world }).penstockProcesses = world;
 
 /** Waits for the world, or for its signal if it heeds that. */
 const PLUGINS = {
   "steps/pause.mjs": `export default { kind: "step", execute: async ({ data, idempotencyKey, signal }) => {
     const world = globalThis.penstockProcesses; world.runs.push(idempotencyKey); world.began();
-    const aborted = new Promise((_, reject) => signal.addEventListener("abort", () => { if (world.heeds) reject(new Error("aborted")); }));
+    const aborted = new Promise((_, reject) => signal.addEventListener("abort", () => { world.aborted(); if (world.heeds) reject(new Error("aborted")); }));
     await Promise.race([world.open, aborted]);
     return { ...data, n: (data.n ?? 0) + 1 }; } };`,
 };
@@ -183,13 +189,14 @@ for (const { name, skip, open } of SHARED) {
         const [one, other] = [await start(), await start()];
         const { began, go } = hold();
         world.heeds = heeds;
+        const aborted = new Promise<void>((resolve) => {
+          world.aborted = resolve;
+        });
         const executed = one.access.execute("w", input("e"), CALL);
         await soon(began, "the step");
         const suspending = other.access.suspend("w", "e", "enough");
-        if (!heeds) {
-          await new Promise((resolve) => setTimeout(resolve, 100));
-          go();
-        }
+        await soon(aborted, "the signal");
+        if (!heeds) go();
         const { suspension } = await soon(suspending, "the suspension");
         assert.equal(suspension.reason, "enough");
         const result = await parsed(executed);

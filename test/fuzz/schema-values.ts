@@ -75,6 +75,8 @@ export function sample(given: Schema, resolve: Resolve, depth = 0): Json {
       // Of the two ends of a condition the first is `else`, which asks for no key that is not there.
       const alternative =
         schema.allOf === undefined ? first : others.find((branch) => !asList(schema.allOf).includes(branch));
+      for (const part of asList(schema.allOf).filter(isSchema))
+        if (part.if === undefined && depth < DEEPEST) Object.assign(value, sample(part, resolve, depth + 1));
       if (alternative !== undefined && depth < DEEPEST)
         Object.assign(value, sample(alternative, resolve, depth + 1) ?? {});
       const properties = Object.fromEntries(propertiesOf(schema));

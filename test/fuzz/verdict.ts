@@ -23,7 +23,10 @@ export function judgeReply(reply: RawReply, head: boolean): string | null {
   const type = headers["content-type"] ?? "";
   const text = Buffer.from(body, "latin1").toString();
   if (type.startsWith("text/event-stream")) return judgeEvents(text);
-  if (/^(text\/|image\/|font\/|application\/javascript)/.test(type)) return status < 400 ? null : `an error as ${type}`;
+  // Browsers are shown a page to sign in.
+  const isSignIn = status === 401 && type.startsWith("text/html") && headers["www-authenticate"] !== undefined;
+  if (/^(text\/|image\/|font\/|application\/javascript)/.test(type))
+    return status < 400 || isSignIn ? null : `an error as ${type}`;
   if (!type.startsWith("application/json")) return text === "" ? null : `a body of type "${type}"`;
   return judgeJson(reply, text);
 }

@@ -31,6 +31,8 @@ export async function pushReceiver(
     look();
     if (status !== null) response.writeHead(status, { location: "/elsewhere" }).end("x".repeat(100_000));
   });
+  // It leaves connections open, and says so.
+  server.keepAliveTimeout = 600_000;
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   test.after(() => {
     server.closeAllConnections();
@@ -40,6 +42,10 @@ export async function pushReceiver(
   return {
     url,
     told,
+    connections: () =>
+      new Promise<number>((resolve, reject) =>
+        server.getConnections((error, count) => (error === null ? resolve(count) : reject(error))),
+      ),
     /** What has been told once there are so many of them. */
     async when(count: number): Promise<readonly Told[]> {
       while (told.length < count)

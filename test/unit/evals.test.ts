@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { failuresOf } from "../../core/eval/expectations.ts";
 import type { Eval } from "../../core/eval/load.ts";
-import { formatJUnit } from "../../core/eval/report.ts";
+import { formatJUnit, formatTable } from "../../core/eval/report.ts";
 
 const about = (kind: "agent" | "workflow", expect: Eval["expect"]): Eval => ({
   name: "n",
@@ -55,4 +55,15 @@ test("formatJUnit: whatever a model writes is XML: markup, control characters, h
   assert.match(xml, /<testcase classname="a &amp; b" name="\]\]&gt;" time="1\.500">/);
   assert.match(xml, />expected x&#10;got &lt;&amp;&quot;\ufffd\ufffd\ufffd\ufffd&#10;<\/failure>/);
   assert.ok(xml.isWellFormed());
+});
+
+test("formatTable: whatever a model writes stays on its line and does nothing to the terminal", () => {
+  const failures = [
+    { expectation: "judge", expected: "yes", got: "no: one\nfine \u001b[2J\u009b31mtwo" },
+    { expectation: "tools", expected: "add", got: "\u001b]0;gone\u0007" },
+  ];
+  const table = formatTable([{ name: "a\n\u001b[1mb", passed: false, tokens: null, milliseconds: 5, failures }]);
+  assert.equal(table.replace(/[^\p{Cc}]+/gu, ""), "\n".repeat(5));
+  assert.match(table, /^a \ufffd\[1mb {2}FAILED/m);
+  assert.match(table, /^ {2}judge: expected yes, got no: one fine \ufffd\[2J\ufffd31mtwo$/m);
 });

@@ -39,3 +39,15 @@ test("ContextTexts.read: those who need a fresh text, and those who need it at o
   const { read, asked } = texts(["first"], 60_000);
   assert.deepEqual([...(await Promise.all([read(), read()])), await read(), asked()], ["first", "first", "first", 1]);
 });
+
+test("ContextTexts.read: what is kept is bounded whatever it is that is asked for: long addresses of short texts too", async () => {
+  let asked = 0;
+  const connection = { read: async () => `${asked++}` } as unknown as McpConnection;
+  const sender = { name: "docs", timeout: 60_000, logger: silent, userKey: () => "" };
+  const kept = new ContextTexts({ ...sender, send: (_user, _signal, request) => request(connection) });
+  const read = (page: number) =>
+    kept.read({ kind: "resource", uri: `manual://${page}/${"x".repeat(1024 * 1024)}` }, CALLER);
+  for (let page = 0; page < 12; page++) await read(page);
+  assert.equal(await read(11), "11");
+  assert.equal(await read(0), "12", "of 12 Mi characters the first are kept no more");
+});

@@ -59,6 +59,16 @@ const ROWS: [title: string, schema: object, type: string][] = [
     "{ a?: string; }",
   ],
   [
+    "other properties of another type, beside which named ones keep theirs",
+    { properties: { a: { type: "number" } }, additionalProperties: { type: "string" } },
+    "{ a?: number; } & { [key: string]: unknown; }",
+  ],
+  [
+    "properties by pattern beside named ones",
+    { properties: { a: { type: "number" } }, patternProperties: { "^x-": { type: "string" } } },
+    "{ a?: number; } & { [key: string]: unknown; }",
+  ],
+  [
     "a reference that leads elsewhere",
     { properties: { a: { $ref: "https://a.example/s" }, b: { $ref: "#/properties/a" } } },
     "{ a?: unknown; b?: unknown; }",

@@ -1,5 +1,6 @@
 /** Splits the input of a request into the user's message of this turn and what was said before it. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
+import { cutText } from "../../lib/cut-text.ts";
 import { isObject } from "../../lib/is-object.ts";
 import type { NewMessage } from "../../memory/memory.ts";
 import type { UserContent } from "../prompt/content.ts";
@@ -153,7 +154,5 @@ function makeTitle(text: string): string {
     .replace(/\s+/g, " ")
     .trim();
   if (line.length <= MAX_TITLE_LENGTH) return line;
-  const cut = line.slice(0, MAX_TITLE_LENGTH);
-  // A lone surrogate at the end is not valid Unicode.
-  return (/[\uD800-\uDBFF]$/.test(cut) ? cut.slice(0, -1) : cut).trimEnd();
+  return cutText(line, MAX_TITLE_LENGTH).trimEnd();
 }

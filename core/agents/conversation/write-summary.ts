@@ -1,6 +1,7 @@
 /** The calls of a model that write the summary of a conversation. */
 import type { LanguageModelV3Usage } from "@ai-sdk/provider";
 import type { Logger } from "pino";
+import { cutText } from "../../lib/cut-text.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { ModelChain, ModelStream } from "../../models/chain.ts";
 import type { RunCall } from "../agent.ts";
@@ -51,7 +52,7 @@ export async function askForSummary(
         else if (part.type === "finish") usage = meteredUsage(stream, part.usage);
       }
       if (written.length > MAX_SUMMARY_CHARACTERS)
-        return { summary: written.slice(0, MAX_SUMMARY_CHARACTERS).trim(), usage };
+        return { summary: cutText(written, MAX_SUMMARY_CHARACTERS).trim(), usage };
     }
   } finally {
     stream.cancel();
@@ -89,7 +90,11 @@ function* portions(lines: readonly string[]): Generator<string> {
       text = "";
     }
     text += text === "" ? line : `\n${line}`;
-    for (; text.length > CALL_CHARACTERS; text = text.slice(CALL_CHARACTERS)) yield text.slice(0, CALL_CHARACTERS);
+    while (text.length > CALL_CHARACTERS) {
+      const begin = cutText(text, CALL_CHARACTERS);
+      yield begin;
+      text = text.slice(begin.length);
+    }
   }
   if (text !== "") yield text;
 }

@@ -243,7 +243,9 @@ async function completePrompt(agent: CompiledAgent, prepared: PreparedRun, outco
     if (turn === null) return;
     const wait = turn.begin();
     if (wait !== undefined) await wait;
-    if (workingMemory !== undefined && turn.writable) await storeEdited(turn, workingMemory);
+    // Once the model has answered it is stored, and tools may have changed it since.
+    const isStored = plan.record?.answer(1) !== undefined;
+    if (workingMemory !== undefined && turn.writable && !isStored) await storeEdited(turn, workingMemory);
     await agent.memory!.addToPrompt(plan, turn);
   } catch (error) {
     await turn?.leave();

@@ -1,6 +1,7 @@
 /** Which addresses a URL of a client may lead to: public ones, and private ones that the manifest allows. */
 import { type LookupAddress, type LookupOptions, lookup } from "node:dns";
 import { BlockList, isIP } from "node:net";
+import { isAddress, isLoopback } from "../../lib/host-name.ts";
 
 /** The only addresses of IPv6 that are public; those that are not assigned yet may become anything. */
 const PUBLIC_IPV6 = ["2000::/3"];
@@ -14,6 +15,7 @@ const PRIVATE_NETWORKS = [
   ...["224.0.0.0/4", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"],
 ];
 
+const LOOPBACK = ["127.0.0.1", "::1"];
 const MAPPED = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i;
 
 function networks(list: readonly string[]): BlockList {
@@ -48,6 +50,13 @@ export class AllowedAddresses {
   allowsHost(hostname: string): boolean {
     const address = hostname.replace(/^\[|\]$/g, "");
     return isIP(address) === 0 || this.#allows(address);
+  }
+
+  /** The same of a name that is not looked up now, such as one in a setting: those that always are this machine are known. */
+  mayAllowHost(hostname: string): boolean {
+    const name = hostname.replace(/\.$/, "");
+    if (isAddress(name) || !isLoopback(name) || this.#names.has(name)) return this.allowsHost(hostname);
+    return LOOPBACK.some((address) => this.#allows(address));
   }
 
   /** For sockets: they connect to the addresses that were checked, and no second lookup gives others. */

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { newRecord } from "../../../core/a2a/new-task.ts";
-import type { PushConfig } from "../../../core/a2a/push-config.ts";
+import { type PushConfig, readPushConfig } from "../../../core/a2a/push-config.ts";
 import { PushDelivery } from "../../../core/a2a/push-delivery.ts";
 import { readPushes } from "../../../core/a2a/push-rows.ts";
 import { PushSender } from "../../../core/a2a/push-sender.ts";
@@ -13,7 +13,7 @@ import { AllowedAddresses } from "../../../core/models/files/allowed-addresses.t
 import { processKey } from "../../../core/storage/keys.ts";
 import { Membership } from "../../../core/storage/membership.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
-import { TASK_NOTICES, TASK_PUSHES } from "../../../core/storage/push-keys.ts";
+import { TASK_NOTICES, TASK_PUSHES, taskNoticeKey } from "../../../core/storage/push-keys.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import { pushReceiver } from "../../support/push-receiver.ts";
 import { recordingLogger } from "../../support/storage.ts";
@@ -113,6 +113,60 @@ test("a receiver that does not answer holds no more than four tasks of its user,
   assert.equal(silent.told.length, 4);
 });
 
+test("the many tasks of a user that wait for a receiver that does not answer keep no other user's from being told", async (t) => {
+  const store = shared();
+  const silent = await pushReceiver(t, () => null);
+  const receiver = await pushReceiver(t);
+  const { rows, sender } = await processOn(t, store);
+  await sender.start();
+  for (let index = 0; index < 4; index++) await endTask(rows, await beginTask(rows, silent.url));
+  await silent.when(4);
+  const due = Date.now();
+  const waiting = Array.from({ length: 10_000 }, (_, index) => [
+    taskNoticeKey(due, `t${index}`),
+    JSON.stringify(["desk", "ada"]),
+  ]) as [string, string][];
+  await store.commit({ put: waiting });
+  await endTask(rows, await beginTask(rows, receiver.url, "bob"));
+  await receiver.when(1);
+  assert.equal(silent.told.length, 4);
+});
+
+test("a receiver that keeps its connections open holds none: each notification has a connection of its own", async (t) => {
+  const store = shared();
+  const receiver = await pushReceiver(t);
+  const { rows, sender } = await processOn(t, store);
+  await sender.start();
+  for (let index = 0; index < 3; index++) await endTask(rows, await beginTask(rows, receiver.url));
+  await receiver.when(3);
+  await until(async () => (await receiver.connections()) === 0);
+});
+
+test("a server.push.timeout that is longer than Node's timers go is none at once", async (t) => {
+  const store = shared();
+  const receiver = await pushReceiver(t);
+  const { rows, sender, lines } = await processOn(t, store, { timeout: 10 ** 10, retry: 1 });
+  await sender.start();
+  await endTask(rows, await beginTask(rows, receiver.url));
+  await until(() => isTold(store));
+  assert.equal(receiver.told.length, 1);
+  assert.deepEqual(lines, []);
+});
+
+test("a try that the end of the service cuts short does not count", async (t) => {
+  const store = shared();
+  const receiver = await pushReceiver(t, () => null);
+  const { rows, sender } = await processOn(t, store);
+  await sender.start();
+  const record = await beginTask(rows, receiver.url);
+  await endTask(rows, record);
+  await receiver.when(1);
+  await sender.close();
+  const { claim, pushes } = (await readPushes(store, record.task.id))!;
+  assert.equal(claim, undefined);
+  assert.equal(pushes[0]!.pending!.tries, 0);
+});
+
 test("a notification that is never taken is given up once server.push.retry is over, and the log names the host alone", async (t) => {
   const store = shared();
   const receiver = await pushReceiver(t, () => 500);
@@ -134,11 +188,30 @@ test("a name that leads to a private address is not told, whatever it was when i
   const delivery = new PushDelivery(rows.store, () => new AllowedAddresses([]));
   t.after(() => delivery.close());
   const config: PushConfig = { id: "one", url, version: "1.0", issuer: "http://here" };
-  const send = (config: PushConfig) =>
-    delivery.send({ config, task, event: 1, max: 10_000 }, AbortSignal.timeout(30_000));
+  const send = (config: PushConfig) => delivery.send({ config, task, max: 10_000 }, AbortSignal.timeout(30_000));
   await assert.rejects(send(config), /localhost is at a private address/);
   await assert.rejects(send({ ...config, url: receiver.url }), /private address/);
   assert.equal(receiver.told.length, 0);
+});
+
+test("a name that is always this machine is refused when it is configured, unless its name or an address of it is allowed", () => {
+  const read = (url: string, allowed: string[]) =>
+    readPushConfig(
+      { tenant: "", taskId: "t", id: "", token: "", authentication: undefined, url },
+      {
+        version: "1.0",
+        issuer: "http://here",
+        task: "t",
+        path: "params.url",
+        addresses: new AllowedAddresses(allowed),
+      },
+    );
+  for (const url of ["http://localhost:9000/", "http://localhost./", "http://hook.localhost/", "http://127.0.0.1/"])
+    assert.throws(() => read(url, ["10.0.0.0/8"]), /params\.url must not be at a private address/, url);
+  for (const allowed of ["localhost", "127.0.0.1", "127.0.0.0/8", "::1"])
+    assert.equal(read("http://localhost:9000/", [allowed]).id, "t", allowed);
+  assert.equal(read("http://client.example/", []).id, "t");
+  assert.equal(read("http://127.0.0.5/", ["127.0.0.5"]).id, "t");
 });
 
 test("a task that is deleted leaves no row of those who were told of it", async (t) => {

@@ -12,8 +12,8 @@ import { amountText, described, serviceNavigation, sourceView } from "./service-
 
 /** Between two requests, in milliseconds. */
 const PAUSE = 3000;
-/** Those of one provider, agent, tool or workflow begin with its name. */
-const OF_PARTS = /^(?:providers|agents|tools|workflows)\./;
+/** Those of one provider, agent, memory, tool or workflow begin with its section. */
+const OF_PARTS = /^(?:providers|agents|memory|tools|workflows)[.[]/;
 /** Of a limit in use, from which it is nearly reached. */
 const NEARLY = 0.8;
 
@@ -54,9 +54,9 @@ function sections(limits) {
     ),
     parts.length > 0 &&
       section(
-        "Of providers, agents, tools and workflows",
+        "Of providers, agents, memories, tools and workflows",
         table(
-          "Limits of providers, agents, tools and workflows",
+          "Limits of providers, agents, memories, tools and workflows",
           ["Limit", "Value", "Comes from"],
           parts.map(({ path, value, unit, description, source }) => [
             limitName(path, description),

@@ -17,6 +17,8 @@ const PAGE = 25;
 const PAUSE = 3000;
 /** Runs are listed for each agent: of more agents, one has to be chosen. */
 const MOST_AGENTS = 12;
+/** The longest list that the service gives. Older runs are found by their agent. */
+const MOST_LISTED = 500;
 const STATUSES = ["", "running", "waiting", "completed", "error", "cancelled"];
 
 /** @param {Place} place */
@@ -50,12 +52,18 @@ export async function runsView(place) {
 
   /** A page of the runs of several agents together needs as many of each as there are up to its end. @returns {Promise<AgentRun[]>} */
   async function find() {
-    const most = new URLSearchParams({ limit: String((page + 1) * PAGE + 1), ...(status !== "" && { status }) });
+    const offset = asked.length === 1 ? page * PAGE : 0;
+    const limit = Math.min(MOST_LISTED, (page + 1) * PAGE + 1 - offset);
+    const most = new URLSearchParams({
+      offset: String(offset),
+      limit: String(limit),
+      ...(status !== "" && { status }),
+    });
     const found = await Promise.all(
       asked.map((id) => /** @type {Promise<AgentRun[]>} */ (api.get(`agents/${segment(id)}/runs?${most}`, { signal }))),
     );
     const newest = found.flat().sort((a, b) => Date.parse(b.startTime) - Date.parse(a.startTime));
-    return newest.slice(page * PAGE, (page + 1) * PAGE + 1);
+    return newest.slice(page * PAGE - offset, (page + 1) * PAGE + 1 - offset);
   }
 
   const differs = changes();
