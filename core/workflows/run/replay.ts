@@ -97,7 +97,7 @@ function keptEntries(source: JournalState, outline: Outline, step: StepOutline):
     .filter((item): item is typeof item & { outline: StepOutline } => item.outline !== undefined)
     .sort((a, b) => a.outline.order - b.outline.order);
   for (const { state: current, outline: place } of steps) {
-    const { path } = place;
+    const { path, parents } = place;
     if (handles.some((place) => isHandled(current, place, outline))) {
       kept.push(["fail", path, current.message, current.code, current.failedAt]);
       continue;
@@ -108,7 +108,9 @@ function keptEntries(source: JournalState, outline: Outline, step: StepOutline):
       if (source.values.has(input)) kept.push(["begin", path, current.source, { input: source.values.get(input) }]);
       continue;
     }
-    if (place.order >= step.order || anew.some((race) => place.parents.includes(race))) continue;
+    const runsAnew = anew.some((race) => parents.includes(race));
+    // What stands in for a failed step does not run that step again, so that what it has done counts in a race as well.
+    if (place.order >= step.order || (runsAnew && !handles.some((handled) => parents.includes(handled)))) continue;
     // One that has bailed in a branch beside decides anew: kept, it would end its workflow at once.
     if (current.branch === "bail") continue;
     const passed = current.status === "failed" && place.type === "andTap";

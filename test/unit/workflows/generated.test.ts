@@ -175,6 +175,24 @@ test("taken up from any point of the journal, they give the same", async () => {
   );
 });
 
+/** The fifth step on record is what handles the failure; the shared state is that of a step which had failed with it. */
+const HANDLED_IN_RACE: Node[] = [
+  {
+    kind: "race",
+    winner: [
+      {
+        kind: "guard",
+        of: "all",
+        steps: [{ kind: "tap", fails: false }],
+        turns: 0,
+        handler: [{ kind: "set", add: 0 }],
+      },
+    ],
+    losers: 0,
+    first: false,
+  },
+];
+
 test("replayed from any step that is on record, they give the same", async () => {
   await fc.assert(
     fc.asyncProperty(workflow, moments, fc.nat(), async (list, turns, choice) => {
@@ -187,7 +205,7 @@ test("replayed from any step that is on record, they give the same", async () =>
       const replayed = await runThrough(list, stopsAt(turns), start);
       isAsExpected(replayed.state, expected);
     }),
-    { numRuns: RUNS },
+    { numRuns: RUNS, examples: [[HANDLED_IN_RACE, [], 4]] },
   );
 });
 
