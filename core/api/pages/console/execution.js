@@ -94,6 +94,8 @@ function show(place, path, known, tree) {
   async function refresh() {
     /** @type {ExecutionState} */
     const state = await api.get(`${path}/state${owner}`, { signal });
+    // Somebody may have answered between the end of the stream and this look.
+    if (state.status === "completed" && result === undefined) await follower.readOn().catch(() => {});
     showState(state);
     if (state.status !== "running") replace(traces, await executionTraces(api, state, signal));
   }
