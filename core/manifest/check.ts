@@ -12,6 +12,8 @@ export type Json = Readonly<Record<string, unknown>>;
 export interface CheckContext {
   readonly document: Json;
   readonly plugins: KnownPlugins;
+  /** Whether the name of a section is misspelt, so that what it holds is unknown. That is reported already. */
+  readonly hasMisspeltSection: boolean;
   /** @param offset of a character of the text at this path: the issue is there */
   report(path: Path, message: string, severity?: Issue["severity"], offset?: number): void;
   /** Whether the file itself has a value there, as opposed to a default. */
@@ -33,6 +35,7 @@ export function checkName(
   known: readonly string[],
 ): void {
   if (typeof name !== "string" || name === "" || known.includes(name)) return;
+  if (known.length === 0 && check.hasMisspeltSection) return;
   check.report(path, `unknown ${what} "${name}"${hint(name, known)}`);
 }
 

@@ -12,6 +12,8 @@ import type { Issue } from "./issues.ts";
 import type { LoadedManifest } from "./load.ts";
 import { addNotices } from "./notices.ts";
 
+const MISSPELT = /^unknown key, did you mean/;
+
 /**
  * The problems beyond those in `loaded.issues`. They are looked for in an invalid manifest too: one report should name them all.
  *
@@ -25,6 +27,7 @@ export function checkReferences(loaded: LoadedManifest, plugins: KnownPlugins): 
   const check: CheckContext = {
     document,
     plugins,
+    hasMisspeltSection: loaded.issues.some(({ path, message }) => MISSPELT.test(message) && !/[.[]/.test(path)),
     isWritten: loaded.isWritten,
     report: (path, message, severity, offset) => {
       const issue = loaded.issueAt(path, message, severity, offset);
