@@ -91,9 +91,10 @@ function bundle(name, mine) {
 function processes() {
   const first = WAITING.flatMap((start) => files.filter((file) => file.startsWith(start)));
   const rest = files.filter((file) => !first.includes(file));
-  // Replaced timers and descriptors would be those of other files as well, and what is measured would be theirs too.
+  // Replaced timers, listeners and descriptors would be those of other files as well, what is measured would be theirs too, and
+  // what is seen while modules are imported must not have been imported before.
   const isAlone = (file) =>
-    /mock\.timers|\/proc\/self\/fd|serveMeasured|process\.on\("/.test(readFileSync(file, "utf8"));
+    /mock\.timers|\/proc\/self\/fd|serveMeasured|process\.on\("|patternsBuiltBy/.test(readFileSync(file, "utf8"));
   const folderOf = (file) =>
     isAlone(file) ? undefined : Object.keys(SHARING).find((folder) => file.startsWith(folder));
   const early = first.map((file, index) => bundle(`0-${String(index).padStart(2, "0")}`, [file]));
