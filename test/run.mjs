@@ -17,11 +17,12 @@ const { values, positionals: wanted } = parseArgs({
 
 // Whether generated/ is up to date is a test.
 const CHECKS = ["typecheck", "lint"];
-if (values.checks && wanted.length === 0)
-  for (const check of CHECKS) {
-    const { status } = spawnSync("npm", ["run", "--silent", check], { stdio: "inherit" });
-    if (status !== 0) process.exit(status ?? 1);
-  }
+if (values.checks && wanted.length === 0) {
+  // Side by side: the type checker keeps one processor busy.
+  const running = CHECKS.map((check) => once(spawn("npm", ["run", "--silent", check], { stdio: "inherit" }), "exit"));
+  const failed = (await Promise.all(running)).find(([status]) => status !== 0);
+  if (failed !== undefined) process.exit(failed[0] ?? 1);
+}
 
 /** The binary of the npm package `node`; its install script only puts the binary of this platform in place. */
 function fetchNode(version) {
@@ -50,18 +51,22 @@ if (files.length === 0) {
  * take; what ends, blocks or measures its process, or replaces its timers, has one of its own.
  */
 const SHARING = {
-  "test/unit/": 8,
-  "test/contract/": 6,
-  "test/manifest/": 4,
-  "test/storage/": 3,
-  "test/plugins/": 4,
+  "test/unit/": 16,
+  "test/contract/": 10,
+  "test/manifest/": 8,
+  "test/storage/": 4,
+  "test/plugins/": 8,
   "test/clients/": 4,
   "test/durability/": 4,
   "test/security/": 3,
+  "test/table/": 2,
   "test/documents-": 4,
 };
-/** Files that take long because they wait. They begin first, so that what needs the processor runs meanwhile, and not they alone at the end. */
-const WAITING = [
+/**
+ * Files that take long, most of them because they wait. They begin first, so that what needs the processor runs meanwhile, and not
+ * they alone at the end.
+ */
+const LONG = [
   "test/transport/node",
   "test/transport/uws",
   "test/cli.",
@@ -74,6 +79,11 @@ const WAITING = [
   "test/security/stop",
   "test/documents.test",
   "test/clock",
+  "test/package.",
+  "test/generate",
+  "test/security/patterns",
+  "test/storage/large-reads",
+  "test/fuzz/wire",
 ];
 /** Not below node_modules, where newer versions of Node look for no tests. */
 const bundles = mkdtempSync(join(tmpdir(), "penstock-tests-"));
@@ -89,7 +99,7 @@ function bundle(name, mine) {
 
 /** The paths to run: files by themselves, and modules that import some of those that may share. */
 function processes() {
-  const first = WAITING.flatMap((start) => files.filter((file) => file.startsWith(start)));
+  const first = LONG.flatMap((start) => files.filter((file) => file.startsWith(start)));
   const rest = files.filter((file) => !first.includes(file));
   // Replaced timers, listeners and descriptors would be those of other files as well, what is measured would be theirs too, and
   // what is seen while modules are imported must not have been imported before.
@@ -155,6 +165,8 @@ function buildOnce() {
 if (wanted.length === 0) buildOnce();
 const endPostgres = wanted.length === 0 ? await sharePostgres() : () => undefined;
 const child = spawn(binary, [...options, ...watch, ...(values.watch ? files : processes())], { stdio: "inherit", env });
+// What was made for the run is removed after an interrupted one too.
+for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => child.kill(signal));
 child.on("exit", (code, signal) => {
   for (const folder of temporary) rmSync(folder, { recursive: true, force: true });
   endPostgres();
