@@ -20,24 +20,24 @@ const ENDLESS = 200_000;
 export function superlinear(textOf: (length: number) => string, work: (text: string) => unknown): string | null {
   for (const size of SHORT_SIZES) {
     const text = textOf(size);
-    if (costOf(text, work) > MOST_FOR_SHORT && best(text, work) > MOST_FOR_SHORT)
+    if (costOf(text, work) > MOST_FOR_SHORT && leastCost(text, work) > MOST_FOR_SHORT)
       return `${size} characters take more than ${MOST_FOR_SHORT} ms`;
   }
   for (const size of SIZES) {
     const text = textOf(size);
     if (costOf(text, work) < NOISE) continue;
     // Each against its best of several: others run on this machine too.
-    const small = best(text, work);
+    const small = leastCost(text, work);
     if (small < NOISE) continue;
-    const large = best(textOf(size * FACTOR), work, small * STEEP);
+    const large = leastCost(textOf(size * FACTOR), work, small * STEEP);
     if (large >= small * STEEP)
       return `${size} characters take ${small.toFixed(1)} ms, ${size * FACTOR} take ${large.toFixed(1)} ms`;
   }
   return null;
 }
 
-/** @param enough a try below it settles the matter */
-function best(text: string, work: (text: string) => unknown, enough = 0): number {
+/** Milliseconds of processor time, the least of several tries: others run on this machine too. @param enough a try below it settles the matter */
+export function leastCost(text: string, work: (text: string) => unknown, enough = 0): number {
   let least = Number.POSITIVE_INFINITY;
   for (let attempt = 0; attempt < TRIES && least > enough; attempt++) least = Math.min(least, costOf(text, work));
   return least;
