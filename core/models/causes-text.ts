@@ -1,4 +1,3 @@
-
 const MAX_DEPTH = 8;
 
 /** The messages of an error, of the errors that it wraps and of its causes, one per line. */
