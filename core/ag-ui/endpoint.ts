@@ -61,7 +61,7 @@ export async function answerAgUi(agent: Agent, body: AgUiRequest, call: Context<
   };
 }
 
-/** Whether the client names a version (two numbers) that has all events. Clients before 1.0 name none. */
+/** Whether the client speaks version 1.0 or later. Older clients name no version. */
 function isCurrentVersion(version: string | undefined): boolean {
   const major = /^(\d+)\.\d+/.exec(version ?? "")?.[1];
   return major !== undefined && Number(major) >= 1;

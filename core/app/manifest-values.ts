@@ -71,7 +71,7 @@ function isJudged(keys: Path, index: number): boolean {
   return !(index === 1 && SECTIONS.includes(`${keys[0]}`)) && !(index === 2 && keys[0] === "mcp");
 }
 
-/** Cuts the path at the name of a secret: keys below it may be secrets themselves, such as tokens with their owners as values. */
+/** Blanks the keys below the name of a secret: they may be secrets themselves, such as tokens with their owners as values. */
 const withoutSecretKeys = (keys: Path): Path =>
   keys.map((key, index) => (typeof key === "string" && index > 0 && hasSecretName(keys, index - 1) ? BLANK : key));
 

@@ -41,7 +41,7 @@ interface Reloading {
   current(): Generation;
   /** Serves another generation from the next request on. If it throws, nothing has changed. */
   swap(next: Generation): void;
-  /** True once the service is told to stop. */
+  /** True once the service is stopping. */
   isStopping(): boolean;
 }
 

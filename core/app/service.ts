@@ -92,7 +92,7 @@ export interface Service {
    * @throws ServiceError `invalid_input` with every problem of the manifest; everything then stays as it was
    */
   reload(): Promise<Reloaded>;
-  /** True once the service has been told to stop. */
+  /** True once the service is stopping. */
   stopping: boolean;
 }
 

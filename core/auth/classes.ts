@@ -40,8 +40,8 @@ export interface AccessRules {
   readonly mode: AuthManifest["mode"];
   of(route: AccessRoute): RouteAccess;
   /**
-   * The class of a request that matches no route: that of the route whose path is spelled differently, otherwise that of a
-   * custom route.
+   * The class of a request that matches no route: that of a route if the requested path is another spelling of its path, otherwise that
+   * of a custom route.
    */
   ofUnknown(method: string, path: string): AccessClass;
 }

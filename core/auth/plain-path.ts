@@ -1,6 +1,6 @@
 /**
- * Finds the route whose path an unmatched path spells differently: with extra slashes, dots, escapes or capitals. Such a path gets the
- * access class of that route, so that no spelling reveals more than the plain one.
+ * Finds the route that an unmatched request means, if its path is another spelling of the route's: with extra slashes, dots, escapes or
+ * capitals. Such a request gets the access class of that route, so that no spelling reveals more than the plain one.
  */
 import { createRouter } from "../http/router.ts";
 import { hasOpenEnd } from "../http/socket-router.ts";
@@ -43,7 +43,7 @@ function normalizeSegments(segments: readonly string[]): string[] {
 const encodeSegment = (segment: string): string => segment.replace(/[%/]/g, encodeURIComponent);
 const lookupSegment = (segment: string): string => encodeSegment(segment.toLowerCase());
 
-/** Finds the route whose path is spelled differently; null when there is none. */
+/** Returns a function that finds the route of another spelling of its path; null when there is none. */
 export function compilePlainPaths<R extends Row>(
   routes: readonly R[],
 ): (method: string, path: string) => MatchedRoute<R> | null {

@@ -1,6 +1,6 @@
 /**
  * One stream of items for many sockets: a ring of the newest items, a cursor for each follower, and a pump that serves the followers in
- * short slices so that the event loop stays free. A follower that falls out of the ring loses what it missed and is told how much;
+ * short slices so that the event loop stays free. A follower that falls out of the ring loses what it missed and is notified of how much;
  * nothing waits for it, and nothing is kept for it.
  */
 import { messageOf } from "../lib/errors.ts";
@@ -19,9 +19,9 @@ type Select<T> = (item: T) => Text | null;
 
 /** The handle that a peer keeps for its subscription. */
 interface Follower {
-  /** To be called when the peer has drained. */
+  /** Must be called when the peer has drained. */
   wake(): void;
-  /** To be called when the socket is over. */
+  /** Must be called when the socket is closed. */
   stop(): void;
 }
 

@@ -19,7 +19,7 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
       if (!(value instanceof SerializedStream))
         return call.reply(call.replyWith?.status ?? status, withOwn(headers(cors), call), envelope(value));
       call.track();
-      // Pages have no form for a failure: the connection is closed, so that what was sent does not look complete.
+      // A large reply has no form for a failure: the connection is closed, so that what was sent does not look complete.
       call.streamText(headers(cors), {
         status,
         headers: [],

@@ -16,7 +16,7 @@ export interface Peer {
   /** Where the handshake came from. */
   readonly client: Client;
   readonly logger: Logger;
-  /** Parent of the spans of what is asked over this socket; undefined when tracing is off. */
+  /** Parent of the spans of requests over this socket; undefined when tracing is off. */
   readonly trace?: SpanOrigin | undefined;
   /** Created when it is first read; aborts when the socket is closed. */
   readonly signal: AbortSignal;

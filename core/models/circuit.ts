@@ -47,7 +47,7 @@ export class Circuit {
     return this.#state === "open" ? Math.max(0, this.#openedAt + OPEN_MS - performance.now()) : 0;
   }
 
-  /** The answer has started, which ends a trial. It does not reset the failures: a model may break off every answer. */
+  /** The answer has started, which ends a trial. It does not reset the failures, because a model may break off every answer. */
   began(): void {
     if (this.#state !== "trial") return;
     this.#failures = THRESHOLD - 1;

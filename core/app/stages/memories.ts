@@ -37,7 +37,7 @@ export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
   }
 };
 
-/** Replaces the indexes of plugins, which may be outside the process. */
+/** The manifest with all vectors kept beside the messages, because the index of a plugin may be outside the process. */
 const withExactVectors = ({ memory }: Manifest): Pick<Manifest, "memory"> => ({
   memory: Object.fromEntries(
     Object.entries(memory).map(([name, { semantic, ...rest }]) => [

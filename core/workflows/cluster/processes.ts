@@ -19,7 +19,7 @@ export interface ProcessTimes extends MembershipTimes {
 const STOP_REQUEST_INTERVAL_MS = 250;
 /** Pause between two checks whether there is anything to recover; the check is cheap. */
 const CHECK_INTERVAL_MS = 250;
-/** All open executions are read once in so many heartbeats, even if every process lives: usually there is nothing to recover. */
+/** After this many heartbeats all open executions are read, even if every process lives: usually there is nothing to recover. */
 const HEARTBEATS_PER_FULL_SCAN = 60;
 
 export class Processes {

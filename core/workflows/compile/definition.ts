@@ -12,7 +12,7 @@ const DEFAULT_RECOVERIES = 3;
 
 type CompiledDefinition =
   | { definition: WorkflowDefinition }
-  /** `missing`: what the definition names but does not exist here: `step plugin "x"`, `environment variable "TOKEN"`. */
+  /** `missing`: names in the definition that do not exist here: `step plugin "x"`, `environment variable "TOKEN"`. */
   | { problems: Problem[]; missing: string[] };
 
 export function compileDefinition(pinned: PinnedDefinition, parts: LinkedParts): CompiledDefinition {

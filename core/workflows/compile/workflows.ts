@@ -12,7 +12,7 @@ export interface CompiledWorkflow extends Pinned {
 }
 
 interface CompiledWorkflows {
-  /** By id, in the order of the manifest. */
+  /** Workflows by id, in the order of the manifest. */
   workflows: Map<string, CompiledWorkflow>;
   problems: Problem[];
 }

@@ -38,7 +38,7 @@ export interface LinkContext {
   readonly checks: Map<object, ValueCheck | null>;
   readonly works: Map<object, Work | null>;
   readonly problems: Problem[];
-  /** What the definition names but does not exist here: `step plugin "x"`. */
+  /** Names in the definition that do not exist here: `step plugin "x"`. */
   readonly missing: Set<string>;
 }
 

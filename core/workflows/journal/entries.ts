@@ -15,7 +15,7 @@ export type StepPath = string;
 export const workflowPrefix = (path: StepPath): string => path.slice(0, path.lastIndexOf("/") + 1);
 
 /**
- * Where a value comes from: the path of the step whose output it is, `""` for the input of the execution, or the path of a
+ * The place of a value: the path of the step whose output it is, `""` for the input of the execution, or the path of a
  * sub-workflow step followed by `/` for the input of the sub-workflow.
  */
 export type ValueSource = string;

@@ -109,7 +109,7 @@ function keptEntries(source: JournalState, outline: Outline, step: StepOutline):
       continue;
     }
     const runsAnew = anew.some((race) => parents.includes(race));
-    // The handler of a failed step does not run that step again, so its finished steps are kept even in a race that runs again.
+    // The handler of a failed step does not run that step again, so what is done inside it is kept even in a race that runs again.
     if (place.order >= step.order || (runsAnew && !handles.some((handled) => parents.includes(handled)))) continue;
     // A bail in a parallel branch decides again: if it were kept, it would end its workflow at once.
     if (current.branch === "bail") continue;

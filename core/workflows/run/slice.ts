@@ -3,7 +3,7 @@ import { nextTurn } from "../../lib/event-loop-turns.ts";
 
 /** Characters of journal entries, used as a measure of the work that produced them. */
 const WORK_IN_SLICE = 64 * 1024;
-/** The least that an entry counts for. */
+/** The minimum that is counted for an entry. */
 const WORK_OF_ENTRY = 512;
 
 export class Slice {
