@@ -17,7 +17,7 @@ interface KeptMessage {
   readonly bytes: number;
 }
 
-/** Memory of a message in addition to its texts. */
+/** Bytes of a message in addition to its texts. */
 const MESSAGE_BYTES = 512;
 
 export const keepMessages = (messages: readonly Message[], limit: number): KeptMessages => ({

@@ -17,7 +17,7 @@ import { type KeptMessages, keepMessages, keptBytes, newestOf, stateAfter } from
 const MAX_BYTES = 8 * 1024 * 1024;
 /** Larger entries are not cached, because they would displace many others. */
 const MAX_ENTRY_BYTES = 256 * 1024;
-/** Memory of an entry in addition to its messages. */
+/** Bytes of an entry in addition to its messages. */
 const ENTRY_BYTES = 512;
 
 /** Messages as JSON texts with commas between them, and the row of their conversation, read at the same time. */
