@@ -55,7 +55,8 @@ const FIRST_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 5_000;
 const MAX_CONNECTIONS = 64;
 
-type Undici = typeof import("undici");
+/** Its default: a bundle gives a CommonJS package that is imported late no other names. */
+type Undici = typeof import("undici")["default"];
 
 /** A try that failed. Another may follow after `retryAfter` milliseconds; null when none may. */
 class TryError extends Error {
@@ -70,7 +71,7 @@ class TryError extends Error {
 export function createHttpClient(host: Host): HttpClient {
   let opening: Promise<{ undici: Undici; agent: Agent }> | undefined;
   async function open() {
-    const undici = await import("undici");
+    const { default: undici } = await import("undici");
     // `withLimit` limits each try with one timer, in place of undici's two.
     const agent = new undici.Agent({ connections: MAX_CONNECTIONS, headersTimeout: 0, bodyTimeout: 0 });
     host.onClose(() => agent.destroy());
