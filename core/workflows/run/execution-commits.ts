@@ -43,6 +43,17 @@ export function asFirst(
   return { ...commit, put: [...(commit.put ?? []), [key, String(start.number)]], expect: [...expect, [key, null]] };
 }
 
+/** Somebody else's commit could not end an execution. */
+export class EndLost extends Error {
+  override readonly name = "EndLost";
+  readonly conflict: CommitConflict;
+
+  constructor(conflict: CommitConflict) {
+    super("the execution cannot end here any more", { cause: conflict });
+    this.conflict = conflict;
+  }
+}
+
 /** The rows of an execution that comes to rest: its record row with this value, and its index rows. */
 export function restRows({ start, status, endedAt }: JournalState, value: string): [string, string][] {
   const ended = String(endedAt ?? 0);
