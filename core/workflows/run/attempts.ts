@@ -102,7 +102,8 @@ export async function runWork(
       own.end();
     }
     const change = call.end();
-    if (execution.isAtRest) return done(execution.state.values.get(step.path), step.path);
+    // The work itself has ended it.
+    if (execution.ending !== null && execution.isAtRest) return done(execution.state.values.get(step.path), step.path);
     if (result === null || lifetime.isAbandoned) return stopped(step.path);
     if (result instanceof Suspend) return suspendStep(execution, step, result, change);
     if (!(result instanceof Failure)) {

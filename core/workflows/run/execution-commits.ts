@@ -1,5 +1,5 @@
 /** Parts of the commits of an execution: what they write, remove, and expect of the rows that are there. */
-import type { CommitConflict, ServiceError } from "../../lib/errors.ts";
+import { type CommitConflict, ServiceError } from "../../lib/errors.ts";
 import { executionKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Commit, Row } from "../../storage/store.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
@@ -53,6 +53,10 @@ export class EndLost extends Error {
     this.conflict = conflict;
   }
 }
+
+/** Nobody knows whether its end is in the store: its number is taken, perhaps by itself. */
+export const endUnknown = (cause: CommitConflict): ServiceError =>
+  new ServiceError("unavailable", "it is not known whether the execution has ended: its store was away", { cause });
 
 /** The rows of an execution that comes to rest: its record row with this value, and its index rows. */
 export function restRows({ start, status, endedAt }: JournalState, value: string): [string, string][] {

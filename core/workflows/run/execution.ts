@@ -3,7 +3,7 @@
  * to the state at once and committed in groups. Readers of events see committed entries only. What the store has of an execution that
  * runs, and of one that has come to rest because it has ended or is suspended, says journal/rows.ts.
  */
-import { CommitConflict, type ServiceError, unavailable } from "../../lib/errors.ts";
+import { CommitConflict, type ServiceError } from "../../lib/errors.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import { openExecutionKey } from "../../storage/keys.ts";
 import type { Commit, Row } from "../../storage/store.ts";
@@ -14,7 +14,7 @@ import { applyEntry, copyOfState, type JournalState, stateFromJournal } from "..
 import { commitWithRetry, isStoreUnavailable, notRecordedYet } from "./commit-retry.ts";
 import { EntryLog } from "./entry-log.ts";
 import type { ExecutionCaller, ExecutionEnvironment, Lease, StoredRows } from "./environment.ts";
-import { EndLost, reopeningCommit } from "./execution-commits.ts";
+import { EndLost, endUnknown, reopeningCommit } from "./execution-commits.ts";
 import { ExecutionRows } from "./execution-rows.ts";
 import { KnownValues } from "./known-values.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
@@ -51,7 +51,7 @@ export class Execution {
   readonly #progress = new ProgressSignal();
   isAtRest = false;
   #known: KnownValues | null = null;
-  /** Resolves when somebody else's commit has ended it or has failed; null while nobody has tried that. */
+  /** Resolves when somebody else's commit has ended it, or has failed; null while nobody has tried that. */
   ending: Promise<unknown> | null = null;
   /** Set when it cannot end in that commit, because it is not this process's any more, or its number or id is taken. */
   endLost: CommitConflict | null = null;
@@ -288,9 +288,10 @@ export class Execution {
     try {
       return await store.commit(commit);
     } catch (error) {
-      if (!this.isRecorded && this.#rows.isInDoubt)
-        throw unavailable("it is not known whether the execution has ended");
-      if (!this.isRecorded || error instanceof CommitConflict) throw error;
+      const isConflict = error instanceof CommitConflict;
+      // Perhaps with its own end.
+      if (isConflict && !this.isRecorded && this.#rows.isInDoubt) throw endUnknown(error);
+      if (!this.isRecorded || isConflict) throw error;
       return await commitWithRetry(store, commit, error, {
         report: (failure, isFirst) => this.#report(failure, isFirst),
         isOver: () => this.lifetime.stopped?.kind === "closing",
