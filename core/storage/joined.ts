@@ -13,16 +13,30 @@ export interface JoinedChanges {
   lost(conflict: CommitConflict): Error;
 }
 
+/** A commit that more is added to. */
+type OpenCommit = { readonly [K in keyof Omit<Commit, "makesRoom">]-?: NonNullable<Commit[K]>[number][] };
+
 /**
- * Commits changes with those that joined them.
+ * Commits changes with those that joined them, which are added to them.
  *
  * @throws what `lost` gives for changes that cannot happen any more; CommitConflict when only rows of `own` have changed
  */
-export async function commitJoined(store: Store, own: Commit, joined: readonly JoinedChanges[] = []): Promise<number> {
-  if (joined.length === 0) return store.commit(own);
+export async function commitJoined(
+  store: Store,
+  own: OpenCommit,
+  joined: readonly JoinedChanges[] = [],
+): Promise<number> {
+  for (const { changes } of joined) {
+    const { put = [], delete: removed = [], clear = [], add = [], expect = [] } = changes;
+    own.put.push(...put);
+    own.delete.push(...removed);
+    own.clear.push(...clear);
+    own.add.push(...add);
+    own.expect.push(...expect);
+  }
   let revision: number;
   try {
-    revision = await store.commit(united([own, ...joined.map(({ changes }) => changes)]));
+    revision = await store.commit(own);
   } catch (error) {
     if (!(error instanceof CommitConflict)) throw error;
     const { keys } = error;
@@ -32,11 +46,3 @@ export async function commitJoined(store: Store, own: Commit, joined: readonly J
   for (const each of joined) each.committed(revision);
   return revision;
 }
-
-const united = (commits: readonly Commit[]): Commit => ({
-  put: commits.flatMap(({ put = [] }) => put),
-  delete: commits.flatMap((commit) => commit.delete ?? []),
-  clear: commits.flatMap(({ clear = [] }) => clear),
-  add: commits.flatMap(({ add = [] }) => add),
-  expect: commits.flatMap(({ expect = [] }) => expect),
-});

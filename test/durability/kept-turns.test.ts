@@ -215,7 +215,13 @@ test("commitJoined: changes that joined happen with the others or not at all, an
     committed: () => committed++,
     lost: () => lost,
   });
-  const own = (revision: number | null): Commit => ({ put: [["a", '"a"']], expect: [["head", revision]] });
+  const own = (revision: number | null) => ({
+    put: [["a", '"a"'] as const],
+    delete: [],
+    clear: [],
+    add: [],
+    expect: [["head", revision] as const],
+  });
   const lease = await store.commit({ put: [["lease", "1"]] });
   const head = await store.commit({ put: [["head", "1"]] });
   await assert.rejects(commitJoined(store, own(null), [joined(lease)]), CommitConflict);
