@@ -3,6 +3,7 @@ import type { Conversation, Message, SearchResults, WorkingMemory } from "../../
 import type { Principal } from "../identity/principal.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { MemoryManifest } from "../manifest/manifest.ts";
+import type { JoinedChanges } from "../storage/joined.ts";
 
 export interface ConversationListQuery {
   resourceId?: string;
@@ -110,16 +111,6 @@ export interface TurnPlace {
   readonly yields: boolean;
 }
 
-/** A row that the commit of a turn expects to be unchanged: if it has changed, the turn has been taken over, and nothing is written. */
-export interface TurnGuard {
-  readonly key: string;
-  readonly revision: number;
-  /** Rows that the same commit removes. */
-  readonly remove: readonly string[];
-  /** Called after the commit. */
-  committed(): void;
-}
-
 export type WorkingMemoryScope = "conversation" | "user";
 
 /** One named memory. */
@@ -206,12 +197,13 @@ export interface MemoryAccess {
    * For generation: creates the conversation if it does not exist (title at most 80 characters) and saves the messages, in one
    * commit. Without messages it only ensures that the conversation exists and belongs to the user.
    *
-   * @throws ServiceError `unavailable` when the row of `guard` has changed
+   * @param joined what happens in the same commit, if there is one
+   * @throws what `lost` of those gives
    */
   append(
     conversation: NewConversation & { id: string },
     messages: readonly NewMessage[],
     place?: TurnPlace,
-    guard?: TurnGuard,
+    joined?: readonly JoinedChanges[],
   ): Promise<void>;
 }

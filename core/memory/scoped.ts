@@ -4,6 +4,7 @@ import { conversationNotFound, permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { between, Serialized, SerializedStream } from "../lib/serialized.ts";
+import type { JoinedChanges } from "../storage/joined.ts";
 import { cloneConversation } from "./conversations/clone.ts";
 import { conversationIdTaken, createConversation, isTaken } from "./conversations/create.ts";
 import { listConversations } from "./conversations/list.ts";
@@ -21,7 +22,6 @@ import type {
   NewConversation,
   NewMessage,
   SimilarQuery,
-  TurnGuard,
   TurnPlace,
 } from "./memory.ts";
 import { earlierMessages } from "./messages/earlier.ts";
@@ -213,7 +213,7 @@ class ScopedMemory implements MemoryAccess {
     conversation: NewConversation & { id: string },
     messages: readonly NewMessage[],
     place?: TurnPlace,
-    guard?: TurnGuard,
+    joined?: readonly JoinedChanges[],
   ): Promise<void> {
     const { name, domain, saver, semantic } = this.#memory;
     const userId = this.#newOwner(conversation.userId);
@@ -222,14 +222,14 @@ class ScopedMemory implements MemoryAccess {
     await this.#retryWhenGone(async () => {
       const found = await this.#lookup.ownedIfAny(id, userId);
       if (found !== undefined) {
-        if (prepared.length > 0) await saver.save([{ conversation: found, messages: prepared, place, guard }]);
+        if (prepared.length > 0) await saver.save([{ conversation: found, messages: prepared, place, joined }]);
         else await domain.conversations.current(found, true);
         return;
       }
       const { isolated, owned } = domain.spaces;
       if (owned && !isolated && (await isTaken(domain, name, id, userId))) throw conversationNotFound(id);
       const wanted = { ...conversation, userId, title: [...title].slice(0, MAX_TITLE_CHARACTERS).join("") };
-      await createConversation(domain, name, wanted, prepared, guard).catch((error: unknown) => {
+      await createConversation(domain, name, wanted, prepared, joined).catch((error: unknown) => {
         // Another call has just created it.
         throw error instanceof ServiceError && error.kind === "conflict" ? new ConversationGone() : error;
       });

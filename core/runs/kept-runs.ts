@@ -218,7 +218,7 @@ export class KeptRuns implements RunKeeper {
   }
 
   /** The work of the step: the run itself. */
-  async #run(agent: KeptAgent, call: StepCall): Promise<RunOutput | Suspend> {
+  async #run(agent: KeptAgent, call: StepCall): Promise<RunOutput | Suspend | null> {
     const key = call.idempotencyKey;
     const known = this.#live.get(key);
     const request = call.scope.input as KeptRequest;
@@ -234,11 +234,12 @@ export class KeptRuns implements RunKeeper {
     const sink = new KeptSink(call, live.isRead, live.accept);
     live.sink = sink;
     const outcome = emptyRunResult();
+    live.outcome = outcome;
     try {
       const prepared = live.prepared ?? agent.prepare(request, live.call, runId, live);
       await agent.execute(prepared, sink, outcome);
       live.resolve(outcome);
-      return { output: outcome.output === undefined ? outcome.text : outcome.output, usage: outcome.usage };
+      return live.hasEnded ? null : live.output;
     } catch (error) {
       if (error instanceof RunWaits) {
         live.resolve({ ...outcome, finishReason: "tool-calls" });

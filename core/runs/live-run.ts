@@ -3,13 +3,16 @@ import type { Logger } from "pino";
 import type { RunCall } from "../agents/agent.ts";
 import type { PreparedRun } from "../agents/run/execute.ts";
 import type { RunEntry, RunJournal } from "../agents/run/journal.ts";
-import type { RunResult } from "../agents/run/run.ts";
+import type { AgentPart } from "../agents/run/parts.ts";
+import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import type { WaitingPlace } from "../agents/run/waiting.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 import { storedTime } from "../lib/clock.ts";
 import type { SpanOrigin } from "../observability/span.ts";
+import type { JoinedChanges } from "../storage/joined.ts";
 import type { StepCall } from "../workflows/definition/definition.ts";
+import type { RunOutput } from "../workflows/journal/run-record.ts";
 import { GivenUp } from "../workflows/run/lifetime.ts";
 import type { KeptSink } from "./sink.ts";
 
@@ -24,6 +27,10 @@ export class LiveRun implements RunJournal {
   sink: KeptSink | null = null;
   /** Whether somebody reads the parts while they come. */
   isRead = false;
+  /** Its result, so far. */
+  outcome = emptyRunResult();
+  /** Whether its end is on disk. */
+  hasEnded = false;
   /** Whether it has failed of itself. */
   hasFailed = false;
   readonly accepted: Promise<void>;
@@ -106,6 +113,19 @@ export class LiveRun implements RunJournal {
 
   async flush(): Promise<void> {
     await this.#step?.flush();
+  }
+
+  async end(last: AgentPart, store: (joined: JoinedChanges) => Promise<void>): Promise<boolean> {
+    if (this.#step === null) return false;
+    this.sink?.end();
+    this.hasEnded = await this.#step.endWith(last, this.output, store);
+    return this.hasEnded;
+  }
+
+  /** What its step gives once it is over. */
+  get output(): RunOutput {
+    const { output, text, usage } = this.outcome;
+    return { output: output === undefined ? text : output, usage };
   }
 
   record(entry: RunEntry): Promise<void> {

@@ -94,24 +94,28 @@ test("POST /agents/:id/chat with options.resumableStream, cut off after each of 
   assert.ok(resumed >= 2, `cut off ${resumed} times`);
 });
 
-test("POST /agents/:id/text of a kept run of one step makes one commit more than the same text that is not kept", async (t) => {
+test("POST /agents/:id/text of a kept run of one step makes as many commits as the same text that is not kept, and its rows are those and four of the run", async (t) => {
   const seen = cutStore(createMemoryStore(), "sqlite");
   const service = await serviceOn(t)(seen);
   const fewest = async (agent: string) => {
-    const counts: number[] = [];
+    const counts: { commits: number; rows: number }[] = [];
     for (let n = 0; n < 8; n++) {
+      const options = { userId: "u", conversationId: agent };
       seen.arm(Number.POSITIVE_INFINITY);
-      const options = { userId: "u", conversationId: `${agent}-${n}` };
       const reply = await service.post(`/agents/${agent}/text`, { input: QUESTION, options });
       assert.equal(reply.status, 200);
-      counts.push(seen.commits.length);
+      const made = seen.commits.map(({ put = [], delete: removed = [], add = [] }) => [...put, ...removed, ...add]);
+      // The first turn creates the conversation.
+      if (n > 0) counts.push({ commits: made.length, rows: made.flat().length });
     }
-    // A pause of the machine gives the begin of a run a commit of its own.
-    return Math.min(...counts);
+    // A pause of the machine gives the begin of a run a commit of its own, and what is written later its place among these.
+    return counts.reduce((least, count) => (count.rows < least.rows ? count : least));
   };
   const [plain, kept] = [await fewest("plain"), await fewest("kept")];
-  assert.ok(plain > 0);
-  assert.equal(kept, plain + 1);
+  assert.equal(plain.commits, 1);
+  assert.equal(kept.commits, 1);
+  // Its record, its id, and one in each of the lists of the agent and of the user.
+  assert.equal(kept.rows, plain.rows + 4);
 });
 
 test("GET /agents/:id/chat/:conversationId/stream after kill -9 in the middle of an answer: the next process has the run, and a new step in place of the half", async (t) => {

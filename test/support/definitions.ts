@@ -144,6 +144,7 @@ export function callOf(scope: Partial<StepScope> = {}, change: Partial<StepCall>
     isInterrupted: false,
     keep: async () => {},
     flush: async () => {},
+    endWith: async () => false,
     resume: null,
     requestId: "request-1",
     logger: silent,

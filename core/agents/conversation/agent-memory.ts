@@ -68,7 +68,8 @@ export function agentMemory(agentId: string, memory: Memory, models: Models, que
         settings,
         input,
         messageId: messageIdForRun(runId),
-        clientKnowsMessageId: clientKnowsMessageId || record !== null,
+        clientKnowsMessageId,
+        isKept: record !== null,
         isRepeated: record?.isRepeated ?? false,
         call,
       });

@@ -4,10 +4,10 @@
  * removes it with its last commit. The row of a process that is gone is taken over.
  */
 import type { Logger } from "pino";
-import { CommitConflict, messageOf } from "../../lib/errors.ts";
+import { CommitConflict, messageOf, ServiceError } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
-import type { TurnGuard } from "../../memory/memory.ts";
 import { unlessConflict } from "../../storage/conflict.ts";
+import type { JoinedChanges } from "../../storage/joined.ts";
 import { TURN_CLAIMS, TURN_INTERRUPTS, turnInterruptKey } from "../../storage/keys.ts";
 import type { Membership } from "../../storage/membership.ts";
 import { allRows } from "../../storage/ranges.ts";
@@ -97,14 +97,15 @@ export class TurnClaims {
     }
   }
 
-  guard(claim: Claim, isLast: boolean): TurnGuard {
+  guard(claim: Claim, isLast: boolean): JoinedChanges {
     const { key, revision, ticket } = claim;
-    if (!isLast) return { key, revision, remove: [], committed: () => {} };
+    const expect = [[key, revision]] as const;
+    if (!isLast) return { changes: { expect }, committed: () => {}, lost: turnLost };
     const committed = () => {
       ticket.claim = null;
       this.#over(claim);
     };
-    return { key, revision, remove: [key, turnInterruptKey(key)], committed };
+    return { changes: { expect, delete: [key, turnInterruptKey(key)] }, committed, lost: turnLost };
   }
 
   /** Never rejects: a row that cannot be removed now is removed later. */
@@ -185,3 +186,10 @@ export class TurnClaims {
     this.#logger.warn({ err: error }, `conversations whose turns are over cannot be freed: ${messageOf(error)}`);
   }
 }
+
+const turnLost = (cause: CommitConflict): ServiceError =>
+  new ServiceError(
+    "unavailable",
+    "this process was silent for so long that another one has taken the conversation over",
+    { cause },
+  );

@@ -6,7 +6,7 @@
 import { type AbortListener, AbortSource, type Aborts, abortsOf } from "../../lib/aborts.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { MemoryManifest } from "../../manifest/manifest.ts";
-import type { TurnGuard } from "../../memory/memory.ts";
+import type { JoinedChanges } from "../../storage/joined.ts";
 import { turnClaimKey } from "../../storage/keys.ts";
 import type { RunCaller } from "../run/caller.ts";
 import type { Claim, TurnClaims } from "./turn-claims.ts";
@@ -72,8 +72,8 @@ export class TurnQueue {
     return this.#claims!.release(claim).then(() => this.#stepAside(ticket));
   }
 
-  /** The row with which the messages of a turn are committed. @param isLast whether its commit ends the turn */
-  guard({ claim }: TurnTicket, isLast: boolean): TurnGuard | undefined {
+  /** What makes sure that the messages of a turn are committed only while it is its turn. @param isLast whether its commit ends the turn */
+  guard({ claim }: TurnTicket, isLast: boolean): JoinedChanges | undefined {
     return claim === null ? undefined : this.#claims!.guard(claim, isLast);
   }
 

@@ -9,6 +9,7 @@ import type { Discarded, Memory, MemoryAccess, NewMessage, TurnPlace } from "../
 import { MEMORY_SPANS, memoryAttributes } from "../../observability/attributes.ts";
 import type { Span } from "../../observability/span.ts";
 import { spanned } from "../../observability/spans.ts";
+import type { JoinedChanges } from "../../storage/joined.ts";
 import type { RunCall } from "../agent.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { PartSink } from "../run/parts.ts";
@@ -32,6 +33,8 @@ interface TurnOptions {
   readonly messageId: string;
   /** Whether the client is sent that id: then the message must be stored under it. */
   readonly clientKnowsMessageId: boolean;
+  /** Whether the run goes on after a crash, so that what it has stored until then is stored a second time. */
+  readonly isKept: boolean;
   /** Whether the run began before a crash: the turn may have stored its messages. */
   readonly isRepeated: boolean;
   readonly call: RunCall;
@@ -76,7 +79,8 @@ export class Turn {
     this.#user = this.#input.user;
     const { summary } = options.memory.settings;
     this.#continued = this.#input.continued;
-    this.#choosesIds = options.clientKnowsMessageId || this.#continued !== null || summary !== undefined;
+    const { clientKnowsMessageId, isRepeated } = options;
+    this.#choosesIds = clientKnowsMessageId || isRepeated || this.#continued !== null || summary !== undefined;
   }
 
   /** Whether the run may write to the conversation. */
@@ -160,11 +164,16 @@ export class Turn {
     await spanned(this.#span(MEMORY_SPANS.workingMemory, parent), update);
   }
 
-  /** Stores the whole turn. @throws ServiceError `unavailable` when that fails: the run must not report success then */
-  async finish(): Promise<void> {
+  /**
+   * Stores the whole turn.
+   *
+   * @param joined the end of a kept run: it happens with the turn, unless there is nothing to store
+   * @throws ServiceError `unavailable` when that fails: the run must not report success then; what `joined` throws
+   */
+  async finish(joined?: JoinedChanges): Promise<void> {
     if (!this.writable || this.#checkpoints.ended) return;
     await this.#checkpoints.end();
-    await this.#write("completed");
+    await this.#write("completed", { joined });
     // Before the client has read the last part: the next turn does not wait for that.
     const left = this.leave();
     if (left !== undefined) await left;
@@ -181,7 +190,7 @@ export class Turn {
     if (this.#completesCalls || (status === "error" && this.#discarded !== null)) return;
     if ((this.#message?.parts("failed") ?? null) === null) return;
     try {
-      await this.#write("failed", { status });
+      await this.#write("failed", { metadata: { status } });
     } catch (error) {
       this.#logFailure(error);
     }
@@ -200,9 +209,12 @@ export class Turn {
   }
 
   /** @param ended whether the run is over, and how */
-  async #write(ended: "completed" | "failed" | null, metadata?: Record<string, unknown>): Promise<void> {
-    const { memory, access, conversation, resourceId, messageId, queue, ticket } = this.#options;
-    if (ended === null) this.#choosesIds = true;
+  async #write(
+    ended: "completed" | "failed" | null,
+    { metadata, joined }: { metadata?: Record<string, unknown>; joined?: JoinedChanges | undefined } = {},
+  ): Promise<void> {
+    const { memory, access, conversation, resourceId, messageId, queue, ticket, isKept } = this.#options;
+    if (ended === null || (isKept && joined === undefined)) this.#choosesIds = true;
     const { title } = this.#input;
     const identity = { id: conversation.id, userId: conversation.userId, resourceId };
     const begun = title === "" ? identity : { ...identity, title };
@@ -220,7 +232,9 @@ export class Turn {
     }
     const place = ended !== null || user !== null ? this.#place(answerId, metadata !== undefined) : undefined;
     const guard = ticket === null ? undefined : queue.guard(ticket, ended !== null);
-    const saved = access.append(begun, messages, place, guard);
+    // What fails for good goes first.
+    const all = [joined, guard].filter((each) => each !== undefined);
+    const saved = access.append(begun, messages, place, all.length === 0 ? undefined : all);
     await spanned(this.#span(MEMORY_SPANS.save), saved);
     if (this.#user === user) this.#user = null;
   }

@@ -5,6 +5,7 @@
  */
 import { createHash } from "node:crypto";
 import { storedTime } from "../../lib/clock.ts";
+import type { JoinedChanges } from "../../storage/joined.ts";
 import type { AgentPart, PartSink } from "./parts.ts";
 import type { RecordedAnswer } from "./recorded-answer.ts";
 import type { WaitingPlace } from "./waiting.ts";
@@ -41,6 +42,13 @@ export interface RunJournal {
   flush(): Promise<void>;
   /** Records an entry with the next commit. */
   note(entry: RunEntry): void;
+  /**
+   * Ends the run with its last part, in a commit that `store` makes with what it is given: so neither happens without the other. Left
+   * out: the run is a part of something that goes on.
+   *
+   * @returns false when it has not ended, since nothing was committed or there is no room for more
+   */
+  end?(last: AgentPart, store: (joined: JoinedChanges) => Promise<void>): Promise<boolean>;
 }
 
 /** An id of a run that follows from a key, in the form of all others. */
@@ -95,6 +103,11 @@ export class RunRecord {
   /** To be awaited before a run has effects of which nothing was recorded right before. */
   flush(): Promise<void> {
     return this.#journal.flush();
+  }
+
+  /** As `RunJournal.end`. */
+  async end(last: AgentPart, store: (joined: JoinedChanges) => Promise<void>): Promise<boolean> {
+    return (await this.#journal.end?.(last, store)) ?? false;
   }
 
   answer(step: number): RecordedAnswer | undefined {

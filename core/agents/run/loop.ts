@@ -66,12 +66,16 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
   await finish(plan, sink, outcome);
 }
 
-/** The last part tells the client that all is done: the turn is stored first. */
-async function finish(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<void> {
-  if (plan.turn !== null) await plan.turn.finish();
+/** The last part tells the client that all is done: the turn is stored first, or in one commit with it. */
+async function finish({ turn, record }: RunPlan, sink: PartSink, outcome: RunResult): Promise<void> {
   const { finishReason, usage: totalUsage, model, output } = outcome;
   const finish = { type: "finish", finishReason, totalUsage, model } as const;
-  const wait = sink.part(output === undefined ? finish : { ...finish, output });
+  const last = output === undefined ? finish : { ...finish, output };
+  if (turn !== null) {
+    if (record !== null && (await record.end(last, (joined) => turn.finish(joined)))) return;
+    await turn.finish();
+  }
+  const wait = sink.part(last);
   if (wait !== undefined) await wait;
 }
 

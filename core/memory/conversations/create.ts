@@ -2,11 +2,11 @@
 import type { Conversation } from "../../../generated/types.ts";
 import { CommitConflict, invalid, ServiceError } from "../../lib/errors.ts";
 import { findIdPlaces } from "../../storage/id-spaces.ts";
+import { commitJoined, type JoinedChanges } from "../../storage/joined.ts";
 import { conversationIdKeys, conversationKey, unfinishedCopyKey } from "../../storage/keys.ts";
 import { withFreeNumber } from "../../storage/sequence.ts";
 import type { Domain } from "../domain.ts";
-import type { NewConversation, TurnGuard } from "../memory.ts";
-import { commitGuarded } from "../messages/guard.ts";
+import type { NewConversation } from "../memory.ts";
 import { writeMessages } from "../messages/write.ts";
 import { conversationHead, idRowKey, type Snapshot } from "../records/conversation.ts";
 import { createId } from "../records/ids.ts";
@@ -68,10 +68,10 @@ export function createConversation(
   memory: string,
   wanted: NewConversation,
   messages: readonly PreparedMessage[] = [],
-  guard?: TurnGuard,
+  joined?: readonly JoinedChanges[],
 ): Promise<Conversation> {
   return withFreeNumber(domain.numbers, conversationNumberRows, (number) =>
-    insert(domain, memory, number, wanted, messages, guard),
+    insert(domain, memory, number, wanted, messages, joined),
   );
 }
 
@@ -81,7 +81,7 @@ async function insert(
   number: number,
   wanted: NewConversation,
   messages: readonly PreparedMessage[],
-  guard: TurnGuard | undefined,
+  joined: readonly JoinedChanges[] | undefined,
 ): Promise<Conversation> {
   const now = domain.now();
   const pending = preparePending(domain, memory, number, wanted, now);
@@ -89,7 +89,7 @@ async function insert(
   const written = { ...pending, ...writeMessages(domain, draft, pending, messages, now, new Map()) };
   expectFree(draft, number);
   insertPending(draft, written);
-  const revision = await commitGuarded(domain.store, draft, guard).catch((error: unknown) => {
+  const revision = await commitJoined(domain.store, draft, joined).catch((error: unknown) => {
     throw isIdConflict(error, pending) ? conversationIdTaken(pending.id) : error;
   });
   const { conversation, ...snapshot } = written;

@@ -1,14 +1,14 @@
 /** Saves messages. Calls that wait for the same conversation share one commit. */
 
+import { commitJoined, type JoinedChanges } from "../../storage/joined.ts";
 import type { Domain } from "../domain.ts";
-import type { TurnGuard, TurnPlace } from "../memory.ts";
+import type { TurnPlace } from "../memory.ts";
 import { changedSnapshot, type Snapshot } from "../records/conversation.ts";
 import { retryOnConflict } from "../records/directory.ts";
 import { changeConversation } from "../records/index-rows.ts";
 import type { PreparedMessage } from "../records/message.ts";
 import { createDraft } from "../semantic/semantic.ts";
 import { displacedMessages } from "./displaced.ts";
-import { commitGuarded } from "./guard.ts";
 import { dropSummaryOf } from "./summary.ts";
 import { findMessages, removeMessages, writeMessages } from "./write.ts";
 
@@ -18,8 +18,8 @@ export interface SaveBatch {
   readonly messages: readonly PreparedMessage[];
   /** The place of the messages of a turn. */
   readonly place?: TurnPlace | undefined;
-  /** The guard of the commit, for the messages of a turn. */
-  readonly guard?: TurnGuard | undefined;
+  /** What the messages of a turn are committed with. */
+  readonly joined?: readonly JoinedChanges[] | undefined;
 }
 
 export interface Saver {
@@ -31,7 +31,7 @@ export interface Saver {
   save(batches: readonly SaveBatch[]): Promise<void>;
 }
 
-interface Waiting extends Pick<SaveBatch, "messages" | "place" | "guard"> {
+interface Waiting extends Pick<SaveBatch, "messages" | "place" | "joined"> {
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
@@ -41,9 +41,9 @@ const MAX_MESSAGES_PER_SHARED_COMMIT = 1000;
 export function createSaver(domain: Domain): Saver {
   const waiting = new Map<number, Waiting[]>();
 
-  function enqueue({ conversation, messages, place, guard }: SaveBatch): Promise<void> {
+  function enqueue({ conversation, messages, place, joined }: SaveBatch): Promise<void> {
     return new Promise((resolve, reject) => {
-      const call = { messages, place, guard, resolve, reject };
+      const call = { messages, place, joined, resolve, reject };
       const queue = waiting.get(conversation.number);
       if (queue !== undefined) {
         queue.push(call);
@@ -61,7 +61,7 @@ export function createSaver(domain: Domain): Saver {
       try {
         const [first] = calls as [Waiting];
         const messages = calls.length === 1 ? first.messages : calls.flatMap((call) => call.messages);
-        await write(domain, [{ conversation, messages, place: first.place, guard: first.guard }]);
+        await write(domain, [{ conversation, messages, place: first.place, joined: first.joined }]);
         for (const call of calls) call.resolve();
       } catch (error) {
         for (const call of calls) call.reject(error);
@@ -70,13 +70,13 @@ export function createSaver(domain: Domain): Saver {
     });
   }
 
-  /** Takes the first calls off the queue, as many as can share one commit. A turn with a place or a guard gets a separate one. */
+  /** Takes the first calls off the queue, as many as can share one commit. A turn with a place or joined changes gets a separate one. */
   function take(number: number): Waiting[] {
     const queue = waiting.get(number)!;
     let count = 0;
     let messages = 0;
     for (const call of queue) {
-      const isAlone = call.place !== undefined || call.guard !== undefined;
+      const isAlone = call.place !== undefined || call.joined !== undefined;
       const shares = !isAlone && messages < MAX_MESSAGES_PER_SHARED_COMMIT;
       if (count > 0 && !shares) break;
       messages += call.messages.length;
@@ -132,7 +132,7 @@ function write(domain: Domain, batches: readonly SaveBatch[]): Promise<void> {
       changeConversation(draft, before, after);
       changes.push(after);
     }
-    const revision = await commitGuarded(domain.store, draft, batches[0]?.guard);
+    const revision = await commitJoined(domain.store, draft, batches[0]?.joined);
     const memories = new Set<string>();
     for (const after of changes) {
       domain.conversations.remember(changedSnapshot(after, after, revision));

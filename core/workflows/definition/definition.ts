@@ -5,6 +5,7 @@ import type { User } from "../../identity/user.ts";
 import type { Uses } from "../../lib/uses.ts";
 import type { WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
+import type { JoinedChanges } from "../../storage/joined.ts";
 import type { StepPath, ValueSource } from "../journal/entries.ts";
 
 /** The variables of expressions. Step plugins get copies of these values. */
@@ -101,6 +102,13 @@ export interface StepCall {
   part(part: unknown, later?: boolean): Promise<void> | undefined;
   /** Resolves when everything that was sent and recorded is on disk. */
   flush(): Promise<void>;
+  /**
+   * For the only step of an execution: ends both with a last part and an output, in a commit that `store` makes with what it is given.
+   * When it fails nothing has ended.
+   *
+   * @returns false when it has not ended either, since nothing was committed or there is no room for more
+   */
+  endWith(last: unknown, output: unknown, store: (joined: JoinedChanges) => Promise<void>): Promise<boolean>;
 }
 
 /** Returned by the work of a step that has to wait until it is resumed. */

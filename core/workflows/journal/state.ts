@@ -123,6 +123,14 @@ export function applyEntry(state: JournalState, entry: JournalEntry): JournalSta
   return state;
 }
 
+/** A copy that entries can be applied to. */
+export const copyOfState = (state: JournalState): JournalState => ({
+  ...state,
+  steps: new Map([...state.steps].map(([path, step]) => [path, { ...step, kept: [...step.kept] }])),
+  values: new Map(state.values),
+  bailed: new Map(state.bailed),
+});
+
 export const stateFromJournal = (start: ExecutionStart, entries: Iterable<JournalEntry>): JournalState => {
   const state = initialState(start);
   for (const entry of entries) applyEntry(state, entry);

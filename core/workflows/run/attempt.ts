@@ -4,7 +4,9 @@ import type { Logger } from "pino";
 import type { Caller } from "../../identity/caller.ts";
 import { boundLogger } from "../../observability/bound-logger.ts";
 import type { Span } from "../../observability/span.ts";
+import type { JoinedChanges } from "../../storage/joined.ts";
 import type { StepCall, StepScope, WorkStep } from "../definition/definition.ts";
+import type { JournalEntry } from "../journal/entries.ts";
 import { idempotencyPrefix } from "../journal/ids.ts";
 import { timeAfter } from "../journal/state.ts";
 import type { Execution } from "./execution.ts";
@@ -133,6 +135,21 @@ export class StepAttempt implements StepCall {
     // What is appended in the same turn goes into the same commit.
     await null;
     await execution.flush();
+  }
+
+  endWith(last: unknown, output: unknown, store: (joined: JoinedChanges) => Promise<void>): Promise<boolean> {
+    const execution = this.#execution;
+    const { path } = this.#step;
+    const entries = (): JournalEntry[] => {
+      if (this.#hasEnded || this.#lifetime.isAbandoned) throw new GivenUp("the step has ended");
+      const at = timeAfter(execution.state);
+      return [
+        ["part", path, at, last],
+        ["done", path, at, output],
+        ["end", "", at, null, path],
+      ];
+    };
+    return execution.endWith(entries, store);
   }
 
   /** Ends the try, so that nothing it does from now on has an effect. @returns its changes of shared state */

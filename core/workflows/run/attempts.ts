@@ -12,7 +12,7 @@ import { timeAfter } from "../journal/state.ts";
 import { StepAttempt } from "./attempt.ts";
 import type { Execution } from "./execution.ts";
 import { Lifetime } from "./lifetime.ts";
-import { type Outcome, stopped } from "./outcome.ts";
+import { done, type Outcome, stopped } from "./outcome.ts";
 import { EvaluationFailure, evaluate, expressionScope, type Frame, type StepInput } from "./scope.ts";
 import { failStep, failTap, recordOutput, recordSame, suspendStep } from "./step-entries.ts";
 
@@ -102,6 +102,8 @@ export async function runWork(
       own.end();
     }
     const change = call.end();
+    // The work itself has ended it.
+    if (execution.ending !== null && execution.isAtRest) return done(execution.state.values.get(step.path), step.path);
     if (result === null || lifetime.isAbandoned) return stopped(step.path);
     if (result instanceof Suspend) return suspendStep(execution, step, result, change);
     if (!(result instanceof Failure)) {

@@ -48,6 +48,9 @@ export async function drive(execution: Execution): Promise<void> {
 }
 
 async function conclude(execution: Execution, outcome: Outcome): Promise<void> {
+  if (execution.ending !== null) await execution.ending;
+  if (execution.isAtRest) return;
+  if (execution.endLost !== null) throw execution.endLost;
   const entry = outcomeEntry(execution, outcome);
   if (entry === null) {
     const stop = execution.lifetime.stopped?.kind;

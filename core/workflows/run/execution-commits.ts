@@ -1,5 +1,5 @@
 /** Builds the commits of an execution: what they write and remove, and which rows they expect. */
-import type { CommitConflict, ServiceError } from "../../lib/errors.ts";
+import { type CommitConflict, ServiceError } from "../../lib/errors.ts";
 import { executionKey, openExecutionKey } from "../../storage/keys.ts";
 import type { Commit, Row } from "../../storage/store.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
@@ -42,6 +42,21 @@ export function asFirst(
   const key = chosenIdKey(start);
   return { ...commit, put: [...(commit.put ?? []), [key, String(start.number)]], expect: [...expect, [key, null]] };
 }
+
+/** Somebody else's commit could not end an execution. */
+export class EndLost extends Error {
+  override readonly name = "EndLost";
+  readonly conflict: CommitConflict;
+
+  constructor(conflict: CommitConflict) {
+    super("the execution cannot end here any more", { cause: conflict });
+    this.conflict = conflict;
+  }
+}
+
+/** Nobody knows whether its end is in the store: its number is taken, perhaps by itself. */
+export const endUnknown = (cause: CommitConflict): ServiceError =>
+  new ServiceError("unavailable", "it is not known whether the execution has ended: its store was away", { cause });
 
 /** The rows of an execution that settles: its record row with this value, and its index rows. */
 export function restRows({ start, status, endedAt }: JournalState, value: string): [string, string][] {

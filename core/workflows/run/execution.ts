@@ -4,19 +4,18 @@
  * of a running execution, and of one that has settled because it has ended or is suspended.
  */
 import { CommitConflict, type ServiceError } from "../../lib/errors.ts";
-import { journalKey, openExecutionKey } from "../../storage/keys.ts";
+import type { JoinedChanges } from "../../storage/joined.ts";
+import { openExecutionKey } from "../../storage/keys.ts";
 import type { Commit, Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import { type JournalEntry, STATUS_AFTER, type StepPath } from "../journal/entries.ts";
-import { openRowKeys, openRows } from "../journal/index-rows.ts";
 import { readEntries } from "../journal/load.ts";
-import { executionRecord } from "../journal/record.ts";
-import { entriesText, openRowText, recordRowText, reopenedRowText } from "../journal/rows.ts";
-import { applyEntry, type JournalState, stateFromJournal } from "../journal/state.ts";
-import { commitWithRetry, notRecordedYet } from "./commit-retry.ts";
+import { applyEntry, copyOfState, type JournalState, stateFromJournal } from "../journal/state.ts";
+import { commitWithRetry, isStoreUnavailable, notRecordedYet } from "./commit-retry.ts";
 import { EntryLog } from "./entry-log.ts";
 import type { ExecutionCaller, ExecutionEnvironment, Lease, StoredRows } from "./environment.ts";
-import { asFirst, type Reopening, reopeningCommit, restRows, restWithoutReopening } from "./execution-commits.ts";
+import { EndLost, endUnknown, reopeningCommit } from "./execution-commits.ts";
+import { ExecutionRows } from "./execution-rows.ts";
 import { KnownValues } from "./known-values.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { executionLogger } from "./logger.ts";
@@ -39,14 +38,7 @@ export class Execution {
   /** Null when the execution is not traced. */
   spans: ExecutionSpans | null = null;
   readonly #environment: ExecutionEnvironment;
-  /** The start, as JSON. */
-  readonly #startText: string;
-  /** The entries that were committed together with the start, as JSON. Null until then. */
-  #firstText: string | null = null;
-  /** Whether the store has no row of it yet. */
-  #isNew = true;
-  #journalRows = 0;
-  #revision = 0;
+  readonly #rows: ExecutionRows;
   /** Entries that are not on disk yet, as text. */
   #pending: string[] = [];
   /** Size of its start and all entries. */
@@ -56,11 +48,13 @@ export class Execution {
   /** The commit in progress, and the next one with what was appended meanwhile. */
   #writing: Promise<void> | null = null;
   #nextWrite: Promise<void> | null = null;
-  /** Set from a resume to the first commit after it, which has to turn the record row back into an open row. */
-  #reopening: Reopening | null = null;
   readonly #progress = new ProgressSignal();
   isAtRest = false;
   #known: KnownValues | null = null;
+  /** Resolves when somebody else's commit has ended it, or has failed; null while nobody has tried that. */
+  ending: Promise<unknown> | null = null;
+  /** Set when it cannot end in that commit, because it is not this process's any more, or its number or id is taken. */
+  endLost: CommitConflict | null = null;
   /** Called when the store cannot take a commit. */
   #failureListeners: ((error: unknown) => void)[] = [];
   /** Set by the engine: resolves when the execution has settled, rejects when this process gives it up. */
@@ -77,20 +71,18 @@ export class Execution {
     this.definition = definition;
     this.caller = caller;
     this.#environment = environment;
-    this.#startText = JSON.stringify(state.start);
+    const startText = JSON.stringify(state.start);
+    this.#rows = new ExecutionRows(state.start, startText, environment);
     this.#size = new RecordedSize(environment.maxBytes);
-    this.#size.add(this.#startText);
+    this.#size.add(startText);
     this.takenUp = stored === null ? null : new OpenTries(state);
     if (stored === null) return;
-    this.#isNew = false;
     const { loaded, openRow, recordRow } = stored;
-    this.#firstText = JSON.stringify(loaded.first);
-    this.#size.add(this.#firstText);
+    this.#size.add(this.#rows.load(loaded.first, loaded.rows));
     this.#size.add(loaded.journalBytes);
-    this.#journalRows = loaded.rows;
     this.#log.entries = [...loaded.entries];
     this.#committed = loaded.entries.length;
-    if (openRow !== null) this.#revision = openRow.revision;
+    if (openRow !== null) this.#rows.revision = openRow.revision;
     else if (recordRow !== null) this.#reopen(recordRow, loaded.tail);
   }
 
@@ -98,17 +90,17 @@ export class Execution {
   #reopen(recordRow: Row, tail: readonly JournalEntry[]): void {
     this.#pending = tail.map((entry) => JSON.stringify(entry));
     for (const text of this.#pending) this.#size.add(text);
-    this.#reopening = reopeningCommit(this.state, recordRow);
+    this.#rows.reopen(reopeningCommit(this.state, recordRow));
   }
 
   /** Whether the store knows that the execution runs here, or that it has settled. */
   get isRecorded(): boolean {
-    return this.isAtRest || (this.#firstText !== null && this.#reopening === null);
+    return this.isAtRest || this.#rows.hasBegun;
   }
 
   /** Revision of its open row, which stop requests name. */
   get revision(): number {
-    return this.#revision;
+    return this.#rows.revision;
   }
 
   get lease(): Lease | null {
@@ -150,6 +142,10 @@ export class Execution {
       this.lifetime.stop(this.#size.tooLarge);
       return;
     }
+    this.#add(entry, text);
+  }
+
+  #add(entry: JournalEntry, text: string): void {
     applyEntry(this.state, entry);
     this.spans?.entry(entry, this.state);
     countStep(this.definition.meter, entry);
@@ -160,8 +156,8 @@ export class Execution {
 
   /** Resolves when everything that was appended is on disk. Rejects when that can never be: another process has the execution. */
   flush(): Promise<void> {
-    if (this.#environment.volatile && this.#reopening === null) {
-      this.#firstText ??= "[]";
+    if (this.#environment.volatile && !this.#rows.isReopening) {
+      this.#rows.begin();
       this.#onCommitted(this.#log.count);
       return RESOLVED;
     }
@@ -192,51 +188,77 @@ export class Execution {
 
   #write(): Promise<void> {
     this.#nextWrite = null;
+    // Somebody else's commit had them.
+    if (this.isAtRest) return RESOLVED;
     const texts = this.#pending;
     const { count } = this.#log;
     this.#pending = [];
-    const { start } = this.state;
-    const { process } = this.#environment;
-    const text = entriesText(texts);
-    const first = this.#isNew;
-    let commit: Commit;
-    if (first) {
-      const put = openRows(start, openRowText(process, this.#startText, texts));
-      commit = asFirst({ put }, start, this.#environment);
-    } else {
-      const row: [string, string] = [journalKey(start.number, this.#journalRows), text];
-      const reopening = this.#reopening;
-      commit =
-        reopening === null
-          ? this.#ifStillOwned({ put: [row] })
-          : { ...reopening, put: [row, ...openRows(start, reopenedRowText(process))] };
-    }
+    const { commit, done } = this.#rows.entries(texts);
     this.#writing = this.#commit(commit).then((revision) => {
-      this.#isNew = false;
-      if (first) this.#firstText = text;
-      else this.#journalRows++;
-      if (first || this.#reopening !== null) this.#revision = revision;
-      this.#reopening = null;
+      done(revision);
       this.#onCommitted(count);
     });
     return this.#writing;
   }
 
+  async #written(): Promise<void> {
+    while (this.#nextWrite !== null || this.#writing !== null) await (this.#nextWrite ?? this.#writing);
+  }
+
   /** Writes the record row, including the entries that are not on disk yet, and removes the open row. */
   async writeRecord(): Promise<void> {
-    while (this.#nextWrite !== null || this.#writing !== null) await (this.#nextWrite ?? this.#writing);
-    const { state } = this;
-    const tail = entriesText(this.#pending);
-    const { count } = this.#log;
+    await this.#written();
+    const texts = this.#pending;
     this.#pending = [];
-    const record = executionRecord(state, this.definition.outline);
-    const value = recordRowText(record, this.#startText, this.#firstText ?? "[]", this.#journalRows, tail);
-    await this.#commit(this.#restCommit(restRows(state, value)));
-    this.#firstText ??= "[]";
-    this.#isNew = false;
-    this.#reopening = null;
+    const { commit, done } = this.#rows.rest(this.state, this.definition.outline, texts);
+    const { count } = this.#log;
+    done(await this.#commit(commit));
     this.isAtRest = true;
     this.#onCommitted(count);
+  }
+
+  /**
+   * Comes to rest with these entries in somebody else's commit: `store` is given what belongs to it. Nobody sees the entries before
+   * that has happened; when it fails it is as if there had been none.
+   *
+   * @returns whether it has ended: not when nothing was committed, or when the entries are more than it may record
+   * @throws what `store` does; CommitConflict when the execution cannot end here any more
+   */
+  endWith(entries: () => readonly JournalEntry[], store: (joined: JoinedChanges) => Promise<void>): Promise<boolean> {
+    const ended = this.#endWith(entries, store);
+    this.ending = ended.catch(() => {});
+    return ended;
+  }
+
+  async #endWith(...[entries, store]: Parameters<Execution["endWith"]>): Promise<boolean> {
+    await this.#written();
+    const added = entries();
+    const texts = added.map((entry) => JSON.stringify(entry));
+    if (!this.#size.fits(texts)) return false;
+    const state = added.reduce(applyEntry, copyOfState(this.state));
+    const { commit, done } = this.#rows.rest(state, this.definition.outline, [...this.#pending, ...texts]);
+    const committed = (revision: number) => {
+      for (const [index, entry] of added.entries()) this.#add(entry, texts[index]!);
+      this.#pending = [];
+      done(revision);
+      this.isAtRest = true;
+      this.#onCommitted(this.#log.count);
+    };
+    const ended = store({ changes: commit, committed, lost: (conflict) => new EndLost(conflict) });
+    const over = () => {
+      this.#writing = null;
+    };
+    this.#writing = ended.then(over, over);
+    try {
+      await ended;
+    } catch (error) {
+      this.#rows.isInDoubt ||= isStoreUnavailable(error);
+      if (!(error instanceof EndLost)) throw error;
+      this.endLost = error.conflict;
+      this.lifetime.stop({ kind: "lost", reason: error.message, gracePeriod: 0 });
+      throw error.conflict;
+    }
+    return this.isAtRest;
   }
 
   /** Goes back to the state on disk, because what came after it cannot be recorded. */
@@ -249,19 +271,6 @@ export class Execution {
     kept.length = this.#committed - from;
     const entries = from === 0 ? kept : await readEntries(this.#environment.store, start, this.#committed);
     Object.assign(this.state, stateFromJournal(start, entries));
-  }
-
-  #restCommit(put: readonly [string, string][]): Commit {
-    const { start } = this.state;
-    if (this.#isNew) return asFirst({ put }, start, this.#environment);
-    if (this.#reopening !== null) return restWithoutReopening(put, this.#reopening);
-    return this.#ifStillOwned({ put, delete: openRowKeys(start) });
-  }
-
-  /** Adds an expectation on a shared store: the commit fails when another process has recovered the execution. */
-  #ifStillOwned(commit: Commit): Commit {
-    if (!this.#environment.shared) return commit;
-    return { ...commit, expect: [[openExecutionKey(this.state.start.number), this.#revision]] };
   }
 
   #onCommitted(count: number): void {
@@ -279,7 +288,10 @@ export class Execution {
     try {
       return await store.commit(commit);
     } catch (error) {
-      if (!this.isRecorded || error instanceof CommitConflict) throw error;
+      const isConflict = error instanceof CommitConflict;
+      // Perhaps with its own end.
+      if (isConflict && !this.isRecorded && this.#rows.isInDoubt) throw endUnknown(error);
+      if (!this.isRecorded || isConflict) throw error;
       return await commitWithRetry(store, commit, error, {
         report: (failure, isFirst) => this.#report(failure, isFirst),
         isOver: () => this.lifetime.stopped?.kind === "closing",

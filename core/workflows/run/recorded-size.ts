@@ -16,6 +16,11 @@ export class RecordedSize {
     return { kind: "size", reason, gracePeriod: 0 };
   }
 
+  /** Whether all of them can be added. */
+  fits(texts: readonly string[]): boolean {
+    return texts.reduce((bytes, text) => bytes + Buffer.byteLength(text), this.#bytes) <= this.#max;
+  }
+
   /** @param recorded JSON text, or a number of bytes. @returns whether the total is within the limit */
   add(recorded: string | number): boolean {
     this.#bytes += typeof recorded === "number" ? recorded : Buffer.byteLength(recorded);
