@@ -66,7 +66,7 @@ export interface ProtocolBody extends GenerateBody {
   /** What the client has made of the working memory. */
   workingMemory?: EditedMemory | undefined;
   /** Whether the run is kept where that of `chat` is: then it is `events` that begins it. */
-  isKept?: true;
+  isKept?: boolean;
 }
 
 /** A run that is ready to begin. */
@@ -77,7 +77,7 @@ export interface ProtocolRun {
   readonly isJson: boolean;
   /** Whether the client runs this tool, if its input is right. */
   isForClient(tool: string): boolean;
-  /** Runs to the end. An aborted run is not an error: its last part is `abort`. */
+  /** Runs to the end; of a kept run the sink is told what is kept of it. An aborted run is not an error: its last part is `abort`. */
   start(sink: PartSink): Promise<void>;
   /** The same as events; those of a kept run come from what is kept of it. @param form the sink that makes them of the parts */
   events(form: (events: EventSink) => PartSink): EventProducer;
@@ -87,8 +87,8 @@ export interface ProtocolRun {
 export interface KeptProtocolRun extends Pick<ProtocolRun, "isJson"> {
   /** The tools that the client runs. */
   readonly clientTools: readonly string[];
-  /** Begins it; resolves when it is on disk. */
-  start(): Promise<void>;
+  /** Begins it; resolves when it is on disk, to whether it was begun here and not by an earlier request with the key of this one. */
+  start(): Promise<boolean>;
   /** Resolves when it goes on here no more. */
   readonly left: Promise<void>;
 }

@@ -60,8 +60,8 @@ export interface KeptRun {
   readonly left: Promise<void>;
   /** Resolves when it has ended. Throws what made it fail. */
   result(): Promise<RunResult>;
-  /** Resolves when it is on disk. */
-  start(): Promise<void>;
+  /** Resolves when it is on disk, to whether this request has begun it. */
+  start(): Promise<boolean>;
   /** Its parts as events, numbered as those who read the run later see them. `form` makes another sink of the one of the events. */
   readonly events: (form?: (sink: Parameters<EventProducer>[0]) => PartSink) => EventProducer;
 }

@@ -27,6 +27,8 @@ export interface KeptReply {
 export interface KeyedWork {
   /** Names what the request starts, the same for all tries under one key. */
   readonly runId: string;
+  /** When the key was first used, in milliseconds since 1970. */
+  readonly at: number;
   /** Whether an earlier try may have started it: one that was cut short, or whose process has died. */
   readonly isRepeated: boolean;
   /** Frees the key: what it names was not begun, or failed before anybody was told of it. */
@@ -54,6 +56,9 @@ export interface ReplyKeeper {
   name(request: KeyedRequest, signal: AbortSignal): Promise<KeyClaim>;
 }
 
+/** `true`: the reply is kept, and repeated requests get that. `stream`: the handler attaches them to what the first has started. */
+export type Idempotence = true | "stream";
+
 /** A request as it arrived. */
 interface SentRequest {
   readonly key: string;
@@ -70,12 +75,24 @@ interface KeyedCall extends Requester {
   reply(status: number, headers: HeaderList, body: KeptReply["body"]): void;
 }
 
+type KeyTaker = (replies: ReplyKeeper, call: KeyedCall, sent: SentRequest, cors: HeaderList) => Promise<boolean>;
+
+/** How the requests of a route take their keys, by their bodies. */
+export function compileKeyTaker<B>(
+  idempotent: Idempotence | ((body: B) => Idempotence) | undefined,
+): (body: unknown) => KeyTaker {
+  const takerOf = (how: Idempotence | undefined) => (how === "stream" ? attachToFirst : carryOutOnce);
+  if (typeof idempotent === "function") return (body) => takerOf(idempotent(body as B));
+  const taker = takerOf(idempotent);
+  return () => taker;
+}
+
 /**
  * Resolves to whether the request is the first with its key, and is to be carried out. Otherwise it has been answered.
  *
  * @throws ServiceError `invalid_input` for a key that is none; else like `ReplyKeeper.take`
  */
-export async function carryOutOnce(
+async function carryOutOnce(
   replies: ReplyKeeper,
   call: KeyedCall,
   sent: SentRequest,
@@ -96,7 +113,7 @@ export async function carryOutOnce(
  * The same for routes that stream: each request is carried out, and its handler attaches those that are not the first to what that one
  * has started.
  */
-export async function attachToFirst(replies: ReplyKeeper, call: KeyedCall, sent: SentRequest): Promise<boolean> {
+async function attachToFirst(replies: ReplyKeeper, call: KeyedCall, sent: SentRequest): Promise<boolean> {
   const claim = await replies.name(keyedRequest(call, sent), call.signal);
   // Not freed when the client has left: another request may have begun something under this name by now.
   if (!call.finished) call.keyed = claim;

@@ -140,7 +140,11 @@ export class KeptRuns implements RunKeeper {
       prepared,
       left: live.left,
       result: () => begun((execution) => this.#result(execution, live), earlierResult),
-      start: () => begun(onDisk, () => {}),
+      start: () =>
+        begun(
+          (execution) => onDisk(execution).then(() => true),
+          () => false,
+        ),
       events: (form) => async (events) => {
         live.isRead = true;
         const follow = await begun(
