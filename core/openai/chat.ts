@@ -9,7 +9,7 @@ import { type ChatDelta, ChatDeltas, chatMessage, chatUsage } from "./chat-delta
 import { readChatMessages } from "./chat-input.ts";
 import { errorFields, type FieldNames, inOwnWords, jsonReply } from "./errors.ts";
 import { readFormat, samplingOptions } from "./options.ts";
-import { hearRun, isShared, type StreamTranslation, streamTranslated } from "./run-sink.ts";
+import { hearRun, readsTogether, type StreamTranslation, streamTranslated } from "./run-sink.ts";
 import { chooseTools, isNothing, readFunction, requireFunction, type ToolsOfRequest } from "./tools.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -26,7 +26,7 @@ const FIELDS: FieldNames = {
 };
 
 export async function answerChat(agent: Agent, body: Body, call: RunCall): Promise<RawReply> {
-  const isKept = isShared(body, call);
+  const isKept = readsTogether(body, call);
   const run = prepare(agent, body, call, isKept);
   const { keyed } = call;
   const completion: Completion = {

@@ -11,7 +11,7 @@ import { FIELDS, type NewResponse, readResponseRequest } from "./response-reques
 import { MAX_STORED_CHARACTERS } from "./response-rows.ts";
 import { responseStream } from "./response-stream.ts";
 import type { Responses } from "./responses.ts";
-import { hearRun, isShared, streamTranslated } from "./run-sink.ts";
+import { hearRun, readsTogether, streamTranslated } from "./run-sink.ts";
 
 type Body = CreateResponseRequest;
 
@@ -29,7 +29,7 @@ export async function createResponse(agent: Agent, body: Body, call: RunCall, re
     const stored = await responses.background.begin({ ...record, run: { isJson, clientTools } }, run, principal);
     return stream === true ? responses.follow(resource.id, {}, principal) : jsonReply(stored.resource);
   }
-  const isKept = isShared(body, call);
+  const isKept = readsTogether(body, call);
   const run = inOwnWords(FIELDS, messages, () => agent.prepare({ ...asked, isKept }, call));
   const finish = () => finished(begun, responses);
   if (stream === true)

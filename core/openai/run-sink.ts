@@ -24,7 +24,7 @@ export interface StreamTranslation {
 export const HEARTBEAT = ": \n\n";
 
 /** Whether the reply is a stream that all requests with one key read: its run is kept for them. */
-export const isShared = ({ stream }: { readonly stream?: boolean | null }, { keyed }: RunCall): boolean =>
+export const readsTogether = ({ stream }: { readonly stream?: boolean | null }, { keyed }: RunCall): boolean =>
   stream === true && keyed !== undefined;
 
 /** @param goesOn whether the run is heard to its end although its client leaves, as it is carried out then */

@@ -15,7 +15,7 @@ const MOST_CALL_CHARACTERS = 192_000;
 /** Tokens of a context window that are kept free, for the instructions, the summary so far and the new one. */
 const RESERVED_TOKENS = 8_000;
 /** Most calls for one text. */
-export const MAX_CALLS = 16;
+const MAX_CALLS = 16;
 const MAX_OUTPUT_TOKENS = 1_000;
 const MAX_SUMMARY_CHARACTERS = 16_000;
 const TIMEOUT_MS = 120_000;
