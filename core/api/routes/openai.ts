@@ -13,7 +13,7 @@ const EVENTS = "text/event-stream";
 const byStream = ({ stream }: { readonly stream?: boolean | null }) => (stream === true ? "stream" : true);
 const STREAMED: ReadonlySet<string> = new Set(["openai.completeChat", "openai.createResponse", "openai.getResponse"]);
 
-/** What all of these rows have in common. */
+/** The properties that all of these rows share. */
 function openaiRoute<
   const Q extends InputSchemaId | undefined = undefined,
   const B extends InputSchemaId | undefined = undefined,
