@@ -99,5 +99,16 @@ test("penstock dev: the process goes on over edits of the manifest, and ends for
     body: '{"input":{}}',
   });
   assert.equal(((await run.json()) as { data: { result: string } }).data.result, "two");
+
+  const third = await startOf(service);
+  const broken = service.says(/mine\.ts:1:7 {2}import: syntax error/, service.stdout().length);
+  await writeFile(join(cwd, "plugins/tools/mine.ts"), "const = 1;");
+  await broken;
+  await service.says(/goes on as it was/);
+  assert.equal(await startOf(service), third, "code that does not load ends no process");
+  said = served("Fourth");
+  await writeFile(join(cwd, "plugins/tools/mine.ts"), TOOL("three"));
+  await said;
+  await eventually(async () => (await startOf(service)) !== third, "a process with the mended code");
   assert.equal(await service.interrupt("SIGINT"), 0);
 });

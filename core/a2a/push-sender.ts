@@ -6,6 +6,7 @@ import type { Logger } from "pino";
 import { systemTime } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
+import { RecentMap } from "../lib/recent-map.ts";
 import { createTurns } from "../lib/turns.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { AllowedAddresses } from "../models/files/allowed-addresses.ts";
@@ -43,6 +44,8 @@ const MAX_RECEIVERS_AT_ONCE = 4;
 const MAX_TRIES = 20;
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 600_000;
+/** How many receivers are at least remembered as failing, so that the log warns of each once. */
+const MAX_FAILING = 1_000;
 /** Node's timers with a longer delay would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 /** How much longer a claim lasts than its requests may take. */
@@ -76,6 +79,8 @@ export class PushSender {
   /** The last row of a scan that did not reach the end. */
   #lookedUntil: string | undefined;
   #recovering = Promise.resolve();
+  /** Addresses of receivers that did not accept their last notification: the log has said so. */
+  readonly #failing = new RecentMap<true>(MAX_FAILING);
 
   constructor(rows: TaskRows, options: PushSenderOptions) {
     this.#rows = rows;
@@ -231,21 +236,26 @@ export class PushSender {
     const { tries, since } = pending!;
     // Not counted as a try, because the service is stopping.
     if (this.#closing.signal.aborted) return pending!;
+    // The log must not contain the whole URL or a token.
+    const { host } = new URL(config.url);
     try {
       const delivery = await this.#open();
       const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(Math.min(timeout, MAX_TIMER_MS))]);
       await delivery.send({ config, task, max }, signal);
+      if (this.#failing.get(config.url) === true)
+        this.#options.logger.info({ host }, `push notifications are taken by ${host} again`);
+      this.#failing.delete(config.url);
       return null;
     } catch (error) {
       const again = systemTime() + pauseAfter(tries);
-      // The log must not contain the whole URL or a token.
-      const { host } = new URL(config.url);
       const about = { task: task.id, host, tries: tries + 1 };
       const reason =
         (error as Error)?.name === "TimeoutError" ? "it takes longer than server.push.timeout" : messageOf(error);
       if (this.#closing.signal.aborted) return pending!;
       if (tries + 1 < MAX_TRIES && again - since <= retry) {
-        this.#options.logger.debug(about, `a push notification was not taken by ${host}: ${reason}`);
+        const level = this.#failing.get(config.url) === true ? "debug" : "warn";
+        this.#failing.set(config.url, true);
+        this.#options.logger[level](about, `a push notification was not taken by ${host}: ${reason}`);
         return { ...pending!, tries: tries + 1, due: again };
       }
       this.#options.logger.warn(about, `a push notification to ${host} was given up: ${reason}`);

@@ -65,8 +65,8 @@ export interface ProtocolBody extends GenerateBody {
   approves?: false;
   /** The working memory as the client has edited it. */
   workingMemory?: EditedMemory | undefined;
-  /** Whether the run is kept if runs of `chat` are; then `events` starts it. */
-  isKept?: true;
+  /** Whether the run is kept if runs of `chat` are. */
+  isKept?: boolean;
 }
 
 /** A run that is ready to start. */
@@ -77,7 +77,7 @@ export interface ProtocolRun {
   readonly isJson: boolean;
   /** Whether the client runs this tool, provided that its input is valid. */
   isForClient(tool: string): boolean;
-  /** Runs to the end. An aborted run is not an error: its last part is `abort`. */
+  /** Runs to the end; the sink of a kept run gets the parts that are recorded. An aborted run is not an error: its last part is `abort`. */
   start(sink: PartSink): Promise<void>;
   /** Runs as a stream of events; those of a kept run come from its journal. @param form makes the sink that turns parts into events */
   events(form: (events: EventSink) => PartSink): EventProducer;
@@ -87,8 +87,11 @@ export interface ProtocolRun {
 export interface KeptProtocolRun extends Pick<ProtocolRun, "isJson"> {
   /** The tools that the client runs. */
   readonly clientTools: readonly string[];
-  /** Starts the run; resolves when the start is on disk. */
-  start(): Promise<void>;
+  /**
+   * Starts the run; resolves when the start is on disk: to true if this request has started it, to false if an earlier one with the same
+   * key has.
+   */
+  start(): Promise<boolean>;
   /** Resolves when the run no longer continues in this process. */
   readonly left: Promise<void>;
 }

@@ -60,8 +60,8 @@ export interface KeptRun {
   readonly left: Promise<void>;
   /** Resolves when the run has ended. Throws the error with which it failed. */
   result(): Promise<RunResult>;
-  /** Resolves when the start of the run is on disk. */
-  start(): Promise<void>;
+  /** Resolves when the start of the run is on disk, to whether this request has started it. */
+  start(): Promise<boolean>;
   /** Its parts as events, numbered as later readers of the run see them. `form` wraps the sink of the events in another one. */
   readonly events: (form?: (sink: Parameters<EventProducer>[0]) => PartSink) => EventProducer;
 }

@@ -2,7 +2,7 @@
 import { REPLAYED } from "../http/idempotency.ts";
 import { invalid } from "../lib/errors.ts";
 import type { RunCall } from "./agent.ts";
-import type { KeptAgent, KeptRequest, KeptRun } from "./keeper.ts";
+import type { KeptAgent, KeptRequest, KeptRun, RunName } from "./keeper.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, type PreparedRun, prepareRun } from "./run/execute.ts";
 import { jsonOutput, objectOutput, schemaRateKey } from "./run/output.ts";
@@ -51,12 +51,15 @@ export function keptRun(
   const run = keeper.newRun(kept, request(), call, {
     runId: chosen ?? keyed?.runId ?? agent.newRunId(),
     isChosen: chosen !== undefined,
-    keyed: keyed === undefined ? null : keyed.isRepeated ? "repeated" : "first",
+    keyed: keyedAs(call),
   });
   const replayed = isFollowed && keyed.isRepeated ? REPLAYED : [];
   call.replyWith = { headers: ["x-run-id", run.id, ...replayed] };
   return run;
 }
+
+export const keyedAs = ({ keyed }: RunCall): RunName["keyed"] =>
+  keyed === undefined ? null : keyed.isRepeated ? "repeated" : "first";
 
 /** Sets the id of a run that is not kept in the reply, and checks that no kept run has the same id. */
 export function named(

@@ -1,9 +1,9 @@
 /** Runs for protocols with their own reply format: the sink of the protocol makes the reply from the parts. */
-import { invalid } from "../lib/errors.ts";
+import { invalid, ServiceError } from "../lib/errors.ts";
 import type { KeptProtocolRun, ProtocolBody, ProtocolRun, RunCall } from "./agent.ts";
 import { messageIdForRun } from "./conversation/agent-memory.ts";
-import type { KeptAgent, KeptRequest } from "./keeper.ts";
-import { keptRun } from "./kept.ts";
+import type { KeptAgent, KeptRequest, KeptRun } from "./keeper.ts";
+import { keptRun, keyedAs } from "./kept.ts";
 import { reasoningOptions } from "./run/bounds.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { executeStream, prepareRun } from "./run/execute.ts";
@@ -21,7 +21,7 @@ export function prepareProtocol(
   const run = isKept === true ? keptRun(agent, kept, () => request, request.options, call, true) : null;
   const prepared = run?.prepared ?? prepareHere(agent, request, call);
   const { plan } = prepared;
-  const start = (sink: PartSink) => executeStream(agent, prepared, sink);
+  const start = (sink: PartSink) => (run === null ? executeStream(agent, prepared, sink) : tellKept(run, sink));
   return {
     messageId: messageIdForRun(plan.id),
     isJson: isJson(plan),
@@ -29,6 +29,30 @@ export function prepareProtocol(
     start,
     events: (form) => run?.events(form) ?? ((events) => start(form(events))),
   };
+}
+
+/** @throws ServiceError `provider_failed` when the run has failed after its beginning, otherwise what made it fail */
+async function tellKept(run: KeptRun, sink: PartSink): Promise<void> {
+  let failure: string | undefined;
+  const parts: PartSink = {
+    get closed() {
+      return sink.closed;
+    },
+    part(part) {
+      if (part.type !== "error") return sink.part(part);
+      failure = part.error;
+      return undefined;
+    },
+  };
+  await run.events(() => parts)({
+    open: () => sink.accepted?.(),
+    send: () => undefined,
+    get closed() {
+      return sink.closed;
+    },
+    onLeave() {},
+  });
+  if (failure !== undefined) throw new ServiceError("provider_failed", failure);
 }
 
 function prepareHere(agent: CompiledAgent, { json, ...request }: KeptRequest, call: RunCall) {
@@ -46,7 +70,7 @@ export function prepareKept(
 ): KeptProtocolRun {
   const { keeper } = agent.keeping;
   if (keeper === null) throw invalid("background is not available here: nothing keeps the runs of agents");
-  const name = { runId, isChosen: false, keyed: null };
+  const name = { runId, isChosen: false, keyed: keyedAs(call) };
   const run = keeper.newRun(kept, protocolRequest(agent, body), call, name);
   const { plan } = run.prepared;
   return {

@@ -75,6 +75,13 @@ const APPROVAL_ROUTES = ["GET /approvals", "POST /approvals/:approvalId"];
 /** Routes that tokens of users never open, unless a list of the manifest makes them public: they show how the service is built. */
 const CONSOLE_ROUTES = ["GET /observability/manifest"];
 
+/** These show how the service is built. A wide pattern (`*`, `:`) in a list of public routes does not open them; only their own path does. */
+const OPENED_BY_NAME: ReadonlySet<string> = new Set([
+  "GET /observability/limits",
+  "GET /observability/manifest",
+  "GET /observability/routes",
+]);
+
 /** Routes that are neither in the protected list nor in the public one under `legacy`. */
 const LEGACY_UNPROTECTED = [
   "POST /workflows/:id/executions/:executionId/suspend",
@@ -163,8 +170,10 @@ function routeAccess(rules: Rules, route: AccessRoute, routes: readonly AccessRo
     while (exceptions.at(-1)?.access === otherwise) exceptions.pop();
     return { exceptions, otherwise };
   };
+  const isOpenedByName = OPENED_BY_NAME.has(`${route.method} ${route.path}`);
   for (const { access, patterns } of rules.rules) {
     for (const pattern of patterns) {
+      if (isOpenedByName && access === "public" && isWide(pattern)) continue;
       const fit = fitPattern(pattern, route);
       if (fit === "always") return withDefault(access);
       if (fit === "never" || belongsToOtherRoute(pattern, route, rivals)) continue;
@@ -173,6 +182,8 @@ function routeAccess(rules: Rules, route: AccessRoute, routes: readonly AccessRo
   }
   return withDefault(rules.otherwise(route.group));
 }
+
+const isWide = ({ hasOpenEnd, segments }: ParsedPattern): boolean => hasOpenEnd || segments.includes(null);
 
 function classOfUnknown(rules: Rules, method: string, segments: readonly string[]): AccessClass {
   for (const { access, patterns } of rules.rules)

@@ -1,7 +1,8 @@
 /**
  * The command `dev`: serves in a child process. A change of the manifest is reloaded there; if that fails, the child continues as before
  * and says why. A change of a plugin, of the source or of `--env-file` restarts it, and so does a change of the manifest that cannot be
- * reloaded. Node's own `--watch` sees only modules, and loses a file whose editor saves by renaming, so folders are watched here.
+ * reloaded; if the new process would not start, the child continues as before too. Node's own `--watch` sees only modules, and loses a file
+ * whose editor saves by renaming, so folders are watched here.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { type FSWatcher, watch } from "node:fs";
@@ -56,6 +57,12 @@ export async function dev(invocation: Invocation): Promise<number> {
       if (stopping) return;
       process.stdout.write(`${changed} has changed\n`);
       if (!restarts && (await reloadChild(child))) return;
+      if (isRunning(child) && !(await wouldStart(invocation))) {
+        process.stdout.write("the service goes on as it was\n");
+        // What has changed is not in it: no reload of the manifest brings that.
+        needsRestart = true;
+        return;
+      }
       await stopChild(child);
       if (stopping) return;
       child = spawnServe(invocation);
@@ -84,6 +91,31 @@ function spawnServe({ inherited }: Invocation): ChildProcess {
   return spawn(process.execPath, command, { stdio: ["inherit", "inherit", "inherit", "ipc"], env: inherited });
 }
 
+const isRunning = ({ exitCode, signalCode }: ChildProcess): boolean => exitCode === null && signalCode === null;
+
+/** Whether a process would start with what has changed; it says what is wrong. */
+function wouldStart({ config, plugins, envFiles = [], inherited }: Invocation): Promise<boolean> {
+  const options = [
+    ...["--config", config],
+    ...plugins.flatMap((folder) => ["--plugins", folder]),
+    ...envFiles.flatMap((file) => ["--env-file", file]),
+  ];
+  const command = [...process.execArgv, process.argv[1]!, "check", ...options];
+  const child = spawn(process.execPath, command, { stdio: ["ignore", "ignore", "pipe"], env: inherited });
+  let said = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    said += text;
+  });
+  return new Promise((done) => {
+    child.once("close", (code) => {
+      // Of warnings the service itself tells.
+      if (code !== 0) process.stderr.write(said);
+      done(code === 0);
+    });
+    child.once("error", () => done(true));
+  });
+}
+
 /** False when the child must be restarted: it does not run, or cannot apply the change. */
 function reloadChild(child: ChildProcess): Promise<boolean> {
   if (!child.connected) return Promise.resolve(false);
@@ -100,7 +132,7 @@ function reloadChild(child: ChildProcess): Promise<boolean> {
 
 /** Stops a child in order, with a second signal if that takes long. */
 function stopChild(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
+  if (!isRunning(child)) return Promise.resolve();
   return new Promise((done) => {
     const again = setTimeout(() => child.kill("SIGTERM"), SECOND_SIGNAL_DELAY_MS);
     child.once("exit", () => {

@@ -209,8 +209,8 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   /** Like `stream`, for a protocol with its own format. The headers are sent at once unless the reply sets `opensLate`. */
   streamText(headers: HeaderList, reply: TextStream): void {
-    // A stream is never in memory as a whole, so that its text cannot be kept.
-    if (this.keyed !== undefined) void this.#keep(this.keyed, reply.status, headers, null);
+    // A stream is never in memory as a whole, so that its text cannot be kept. One that opens late may still fail, with a reply.
+    if (this.keyed !== undefined && reply.opensLate !== true) void this.#keep(this.keyed, reply.status, headers, null);
     const writer = new TextWriter(this.exchange, headers, reply, this.#settings.limits.streamBuffer);
     this.#startStream(writer);
     this.#status = reply.status;

@@ -27,6 +27,8 @@ export interface KeptReply {
 export interface KeyedWork {
   /** Id of the run that the request starts, the same for every try with this key. */
   readonly runId: string;
+  /** When the key was first used, in milliseconds since 1970. */
+  readonly at: number;
   /** Whether an earlier try may have started the run: that try was cut short, or its process has died. */
   readonly isRepeated: boolean;
   /** Frees the key: the run was not started, or failed before a client was notified of it. */
@@ -54,6 +56,9 @@ export interface ReplyKeeper {
   name(request: KeyedRequest, signal: AbortSignal): Promise<KeyClaim>;
 }
 
+/** True: the reply is kept and sent to repeated requests. `stream`: the handler attaches repeated requests to what the first has started. */
+export type Idempotence = true | "stream";
+
 /** The parts of a request that identify it. */
 interface SentRequest {
   readonly key: string;
@@ -70,12 +75,24 @@ interface KeyedCall extends Requester {
   reply(status: number, headers: HeaderList, body: KeptReply["body"]): void;
 }
 
+type KeyTaker = (replies: ReplyKeeper, call: KeyedCall, sent: SentRequest, cors: HeaderList) => Promise<boolean>;
+
+/** How the requests of a route take their keys, by their bodies. */
+export function compileKeyTaker<B>(
+  idempotent: Idempotence | ((body: B) => Idempotence) | undefined,
+): (body: unknown) => KeyTaker {
+  const takerOf = (how: Idempotence | undefined) => (how === "stream" ? attachToFirst : carryOutOnce);
+  if (typeof idempotent === "function") return (body) => takerOf(idempotent(body as B));
+  const taker = takerOf(idempotent);
+  return () => taker;
+}
+
 /**
  * Resolves to whether the request is the first with its key and must be carried out. Otherwise it has been answered.
  *
  * @throws ServiceError `invalid_input` for an invalid key; else like `ReplyKeeper.take`
  */
-export async function carryOutOnce(
+async function carryOutOnce(
   replies: ReplyKeeper,
   call: KeyedCall,
   sent: SentRequest,
@@ -96,7 +113,7 @@ export async function carryOutOnce(
  * The variant for routes that stream: every request is carried out, and the handler attaches repeated ones to what the first has
  * started.
  */
-export async function attachToFirst(replies: ReplyKeeper, call: KeyedCall, sent: SentRequest): Promise<boolean> {
+async function attachToFirst(replies: ReplyKeeper, call: KeyedCall, sent: SentRequest): Promise<boolean> {
   const claim = await replies.name(keyedRequest(call, sent), call.signal);
   // Not freed when the client has left: another try may have started a run with this id by now.
   if (!call.finished) call.keyed = claim;

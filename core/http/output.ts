@@ -54,7 +54,7 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
   if ("raw" in output) {
     return (call, value, cors) => {
       const reply = value as RawReply;
-      const headers = cors.length === 0 ? reply.headers : [...reply.headers, ...cors];
+      const headers = withOwn(cors.length === 0 ? reply.headers : [...reply.headers, ...cors], call);
       if ("body" in reply) return call.reply(reply.status, headers, reply.body);
       call.track();
       call.streamText(headers, reply);

@@ -23,7 +23,7 @@ import {
 import { errorReply } from "./encode.ts";
 import { type ErrorsAt, errorsByPath } from "./error-forms.ts";
 import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
-import { attachToFirst, carryOutOnce, type ReplyKeeper } from "./idempotency.ts";
+import { compileKeyTaker, type ReplyKeeper } from "./idempotency.ts";
 import { foreignHost, foreignOrigin } from "./origin.ts";
 import { compileOutput } from "./output.ts";
 import type { InputSchemaId, Route } from "./route.ts";
@@ -152,7 +152,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   const bodyLimit = settings.bodyLimit(route);
   const { bodyOptional = false, readsHeaders = false, refusedPage } = route;
   const replies = route.idempotent === undefined ? undefined : settings.replies;
-  const takeKey = route.idempotent === "stream" ? attachToFirst : carryOutOnce;
+  const keyTaker = compileKeyTaker(route.idempotent);
   const { readsClient = settings.isProxied && route.group === "execution" } = route;
   const malformed = "raw" in route.output ? route.output.malformed : undefined;
   const meter = meters.ofRoute(route);
@@ -219,7 +219,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     }
     call.track();
     const target = `${route.method} ${keyed.path}?${query}`;
-    takeKey(replies!, call, { key: keyed.key, target, body: bytes }, corsHeaders).then(
+    keyTaker(body)(replies!, call, { key: keyed.key, target, body: bytes }, corsHeaders).then(
       (isToRun) => {
         if (isToRun) handle(call, values, query, body, corsHeaders);
       },

@@ -11,7 +11,7 @@ import type { Client } from "./client.ts";
 import type { Validator } from "./decode.ts";
 import type { ErrorForm } from "./encode.ts";
 import type { HeaderList } from "./exchange.ts";
-import type { KeyedWork } from "./idempotency.ts";
+import type { Idempotence, KeyedWork } from "./idempotency.ts";
 import type { AllowedPages } from "./origin.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -146,11 +146,8 @@ export interface Route<
   bodyClass?: "generation";
   /** A request without a body is read as `{}`. */
   bodyOptional?: boolean;
-  /**
-   * Whether an `Idempotency-Key` is honoured. True: the reply is kept and sent to repeated requests. `stream`: the handler attaches
-   * repeated requests to what the first has started. Only for POST with a body.
-   */
-  idempotent?: true | "stream";
+  /** Whether an `Idempotency-Key` is honoured, and how; a function decides by the body. Only for POST with a body. */
+  idempotent?: Idempotence | ((body: Shape<B>) => Idempotence);
   /** Validators of a plugin's route, used instead of `query` and `body`. */
   checks?: { query?: Validator; body?: Validator };
   /** The schemas of a plugin's route, for `/doc`. */

@@ -42,11 +42,12 @@ export class BackgroundResponses {
   }
 
   /**
-   * Stores the response and begins its run. Resolves when both are on disk.
+   * Stores the response and begins its run. Resolves when both are on disk, to the response: that of an earlier request where one with the
+   * same key has come before.
    *
    * @throws ServiceError `rate_limited` when too many of its owner run, `unavailable` when too many executions run or the store fails
    */
-  async begin(record: ResponseRecord, run: KeptProtocolRun, principal: Principal): Promise<void> {
+  async begin(record: ResponseRecord, run: KeptProtocolRun, principal: Principal): Promise<ResponseRecord> {
     const { owner } = record;
     const count = this.#running.get(owner) ?? 0;
     if (isSomebody(owner) && count >= MAX_RUNNING_OF_USER) {
@@ -54,19 +55,24 @@ export class BackgroundResponses {
       throw new ServiceError("rate_limited", message);
     }
     this.#running.set(owner, count + 1);
-    let revision: number | undefined;
+    let stored: FoundResponse | undefined;
+    let isOurs = false;
     try {
-      revision = await this.#rows.create(record, JSON.stringify(record));
-      await run.start();
+      stored = await this.#rows.createOnce(record, JSON.stringify(record));
+      isOurs = await run.start();
     } catch (error) {
-      this.#leave(owner);
-      if (revision !== undefined) await this.#rows.delete(record, revision).catch(() => {});
+      if (stored?.record === record) await this.#rows.delete(stored.record, stored.revision).catch(() => {});
       throw error;
+    } finally {
+      if (!isOurs) this.#leave(owner);
     }
-    void run.left.then(() => {
-      this.#leave(owner);
-      return this.#settleHere(record, revision, principal);
-    });
+    const begun = stored;
+    if (isOurs)
+      void run.left.then(() => {
+        this.#leave(owner);
+        return this.#settleHere(begun, principal);
+      });
+    return begun.record;
   }
 
   /** The response as it stands. Where its run has ended it has its end, which is stored if it was not. */
@@ -133,12 +139,12 @@ export class BackgroundResponses {
     this.#closed = true;
   }
 
-  async #settleHere(record: ResponseRecord, revision: number, principal: Principal): Promise<void> {
+  async #settleHere(found: FoundResponse, principal: Principal): Promise<void> {
     if (this.#closed) return;
     try {
-      await this.settled({ record, revision }, principal);
+      await this.settled(found, principal);
     } catch (error) {
-      const { id } = record.resource;
+      const { id } = found.record.resource;
       this.#logger.warn({ err: error, response: id }, `the end of a response is not stored: ${messageOf(error)}`);
     }
   }

@@ -9,7 +9,7 @@ import { type ChatDelta, ChatDeltas, chatMessage, chatUsage } from "./chat-delta
 import { readChatMessages } from "./chat-input.ts";
 import { errorFields, type FieldNames, inOwnWords, jsonReply } from "./errors.ts";
 import { readFormat, samplingOptions } from "./options.ts";
-import { hearRun, type StreamTranslation, streamTranslated } from "./run-sink.ts";
+import { hearRun, readsTogether, type StreamTranslation, streamTranslated } from "./run-sink.ts";
 import { chooseTools, isNothing, readFunction, requireFunction, type ToolsOfRequest } from "./tools.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -26,14 +26,16 @@ const FIELDS: FieldNames = {
 };
 
 export async function answerChat(agent: Agent, body: Body, call: RunCall): Promise<RawReply> {
-  const run = prepare(agent, body, call);
+  const isKept = readsTogether(body, call);
+  const run = prepare(agent, body, call, isKept);
+  const { keyed } = call;
   const completion: Completion = {
-    id: `chatcmpl-${randomUUID().replaceAll("-", "")}`,
-    created: Math.floor(systemTime() / 1000),
+    id: `chatcmpl-${(keyed?.runId ?? randomUUID()).replaceAll("-", "")}`,
+    created: Math.floor((keyed?.at ?? systemTime()) / 1000),
     model: agent.id,
   };
   if (body.stream !== true) return jsonReply(await wholeCompletion(completion, run));
-  return streamTranslated(run, new ChunkWriter(completion, body.stream_options?.include_usage === true));
+  return streamTranslated(run, new ChunkWriter(completion, body.stream_options?.include_usage === true), isKept);
 }
 
 interface Completion {
@@ -42,7 +44,7 @@ interface Completion {
   readonly model: string;
 }
 
-function prepare(agent: Agent, body: Body, call: RunCall): ProtocolRun {
+function prepare(agent: Agent, body: Body, call: RunCall, isKept: boolean): ProtocolRun {
   const { response_format: format, reasoning_effort: effort } = body;
   const schema = format?.json_schema;
   const messages = readChatMessages(body.messages as Fields[]);
@@ -54,6 +56,7 @@ function prepare(agent: Agent, body: Body, call: RunCall): ProtocolRun {
         options: options(body),
         json: readFormat(format?.type, schema?.schema, "response_format.json_schema.schema"),
         approves: false,
+        isKept,
         effort: isNothing(effort) ? undefined : { value: effort, field: "reasoning_effort" },
         ...readTools(body),
       },

@@ -2,6 +2,7 @@
 import { randomUUID } from "node:crypto";
 import type { CompactResponseRequest } from "../../generated/types.ts";
 import type { Agent, RunCall } from "../agents/agent.ts";
+import { TooLongToSumUp } from "../agents/conversation/write-summary.ts";
 import { systemTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
@@ -32,11 +33,11 @@ export async function compactConversation(
   const earlier = isNothing(previous) ? NOTHING_EARLIER : await readEarlier(responses, previous, principal);
   const lines = conversationOf(instructions, earlier, input).flatMap(messageLine);
   if (lines.length === 0) throw invalid("input must have a text to sum up");
-  if (lines.reduce((sum, line) => sum + line.length, 0) > MAX_CHARACTERS) {
-    const message = `input is more than ${MAX_CHARACTERS} characters of text, which cannot be summed up`;
-    throw new OpenaiError("invalid_input", message, "context_length_exceeded", "input");
-  }
-  const { summary, usage } = await agent.summarize(lines, call);
+  if (lines.reduce((sum, line) => sum + line.length, 0) > MAX_CHARACTERS)
+    throw tooLong(`more than ${MAX_CHARACTERS} characters of text, which cannot be summed up`);
+  const { summary, usage } = await agent.summarize(lines, call).catch((error: unknown) => {
+    throw error instanceof TooLongToSumUp ? tooLong(error.message) : error;
+  });
   const item: CompactionItem = {
     type: "compaction",
     id: itemId("compaction", id, "0"),
@@ -46,6 +47,9 @@ export async function compactConversation(
   const createdAt = Math.floor(systemTime() / 1000);
   return { id, object: "response.compaction", created_at: createdAt, output: [item], usage: responseUsage(usage) };
 }
+
+const tooLong = (how: string) =>
+  new OpenaiError("invalid_input", `input is ${how}`, "context_length_exceeded", "input");
 
 function messageLine({ role, content }: InputMessage): string[] {
   const texts = typeof content === "string" ? [content] : content.flatMap(partText);

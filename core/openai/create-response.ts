@@ -11,7 +11,7 @@ import { FIELDS, type NewResponse, readResponseRequest } from "./response-reques
 import { MAX_STORED_CHARACTERS } from "./response-rows.ts";
 import { responseStream } from "./response-stream.ts";
 import type { Responses } from "./responses.ts";
-import { hearRun, streamTranslated } from "./run-sink.ts";
+import { hearRun, readsTogether, streamTranslated } from "./run-sink.ts";
 
 type Body = CreateResponseRequest;
 
@@ -20,18 +20,20 @@ export async function createResponse(agent: Agent, body: Body, call: RunCall, re
   if (background === true && store === false)
     throw invalid("background must not be true where store is false: nobody could read the response");
   const principal = responses.principalOf(call);
-  const begun = await readResponseRequest(body, principal, responses);
+  const begun = await readResponseRequest(body, principal, responses, { keyed: call.keyed });
   const { record, output, asked, messages } = begun;
   const { resource } = record;
   if (background === true) {
     const run = inOwnWords(FIELDS, messages, () => agent.prepareKept(asked, call, responseRunId(resource.id)));
     const { isJson, clientTools } = run;
-    await responses.background.begin({ ...record, run: { isJson, clientTools } }, run, principal);
-    return stream === true ? responses.follow(resource.id, {}, principal) : jsonReply(resource);
+    const stored = await responses.background.begin({ ...record, run: { isJson, clientTools } }, run, principal);
+    return stream === true ? responses.follow(resource.id, {}, principal) : jsonReply(stored.resource);
   }
-  const run = inOwnWords(FIELDS, messages, () => agent.prepare(asked, call));
+  const isKept = readsTogether(body, call);
+  const run = inOwnWords(FIELDS, messages, () => agent.prepare({ ...asked, isKept }, call));
   const finish = () => finished(begun, responses);
-  if (stream === true) return streamTranslated(run, responseStream(new ResponseEvents(resource, output), finish));
+  if (stream === true)
+    return streamTranslated(run, responseStream(new ResponseEvents(resource, output), finish), isKept);
   await hearRun(run, (said) => output.of(said));
   return jsonReply(shown(await finish(), body));
 }
@@ -54,11 +56,10 @@ export async function finished({ record, output }: NewResponse, { rows }: Respon
   const text = JSON.stringify(stored);
   if (text.length > MAX_STORED_CHARACTERS) return { ...whole, store: false };
   try {
-    await rows.create(stored, text);
+    return (await rows.createOnce(stored, text)).record.resource;
   } catch (cause) {
     // What the run did must not be done again.
     const message = `the response could not be stored: ${messageOf(cause)}`;
     throw new ServiceError("unavailable", message, { headers: { "x-should-retry": "false" }, cause });
   }
-  return whole;
 }

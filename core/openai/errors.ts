@@ -30,6 +30,7 @@ const CODES: Partial<Record<ErrorKind, string>> = {
   unsupported_media_type: "unsupported_media_type",
   rate_limited: "rate_limit_exceeded",
   provider_failed: "model_error",
+  key_reused: "key_reused",
   context_length: "context_length_exceeded",
 };
 

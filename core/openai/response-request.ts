@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { CreateResponseRequest } from "../../generated/types.ts";
 import type { ProtocolBody } from "../agents/agent.ts";
 import type { ClientTool } from "../agents/run/client-tools.ts";
+import type { KeyedWork } from "../http/idempotency.ts";
 import { ownerOf } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { systemTime } from "../lib/clock.ts";
@@ -48,24 +49,30 @@ export interface NewResponse {
   readonly asked: ProtocolBody;
 }
 
+interface Asking {
+  /** What the connection has of the response that is continued, if it has it. */
+  readonly recent?: EarlierItems | undefined;
+  /** Requests with one key are about one response. */
+  readonly keyed?: KeyedWork | undefined;
+}
+
 /**
- * @param recent what the connection has of the response that is continued, if it has it
  * @throws ServiceError `invalid_input` that names the field
  */
 export async function readResponseRequest(
   body: Body,
   principal: Principal,
   responses: Responses,
-  recent?: EarlierItems,
+  { recent, keyed }: Asking,
 ): Promise<NewResponse> {
-  const id = `resp_${randomUUID().replaceAll("-", "")}`;
+  const id = `resp_${(keyed?.runId ?? randomUUID()).replaceAll("-", "")}`;
   const tools = readTools(body);
   const input = await resolveReferences(responses.rows, readInput(body.input, id), principal);
   const earlier = recent ?? (await earlierOf(body, principal, responses));
   requireChain(earlier.chain);
   const messages = conversationOf(body.instructions, earlier, input);
   const asked = protocolBody(body, tools, messages);
-  const createdAt = systemTime();
+  const createdAt = keyed?.at ?? systemTime();
   const store = isStored(body, input);
   const resource = beginResource({ id, createdAt: toSeconds(createdAt), body, tools, store });
   const output = new ResponseOutput(id, () => toSeconds(systemTime()));

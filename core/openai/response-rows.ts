@@ -63,6 +63,19 @@ export class ResponseRows {
     });
   }
 
+  /** The response as it is stored: that of an earlier request, where one with the same key has stored it before. */
+  async createOnce(record: ResponseRecord, text: string): Promise<FoundResponse> {
+    for (;;) {
+      try {
+        return { record, revision: await this.create(record, text) };
+      } catch (error) {
+        if (!(error instanceof CommitConflict)) throw error;
+        const earlier = await this.read(record.resource.id);
+        if (earlier !== undefined) return earlier;
+      }
+    }
+  }
+
   /** Resolves to its new revision, or to null when somebody else has changed or deleted it since. */
   async change(record: ResponseRecord, revision: number): Promise<number | null> {
     const key = responseKey(record.resource.id);

@@ -1,5 +1,5 @@
 /** Hands what a run says to a translation, for a reply that is sent whole or as a stream. */
-import type { ProtocolRun } from "../agents/agent.ts";
+import type { ProtocolRun, RunCall } from "../agents/agent.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { TextStream } from "../http/route.ts";
@@ -23,7 +23,12 @@ export interface StreamTranslation {
 /** An SSE comment: clients skip it. */
 export const HEARTBEAT = ": \n\n";
 
-export function streamTranslated(run: ProtocolRun, translation: StreamTranslation): TextStream {
+/** Whether the reply is a stream that all requests with one key read: its run is kept for them. */
+export const readsTogether = ({ stream }: { readonly stream?: boolean | null }, { keyed }: RunCall): boolean =>
+  stream === true && keyed !== undefined;
+
+/** @param goesOn whether the run is heard to its end although its client leaves, as it is carried out then */
+export function streamTranslated(run: ProtocolRun, translation: StreamTranslation, goesOn: boolean): TextStream {
   let failure: unknown;
   return {
     status: 200,
@@ -33,7 +38,7 @@ export function streamTranslated(run: ProtocolRun, translation: StreamTranslatio
     failure: (message) => translation.fail(message, failure),
     async stream(sink) {
       try {
-        await run.start(new StreamSink(sink, run, translation));
+        await run.start(new StreamSink(sink, run, translation, goesOn));
         await sink.send(await translation.end());
       } catch (error) {
         failure = error;
@@ -48,14 +53,17 @@ class StreamSink implements PartSink {
   readonly #reader: RunReader;
   readonly #translation: StreamTranslation;
 
-  constructor(sink: TextSink, run: ProtocolRun, translation: StreamTranslation) {
+  readonly #goesOn: boolean;
+
+  constructor(sink: TextSink, run: ProtocolRun, translation: StreamTranslation, goesOn: boolean) {
     this.#sink = sink;
     this.#reader = new RunReader(run);
     this.#translation = translation;
+    this.#goesOn = goesOn;
   }
 
   get closed(): boolean {
-    return this.#sink.closed;
+    return this.#sink.closed && !this.#goesOn;
   }
 
   accepted(): void {
@@ -65,7 +73,7 @@ class StreamSink implements PartSink {
   part(part: AgentPart): Promise<void> | undefined {
     let text = "";
     for (const said of this.#reader.read(part)) text += this.#translation.write(said);
-    return text === "" ? undefined : this.#sink.send(text);
+    return text === "" || this.#sink.closed ? undefined : this.#sink.send(text);
   }
 }
 

@@ -112,7 +112,7 @@ class ResponsesSocket {
     const agent = agentOf(agents, body.model);
     const principal = responses.principalOf(call);
     const recent = this.#recent(body.previous_response_id);
-    const begun = await readResponseRequest(body, principal, responses, recent);
+    const begun = await readResponseRequest(body, principal, responses, { recent });
     const run = inOwnWords(FIELDS, begun.messages, () => agent.prepare(begun.asked, call));
     const events = new ResponseEvents(begun.record.resource, begun.output);
     const sink = new EventSink(run, events, this.writer);

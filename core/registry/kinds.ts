@@ -2,8 +2,8 @@
 
 import { parseDuration } from "../lib/duration.ts";
 import { isObject } from "../lib/is-object.ts";
-import { schemaProblems } from "../lib/schema-shape.ts";
 import type { PluginKind } from "../plugin/plugin.ts";
+import { pluginSchemaProblems } from "./plugin-schema.ts";
 
 /** Returns the problem of a field (`must be a function`), or null. */
 type Check = (value: unknown) => string | null;
@@ -62,7 +62,7 @@ const duration = must('a duration like "250ms" or "5s"', (value) => {
 
 const schema: Check = (value) => {
   if (!isObject(value)) return "must be a JSON Schema, an object";
-  const problems = schemaProblems(value);
+  const problems = pluginSchemaProblems(value);
   return problems.length === 0 ? null : `is not a JSON Schema: ${problems.join("; ")}`;
 };
 

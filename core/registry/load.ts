@@ -1,12 +1,12 @@
 /** Loads the plugins of all folders: find, import, check, register. Every broken plugin is reported, and the others still load. */
 import { pathToFileURL } from "node:url";
-import { schemaProblems } from "../lib/schema-shape.ts";
 import { formatPath } from "../manifest/issues.ts";
 import { keywordNotices } from "../manifest/unknown-keywords.ts";
 import type { Plugin, PluginKind } from "../plugin/plugin.ts";
 import { discover, type PluginFile, realFolder } from "./discover.ts";
 import { describeImportFailure } from "./import-failure.ts";
 import { NAME } from "./kinds.ts";
+import { pluginSchemaProblems } from "./plugin-schema.ts";
 import type { PluginPhase, PluginProblem } from "./problem.ts";
 import { shortPath } from "./problem.ts";
 import { Registry, type RegistryEntry, registryKey } from "./registry.ts";
@@ -102,7 +102,7 @@ async function withinLimit<T>(imported: Promise<T>): Promise<T> {
 /** A cheap check at every start; compiling the schema (`configure`) finds other problems, such as a `$ref` without a target. */
 function configSchemaProblems(plugin: Plugin): string[] {
   const schema = "config" in plugin ? plugin.config : undefined;
-  return schema === undefined ? [] : schemaProblems(schema, "config");
+  return schema === undefined ? [] : pluginSchemaProblems(schema, "config");
 }
 
 /** The fields of plugins that are schemas. */

@@ -140,7 +140,7 @@ export class KeptRuns implements RunKeeper {
       prepared,
       left: live.left,
       result: () => begun((execution) => this.#result(execution, live), earlierResult),
-      start: () => begun(onDisk, () => {}),
+      start: () => begun(onDisk, () => false),
       events: (form) => async (events) => {
         live.isRead = true;
         const follow = await begun(
@@ -288,10 +288,10 @@ function recoveredCall(call: StepCall, { trace }: Engine) {
   return { user, caller, requestId, logger, trace };
 }
 
-/** Resolves when the begin of a run is on disk; rejects when that failed. */
-async function onDisk(execution: Execution): Promise<void> {
-  if (execution.isRecorded) return;
-  await Promise.race([execution.flush(), execution.settled]);
+/** Resolves to true when the begin of a run is on disk; rejects when that failed. */
+async function onDisk(execution: Execution): Promise<boolean> {
+  if (!execution.isRecorded) await Promise.race([execution.flush(), execution.settled]);
+  return true;
 }
 
 function ifUnknown(error: unknown): null {

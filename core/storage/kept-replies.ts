@@ -124,20 +124,21 @@ export class KeptReplies implements ReplyKeeper {
       const row = found === undefined ? undefined : (JSON.parse(found.value) as KeyRow);
       if (row !== undefined && row.at + KEPT_MS > systemTime()) {
         if (row.fingerprint !== fingerprint) throw keyReused();
-        return { runId: row.runId, isRepeated: true, settle: async () => {}, free: async () => {} };
+        return { runId: row.runId, at: row.at, isRepeated: true, settle: async () => {}, free: async () => {} };
       }
       const claimed = await this.#write(id, { fingerprint, runId: randomUUID() }, found, row);
       if (claimed !== null) return this.#asName(claimed);
     }
   }
 
-  /** A first request that failed has started nothing, but for one that was cut short. */
+  /** A first request that failed has started nothing, but for one that was cut short. Nothing is kept of what it streams. */
   #asName(claimed: Claimed): KeyClaim {
     const free = () => this.#settle(claimed, null, () => {});
     return {
       runId: claimed.row.runId,
+      at: claimed.row.at,
       isRepeated: false,
-      settle: ({ status }) => (status === 503 ? Promise.resolve() : free()),
+      settle: ({ status }) => (status < 400 || status === 503 ? Promise.resolve() : free()),
       free,
     };
   }
@@ -220,6 +221,7 @@ export class KeptReplies implements ReplyKeeper {
     const { row, isRepeated } = claimed;
     return {
       runId: row.runId,
+      at: row.at,
       isRepeated,
       settle: (reply) => this.#settle(claimed, reply, end),
       free: () => this.#settle(claimed, null, end),

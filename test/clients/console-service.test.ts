@@ -128,8 +128,11 @@ describe("what runs the service, in the console at GET /", { skip: browserMissin
     await row("Runs", "lasting").getByText("running").waitFor();
     await page.getByRole("combobox", { name: "Status" }).selectOption("error");
     await row("Runs", "lasting").waitFor({ state: "detached" });
+    const streamed = page.waitForResponse((reply) => reply.url().endsWith("/runs/failed/stream"));
     await row("Runs", "failed").getByRole("link").click();
     await page.getByRole("region", { name: "Error" }).getByText("unavailable").waitFor();
+    await (await streamed).finished();
+    assert.equal(await page.getByText("unavailable").count(), 1, "what it failed with is said once");
     for (const filter of ["", "&agent=slow"]) {
       await page.goto(`${service.url}/#/runs?page=20${filter}`);
       await page.getByText("No runs.").waitFor();

@@ -343,3 +343,39 @@ test("POST /v1/chat/completions takes what LibreChat sends: nulls for what is no
   const completion = (await reply.json()) as Loose;
   assert.equal(completion.choices[0].message.content, "Hello");
 });
+
+test("openai 7 with its Idempotency-Key: what it sends again when a reply of POST /v1/chat/completions or /v1/responses was lost runs once", async (t) => {
+  const { service, upstream } = await serve(t);
+  const keys: (string | null)[] = [];
+  /** Answers as the service does, but loses every first reply. */
+  const lossy: typeof fetch = async (address, init) => {
+    const reply = await fetch(address, init);
+    keys.push(new Headers(init?.headers).get("idempotency-key"));
+    if (keys.length % 2 === 0) return reply;
+    await reply.text();
+    throw new Error("the connection is gone");
+  };
+  const client = new OpenAI({ apiKey: "key", baseURL: `${service.url}/v1`, fetch: lossy });
+  Object.assign(client, { idempotencyHeader: "Idempotency-Key" });
+  upstream.fallback(() => says(`Answer ${upstream.requests.length}`));
+  const chat = { model: "assistant", messages: HELLO };
+  const response = { model: "assistant", input: "Hello" };
+  const whole = await client.chat.completions.create(chat);
+  const chunks = await collect(await client.chat.completions.create({ ...chat, stream: true }));
+  const answered = await client.responses.create(response);
+  const events = await collect(await client.responses.create({ ...response, stream: true }));
+  const streamed = events.flatMap((event) => (event.type === "response.output_text.done" ? [event.text] : []));
+  assert.deepEqual(
+    [
+      whole.choices[0]!.message.content,
+      chunks.map(({ choices }) => choices[0]?.delta.content ?? "").join(""),
+      answered.output_text,
+      ...streamed,
+    ],
+    ["Answer 1", "Answer 2", "Answer 3", "Answer 4"],
+  );
+  assert.equal(upstream.requests.length, 4);
+  assert.equal(keys.length, 8);
+  assert.equal(new Set(keys).size, 4);
+  for (const key of keys) assert.match(key!, /^stainless-node-retry-/);
+});

@@ -285,3 +285,130 @@ for (const command of ["resume", "replay"])
     const replayed = await second.post(path, body, keyed("k"));
     assert.ok(isReplayed(replayed));
   });
+
+const CHAT = "/v1/chat/completions";
+const RESPONSES = "/v1/responses";
+const openaiBody = (path: string, model = "assistant") =>
+  path === CHAT ? { model, messages: [{ role: "user", content: "go" }] } : { model, input: "go" };
+const textOf = async (reply: Response) => {
+  assert.equal(reply.status, 200, await reply.clone().text());
+  return reply.text();
+};
+
+for (const path of [CHAT, RESPONSES])
+  test(`POST ${path} with stream and an Idempotency-Key: all who ask read one stream, while it goes on and after its end; another body is 422`, async (t) => {
+    const service = await serve(t);
+    const release = hold();
+    const body = { ...openaiBody(path), stream: true };
+    const first = await service.post(path, body, keyed("k"));
+    await until(() => world.calls.length === 1, "the call");
+    const second = await service.post(path, body, keyed("k"));
+    const { status, error } = await errorOf(service.post(path, { ...body, top_p: 0.5 }, keyed("k")));
+    assert.deepEqual([status, (error as Loose).code], [422, "key_reused"]);
+    release();
+    const [one, two] = await Promise.all([textOf(first), textOf(second)]);
+    const third = await service.post(path, body, keyed("k"));
+    assert.deepEqual([first, second, third].map(isReplayed), [false, true, true]);
+    assert.match(one, /one moment[\s\S]*charged[\s\S]*data: \[DONE\]/);
+    assert.equal(two, one);
+    assert.equal(await textOf(third), one);
+    assert.equal(world.calls.length, 1, "it ran once");
+    const other = await service.post(path, body, keyed("other"));
+    assert.notEqual((await textOf(other)).replaceAll(/\d/g, ""), one.replaceAll(/\d/g, ""), "it has an id of its own");
+  });
+
+for (const path of [CHAT, RESPONSES, "/v1/responses/compact"])
+  test(`POST ${path} with an Idempotency-Key: the reply to a repeated request is that of the first; another body is 422`, async (t) => {
+    const service = await serve(t);
+    const body = openaiBody(path);
+    const [first, second] = await Promise.all([1, 2].map(() => service.post(path, body, keyed("k"))));
+    const texts = [await textOf(first!), await textOf(second!)];
+    assert.equal(texts[1], texts[0]);
+    assert.deepEqual([first!, second!].map(isReplayed).sort(), [false, true]);
+    const streamed = await service.post(
+      path,
+      { ...body, ...(path.endsWith("compact") ? { instructions: "x" } : { stream: true }) },
+      keyed("k"),
+    );
+    assert.equal(streamed.status, 422, await streamed.text());
+    assert.equal(world.calls.length, path.endsWith("compact") ? 0 : 1);
+    const other = await textOf(await service.post(path, body, keyed("other")));
+    assert.notEqual(JSON.parse(other).id, JSON.parse(texts[0]!).id);
+  });
+
+test("POST /v1/responses with stream and an Idempotency-Key goes on without its client and is stored; the next process streams all of it to who asks with the key", async (t) => {
+  const start = await restarts(t);
+  const first = await start();
+  const body = { ...openaiBody(RESPONSES), stream: true };
+  const leave = async (key: string, calls: number) => {
+    const leaving = new AbortController();
+    const reply = await fetch(`${first.url}${RESPONSES}`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...keyed(key) },
+      body: JSON.stringify(body),
+      signal: leaving.signal,
+    });
+    const begin = await openEvents(reply).next();
+    await until(() => world.calls.length === calls, "the call");
+    leaving.abort();
+    return JSON.parse(begin!.data).response.id;
+  };
+  const release = hold();
+  const left = await leave("left", 1);
+  release();
+  await until(async () => (await first.get(`${RESPONSES}/${left}`)).status === 200, "the stored response");
+  const stored = (await (await first.get(`${RESPONSES}/${left}`)).json()) as Loose;
+  assert.equal(stored.status, "completed");
+  const again = hold();
+  const id = await leave("k", 2);
+  const key = world.calls[1];
+  const second = await start();
+  again();
+  const text = await textOf(await second.post(RESPONSES, body, keyed("k")));
+  const ended = JSON.parse(parseEvents(text).find(({ data }) => data.includes('"response.completed"'))!.data).response;
+  assert.deepEqual([ended.id, ended.status, ended.output.at(-1).content[0].text], [id, "completed", "charged"]);
+  assert.deepEqual(await (await second.get(`${RESPONSES}/${id}`)).json(), ended);
+  assert.deepEqual(world.calls, [key], "a call that was under way runs again with its key");
+});
+
+for (const stream of [false, true])
+  test(`POST /v1/responses with background${stream ? ", stream" : ""} and an Idempotency-Key, many times at once and after its process has died, is one response`, async (t) => {
+    const start = await restarts(t);
+    const first = await start();
+    const body = { ...openaiBody(RESPONSES), background: true, stream };
+    const ids = async (service: TestService) => {
+      const texts = await Promise.all(
+        Array.from({ length: 5 }, async () => textOf(await service.post(RESPONSES, body, keyed("k")))),
+      );
+      const all = stream
+        ? texts.map((text) => JSON.parse(parseEvents(text).at(0)!.data).response)
+        : texts.map((text) => JSON.parse(text));
+      return new Set(all.map(({ id }) => id));
+    };
+    const before = await ids(first);
+    assert.equal(before.size, 1);
+    // The reply was lost with its process.
+    const { store } = first.service;
+    const [row] = await store.scan({ prefix: "ik/", limit: 1 });
+    const { reply: _, ...claimed } = JSON.parse(row!.value);
+    await store.commit({ put: [[row!.key, JSON.stringify({ ...claimed, process: "gone" })]] });
+    const second = await start();
+    assert.deepEqual(await ids(second), before);
+    const [id] = before;
+    await until(
+      async () => ((await (await second.get(`${RESPONSES}/${id}`)).json()) as Loose).status === "completed",
+      "the end",
+    );
+    assert.equal((await dataOf(second.get("/agents/assistant/runs"))).length, 1);
+  });
+
+test("POST /v1/chat/completions with stream and the Idempotency-Key of a request that failed before anything was told runs again", async (t) => {
+  const service = await serve(t);
+  for (const path of [CHAT, RESPONSES]) {
+    world.failures = 1;
+    const body = { ...openaiBody(path), stream: true };
+    const failed = await service.post(path, body, keyed(path));
+    assert.equal(failed.status, 500, await failed.text());
+    assert.match(await textOf(await service.post(path, body, keyed(path))), /charged/);
+  }
+});

@@ -1,10 +1,14 @@
 /** Resources and prompts of foreign MCP servers in the instructions of agents (`agents.X.resources`, `agents.X.prompt`). */
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { as, CONSOLE, serveApprovals } from "../support/approvals.ts";
 import { eventually } from "../support/event-reader.ts";
 import { startForeignServer } from "../support/mcp-server.ts";
+import { calls, says, stallsBeforeHead, startOpenAIUpstream } from "../support/openai-upstream.ts";
 import { dataOf, errorOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 import type { TestService } from "../support/service.ts";
+import { temporaryFolder } from "../support/storage.ts";
 import { SECRET, token } from "../support/tokens.ts";
 
 const ready = (service: TestService, headers: Record<string, string> = {}) =>
@@ -123,4 +127,114 @@ test("agents.X.resources: with auth, the text is that which the user may read, a
     await dataOf(ask({}, { authorization: `Bearer ${token({ sub, exp: 4_000_000_000 })}` }));
     assert.match(told(), new RegExp(`First edition of manual://style for ${sub}\n`));
   }
+});
+
+/** A durable agent that may pay, with a text that each user reads with the own token. It is served again and again on one store. */
+async function durable(t: TestContext) {
+  const [server, upstream] = [await startForeignServer(t, "current"), await startOpenAIUpstream()];
+  t.after(() => upstream.close());
+  upstream.fallback(({ toolOutputs }) =>
+    toolOutputs.length > 0 ? says("paid") : calls([{ name: "pay", input: { amount: 5 } }]),
+  );
+  const agent = { model: "up/test-model", tools: ["pay", "docs_whoami"], durable: true };
+  const manifest = {
+    auth: { mode: "authNext", provider: { use: "jwt", secret: SECRET } },
+    store: `sqlite:${join(await temporaryFolder(t), "test.db")}`,
+    mcp: { clients: { docs: { url: server.url, auth: "forward" } } },
+    providers: { up: { use: "openai-compatible", baseURL: upstream.baseURL, apiKey: "test", retries: 0 } },
+    agents: {
+      clerk: { ...agent, instructions: "Pay.", resources: [resource("manual://style")] },
+      chief: { model: "up/test-model", instructions: "Delegate.", subAgents: ["clerk"], durable: true },
+    },
+    workflows: { asks: { steps: [{ id: "ask", andAgent: { agent: "clerk", prompt: "x" } }] } },
+  };
+  let running: TestService | null = null;
+  const start = async () => {
+    await running?.kill();
+    running = await serveApprovals(t, manifest);
+    await ready(running, CONSOLE);
+    return running;
+  };
+  /** What the model was told before the input, in each of its calls. */
+  const told = () => upstream.requests.map(({ body }) => body.messages[0].content);
+  return { start, server, upstream, told };
+}
+
+const ADA = as("ada");
+const OF_ADA = 'Pay.\n\n<resource uri="manual://style">\nFirst edition of manual://style for ada\n</resource>';
+
+async function approve(service: TestService) {
+  const [{ approvalId }] = await dataOf(service.get("/approvals", CONSOLE));
+  await dataOf(service.post(`/approvals/${approvalId}`, { approved: true }, CONSOLE));
+}
+
+async function endOf(service: TestService, path: string): Promise<Loose> {
+  let state: Loose;
+  await eventually(async () => {
+    state = await dataOf(service.get(path, path.startsWith("/agents") ? ADA : CONSOLE));
+    return !["running", "waiting", "suspended"].includes(state.status);
+  }, "the end");
+  return state;
+}
+
+test("agents.X.resources: with auth, a kept run and an andAgent step go on after an approval with the text that they have begun with", async (t) => {
+  const { start, server, told } = await durable(t);
+  const first = await start();
+  const reply = await first.post("/agents/clerk/text", { input: "x" }, ADA);
+  assert.equal((await dataOf(reply)).approvals.length, 1);
+  // What is read from now on is another text, and nobody is there to read it for.
+  server.state.edition = "Second";
+  await approve(first);
+  const run = await endOf(first, `/agents/clerk/runs/${reply.headers.get("x-run-id")}`);
+  assert.deepEqual([run.status, run.output, run.error], ["completed", "paid", undefined]);
+  const { executionId } = await dataOf(first.post("/workflows/asks/execute", { input: {} }, ADA));
+  const second = await start();
+  await approve(second);
+  const { status, error } = await endOf(second, `/workflows/asks/executions/${executionId}/state`);
+  assert.deepEqual([status, error], ["completed", undefined]);
+  assert.deepEqual(told(), [OF_ADA, OF_ADA, OF_ADA, OF_ADA]);
+});
+
+test("agents.X.resources: with auth, a run and the sub-agent of a run whose process dies in the middle of the first answer go on with the text that they have begun with", async (t) => {
+  const { start, server, upstream, told } = await durable(t);
+  const first = await start();
+  const delegates = calls([{ name: "delegate_task", input: { agentId: "clerk", task: "x" } }]);
+  upstream.replies(stallsBeforeHead(), delegates, stallsBeforeHead());
+  const begin = async (agent: string, asked: number) => {
+    const body = { input: "x", options: { background: true, runId: agent } };
+    assert.equal((await first.post(`/agents/${agent}/text`, body, ADA)).status, 202);
+    await eventually(() => upstream.requests.length === asked, `request ${asked} to the model`);
+  };
+  await begin("clerk", 1);
+  await begin("chief", 3);
+  // What comes later is on disk later.
+  assert.equal((await first.post("/agents/chief/text", { input: "y", options: { maxSteps: 1 } }, ADA)).status, 200);
+  server.state.edition = "Second";
+  const before = told().length;
+  upstream.fallback(({ toolOutputs }) => says(toolOutputs.join() || "done"));
+
+  const second = await start();
+  const [clerk, chief] = [
+    await endOf(second, "/agents/clerk/runs/clerk"),
+    await endOf(second, "/agents/chief/runs/chief"),
+  ];
+  assert.deepEqual([clerk.status, clerk.output, clerk.error], ["completed", "done", undefined]);
+  assert.equal(chief.status, "completed");
+  const again = told().slice(before);
+  assert.equal(again.filter((text) => text.startsWith("Pay.")).length, 2);
+  for (const text of again) if (text.startsWith("Pay.")) assert.equal(text, OF_ADA);
+});
+
+test("mcp.clients.X.auth: after an approval a tool of such a client fails with the reason, of which the model is told", async (t) => {
+  const { start, upstream } = await durable(t);
+  const service = await start();
+  await dataOf(service.post("/agents/clerk/text", { input: "x" }, ADA));
+  upstream.replies(calls([{ name: "docs_whoami" }]), says("sorry"));
+  const before = upstream.requests.length;
+  await approve(service);
+  await eventually(() => upstream.requests.length === before + 2, "the answer");
+  assert.match(
+    upstream.requests.at(-1)!.toolOutputs.at(-1)!,
+    /called with the token of the user who asks, and there is none here/,
+  );
 });

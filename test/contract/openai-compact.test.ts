@@ -80,6 +80,29 @@ test("POST /v1/responses/compact cuts a long text between characters, never insi
   for (const { body } of upstream.requests) assert.doesNotMatch(JSON.stringify(body), /\\ud[89a-f]/i);
 });
 
+test("POST /v1/responses/compact makes at most 16 calls of the model, in larger pieces where its context window is known, and refuses what needs more before the first", async (t) => {
+  const bounded = async (model: object, longest: number, calls: number) => {
+    const { service, upstream } = await serveUpstream(t, {}, { provider: { models: { "test-model": model } } });
+    upstream.fallback(() => says("So far."));
+    const send = (characters: number) => service.post(PATH, { model: "assistant", input: "x".repeat(characters) });
+    // Each message has a word before its text.
+    const reply = await send(longest - "user: ".length);
+    assert.equal(reply.status, 200, await reply.clone().text());
+    assert.equal(upstream.requests.length, calls);
+    const refused = await send(longest);
+    const { error } = (await refused.json()) as Loose;
+    assert.deepEqual([refused.status, error.param, error.code], [400, "input", "context_length_exceeded"]);
+    assert.equal(upstream.requests.length, calls, "the model is not asked");
+    return error.message;
+  };
+  assert.equal(
+    await bounded({}, 16 * 48_000, 16),
+    "input is more text than up/test-model is given to sum up, which is 16 calls with 48000 characters each",
+  );
+  await bounded({ contextWindow: 128_000 }, 16 * 120_000, 16);
+  await bounded({ contextWindow: 1_000_000 }, 2 * 1024 * 1024, 11);
+});
+
 test("POST /v1/responses/compact does not read the responses of other users", async (t) => {
   const service = await startService(t, manifestWith({}, { auth: { ...AUTH, isolation: "user" } }));
   const body = { model: "assistant", input: "My secret" };

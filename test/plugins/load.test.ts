@@ -290,6 +290,12 @@ const SHAPES: Record<string, [source: string, causes: string[]]> = {
       'parameters is not a JSON Schema: properties.a.type must be array, boolean, integer, null, number, object or string, not "strin"; required must be a list of strings',
     ],
   ],
+  "tools/circle.ts": [
+    'const node = { type: "object", properties: { "a/b": { type: "object" } } }; node.properties["a/b"].properties = { child: node, parent: node.properties["a/b"] }; const shared = { type: "string" }; export default { kind: "tool", parameters: { properties: { one: shared, two: shared, node } }, execute: () => 1 };',
+    [
+      'parameters is not a JSON Schema: properties.node.properties["a/b"].properties.child is the object that it is in, which never ends: write { $ref: "#/properties/node" } there',
+    ],
+  ],
   "tools/bad name.ts": [TOOL, ['"bad name" cannot be a name: rename the file, or give the plugin a name']],
   "routes/fetch.ts": [
     'export default { kind: "route", method: "FETCH", path: "hello", handle: 1 };',
@@ -317,6 +323,14 @@ test("a config that is no JSON Schema is a problem of phase config", async (t) =
     'export default { kind: "step", config: { properties: { rate: { minimum: "0" } } }, execute: () => 1 };';
   assert.deepEqual(await problemsOf(t, { "steps/tax.ts": source }), [
     "steps/tax.ts: config: config.properties.rate.minimum must be a number",
+  ]);
+});
+
+test("a config that refers to itself is a problem of its file and field, also in what is no schema", async (t) => {
+  const schema = "const rate = { default: {} }; rate.default.again = rate; const config = { properties: { rate } };";
+  const source = `${schema} export default { kind: "step", config, execute: () => 1 };`;
+  assert.deepEqual(await problemsOf(t, { "steps/tax.ts": source }), [
+    'steps/tax.ts: config: config.properties.rate.default.again is the object that it is in, which never ends: write { $ref: "#/properties/rate" } there',
   ]);
 });
 

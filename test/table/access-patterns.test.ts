@@ -60,9 +60,13 @@ const CASES: readonly Case[] = [
   authNext("some opened, more for the console", { publicRoutes: OPENED, consoleRoutes: ["$defaults", ...STAFF] }),
   authNext("some opened, others for the console", { publicRoutes: OPENED, consoleRoutes: STAFF }),
   authNext("what is read is open, all else for the console", { publicRoutes: ["GET /**"], consoleRoutes: ["/**"] }),
+  authNext("what says how the service is built is opened by its name", {
+    publicRoutes: ["GET /observability/*", "/observability/routes", "GET /observability/manifest", "GET /*/limits"],
+  }),
   authNext("nothing for the console", { consoleRoutes: [] }),
   legacy("some opened, some protected", { publicRoutes: OPENED, protectedRoutes: STAFF }),
   legacy("some opened, some protected, the rest private", { publicRoutes: OPENED, protectedRoutes: STAFF }, true),
+  legacy("all that is read is open", { publicRoutes: ["GET /**"] }),
   legacy("everything protected that can be", { protectedRoutes: ["/**"] }),
 ];
 
@@ -80,12 +84,18 @@ function expression(pattern: string): RegExp {
 const isIn = (patterns: readonly string[] | undefined, text: string) =>
   (patterns ?? []).some((pattern) => pattern !== "$defaults" && expression(pattern).test(text));
 
+/** What says how the service is built is in no wide pattern. */
+const OPENED_BY_NAME = ["/observability/limits", "/observability/manifest", "/observability/routes"];
+const isName = (pattern: string) => !/[*:]/.test(pattern);
+
 /** @param text method and decoded path */
 function expected(endpoint: Endpoint, text: string, of: Case): Exclude<Needs, "custom"> {
   const { auth, provided, mode } = of;
   const usual = needsOf(endpoint, of);
   const isProbe = endpoint.authNext === "public";
-  const isOpened = isProbe || isIn(auth.publicRoutes, text) || isIn(provided.publicRoutes, text);
+  const named = { publicRoutes: auth.publicRoutes?.filter(isName), provided: provided.publicRoutes.filter(isName) };
+  const opening = OPENED_BY_NAME.includes(endpoint.path) ? named : { ...auth, provided: provided.publicRoutes };
+  const isOpened = isProbe || isIn(opening.publicRoutes, text) || isIn(opening.provided, text);
   // It belongs to no user: no list makes it one's.
   if (endpoint.path === "/observability/manifest" && !isOpened) return "console";
   if (mode === "authNext") {

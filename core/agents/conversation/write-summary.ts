@@ -8,8 +8,14 @@ import type { RunCall } from "../agent.ts";
 import type { Usage } from "../run/parts.ts";
 import { addUsage, costOf, toUsage, zeroUsage } from "../run/usage.ts";
 
-/** Most characters that one call sums up. */
+/** Most characters that one call sums up, of a model whose context window is not known. */
 export const CALL_CHARACTERS = 48_000;
+/** Most characters that one call sums up of any model: it has to be done within the time of a call. */
+const MOST_CALL_CHARACTERS = 192_000;
+/** Tokens of a context window that are kept free, for the instructions, the summary so far and the new one. */
+const RESERVED_TOKENS = 8_000;
+/** Most calls for one text. */
+const MAX_CALLS = 16;
 const MAX_OUTPUT_TOKENS = 1_000;
 const MAX_SUMMARY_CHARACTERS = 16_000;
 const TIMEOUT_MS = 120_000;
@@ -59,19 +65,28 @@ export async function askForSummary(
   }
 }
 
+/** More calls would be needed than `MAX_CALLS`. */
+export class TooLongToSumUp extends ServiceError {}
+
 /**
  * As many calls as all lines need, each with the summary of those before.
  *
- * @throws ServiceError `provider_failed` when the model fails, or writes nothing
+ * @throws TooLongToSumUp before the first call; ServiceError `provider_failed` when the model fails, or writes nothing
  */
 export async function summarizeLines(
   chain: ModelChain,
   lines: readonly string[],
   { logger, signal }: Pick<RunCall, "logger" | "signal">,
 ): Promise<Summary> {
+  const characters = callCharacters(chain);
+  const texts = [...portions(lines, characters)];
+  if (texts.length > MAX_CALLS) {
+    const most = `${MAX_CALLS} calls with ${characters} characters each`;
+    throw new TooLongToSumUp("context_length", `more text than ${chain.id} is given to sum up, which is ${most}`);
+  }
   const usage = zeroUsage();
   let summary: string | undefined;
-  for (const text of portions(lines)) {
+  for (const text of texts) {
     const written = await askForSummary(chain, summary, text, logger, signal);
     if (written.summary === "") throw new ServiceError("provider_failed", "the model wrote no summary");
     summary = written.summary;
@@ -80,18 +95,24 @@ export async function summarizeLines(
   return { summary: summary ?? "", usage };
 }
 
-/** As much as fits into one call. A line that is longer goes into several. */
-function* portions(lines: readonly string[]): Generator<string> {
+/** A character is hardly ever more than a token, in any script. */
+function callCharacters({ contextWindow = 0, tokens }: ModelChain): number {
+  const window = Math.min(contextWindow, tokens.window ?? Number.POSITIVE_INFINITY);
+  return Math.min(MOST_CALL_CHARACTERS, Math.max(CALL_CHARACTERS, window - RESERVED_TOKENS));
+}
+
+/** As much as fits into one call of `size` characters. A line that is longer goes into several. */
+function* portions(lines: readonly string[], size: number): Generator<string> {
   let text = "";
   for (const line of lines) {
-    const isShort = line.length <= CALL_CHARACTERS;
-    if (isShort && text !== "" && text.length + line.length > CALL_CHARACTERS) {
+    const isShort = line.length <= size;
+    if (isShort && text !== "" && text.length + line.length > size) {
       yield text;
       text = "";
     }
     text += text === "" ? line : `\n${line}`;
-    while (text.length > CALL_CHARACTERS) {
-      const begin = cutText(text, CALL_CHARACTERS);
+    while (text.length > size) {
+      const begin = cutText(text, size);
       yield begin;
       text = text.slice(begin.length);
     }

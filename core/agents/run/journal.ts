@@ -13,8 +13,9 @@ import type { WaitingPlace } from "./waiting.ts";
 /** How a tool call ended. */
 export type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" | "tool-output-denied" }>;
 
-/** Steps count from 1. `begun`: readers were told that the step begins, `asked`: that a call waits for approval. The last form is an entry of the sub-agent that a call delegated to. */
+/** Steps count from 1. `texts`: what it has read beside its instructions. `begun`: readers were told that the step begins, `asked`: that a call waits for approval. The last form is an entry of the sub-agent that a call delegated to. */
 export type RunEntry =
+  | readonly ["texts", readonly string[]]
   | readonly ["begun", step: number]
   | readonly ["step", step: number, RecordedAnswer]
   | readonly ["result", step: number, ToolAnswer]
@@ -61,6 +62,8 @@ export class RunRecord {
   readonly #begun = new Set<number>();
   readonly #asked = new Set<string>();
   readonly #results = new Map<string, ToolAnswer>();
+  /** What was read for the instructions when the run first began; null where that is not on record. */
+  readonly texts: readonly string[] | null;
   /** The first step is known by the parts themselves, where nothing comes before it. */
   readonly #firstToNote: number;
   /** While the run does again what readers have seen. */
@@ -70,14 +73,22 @@ export class RunRecord {
   constructor(journal: RunJournal, resumes = false) {
     this.#journal = journal;
     this.#firstToNote = resumes ? 1 : 2;
+    let texts: readonly string[] | null = null;
+    let isTold = journal.hasStreamed;
     for (const entry of journal.recorded) {
+      if (entry[0] === "texts") {
+        texts = entry[1];
+        continue;
+      }
+      isTold = true;
       if (entry[0] === "begun") this.#begun.add(entry[1]);
       else if (entry[0] === "step") this.#answers.set(entry[1], entry[2]);
       else if (entry[0] === "asked") this.#asked.add(entry[1]);
       else if (entry[0] === "result") this.#results.set(entry[2].toolCallId, entry[2]);
     }
     if (journal.hasStreamed && !resumes) this.#begun.add(1);
-    this.#muted = journal.hasStreamed || journal.recorded.length > 0;
+    this.texts = texts;
+    this.#muted = isTold;
   }
 
   get isRepeated(): boolean {
@@ -129,6 +140,11 @@ export class RunRecord {
     if (this.#begun.has(step)) return true;
     if (step >= this.#firstToNote) this.#journal.note(["begun", step]);
     return false;
+  }
+
+  /** Nobody waits for it: where the process dies before it is on disk, the texts are read again. */
+  recordTexts(texts: readonly string[]): void {
+    this.#journal.record(["texts", texts]).catch(() => {});
   }
 
   recordAnswer(step: number, answer: RecordedAnswer): Promise<void> {

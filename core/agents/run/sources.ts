@@ -83,18 +83,24 @@ function segmentText(value: unknown): string {
   return encode(text);
 }
 
-/** Reads them, and puts them behind the instructions, with which the prompt begins unless there are none. */
-export async function addSources(
-  plan: RunPlan,
-  { instructions, list }: RunSources,
-  reader: SourceReader,
-): Promise<void> {
+/**
+ * Puts them behind the instructions, with which the prompt begins unless there are none. A run that goes on later has the texts that it
+ * began with: the model has been told them, and the caller who may read them need not be there any more.
+ */
+export async function addSources(plan: RunPlan, sources: RunSources, reader: SourceReader): Promise<void> {
+  const { instructions } = sources;
+  const texts = plan.record?.texts ?? (await readSources(plan, sources, reader));
+  const content = [...(instructions === "" ? [] : [instructions]), ...texts].join("\n\n");
+  plan.prompt.splice(0, instructions === "" ? 0 : 1, { role: "system", content });
+}
+
+async function readSources(plan: RunPlan, { list }: RunSources, reader: SourceReader): Promise<readonly string[]> {
   const texts = await Promise.all(
     list.map(async ({ client, maxBytes, request }) => {
       const text = clipText(await reader.read(client, request, plan.call), maxBytes);
       return request.kind === "prompt" ? text : `<resource uri=${JSON.stringify(request.uri)}>\n${text}\n</resource>`;
     }),
   );
-  const content = [...(instructions === "" ? [] : [instructions]), ...texts].join("\n\n");
-  plan.prompt.splice(0, instructions === "" ? 0 : 1, { role: "system", content });
+  plan.record?.recordTexts(texts);
+  return texts;
 }

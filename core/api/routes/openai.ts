@@ -10,6 +10,7 @@ import { jsonReply, openaiErrors } from "../../openai/errors.ts";
 import { agentOf, modelList, modelOf } from "../../openai/models.ts";
 
 const EVENTS = "text/event-stream";
+const byStream = ({ stream }: { readonly stream?: boolean | null }) => (stream === true ? "stream" : true);
 const STREAMED: ReadonlySet<string> = new Set(["openai.completeChat", "openai.createResponse", "openai.getResponse"]);
 
 /** The properties that all of these rows share. */
@@ -44,6 +45,7 @@ export const OPENAI_ROUTES: readonly Route<Service>[] = [
     description: "Replies and errors are OpenAI's. With `stream` the reply is server-sent events.",
     body: "ChatCompletionRequest",
     bodyClass: "generation",
+    idempotent: byStream,
     failures: ["not_found"],
     handle: ({ body }, call) =>
       answerChat(agentOf(call.service.agents, body.model), body as ChatCompletionRequest, call),
@@ -57,6 +59,7 @@ export const OPENAI_ROUTES: readonly Route<Service>[] = [
       "Replies and errors are OpenAI's. With `stream` the reply is server-sent events. Calls of the agent's own tools are items of the type `penstock:tool_call`.",
     body: "CreateResponseRequest",
     bodyClass: "generation",
+    idempotent: byStream,
     failures: ["not_found"],
     handle: ({ body }, call) => {
       const { agents, responses } = call.service;
@@ -72,6 +75,7 @@ export const OPENAI_ROUTES: readonly Route<Service>[] = [
       "The reply has an item of the type `compaction`, which stands for the conversation in the `input` of `/v1/responses`.",
     body: "CompactResponseRequest",
     bodyClass: "generation",
+    idempotent: true,
     failures: ["not_found"],
     async handle({ body }, call) {
       const { agents, responses } = call.service;

@@ -197,6 +197,25 @@ test("a notification that is never taken is given up once server.push.retry is o
   assert.doesNotMatch(JSON.stringify(lines), /key=k/);
 });
 
+test("the first notification that a receiver does not take is a warning that names the host alone, further ones are not until it has taken one", async (t) => {
+  const store = shared();
+  const answers = [500, 500, 204, 500, 204];
+  const receiver = await pushReceiver(t, (index) => answers[index] ?? 204);
+  const { rows, sender, lines } = await processOn(t, store);
+  await sender.start();
+  const { host } = new URL(receiver.url);
+  const failed = `warn: a push notification was not taken by ${host}: it answers 500`;
+  const works = `info: push notifications are taken by ${host} again`;
+  await endTask(rows, await beginTask(rows, receiver.url));
+  await until(() => isTold(store));
+  assert.deepEqual(lines, [failed, works]);
+  await endTask(rows, await beginTask(rows, receiver.url));
+  await until(() => isTold(store));
+  assert.deepEqual(lines, [failed, works, failed, works]);
+  assert.equal(receiver.told.length, answers.length);
+  assert.doesNotMatch(JSON.stringify(lines), /key=k/);
+});
+
 test("a name that leads to a private address is not told, whatever it was when it was configured", async (t) => {
   const receiver = await pushReceiver(t);
   const url = receiver.url.replace("127.0.0.1", "localhost");

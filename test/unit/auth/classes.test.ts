@@ -101,6 +101,17 @@ describe("classes of routes", () => {
 
   const CASES: [title: string, auth: Partial<AuthManifest>, route: string, expected: string, provided?: string[]][] = [
     ["a custom route is a user route", {}, "GET /hello", "user"],
+    ...["manifest", "limits", "routes"].flatMap((view): typeof CASES => {
+      const route = `GET /observability/${view}`;
+      const title = `a wide pattern does not open ${route}`;
+      return [
+        ...["/**", "GET /*", "GET /observability/*", "/observability/:view", "/*/*"].map(
+          (pattern): (typeof CASES)[number] => [title, { publicRoutes: [pattern] }, route, "console"],
+        ),
+        [`${title}, of the provider`, {}, route, "console", ["GET /**"]],
+        [`its name opens ${route}`, { publicRoutes: [`/observability/${view}`] }, route, "public"],
+      ];
+    }),
     ["public routes of the manifest", { publicRoutes: ["GET /hello"] }, "GET /hello", "public"],
     ["of another method", { publicRoutes: ["POST /hello"] }, "GET /hello", "user"],
     ["those of the provider", {}, "GET /hello", "public", ["/hello"]],

@@ -1,21 +1,18 @@
 /** Executions of all workflows, newest first, as they come; one is found by its id. */
 import { Refusal, segment } from "./api.js";
-import { element, replace } from "./elements.js";
+import { element } from "./elements.js";
 import { whose } from "./execution-owner.js";
 import { recordOf } from "./execution-record.js";
 import { spanText } from "./formats.js";
-import { filterForm, pageOf, pager } from "./listing.js";
-import { changes, keepAsking } from "./live.js";
+import { filterForm, pageOf } from "./listing.js";
+import { liveList, PAGE } from "./live-list.js";
 import { moment } from "./moments.js";
-import { badge, table } from "./parts.js";
+import { badge } from "./parts.js";
 import { linkTo } from "./router.js";
 
 /** @import { ExecutionState, WorkflowExecution, WorkflowSummary } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
 
-const PAGE = 25;
-/** Between two requests, in milliseconds. */
-const PAUSE = 3000;
 const STATUSES = ["", "running", "suspended", "completed", "error", "cancelled"];
 
 /** @param {Place} place */
@@ -58,27 +55,8 @@ export async function executionsView(place) {
     return api.get(`workflows/executions?${asked}`, { signal });
   };
 
-  const differs = changes();
-  const ask = async () => {
-    const found = await find();
-    if (signal.aborted || !differs(found)) return;
-    const focused = document.activeElement?.id ?? "";
-    const filters = Object.fromEntries([...query].filter(([name]) => name !== "page"));
-    replace(
-      list,
-      found.length === 0
-        ? element("p", { class: "quiet" }, "No executions.")
-        : table(
-            "Executions",
-            ["Execution", "Workflow", "Status", "Began", "Took", "Steps"],
-            found.slice(0, PAGE).map(row),
-          ),
-      pager("executions", filters, page, found.length > PAGE),
-    );
-    if (focused !== "" && document.activeElement === document.body) document.getElementById(focused)?.focus();
-  };
-  // The view is whole with its filters: the list goes on for as long as the view is there.
-  void keepAsking(place, PAUSE, ask, failure).then(() => replace(list));
+  const heads = ["Execution", "Workflow", "Status", "Began", "Took", "Steps"];
+  liveList(place, { title: "Executions", heads, page, find, row, list, failure });
 }
 
 /**

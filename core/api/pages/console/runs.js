@@ -2,19 +2,16 @@
 import { segment } from "./api.js";
 import { element, replace } from "./elements.js";
 import { counted, spanText } from "./formats.js";
-import { filterForm, pageOf, pager } from "./listing.js";
-import { changes, keepAsking } from "./live.js";
+import { filterForm, pageOf } from "./listing.js";
+import { liveList, PAGE } from "./live-list.js";
 import { moment } from "./moments.js";
-import { badge, problem, table } from "./parts.js";
+import { badge, problem } from "./parts.js";
 import { cancelRun, runLink } from "./run-facts.js";
 
 /** @import { AgentRun, AgentSummary } from "../../../../generated/types.ts" */
 /** @import { Child } from "./elements.js" */
 /** @import { Place } from "./router.js" */
 
-const PAGE = 25;
-/** Between two requests, in milliseconds. */
-const PAUSE = 3000;
 /** Runs are listed for each agent: of more agents, one has to be chosen. */
 const MOST_AGENTS = 12;
 /** The longest list that the service gives. Older runs are found by their agent. */
@@ -66,26 +63,6 @@ export async function runsView(place) {
     return newest.slice(page * PAGE - offset, (page + 1) * PAGE + 1 - offset);
   }
 
-  const differs = changes();
-  const ask = async () => {
-    const found = await find();
-    if (signal.aborted || !differs(found)) return;
-    const focused = document.activeElement?.id ?? "";
-    const filters = Object.fromEntries([...query].filter(([name]) => name !== "page"));
-    replace(
-      list,
-      found.length === 0
-        ? element("p", { class: "quiet" }, "No runs.")
-        : table(
-            "Runs",
-            ["Run", "Agent", "Status", "User", "Tokens", "Began", "Took", ""],
-            found.slice(0, PAGE).map(row),
-          ),
-      pager("runs", filters, page, found.length > PAGE),
-    );
-    if (focused !== "" && document.activeElement === document.body) document.getElementById(focused)?.focus();
-  };
-
   /** @param {AgentRun} run @returns {Child[]} */
   function row(run) {
     const { runId, agentId, status: now, startTime, endTime, usage, userId, approvals } = run;
@@ -117,6 +94,6 @@ export async function runsView(place) {
     return element("button", { type: "button", class: "plain small", "aria-label": label, onclick: click }, "Cancel");
   }
 
-  // The view is whole with its filters: the list goes on for as long as the view is there.
-  void keepAsking(place, PAUSE, ask, failure).then(() => replace(list));
+  const heads = ["Run", "Agent", "Status", "User", "Tokens", "Began", "Took", ""];
+  const ask = liveList(place, { title: "Runs", heads, page, find, row, list, failure });
 }

@@ -1,17 +1,16 @@
 /** Traces of runs, newest first, as they come. */
 import { segment } from "./api.js";
-import { element, replace } from "./elements.js";
+import { element } from "./elements.js";
 import { counted, durationText, shortened } from "./formats.js";
-import { filterForm, pageOf, pager } from "./listing.js";
-import { changes, keepAsking } from "./live.js";
+import { filterForm, pageOf } from "./listing.js";
+import { liveList, PAGE } from "./live-list.js";
 import { moment } from "./moments.js";
-import { badge, table } from "./parts.js";
+import { badge } from "./parts.js";
 import { inputOf, tokensOf } from "./span-facts.js";
 
-/** @import { TraceList, TraceSummary } from "../../../../generated/types.ts" */
+/** @import { TraceSummary } from "../../../../generated/types.ts" */
 /** @import { Place } from "./router.js" */
 
-const PAGE = 25;
 /** Between two requests, in milliseconds. */
 const PAUSE = 5000;
 /** Characters of an input that a row shows. */
@@ -47,23 +46,10 @@ export function tracesView(place) {
   );
   const filters = Object.fromEntries([...query].filter(([name]) => name !== "page"));
   const asked = new URLSearchParams({ ...filters, limit: String(PAGE + 1), offset: String(page * PAGE) });
-  const differs = changes();
-  const ask = async () => {
-    /** @type {TraceList} */
-    const { traces: found } = await api.get(`observability/traces?${asked}`, { signal });
-    if (signal.aborted || !differs(found)) return;
-    const focused = document.activeElement?.id ?? "";
-    const heads = ["Trace", "Status", "Input", "User", "Tokens", "Began", "Took", "Spans"];
-    replace(
-      list,
-      found.length === 0
-        ? element("p", { class: "quiet" }, "No traces.")
-        : table("Traces", heads, found.slice(0, PAGE).map(row)),
-      pager("traces", filters, page, found.length > PAGE),
-    );
-    if (focused !== "" && document.activeElement === document.body) document.getElementById(focused)?.focus();
-  };
-  void keepAsking(place, PAUSE, ask, failure).then(() => replace(list));
+  /** @returns {Promise<readonly TraceSummary[]>} */
+  const find = async () => (await api.get(`observability/traces?${asked}`, { signal })).traces;
+  const heads = ["Trace", "Status", "Input", "User", "Tokens", "Began", "Took", "Spans"];
+  liveList(place, { title: "Traces", heads, page, find, row, list, failure, pause: PAUSE });
 }
 
 /** @param {readonly string[]} values @param {string} all @returns {(readonly [string, string])[]} */
