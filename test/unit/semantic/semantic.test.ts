@@ -416,7 +416,10 @@ test("a reindex that was interrupted is an error at boot, and the next one makes
   assert.deepEqual(await find(semantic, "ferry leaves noon"), ["stale"]);
   const host = createHost({ logger: silent, env: {} });
   context.after(() => host.close());
-  const settings = { embedding: "local/hash", vectors: "exact", limit: 5, threshold: 0.7, scope: "user" as const };
+  const settings = {
+    ...{ embedding: "local/hash", vectors: "exact", limit: 5, threshold: 0.7 },
+    ...{ scope: "user" as const, pgvector: "auto" as const },
+  };
   const run = (broken: boolean) => {
     let calls = 0;
     const embed = async (texts: readonly string[]) => {
