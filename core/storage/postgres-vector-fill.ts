@@ -1,22 +1,21 @@
 /** Brings the vectors of rows into the tables in which pgvector compares them (postgres-vector-sql.ts says what there is). */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Pool, QueryConfig } from "pg";
+import type { Pool, QueryConfig, QueryResult } from "pg";
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { createTogether } from "./postgres-schema.ts";
-import type { Session } from "./postgres-session.ts";
 import type { VectorNames } from "./postgres-vector-names.ts";
 import { isWalked } from "./postgres-vector-schema.ts";
 import {
   createVectorTable,
+  fillNothing,
   fillTable,
   indexRows,
   LARGEST_NUMBER,
   MOST_DIMENSIONS,
   MOST_INDEXED_DIMENSIONS,
-  noteDimensions,
   removeOrphans,
   unfilledRows,
   walkOn,
@@ -37,6 +36,18 @@ interface FillerParts {
   readonly extension: string;
   readonly rows: VectorRows;
   readonly logger: Logger;
+}
+
+interface UnfilledRow {
+  readonly key: string;
+  /** The driver gives a bigint as text. */
+  readonly revision: string;
+  readonly gone: boolean;
+  readonly value: string | null;
+}
+
+interface FoundVector extends Pick<UnfilledRow, "key" | "revision"> {
+  readonly vector: Float32Array;
 }
 
 interface Range {
@@ -81,10 +92,11 @@ export class VectorFiller {
   }
 
   /** Whether there is a table of vectors with so many dimensions. */
-  async hasTable(dimensions: number, ask = (statement: QueryConfig) => this.#parts.database.read(statement)) {
+  async hasTable(dimensions: number): Promise<boolean> {
     if (this.#tables.has(dimensions)) return true;
+    const { database, names } = this.#parts;
     const text = "SELECT to_regclass($1) IS NOT NULL AS found";
-    const { rows } = await ask({ text, values: [this.#parts.names.tableOf(dimensions)] });
+    const { rows } = await database.read({ text, values: [names.tableOf(dimensions)] });
     if (rows[0]?.found === true) this.#tables.add(dimensions);
     return rows[0]?.found === true;
   }
@@ -126,9 +138,9 @@ export class VectorFiller {
     const { signal } = this.#closing;
     while (!signal.aborted && (await this.#walk())) {}
     while (!signal.aborted && (await this.#fill())) {}
-    for (const [name, range] of this.#ranges) {
-      await this.#index(range);
-      this.#ranges.delete(name);
+    while (!signal.aborted && this.#ranges.size > 0) {
+      // In turn, so that nobody waits for the end of a range that is very large.
+      for (const [name, range] of this.#ranges) if (!(await this.#index(range))) this.#ranges.delete(name);
     }
     this.#isFailing = false;
   }
@@ -136,55 +148,63 @@ export class VectorFiller {
   /** @returns whether there may be more to do, as in the following ones */
   async #walk(): Promise<boolean> {
     const { names, rows } = this.#parts;
-    const walked = await this.#use((session) => session.query({ text: walkOn(names, rows.prefix) }));
+    const walked = await this.#send({ text: walkOn(names, rows.prefix) });
     return walked.rows.length > 0 && !isWalked(walked.rows[0]?.value);
   }
 
   async #fill(): Promise<boolean> {
-    let missing: number | undefined;
-    let done = 0;
-    await this.#use((session) =>
-      // Each row is looked up by its key, whatever the planner thinks of a table that was empty just now.
-      session.transaction(["SET LOCAL enable_seqscan = off"], async () => {
-        const { rows } = await session.query({ text: unfilledRows(this.#parts.names) });
-        const orphans = rows.filter(({ stored }) => stored === null).map(({ key }) => key as string);
-        const vectors = this.#byDimensions(rows.filter(({ same }) => same === true));
-        for (const dimensions of vectors.keys()) {
-          if (dimensions > 0 && !(await this.hasTable(dimensions, (asked) => session.query(asked))))
-            missing = dimensions;
-        }
-        if (missing !== undefined) return false;
-        for (const [dimensions, found] of vectors) await this.#write(session, dimensions, found);
-        if (orphans.length > 0) await session.query({ text: removeOrphans(this.#parts.names), values: [orphans] });
-        done = orphans.length + rows.filter(({ same }) => same === true).length;
-        return true;
-      }),
+    const { names } = this.#parts;
+    const { rows } = await this.#send({ text: unfilledRows(names) });
+    const notes = rows as unknown as UnfilledRow[];
+    let done = await this.#change(
+      removeOrphans(names),
+      notes.filter(({ gone }) => gone),
     );
-    if (missing !== undefined) await this.#createTable(missing);
-    return missing !== undefined || done > 0;
+    for (const [dimensions, found] of this.#byDimensions(notes)) {
+      if (dimensions === 0) done += await this.#change(fillNothing(names), found);
+      else done += await this.#fillTable(dimensions, found);
+    }
+    // Nothing is done of what another process is just at.
+    return done > 0;
   }
 
-  /** Key and binary form. Under 0 what pgvector does not take. */
-  #byDimensions(rows: readonly Record<string, unknown>[]): Map<number, [key: string, vector: Buffer][]> {
-    const found = new Map<number, [string, Buffer][]>();
-    for (const { key, value } of rows) {
-      const vector = this.#parts.rows.decode(value as string);
+  /** Under 0 what pgvector does not take. */
+  #byDimensions(notes: readonly UnfilledRow[]): Map<number, FoundVector[]> {
+    const found = new Map<number, FoundVector[]>();
+    for (const { key, revision, value } of notes) {
+      if (value === null) continue;
+      const vector = this.#vectorOf(value);
       const dimensions = isTaken(vector) ? vector.length : 0;
       const others = found.get(dimensions);
-      const one: [string, Buffer] = [key as string, binaryVector(vector)];
+      const one = { key, revision, vector };
       if (others === undefined) found.set(dimensions, [one]);
       else others.push(one);
     }
     return found;
   }
 
-  async #write(session: Session, dimensions: number, vectors: readonly [string, Buffer][]): Promise<void> {
-    const { names, extension } = this.#parts;
-    if (dimensions > 0) {
-      const text = fillTable(names, extension, dimensions, vectors.length);
-      await session.query({ text, values: vectors.flat() });
+  /** A row that cannot be read must not keep the others waiting. */
+  #vectorOf(value: string): Float32Array {
+    try {
+      return this.#parts.rows.decode(value);
+    } catch {
+      return new Float32Array();
     }
-    await session.query({ text: noteDimensions(names), values: [vectors.map(([key]) => key), dimensions] });
+  }
+
+  async #fillTable(dimensions: number, found: readonly FoundVector[]): Promise<number> {
+    const { names, extension } = this.#parts;
+    if (!(await this.hasTable(dimensions))) await this.#createTable(dimensions);
+    const text = fillTable(names, extension, dimensions, found.length);
+    const values = found.flatMap(({ key, revision, vector }) => [key, revision, binaryVector(vector)]);
+    return (await this.#send({ text, values })).rowCount ?? 0;
+  }
+
+  /** @returns how many notes it has changed */
+  async #change(text: string, notes: readonly Pick<UnfilledRow, "key" | "revision">[]): Promise<number> {
+    if (notes.length === 0) return 0;
+    const values = [notes.map(({ key }) => key), notes.map(({ revision }) => revision)];
+    return (await this.#send({ text, values })).rowCount ?? 0;
   }
 
   async #createTable(dimensions: number): Promise<void> {
@@ -192,21 +212,21 @@ export class VectorFiller {
     await createTogether(database, createVectorTable(names, extension, dimensions));
   }
 
-  async #index({ low, high, dimensions }: Range): Promise<void> {
+  async #index({ low, high, dimensions }: Range): Promise<boolean> {
     const { signal } = this.#closing;
+    if (signal.aborted) return false;
+    const begun = performance.now();
     const text = indexRows(this.#parts.names, dimensions);
-    while (!signal.aborted) {
-      const begun = performance.now();
-      const { rowCount } = await this.#use((session) => session.query({ text, values: [low, high] }));
-      if (rowCount === 0) return;
-      // Half of the time is for others, and new vectors come first.
-      await sleep(performance.now() - begun, undefined, { signal }).catch(() => {});
-      while (!signal.aborted && (await this.#fill())) {}
-    }
+    const { rowCount } = await this.#send({ text, values: [low, high] });
+    if (rowCount === 0) return false;
+    // Half of the time is for others, and new vectors come first.
+    await sleep(performance.now() - begun, undefined, { signal }).catch(() => {});
+    while (!signal.aborted && (await this.#fill())) {}
+    return true;
   }
 
-  #use<T>(work: (session: Session) => Promise<T>): Promise<T> {
-    return this.#parts.database.use(this.#parts.pool, work);
+  #send(statement: QueryConfig): Promise<QueryResult> {
+    return this.#parts.database.use(this.#parts.pool, (session) => session.query(statement));
   }
 }
 

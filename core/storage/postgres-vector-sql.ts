@@ -85,7 +85,7 @@ export function createVectorTable(
 }
 
 /**
- * Notes the next rows that had been there before the trigger. One that is deleted meanwhile may leave a note, which `orphans` removes.
+ * Notes the next rows that had been there before the trigger. One that is deleted meanwhile may leave a note, which `removeOrphans` removes.
  * Gives the position, and nothing when another process is at it, or when it is through.
  */
 export const walkOn = ({ notes, table, meta, walk }: VectorNames, prefix: string) =>
@@ -98,33 +98,47 @@ export const walkOn = ({ notes, table, meta, walk }: VectorNames, prefix: string
    UPDATE ${meta} SET value = CASE WHEN (SELECT count(*) FROM found) < ${ROWS_PER_WALK} THEN '${WALKED}' ELSE (SELECT max(key) FROM found) END
      WHERE key = '${walk}' AND EXISTS (SELECT FROM position) RETURNING value`;
 
-/** Rows whose vectors are not in their tables, of those that no other process is at. `stored` is null of those without a row. */
+/** Some rows whose vectors are not in their tables. `value` is null where the row is gone, or is not the one that was noted. */
 export const unfilledRows = ({ notes, table }: VectorNames) =>
-  `SELECT note.key, note.revision = stored.revision AS same, stored.revision AS stored, stored.value
-     FROM (SELECT key, revision FROM ${notes} WHERE dimensions IS NULL ORDER BY key LIMIT ${ROWS_PER_FILL} FOR UPDATE SKIP LOCKED) AS note
+  `SELECT note.key, note.revision, stored.key IS NULL AS gone, CASE WHEN stored.revision = note.revision THEN stored.value END AS value
+     FROM (SELECT key, revision FROM ${notes} WHERE dimensions IS NULL ORDER BY key LIMIT ${ROWS_PER_FILL}) AS note
      LEFT JOIN ${table} AS stored ON stored.key = note.key`;
 
-/** Sees what was committed until now: a row that is written again at this moment waits for its note. */
-export const removeOrphans = ({ notes, table }: VectorNames) =>
-  `DELETE FROM ${notes} AS note WHERE key = ANY($1::text[]) AND NOT EXISTS (SELECT FROM ${table} AS stored WHERE stored.key = note.key)`;
+/**
+ * Each of the following leaves notes alone that have another revision by now: the row was written again. What is locked is left to those
+ * who lock it, so that nobody waits in a circle.
+ */
+const sameNotes = (notes: string, sent: string) =>
+  `SELECT note.key FROM ${notes} AS note JOIN ${sent} ON sent.key = note.key
+     WHERE note.revision = sent.revision AND note.dimensions IS NULL FOR UPDATE OF note SKIP LOCKED`;
+const SENT = "unnest($1::text[], $2::bigint[]) AS sent (key, revision)";
 
-/** @param count of vectors, each of them a key and the vector in the binary form of pgvector */
-export const fillTable = ({ tableOf }: VectorNames, extension: string, dimensions: number, count: number) => {
-  const rows = Array.from(
-    { length: count },
-    (_, row) => `($${2 * row + 1}::text, $${2 * row + 2}::${extension}.vector)`,
-  );
-  return `INSERT INTO ${tableOf(dimensions)} (key, embedding) SELECT key, embedding FROM (VALUES ${rows.join()}) AS sent (key, embedding)
-     ON CONFLICT (key) DO UPDATE SET embedding = excluded.embedding, large = false`;
+/** @param count of vectors, each of them a key, the revision of its note, and the vector in the binary form of pgvector */
+export const fillTable = ({ notes, tableOf }: VectorNames, extension: string, dimensions: number, count: number) => {
+  const rows = Array.from({ length: count }, (_, row) => {
+    return `($${3 * row + 1}::text, $${3 * row + 2}::bigint, $${3 * row + 3}::${extension}.vector)`;
+  });
+  return `WITH sent (key, revision, embedding) AS (VALUES ${rows.join()}),
+     same AS (${sameNotes(notes, "sent")}),
+     filled AS (INSERT INTO ${tableOf(dimensions)} (key, embedding) SELECT key, embedding FROM sent WHERE key IN (SELECT key FROM same)
+       ON CONFLICT (key) DO UPDATE SET embedding = excluded.embedding, large = false)
+   UPDATE ${notes} SET dimensions = ${dimensions} WHERE key IN (SELECT key FROM same)`;
 };
 
-export const noteDimensions = ({ notes }: VectorNames) =>
-  `UPDATE ${notes} SET dimensions = $2::int WHERE key = ANY($1::text[])`;
+/** For what pgvector does not take. */
+export const fillNothing = ({ notes }: VectorNames) =>
+  `WITH same AS (${sameNotes(notes, SENT)}) UPDATE ${notes} SET dimensions = 0 WHERE key IN (SELECT key FROM same)`;
 
-/** Takes some more vectors of a range into the index. */
-export const indexRows = ({ tableOf }: VectorNames, dimensions: number) =>
-  `UPDATE ${tableOf(dimensions)} SET large = true WHERE key IN (SELECT key FROM ${tableOf(dimensions)}
-     WHERE ${inRange} AND NOT large ORDER BY key LIMIT ${ROWS_PER_INDEXING} FOR UPDATE SKIP LOCKED)`;
+/** Notes without a row. One that is written at this moment changes the revision of its note. */
+export const removeOrphans = ({ notes, table }: VectorNames) =>
+  `WITH same AS (${sameNotes(notes, SENT)}) DELETE FROM ${notes} AS note WHERE key IN (SELECT key FROM same)
+     AND NOT EXISTS (SELECT FROM ${table} AS stored WHERE stored.key = note.key)`;
+
+/** Takes some more vectors of a range into the index. One process at a time: it costs the server much. */
+export const indexRows = ({ tableOf, schema }: VectorNames, dimensions: number) =>
+  `UPDATE ${tableOf(dimensions)} SET large = true WHERE (SELECT pg_try_advisory_xact_lock(736378, hashtext('penstock ${schema}')))
+     AND key IN (SELECT key FROM ${tableOf(dimensions)}
+       WHERE ${inRange} AND NOT large ORDER BY key LIMIT ${ROWS_PER_INDEXING} FOR UPDATE SKIP LOCKED)`;
 
 /**
  * What there is in a range: keys that are not in their table yet, at most $3, and how many of each kind are, at most $4.

@@ -57,7 +57,9 @@ export class ExactVectors implements VectorIndex, Vectors {
     this.#cache = cache;
     this.#packer = new Packer({ store, state, thread: cache.thread, signal, logger });
     this.#cleaner = new BlockCleaner({ store, layout, thread: cache.thread, signal, logger });
-    const owners = new OwnerVectors(store, cache, (keys) => this.#packer.check(keys));
+    const owners = new OwnerVectors(store, cache, (keys) => {
+      if (tables === undefined) this.#packer.check(keys);
+    });
     const search = new VectorSearch(store, layout, cache, owners);
     this.#search = tables === undefined ? search : new TableSearch(store, layout, tables, search);
     this.#tables = tables;
@@ -137,13 +139,13 @@ export class ExactVectors implements VectorIndex, Vectors {
     });
   }
 
-  /** Nobody packs what the database compares: a process that needs blocks finds the rows, and packs them. */
   #count(keys: OwnerKeys): void {
+    const known = this.#packed.get(keys.vectors);
     if (this.#tables !== undefined) {
       this.#tables.wake();
-      return;
+      // What the database compares needs no blocks, but those of before go on: otherwise what is recent would never end.
+      if (known === undefined) return;
     }
-    const known = this.#packed.get(keys.vectors);
     const counts = known === undefined ? this.#unpacked : this.#packed;
     const count = (counts.get(keys.vectors) ?? 0) + 1;
     counts.set(keys.vectors, count % VECTORS_PER_BLOCK);
