@@ -1,18 +1,21 @@
 /** The store of PostgreSQL compares vectors by pgvector: what is searched follows from the rows, whoever writes them. */
 import assert from "node:assert/strict";
 import { after, type TestContext, test } from "node:test";
+import { BootError } from "../../core/app/start.ts";
 import { ExactVectors } from "../../core/memory/semantic/exact.ts";
 import { ALL_VECTORS, createLayout } from "../../core/memory/semantic/layout.ts";
 import { readVector } from "../../core/memory/semantic/rows.ts";
 import { postgresNames } from "../../core/storage/postgres-names.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import { vectorNames } from "../../core/storage/postgres-vector-names.ts";
-import { searchSettings, nearestKeys } from "../../core/storage/postgres-vector-sql.ts";
+import { nearestKeys, searchSettings } from "../../core/storage/postgres-vector-sql.ts";
 import type { Store } from "../../core/storage/store.ts";
 import type { VectorTables } from "../../core/storage/vector-tables.ts";
 import { vectorsSuite } from "../suites/vectors.suite.ts";
+import { NO_PGBOUNCER, startPgBouncer } from "../support/pgbouncer.ts";
 import { startPgvector } from "../support/pgvector.ts";
 import { NO_POSTGRES, type PostgresServer, sharedPostgres } from "../support/postgres.ts";
+import { manifestWith, startService } from "../support/service.ts";
 import { recordingLogger } from "../support/storage.ts";
 import { clusteredVector, createNumbers, nearestMessages, randomVector } from "../support/vectors.ts";
 
@@ -76,6 +79,9 @@ const count = async (schema: string, table: string) =>
   Number((await db.query(`SELECT count(*) AS count FROM ${schema}.${table}`))[0]?.count);
 const NOTES = "penstock_vector_notes_1";
 const TABLE = "penstock_vectors_1_4";
+
+const requiring = (store: string) =>
+  manifestWith({}, { store, memory: { default: { semantic: { embedding: "local/hash", pgvector: "required" } } } });
 
 vectorsSuite(
   `exact, compared by pgvector in ${db.name}`,
@@ -198,6 +204,14 @@ test("store postgres: DROP EXTENSION vector stops neither commits nor searches, 
   await here.vectors.idle();
   assert.deepEqual(await find(here.vectors), ["b", "c", "d"]);
   assert.equal(await inTables(here), 3);
+  // It may be in any schema.
+  await db.query("DROP EXTENSION vector CASCADE");
+  await db.query("CREATE SCHEMA elsewhere");
+  await db.query("CREATE EXTENSION vector SCHEMA elsewhere");
+  const third = await open(t, url);
+  await third.vectors.idle();
+  assert.deepEqual(await find(third.vectors), ["b", "c", "d"]);
+  assert.equal(await inTables(third), 3);
 });
 
 test("search of exact: what somebody adds to the tables of pgvector alone, or leaves there, is not found", async (t) => {
@@ -209,6 +223,10 @@ test("search of exact: what somebody adds to the tables of pgvector alone, or le
   await db.query(`INSERT INTO ${schema}.${NOTES} VALUES ('${forged}', 1, 4)`);
   await db.query(`INSERT INTO ${schema}.${TABLE} VALUES ('${forged}', '[1,0,0,0]')`);
   assert.deepEqual(await find(here.vectors), ["a"]);
+  await db.query(`INSERT INTO ${schema}.${NOTES} VALUES ('${forged}2', 1)`);
+  here.tables.wake();
+  await here.tables.idle();
+  assert.equal(await count(schema, `${NOTES} WHERE dimensions IS NULL`), 0);
 });
 
 test("store postgres: vectors of several dimensions have tables of their own, and too many for an index are compared one by one", async (t) => {
@@ -249,14 +267,61 @@ test("store postgres: two processes bring vectors into the tables at the same ti
   for (const { vectors } of both) assert.equal((await find(vectors, 0, 200)).length, 100);
 });
 
-test("store postgres on a database without the extension vector: it says so once, and vectors are compared in the process", async (t) => {
+test("store postgres behind PgBouncer in transaction mode: vectors are compared by pgvector", {
+  skip: db.name === "PGlite" ? "PGlite is as a pooler by itself" : NO_PGBOUNCER,
+}, async (t) => {
+  const { schema, url } = await db.createSchema();
+  const bounds = "statement_timeout,lock_timeout,idle_in_transaction_session_timeout";
+  const pooled = await startPgBouncer(t, url, `ignore_startup_parameters = ${bounds}`);
+  const both = [await open(t, pooled, 20), await open(t, pooled, 20)];
+  for (let round = 0; round < 3; round++) {
+    await Promise.all(
+      both.map(async ({ vectors }, process) => {
+        await vectors.put(Array.from({ length: 20 }, (_, index) => entry(`${process}/${round}/${index}`, index)));
+        await find(vectors);
+        await vectors.idle();
+      }),
+    );
+  }
+  for (const { vectors } of both) assert.equal((await find(vectors, 0, 200)).length, 120);
+  assert.equal(await count(schema, TABLE), 120);
+});
+
+test("a service with memory.NAME.semantic.pgvector searches what it has saved, and nothing that was deleted", async (t) => {
+  const { schema, url } = await db.createSchema();
+  const service = await startService(t, requiring(url));
+  const send = async (path: string, body: object) => {
+    const reply = await service.post(`/api/memory${path}`, body);
+    assert.ok(reply.ok, `${path} ${reply.status} ${await reply.clone().text()}`);
+  };
+  const said = (id: string, text: string) => ({ id, role: "user", parts: [{ type: "text", text }] });
+  for (const conversationId of ["kept", "gone"]) {
+    await send("/conversations", { conversationId, userId: "ada" });
+    const messages = [said(`${conversationId}1`, "the red bicycle"), said(`${conversationId}2`, "a bowl of soup")];
+    await send("/save-messages", { userId: "ada", conversationId, messages });
+  }
+  const found = async () => {
+    const reply = await service.get("/api/memory/search?searchQuery=a+red+bicycle&userId=ada");
+    const { data } = (await reply.json()) as { data: { results: { id: string }[] } };
+    return data.results.map(({ id }) => id).sort();
+  };
+  assert.deepEqual(await found(), ["gone1", "kept1"]);
+  await fetch(`${service.url}/api/memory/conversations/gone`, { method: "DELETE" });
+  assert.deepEqual(await found(), ["kept1"]);
+  assert.equal(await count(schema, NOTES), 2);
+  const lines = service.log.filter(({ msg }) => /vectors are compared/.test(String(msg)));
+  assert.equal(lines.length, 1);
+});
+
+test("store postgres on a database without the extension vector: it says so once, and vectors are compared in the process; with pgvector: required no service starts", async (t) => {
   const server = await sharedPostgres();
   if (server === null) return t.skip(NO_POSTGRES);
   t.after(() => (server as PostgresServer).close());
   const found = await server.query("SELECT FROM pg_available_extensions WHERE name = 'vector'");
   if (found.length > 0) return t.skip("this server has pgvector");
   const { logger, lines } = recordingLogger();
-  const store = await openPostgresStore(await server.createDatabase(), { logger });
+  const url = await server.createDatabase();
+  const store = await openPostgresStore(url, { logger });
   t.after(() => store.close());
   const problem = "it has no extension vector (pgvector)";
   for (let round = 0; round < 2; round++) {
@@ -264,4 +329,11 @@ test("store postgres on a database without the extension vector: it says so once
     assert.ok("problem" in tables && tables.problem === problem);
   }
   assert.deepEqual(lines, [`info: PostgreSQL: vectors are compared in this process, not in the database: ${problem}`]);
+  const error = await startService(t, requiring(url)).catch((thrown: unknown) => thrown);
+  assert.ok(error instanceof BootError, String(error));
+  const errors = error.booted.issues.filter(({ severity }) => severity === "error");
+  assert.deepEqual(
+    errors.map(({ path, message }) => `${path} ${message}`),
+    [`memory.default.semantic.pgvector cannot be required of this database: ${problem}`],
+  );
 });

@@ -150,7 +150,8 @@ async function openTables({ pgvector }: SemanticMemoryManifest, { vectors }: Sto
   const opened = await vectors?.({ prefix: ALL_VECTORS, decode: (value) => readVector(value).vector });
   if (opened !== undefined && !("problem" in opened)) return opened;
   if (pgvector !== "required") return null;
-  throw new PgvectorMissing(`is required, and ${opened?.problem ?? "the store is not PostgreSQL"}`);
+  if (opened === undefined) throw new PgvectorMissing("cannot be required: the store is not PostgreSQL");
+  throw new PgvectorMissing(`cannot be required of this database: ${opened.problem}`);
 }
 
 /** @throws Error with a message for the author of the manifest */
@@ -171,7 +172,8 @@ export async function openVectors(
     const tables = await openTables(settings, store);
     return new ExactVectors(store, layout, state, { cache, signal, logger, ...(tables === null ? {} : { tables }) });
   }
-  if (settings.pgvector === "required") throw new PgvectorMissing(`is for vectors: exact, not for the plugin ${use}`);
+  if (settings.pgvector === "required")
+    throw new PgvectorMissing(`cannot be required of the plugin ${use}, but of exact alone`);
   const vectors = await createInstance(plugin, config, { name, logger, env, signal, onClose, keyv });
   return new PluginVectors(store, layout, state, guarded(vectors, ["put", "delete", "search", "clear"]));
 }
