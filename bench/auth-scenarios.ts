@@ -1,8 +1,8 @@
-/** Authentication: requests of other rows under `authNext`, with what lets them in. What is measured is the difference. */
+/** Authentication: requests of other rows under `authNext`, with credentials. The difference is what is measured. */
 import { keyHeaders, tokenHeaders } from "./credentials.ts";
 import type { HttpScenario } from "./scenarios.ts";
 
-/** @param twins the rows that these are compared with */
+/** @param twins the rows with which these are compared */
 export function authScenarios({ agents, text }: { agents: HttpScenario; text: HttpScenario }): HttpScenario[] {
   return [
     {

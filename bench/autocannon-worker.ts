@@ -1,4 +1,4 @@
-/** Runs autocannon in a process of its own: one job as JSON in the first argument, counts as JSON on stdout. */
+/** Runs autocannon in a separate process: one job as JSON in the first argument, counts as JSON on stdout. */
 import { randomUUID } from "node:crypto";
 import autocannon, { type AutocannonRequest } from "autocannon";
 import { checked, idIn } from "./capture.ts";
@@ -9,13 +9,13 @@ import { httpScenarios, SCENARIOS } from "./scenarios.ts";
 interface Job extends Load {
   port: number;
   name: string;
-  /** Characters of sample bodies: replies of about such a length are looked into one by one only now and then. */
+  /** Characters of sample bodies: most replies with about such a length are not checked individually. */
   lengths: number[];
 }
 
-/** One body in so many is parsed and checked wholly; parsing each would make the load tool the bottleneck. */
+/** One body in this many is parsed and checked completely; parsing each would make the load tool the bottleneck. */
 const SAMPLED = 128;
-/** Numbers and times inside a body may be some digits longer or shorter. */
+/** Numbers and times inside a body may differ by some digits in length. */
 const TOLERANCE = 32;
 
 const job = JSON.parse(process.argv[2] as string) as Job;
@@ -25,7 +25,7 @@ if (scenario === undefined) throw new Error(`no scenario "${job.name}"`);
 let seen = 0;
 const { method, path, body, numbers, keyed, next } = scenario;
 const pick = numbers && createPicker(numbers);
-/** Sets path and body of a request that differs from the one before. */
+/** Sets path and body of a request that differs from the previous one. */
 const setupRequest = (request: AutocannonRequest) => {
   const number = pick!();
   request.path = fill(path, number);
@@ -33,7 +33,7 @@ const setupRequest = (request: AutocannonRequest) => {
   if (keyed) request.headers = { ...request.headers, "idempotency-key": randomUUID() };
   return request;
 };
-/** The first of two requests on a connection keeps the id that the second needs. */
+/** The first of two requests on a connection stores the id that the second needs. */
 const pairs = next && [
   {
     onResponse: (_status: number, reply: string, context: { id?: string }) => {

@@ -24,9 +24,9 @@ declare module "autocannon" {
     errors: number;
     timeouts: number;
     mismatches: number;
-    /** Seconds. */
+    /** In seconds. */
     duration: number;
-    /** Milliseconds. */
+    /** In milliseconds. */
     latency: { p50: number; p99: number };
   }
   export default function autocannon(options: Options): PromiseLike<Result>;

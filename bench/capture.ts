@@ -1,4 +1,4 @@
-/** One reply of the real server, taken apart so that the bare server can give the same bytes. */
+/** One reply of the real server, split up so that the bare server can send the same bytes. */
 import { randomUUID } from "node:crypto";
 import { request } from "node:http";
 import { createPicker, fill, ID } from "./numbers.ts";
@@ -7,20 +7,20 @@ import type { HttpScenario } from "./scenarios.ts";
 export interface Reply {
   method: string;
   path: string;
-  /** `200 OK`. */
+  /** The status line, such as `200 OK`. */
   status: string;
   headers: [name: string, value: string][];
   /** One item for a whole reply, one per event for a stream. */
   chunks: string[];
   streamed: boolean;
-  /** Of the second request, where there is one. */
+  /** The second request, if there is one. */
   next?: Reply;
 }
 
-/** What a server writes by itself. */
+/** Headers that a server adds itself. */
 const OWN_HEADERS = new Set(["date", "content-length", "transfer-encoding", "connection", "keep-alive", "uwebsockets"]);
 
-/** Splits an event stream behind each blank line. */
+/** Splits an event stream after each blank line. */
 function eventTexts(body: string): string[] {
   return body.split(/(?<=\n\n)/);
 }
@@ -72,7 +72,7 @@ async function send(port: number, scenario: HttpScenario, path: string, sent: st
   return rest;
 }
 
-/** The scenario's check, where a body that does not even parse is a finding too. */
+/** The scenario's check; a body that cannot be parsed is reported too. */
 export function checked(scenario: HttpScenario, body: string): string | null {
   try {
     return scenario.check(body);

@@ -1,6 +1,6 @@
 /**
- * The bare uWebSockets.js server: replies with bytes it was given and does nothing else but read and parse a POST's JSON.
- * What it reaches is what any server on this transport can reach on this machine.
+ * The bare uWebSockets.js server: sends prepared replies and does nothing else but read and parse a POST's JSON.
+ * Its rate is the maximum for any server on this transport on this machine.
  */
 import uws, { type HttpResponse } from "uWebSockets.js";
 import type { Reply } from "./capture.ts";
@@ -52,9 +52,9 @@ process.once("message", (replies: Reply[]) => {
       chunks: chunks.map((text) => Buffer.from(text)),
     });
   }
-  // Requests that differ in a number get the one reply there is.
+  // Requests that differ in a number get the only reply there is.
   const only = table.size === 1 ? [...table.values()][0] : undefined;
-  // Undocumented switch: no `uWebSockets: 20` header, as the gateway does it.
+  // Undocumented switch: no `uWebSockets: 20` header, as in the gateway.
   (uws as unknown as { _cfg(option: string): void })._cfg("silent");
   uws
     .App()

@@ -18,7 +18,7 @@ function git(...args: string[]): void {
   if (status !== 0) throw new Error(`git ${args.join(" ")}: ${stderr.trim()}`);
 }
 
-/** Checks a ref out into a temporary folder, with this tree's packages; `remove` takes it away again. */
+/** Checks a ref out into a temporary folder, with this tree's packages; `remove` deletes it. */
 function worktree(ref: string): { folder: string; remove(): void } {
   const parent = mkdtempSync(join(tmpdir(), "penstock-compare-"));
   const folder = join(parent, "tree");

@@ -1,11 +1,11 @@
-/** A closed loop of POST requests over raw sockets. It costs little, since the servers and the database have the same cores. */
+/** A closed loop of POST requests over raw sockets. It uses little CPU, because the servers and the database share the cores. */
 import { connect, type Socket } from "node:net";
 
 interface Looped {
   requests: number;
-  /** Replies that were not 2xx. */
+  /** Number of replies that were not 2xx. */
   refused: number;
-  /** Milliseconds. */
+  /** In milliseconds. */
   p50: number;
   p99: number;
 }
@@ -13,10 +13,10 @@ interface Looped {
 interface LoopPlan {
   port: number;
   connections: number;
-  /** `performance.now()` after which no request is sent. */
+  /** Time on the clock of `performance.now()` after which no request is sent. */
   until: number;
   path: string;
-  /** The body of the next request. */
+  /** Returns the body of the next request. */
   body(): string;
 }
 

@@ -1,4 +1,4 @@
-/** One run of load on one server: autocannon in a process of its own, or wrk. Both on the core that the server does not use. */
+/** One run of load on one server: autocannon in a separate process, or wrk. Both on the core that the server does not use. */
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -19,21 +19,21 @@ export interface Load {
   connections: number;
 }
 
-/** What a load tool counts. */
+/** The results of a load tool. */
 export interface Counts {
   requests: number;
   seconds: number;
-  /** Milliseconds. */
+  /** In milliseconds. */
   p50: number;
   p99: number;
-  /** Connection errors, time-outs, statuses other than 2xx, bodies that do not fit. */
+  /** Connection errors, time-outs, statuses other than 2xx, bodies that fail the check. */
   failures: number;
 }
 
 export interface LoadResult extends Counts {
-  /** Requests a second. */
+  /** Requests per second. */
   rate: number;
-  /** CPU of the server process per request. */
+  /** CPU time of the server process per request. */
   cpuMicros: number;
 }
 
@@ -130,13 +130,13 @@ async function outputOf(command: string, args: string[], env: Record<string, str
   return output;
 }
 
-/** The least number of bytes that a reply with these headers and chunks has, or the one after it. */
+/** The minimum number of bytes of a reply with these headers and chunks, or of the one after it. */
 function leastBytes({ chunks, status, next }: Reply): number {
   const own = chunks.reduce((sum, chunk) => sum + Buffer.byteLength(chunk), status.length);
   return next === undefined ? own : Math.min(own, leastBytes(next));
 }
 
-/** wrk checks statuses; the replies' length is checked over the whole run, so that cut or empty ones show. */
+/** wrk checks only statuses; the total length of replies is checked after the run, so that cut or empty ones are noticed. */
 async function wrk(port: number, scenario: HttpScenario, load: Load, sample: Reply): Promise<Counts> {
   const folder = mkdtempSync(join(tmpdir(), "penstock-bench-"));
   const script = join(folder, "run.lua");
@@ -180,7 +180,7 @@ async function autocannon(port: number, scenario: HttpScenario, load: Load, samp
 
 const TOOLS = { autocannon, wrk } as const;
 
-/** Loads a server and adds what the run cost it. */
+/** Loads a server and adds the CPU time that the run cost it. */
 export async function runLoad(
   tool: Tool,
   server: Running,

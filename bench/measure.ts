@@ -4,18 +4,18 @@ import { type Load, type LoadResult, runLoad, type Tool } from "./load.ts";
 import type { HttpScenario } from "./scenarios.ts";
 import type { Running } from "./targets.ts";
 
-/** A running server under the name it has in the report. */
+/** A running server with its name in the report. */
 export interface Contender {
   name: string;
   server: Running;
-  /** What it is asked, where that is not what the others are. */
+  /** Its scenario, if it differs from that of the others. */
   scenario?: HttpScenario;
 }
 
 interface Plan extends Load {
   rounds: number;
   tools: readonly Tool[];
-  /** Told before each run, for a progress line. */
+  /** Called before each run, for a progress line. */
   onRun?(text: string): void;
 }
 
@@ -45,13 +45,13 @@ function medianOf(rounds: readonly LoadResult[]): LoadResult {
     cpuMicros: of("cpuMicros"),
     p50: of("p50"),
     p99: of("p99"),
-    // A failure in any round counts.
+    // Failures of all rounds are added up.
     failures: rounds.reduce((sum, round) => sum + round.failures, 0),
   };
 }
 
 /**
- * Runs a scenario on all contenders, each round in the reverse order of the one before, so that a machine that speeds up
+ * Runs a scenario on all contenders, each round in the reverse order of the previous one, so that a machine that speeds up
  * or slows down favours none.
  */
 export async function measure(
@@ -68,7 +68,7 @@ export async function measure(
   for (let round = 0; round < plan.rounds; round += 1) {
     const order = round % 2 === 0 ? contenders : [...contenders].reverse();
     for (const { name, server, scenario: asked = scenario } of order) {
-      // A server that broke under the last run must not be measured as a fast one.
+      // A server that broke during the last run must not be measured as a fast one.
       await capture(server.port, asked);
       for (const tool of plan.tools) {
         plan.onRun?.(`${scenario.name}: round ${round + 1} of ${plan.rounds}, ${name}, ${tool}`);

@@ -1,12 +1,12 @@
-/** Storage and memory: what is measured on a SQLite file at `synchronous=FULL`. Every save is on disk before its reply. */
+/** Storage and memory, measured on a SQLite file with `synchronous=FULL`: every save is on disk before its reply. */
 import { MARKER } from "./numbers.ts";
 import { enveloped, WORDS } from "./replies.ts";
 import type { HttpScenario } from "./scenarios.ts";
 import { createConversations, fillConversations } from "./seed.ts";
 
-/** As many as there are connections: each is written into again and again. */
+/** As many conversations as there are connections: each is written repeatedly. */
 const IN_USE = 64;
-/** Far more than what any cache of a page or two holds. */
+/** Far more than a cache of recent conversations contains. */
 const MANY = 100_000;
 const PAGE = 200;
 
@@ -31,7 +31,7 @@ const TEXT: HttpScenario = {
   path: "/agents/assistant/text",
   body: JSON.stringify({ input: WORDS, options: { memory: { userId: USER, conversationId: CONVERSATION } } }),
   numbers: { below: IN_USE, pick: "turn" },
-  // Full windows from the first request on.
+  // Windows are full from the first request on.
   prepare: (port) => fillConversations(port, IN_USE, 12),
   aim: { measure: "requests/s", least: 8_000 },
   check: enveloped((data) => (data.text === WORDS && data.finishReason === "stop" ? null : "another text")),

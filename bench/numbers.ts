@@ -1,27 +1,27 @@
-/** Requests of one scenario that differ in a number: which conversation, which user. */
+/** Requests of one scenario that differ in a number, for example of the conversation or the user. */
 
-/** Stands in a path or a body where the number goes; as long as the number, so that every request has the same length. */
+/** Placeholder for the number in a path or a body; as long as the number, so that every request has the same length. */
 export const MARKER = "#########";
 
-/** Stands in the path of a second request where the id goes that the first one gave. */
+/** Placeholder in the path of a second request for the id from the first reply. */
 export const ID = "@@ID@@";
 
-/** Stands in the header `idempotency-key` where a text goes that no other request has. */
+/** Placeholder in the header `idempotency-key` for a text that is unique to the request. */
 export const KEY = "@@KEY@@";
 
 export interface Numbers {
-  /** Numbers are below this. */
+  /** Upper bound (exclusive) of the numbers. */
   below: number;
-  /** One after another and round again, or by chance. */
+  /** `turn`: in cyclic order; `random`: at random. */
   pick: "turn" | "random";
 }
 
-/** A number as it stands in a request. */
+/** Formats a number for a request. */
 export const numeral = (number: number): string => String(number).padStart(MARKER.length, "0");
 
 export const fill = (text: string, number: number): string => text.replaceAll(MARKER, numeral(number));
 
-/** Gives the next number each time. */
+/** Returns the next number with each call. */
 export function createPicker({ below, pick }: Numbers): () => number {
   let last = -1;
   return () => {

@@ -11,11 +11,11 @@ export interface Options {
   entry: string;
   tools: Tool[];
   json: boolean;
-  /** Requests a second of the open loop on the real path. */
+  /** Requests per second of the open loop on the real path. */
   rate: number;
-  /** Words in the names of the rows of the real path that are measured; empty for all. */
+  /** Words that select rows of the real path by name; empty for all. */
   only: string[];
-  /** Minutes, or null. */
+  /** Duration in minutes, or null. */
   soak: number | null;
   /** Folder for CPU profiles, or null. */
   profile: string | null;
@@ -50,7 +50,7 @@ function oneOf<const T extends string>(name: string, text: string, known: readon
   return found;
 }
 
-/** Throws an error that a person can act on. */
+/** Throws an error with advice. */
 export function readOptions(args: readonly string[]): Options {
   const { values, positionals } = parseArgs({
     args: [...args],
@@ -73,7 +73,7 @@ export function readOptions(args: readonly string[]): Options {
   const tools = availableTools();
   return {
     scenarios: positionals,
-    // wrk takes whole seconds.
+    // wrk accepts only whole seconds.
     seconds: Math.ceil(positive("seconds", values.seconds)),
     rounds: Math.ceil(positive("rounds", values.rounds)),
     connections: Math.ceil(positive("connections", values.connections)),

@@ -1,9 +1,9 @@
-/** Child processes pinned to a core, and what the kernel knows about them. Linux has the figures; elsewhere they are NaN. */
+/** Child processes pinned to a core, and their figures from the kernel. Available on Linux; elsewhere the figures are NaN. */
 import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
-/** The server under test has a core to itself, the load another: figures are "on one core". */
+/** The server under test has one core to itself, and the load another: figures are "on one core". */
 export const SERVER_CORE = 0;
 export const LOAD_CORE = 1;
 
@@ -17,15 +17,15 @@ export function hasCommand(name: string): boolean {
 
 let pinning: boolean | undefined;
 
-/** Whether processes are pinned: it takes `taskset` and two cores. */
+/** Whether processes are pinned, which needs `taskset` and two cores. */
 export function pins(): boolean {
   pinning ??= availableParallelism() > 1 && hasCommand("taskset");
   return pinning;
 }
 
 /**
- * Spawns on one core, or on any with null. `taskset` replaces itself by the command, so the child's pid is the command's. However this process
- * ends, the child does not outlive it.
+ * Spawns on one core, or on any with null. `taskset` replaces itself with the command, so the child's pid is the command's. However this
+ * process ends, the child does not outlive it.
  */
 export function spawnOn(
   core: number | null,
@@ -43,7 +43,7 @@ export function spawnOn(
   return child;
 }
 
-/** Makes signals end this process by `exit`, so that children are taken along. */
+/** Makes signals end this process with `exit`, so that children are ended too. */
 export function exitOnSignals(): void {
   for (const [signal, code] of [
     ["SIGINT", 130],
@@ -66,7 +66,7 @@ function procFile(pid: number, name: string): string | null {
 export function cpuSeconds(pid: number): number {
   const stat = procFile(pid, "stat");
   if (stat === null) return Number.NaN;
-  // The command name in parentheses may hold blanks; the third field follows it.
+  // The command name in parentheses may contain blanks; the third field follows it.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   return (Number(fields[11]) + Number(fields[12])) / TICKS;
 }
@@ -103,7 +103,7 @@ export async function ended(child: ChildProcess, millis: number): Promise<void> 
   clearTimeout(timer);
 }
 
-/** The first message that a child sends over its channel; rejects with its stderr when it ends before. */
+/** The first message that a child sends over its channel; rejects with its stderr when it ends before that. */
 export function firstMessage<T>(child: ChildProcess): Promise<T> {
   return new Promise((resolve, reject) => {
     let errors = "";

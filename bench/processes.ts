@@ -1,6 +1,6 @@
 /**
  * `node --import tsx bench/processes.ts`: one, two and four processes of Penstock on one PostgreSQL: what an operation costs the database
- * and the processes, and what is refused or rolled back.
+ * and the processes, and how much is refused or rolled back.
  */
 import { availableParallelism } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -22,15 +22,15 @@ const USAGE = `node --import tsx bench/processes.ts [options]
 
 PENSTOCK_TEST_POSTGRES names a server on this machine instead of one that is started for it.`;
 
-/** Conversations that each process saves to. */
+/** Conversations to which each process saves. */
 const OWN = 64;
 const WARM_UP_SECONDS = 2;
-/** The server's statistics come that late. */
+/** Delay until the server's statistics are up to date. */
 const SETTLE_MS = 1_500;
 
 interface Row {
   path: string;
-  /** @param process @param n counts the requests of a process */
+  /** @param process @param n counter of the requests of a process */
   body(process: number, n: number): unknown;
 }
 
@@ -72,7 +72,7 @@ async function post(port: number, path: string, body: unknown): Promise<void> {
   if (!reply.ok) throw new Error(`${path}: ${reply.status} ${await reply.text()}`);
 }
 
-/** CPU seconds of all processes of the server, those that live now. */
+/** CPU seconds of all processes of the database server that run now. */
 const serverCpu = (postmaster: number) =>
   [postmaster, ...childrenOf(postmaster)].map(cpuSeconds).reduce((a, b) => a + b, 0);
 

@@ -19,7 +19,7 @@ interface CpuProfile {
     id: number;
     callFrame: { functionName: string; url: string; lineNumber: number };
   }[];
-  /** Microseconds of the clock that `process.hrtime` reads. */
+  /** In microseconds, on the clock of `process.hrtime`. */
   startTime: number;
   samples: number[];
   timeDeltas: number[];
@@ -27,10 +27,10 @@ interface CpuProfile {
 
 const SHOWN = 30;
 const INTERVAL_MICROS = 200;
-/** Seconds of load before the window that is summed: boot and compiling are not the scenario's. */
+/** Seconds of load before the measured window, which excludes boot and compilation. */
 const WARM_UP = 2;
 
-/** `core/http/encode.ts`; node's own modules keep their names. TypeScript runs without line breaks: a line says nothing. */
+/** `core/http/encode.ts`; Node's own modules keep their names. TypeScript is loaded without line breaks, so lines mean nothing. */
 function place(url: string, line: number): string {
   if (url === "") return "";
   const path = url.startsWith("file:") ? relative(ROOT, fileURLToPath(url)) : url;
@@ -38,14 +38,14 @@ function place(url: string, line: number): string {
 }
 
 interface Window {
-  /** Microseconds, as `startTime`. */
+  /** In microseconds, like `startTime`. */
   from: number;
   to: number;
 }
 
 const now = () => Number(process.hrtime.bigint() / 1_000n);
 
-/** Self time in microseconds by function and place within a window, largest first; `(idle)` and `(program)` stay in. */
+/** Self time in microseconds by function and place within a window, largest first, including `(idle)` and `(program)`. */
 function selfTimes(profile: CpuProfile, window: Window): { name: string; place: string; micros: number }[] {
   const nodes = new Map(profile.nodes.map((node) => [node.id, node]));
   const sums = new Map<string, { name: string; place: string; micros: number }>();
@@ -65,7 +65,7 @@ function selfTimes(profile: CpuProfile, window: Window): { name: string; place: 
   return [...sums.values()].sort((left, right) => right.micros - left.micros);
 }
 
-/** Loads a profiled server and gives the table of what its time went into. */
+/** Loads a profiled server and returns a table of its self time. */
 export async function profileScenario(scenario: HttpScenario, plan: ProfilePlan): Promise<string> {
   const folder = resolve(plan.folder);
   mkdirSync(folder, { recursive: true });
@@ -82,7 +82,7 @@ export async function profileScenario(scenario: HttpScenario, plan: ProfilePlan)
   await server.stop();
   const file = join(folder, `${scenario.name}.cpuprofile`);
   const written = readdirSync(fresh).map((name) => ({ name, size: readFileSync(join(fresh, name)).length }));
-  // A loader thread writes one too; the server's is the larger.
+  // A loader thread writes a profile too; the server's is the larger one.
   const largest = written.sort((left, right) => right.size - left.size)[0];
   if (largest === undefined) throw new Error("the server wrote no profile: it must end by itself on SIGTERM");
   renameSync(join(fresh, largest.name), file);

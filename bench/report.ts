@@ -3,7 +3,7 @@ import type { Measured } from "./measure.ts";
 import { aimText, type HttpScenario, reaches, type SpecialScenario } from "./scenarios.ts";
 import type { Figure } from "./special.ts";
 
-/** Columns padded to their widest cell; numbers (and everything but the first column) to the right. */
+/** Columns padded to their widest cell; all but the first are aligned to the right. */
 export function table(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
   const line = (row: readonly string[]) =>
@@ -18,12 +18,12 @@ const decimal = (value: number, digits: number) => (Number.isFinite(value) ? val
 const percent = (value: number) => (Number.isFinite(value) ? `${(value * 100).toFixed(0)} %` : "?");
 const verdict = (reached: boolean) => (reached ? "reached" : "missed");
 
-/** One line of the HTTP table: a scenario under one load tool, beside the bare server under the same tool. */
+/** One line of the HTTP table: a scenario with one load tool, beside the bare server with the same tool. */
 export interface HttpResult {
   scenario: HttpScenario;
   server: Measured;
   bare: Measured;
-  /** The scenario's twin under the same tool. */
+  /** The result of the scenario's twin with the same tool. */
   twin?: Measured;
 }
 
@@ -31,7 +31,7 @@ export function failuresOf({ server, bare, twin }: HttpResult): number {
   return server.median.failures + bare.median.failures + (twin?.median.failures ?? 0);
 }
 
-/** Parts of 1 by which a row is slower than its twin. */
+/** The fraction by which a row is slower than its twin. */
 function slower({ server, twin }: HttpResult): { cpu: number; rate: number } {
   const beside = twin?.median;
   return beside
@@ -39,7 +39,7 @@ function slower({ server, twin }: HttpResult): { cpu: number; rate: number } {
     : { cpu: Number.NaN, rate: Number.NaN };
 }
 
-/** The figure that the scenario's aim speaks of. */
+/** The figure to which the scenario's aim refers. */
 function aimedFigure(result: HttpResult): number {
   const { scenario, server, bare } = result;
   const { measure } = scenario.aim;
@@ -80,7 +80,7 @@ export function httpTable(results: readonly HttpResult[]): string {
   return table([[...head, "CPU share", "aim", "", "failures"], ...rows]);
 }
 
-/** The rows that have a twin, beside it. */
+/** The rows that have a twin, beside that twin. */
 export function twinTable(results: readonly HttpResult[]): string {
   const rows = results.flatMap((result) => {
     const { scenario, server, twin } = result;

@@ -13,7 +13,7 @@ import { startCeiling, startPenstock } from "./targets.ts";
 import { measureUpstream } from "./upstream/run.ts";
 import { type Cell, upstreamLines, upstreamTable } from "./upstream/table.ts";
 
-/** Load average above which something else has a share of the two cores. */
+/** Load average above which something else uses the two cores. */
 const BUSY = 0.7;
 
 const say = (line: string) => process.stderr.write(`${line}\n`);
@@ -23,8 +23,8 @@ function startServer(options: Options, service: Service = "plain", nodeOptions: 
 }
 
 /**
- * One scenario on a fresh server, a fresh bare one and where there is a twin a fresh one for that, so that no row inherits the
- * heap of the row before.
+ * Runs one scenario on a fresh server, a fresh bare one and, if there is a twin, a fresh one for that, so that no row inherits the
+ * heap of the previous row.
  */
 async function runHttp(scenario: HttpScenario, options: Options): Promise<HttpResult[]> {
   const { twin } = scenario;

@@ -12,16 +12,16 @@ import { WORDS } from "./replies.ts";
 
 /** Messages in each conversation. */
 export const MESSAGES = 5;
-/** One conversation in five belongs to a reader, who has so many; each of the others to a user of its own. */
+/** One conversation in five belongs to a reader, who has this many; each of the others to a user of its own. */
 export const EACH_READER = 50;
 
 /** Conversations in one commit. */
 const WAVE = 1_000;
 
 interface Population {
-  /** Conversations `conversation-N` with N below this, each of `user-N`. */
+  /** Number of conversations `conversation-N`, each of `user-N`. */
   single: number;
-  /** Users `reader-N` with N below this. */
+  /** Number of users `reader-N`. */
   readers: number;
 }
 
@@ -46,7 +46,7 @@ async function exists(memory: MemoryAccess, number: number): Promise<boolean> {
   }
 }
 
-/** How many waves an interrupted build has begun. */
+/** How many waves an interrupted build has started. */
 async function wavesOf(memory: MemoryAccess, waves: number): Promise<number> {
   let [low, high] = [0, waves];
   while (low < high) {
@@ -71,14 +71,14 @@ async function fillWave(memory: MemoryAccess, numbers: readonly number[], people
   await Promise.all(numbers.map(append));
 }
 
-/** Fills the file until it has so many conversations: a new one, or one that was not finished. Resolves when it is closed. */
+/** Fills a new or unfinished file until it has this many conversations. Resolves when it is closed. */
 export async function build(file: string, conversations: number, say: (line: string) => void): Promise<void> {
   mkdirSync(dirname(file), { recursive: true });
   const fresh = !existsSync(file);
   const booted = await boot({
     config: join(dirname(fileURLToPath(import.meta.url)), "memory.yaml"),
     plugins: [],
-    // Nothing is lost when the machine stops in the middle: it is built anew.
+    // Durability does not matter: after a crash of the machine the file is built again.
     env: { BENCH_STORE: `sqlite:${file}?synchronous=normal` },
     logger: pino({ level: "warn" }, pino.destination(2)),
     store: true,
@@ -88,7 +88,7 @@ export async function build(file: string, conversations: number, say: (line: str
     if (memory === undefined) throw new Error(`memory.yaml does not boot: ${JSON.stringify(booted.issues)}`);
     const people = population(conversations);
     const waves = Math.ceil(conversations / WAVE);
-    // The last wave begun may lack some; each that is there is whole, because it was one commit.
+    // The last wave may be incomplete, but each conversation in it is complete, because it was one commit.
     const begun = fresh ? 0 : Math.max(0, (await wavesOf(memory, waves)) - 1);
     const began = performance.now();
     for (let wave = begun; wave < waves; wave += 1) {

@@ -1,10 +1,10 @@
-/** What is asked of a file with very many conversations (scale-build.ts). */
+/** The requests for a file with very many conversations (scale-build.ts). */
 import { MARKER, type Numbers } from "./numbers.ts";
 import { enveloped, WORDS } from "./replies.ts";
 import { EACH_READER, MESSAGES, population } from "./scale-build.ts";
 import type { HttpScenario } from "./scenarios.ts";
 
-/** Requests that read first, those that write last: what they add would be read. */
+/** Requests that read come first, and those that write last, because the others would read what they add. */
 export function conversationScenarios(conversations: number): HttpScenario[] {
   const { single, readers } = population(conversations);
   const owned: Numbers = { below: single, pick: "random" };

@@ -1,4 +1,4 @@
-/** A SQLite file with very many executions of workflows, written row by row as the engine writes them, and what is asked of it. */
+/** A SQLite file with very many executions of workflows, written row by row like the engine does, and the requests for it. */
 import { existsSync, mkdirSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
 import { pino } from "pino";
@@ -15,10 +15,10 @@ import { MARKER, numeral } from "./numbers.ts";
 import { enveloped } from "./replies.ts";
 import type { HttpScenario } from "./scenarios.ts";
 
-/** Executions of each user. */
+/** Executions per user. */
 const EACH_USER = 50;
 const PAGE = 20;
-/** The first began then, and each of the others a second after the one before. */
+/** Start of the first execution; each of the others starts a second later than the previous one. */
 const BEGAN = Date.parse("2026-01-01T00:00:00Z");
 const APART = 1_000;
 /** Executions in one commit. */
@@ -29,7 +29,7 @@ const FINISHED = "s/bench";
 const atOf = (index: number): number => BEGAN + index * APART;
 const instant = (index: number): string => new Date(atOf(index)).toISOString();
 
-/** One in ten waits, one in a hundred failed. */
+/** One in ten waits, one in a hundred has failed. */
 const statusOf = (index: number): ExecutionStatus =>
   index % 10 === 3 ? "suspended" : index % 100 === 5 ? "error" : "completed";
 
@@ -39,7 +39,7 @@ const step = (id: string, index: number): [string, StepOutline] => [
 ];
 const OUTLINE: Outline = new Map([step("total", 0), step("shape", 1), step("rate", 2)]);
 
-/** Requests that read, and one that asks for what no index has. */
+/** Requests that read, and one for something that no index has. */
 export function executionScenarios(count: number): HttpScenario[] {
   const users = Math.floor(count / EACH_USER);
   const middle = Math.floor(count / 2);
@@ -105,7 +105,7 @@ function rowsOf(index: number): [string, string][] {
   return put;
 }
 
-/** Those that are committed with the start, in the journal, and with the record. */
+/** The entries that are committed with the start, in the journal, and with the record. */
 function entriesOf(status: ExecutionStatus, at: number): [JournalEntry[], JournalEntry[], JournalEntry[]] {
   const total: JournalEntry = ["done", "total", at + 1, { employee: "Ada", amount: 100, total: 120 }];
   const shape: JournalEntry[] = [
@@ -130,7 +130,7 @@ function entriesOf(status: ExecutionStatus, at: number): [JournalEntry[], Journa
   return [[["begin", "total", at, ""]], [total, ...shape], last[status]!];
 }
 
-/** Writes the file, unless it is there and whole. Resolves when it is closed. */
+/** Writes the file, unless it exists and is complete. Resolves when it is closed. */
 export async function buildExecutions(file: string, count: number, say: (line: string) => void): Promise<void> {
   mkdirSync(dirname(file), { recursive: true });
   const open = () =>

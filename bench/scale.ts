@@ -1,6 +1,6 @@
 /**
  * `node --import tsx bench/scale.ts`: what a request costs with 1,000,000 conversations and 5,000,000 messages in the file,
- * or with 1,000,000 executions of workflows, beside the same with 1,000. The large file is built once and kept in `--folder`.
+ * or with 1,000,000 executions of workflows, compared with 1,000. The large file is built once and kept in `--folder`.
  */
 import { copyFileSync, existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
@@ -36,14 +36,14 @@ const USAGE = `node --import tsx bench/scale.ts [options]
   --connections N     requests at once (8)
   --build             only build`;
 
-/** What a file is full of. */
+/** What a file contains. */
 interface Kind {
-  /** In words. */
+  /** Name of the objects, for messages. */
   readonly things: string;
   readonly service: Service;
-  /** What is asked of a file with so many of them. */
+  /** The requests for a file with that many objects. */
   scenarios(count: number): HttpScenario[];
-  /** Fills the file until it has so many. Resolves when it is closed. */
+  /** Fills the file until it has that many objects. Resolves when it is closed. */
   build(file: string, count: number, say: (line: string) => void): Promise<void>;
 }
 
@@ -61,7 +61,7 @@ interface Sample {
   p50: number;
   p99: number;
   rate: number;
-  /** CPU of the server process per request: what others on the machine do hardly changes it. */
+  /** CPU time of the server process per request, on which other load of the machine has little effect. */
   cpuMicros: number;
 }
 
@@ -74,7 +74,7 @@ interface Plan {
   connections: number;
 }
 
-/** A reply that is no longer than most: some conversations have grown by what was measured before. */
+/** The shortest of some replies: earlier measurements have lengthened some conversations. */
 async function shortest(server: Running, scenario: HttpScenario): Promise<Reply> {
   const samples: Reply[] = [];
   while (samples.length < SAMPLES) samples.push(await capture(server.port, scenario));
@@ -94,7 +94,7 @@ async function loadAll(server: Running, count: number, plan: Plan, figures: Figu
   return failures;
 }
 
-/** One start on a file, and all requests. */
+/** Starts a server on a file, and sends all requests. */
 async function round(file: string, count: number, plan: Plan, figures: Figures): Promise<number> {
   const push = (name: string, value: number) => {
     figures.set(name, [
@@ -191,7 +191,7 @@ async function main(): Promise<number> {
   let failures = 0;
   try {
     for (let turn = 0; turn < Number(values.rounds); turn += 1) {
-      // What the round before has written must not be read in this one: it weighs nothing in the large file only.
+      // A copy, so that a round does not read what the previous one has written, which would matter only in the small file.
       const copy = join(folder, `${turn}.db`);
       copyFileSync(template, copy);
       for (const suffix of ["-wal", "-shm"])

@@ -1,4 +1,4 @@
-/** What is measured, with the aim of each row and the check of every reply. One row here is one line of the report. */
+/** The scenarios, with the aim of each row and the check of every reply. One row here is one line of the report. */
 
 import { authScenarios } from "./auth-scenarios.ts";
 import { MEMORY_SCENARIOS } from "./memory-scenarios.ts";
@@ -6,7 +6,7 @@ import type { Numbers } from "./numbers.ts";
 import { DELTAS, enveloped, eventsOf, WORDS } from "./replies.ts";
 import { WORKFLOW_SCENARIOS } from "./workflow-scenarios.ts";
 
-/** `least`: higher is better; `most`: lower is better. The unit is the one of the measure. */
+/** `least`: higher is better; `most`: lower is better. Both in the unit of the measure. */
 interface Aim {
   measure: "requests/s" | "CPU share of bare" | "% CPU above twin" | "ms" | "MiB" | "s" | "KiB/stream" | "KiB/socket";
   least?: number;
@@ -21,30 +21,30 @@ export interface HttpScenario {
   service: Service;
   method: "GET" | "POST";
   path: string;
-  /** JSON text. */
+  /** The body as JSON text. */
   body: string | null;
-  /** Sent with each request. */
+  /** Headers of each request. */
   headers?(): Readonly<Record<string, string>>;
-  /** What stands in the place of the marker in the path or the body, request by request (`bench/numbers.ts`). */
+  /** The numbers that replace the marker in the path or the body, one per request (`bench/numbers.ts`). */
   numbers?: Numbers;
-  /** Each request has an `Idempotency-Key` of its own. */
+  /** Set when each request has its own `Idempotency-Key`. */
   keyed?: true;
-  /** A second request after each first one, about what it made; both count. */
+  /** A second request after each first one, about what that one created; both are counted. */
   next?: Next;
   /** Fills the store before the first request. */
   prepare?(port: number): Promise<void>;
-  /** A row with the same replies that this one is compared with: it runs beside it, in the same rounds. */
+  /** A row with the same replies with which this one is compared: it runs beside it, in the same rounds. */
   twin?: HttpScenario;
   aim: Aim;
-  /** What is wrong with a reply's body, or null. */
+  /** The problem of a reply's body, or null. */
   check(body: string): string | null;
 }
 
 /**
- * What it runs on: `plain` is service.yaml, `memory` is memory.yaml with a fresh SQLite file, `workflow` is workflow.yaml with
- * one, and `workflow-memory` the same in memory; `traces` is traces.yaml. Nothing is traced in these but in the last; `traced` is
- * service.yaml with every run traced, and `traced-content` with inputs and outputs too, cleaned of secrets. `auth` is auth.yaml.
- * `upstream` and `everything` are those of the folder `upstream`, over a provider behind HTTP.
+ * The configuration of the server: `plain` is service.yaml, `memory` is memory.yaml with a fresh SQLite file, `workflow` is workflow.yaml
+ * with one, and `workflow-memory` the same in memory; `traces` is traces.yaml. Only the last of these traces; `traced` is service.yaml
+ * with every run traced, and `traced-content` with redacted inputs and outputs too. `auth` is auth.yaml. `upstream` and `everything`
+ * are those in the folder `upstream`, with a provider behind HTTP.
  */
 export type Service =
   | "plain"
@@ -60,15 +60,15 @@ export type Service =
   | "everything";
 
 interface Next {
-  /** Finds an id in the reply to the first request: a pattern of Lua and a regular expression at once. */
+  /** Finds an id in the reply to the first request: valid both as a pattern of Lua and as a regular expression. */
   id: string;
-  /** With `ID` where the id goes. */
+  /** The path, with `ID` in place of the id. */
   path: string;
-  /** JSON text. */
+  /** The body as JSON text. */
   body: string;
 }
 
-/** A measure with a runner of its own (`bench/special.ts`). */
+/** A measure with its own runner (`bench/special.ts`). */
 export interface SpecialScenario {
   kind: "special";
   name: "paced" | "open" | "startup" | "memory" | "paced-scripted" | "open-scripted" | "sockets" | "spans" | "watched";
@@ -147,7 +147,7 @@ export const SCENARIOS: readonly Scenario[] = [
   AGENTS,
   TEXT,
   ...authScenarios({ agents: AGENTS, text: TEXT }),
-  // Tracing may cost 15 % of what goes without.
+  // Tracing may cost 15 % of the rate without it.
   textScenario("traced", "text-traced", "POST /agents/:id/text, traced", 51_000),
   textScenario("traced-content", "text-traced-content", "POST /agents/:id/text, traced with content", 51_000),
   {
@@ -252,12 +252,12 @@ export function httpScenarios(scenarios: readonly Scenario[]): HttpScenario[] {
   return scenarios.filter((scenario) => scenario.kind === "http");
 }
 
-/** Those that need nothing but what `bench/service.yaml` says, and leave nothing behind. */
+/** Scenarios that need only `bench/service.yaml`, and leave nothing behind. */
 export function plainScenarios(): HttpScenario[] {
   return httpScenarios(SCENARIOS).filter(({ service }) => service === "plain");
 }
 
-/** The rows of these names, in the order of the table; all rows when there is no name. Throws on an unknown name. */
+/** The rows with these names, in the order of the table; all rows when there is no name. Throws for an unknown name. */
 export function chosen(names: readonly string[]): readonly Scenario[] {
   const unknown = names.find((name) => !SCENARIOS.some((scenario) => scenario.name === name));
   if (unknown !== undefined) {
@@ -266,7 +266,7 @@ export function chosen(names: readonly string[]): readonly Scenario[] {
   return names.length === 0 ? SCENARIOS : SCENARIOS.filter((scenario) => names.includes(scenario.name));
 }
 
-/** Whether a value reaches an aim. */
+/** Whether a value meets an aim. */
 export function reaches(aim: Aim, value: number): boolean {
   return value >= (aim.least ?? Number.NEGATIVE_INFINITY) && value <= (aim.most ?? Number.POSITIVE_INFINITY);
 }

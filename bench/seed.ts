@@ -3,7 +3,7 @@ import { Agent, request } from "node:http";
 import { numeral } from "./numbers.ts";
 import { WORDS } from "./replies.ts";
 
-/** Connections; what they send together the server writes together. */
+/** Number of connections; the server commits together what they send together. */
 const LANES = 64;
 /** Messages in one save. */
 const BATCH = 100;
@@ -29,7 +29,7 @@ function post(port: number, agent: Agent, path: string, body: unknown): Promise<
   });
 }
 
-/** Calls `work` for 0, 1, ... `count - 1`, some at a time. */
+/** Calls `work` for 0, 1, ... `count - 1`, several at a time. */
 async function each(count: number, work: (number: number) => Promise<void>): Promise<void> {
   let next = 0;
   const lane = async () => {
@@ -41,7 +41,7 @@ async function each(count: number, work: (number: number) => Promise<void>): Pro
   await Promise.all(Array.from({ length: LANES }, lane));
 }
 
-/** `conversation-N` of `user-N`, empty, for every N below `count`. */
+/** Creates `conversation-N` of `user-N`, empty, for every N below `count`. */
 export async function createConversations(port: number, count: number): Promise<void> {
   const agent = new Agent({ keepAlive: true });
   await each(count, (number) => {
@@ -51,7 +51,7 @@ export async function createConversations(port: number, count: number): Promise<
   agent.destroy();
 }
 
-/** The same with `messages` messages in each. */
+/** Creates the same conversations with `messages` messages in each. */
 export async function fillConversations(port: number, count: number, messages: number): Promise<void> {
   await createConversations(port, count);
   const agent = new Agent({ keepAlive: true });

@@ -1,4 +1,4 @@
-/** All scenarios mixed for some minutes, and resident memory over time: it must level off. */
+/** Runs all scenarios mixed for some minutes, and watches the resident memory, which must level off. */
 import { capture, type Reply } from "./capture.ts";
 import { runLoad, type Tool } from "./load.ts";
 import { childrenOf, cpuSeconds, residentMiB } from "./process.ts";
@@ -12,7 +12,7 @@ interface SoakPlan {
   print(line: string): void;
 }
 
-/** Seconds of one slice: every scenario runs at the same time as the others, each with its share of the connections. */
+/** Seconds of one slice, in which all scenarios run in parallel, each with its share of the connections. */
 const SLICE = 10;
 
 /** Runs the mix; resolves with the number of failed requests. */

@@ -1,4 +1,4 @@
-/** What open WebSockets cost. */
+/** The cost of open WebSockets. */
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ended, firstMessage, LOAD_CORE, residentMiB, spawnOn } from "./process.ts";
@@ -8,10 +8,10 @@ import type { WatchersJob, WatchersReport } from "./watchers-worker.ts";
 
 const IDLE = 10_000;
 const WARM = 500;
-/** Seconds until memory is read. */
+/** Seconds before memory is read. */
 const SETTLE = 2;
 
-/** Opens all sockets of a job; gives what closes them. */
+/** Opens all sockets of a job; resolves to a function that closes them. */
 export async function openSockets(job: WatchersJob): Promise<() => Promise<void>> {
   const args = ["--import", "tsx", join(ROOT, "bench/watchers-worker.ts"), JSON.stringify(job)];
   const child = spawnOn(LOAD_CORE, process.execPath, args, { cwd: ROOT, stdio: ["ignore", "inherit", "pipe", "ipc"] });
@@ -25,10 +25,10 @@ export async function openSockets(job: WatchersJob): Promise<() => Promise<void>
   throw new Error(`${report.open} sockets are open: ${report.problem}`);
 }
 
-/** Memory of sockets that were greeted and say nothing. */
+/** Memory of sockets that are open and silent. */
 export async function sockets({ port, pid }: Running): Promise<Figure[]> {
   const job = { port, watched: "/ws", runs: 0, path: "", body: "" };
-  // Compiled code and the first heap growth are the server's, not the sockets'.
+  // A warm-up, because compiled code and the first growth of the heap belong to the server, not to the sockets.
   await (await openSockets({ ...job, sockets: WARM }))();
   await sleep(SETTLE * 1_000);
   const before = residentMiB(pid);

@@ -1,4 +1,4 @@
-/** The measures that are not requests per second: start, memory, and many streams at once. */
+/** The measures that are not requests per second: start, memory, and many parallel streams. */
 import { spawnSync } from "node:child_process";
 import { get } from "node:http";
 import { join } from "node:path";
@@ -33,7 +33,7 @@ interface SpecialPlan extends Load, Pick<Options, "entry" | "transport"> {
 const STARTS = 5;
 const PACED = { streams: 1_000, deltas: 10 };
 const OPEN_STREAMS = 5_000;
-/** Seconds until memory is read: what the boot or the load left behind has been collected by then, or stays. */
+/** Seconds before memory is read, so that garbage of the boot or the load has been collected. */
 const SETTLE = 2;
 
 function statusOf(port: number, path: string): Promise<number> {
@@ -99,7 +99,7 @@ async function startup(plan: SpecialPlan): Promise<Figure[]> {
   ];
 }
 
-/** Memory that a server's helper processes hold (a loader's compiler, for one). */
+/** Memory of a server's helper processes, such as a loader's compiler. */
 function childrenNote(pid: number): string {
   const sizes = childrenOf(pid).map(residentMiB);
   const total = sizes.reduce((sum, size) => sum + size, 0);
@@ -125,7 +125,7 @@ async function memory(plan: SpecialPlan): Promise<Figure[]> {
   });
 }
 
-/** Until the code for it is compiled, as the other scenarios are warmed; a fresh process takes a tenth of a second longer. */
+/** Rounds until the code is compiled, as in the warm-up of other scenarios; a fresh process takes a tenth of a second longer. */
 const WARM_ROUNDS = 4;
 
 async function pacedScripted(plan: SpecialPlan): Promise<Figure[]> {
@@ -147,13 +147,13 @@ async function pacedScripted(plan: SpecialPlan): Promise<Figure[]> {
 
 async function openScripted(plan: SpecialPlan): Promise<Figure[]> {
   return withServer(plan, async (server) => {
-    // Compiled code and the first heap growth are the server's, not the streams'.
+    // A warm-up, because compiled code and the first growth of the heap belong to the server, not to the streams.
     const warm = await streams(job(server.port, "assistant", 500, false));
     await warm.stop();
     await sleep(SETTLE * 1_000);
     const before = residentMiB(server.pid);
     const held = await streams(job(server.port, "slow", OPEN_STREAMS, true));
-    // Long enough for another delta on each.
+    // Long enough for another delta of each stream.
     await sleep(2 * SETTLE * 1_000);
     const during = residentMiB(server.pid);
     await held.stop();

@@ -1,7 +1,7 @@
 /**
- * Many event streams at once over plain sockets, in a process of its own. One job as JSON in the first argument.
- * With `hold` it reports once every stream has sent its first delta and keeps them open until it is killed; else it reports when
- * every stream has ended. Reports go over the channel to the parent.
+ * Many parallel event streams over plain sockets, in a separate process. One job as JSON in the first argument.
+ * With `hold` it reports once every stream has sent its first delta and keeps them open until it is killed; otherwise it reports when
+ * every stream has ended. Reports go to the parent over the channel.
  */
 import { connect, type Socket } from "node:net";
 
@@ -11,14 +11,14 @@ export interface StreamsJob {
   body: string;
   streams: number;
   hold: boolean;
-  /** Rounds over the same connections before the one that is reported: compiled code is the servers' and the reader's. */
+  /** Rounds over the same connections before the reported one, so that code is compiled in the server and here. */
   warm: number;
 }
 
 export interface StreamsReport {
-  /** Streams that were whole (or, with `hold`, had begun). */
+  /** Streams that were complete (or, with `hold`, had started). */
   good: number;
-  /** Text deltas over all streams. */
+  /** Text deltas of all streams. */
   deltas: number;
   /** From the first request to the end of the last stream. */
   seconds: number;
@@ -30,7 +30,7 @@ const BATCH = 250;
 const DELTA = '"type":"text-delta"';
 const LAST_CHUNK = "\r\n0\r\n\r\n";
 
-/** A stream that is over before its headers are out may have a length instead of chunks. */
+/** Whether a reply is complete. A stream that ends before its headers are sent may have a length instead of chunks. */
 function isWhole(text: string): boolean {
   const head = text.indexOf("\r\n\r\n");
   if (head === -1) return false;

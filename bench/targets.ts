@@ -1,4 +1,4 @@
-/** Servers to measure: Penstock as its users start it, and the bare server beside it. */
+/** Servers to measure: Penstock as its users start it, and the bare server. */
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ export const ROOT = dirname(HERE);
 export interface Running {
   readonly port: number;
   readonly pid: number;
-  /** Milliseconds from the start of the process to the line that says where it listens. */
+  /** Milliseconds from the start of the process to the line with its address. */
   readonly bootMillis: number;
   stop(): Promise<void>;
 }
@@ -23,24 +23,24 @@ export interface Running {
 interface PenstockOptions {
   /** Folder of the source tree or of the build. */
   root?: string;
-  /** Relative to `root`: `core/penstock.js`, `dist/penstock.js`. */
+  /** Path relative to `root`: `core/penstock.js`, `dist/penstock.js`. */
   entry?: string;
   transport?: string;
   service?: Service;
-  /** The store's file instead of a fresh one, which is removed in the end. */
+  /** The file of the store instead of a fresh one, which would be removed at the end. */
   file?: string;
   /** Options for node itself: `--cpu-prof`. */
   nodeOptions?: readonly string[];
-  /** Whether it has a core to itself; default: yes, where that can be. */
+  /** Whether it has a core to itself; default: yes, if that is possible. */
   pinned?: boolean;
-  /** Read by the manifest, beside what its service always has. */
+  /** Variables for the manifest, in addition to those that its service always has. */
   env?: Readonly<Record<string, string>>;
 }
 
 interface Served {
   manifest: string;
   file: boolean;
-  /** Read by the manifest, or by the service itself. */
+  /** Variables for the manifest, or for the service itself. */
   env?: Readonly<Record<string, string>>;
 }
 
@@ -99,7 +99,7 @@ export async function startPenstock(options: PenstockOptions = {}): Promise<Runn
   };
 }
 
-/** Starts the bare server with the replies to give, each by method and path. */
+/** Starts the bare server with its replies, each by method and path. */
 export function startCeiling(replies: readonly Reply[]): Promise<Running> {
   return startHelper(SERVER_CORE, "ceiling.ts", { message: replies });
 }
@@ -111,7 +111,7 @@ interface Helper {
   message?: readonly Reply[];
 }
 
-/** Starts a program of this folder on a core. It sends the port on which it listens. */
+/** Starts a program of this folder on a core. The program reports the port on which it listens. */
 export async function startHelper(core: number, file: string, helper: Helper = {}): Promise<Running> {
   const { args = [], nodeOptions = [], message } = helper;
   const began = performance.now();

@@ -1,4 +1,4 @@
-/** What traces cost a server that has run long, or that many watch. */
+/** What traces cost a server that has run for long, or that has many watchers. */
 import { get } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { capture } from "./capture.ts";
@@ -13,10 +13,10 @@ import type { WatchersJob } from "./watchers-worker.ts";
 
 const SPANS = 1_000_000;
 const WATCHERS = { sockets: 10_000, runs: 2_000 };
-/** Seconds that watchers watch; milliseconds between two probes. */
+/** Seconds of watching; the next constant is the milliseconds between two probes. */
 const WATCHED = 10;
 const PROBE = 10;
-/** Seconds until memory is read. */
+/** Seconds before memory is read. */
 const SETTLE = 2;
 const LOOKS = 21;
 
@@ -96,7 +96,7 @@ export async function spans(server: Running, tool: Tool, load: Load): Promise<Fi
   ];
 }
 
-/** Latency of a probe, and memory, while agents run and everybody watches. */
+/** Latency of a probe, and memory, while agents run and all sockets watch. */
 export async function watched(server: Running): Promise<Figure[]> {
   const { port, pid } = server;
   const { path, body } = text();

@@ -1,6 +1,6 @@
 /**
- * `node --import tsx bench/vectors.ts`: search by meaning in the vectors of one owner, of thirty and of very many, on SQLite. The texts are
- * left out, and with them the embedding: vectors by chance are stored and searched for. Files are built once and kept in `--folder`.
+ * `node --import tsx bench/vectors.ts`: semantic search in the vectors of one owner, of thirty and of very many, on SQLite. Texts and
+ * embeddings are left out: random vectors are stored and searched. Files are built once and kept in `--folder`.
  */
 import { existsSync, mkdirSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
@@ -19,7 +19,7 @@ import { table } from "./report.ts";
 const LIMIT = 10;
 const VECTORS_PER_COMMIT = 500;
 const MESSAGES_PER_CONVERSATION = 100;
-/** Between two searches, so that the threads of each are done with it. */
+/** Pause between two searches, so that the threads of each have finished. */
 const PAUSE_MS = 2;
 const AIM_P50_MS = 30;
 
@@ -27,7 +27,7 @@ const say = (line: string) => process.stderr.write(`${line}\n`);
 
 interface Population {
   readonly owners: number;
-  /** Vectors of each. */
+  /** Number of vectors of each owner. */
   readonly vectors: number;
 }
 
@@ -67,7 +67,7 @@ async function fill(file: string, { owners, vectors }: Population, dimensions: n
 
 const share = (sorted: readonly number[], part: number) => sorted[Math.floor((sorted.length - 1) * part)]!;
 
-/** Searches of one owner after the other, or of one by chance. */
+/** Searches one owner after the other, or random ones. */
 async function measure(file: string, { owners }: Population, dimensions: number, searches: number): Promise<string[]> {
   const store = await open(file);
   const cache = new VectorCache();
@@ -116,7 +116,7 @@ async function main(): Promise<void> {
       folder: { type: "string", default: join(tmpdir(), "penstock-vectors") },
       dimensions: { type: "string", default: "512" },
       searches: { type: "string", default: "300" },
-      // Each `OWNERSxVECTORS`.
+      // A list of `OWNERSxVECTORS`.
       of: { type: "string", default: "1x1000,1x10000,1x100000,30x1000,1000x1000" },
     },
   });

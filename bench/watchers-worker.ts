@@ -1,6 +1,6 @@
 /**
- * Many WebSockets in a process of its own, and agents that run at a steady rate beside them. One job as JSON in the first
- * argument. Reports once all sockets are open, and goes on until it is killed.
+ * Many WebSockets in a separate process, and agents that run at a steady rate at the same time. One job as JSON in the first
+ * argument. Reports once all sockets are open, and continues until it is killed.
  */
 import { randomBytes } from "node:crypto";
 import { connect, type Socket } from "node:net";
@@ -10,9 +10,9 @@ export interface WatchersJob {
   /** Path of the sockets. */
   watched: string;
   sockets: number;
-  /** Agents that are run each second, once the sockets are open. */
+  /** Number of runs per second, once the sockets are open. */
   runs: number;
-  /** Of such a run. */
+  /** The path of the requests for these runs; `body` is their body. */
   path: string;
   body: string;
 }
@@ -24,7 +24,7 @@ export interface WatchersReport {
 
 /** Handshakes at a time: more would only overflow the listen queue. */
 const BATCH = 250;
-/** Connections that runs are asked for on. */
+/** Connections over which runs are requested. */
 const CALLERS = 64;
 /** Milliseconds between two bursts of runs. */
 const TICK = 10;
@@ -39,7 +39,7 @@ function open(): Promise<Socket> {
   });
 }
 
-/** Resolves when the handshake is answered. What comes then is read and thrown away. */
+/** Resolves when the handshake is answered. Later data is read and discarded. */
 async function watch(): Promise<string> {
   const socket = await open();
   const lines = [
@@ -68,7 +68,7 @@ async function run(): Promise<void> {
   let asked = 0;
   const began = performance.now();
   setInterval(() => {
-    // As many as the time says, late timers or not.
+    // As many as are due by now, even if timers were late.
     const due = ((performance.now() - began) / 1000) * job.runs;
     for (; asked < due; asked += 1) callers[asked % CALLERS]!.write(request);
   }, TICK);

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// Starts Penstock in a checkout: `serve` from the bundle of `npm run build` when that is made of the sources as they are, all else from
-// the TypeScript sources. The bundle elsewhere starts without this file.
+// Starts Penstock in a checkout: `serve` from the bundle of `npm run build` if that is up to date, and everything else from the
+// TypeScript sources. A bundle elsewhere starts without this file.
 import module from "node:module";
 import { fileURLToPath } from "node:url";
 import { freshBundle } from "./codegen/fresh.mjs";
@@ -11,7 +11,7 @@ const bundle = serves ? freshBundle(fileURLToPath(new URL("..", import.meta.url)
 if (bundle !== null) await import(bundle.href);
 else {
   if (module.registerHooks === undefined) {
-    // This version of Node runs hooks in a thread of their own: only that one loads tsx and esbuild, not both.
+    // This version of Node runs hooks in a separate thread: only that one loads tsx and esbuild, not both.
     process.setSourceMapsEnabled(true);
     module.register("tsx/esm", import.meta.url, { data: {} });
   } else {

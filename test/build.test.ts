@@ -3,6 +3,8 @@ import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -13,6 +15,8 @@ import { TRANSPORTS } from "./support/transports.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 
+// biome-ignore lint/suspicious/noTemplateCurlyInString: the manifest's own syntax
+const WAREHOUSE = "${WAREHOUSE:-http://127.0.0.1:9}";
 const MANIFEST = `
 name: Built
 version: 1.0.0
@@ -24,6 +28,9 @@ providers:
   demo: { use: scripted }
 tools:
   shout: { use: shout }
+  stock:
+    description: Asks the warehouse
+    http: { method: GET, url: "${WAREHOUSE}/stock" }
 agents:
   echo: { name: Echo, description: Repeats, instructions: Repeat., model: demo/echo, memory: false }
 routes: [{ use: refuse }]
@@ -48,11 +55,17 @@ const handle = () => { throw new ServiceError("conflict", "not now"); };
 export default { kind: "route", method: "GET", path: "/refuse", handle };
 `;
 
+/** The server that the REST tool asks. */
+const warehouse = createServer((request, reply) => {
+  reply.setHeader("content-type", "application/json").end(JSON.stringify({ asked: request.url }));
+});
+
 let folder: string;
 let out: string;
 let user: string;
 
 before(async () => {
+  await once(warehouse.listen(0, "127.0.0.1"), "listening");
   folder = mkdtempSync(join(tmpdir(), "penstock-build-"));
   out = join(folder, "dist");
   symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
@@ -73,7 +86,7 @@ let base: string;
 async function start(cwd: string): Promise<void> {
   server = spawn(process.execPath, [join(out, "penstock.js"), "serve", "--config", "service.yaml", "--port", "0"], {
     cwd,
-    env: { PATH: process.env.PATH },
+    env: { PATH: process.env.PATH, WAREHOUSE: `http://127.0.0.1:${(warehouse.address() as AddressInfo).port}` },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
@@ -95,6 +108,7 @@ after(async () => {
     const [code] = await once(server, "exit");
     assert.equal(code, 0);
   }
+  warehouse.close();
   rmSync(folder, { recursive: true, force: true });
 });
 
@@ -130,6 +144,12 @@ test("POST /tools/:name/execute runs a user's TypeScript plugin with its helper"
   const { status, json } = await post("/tools/shout/execute", { input: { text: "hello" } });
   assert.equal(status, 200, JSON.stringify(json));
   assert.deepEqual((json.data as { result: unknown }).result, { text: "HELLO" });
+});
+
+test("POST /tools/:name/execute sends the request of a REST tool from the build", async () => {
+  const { status, json } = await post("/tools/stock/execute", { input: {} });
+  assert.equal(status, 200, JSON.stringify(json));
+  assert.deepEqual((json.data as { result: unknown }).result, { asked: "/stock" });
 });
 
 test("a ServiceError that a user's plugin throws is the class that the build's core knows", async () => {

@@ -7,7 +7,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { type Call, freePort, PENSTOCK, penstock, ROOT, run, serve } from "./support/command-line.ts";
+import { type Call, CHECKOUT, freePort, PENSTOCK, penstock, ROOT, run, serve } from "./support/command-line.ts";
 import { EXAMPLES } from "./support/plugin-folder.ts";
 
 const QUIET =
@@ -270,6 +270,6 @@ test("penstock dev: serves anew after each change of the manifest, a plugin or -
 
 test("the bin of the package is executable, so that npx leaves the checkout as it is", async () => {
   const { bin } = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8"));
-  assert.equal(join(ROOT, bin.penstock), PENSTOCK);
-  assert.equal((await stat(PENSTOCK)).mode & 0o111, 0o111);
+  assert.equal(join(ROOT, bin.penstock), CHECKOUT);
+  assert.equal((await stat(CHECKOUT)).mode & 0o111, 0o111);
 });

@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { parse } from "yaml";
-import { ROOT, run } from "./support/command-line.ts";
+import { PENSTOCK, run } from "./support/command-line.ts";
 import { block, DOCUMENTS, FLAGSHIP, folder, merge, shell } from "./support/documents.ts";
 import { dataOf, type Loose } from "./support/served-upstream.ts";
 import { startService } from "./support/service.ts";
@@ -73,7 +73,7 @@ test("docs/workflows.md: penstock executions: an execution that waits is listed,
     ([, line]) => line!,
   );
   const command = (line: string) => {
-    const own = line.replace("npx penstock-gateway", `"${process.execPath}" "${join(ROOT, "core/penstock.js")}"`);
+    const own = line.replace("npx penstock-gateway", `"${process.execPath}" "${PENSTOCK}"`);
     return run("sh", ["-c", `${own} --config "${config}"`], { cwd });
   };
   assert.match((await command(list)).stdout, /^order-7 .*suspended/m);

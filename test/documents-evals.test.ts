@@ -4,14 +4,13 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { parse } from "yaml";
-import { ROOT, run } from "./support/command-line.ts";
+import { PENSTOCK, ROOT, run } from "./support/command-line.ts";
 import { block, DOCUMENTS, EVERYTHING, FLAGSHIP, folder, merge } from "./support/documents.ts";
 import { failure, startOpenAIUpstream } from "./support/openai-upstream.ts";
 import { errorOf } from "./support/served-upstream.ts";
 import { startService } from "./support/service.ts";
 
-const own = (command: string) =>
-  command.replaceAll("npx penstock-gateway", `"${process.execPath}" "${join(ROOT, "core/penstock.js")}"`);
+const own = (command: string) => command.replaceAll("npx penstock-gateway", `"${process.execPath}" "${PENSTOCK}"`);
 
 test("docs/evals.md: the cases that are shown pass on the shipped service.yaml, recorded and replayed too", async (t) => {
   const cases = block("yaml", "# evals.yaml");

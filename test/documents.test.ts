@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { parse } from "yaml";
 import { ROUTES } from "../core/api/routes/index.ts";
-import { freePort, ROOT, run, serve } from "./support/command-line.ts";
+import { freePort, PENSTOCK, run, serve } from "./support/command-line.ts";
 import { block, DOCUMENTS, EVERYTHING, FLAGSHIP, folder, merge, README, shell, statusOf } from "./support/documents.ts";
 import { npmProject, startRegistry } from "./support/npm-registry.ts";
 import { startOpenAIUpstream } from "./support/openai-upstream.ts";
@@ -137,7 +137,7 @@ test("docs/access.md: who may call what, with the token that is made there", asy
   const cwd = await folder(t, { "service.yaml": JSON.stringify(manifest) });
   const [, command = "", rows] =
     /^\$ ([^\n]*)\n(.*)$/s.exec(block("console", "/(hello|delivery|ws/ticker|tools)")) ?? [];
-  const own = command.replace("npx penstock-gateway", `"${process.execPath}" "${join(ROOT, "core/penstock.js")}"`);
+  const own = command.replace("npx penstock-gateway", `"${process.execPath}" "${PENSTOCK}"`);
   assert.equal((await run("sh", ["-c", own], { cwd, env })).stdout, rows);
 
   async function ranWith(script: string) {
@@ -217,7 +217,7 @@ test("README: without the provider's key, and without a provider's package, chec
   };
   const path = await folder(t, { "key.yaml": keyless, "package.yaml": JSON.stringify(packaged) });
   const check = (name: string, env = {}) =>
-    run(process.execPath, [join(ROOT, "core/penstock.js"), "check", "--config", name], { cwd: path, env });
+    run(process.execPath, [PENSTOCK, "check", "--config", name], { cwd: path, env });
   const key = await check("key.yaml");
   assert.equal(key.code, 1);
   assert.match(key.stderr, /^key\.yaml:\d+:\d+ {2}providers\.openai\.apiKey: .*OPENAI_API_KEY is not set$/m);
@@ -250,7 +250,7 @@ test("README and docs/manifest.md: check, explain and routes print what is shown
     const [command = "", ...lines] = step.trimEnd().split("\n");
     assert.match(command, /^npx penstock-gateway (check|explain|routes)/);
     const misspelt = command.includes(" check ");
-    const own = command.replace("npx penstock-gateway", `"${process.execPath}" "${join(ROOT, "core/penstock.js")}"`);
+    const own = command.replace("npx penstock-gateway", `"${process.execPath}" "${PENSTOCK}"`);
     const { code, stdout, stderr } = await run("sh", ["-c", own], { cwd: misspelt ? wrong : right });
     assert.equal((stdout + stderr).trimEnd(), lines.join("\n"), command);
     assert.equal(code, misspelt ? 1 : 0, command);

@@ -49,12 +49,23 @@ if (files.length === 0) {
  * Folders whose files may share a process, and how many do. Starting one and loading the source costs more than most of these files
  * take; what ends, blocks or measures its process, or replaces its timers, has one of its own.
  */
-const SHARING = { "test/unit/": 8, "test/contract/": 6, "test/manifest/": 4, "test/storage/": 3, "test/plugins/": 4 };
+const SHARING = {
+  "test/unit/": 8,
+  "test/contract/": 6,
+  "test/manifest/": 4,
+  "test/storage/": 3,
+  "test/plugins/": 4,
+  "test/clients/": 4,
+  "test/durability/": 4,
+  "test/security/": 3,
+  "test/documents-": 4,
+};
 /** Files that take long because they wait. They begin first, so that what needs the processor runs meanwhile, and not they alone at the end. */
 const WAITING = [
   "test/transport/node",
   "test/transport/uws",
-  "test/cli",
+  "test/cli.",
+  "test/cli-options",
   "test/contract/token-end",
   "test/crash/",
   "test/chaos/",
@@ -66,6 +77,8 @@ const WAITING = [
 ];
 /** Not below node_modules, where newer versions of Node look for no tests. */
 const bundles = mkdtempSync(join(tmpdir(), "penstock-tests-"));
+/** What is made for this run, and removed after it. */
+const temporary = [bundles];
 
 /** A module that imports test files. Node runs files in the order of their paths, so that the name decides when its turn is. */
 function bundle(name, mine) {
@@ -78,8 +91,10 @@ function bundle(name, mine) {
 function processes() {
   const first = WAITING.flatMap((start) => files.filter((file) => file.startsWith(start)));
   const rest = files.filter((file) => !first.includes(file));
-  // Replaced timers and descriptors would be those of other files as well, and what is measured would be theirs too.
-  const isAlone = (file) => /mock\.timers|\/proc\/self\/fd|serveMeasured/.test(readFileSync(file, "utf8"));
+  // Replaced timers, listeners and descriptors would be those of other files as well, what is measured would be theirs too, and
+  // what is seen while modules are imported must not have been imported before.
+  const isAlone = (file) =>
+    /mock\.timers|\/proc\/self\/fd|serveMeasured|process\.on\("|patternsBuiltBy/.test(readFileSync(file, "utf8"));
   const folderOf = (file) =>
     isAlone(file) ? undefined : Object.keys(SHARING).find((folder) => file.startsWith(folder));
   const early = first.map((file, index) => bundle(`0-${String(index).padStart(2, "0")}`, [file]));
@@ -89,7 +104,7 @@ function processes() {
     return Array.from({ length: count }, (_, index) =>
       // Dealt out like cards: neighbours are much alike, and so are then the bundles.
       bundle(
-        `${folder.split("/")[1]}-${index}`,
+        `${folder.split("/")[1].replace(/-$/, "")}-${index}`,
         mine.filter((_file, position) => position % count === index),
       ),
     );
@@ -102,8 +117,8 @@ console.log(
   `${files.length} test files on Node.js ${execFileSync(binary, ["--version"], { encoding: "utf8" }).trim()}`,
 );
 const watch = values.watch ? ["--watch"] : [];
-/** Milliseconds for one test: only a hang takes so long, or a search at length (`npm run test:fuzz`). */
-const timeout = process.env.PENSTOCK_FUZZ === "long" ? 3_600_000 : 240_000;
+/** Milliseconds for one test, and for one process with all of its files: only a hang takes so long, or a search at length (`npm run test:fuzz`). */
+const timeout = process.env.PENSTOCK_FUZZ === "long" ? 3_600_000 : 600_000;
 const options = [
   "--import",
   "tsx",
@@ -125,10 +140,23 @@ async function sharePostgres() {
   return () => server.stdin.end();
 }
 
+/** Penstock as `npm run build` makes it: hundreds of processes start from it, each in a fifth of the time that the sources take. */
+function buildOnce() {
+  // Below the checkout, whose packages it finds.
+  mkdirSync("node_modules/.cache", { recursive: true });
+  const out = mkdtempSync(resolve("node_modules/.cache/test-build-"));
+  temporary.push(out);
+  const args = ["--import", "tsx", "core/codegen/build.ts", "--out", out];
+  const { status } = spawnSync(binary, args, { stdio: ["ignore", "ignore", "inherit"], env });
+  if (status !== 0) process.exit(status ?? 1);
+  env.PENSTOCK_TEST_BUILD = join(out, "penstock.js");
+}
+
+if (wanted.length === 0) buildOnce();
 const endPostgres = wanted.length === 0 ? await sharePostgres() : () => undefined;
 const child = spawn(binary, [...options, ...watch, ...(values.watch ? files : processes())], { stdio: "inherit", env });
 child.on("exit", (code, signal) => {
-  rmSync(bundles, { recursive: true, force: true });
+  for (const folder of temporary) rmSync(folder, { recursive: true, force: true });
   endPostgres();
   process.exit(signal === null ? code : 1);
 });

@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { build } from "esbuild";
-import { PENSTOCK, ROOT, serve } from "./support/command-line.ts";
+import { CHECKOUT, ROOT, serve } from "./support/command-line.ts";
 import { EXAMPLES, pluginFolder } from "./support/plugin-folder.ts";
 
 const MANIFEST = `
@@ -42,7 +42,7 @@ describe("node core/penstock.js serve", () => {
     ] as const) {
       const manifest = `{"name": "Terminal", "server": {"port": 0}, "logs": {"level": "debug", "format": "${format}"}}`;
       const cwd = pluginFolder(t, { "service.yaml": manifest });
-      const command = `stty -opost; exec ${process.execPath} ${PENSTOCK} serve`;
+      const command = `stty -opost; exec ${process.execPath} ${CHECKOUT} serve`;
       // It gives the command a terminal of its own.
       const { url, says } = await serve(t, ["script", "-qfec", command, "/dev/null"], { cwd, env: { NO_COLOR: "1" } });
       await fetch(`${url}/tools`);
@@ -54,7 +54,7 @@ describe("node core/penstock.js serve", () => {
     // A copy, so that its store is not the reader's own.
     const cwd = pluginFolder(t, { "service.yaml": readFileSync(join(ROOT, "service.yaml"), "utf8") });
     symlinkSync(EXAMPLES, join(cwd, "plugins"));
-    const { url, interrupt } = await serve(t, [process.execPath, PENSTOCK, "serve", "--port", "0"], { cwd });
+    const { url, interrupt } = await serve(t, [process.execPath, CHECKOUT, "serve", "--port", "0"], { cwd });
     const agents = (await (await fetch(`${url}/agents`)).json()) as { data: { id: string }[] };
     assert.deepEqual(
       agents.data.map(({ id }) => id),
@@ -73,7 +73,7 @@ describe("node core/penstock.js serve", () => {
       "plugins/tools/helpers/greeting.ts": GREETING,
       "plugins/routes/refuse.ts": REFUSE,
     });
-    const { url } = await serve(t, [process.execPath, PENSTOCK, "serve"], { cwd });
+    const { url } = await serve(t, [process.execPath, CHECKOUT, "serve"], { cwd });
     const headers = { "content-type": "application/json" };
     const body = JSON.stringify({ input: { name: "Ada" } });
     const run = await fetch(`${url}/tools/greet/execute`, { method: "POST", headers, body });
@@ -89,7 +89,7 @@ describe("node core/penstock.js serve", () => {
       "plugins/tools/late.ts": `import { defineTool } from "#plugin";\n\nthrow new Error("not today");\n\nexport default defineTool({ execute: () => 1 });\n`,
     });
     await assert.rejects(
-      serve(t, [process.execPath, PENSTOCK, "serve", "--port", "0"], { cwd }),
+      serve(t, [process.execPath, CHECKOUT, "serve", "--port", "0"], { cwd }),
       /late\.ts.*\(line 3\): not today/,
     );
   });

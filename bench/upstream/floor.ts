@@ -1,6 +1,6 @@
 /**
- * What any gateway on this transport has to do at least, and nothing else: uWebSockets.js reads a request, undici asks the provider,
- * each chunk is parsed once, and the answer goes out as one JSON or as events. `floor.ts ORIGIN`; its port goes to the parent.
+ * The minimum work of any gateway on this transport: uWebSockets.js reads a request, undici calls the provider, each chunk is parsed once,
+ * and the answer is sent as one JSON or as events. `floor.ts ORIGIN`; its port is reported to the parent.
  */
 
 import uws, { type HttpResponse } from "uWebSockets.js";
@@ -80,7 +80,7 @@ class StreamReply extends Reply {
     this.#event({ type: "text-delta", id: "0", delta });
   }
 
-  /** Events of one turn go out in one write. */
+  /** Sends the events of one turn in one write. */
   pause(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
@@ -116,7 +116,7 @@ function flush(reply: StreamReply): void {
   reply.flush();
 }
 
-/** `/text/SPEED` and `/stream/SPEED`: the rest of the path is the provider's. */
+/** `/text/SPEED` and `/stream/SPEED`: the rest of the path goes to the provider. */
 function serve(kind: "text" | "stream") {
   return (response: HttpResponse, request: { getUrl(): string }) => {
     const path = `${request.getUrl().slice(kind.length + 1)}/v1/chat/completions`;

@@ -1,8 +1,8 @@
 /**
- * Requests over plain sockets, in a process of its own: one job as JSON in the first argument, counts as JSON on stdout. A closed loop
- * sends the next request of a connection when it has the reply to the one before; an open one sends at a fixed rate whatever comes
- * back, and a reply's time begins when its request was due. It looks at the head and the end of every reply, and checks one in 64
- * wholly.
+ * Requests over plain sockets, in a separate process: one job as JSON in the first argument, counts as JSON on stdout. A closed loop
+ * sends the next request of a connection when it has the previous reply; an open one sends at a fixed rate independent of replies,
+ * and measures a reply from the time at which its request was due. It checks the head and the end of every reply, and one reply in 64
+ * completely.
  */
 import { connect, type Socket } from "node:net";
 import { fill } from "../numbers.ts";
@@ -13,24 +13,24 @@ export interface LoadJob {
   asked: Asked;
   headers: Readonly<Record<string, string>>;
   connections: number;
-  /** Requests a second of an open loop; null for a closed one. */
+  /** Requests per second of an open loop; null for a closed one. */
   rate: number | null;
   seconds: number;
 }
 
 export interface LoadCounts {
-  /** Whole replies in the time of the load. */
+  /** Complete replies during the load. */
   replies: number;
-  /** Of them a second. */
+  /** Replies per second. */
   rate: number;
-  /** Milliseconds, of the replies that came later too. */
+  /** In milliseconds, including replies that came later. */
   p50: number;
   p99: number;
   failures: number;
   problem?: string;
 }
 
-/** Milliseconds for what is under way at the end. */
+/** Milliseconds to wait for pending replies at the end. */
 const PATIENCE = 5_000;
 const SAMPLED = 64;
 const LAST_CHUNK = Buffer.from("\r\n0\r\n\r\n");
@@ -45,7 +45,7 @@ let problem: string | undefined;
 let sent = 0;
 let began = 0;
 let going = true;
-/** Of an open loop: when the requests were due that wait for a connection. */
+/** In an open loop: when the requests that wait for a connection were due. */
 const overdue: number[] = [];
 const idle: Client[] = [];
 
@@ -61,7 +61,7 @@ function requestFor(number: number): Buffer {
   return Buffer.from(`${lines.join("\r\n")}\r\n\r\n${body}`);
 }
 
-/** A body in chunks, put together. */
+/** Joins the chunks of a body. */
 function unchunked(body: Buffer): Buffer {
   const pieces: Buffer[] = [];
   for (let at = 0; ; ) {
@@ -73,19 +73,19 @@ function unchunked(body: Buffer): Buffer {
   }
 }
 
-/** Shared by all sockets: each read is over before the next begins. */
+/** Shared by all sockets: each read ends before the next one starts. */
 const incoming = Buffer.alloc(256 * 1024);
 
 class Client {
   readonly #request: Buffer;
   readonly #socket: Socket;
   #from = 0;
-  /** Bytes of the reply; what was received of it, when it is looked into or not whole yet. */
+  /** Bytes of the reply so far; the next field keeps what is needed of it. */
   #received = 0;
   #pieces: Buffer[] = [];
-  /** Bytes that the whole reply has; -1 while the head is not read, 0 for one in chunks. */
+  /** Total bytes of the reply; -1 until the head is read, 0 for a chunked one. */
   #whole = -1;
-  /** Bytes of the head. */
+  /** Length of the head in bytes. */
   #head = 0;
   #sampled = false;
   busy = false;
@@ -124,7 +124,7 @@ class Client {
   #read(bytes: Buffer): true {
     this.#received += bytes.length;
     let text = bytes;
-    // Kept when a part alone says too little: a reply to be checked, a head or an end that came in pieces.
+    // Kept when this part is not enough: the reply is to be checked, or its head or end came in pieces.
     if (this.#sampled || this.#pieces.length > 0 || !this.#isOver(bytes)) {
       this.#pieces.push(Buffer.from(bytes));
       const tail = this.#pieces.length > 8 && !this.#sampled && this.#whole !== -1;
@@ -210,7 +210,7 @@ for (const until = Date.now() + PATIENCE; clients.some(({ busy }) => busy) && Da
 }
 const silent = clients.filter(({ busy }) => busy).length;
 if (silent > 0) problem ??= `${silent} requests without a reply`;
-// All replies came late: a rate of nothing must not pass for a result.
+// All replies came late: a rate of 0 must not be reported as a result.
 const stalled = replies === 0 && silent === 0;
 if (stalled) problem ??= `no reply within ${job.seconds} s, the first after ${Math.min(...latencies).toFixed(0)} ms`;
 for (const client of clients) client.close();

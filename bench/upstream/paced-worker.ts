@@ -1,7 +1,7 @@
 /**
- * Many paced streams at once over plain sockets, in a process of its own: one job as JSON in the first argument. Each delta is the time at
- * which the provider sent it, so that its arrival says how long it was on its way. The report goes over the channel to the parent.
- * With `hold` the streams stay open after it until the process is killed.
+ * Many parallel paced streams over plain sockets, in a separate process: one job as JSON in the first argument. Each delta contains the
+ * time at which the provider sent it, so that its delay can be measured on arrival. The report goes to the parent over the channel.
+ * With `hold` the streams then stay open until the process is killed.
  */
 import { connect, type Socket } from "node:net";
 
@@ -10,37 +10,37 @@ export interface PacedJob {
   path: string;
   body: string;
   streams: number;
-  /** Deltas of a whole stream; null for streams that outlast the measure. */
+  /** Deltas of a complete stream; null for streams that outlast the measurement. */
   deltas: number | null;
-  /** Seconds of measuring after the last stream has begun, when `deltas` is null. */
+  /** Seconds of measuring after the last stream has started, when `deltas` is null. */
   seconds: number;
 }
 
 export interface PacedReport {
-  /** Streams that were whole, or open and still coming at the end. */
+  /** Streams that were complete, or still open and active at the end. */
   good: number;
   deltas: number;
-  /** Milliseconds between sending and arrival. */
+  /** Delay in milliseconds between sending and arrival. */
   p50: number;
   p99: number;
   longest: number;
-  /** Share of a core that this process took. */
+  /** Share of a core that this process used. */
   load: number;
   problem?: string;
 }
 
 /** Streams opened at a time: more would only overflow the listen queue. */
 const BATCH = 100;
-/** The first second of all streams is the start of the streams, not their pace. */
+/** The first second of all streams is not measured: it reflects their start, not their pace. */
 const SETTLE_MICROS = 1_000_000n;
-/** What a delta is: microseconds, and a blank. */
+/** The content of a delta: microseconds, and a blank. */
 const STAMP = /"(?:content|delta)":"(\d{6,}) "/g;
 const LAST_CHUNK = "\r\n0\r\n\r\n";
 
 const job = JSON.parse(process.argv[2]!) as PacedJob;
 const micros = () => process.hrtime.bigint() / 1_000n;
 const report: PacedReport = { good: 0, deltas: 0, p50: 0, p99: 0, longest: 0, load: 0 };
-/** Delays in steps of ten microseconds, up to ten seconds. */
+/** Histogram of delays in steps of ten microseconds, up to ten seconds. */
 const delays = new Uint32Array(1_000_000);
 let measureFrom = 2n ** 62n;
 let settled = 0;
@@ -54,7 +54,7 @@ const request = [
   job.body,
 ].join("\r\n");
 
-/** Shared by all sockets: each read is over before the next begins. */
+/** Shared by all sockets: each read ends before the next one starts. */
 const incoming = Buffer.alloc(64 * 1024);
 
 class Stream {

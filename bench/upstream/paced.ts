@@ -1,4 +1,4 @@
-/** Paced streams over a provider behind HTTP: what Penstock adds to each delta, and what an open stream costs. */
+/** Paced streams with a provider behind HTTP: what Penstock adds to each delta, and what an open stream costs. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { childrenOf, cpuSeconds, ended, firstMessage, LOAD_CORE, openFiles, residentMiB, spawnOn } from "../process.ts";
 import { WORDS } from "../replies.ts";
@@ -8,9 +8,9 @@ import type { PacedJob, PacedReport } from "./paced-worker.ts";
 import { startFloor, startOver, startProvider, type UpstreamOptions } from "./run.ts";
 
 const PACED = { streams: 1_000, every: 20, deltas: 500 };
-/** One delta a second: what many people who read make. */
+/** One delta per second: the pace of many readers. */
 const OPEN = { streams: 10_000, every: 1_000, seconds: 10 };
-/** Files that a process needs beside its streams. */
+/** Open files of a process in addition to its streams. */
 const OTHER_FILES = 500;
 const SETTLE = 2_000;
 
@@ -34,7 +34,7 @@ const input = JSON.stringify({ input: WORDS });
 const messages = [{ role: "user", content: WORDS }];
 const completion = JSON.stringify({ model: "bench", messages, stream: true });
 
-/** How each contender is asked for a stream of this speed. */
+/** The request for a stream of this speed, by contender. */
 const asked = {
   provider: (speed: string) => ({ path: `/${speed}/v1/chat/completions`, body: completion }),
   floor: (speed: string) => ({ path: `/stream/${speed}`, body: input }),
@@ -62,7 +62,7 @@ async function withServers<T>(plan: Plan, pace: string, use: (servers: Servers) 
 
 type Servers = Record<Contender, Running>;
 
-/** One after the other, and back again. */
+/** The contenders in order, and then in reverse. */
 const ORDER: readonly Contender[] = ["provider", "floor", "penstock", "bare"];
 
 const millis = (value: number) => value.toFixed(2);
@@ -83,7 +83,7 @@ export function paced(plan: Plan): Promise<Figure[]> {
       const { p50, p99, longest, load } = report;
       const cores = `${share.toFixed(0)} % of a core, the load ${(load * 100).toFixed(0)} %`;
       const note = `p50 ${millis(p50)}, longest ${millis(longest)}, ${cores}`;
-      // The better of two: what disturbs a run makes it longer, and never shorter.
+      // The better of two runs: disturbances make a run longer, never shorter.
       if (p99 < (seen.get(name)?.p99 ?? Number.POSITIVE_INFINITY)) seen.set(name, { p99, note });
     }
     const direct = seen.get("provider")!;
@@ -103,12 +103,12 @@ export function paced(plan: Plan): Promise<Figure[]> {
 export function open(plan: Plan): Promise<Figure[]> {
   const every = `paced/${OPEN.every}/1000000`;
   return withServers(plan, every, async ({ provider, penstock }) => {
-    // A stream takes two files of Penstock's, one of the client and one of the provider.
+    // A stream takes two open files of Penstock, one of the client and one of the provider.
     const streams = Math.min(OPEN.streams, Math.floor((openFiles() - OTHER_FILES) / 2));
     const job = { streams, deltas: null, seconds: OPEN.seconds };
     const direct = await run(provider.port, { ...asked.provider(every), ...job });
     await direct.stop();
-    // Compiled code and the first heap growth are the server's, not the streams'.
+    // A warm-up, because compiled code and the first growth of the heap belong to the server, not to the streams.
     const warm = await run(penstock.port, { ...asked.penstock(), ...job, streams: 500, seconds: 2 });
     await warm.stop();
     await sleep(SETTLE);

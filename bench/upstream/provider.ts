@@ -1,11 +1,11 @@
 /**
- * A provider behind HTTP, as a process of its own, that costs next to nothing: its answers are bytes that were built at the start.
+ * A provider behind HTTP, as a separate process, that costs next to nothing: its answers are bytes that were built at the start.
  *
  *     POST /burst/v1/chat/completions      32 deltas, usage and [DONE] in one burst, or one JSON for a call that does not stream
  *     POST /burst/v1/responses             the same as events of OpenAI's responses API
- *     POST /paced/MS/COUNT/v1/chat/completions    COUNT deltas, one in MS milliseconds; each is the time at which it is sent
+ *     POST /paced/MS/COUNT/v1/chat/completions    COUNT deltas, one per MS milliseconds; each contains the time at which it is sent
  *
- * Its port goes to the parent.
+ * Its port is reported to the parent.
  */
 import uws, { type HttpResponse } from "uWebSockets.js";
 import { DELTAS, WORDS } from "../replies.ts";
@@ -54,7 +54,7 @@ const RESPONSES = Buffer.from(
     .join(""),
 );
 
-/** What a paced delta is, around the microseconds of its sending. */
+/** A paced delta before and after the microseconds of its sending. */
 const [BEFORE, AFTER] = chunk({ content: "@" }).split("@") as [string, string];
 
 /** The clock that all processes of a machine share. */
@@ -69,7 +69,7 @@ interface Paced {
   gone: boolean;
 }
 
-/** A clock of one millisecond for all streams, each in the slot in which it is due next: a tick touches only those. */
+/** One clock of one millisecond for all streams, each in the slot in which it is due next: a tick touches only those. */
 class Pacer {
   readonly #slots: Paced[][] = Array.from({ length: 4096 }, () => []);
   #now = Math.floor(performance.now());
@@ -115,7 +115,7 @@ let streams = 0;
 
 function pace(response: HttpResponse, every: number, count: number): void {
   pacer ??= new Pacer();
-  // Streams that begin together are spread over the pace.
+  // Streams that start together are spread over the interval.
   streams += 1;
   const stream = { response, due: pacer.now + 1 + ((streams * 7) % every), every, left: count, gone: false };
   response.onAborted(() => {
@@ -133,7 +133,7 @@ function answer(response: HttpResponse, path: string, streamed: boolean): void {
   }
   const type = streamed ? "text/event-stream" : "application/json";
   const bytes = !streamed ? WHOLE : path.endsWith("/responses") ? RESPONSES : STREAMED;
-  // In chunks, as providers do it: the length of a stream is not known before its end.
+  // Chunked, like real providers: the length of a stream is unknown before its end.
   response.cork(() => {
     response.writeHeader("content-type", type);
     if (streamed) {

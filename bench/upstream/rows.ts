@@ -1,4 +1,4 @@
-/** The rows of the table of the real path: who is asked what, and what must come back. */
+/** The rows of the table of the real path: the requests, and the expected replies. */
 import { tokenHeaders } from "../credentials.ts";
 import { MARKER } from "../numbers.ts";
 import { DELTAS, enveloped, eventsOf, WORDS } from "../replies.ts";
@@ -7,7 +7,7 @@ export type Server = "provider" | "floor" | "plain" | "package" | "openai" | "pa
 
 export interface Asked {
   path: string;
-  /** JSON text; the connection's number goes in the place of the marker. */
+  /** JSON text, in which the connection's number replaces the marker. */
   body: string;
   reply: "chunks" | "completion" | "text" | "stream";
 }
@@ -15,10 +15,10 @@ export interface Asked {
 export interface Row {
   name: string;
   title: string;
-  /** The process: rows of one process are measured in it one after the other. */
+  /** The process: rows with the same process are measured in it one after the other. */
   server: Server;
   asked: Asked;
-  /** The floor's row with the same reply; null for what has none. */
+  /** The floor's row with the same reply; null when there is none. */
   floor: "floor-text" | "floor-stream" | null;
   headers?(): Readonly<Record<string, string>>;
 }
@@ -26,7 +26,7 @@ export interface Row {
 const completion = (stream: boolean) =>
   JSON.stringify({ model: "bench", messages: [{ role: "user", content: WORDS }], stream });
 const input = JSON.stringify({ input: WORDS });
-/** A conversation of its own for each connection: none waits for another. */
+/** Each connection has a conversation of its own, so that none waits for another. */
 const remembered = JSON.stringify({
   input: WORDS,
   options: { memory: { conversationId: `conversation-${MARKER}` } },
@@ -60,7 +60,7 @@ function pair(name: string, title: string, server: Server, path: (reply: string)
 
 const agent = (name: string) => (reply: string) => `/agents/${name}/${reply}`;
 
-/** The first row is what the others are compared with. */
+/** The first row is the one with which the others are compared. */
 export const ROWS: readonly Row[] = [
   provider("direct", "the provider itself", true),
   provider("direct-json", "the provider itself, not streaming", false),
@@ -97,7 +97,7 @@ const CHECKS: Record<Asked["reply"], (body: string) => string | null> = {
   },
 };
 
-/** What is wrong with a reply, or null; one that does not even parse is a finding too. */
+/** The problem of a reply, or null; a reply that cannot be parsed is reported too. */
 export const checkOf =
   ({ reply }: Asked) =>
   (body: string): string | null => {

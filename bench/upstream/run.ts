@@ -11,7 +11,7 @@ import { type Cell, type Counts, type Manner, mannerText } from "./table.ts";
 /** Seconds of load before the first round: the JIT needs some tens of thousands of calls. */
 const WARM_UP = 2;
 const CONNECTIONS = [1, 16, 64];
-/** An open loop never waits for a connection, unless the server is this far behind. */
+/** In an open loop a request never waits for a connection, unless the server is this far behind. */
 const OPEN_CONNECTIONS = 512;
 
 export type UpstreamOptions = Pick<Options, "seconds" | "rounds" | "rate" | "only" | "entry" | "transport">;
@@ -33,7 +33,7 @@ export function startOver(
   return startPenstock({ entry, transport, service, env: { BENCH_PROVIDER: originOf(provider), ...env } });
 }
 
-/** One run of load, and what it cost the server. */
+/** Runs the load once, and measures the CPU time that it cost the server. */
 async function load(server: Running, row: Row, manner: Manner, seconds: number): Promise<Counts> {
   const before = cpuSeconds(server.pid);
   const { asked } = row;
@@ -58,7 +58,7 @@ async function load(server: Running, row: Row, manner: Manner, seconds: number):
   return { ...counts, cpuMicros: ((cpuSeconds(server.pid) - before) * 1e6) / counts.replies };
 }
 
-/** Rows whose name has one of the words in it, with those that they are compared with; all without words. */
+/** Rows whose name contains one of the words, and those with which they are compared; all rows without words. */
 function rowsOf(only: readonly string[]): Row[] {
   const wanted = ROWS.filter(({ name }) => only.length === 0 || only.some((word) => name.includes(word)));
   if (wanted.length === 0) throw new Error(`--only: the rows are ${ROWS.map(({ name }) => name).join(", ")}`);
@@ -105,7 +105,7 @@ export async function measureUpstream(options: UpstreamOptions, tell: (line: str
   }
 }
 
-/** Each round goes through the rows in the reverse order of the one before: a machine that slows down favours none. */
+/** Each round goes through the rows in the reverse order of the previous one: a machine that slows down favours none. */
 async function measureManner(
   rows: readonly Row[],
   serverOf: (row: Row) => Running,

@@ -3,14 +3,14 @@ import { table } from "../report.ts";
 import type { LoadCounts } from "./load.ts";
 import { ROWS, type Row } from "./rows.ts";
 
-/** How a row was loaded: connections of a closed loop, or requests a second of an open one. */
+/** How a row was loaded: connections of a closed loop, or requests per second of an open one. */
 export interface Manner {
   connections: number;
   rate: number | null;
 }
 
 export interface Counts extends LoadCounts {
-  /** CPU of the server's process for one request. */
+  /** CPU time of the server's process per request. */
   cpuMicros: number;
 }
 
@@ -36,7 +36,7 @@ function compared(cell: Cell, cells: readonly Cell[]) {
   const beside = (name: string | null) =>
     cells.find(({ row, manner }) => row.name === name && manner === cell.manner)?.counts ?? null;
   const direct = cell.row.server === "provider" ? null : beside(ROWS[0]!.name);
-  // At a fixed rate all do the same number: there is no share.
+  // At a fixed rate all have the same number of requests, so there is no share.
   const floor = beside(cell.row.floor);
   return {
     addedP50: direct === null ? null : cell.counts.p50 - direct.p50,

@@ -1,6 +1,6 @@
 /**
- * The least that a client of chat completions can be: undici `dispatch` on a pool, a reader of lines, one JSON.parse for each chunk.
- * No timeouts, no tools, no retries. `floor.ts` answers with what it reads, and a plugin hands it to Penstock.
+ * A minimal client of chat completions: undici `dispatch` on a pool, a reader of lines, one JSON.parse per chunk.
+ * No timeouts, no tools, no retries. `floor.ts` answers with what it reads, and a plugin passes it to Penstock.
  */
 import { StringDecoder } from "node:string_decoder";
 import type { Dispatcher, Pool } from "undici";
@@ -16,12 +16,12 @@ interface Chunk {
 }
 
 export interface Reader {
-  /** The provider has answered with 200. */
+  /** Called when the provider has answered with 200. */
   accepted(): void;
   text(delta: string): void;
   finish(reason: string): void;
   usage(usage: Usage): void;
-  /** All events of one packet have been read. */
+  /** Called when all events of one packet have been read. */
   pause(): void;
   end(): void;
   fail(error: Error): void;

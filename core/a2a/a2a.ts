@@ -1,4 +1,4 @@
-/** A2A in a service: the cleanup of tasks always runs; the SDK and everything else is loaded with the first request. */
+/** A2A in a service. The cleanup of tasks always runs; the SDK and everything else is loaded with the first request. */
 import type { Logger } from "pino";
 import type { Agent } from "../agents/agent.ts";
 import type { Approvals } from "../approvals/approvals.ts";
@@ -14,7 +14,7 @@ import type { Answered } from "./questions.ts";
 import { TaskKeeper } from "./task-keeper.ts";
 import { TaskRows } from "./task-rows.ts";
 
-/** A reply waits for its task for this share of `limits.request`, so that it is sent before the limit. */
+/** The share of `limits.request` for which a reply may wait for its task, so that it is sent before the limit. */
 const REPLY_TIMEOUT_SHARE = 0.9;
 
 type Agents = ReadonlyMap<string, Agent>;
@@ -26,7 +26,7 @@ interface A2aSource {
   /** The processes that share the store. */
   readonly membership: Membership | null;
   readonly logger: Logger;
-  /** Told of what a limit refuses. */
+  /** Called for each task that a limit refuses. */
   readonly refused: CountRefusal;
 }
 
@@ -43,7 +43,7 @@ export class A2a {
     const rows = new TaskRows(store, isolated, membership);
     this.pushes = new PushSender(rows, { settings: () => manifest.server.push, logger });
     rows.onEvent = () => this.pushes.hurry();
-    // Read when they are used, since a reload may change them.
+    // Getters, because a reload may change the values.
     this.#keeper = new TaskKeeper(rows, {
       get hasAgents() {
         return Object.keys(manifest.agents).length > 0;
@@ -79,24 +79,24 @@ export class A2a {
     return this.#endpoint;
   }
 
-  /** Ends the tasks that an earlier process left open, and tells those who were to be told. */
+  /** Ends the tasks that an earlier process left open, and sends outstanding notifications. */
   async start(): Promise<void> {
     await this.#keeper.start();
     await this.pushes.start();
   }
 
-  /** Tells a task that what it asks has been answered. */
+  /** Notifies a task that an approval it waits for was answered. */
   async tellAnswer(answered: Answered): Promise<Delivery> {
     return (await this.endpoint()).questions.tell(answered);
   }
 
-  /** To be called when the manifest has other agents. */
+  /** Must be called when a reload has changed the agents. */
   adopt(agents: Agents): void {
     this.#agents = agents;
     this.#keeper.adopt();
   }
 
-  /** Waits for tasks, at most some milliseconds. What is to be told outlives the process where the store does. */
+  /** Waits for tasks, at most some milliseconds. Outstanding notifications survive the process if the store does. */
   async idle(timeout: number): Promise<void> {
     await (await this.#endpoint)?.tasks.idle(timeout);
   }

@@ -1,4 +1,4 @@
-/** Reads the message with which the client of a task answers what its agent asks. */
+/** Reads the message with which the client of a task answers the approvals that its agent needs. */
 
 import type { AnswerApprovalRequest } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
@@ -15,8 +15,8 @@ interface TaskAnswer {
 const FORM = 'a data part {approvalId, approved, reason?, input?}, or the text "yes" or "no"';
 
 /**
- * @param asked what the task asks
- * @throws ServiceError `invalid_input` for a message that is not an answer to what is asked
+ * @param asked the approvals that the task waits for
+ * @throws ServiceError `invalid_input` for a message that is not an answer to them
  */
 export function readAnswers(parts: readonly Part[], asked: readonly AskedApproval[]): TaskAnswer[] {
   const data = parts.flatMap((part, index) => ("data" in part ? [dataAnswer(part.data, index, asked)] : []));
@@ -27,7 +27,7 @@ export function readAnswers(parts: readonly Part[], asked: readonly AskedApprova
   return [{ approvalId: theOnly(asked, "params.message.parts"), body: { approved: said === "yes" } }];
 }
 
-/** Null: neither. A sign at the end does not count. */
+/** Reads yes or no, ignoring a punctuation mark at the end; null for anything else. */
 function yesOrNo(text: string): "yes" | "no" | null {
   const word = text.trim().toLowerCase();
   const said = (word.endsWith(".") || word.endsWith("!") ? word.slice(0, -1) : word).trimEnd();

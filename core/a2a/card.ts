@@ -1,22 +1,22 @@
 /**
- * Agent cards (A2A 1.0, "Agent Discovery: The Agent Card"). The fields in which 0.3 says the same stand beside those of
+ * Agent cards (A2A 1.0, "Agent Discovery: The Agent Card"). The corresponding fields of 0.3 are included beside those of
  * 1.0, whose clients ignore unknown fields: one card serves both.
  */
 import type { AgentSummary } from "../../generated/types.ts";
 import type { AccessClass } from "../auth/classes.ts";
 
-/** What a card is made of. The instructions of the agent are left out: a prompt is not for clients. */
+/** The data for a card. The instructions of the agent are left out: a prompt is not for clients. */
 export interface CardFacts {
   readonly agent: Pick<AgentSummary, "id" | "name" | "description" | "tools" | "subAgents">;
   /** Tags of a tool by its name. */
   readonly tagsOf: (tool: string) => readonly string[];
   /** Whether a person may have to approve a call of the tool. */
   readonly asks: (tool: string) => boolean;
-  /** Of the service. */
+  /** Version of the service. */
   readonly version: string;
-  /** Absolute, without a slash at its end. */
+  /** Absolute URL, without a slash at its end. */
   readonly baseUrl: string;
-  /** What a call of this agent over A2A needs. */
+  /** The credentials that a call of this agent over A2A needs. */
   readonly access: AccessClass;
   /** Whether the manifest allows push notifications. */
   readonly pushNotifications: boolean;
@@ -33,7 +33,7 @@ interface Skill {
 const INPUT_MODES = ["text/plain", "application/json"];
 const OUTPUT_MODES = ["text/plain"];
 
-/** Names the form of questions and answers (docs/protocols.md). */
+/** URI of the extension that defines the format of questions and answers (docs/protocols.md). */
 const APPROVALS = "https://penstock.dev/a2a/approvals/v1";
 
 export function agentCard(facts: CardFacts) {
@@ -104,7 +104,7 @@ const SCHEMES = {
 
 type Scheme = keyof typeof SCHEMES;
 
-/** Any one of them will do. */
+/** The schemes of each access class; any one of them is enough. */
 const ACCEPTED: Record<AccessClass, readonly Scheme[]> = {
   public: [],
   user: ["userToken"],

@@ -5,7 +5,7 @@ import { agentCard, type CardFacts } from "./card.ts";
 
 export interface Card {
   readonly json: string;
-  /** For `ETag` and `If-None-Match`, in its quotes. */
+  /** The entity tag for `ETag` and `If-None-Match`, with its quotes. */
   readonly tag: string;
 }
 
@@ -28,14 +28,14 @@ export class Cards {
   }
 
   /**
-   * Undefined for an agent that does not exist.
+   * The card of an agent; undefined when there is no such agent.
    *
-   * @param origin the address that the client uses, where it is not the service's own
+   * @param origin the address that the client uses, if it differs from the service's own
    */
   of(agentId: string, origin: string | null = null): Card | undefined {
     const agent = this.#source.agents.get(agentId);
     if (agent === undefined) return undefined;
-    // Not cached: clients choose the origin, so that there may be any number of them.
+    // Not cached: clients choose the origin, so there could be any number of them.
     if (origin !== null) return this.#make(agent.summary(), origin);
     let card = this.#made.get(agentId);
     if (card === undefined) {
@@ -45,7 +45,7 @@ export class Cards {
     return card;
   }
 
-  /** Called when what agents can do has changed. */
+  /** Must be called when what agents can do has changed. */
   forget(): void {
     this.#made.clear();
   }

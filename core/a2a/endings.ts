@@ -1,10 +1,10 @@
-/** How the work on a task ends, where nobody cancels it. */
+/** How the work on a task ends, unless somebody cancels it. */
 import type { WaitingRun } from "../agents/agent.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { Ending } from "./task.ts";
 import { INTERRUPTED } from "./task-keeper.ts";
 
-/** Of what a task needs to go on with an answer. */
+/** Bound of what a task stores in order to continue with an answer. */
 const MAX_WAITING_CHARACTERS = 16 * 1024 * 1024;
 
 export const ENDED_BY_STOP: Ending = { state: "TASK_STATE_FAILED", reason: INTERRUPTED };
@@ -15,7 +15,7 @@ export function endingForWaiting(waiting: WaitingRun): Ending {
   return { state: "TASK_STATE_FAILED", reason };
 }
 
-/** An error that the caller could have avoided is a rejection. */
+/** An error that the caller could have avoided rejects the task; any other fails it. */
 export function endingForError(error: unknown, requestId: string): Ending {
   if (!(error instanceof ServiceError))
     return { state: "TASK_STATE_FAILED", reason: `internal error (request id ${requestId})` };

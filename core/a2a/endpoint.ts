@@ -17,11 +17,11 @@ interface EndpointSource {
   readonly isolated: boolean;
   readonly approvals: TaskApprovals;
   readonly pushes: PushSender;
-  /** The agents of the generation that serves now. */
+  /** The agents of the current generation. */
   agent(id: string): Agent | undefined;
   /** How many tasks of one user may be open. */
   readonly openTasks: number;
-  /** Called for each task that would be one too many. */
+  /** Called for each task above that limit. */
   readonly refused: () => void;
   /** Milliseconds that a reply may wait for the end of its task. */
   readonly replyTimeout: number;
@@ -33,7 +33,7 @@ interface AgentRequest {
   /** The card of the agent, as JSON. A function, because few methods need it. */
   readonly card: () => string;
   readonly body: unknown;
-  /** `performance.now()` when the request came: the first one also waits until the SDK is loaded. */
+  /** Arrival of the request on the clock of `performance.now()`: the first one also waits until the SDK is loaded. */
   readonly began: number;
 }
 

@@ -1,4 +1,4 @@
-/** Errors of the service as errors of A2A, which tell clients no more than the replies of the API do. */
+/** Converts errors of the service to errors of A2A, which tell clients no more than the replies of the API do. */
 import { A2AError, RequestMalformedError, TaskNotFoundError } from "@a2a-js/sdk/errors";
 import type { RunCall } from "../agents/agent.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";

@@ -10,19 +10,19 @@ import type { Tasks } from "./tasks.ts";
 export type TaskEvent =
   | { readonly task: Task }
   | (ArtifactUpdate & { readonly of: Task })
-  /** The end, or what the agent asks. */
+  /** The end of the task, or the question of its agent. */
   | { readonly endOf: Task };
 
-/** For a task that another process works on. */
+/** Pause between two reads of a task that another process works on. */
 const POLL_INTERVAL_MS = 1_000;
 
-/** The task as it begins, everything that its agent says, and its end. Stops when `signal` aborts; the task goes on. */
+/** Yields the task as it starts, everything that its agent says, and its end. Stops when `signal` aborts; the task continues. */
 export async function* streamRun(run: TaskRun, signal: AbortSignal): AsyncGenerator<TaskEvent> {
   yield { task: run.beginning };
   yield* streamFrom(run, run.begin, signal);
 }
 
-/** The same for a client that comes later: the task as it is now, and what its agent says from then on. */
+/** For a client that comes later: yields the task as it is now, and what its agent says from then on. */
 export async function* followRun(run: TaskRun, signal: AbortSignal): AsyncGenerator<TaskEvent> {
   const place = run.output.length;
   yield { task: run.snapshot() };
@@ -40,18 +40,18 @@ async function* streamFrom(run: TaskRun, from: number, signal: AbortSignal): Asy
       yield { endOf: run.record.task };
       return;
     }
-    // The reader may have taken long over the updates, so that there may be new ones already.
+    // New updates may have arrived while the reader handled the last ones.
     if (place === run.output.length && !run.isOver) await run.said.wait(signal);
   }
 }
 
-/** Whether the task asks for something, and not what it asked before. */
+/** Whether the task asks a question that it did not ask before. */
 const asksAnew = (now: Task, before: Task): boolean =>
   !isWorking(now) && (isWorking(before) || now.status.timestamp !== before.status.timestamp);
 
 /**
- * The same for a task that another process works on: everything that its agent said comes with the end. One that waits for an answer is
- * followed until it has gone on.
+ * Follows a task that another process works on: everything that its agent says comes with the end. One that waits for an answer is
+ * followed until it has continued.
  */
 export async function* followRemoteTask(
   tasks: Tasks,

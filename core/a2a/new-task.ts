@@ -14,19 +14,19 @@ import type { PushConfig } from "./push-config.ts";
 import type { Message, Part, Task, TaskRecord } from "./task.ts";
 import { newTaskId } from "./task-ids.ts";
 
-/** What a task begins with. */
+/** The data of a new task. */
 export interface NewTask {
-  /** Without the ids of the task and its context. */
+  /** The message without the ids of the task and its context. */
   readonly message: Omit<Message, "taskId" | "contextId">;
   readonly contextId: string;
   readonly body: GenerateBody;
-  /** Digest of all that the client has said: the same message again has the same. */
+  /** Digest of everything in the client's message, to recognise a repeated one. */
   readonly content: string;
-  /** Who is told of the task, which has got its id for that. */
+  /** Makes the push configuration, given the id of the task. */
   readonly push?: (task: string) => PushConfig;
 }
 
-/** The task at work. The same message of the same owner finds it again, by a digest, since clients choose how long ids are. */
+/** The record of a new task. A repeated message of the same owner finds it by a digest, because clients choose how long ids are. */
 export function newRecord(
   agent: string,
   fresh: NewTask,
@@ -47,7 +47,7 @@ export function newRecord(
 
 const digest = (value: unknown): string => createHash("sha256").update(canonicalJson(value)).digest("base64url");
 
-/** The message has begun a task before. */
+/** The message has started a task before. */
 export class RepeatedMessage extends Error {
   readonly task: string;
 
@@ -57,7 +57,7 @@ export class RepeatedMessage extends Error {
   }
 }
 
-/** @throws ServiceError `invalid_input` for parts that agents do not take */
+/** @throws ServiceError `invalid_input` for parts that agents do not accept */
 export function newTask({ message, metadata }: SendMessageRequest): NewTask {
   const { taskId, contextId, ...said } = WireMessage.toJSON(message!) as Message;
   const context = contextId || randomUUID();
@@ -70,7 +70,7 @@ export function newTask({ message, metadata }: SendMessageRequest): NewTask {
   return { message: said, contextId: context, body: { input: [input], options }, content };
 }
 
-/** The message with which a client answers what a task asks. */
+/** The message with which a client answers the question of a task. */
 export function answerMessage({ message }: SendMessageRequest, { id, contextId }: Task): Message {
   return { ...(WireMessage.toJSON(message!) as Message), taskId: id, contextId };
 }

@@ -1,29 +1,29 @@
-/** Bounds how many tasks of one user are open at once: at work, or waiting for an answer. */
+/** Limits how many tasks of one user are open at once: in progress, or waiting for an answer. */
 import { ServiceError } from "../lib/errors.ts";
 import type { TaskRows } from "./task-rows.ts";
 
 export class OpenTasks {
   readonly #rows: TaskRows;
   readonly #limit: () => number;
-  /** To be called for a task that `claim` has refused: one that repeats an earlier one is answered nevertheless. */
+  /** Must be called for a task that `claim` has refused, unless it repeats an earlier one, which is answered nevertheless. */
   readonly refused: (() => void) | undefined;
-  /** Tasks that are about to begin here, by user: they are not in the store yet. */
+  /** Number of tasks that are about to start here, by user: they are not in the store yet. */
   readonly #beginning = new Map<string, number>();
 
-  /** @param limit read for every task */
+  /** @param limit called for every task */
   constructor(rows: TaskRows, limit: () => number, refused?: () => void) {
     this.refused = refused;
     this.#rows = rows;
     this.#limit = limit;
   }
 
-  /** @param user empty for none: those are bounded together with all others. @throws ServiceError `rate_limited` when the user has too many open tasks */
+  /** @param user empty for none: then all such tasks share the limit. @throws ServiceError `rate_limited` for too many open tasks */
   async claim<T>(user: string, begin: () => Promise<T>): Promise<T> {
     const limit = this.#limit();
     if (user === "" || limit === Number.POSITIVE_INFINITY) return begin();
     this.#add(user, 1);
     try {
-      // Counted before the first await, so that of many that begin at once none is overlooked.
+      // Counted before the first await, so that simultaneous starts are all counted.
       if (this.#beginning.get(user)! > limit) throw tooMany(limit);
       if ((await this.#rows.countOpen(user, limit)) + this.#beginning.get(user)! > limit) throw tooMany(limit);
       return await begin();

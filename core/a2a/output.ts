@@ -1,4 +1,4 @@
-/** What an agent has said in a task so far, for any number of readers, each with its own position. */
+/** The output of an agent in a task so far, for any number of readers, each with its own position. */
 import type { AgentPart } from "../agents/run/parts.ts";
 import type { Artifact, Part } from "./task.ts";
 
@@ -7,7 +7,7 @@ const ANSWER = "answer";
 
 interface Text {
   readonly text: string;
-  /** Texts of one block are one part: a model that calls tools may say something before and after. */
+  /** Texts of one block form one part: a model that calls tools may write texts before and after. */
   readonly block: number;
 }
 
@@ -24,10 +24,10 @@ export class TaskOutput {
   #firstText = -1;
   #block = 0;
   #files = 0;
-  /** Characters. */
+  /** Size of the output in characters. */
   size = 0;
 
-  /** @param earlier what the agent has said before it asked, where the task goes on */
+  /** @param earlier the output before a question, if the task continues after one */
   constructor(earlier: readonly Artifact[] = []) {
     for (const artifact of earlier) {
       if (artifact.artifactId === ANSWER)
@@ -36,12 +36,12 @@ export class TaskOutput {
     }
   }
 
-  /** The position after everything that was said. */
+  /** The position after all output so far. */
   get length(): number {
     return this.#pieces.length;
   }
 
-  /** Whether the part adds to the answer. What sub-agents say and what tools do is not part of it. */
+  /** Adds a part; returns whether it belongs to the answer. Output of sub-agents and of tools does not. */
   add(part: AgentPart): boolean {
     if (part.subAgentId !== undefined) return false;
     if (part.type === "text-start") this.#block++;
@@ -71,7 +71,7 @@ export class TaskOutput {
     return this.since(0).map(({ artifact }) => artifact);
   }
 
-  /** What came after a position: all text as one update, then the files. */
+  /** The output after a position: all text as one update, then the files. */
   since(position: number): ArtifactUpdate[] {
     const news = this.#pieces.slice(position);
     const updates: ArtifactUpdate[] = [];

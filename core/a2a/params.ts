@@ -1,4 +1,4 @@
-/** Checks requests before the SDK reads them: it assumes that they are well formed. */
+/** Validates requests before the SDK reads them, because it assumes that they are well formed. */
 import { validators } from "../../generated/validators.js";
 import { requireValid, type Validator } from "../http/decode.ts";
 import type { InputSchemaId } from "../http/route.ts";
@@ -7,7 +7,7 @@ import { invalid } from "../lib/errors.ts";
 /** Versions of the protocol that are supported. */
 export type Version = "0.3" | "1.0";
 
-/** Methods and the schema of their params; null: any params are accepted. */
+/** Methods and the schemas of their params; null when any params are accepted. */
 export const METHODS: Readonly<Record<Version, Readonly<Record<string, InputSchemaId | null>>>> = {
   "1.0": {
     SendMessage: "PeerMessageRequest",
@@ -38,7 +38,7 @@ export const METHODS: Readonly<Record<Version, Readonly<Record<string, InputSche
 
 export const hasMethod = (version: Version, method: string): boolean => Object.hasOwn(METHODS[version], method);
 
-/** A request of JSON-RPC. A2A has no batches of them. */
+/** A JSON-RPC request. A2A has no batches. */
 interface RpcRequest {
   readonly id?: string | number | null;
   readonly method: string;
@@ -50,12 +50,12 @@ export function checkRequest(body: unknown): asserts body is RpcRequest {
   requireValid(validators.PeerRequest, body);
 }
 
-/** A part of 1.0 has exactly one of these. */
+/** Content fields, of which a part of 1.0 has exactly one. */
 const CONTENT_FIELDS = ["text", "raw", "url", "data"];
 
 /**
- * @param method one that this version has
- * @throws ServiceError `invalid_input` that names every field that is wrong
+ * @param method a method of this version
+ * @throws ServiceError `invalid_input` that names every invalid field
  */
 export function checkParams(version: Version, method: string, params: unknown): void {
   const schema = METHODS[version][method] ?? null;

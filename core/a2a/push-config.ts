@@ -1,4 +1,4 @@
-/** Where the client of a task wants to be told of it. */
+/** The push configuration of a task: where its client wants to be notified. */
 import type { TaskPushNotificationConfig } from "@a2a-js/sdk";
 import { invalid } from "../lib/errors.ts";
 import type { AllowedAddresses } from "../models/files/allowed-addresses.ts";
@@ -8,26 +8,26 @@ export interface PushConfig {
   readonly id: string;
   readonly url: string;
   readonly token?: string;
-  /** Without credentials, the signature of the service stands in their place. */
+  /** The client's credentials; without them a notification is authenticated by the service's signature. */
   readonly authentication?: { readonly scheme: string; readonly credentials?: string };
-  /** What is told is written as this version of the protocol does. */
+  /** The version of the protocol in which notifications are written. */
   readonly version: Version;
-  /** Who signs: the address of the agent, as the client knows it from its card. */
+  /** The issuer of signatures: the address of the agent, as the client knows it from its card. */
   readonly issuer: string;
 }
 
 interface PushContext extends Pick<PushConfig, "version" | "issuer"> {
   readonly task: string;
-  /** Where the URL is in the request. */
+  /** Path of the URL in the request. */
   readonly path: string;
   readonly addresses: AllowedAddresses;
 }
 
 /**
- * A configuration without an id gets that of the task, so that the same request again does not make another one.
+ * Reads a configuration. One without an id gets that of the task, so that a repeated request does not create another one.
  *
- * @param given checked against its schema
- * @throws ServiceError `invalid_input` for a URL that cannot be told
+ * @param given validated with its schema
+ * @throws ServiceError `invalid_input` for a URL that may not be called
  */
 export function readPushConfig(
   { id, url, token, authentication }: TaskPushNotificationConfig,
@@ -51,7 +51,7 @@ export function readPushConfig(
   };
 }
 
-/** As clients see it: without its secrets. */
+/** The configuration as clients see it: without its secrets. */
 export const shownConfig = (task: string, { id, url, authentication }: PushConfig): TaskPushNotificationConfig => ({
   tenant: "",
   taskId: task,

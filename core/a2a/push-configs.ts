@@ -1,4 +1,4 @@
-/** The push configurations of tasks, for one request: whoever a task belongs to sets, sees and deletes them. */
+/** The push configurations of tasks, for one request: the owner of a task sets, lists and deletes them. */
 import type { SendMessageRequest, TaskPushNotificationConfig } from "@a2a-js/sdk";
 import { PushNotificationNotSupportedError } from "@a2a-js/sdk/errors";
 import { ownerOf } from "../identity/ownership.ts";
@@ -26,7 +26,7 @@ interface PushConfigsSource {
   readonly principal: Principal;
 }
 
-/** Where the configuration is in a message and in a request of its own, by version. */
+/** Where the configuration is in a message and in a separate request, by version. */
 const PLACES: Readonly<Record<Version, readonly [message: string, own: string]>> = {
   "1.0": ["params.configuration.taskPushNotificationConfig", "params"],
   "0.3": ["params.configuration.pushNotificationConfig", "params.pushNotificationConfig"],
@@ -39,18 +39,18 @@ export class PushConfigs {
     this.#source = source;
   }
 
-  /** What a message brings with it, once the id of its task is known. @throws PushNotificationNotSupportedError; ServiceError `invalid_input` */
+  /** The configuration in a message. @throws PushNotificationNotSupportedError; ServiceError `invalid_input` */
   ofMessage({ configuration }: SendMessageRequest, version: Version): ((task: string) => PushConfig) | undefined {
     const given = configuration?.taskPushNotificationConfig;
     if (given === undefined) return undefined;
     if (!this.#source.pushes.isEnabled) throw new PushNotificationNotSupportedError();
     const read = (task: string) => this.#read(given, task, version, PLACES[version][0]);
-    // Before the task exists: what is wrong with it begins none.
+    // Validated before the task exists, so that an invalid configuration starts no task.
     read("");
     return read;
   }
 
-  /** Sets what a message to a task has brought. */
+  /** Sets the configuration from a message to a task. */
   async set(task: string, push: (task: string) => PushConfig): Promise<void> {
     await this.#set(await this.#own(task), push(task));
   }
@@ -75,7 +75,7 @@ export class PushConfigs {
     return { configs: (pushes?.pushes ?? []).map(({ config }) => shownConfig(task, config)), nextPageToken: "" };
   }
 
-  /** One that does not exist is deleted already. */
+  /** Deletes a configuration. One that does not exist counts as deleted. */
   async delete(task: string, id: string): Promise<void> {
     await this.#own(task);
     await changePushes(this.#source.tasks.rows.store, task, (before) =>
@@ -89,7 +89,7 @@ export class PushConfigs {
     return readPushConfig(given, { task, version, issuer, path: `${place}.url`, addresses: pushes.addresses });
   }
 
-  /** The task, if it belongs to whoever asks: its configurations are nobody else's, even where others see the task. */
+  /** The task, if it belongs to the caller: others must not see its configurations, even if they see the task. */
   async #own(id: string): Promise<FoundTask> {
     const { agent, tasks, principal } = this.#source;
     const seen = await tasks.find(agent, id, principal);
@@ -115,7 +115,7 @@ export class PushConfigs {
       return withConfig(before ?? noPushes(agent, owner), config, isTold, systemTime());
     };
     try {
-      // A task that ends meanwhile has told nobody of it yet.
+      // The expected revision ensures that the task has not ended meanwhile, without notifying this receiver.
       await changePushes(tasks.rows.store, task.id, change, [[taskKey(agent, task.id), found.revision]]);
     } catch (error) {
       if (!(error instanceof CommitConflict)) throw error;

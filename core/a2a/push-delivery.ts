@@ -1,4 +1,4 @@
-/** Tells one receiver of a task: the body as its version of the protocol writes it, the signature, and one request. */
+/** Notifies one receiver of a task: the body in its version of the protocol, the signature, and one request. */
 import { StreamResponse } from "@a2a-js/sdk";
 import { V03PushNotificationSerializer } from "@a2a-js/sdk/compat/v0_3/server";
 import { V1PushNotificationSerializer } from "@a2a-js/sdk/server";
@@ -24,11 +24,11 @@ export class PushDelivery {
   readonly #addresses: () => AllowedAddresses;
   readonly #agent: Agent;
 
-  /** @param addresses those that the manifest allows now */
+  /** @param addresses the addresses that the current manifest allows */
   constructor(store: Store, addresses: () => AllowedAddresses) {
     this.signer = new PushSigner(store);
     this.#addresses = addresses;
-    // Sockets connect to the addresses that were checked: no second lookup of a name gives others.
+    // Sockets connect to the addresses that were checked: a second lookup of a name could give others.
     this.#agent = new Agent({
       connect: {
         lookup: (name, settings, found) => addresses().lookup(name, settings, found),
@@ -37,7 +37,7 @@ export class PushDelivery {
     });
   }
 
-  /** Resolves when the receiver has taken it; rejects with an error that says why it has not. */
+  /** Resolves when the receiver has accepted the notification; rejects with the reason if it has not. */
   async send({ config, task, max }: Notification, signal: AbortSignal): Promise<void> {
     const { hostname } = new URL(config.url);
     if (!this.#addresses().allowsHost(hostname)) throw new Error("it is at a private address");
@@ -51,8 +51,8 @@ export class PushDelivery {
       authorization: scheme && credentials ? `${scheme} ${credentials}` : `Bearer ${jwt}`,
       ...(config.token !== undefined && { "x-a2a-notification-token": config.token }),
     };
-    // A redirect is an answer as any other: it could lead to an address that is not allowed. The connection ends with the answer: otherwise
-    // receivers could have us hold as many as they like, and what a name leads to would not be looked up again.
+    // Redirects are not followed: one could lead to an address that is not allowed. The connection is not reused: otherwise receivers could
+    // make us keep any number of connections open, and the address of a name would not be checked again.
     const answer = await request(config.url, {
       method: "POST",
       headers,
@@ -61,7 +61,7 @@ export class PushDelivery {
       signal,
       reset: true,
     });
-    // What it says does not matter. Leaving a body is an error event of it, which would end the process without a listener.
+    // The body of the answer is ignored. An abandoned body emits an error event, which would end the process without a listener.
     answer.body.on("error", () => undefined);
     answer.body.destroy();
     if (answer.statusCode < 200 || answer.statusCode > 299) throw new Error(`it answers ${answer.statusCode}`);
@@ -72,7 +72,7 @@ export class PushDelivery {
   }
 }
 
-/** The task; the status alone of one that is too large, and without its message if that is too large as well. */
+/** The task as JSON; only its status if it is too large, and without the status message if that is still too large. */
 function serialize(task: Task, { version }: PushConfig, max: number) {
   const { id, contextId, status, metadata } = task;
   const { message: _, ...bare } = status;

@@ -1,4 +1,4 @@
-/** Push configurations in the store. Every change expects the row as it was read, and is tried again on what another process has made of it. */
+/** Push configurations in the store. Every change expects the row as it was read, and is retried after a conflict with another process. */
 import { systemTime } from "../lib/clock.ts";
 import { CommitConflict, unavailable } from "../lib/errors.ts";
 import { taskPushKey } from "../storage/push-keys.ts";
@@ -14,7 +14,7 @@ export async function readPushes(store: Store, task: string): Promise<Pushes | n
   return row === undefined ? null : parse(row);
 }
 
-/** What is written when the row of a task becomes `after`; one that tells nobody any more is removed. */
+/** The commit that changes the row of a task to `after`; a row without receivers is removed. */
 export function pushCommit(task: string, before: Row | undefined, after: Pushes | null) {
   const key = taskPushKey(task);
   const isEmpty = after === null || after.pushes.length === 0;
@@ -29,9 +29,11 @@ export function pushCommit(task: string, before: Row | undefined, after: Pushes 
 }
 
 /**
- * @param change undefined where nothing is to be changed
- * @param expect what other rows must still be
- * @throws CommitConflict when they are not
+ * Changes the row of a task.
+ *
+ * @param change returns undefined to leave the row unchanged
+ * @param expect revisions that other rows must still have
+ * @throws CommitConflict when they do not
  */
 export async function changePushes(
   store: Store,
@@ -56,10 +58,10 @@ export async function changePushes(
 }
 
 /**
- * Commits a change of a task's status, and with it that everybody is to be told: no crash comes between the two. Most tasks tell nobody,
- * so that the row is only read where it turns out to exist.
+ * Commits a change of a task's status together with the notifications that it requires, so that a crash cannot separate the two. Most
+ * tasks have no receivers, so the row is read only if it turns out to exist.
  *
- * @returns the revision of the rows, and whether somebody is to be told
+ * @returns the revision of the rows, and whether there are notifications to send
  * @throws CommitConflict when the task itself has changed
  */
 export async function commitEvent(

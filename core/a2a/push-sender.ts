@@ -1,6 +1,6 @@
 /**
- * Tells the receivers of tasks what they have not taken yet. Whoever has ended a task tells of it at once. A process claims a task before it
- * tells of it, so that its receivers get one notification after the other, and another process goes on where that one is gone.
+ * Sends outstanding notifications to the receivers of tasks. The process that ends a task sends them at once. A process claims a task
+ * first, so that receivers get one notification after the other, and another process continues when that one has died.
  */
 import type { Logger } from "pino";
 import { systemTime } from "../lib/clock.ts";
@@ -30,33 +30,33 @@ import {
 import type { Task } from "./task.ts";
 import type { TaskRows } from "./task-rows.ts";
 
-/** Between two looks for what is due. What ends in this process is told at once. */
+/** Pause between two scans for due notifications. Those of tasks that end in this process are sent at once. */
 const POLL_INTERVAL_MS = 1_000;
 const ROWS_PER_READ = 500;
-/** Rows that one look reads: the next one goes on behind them, so that those of one user hide nobody's. */
+/** Rows read in one scan: the next one continues after them, so that many rows of one user do not hide those of others. */
 const MAX_ROWS_PER_LOOK = 5_000;
-/** Tasks whose receivers are told at once: of all users, and of one. */
+/** Tasks whose receivers are notified in parallel: of all users, and of one. */
 const MAX_TASKS = 32;
 const MAX_TASKS_OF_USER = 4;
-/** Receivers of one task that are told at once. */
+/** Receivers of one task that are notified in parallel. */
 const MAX_RECEIVERS_AT_ONCE = 4;
 const MAX_TRIES = 20;
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 600_000;
-/** Node's timers fire at once when they are longer. */
+/** Node's timers with a longer delay would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
-/** How long a claim lasts beyond the time that its requests may take. */
+/** How much longer a claim lasts than its requests may take. */
 const CLAIM_RESERVE_MS = 30_000;
 
 type PushSettings = Manifest["server"]["push"];
 
 interface PushSenderOptions {
-  /** As the manifest has them now. */
+  /** The settings of the current manifest. */
   settings(): PushSettings;
   readonly logger: Logger;
 }
 
-/** Doubles with every try; half of it is random, so that receivers that failed together are not told together. */
+/** The pause doubles with every try; half of it is random, so that receivers that failed together are not retried together. */
 const pauseAfter = (tries: number): number =>
   Math.round(Math.min(FIRST_PAUSE_MS * 2 ** tries, MAX_PAUSE_MS) * (0.5 + Math.random() / 2));
 
@@ -65,15 +65,15 @@ export class PushSender {
   readonly #options: PushSenderOptions;
   readonly #looks: Interval;
   readonly #alone = nameProcess();
-  /** The owners of the tasks that are told of now. */
+  /** The owners of the tasks whose notifications are being sent. */
   readonly #owners = new Map<string, string>();
   readonly #telling = new Set<Promise<void>>();
   readonly #closing = new AbortController();
   #delivery: Promise<PushDelivery> | null = null;
   #addresses: readonly [list: readonly string[], addresses: AllowedAddresses] | null = null;
-  /** Whether the last look has found more than may be told at once. */
+  /** Whether the last scan found more than may be sent in parallel. */
   #isBehind = false;
-  /** The last row of a look that did not come to the end. */
+  /** The last row of a scan that did not reach the end. */
   #lookedUntil: string | undefined;
   #recovering = Promise.resolve();
 
@@ -101,12 +101,12 @@ export class PushSender {
     return this.#addresses[1];
   }
 
-  /** What receivers check signatures with, as a JSON Web Key Set. */
+  /** The keys with which receivers verify signatures, as a JSON Web Key Set. */
   async publicKeys(): Promise<{ keys: object[] }> {
     return (await this.#open()).signer.publicKeys();
   }
 
-  /** Takes up what processes have left that are gone. */
+  /** Continues what dead processes have left. */
   async start(): Promise<void> {
     const { store, membership } = this.#rows;
     await this.#recover(isShared(store) ? membership?.goneCheck() : async () => true);
@@ -118,12 +118,12 @@ export class PushSender {
     this.#looks.start(0);
   }
 
-  /** Somebody is to be told: that need not wait for the next look. */
+  /** Starts a scan now, because there is a new notification. */
   hurry(): void {
     this.#looks.hurry();
   }
 
-  /** What has not been taken is told by another process, or after the next start. */
+  /** Stops sending. Outstanding notifications are sent by another process, or after the next start. */
   async close(): Promise<void> {
     this.#closing.abort();
     await this.#looks.stop();
@@ -209,7 +209,7 @@ export class PushSender {
       return withClaim(before, this.#process, now + timeout * rounds + CLAIM_RESERVE_MS);
     });
     if (claimed === undefined) {
-      // Another process was ahead, or the task does not exist any more: then the row is left over.
+      // Another process was first, or the task no longer exists: then the row is orphaned.
       if ((await readPushes(store, id)) === null) await removeUnchanged(store, row);
       return;
     }
@@ -225,11 +225,11 @@ export class PushSender {
     if (settled !== undefined && duePushes(settled, systemTime()).length > 0) this.hurry();
   }
 
-  /** What is still to be told; null: nothing, because the receiver has taken it or never will. */
+  /** Tries to send a notification. Returns what is still outstanding; null when the receiver has accepted it or never will. */
   async #try({ config, pending }: Push, task: Task): Promise<Pending | null> {
     const { timeout, max, retry } = this.#options.settings();
     const { tries, since } = pending!;
-    // It does not count: the service ends.
+    // Not counted as a try, because the service is stopping.
     if (this.#closing.signal.aborted) return pending!;
     try {
       const delivery = await this.#open();
@@ -238,7 +238,7 @@ export class PushSender {
       return null;
     } catch (error) {
       const again = systemTime() + pauseAfter(tries);
-      // Neither the whole URL nor a token is for the log.
+      // The log must not contain the whole URL or a token.
       const { host } = new URL(config.url);
       const about = { task: task.id, host, tries: tries + 1 };
       const reason =

@@ -1,6 +1,6 @@
 /**
- * Signs what the clients of tasks are told: a JWT for each notification, over a digest of its body. The key is made once and kept in the store,
- * so that all processes on it sign with the same one, and receivers find it at one place.
+ * Signs notifications: a JWT for each one, over a digest of its body. The key is created once and kept in the store, so that all
+ * processes on it sign with the same key, which receivers find at one place.
  */
 import { createHash } from "node:crypto";
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, importJWK, type JWK, SignJWT } from "jose";
@@ -11,15 +11,15 @@ import type { PushConfig } from "./push-config.ts";
 import type { Task } from "./task.ts";
 
 const ALGORITHM = "ES256";
-/** A notification that is older is no news: receivers refuse it as a replay. */
+/** How long a notification is valid: receivers reject an older one as a replay. */
 const LIFETIME_SECONDS = 300;
 
-/** With its private part. */
+/** A key with its private part. */
 type SigningKey = JWK & { readonly kid: string };
 
 interface Signed {
   readonly config: PushConfig;
-  /** A status that is told again has the same `jti`. */
+  /** The notified task. A retry of the same notification has the same `jti`. */
   readonly task: Task;
   readonly body: string;
 }
@@ -46,7 +46,7 @@ export class PushSigner {
       .sign(await importJWK(key, ALGORITHM));
   }
 
-  /** What receivers check signatures with, as a JSON Web Key Set. */
+  /** The keys with which receivers verify signatures, as a JSON Web Key Set. */
   async publicKeys(): Promise<{ keys: JWK[] }> {
     const { kty, crv, x, y, kid } = await this.#signingKey();
     return { keys: [{ kty, crv, x, y, kid, alg: ALGORITHM, use: "sig" } as JWK] };
@@ -68,7 +68,7 @@ export class PushSigner {
     const key = { ...jwk, kid: await calculateJwkThumbprint(jwk) };
     const put = [[PUSH_SIGNING_KEY, JSON.stringify(key)]] as const;
     const isFirst = await unlessConflict(this.#store.commit({ put, expect: [[PUSH_SIGNING_KEY, null]] }));
-    // Another process was ahead: its key counts.
+    // If another process was first, its key is used.
     return isFirst ? key : this.#load();
   }
 }

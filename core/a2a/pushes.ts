@@ -1,11 +1,12 @@
 /**
- * Who is told of a task, and what they have not taken yet. A change of the task's status counts up the number of its events, in the commit
- * of the change; whoever is told takes the task as it is then. So a receiver that was away gets the last status, and not each one before.
+ * The receivers of a task and their outstanding notifications. A change of the task's status increases its event number in the same
+ * commit; a notification contains the task as it is when it is sent. So a receiver that was away gets the last status, and not each
+ * one before it.
  */
 import { taskNoticeKey } from "../storage/push-keys.ts";
 import type { PushConfig } from "./push-config.ts";
 
-/** An event of the task that a receiver has not taken. Times are milliseconds since 1970. */
+/** An event of the task that a receiver has not accepted yet. Times are milliseconds since 1970. */
 export interface Pending {
   readonly event: number;
   readonly since: number;
@@ -18,34 +19,34 @@ export interface Push {
   readonly pending?: Pending;
 }
 
-/** The row of a task that somebody is told of. */
+/** The row of a task that has receivers. */
 export interface Pushes {
   readonly agent: string;
   readonly owner: string;
-  /** Of the last change of the status. */
+  /** Number of the last change of the status. */
   readonly event: number;
   readonly pushes: readonly Push[];
-  /** Who tells them now, and until when nobody else does. */
+  /** The process that sends notifications now, and the time until which no other one does. */
   readonly claim?: { readonly process: string; readonly until: number };
 }
 
-/** The value of the row that finds a task when somebody is to be told of it. */
+/** The value of the row by which a task with outstanding notifications is found. */
 export type NoticeValue = [agent: string, owner: string, process?: string];
 
 export const noPushes = (agent: string, owner: string): Pushes => ({ agent, owner, event: 0, pushes: [] });
 
 const pendingNow = (event: number, now: number): Pending => ({ event, since: now, tries: 0, due: now });
 
-/** The status has changed: everybody is to be told. */
+/** The row after a change of the status: all receivers must be notified. */
 export function withEvent(before: Pushes, now: number): Pushes {
   const event = before.event + 1;
   return { ...before, event, pushes: before.pushes.map(({ config }) => ({ config, pending: pendingNow(event, now) })) };
 }
 
 /**
- * With a configuration, which takes the place of one with its id.
+ * The row with a further configuration, which replaces one with the same id.
  *
- * @param isTold whether the present status is told at once: a client that asks must not miss what has just happened
+ * @param isTold whether to notify the receiver of the present status: a client that asks must not miss what has just happened
  */
 export function withConfig(before: Pushes, config: PushConfig, isTold: boolean, now: number): Pushes {
   const push = isTold ? { config, pending: pendingNow(before.event, now) } : { config };
@@ -66,14 +67,14 @@ export function withoutClaim({ claim: _, ...rest }: Pushes): Pushes {
   return rest;
 }
 
-/** The pushes of a task that are due. */
+/** The notifications of a task that are due. */
 export const duePushes = ({ pushes }: Pushes, now: number): Push[] =>
   pushes.filter(({ pending }) => pending !== undefined && pending.due <= now);
 
 /**
- * After a try. An event that came meanwhile is still to be told.
+ * The row after a try. An event that came meanwhile is still outstanding.
  *
- * @param left what is to be tried again; null: nothing, because the receiver has taken it or never will
+ * @param left what is to be retried; null when the receiver has accepted it or never will
  */
 export function withTry(before: Pushes, id: string, tried: Pending, left: Pending | null): Pushes {
   const pushes = before.pushes.map((push) => {
@@ -83,7 +84,7 @@ export function withTry(before: Pushes, id: string, tried: Pending, left: Pendin
   return { ...before, pushes };
 }
 
-/** The row by which the task is found when somebody is to be told. None where nobody is. */
+/** The row by which the task is found while it has outstanding notifications; none otherwise. */
 export function noticeRows(task: string, { agent, owner, pushes, claim }: Pushes): [key: string, value: string][] {
   const dues = pushes.flatMap(({ pending }) => (pending === undefined ? [] : [pending.due]));
   if (dues.length === 0 && claim === undefined) return [];

@@ -1,4 +1,4 @@
-/** What the agents of tasks ask people: takes answers, and lets a task go on once all that it asks is answered. */
+/** The questions that agents of tasks ask people: takes answers, and continues a task once all its questions are answered. */
 import type { Logger } from "pino";
 import type { AnswerApprovalRequest } from "../../generated/types.ts";
 import type { Agent } from "../agents/agent.ts";
@@ -11,14 +11,14 @@ import { ended, isOver, isWorking, type Message, type Task, type TaskRecord, wit
 import type { FoundTask } from "./task-rows.ts";
 import type { TaskCaller, Tasks } from "./tasks.ts";
 
-/** What tasks need of the inbox. */
+/** The part of the approvals inbox that tasks need. */
 export interface TaskApprovals {
   answer(id: string, body: AnswerApprovalRequest, from: Requester): Promise<unknown>;
-  /** How questions stand, by their ids: of those that exist. */
+  /** The statuses of questions by id, for those that exist. */
   statusOf(ids: readonly string[]): Promise<ReadonlyMap<string, string>>;
 }
 
-/** An answer to what a task of an agent has asked. */
+/** An answer to a question of a task's agent. */
 export interface Answered {
   readonly taskId?: string | undefined;
   readonly agentId?: string | undefined;
@@ -26,12 +26,12 @@ export interface Answered {
 
 interface QuestionsOptions {
   readonly approvals: TaskApprovals;
-  /** Of the generation that serves now. */
+  /** The agents of the current generation. */
   agent(id: string): Agent | undefined;
   readonly logger: Logger;
 }
 
-/** How often a change is tried again that another process was ahead of. */
+/** How often a change is retried after conflicts with other processes. */
 const MAX_TRIES = 20;
 
 export class Questions {
@@ -44,17 +44,17 @@ export class Questions {
   }
 
   /**
-   * Takes the message with which a client answers. The same message again does nothing more.
+   * Takes the message with which a client answers. A repeated message has no further effect.
    *
-   * @throws ServiceError `invalid_input` for a message that is no answer, `conflict` for one that comes too late, `forbidden` where the
-   * console alone may answer
+   * @throws ServiceError `invalid_input` for a message that is not an answer, `conflict` for one that is too late, `forbidden` when only
+   * the console may answer
    */
   async answer(record: TaskRecord, message: Message, from: TaskCaller): Promise<void> {
     const { agent, task, waiting } = record;
-    // A repeat of what has answered an earlier question: it must not answer this one.
+    // A repetition of the answer to an earlier question must not answer this one.
     if (waiting === undefined || hasAnsweredBefore(task, message)) return;
     const answers = readAnswers(message.parts, waiting.approvals);
-    // Before the answers count, so that the task cannot go on without the message in its history.
+    // Stored before the answers take effect, so that the task cannot continue without the message in its history.
     await this.#change(agent, task.id, (found) =>
       found.task.history.some(({ messageId }) => messageId === message.messageId)
         ? null
@@ -64,7 +64,7 @@ export class Questions {
     await this.goOn(agent, task.id, from);
   }
 
-  /** Something that the task asks has been answered, or has expired. */
+  /** Called when a question of the task has been answered, or has expired. */
   async tell({ taskId = "", agentId = "" }: Answered): Promise<Delivery> {
     try {
       return await this.goOn(agentId, taskId);
@@ -75,16 +75,16 @@ export class Questions {
   }
 
   /**
-   * Lets the task go on, if all that it asks is answered.
+   * Continues the task, if all its questions are answered.
    *
-   * @param by the request with the last answer; undefined: the answer came another way
+   * @param by the request with the last answer; undefined when the answer came in another way
    */
   async goOn(agentId: string, taskId: string, by?: TaskCaller): Promise<Delivery> {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const found = await this.#tasks.rows.read(agentId, taskId);
       if (found === undefined || isOver(found.record.task)) return "gone";
       const { waiting } = found.record;
-      // It has not written what it asks yet, or goes on already.
+      // The task has not written its question yet, or has continued already.
       if (isWorking(found.record.task) || waiting === undefined) return "later";
       const statuses = await this.#options.approvals.statusOf(waiting.approvals.map(({ approvalId }) => approvalId));
       const of = (approvalId: string) => statuses.get(approvalId) ?? "expired";
@@ -140,7 +140,7 @@ export class Questions {
   }
 }
 
-/** What stands behind the question in the history is an answer to it: a crash may have come before that counted. */
+/** Whether the message came before the current question. One after it is an answer, which a crash may have kept from taking effect. */
 function hasAnsweredBefore({ history, status }: Task, { messageId }: Message): boolean {
   const said = history.findIndex((each) => each.messageId === messageId);
   const asked = history.findIndex((each) => each.messageId === status.message?.messageId);

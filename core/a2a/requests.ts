@@ -1,6 +1,6 @@
 /**
  * The methods of A2A, for one request. The SDK's own request handler is not used: it stores the whole task with every word of an
- * agent, and stops storing it when the client leaves, where the task must go on.
+ * agent, and stops storing it when the client leaves, although the task must continue.
  */
 import type {
   AgentCard,
@@ -50,7 +50,7 @@ interface RequestSource {
   readonly configs: PushConfigs;
   readonly principal: Principal;
   readonly call: RunCall;
-  /** Until when a reply may wait for the end of its task, by `performance.now()`. */
+  /** Until when a reply may wait for the end of its task, on the clock of `performance.now()`. */
   readonly until: number;
 }
 
@@ -69,7 +69,7 @@ export class Requests implements A2ARequestHandler {
     throw new UnsupportedOperationError("there is one card of an agent, for everybody");
   }
 
-  /** Replies when the task has ended or asks for something, or when a reply can wait no longer. */
+  /** Replies when the task has ended or asks a question, or when the reply can wait no longer. */
   async sendMessage(request: SendMessageRequest, { requestedVersion }: ServerCallContext) {
     return this.#guard(async () => {
       const { agent, tasks, principal, call, until } = this.#source;
@@ -94,7 +94,7 @@ export class Requests implements A2ARequestHandler {
     else yield StreamCodec.fromJSON(wireEvent({ task }, historyLength));
   }
 
-  /** The task that the message begins, has begun before, or lets go on. */
+  /** The task that the message starts, has started before, or continues. */
   async #take(request: SendMessageRequest, version: Version): Promise<SeenTask> {
     const { agent, tasks, configs, principal, call } = this.#source;
     const { message } = request;
@@ -109,12 +109,12 @@ export class Requests implements A2ARequestHandler {
     }
   }
 
-  /** A message to a task answers what that asks. */
+  /** Takes a message to a task as the answer to its question. */
   async #answer(request: SendMessageRequest, id: string, push?: (task: string) => PushConfig): Promise<SeenTask> {
     const { agent, tasks, questions, configs, call } = this.#source;
     const seen = await this.#find(id);
     const { task } = seen;
-    // The answer came before, and its reply was lost.
+    // A repeated answer, whose reply was lost.
     const isRepeated = task.history.some(({ messageId }) => messageId === request.message!.messageId);
     if (isOver(task) || isWorking(task)) {
       if (isRepeated) return seen;
@@ -224,7 +224,7 @@ const withHistory = (task: Task, length: number | undefined): Task =>
 
 const taskReply = (task: Task, historyLength?: number) => TaskCodec.fromJSON(withHistory(task, historyLength));
 
-/** An event as A2A 1.0 writes it. */
+/** An event in the format of A2A 1.0. */
 function wireEvent(event: TaskEvent, historyLength: number | undefined): object {
   if ("task" in event) return { task: withHistory(event.task, historyLength) };
   if ("endOf" in event) {

@@ -1,4 +1,4 @@
-/** JSON-RPC in and out: versions of the protocol, replies and streams. */
+/** JSON-RPC input and output: versions of the protocol, replies and streams. */
 import { LegacyJsonRpcTransportHandler } from "@a2a-js/sdk/compat/v0_3/server";
 import { A2A_ERROR_CODE, PushNotificationNotSupportedError, VersionNotSupportedError } from "@a2a-js/sdk/errors";
 import { type A2ARequestHandler, JsonRpcTransportHandler, ServerCallContext } from "@a2a-js/sdk/server";
@@ -21,7 +21,7 @@ const EVENT_HEADERS = [
 
 type Id = string | number | null;
 
-/** What a reply depends on. */
+/** What the reply depends on. */
 interface RpcCall {
   readonly id: Id;
   readonly version: Version;
@@ -29,7 +29,7 @@ interface RpcCall {
 }
 
 /**
- * @param header `A2A-Version`; without it, it is 0.3 (A2A 1.0, "Protocol Versioning")
+ * @param header `A2A-Version`; without it the version is 0.3 (A2A 1.0, "Protocol Versioning")
  * @param hasPush whether the manifest allows push notifications
  */
 export async function answerRpc(
@@ -49,7 +49,7 @@ export async function answerRpc(
   const rpc: RpcCall = { id, version: version ?? "1.0", call };
   try {
     if (version === null) throw unsupported(header!);
-    // Refused whatever their params are.
+    // Refused whatever the params are.
     if (!hasPush && /PushNotificationConfig/i.test(method)) throw new PushNotificationNotSupportedError();
     // The SDK reports an unknown method only when the params are an object.
     if (!hasMethod(version, method))
@@ -60,7 +60,7 @@ export async function answerRpc(
     const context = new ServerCallContext({ requestedVersion: version });
     const answer = await handler.handle({ ...body }, context);
     if (!(Symbol.asyncIterator in answer)) return reply(answer);
-    // Wait for the first event: an error that comes in its place can still be a plain reply.
+    // Waits for the first event: an error in its place can still be a plain reply.
     const first = await answer.next();
     return first.done ? reply(failure(rpc, new Error("a stream without an event"))) : stream(rpc, first.value, answer);
   } catch (error) {
@@ -104,7 +104,7 @@ async function tell(
   }
 }
 
-/** Null for a version that is not supported. Methods that only 1.0 has need no header. */
+/** The version of a request; null when it is not supported. Methods that only 1.0 has need no header. */
 function chooseVersion(header: string | undefined, method: string): Version | null {
   const given = header?.trim() ?? "";
   if (given === "") return /^[A-Z]/.test(method) ? "1.0" : "0.3";

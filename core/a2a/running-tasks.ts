@@ -1,4 +1,4 @@
-/** The tasks that run in this process, where other processes use the store too: what these did to them is noticed. */
+/** The tasks that run in this process of a shared store: notices what other processes do to them. */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
@@ -10,7 +10,7 @@ const POLL_INTERVAL_MS = 1_000;
 
 interface RunningTasksOptions {
   readonly logger: Logger;
-  /** Milliseconds between two looks at the rows; default: 1,000. */
+  /** Milliseconds between two reads of the rows; default: 1,000. */
   readonly pollInterval?: number | undefined;
   /** Another process has changed the row of a task that runs here. */
   lost(run: TaskRun): void;
@@ -35,7 +35,7 @@ export class RunningTasks {
     );
   }
 
-  /** Called with every task that starts. Before the first one there is nothing to look at. */
+  /** Called with every task that starts. Before the first one there is nothing to poll. */
   begin(): void {
     if (this.#started) return;
     this.#started = true;
@@ -52,7 +52,7 @@ export class RunningTasks {
     const runs = [...this.#runs.values()].filter(({ ending, revision }) => ending === null && revision !== -1);
     if (runs.length === 0) return;
     const keys = runs.map(({ record }) => taskKey(record.agent, record.task.id));
-    // Only their revisions: a task may be large.
+    // Reads only revisions, because a task may be large.
     const rows = await this.#rows.store.getMany(keys, 0);
     for (const [index, run] of runs.entries()) if (rows[index]?.revision !== run.revision) this.#options.lost(run);
   }

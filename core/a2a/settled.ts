@@ -1,4 +1,4 @@
-/** Waits until nobody works on a task: it has ended, or its agent asks. */
+/** Waits until a task is no longer in progress: it has ended, or its agent asks a question. */
 import type { Principal } from "../identity/principal.ts";
 import { followRemoteTask } from "./follow.ts";
 import { isWorking, type Task } from "./task.ts";

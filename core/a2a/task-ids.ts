@@ -1,4 +1,4 @@
-/** Ids of tasks: they rise with time, so that what is written grows at one end, and cannot be guessed. */
+/** Ids of tasks. They increase with time, so that new rows are at one end of the store, and cannot be guessed. */
 import { randomBytes } from "node:crypto";
 import { encodeNumber } from "../storage/encoding.ts";
 

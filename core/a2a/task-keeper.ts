@@ -13,16 +13,16 @@ import { type IndexValue, parseTaskLease, type TaskRows } from "./task-rows.ts";
 import { removeSurplusTasks } from "./task-surplus.ts";
 
 const ROUND_INTERVAL_MS = 60_000;
-/** How often the bytes of tasks in memory are looked at. */
+/** Pause between two checks of the bytes of tasks in memory. */
 const SURPLUS_INTERVAL_MS = 1_000;
 const ROWS_PER_COMMIT = 100;
 const LEASES_PER_READ = 1_000;
 const OPEN_STATES: ReadonlySet<TaskState> = new Set(["TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"]);
 
 interface TaskKeeperOptions {
-  /** Whether there are agents, whose tasks come and go. */
+  /** Whether there are agents, which may have tasks. */
   readonly hasAgents: boolean;
-  /** Milliseconds. */
+  /** Milliseconds for which ended tasks are kept. */
   readonly retention: number;
   readonly logger: Logger;
 }
@@ -32,7 +32,7 @@ export class TaskKeeper {
   readonly #options: TaskKeeperOptions;
   readonly #rounds: Interval;
   readonly #surplus: Interval | null;
-  /** What was begun because processes are gone, one after the other. */
+  /** The rounds of ending tasks of dead processes, one after the other. */
   #interrupting = Promise.resolve();
   #hasBegun = false;
 
@@ -65,7 +65,7 @@ export class TaskKeeper {
     this.adopt();
   }
 
-  /** Begins the rounds with the first agent. */
+  /** Starts the rounds when there is an agent for the first time. */
   adopt(): void {
     if (this.#hasBegun || !this.#options.hasAgents) return;
     this.#hasBegun = true;
@@ -78,7 +78,7 @@ export class TaskKeeper {
     await this.#interrupting;
   }
 
-  /** Ends every open task whose process is gone. */
+  /** Ends every open task whose process is dead. */
   async interrupt(isGone: (process: string) => boolean | Promise<boolean>): Promise<void> {
     for await (const leases of allRows(this.#rows.store, { prefix: OPEN_TASKS }, LEASES_PER_READ)) {
       for (const lease of leases) {
@@ -114,7 +114,7 @@ export class TaskKeeper {
       const prefix = taskIndex(agent);
       const range = { prefix, before: prefix + taskEntry(time, "") };
       for await (const old of pagesInBackground(this.#rows.store, range, ROWS_PER_COMMIT, this.#rounds.signal)) {
-        // A task that has not ended is kept, however long it takes.
+        // A task that has not ended is kept, however old it is.
         const over = old.filter(({ value }) => !OPEN_STATES.has((JSON.parse(value) as IndexValue)[0]));
         if (over.length > 0) await unlessConflict(this.#rows.delete(agent, over));
       }

@@ -10,10 +10,10 @@ import { isTaskId } from "./task-ids.ts";
 import type { IndexValue } from "./task-rows.ts";
 import type { Tasks } from "./tasks.ts";
 
-/** Rows of the index that one request reads: older tasks are not found. */
+/** Index rows that one request reads: older tasks are not found. */
 const MAX_SCANNED_ROWS = 10_000;
 const BATCH_ROWS = 1_000;
-/** A page ends early when the stored tasks on it have this many characters. */
+/** A page ends early when its stored tasks exceed this size. */
 const MAX_PAGE_CHARACTERS = 2 * 1024 * 1024;
 
 interface TaskListQuery {
@@ -22,7 +22,7 @@ interface TaskListQuery {
   /** Milliseconds since 1970, exclusive. */
   readonly after: number | undefined;
   readonly pageSize: number;
-  /** Empty: the first page. */
+  /** Empty for the first page. */
   readonly pageToken: string;
 }
 
@@ -31,11 +31,11 @@ interface TaskPage {
   /** Empty on the last page. */
   readonly nextPageToken: string;
   readonly pageSize: number;
-  /** Of all pages. */
+  /** Number of tasks on all pages. */
   readonly totalSize: number;
 }
 
-/** @throws ServiceError `invalid_input` for a page token that no list has given */
+/** @throws ServiceError `invalid_input` for a page token that no list has returned */
 export async function listTasks(
   tasks: Tasks,
   agent: string,

@@ -1,4 +1,4 @@
-/** Tasks in the store. Every change expects the row as it was read: of two changes at once, one is a `CommitConflict`. */
+/** Tasks in the store. Every change expects the row as it was read: of two simultaneous changes, one is a `CommitConflict`. */
 import {
   indexedAgent,
   indexedTask,
@@ -22,25 +22,25 @@ import { isOver, isWorking, type TaskRecord, type TaskState } from "./task.ts";
 export interface FoundTask {
   readonly record: TaskRecord;
   readonly revision: number;
-  /** Characters of its row. */
+  /** Size of its row in characters. */
   readonly size: number;
 }
 
 /**
- * The value of an index row: what lists filter by, the owner, whose index has a row for the task too, and the key of the row that finds it
- * by its first message.
+ * The value of an index row: the fields by which lists filter, the owner, whose index has a row for the task too, and the key of the row
+ * that leads from the first message to the task.
  */
 export type IndexValue = [state: TaskState, contextId: string, owner: string, message?: string];
 
 export class TaskRows {
   readonly store: Store;
-  /** The processes that share the store; null where no other one uses it. */
+  /** The processes that share the store; null when no other process uses it. */
   readonly membership: Membership | null;
-  /** Called when somebody is to be told that the status of a task has changed. Null: nobody ever is. */
+  /** Called when receivers must be notified of a change of a task's status. Null when there are no notifications. */
   onEvent: (() => void) | null = null;
   readonly #isolated: boolean;
 
-  /** @param isolated whether tasks belong to users: then each user has an index of their own */
+  /** @param isolated whether tasks belong to users: then each user has a separate index */
   constructor(store: Store, isolated: boolean, membership: Membership | null = null) {
     this.store = store;
     this.membership = membership;
@@ -60,9 +60,9 @@ export class TaskRows {
   }
 
   /**
-   * Resolves to the revision of the task's row, as `change` does.
+   * Resolves to the revision of the task's row, like `change`.
    *
-   * @param push who is told of the task
+   * @param push the first receiver of notifications
    */
   create(record: TaskRecord, push?: PushConfig): Promise<number> {
     const { agent, owner, task, message } = record;
@@ -83,18 +83,18 @@ export class TaskRows {
     return this.store.commit({ put, expect });
   }
 
-  /** The task that a message has begun, and what was said in it. @param key as `TaskRecord.message` has it */
+  /** The task that a message has started, and the digest of the message. @param key as in `TaskRecord.message` */
   async ofMessage(key: string): Promise<readonly [task: string, content: string] | undefined> {
     const row = await this.store.get(key);
     return row === undefined ? undefined : JSON.parse(row.value);
   }
 
-  /** How many tasks of a user have not ended; `limit` stands for more too. */
+  /** The number of a user's tasks that have not ended, counted up to `limit`. */
   async countOpen(user: string, limit: number): Promise<number> {
     return (await this.store.scan({ prefix: openTasksOfUser(user), limit })).length;
   }
 
-  /** @param revision of the row that held `before` */
+  /** @param revision of the row that contained `before` */
   async change(before: TaskRecord, after: TaskRecord, revision: number): Promise<number> {
     const { agent, task } = after;
     const key = taskKey(agent, task.id);
@@ -122,7 +122,7 @@ export class TaskRows {
         const push = pushes[index];
         const notices = push === undefined ? [] : noticeRows(task, JSON.parse(push.value));
         const [, , owner, message]: IndexValue = JSON.parse(value);
-        // It may exist even without isolation now: tasks may have belonged to users before.
+        // Deleted even without isolation, because tasks may have belonged to users before.
         const own = taskIndex(agent, owner) + taskEntry(updatedAt, task);
         return [
           key,
@@ -147,7 +147,7 @@ export class TaskRows {
     return this.#isolated ? [ofAgent, [taskIndex(agent, owner) + entry, value]] : [ofAgent];
   }
 
-  /** Of a task that has not ended: that it is one of its user, and while it is worked on, where. */
+  /** The rows of a task that has not ended: one for its user, and one with its process while it is in progress. */
   #openRows({ agent, owner, task }: TaskRecord): [string, string][] {
     const rows: [string, string][] = [];
     if (owner !== "" && !isOver(task)) rows.push([openTasksOfUser(owner) + task.id, "1"]);
@@ -156,7 +156,7 @@ export class TaskRows {
   }
 }
 
-/** What says that a task runs: its agent, and the process where it does. */
+/** The lease of a running task: its agent, and the process that runs it. */
 interface TaskLease {
   readonly agent: string;
   readonly process?: string | undefined;

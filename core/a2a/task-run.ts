@@ -1,43 +1,43 @@
-/** A task that an agent of this process works on, or has just finished. */
+/** A task on which an agent of this process works, or has just finished. */
 import { setMaxListeners } from "node:events";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { TaskOutput } from "./output.ts";
 import { type Ending, ended, isWorking, type Task, type TaskRecord } from "./task.ts";
 import { Waiters } from "./waiters.ts";
 
-/** Text and files together. */
+/** Longest answer, text and files together. */
 export const MAX_ANSWER_CHARACTERS = 4 * 1024 * 1024;
 
 export class TaskRun implements PartSink {
-  /** The task as it was when it began. */
+  /** The task as it was at the start of the run. */
   readonly beginning: Task;
-  /** The task as everybody sees it: its end counts once it has been written. */
+  /** The task as clients see it: its end appears only once it has been written. */
   record: TaskRecord;
-  /** Of its row in the store; -1 until that is written. */
+  /** Revision of its row in the store; -1 until that is written. */
   revision = -1;
-  /** Set when it begins to end, whoever ends it. */
+  /** Set when it starts to end, for whatever reason. */
   ending: Promise<void> | null = null;
-  /** Never: a task goes on when its client leaves. */
+  /** Always false: a task continues when its client leaves. */
   readonly closed = false;
   readonly output: TaskOutput;
-  /** The position of what this run says: what the agent has said before it asked is not news. */
+  /** The position where the output of this run starts: earlier output came before a question. */
   readonly begin: number;
-  /** Woken by everything that the agent says, and by the end. */
+  /** Woken by all output of the agent, and by the end. */
   readonly said = new Waiters();
-  /** Woken by the end alone. */
+  /** Woken only by the end. */
   readonly over = new Waiters();
   readonly #controller = new AbortController();
   readonly #tooLong: (run: TaskRun) => void;
   #finish: Record<string, unknown> | undefined;
 
-  /** @param tooLong called when the answer is longer than it may be */
+  /** @param tooLong called when the answer exceeds its limit */
   constructor(record: TaskRecord, tooLong: (run: TaskRun) => void) {
     this.record = record;
     this.beginning = record.task;
     this.output = new TaskOutput(record.task.artifacts);
     this.begin = this.output.length;
     this.#tooLong = tooLong;
-    // Every tool that runs in parallel adds a listener: without this Node would warn of a leak.
+    // Every tool that runs in parallel adds a listener; without this Node would warn of a leak.
     setMaxListeners(0, this.#controller.signal);
   }
 
@@ -45,7 +45,7 @@ export class TaskRun implements PartSink {
     return this.#controller.signal;
   }
 
-  /** Whether the agent works on it no more. The task may go on with an answer, in another run. */
+  /** Whether the agent has finished this run. After an answer the task may continue in another run. */
   get isOver(): boolean {
     return !isWorking(this.record.task);
   }
@@ -59,25 +59,25 @@ export class TaskRun implements PartSink {
     else this.said.wake();
   }
 
-  /** The task as it stands, with all that the agent has said. */
+  /** The task in its present state, with all output of the agent. */
   snapshot(): Task {
     const { task } = this.record;
     return this.isOver ? task : { ...task, artifacts: this.output.artifacts() };
   }
 
-  /** The record of its end. @param now milliseconds since 1970 */
+  /** The record with the end of the task. @param now milliseconds since 1970 */
   endingWith(ending: Ending, now: number): TaskRecord {
     const metadata = ending.state === "TASK_STATE_COMPLETED" ? this.#finish : undefined;
     const record = { ...this.record, task: this.snapshot() };
     return ended(record, metadata === undefined ? ending : { ...ending, metadata }, now);
   }
 
-  /** Tells the agent to stop. */
+  /** Aborts the work of the agent. */
   abort(reason: string): void {
     this.#controller.abort(new Error(reason));
   }
 
-  /** The end has been written: tells everybody who waits. */
+  /** Called when the end has been written: notifies everybody who waits. */
   resolve(record: TaskRecord): void {
     this.record = record;
     this.said.wake();

@@ -1,4 +1,4 @@
-/** Tasks in a store that ends with the process are bounded in bytes: the oldest that are over make room. */
+/** Limits the bytes of tasks in a store that ends with the process: the oldest tasks that have ended are removed. */
 import { unlessConflict } from "../storage/conflict.ts";
 import { indexedTask, TASKS, taskIndex, taskKey } from "../storage/keys.ts";
 import { TASK_PUSHES } from "../storage/push-keys.ts";
@@ -7,10 +7,10 @@ import type { Row } from "../storage/store.ts";
 import type { IndexValue, TaskRows } from "./task-rows.ts";
 
 const MAX_BYTES = 16 * 1024 * 1024;
-/** The oldest of each agent that are looked at together. */
+/** The oldest tasks of each agent that are read together. */
 const TASKS_PER_LOOK = 200;
 
-/** Removes tasks until all take no more than 16 MiB, or only those are left that still work. One that waits for an answer makes room too. */
+/** Removes tasks until all take at most 16 MiB, or only running ones are left. A task that waits for an answer may be removed too. */
 export async function removeSurplusTasks(rows: TaskRows, signal: AbortSignal): Promise<void> {
   const held = (space: string) => rows.store.held?.(space) ?? 0;
   const excess = () => held(TASKS) + held(TASK_PUSHES) - MAX_BYTES;
@@ -34,7 +34,7 @@ async function removeOldest(rows: TaskRows, bytes: number): Promise<void> {
 async function oldestTasks(rows: TaskRows): Promise<{ agent: string; row: Row }[]> {
   const found: { agent: string; row: Row; updatedAt: number }[] = [];
   for await (const agent of rows.agents()) {
-    // Tasks at work may be the oldest for long: behind them are those that can make room.
+    // Running tasks may be the oldest for long: later pages have those that can be removed.
     for await (const page of allRows(rows.store, { prefix: taskIndex(agent) }, TASKS_PER_LOOK)) {
       const idle = page.filter(({ value }) => (JSON.parse(value) as IndexValue)[0] !== "TASK_STATE_WORKING");
       found.push(...idle.map((row) => ({ agent, row, updatedAt: indexedTask(row.key).updatedAt })));

@@ -4,8 +4,8 @@ import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 
 /**
- * States of a task that this service uses. A task begins as `WORKING`. It may become `INPUT_REQUIRED` while a person is asked, and `WORKING`
- * again with the answer; every other state is final.
+ * States of a task that this service uses. A task starts as `WORKING`. It may become `INPUT_REQUIRED` while a person is asked, and
+ * `WORKING` again after the answer; every other state is final.
  */
 export type TaskState =
   | "TASK_STATE_WORKING"
@@ -15,7 +15,7 @@ export type TaskState =
   | "TASK_STATE_CANCELED"
   | "TASK_STATE_REJECTED";
 
-/** One of `text`, `raw` (base64), `url` and `data`. */
+/** A part has exactly one of `text`, `raw` (base64), `url` and `data`. */
 export interface Part {
   text?: string;
   raw?: string;
@@ -40,7 +40,7 @@ export interface Artifact {
 
 interface TaskStatus {
   state: TaskState;
-  /** The reason, unless the task was completed; what is asked while input is required. */
+  /** The reason, unless the task was completed; the question while input is required. */
   message?: Message;
   /** ISO 8601. */
   timestamp: string;
@@ -51,19 +51,19 @@ export interface Task {
   contextId: string;
   status: TaskStatus;
   artifacts: Artifact[];
-  /** The message that the task began with, then questions and their answers. */
+  /** The first message, then questions and their answers. */
   history: Message[];
-  /** Of a task that is completed: `finishReason` and `usage`. */
+  /** `finishReason` and `usage`, for a completed task. */
   metadata?: Record<string, unknown>;
 }
 
-/** A call that waits for a person's approval, or has waited while others still do. */
+/** A call that waits for a person's approval, or was answered while others still wait. */
 export type AskedApproval = PendingApproval & { readonly answered?: true };
 
-/** What a task needs to go on once a person has answered. */
+/** What a task needs to continue once a person has answered. */
 export interface WaitingFor {
   readonly approvals: readonly AskedApproval[];
-  /** The input of the run that goes on. */
+  /** The input of the run that continues. */
   readonly input: readonly object[];
 }
 
@@ -83,27 +83,27 @@ export interface TaskRecord {
   readonly createdAt: number;
   readonly updatedAt: number;
   readonly task: Task;
-  /** Absent from tasks that an older release has stored. */
+  /** Undefined in tasks that an older release has stored. */
   readonly origin?: TaskOrigin;
-  /** Key of the row that finds the task by its first message, and what that row has. */
+  /** Key of the row that leads from the first message to the task, and the value of that row. */
   readonly message?: readonly [key: string, content: string];
-  /** Only while input is required. */
+  /** Set only while input is required. */
   readonly waiting?: WaitingFor;
 }
 
 /** How the work on a task ended. */
 export interface Ending {
   readonly state: Exclude<TaskState, "TASK_STATE_WORKING">;
-  /** For people. */
+  /** The reason as text for people. */
   readonly reason?: string;
   readonly metadata?: Record<string, unknown>;
-  /** Of a task that goes on with an answer. */
+  /** Set if the task continues after an answer. */
   readonly waiting?: WaitingFor;
 }
 
 /** Messages of a task that are kept: the first, and the last of those after it. */
 const MAX_HISTORY = 200;
-/** Of the messages after the first: each may be as long as a request. The last one stays however long it is. */
+/** Most characters of the messages after the first, each of which may be as long as a request. The last one is always kept. */
 const MAX_HISTORY_CHARACTERS = 1024 * 1024;
 
 export const isWorking = ({ status }: Task): boolean => status.state === "TASK_STATE_WORKING";
@@ -121,13 +121,13 @@ export function ended(record: TaskRecord, { state, reason, metadata, waiting }: 
   return waiting === undefined ? changed : { ...changed, waiting };
 }
 
-/** The task at work again. @param now milliseconds since 1970 */
+/** The task in progress again. @param now milliseconds since 1970 */
 export function resumed(record: TaskRecord, now: number): TaskRecord {
   const { waiting: _, ...rest } = record;
   return withStatus({ ...rest, task: withQuestion(record.task) }, "TASK_STATE_WORKING", [], now);
 }
 
-/** The task with a message of its client, which answers what it asks. */
+/** The task with its client's answer added to the history. */
 export function withAnswer(record: TaskRecord, message: Message, now: number): TaskRecord {
   const task = withQuestion(record.task);
   const updatedAt = Math.max(now, record.updatedAt);
@@ -136,7 +136,7 @@ export function withAnswer(record: TaskRecord, message: Message, now: number): T
 
 function withStatus(record: TaskRecord, state: TaskState, parts: Part[], now: number, name = "") {
   const { id, contextId } = record.task;
-  // The index is ordered by this time, which must not go back when the clock does.
+  // The index is ordered by this time, so it must not decrease when the clock is set back.
   const updatedAt = Math.max(now, record.updatedAt);
   const status: TaskStatus = { state, timestamp: new Date(updatedAt).toISOString() };
   if (parts.length > 0) {
@@ -145,7 +145,7 @@ function withStatus(record: TaskRecord, state: TaskState, parts: Part[], now: nu
   return { ...record, updatedAt, task: { ...record.task, status } };
 }
 
-/** What was asked belongs to the history once it is answered. */
+/** Moves the question to the history once it is answered. */
 function withQuestion(task: Task): Task {
   const { status, history } = task;
   const { message } = status;
@@ -165,7 +165,7 @@ function bounded([first, ...later]: Message[]): Message[] {
 
 const TEXT = "text/plain";
 
-/** For people, and for programs. */
+/** The question in two forms: for people, and for programs. */
 function questionParts(waiting: WaitingFor): Part[] {
   const approvals = waiting.approvals.filter(({ answered }) => !answered);
   const names = approvals.map(({ toolName }) => JSON.stringify(toolName)).join(", ");

@@ -1,4 +1,4 @@
-/** The tasks of a service: begins them, finds them for the users they belong to, and makes sure that each one ends. */
+/** The tasks of a service: starts them, finds them for their owners, and makes sure that each one ends. */
 import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
@@ -18,23 +18,23 @@ import { isTaskId } from "./task-ids.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
 import { MAX_ANSWER_CHARACTERS, TaskRun } from "./task-run.ts";
 
-/** Tasks that may run at once: a client that leaves does not end its own. */
+/** Most tasks that may run at once; needed because a task continues when its client leaves. */
 const MAX_RUNNING_TASKS = 1_000;
-/** Until the end of a task that the store did not take is written again. */
+/** Pause before the end of a task is written again after the store has failed. */
 const WRITE_RETRY_DELAY_MS = 1_000;
-/** For agents to stop once their signal has aborted, when the service ends. */
+/** How long to wait for agents to stop after their signal has aborted, when the service stops. */
 const SHUTDOWN_TIMEOUT_MS = 1_000;
 interface TasksOptions {
   readonly logger: Logger;
   /** How many tasks of one user may be open; default: any number. */
   openTasks?(): number;
-  /** Called for each task that would be one too many. */
+  /** Called for each task above that limit. */
   readonly refused?: (() => void) | undefined;
-  /** Milliseconds between two looks at what other processes did to tasks of this one. */
+  /** Milliseconds between two checks for changes by other processes. */
   readonly pollInterval?: number | undefined;
 }
 
-/** What an agent is to do. */
+/** The work for an agent. */
 interface Work {
   readonly agent: Agent;
   readonly body: GenerateBody;
@@ -46,22 +46,22 @@ export interface SeenTask {
   readonly task: Task;
   /** Undefined when no agent of this process works on it. */
   readonly run: TaskRun | undefined;
-  /** Characters, roughly. */
+  /** Approximate size in characters. */
   readonly size: number;
 }
 
-/** Who asks an agent to work. */
+/** The caller for whom an agent works. */
 export type TaskCaller = Omit<RunCall, "signal">;
 
 export class Tasks {
   readonly rows: TaskRows;
   readonly #logger: Logger;
   readonly #watched: RunningTasks;
-  /** Tasks whose end has not been written, by their ids. */
+  /** Tasks whose end has not been written, by id. */
   readonly #runs = new Map<string, TaskRun>();
-  /** Agents at work, including those that ignore their signal. */
+  /** Agents that are working, including those that ignore their signal. */
   readonly #working = new Set<Promise<void>>();
-  /** Ends that the store has not taken yet. */
+  /** Writes of ends that the store has not accepted yet. */
   readonly #writing = new Set<Promise<void>>();
   readonly #closing = new AbortController();
   readonly #openTasks: OpenTasks;
@@ -78,15 +78,15 @@ export class Tasks {
       pollInterval,
       lost: (run) => void this.#end(run, { state: "TASK_STATE_CANCELED" }),
     });
-    // Others have taken this process for gone, and fail what it runs.
+    // Other processes consider this one dead, and fail its tasks.
     rows.membership?.onLost(() => {
       for (const run of this.#runs.values()) void this.#end(run, ENDED_BY_STOP);
     });
   }
 
   /**
-   * @throws RepeatedMessage for a message that has begun a task; ServiceError `unavailable` when too many run, and when the store does not
-   * take it, `rate_limited` when the user has too many, `invalid_input` for a second message with the id of another
+   * @throws RepeatedMessage for a message that has started a task; ServiceError `unavailable` when too many run, and when the store fails,
+   * `rate_limited` when the user has too many, `invalid_input` for a different message with the id of an earlier one
    */
   async begin(agent: Agent, fresh: NewTask, principal: Principal, caller: TaskCaller): Promise<TaskRun> {
     this.#requireRoom();
@@ -98,7 +98,7 @@ export class Tasks {
     try {
       return await this.#openTasks.claim(record.owner, create);
     } catch (error) {
-      // A repeated message begins nothing, so that it is found at the limit too.
+      // A repeated message starts no task, so it must be found even at the limit.
       const isFull = error instanceof ServiceError && error.kind === "rate_limited";
       if (!isFull && !(error instanceof CommitConflict)) throw error;
       const known = await this.rows.ofMessage(key);
@@ -110,9 +110,9 @@ export class Tasks {
   }
 
   /**
-   * Works on a task that has waited for an answer.
+   * Continues a task that has waited for an answer.
    *
-   * @throws CommitConflict when another process was ahead; ServiceError `unavailable` as `begin`
+   * @throws CommitConflict when another process was first; ServiceError `unavailable` like `begin`
    */
   resume({ record, revision }: FoundTask, waiting: WaitingFor, agent: Agent, caller: TaskCaller): Promise<TaskRun> {
     this.#requireRoom();
@@ -123,7 +123,7 @@ export class Tasks {
     return this.#start(resumed(record, storedTime()), change, { agent, body, caller });
   }
 
-  /** Ends a task that waits. @throws CommitConflict when another process was ahead */
+  /** Ends a waiting task. @throws CommitConflict when another process was first */
   async end({ record, revision }: FoundTask, ending: Ending): Promise<void> {
     await this.rows.change(record, ended(record, ending, storedTime()), revision);
   }
@@ -166,7 +166,7 @@ export class Tasks {
       const waiting = await agent.runOrWait(body, call, run);
       await this.#end(run, waiting === null ? { state: "TASK_STATE_COMPLETED" } : endingForWaiting(waiting));
     } catch (error) {
-      // Whoever ended it has given the reason.
+      // Whoever ended the task has set the reason.
       if (run.ending !== null) return;
       if (!(error instanceof ServiceError)) logger.error({ err: error, task: run.record.task.id }, messageOf(error));
       else if (error.cause !== undefined) logger.warn({ ...error.logged, err: error.cause }, error.message);
@@ -204,7 +204,7 @@ export class Tasks {
     }
   }
 
-  /** Resolves to the record that counts: that of another process, if it has ended the task before. */
+  /** Resolves to the final record: that of another process, if it has ended the task before. */
   async #write(before: FoundTask, record: TaskRecord): Promise<TaskRecord> {
     try {
       await this.rows.change(before.record, record, before.revision);
@@ -215,7 +215,7 @@ export class Tasks {
     }
   }
 
-  /** Until the store takes it, or the service ends. */
+  /** Retries until the store accepts the end, or the service stops. */
   async #writeLater(before: FoundTask, record: TaskRecord): Promise<void> {
     for (;;) {
       await sleep(WRITE_RETRY_DELAY_MS, undefined, { signal: this.#closing.signal, ref: false }).catch(() => {});
@@ -228,7 +228,7 @@ export class Tasks {
     }
   }
 
-  /** Undefined for a task that does not exist for this principal. */
+  /** The task; undefined when it does not exist for this principal. */
   async find(agent: string, id: string, principal: Principal): Promise<SeenTask | undefined> {
     const found = await this.#find(agent, id, principal);
     if (found === undefined) return undefined;
@@ -239,9 +239,9 @@ export class Tasks {
   async #find(agent: string, id: string, principal: Principal) {
     if (!isTaskId(id)) return undefined;
     const live = this.#runs.get(id);
-    // One whose begin is not written yet may still find that another was ahead.
+    // A run whose start is not written yet may still find that another process was first.
     const run = live?.revision === -1 ? undefined : live;
-    // While it is ending, wait for the outcome: another process may have ended it in another way.
+    // While it is ending, wait for the outcome: another process may have ended it differently.
     if (run !== undefined && run.ending !== null) await run.ending;
     const found = run === undefined ? await this.rows.read(agent, id) : foundTask(run);
     if (found === undefined || found.record.agent !== agent) return undefined;
@@ -260,7 +260,7 @@ export class Tasks {
     if (isOver(found.record.task)) return found.record.task;
     const record = ended(found.record, ending, storedTime());
     try {
-      // The process that works on it notices that the row has changed.
+      // The process that works on it will notice that the row has changed.
       await this.rows.change(found.record, record, found.revision);
       this.rows.store.wake?.(OPEN_TASKS);
       return record.task;
@@ -270,7 +270,7 @@ export class Tasks {
     }
   }
 
-  /** Waits for all that runs, at most some milliseconds. */
+  /** Waits for all running tasks, at most some milliseconds. */
   async idle(timeout: number): Promise<void> {
     const limit = new AbortController();
     setMaxListeners(0, limit.signal);
@@ -280,7 +280,7 @@ export class Tasks {
     clearTimeout(timer);
   }
 
-  /** Ends all that runs. */
+  /** Ends all running tasks. */
   async close(): Promise<void> {
     this.#closing.abort();
     await this.#watched.stop();

@@ -13,7 +13,7 @@ export class Waiters {
   }
 }
 
-/** Removes its timer and its listener, whichever way it ends. */
+/** One waiting caller. Removes its timer and its listener when it ends, in whatever way. */
 class Waiter {
   readonly #all: Set<Waiter>;
   readonly #signal: AbortSignal;

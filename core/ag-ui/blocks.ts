@@ -1,24 +1,24 @@
-/** What one agent has open in its stream: texts, thoughts and calls. Whatever begins ends, since clients refuse a run that leaves one open. */
+/** The open blocks of one agent: texts, thoughts and calls. Every block must end, because clients refuse a run that leaves one open. */
 import type { AgUiEvent } from "../../generated/types.ts";
 import { encryptedValue, type PartOf } from "./event-parts.ts";
 
 type Block = { readonly kind: "text" | "reasoning"; readonly messageId: string };
 
-/** Creates ids of messages. Those of thoughts are apart, since clients need not send them back. */
+/** Creates ids of messages. Those of thoughts differ, because clients need not send them back. */
 type NewMessageId = (role: "assistant" | "reasoning") => string;
 
 /** The blocks of one agent: of the run itself, or of a sub-agent in it. */
 export class Blocks {
   readonly #newId: NewMessageId;
-  /** Texts and thoughts that have said something, by the type and id of their parts. */
+  /** Texts and thoughts that have content, by the type and id of their parts. */
   readonly #open = new Map<string, Block>();
   /** Calls whose input is being written. */
   readonly #inputs = new Set<string>();
-  /** Calls that have begun, of which the whole input may come as well. */
+  /** Calls that have started, for which the complete input may still arrive. */
   readonly #begun = new Set<string>();
   #steps = 0;
   #inStep = false;
-  /** The message of this step that has its calls. */
+  /** Id of the message of this step that contains its calls. */
   #message: string | null = null;
 
   constructor(newId: NewMessageId) {
@@ -32,7 +32,7 @@ export class Blocks {
     return [...ended, { type: "STEP_STARTED", stepName: this.#stepName }];
   }
 
-  /** Ends the step, and what it has left open. */
+  /** Ends the step, and the blocks that are still open. */
   endStep(): AgUiEvent[] {
     const ended: AgUiEvent[] = [];
     for (const block of this.#open.values()) ended.push(...endOf(block));
@@ -46,7 +46,7 @@ export class Blocks {
     return ended;
   }
 
-  /** A text without a word is none: it begins with its first. */
+  /** Adds text. A block starts with its first non-empty delta, so that empty ones are left out. */
   delta({ type, id, delta }: PartOf<"text-delta" | "reasoning-delta">): AgUiEvent[] {
     if (delta === "") return [];
     const kind = type === "text-delta" ? "text" : "reasoning";
@@ -56,7 +56,7 @@ export class Blocks {
 
   end({ type, id, providerMetadata }: PartOf<"text-end" | "reasoning-end">): AgUiEvent[] {
     const kind = type === "text-end" ? "text" : "reasoning";
-    // Thoughts that the provider keeps to itself are sent for what they carry.
+    // Encrypted thoughts have no text, and are sent for their metadata.
     const begun = kind === "reasoning" && providerMetadata !== undefined ? this.#begin(kind, id) : [];
     const block = this.#open.get(kind + id);
     if (block === undefined) return [];
@@ -83,7 +83,7 @@ export class Blocks {
     return this.#inputs.delete(id) ? [{ type: "TOOL_CALL_END", toolCallId: id }] : [];
   }
 
-  /** The whole call: nothing of it need have come before. */
+  /** Sends the complete call, whether or not parts of it were sent before. */
   call({ toolCallId, toolName, input, providerMetadata }: PartOf<"tool-call">): AgUiEvent[] {
     const begun = this.beginInput({ type: "tool-input-start", id: toolCallId, toolName });
     const delta = typeof input === "string" ? input : JSON.stringify(input);
@@ -96,7 +96,7 @@ export class Blocks {
     return `step-${this.#steps}`;
   }
 
-  /** Begins a block that is not open yet. */
+  /** Starts a block that is not open yet. */
   #begin(kind: Block["kind"], id: string): AgUiEvent[] {
     if (this.#open.has(kind + id)) return [];
     const messageId = this.#newId(kind === "text" ? "assistant" : "reasoning");
@@ -118,7 +118,7 @@ const contentOf = ({ kind, messageId }: Block, delta: string): AgUiEvent => ({
   delta,
 });
 
-/** @param carried what the message carries, told while it is still known */
+/** @param carried events for the metadata of the message, to be sent while the message is known */
 function endOf({ kind, messageId }: Block, carried: readonly AgUiEvent[] = []): AgUiEvent[] {
   if (kind === "text") return [{ type: "TEXT_MESSAGE_END", messageId }, ...carried];
   return [{ type: "REASONING_MESSAGE_END", messageId }, ...carried, { type: "REASONING_END", messageId }];

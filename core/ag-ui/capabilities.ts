@@ -1,4 +1,4 @@
-/** `GET /agents/:id/ag-ui`: what an agent can do, in the words of AG-UI. */
+/** `GET /agents/:id/ag-ui`: the capabilities of an agent in the format of AG-UI. */
 import type { AgUiCapabilities } from "../../generated/types.ts";
 import type { Agent } from "../agents/agent.ts";
 

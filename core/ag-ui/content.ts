@@ -1,4 +1,4 @@
-/** What messages of AG-UI hold, as parts of UI messages. */
+/** Converts the content of AG-UI messages to parts of UI messages. */
 import { filePart } from "../agents/prompt/file-data.ts";
 import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
@@ -7,7 +7,7 @@ import { isObject } from "../lib/is-object.ts";
 export type Fields = Readonly<Record<string, unknown>>;
 export type UiPart = Record<string, unknown>;
 
-/** What a file is when the client does not say: the first bytes decide then. */
+/** Media types by kind of file, for clients that do not name one: the first bytes then decide. */
 const MEDIA_TYPES: Readonly<Record<string, string>> = {
   image: "image/*",
   audio: "audio/*",
@@ -15,7 +15,7 @@ const MEDIA_TYPES: Readonly<Record<string, string>> = {
   document: "application/pdf",
 };
 
-/** The text of a message that has nothing else. @throws ServiceError `invalid_input` naming the field */
+/** The text of a message that may only contain text. @throws ServiceError `invalid_input` naming the field */
 export function textOf(content: unknown, path: string): string {
   if (content === undefined || content === null) return "";
   if (typeof content === "string") return content;
@@ -24,7 +24,7 @@ export function textOf(content: unknown, path: string): string {
     .join("\n");
 }
 
-/** The parts of a user's message. What a model cannot be shown is left out. */
+/** The parts of a user's message. Parts that a model cannot be shown are left out. */
 export function userParts(content: unknown, path: string): UiPart[] {
   if (typeof content === "string") return [{ type: "text", text: content }];
   return partsOf(content, path).flatMap(({ part, here }) => userPart(part, here));
@@ -36,7 +36,7 @@ function userPart(part: Fields, path: string): UiPart[] {
   if (typeof type !== "string" || !Object.hasOwn(MEDIA_TYPES, type)) return [];
   const { source } = part;
   if (!isObject(source)) throw invalid(`${path}.source must be object`);
-  // A file that a provider keeps under an id of its own is not there for others.
+  // A file with an id of one provider is not available to others.
   if (source.type !== "data" && source.type !== "url") return [];
   const value = stringAt(source, "value", `${path}.source`);
   const mediaType = typeof source.mimeType === "string" ? source.mimeType : MEDIA_TYPES[type]!;
@@ -60,13 +60,13 @@ export function stringAt(fields: Fields, key: string, path: string): string {
   return value;
 }
 
-/** What was said of a part for the provider, as it came back. */
+/** The metadata of a part for the provider, as the client sent it back. */
 export function metadataIn(value: unknown): object | undefined {
   const parsed = typeof value === "string" ? parsedObject(value) : undefined;
   return isObject(parsed) && Object.values(parsed).every(isObject) ? parsed : undefined;
 }
 
-/** A result that is the text of an object or a list is that value. */
+/** Parses a result that is the text of an object or a list; other text is returned unchanged. */
 export const resultIn = (text: string): unknown => parsedObject(text) ?? text;
 
 function parsedObject(text: string): object | undefined {

@@ -1,4 +1,4 @@
-/** `POST /agents/:id/ag-ui`: a run for a client of AG-UI, from its input to its last event. */
+/** `POST /agents/:id/ag-ui`: a run for an AG-UI client, from its input to its last event. */
 import type { AgUiRequest, GenerateOptions } from "../../generated/types.ts";
 import type { Agent } from "../agents/agent.ts";
 import type { Service } from "../app/service.ts";
@@ -15,7 +15,7 @@ import { keepsState, SharedState } from "./state.ts";
 import { sendStored } from "./stored-thread.ts";
 import { tellContext } from "./told.ts";
 
-/** @throws ServiceError `invalid_input` that names the field; what else can fail is that of `Agent.prepare` */
+/** @throws ServiceError `invalid_input` that names the field, and the errors of `Agent.prepare` */
 export async function answerAgUi(agent: Agent, body: AgUiRequest, call: Context<Service>): Promise<EventProducer> {
   const { service } = call;
   const { threadId, runId, parentRunId, tools = [], context = [], resume = [] } = body;
@@ -61,13 +61,13 @@ export async function answerAgUi(agent: Agent, body: AgUiRequest, call: Context<
   };
 }
 
-/** The version is two numbers. Clients before 1.0 name none. */
+/** Whether the client speaks version 1.0 or later. Older clients name no version. */
 function isCurrentVersion(version: string | undefined): boolean {
   const major = /^(\d+)\.\d+/.exec(version ?? "")?.[1];
   return major !== undefined && Number(major) >= 1;
 }
 
-/** `forwardedProps` are what other clients send as `options.context`. */
+/** Options for the run: `forwardedProps` corresponds to `options.context` of other clients. */
 function optionsOf({ threadId, forwardedProps }: AgUiRequest): GenerateOptions {
   const options: GenerateOptions = { memory: { conversationId: threadId } };
   if (isObject(forwardedProps)) options.context = forwardedProps as NonNullable<GenerateOptions["context"]>;

@@ -1,11 +1,11 @@
-/** The forms of single events, and what they are made of. */
+/** Builds single events and their parts. */
 import type { AgUiEvent, AgUiUsage } from "../../generated/types.ts";
 import type { AgentPart, Usage } from "../agents/run/parts.ts";
 
 export type PartOf<T extends AgentPart["type"]> = Extract<AgentPart, { type: T }>;
 type EventOf<T extends AgUiEvent["type"]> = Extract<AgUiEvent, { type: T }>;
 
-/** A result as text: what is no text is JSON. */
+/** A result as text: a value that is not text becomes JSON. */
 export const resultText = (output: unknown): string =>
   typeof output === "string" ? output : (JSON.stringify(output) ?? "null");
 
@@ -20,13 +20,13 @@ export function usageOf(usage: Usage, model: string | undefined): AgUiUsage {
     inputTokens,
     outputTokens,
     totalTokens,
-    // What a provider does not count is 0 here, and left out there.
+    // A count that a provider does not report is 0 here, and is left out.
     ...(cachedInputTokens > 0 && { cachedInputTokens }),
     ...(reasoningTokens > 0 && { reasoningTokens }),
   };
 }
 
-/** Parts that the protocol has no event for. */
+/** The event for a part that the protocol does not cover. */
 export function customEvent(part: PartOf<"source" | "file">): EventOf<"CUSTOM"> {
   if (part.type === "file") return { type: "CUSTOM", name: "file", value: part.file };
   const { id, sourceType, title } = part;
@@ -36,7 +36,7 @@ export function customEvent(part: PartOf<"source" | "file">): EventOf<"CUSTOM"> 
   return { type: "CUSTOM", name: "source", value: { id, sourceType, mediaType, title, filename } };
 }
 
-/** What the provider wants back, as text that a client keeps. */
+/** The event with metadata that the provider expects back, as text that a client keeps. */
 export const encryptedValue = (
   subtype: "message" | "tool-call",
   entityId: string,

@@ -1,20 +1,20 @@
-/** Turns the parts of a run into events of AG-UI, one after the other. */
+/** Turns the parts of a run into AG-UI events, one after the other. */
 import type { AgUiEvent, AgUiInterrupt, AgUiOutcome } from "../../generated/types.ts";
 import type { AgentPart, PendingApproval } from "../agents/run/parts.ts";
 import { Blocks } from "./blocks.ts";
 import { customEvent, deniedText, type PartOf, resultText, usageOf } from "./event-parts.ts";
 import { SubAgents } from "./sub-agents.ts";
 
-/** The version of the protocol that is spoken. */
+/** The supported version of the protocol. */
 const PROTOCOL_VERSION = "1.0";
 
 export interface RunIdentity {
   readonly threadId: string;
   readonly runId: string;
   readonly parentRunId?: string | undefined;
-  /** Whether the client has named its version: those before 1.0 do not, and refuse some of the events. */
+  /** Whether the client has named its version: clients before 1.0 do not, and refuse some of the events. */
   readonly isCurrent: boolean;
-  /** Id of the first message of the assistant, as it is stored. */
+  /** Id of the assistant's first message in the store. */
   readonly messageId: string;
 }
 
@@ -25,7 +25,7 @@ export function runStarted(run: Omit<RunIdentity, "messageId">): AgUiEvent {
   return { type: "RUN_STARTED", threadId, runId, ...parent, ...version };
 }
 
-/** The events of one run. Each method gives those that come next. */
+/** The events of one run. Each method returns the next ones. */
 export class RunEvents {
   readonly #run: RunIdentity;
   readonly #own: Blocks;
@@ -42,12 +42,12 @@ export class RunEvents {
     this.#subAgents = new SubAgents(() => this.#otherId());
   }
 
-  /** What waits for a person. */
+  /** The approvals for which the run waits. */
   get approvals(): readonly PendingApproval[] {
     return this.#approvals;
   }
 
-  /** Of every part but the last. */
+  /** The events of every part but the last. */
   of(part: AgentPart): AgUiEvent[] {
     if (part.subAgentCallId !== undefined)
       return this.#run.isCurrent
@@ -76,7 +76,7 @@ export class RunEvents {
     return this.#ofBlocks(part, this.#own);
   }
 
-  /** @param interrupts what `approvals` ask */
+  /** @param interrupts the approvals as interrupts */
   finish(part: PartOf<"finish">, interrupts: AgUiInterrupt[]): AgUiEvent[] {
     const { threadId, runId, isCurrent } = this.#run;
     const result = part.output === undefined ? undefined : { result: part.output };
@@ -98,7 +98,7 @@ export class RunEvents {
     return { type: "RUN_FINISHED", threadId, runId, outcome: { type: "cancelled" } };
   }
 
-  /** Of the parts that an agent and a sub-agent may both have. */
+  /** The events of parts that both agents and sub-agents may have. */
   #ofBlocks(part: AgentPart, blocks: Blocks): AgUiEvent[] {
     switch (part.type) {
       case "start-step":
@@ -137,7 +137,7 @@ export class RunEvents {
     return { type: "TOOL_CALL_RESULT", messageId: this.#otherId(), toolCallId, content, role: "tool" };
   }
 
-  /** The first has the id under which the answer is stored: so it is known when the client posts it again. */
+  /** The first text gets the id under which the answer is stored, by which it is recognised when the client sends it again. */
   #textId(): string {
     this.#texts += 1;
     return this.#texts === 1 ? this.#run.messageId : `${this.#run.messageId}.${this.#texts}`;

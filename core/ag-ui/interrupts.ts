@@ -1,4 +1,4 @@
-/** Approvals as interrupts: what a run asks when it ends, and what the client's next run answers. */
+/** Approvals as interrupts: the questions with which a run ends, and the answers in the client's next run. */
 import type { AgUiInterrupt, AgUiResume, AnswerApprovalRequest, Approval } from "../../generated/types.ts";
 import type { PendingApproval } from "../agents/run/parts.ts";
 import type { Approvals } from "../approvals/approvals.ts";
@@ -8,7 +8,7 @@ import { isObject } from "../lib/is-object.ts";
 import type { UiPart } from "./content.ts";
 import type { UiMessage } from "./messages.ts";
 
-/** What a client may answer. */
+/** Schema of a client's answer. */
 const RESPONSE_SCHEMA = {
   type: "object",
   properties: {
@@ -33,7 +33,7 @@ export function interruptOf({ approvalId, toolCallId, toolName }: PendingApprova
 interface ResumeAnswer {
   readonly approvalId: string;
   readonly body: AnswerApprovalRequest;
-  /** Where the edited input is in the request. */
+  /** Path of the edited input in the request. */
   readonly field: string;
 }
 
@@ -55,7 +55,7 @@ export function readResume(resume: readonly AgUiResume[]): ResumeAnswer[] {
 
 const MAX_REASON = 1000;
 
-/** Of which run, and who goes on with it. */
+/** The agent and conversation of the run, and the requester that continues it. */
 interface Resumed {
   readonly agentId: string;
   readonly threadId: string;
@@ -63,15 +63,15 @@ interface Resumed {
   readonly requester: Requester;
 }
 
-/** How many open questions are looked through for those of the calls that nobody has answered. */
+/** How many open questions are searched for those of unanswered calls. */
 const MAX_OPEN = 500;
 
 /**
- * Marks the calls at the end of the messages that wait for a person, so that the run goes on with them: those that the request answers,
- * and those that are still open.
+ * Marks the calls at the end of the messages that wait for a person, so that the run continues with them: those that the request
+ * answers, and those that are still open.
  *
  * @returns the answers that belong to them
- * @throws ServiceError `invalid_input` for an answer to a call that the messages do not end with
+ * @throws ServiceError `invalid_input` for an answer to a call that is not at the end of the messages
  */
 export async function markAwaited(
   messages: readonly UiMessage[],
@@ -82,7 +82,7 @@ export async function markAwaited(
   const known: ResumeAnswer[] = [];
   for (const [index, answer] of answers.entries()) {
     const approval = await approvals.find(answer.approvalId, requester);
-    // Somebody may have answered long ago, and the question is forgotten.
+    // The question may have been answered long ago and deleted.
     if (approval === undefined || approval.agentId !== agentId) continue;
     const call = calls.get(approval.toolCallId ?? "");
     if (call === undefined && approval.status === "open")
@@ -102,7 +102,7 @@ export async function markAwaited(
   return known;
 }
 
-/** Calls without a result in the answer with which the messages end, by their ids. */
+/** Calls without a result in the last answer of the messages, by id. */
 export function openCalls(last: UiMessage | undefined): Map<string, UiPart> {
   const calls = new Map<string, UiPart>();
   if (last?.role !== "assistant") return calls;
@@ -112,7 +112,7 @@ export function openCalls(last: UiMessage | undefined): Map<string, UiPart> {
 
 const wait = (call: UiPart, id: string) => Object.assign(call, { state: "approval-requested", approval: { id } });
 
-/** An answer does not count where somebody was first, or the user may not: the run then goes by what was decided. */
+/** Passes an answer on. It is ignored when somebody was first, or when the user may not answer: the run then uses what was decided. */
 export async function giveAnswer(approvals: Approvals, answer: ResumeAnswer, requester: Requester): Promise<void> {
   const { approvalId, body, field } = answer;
   try {
@@ -123,5 +123,5 @@ export async function giveAnswer(approvals: Approvals, answer: ResumeAnswer, req
   }
 }
 
-/** What an edited input is called by the approvals, at the begin of each problem. */
+/** The name of the edited input in problems that the approvals report, to be replaced with the field of the request. */
 const INPUT_FIELD = /(^|; )input(?=[ .[:])/g;

@@ -1,6 +1,6 @@
 /**
- * Reads the messages of a client into UI messages, which agents and conversations know. What AG-UI has as several messages, the texts,
- * calls and results between two messages of the user, is one answer here.
+ * Converts the messages of a client to UI messages, which agents and conversations use. The texts, calls and results between two messages
+ * of the user, which are several messages in AG-UI, become one answer.
  */
 import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
@@ -13,7 +13,7 @@ export interface UiMessage {
   readonly parts: UiPart[];
 }
 
-/** An answer that grows. */
+/** An answer that is being assembled. */
 interface Answer {
   readonly message: UiMessage;
   readonly calls: Map<string, UiPart>;
@@ -63,10 +63,10 @@ export function readMessages(messages: readonly unknown[]): UiMessage[] {
   return read.filter(({ parts }) => parts.some(saysSomething));
 }
 
-/** Thoughts alone are no answer. */
+/** Whether a part counts as an answer: thoughts alone do not. */
 const saysSomething = ({ type }: UiPart): boolean => type !== "step-start" && type !== "reasoning";
 
-/** What a sub-agent has said belongs to the result of its call. */
+/** Whether a message comes from a sub-agent: what it has said is part of the result of its call. */
 function isOfSubAgent({ role, subagentRunId, toolCalls, toolCallId }: Fields, calls: Set<string>): boolean {
   if (role === "tool" && typeof toolCallId === "string" && calls.has(toolCallId)) return true;
   if (typeof subagentRunId !== "string") return false;
@@ -83,7 +83,7 @@ function addReasoning({ message }: Answer, fields: Fields, path: string): void {
   message.parts.push({ type: "reasoning", text, ...carried(fields, "providerMetadata") });
 }
 
-/** Thoughts belong to what comes after them. */
+/** Starts a step, unless the last part is a thought, which belongs to what follows it. */
 function beginStep({ parts }: UiMessage): void {
   if (parts.at(-1)?.type !== "reasoning") parts.push({ type: "step-start" });
 }
@@ -121,7 +121,7 @@ function addResult(answer: Answer | null, fields: Fields, path: string): void {
   else Object.assign(call, { state: "output-available", output: resultIn(content) });
 }
 
-/** Of an id in an error: clients choose how long they are. */
+/** Longest id in an error, because clients choose how long they are. */
 const MAX_ID = 128;
 
 function carried({ encryptedValue }: Fields, key: string): UiPart | undefined {
@@ -129,7 +129,7 @@ function carried({ encryptedValue }: Fields, key: string): UiPart | undefined {
   return metadata === undefined ? undefined : { [key]: metadata };
 }
 
-/** Text that is not JSON stays as the model wrote it. */
+/** Parses the input of a call. Text that is not JSON is kept as the model wrote it. */
 function inputIn(text: string): unknown {
   if (text.trim() === "") return {};
   const value = parseJsonText(text);

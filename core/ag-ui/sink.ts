@@ -1,4 +1,4 @@
-/** `POST /agents/:id/ag-ui`: sends a run as events of AG-UI. */
+/** `POST /agents/:id/ag-ui`: sends a run as AG-UI events. */
 import type { AgUiEvent, AgUiInterrupt } from "../../generated/types.ts";
 import type { AgentPart, PendingApproval } from "../agents/run/parts.ts";
 import { EventPartSink } from "../agents/stream/event-part-sink.ts";
@@ -8,7 +8,7 @@ import type { RunEvents } from "./events.ts";
 import type { SharedState } from "./state.ts";
 
 interface Asking {
-  /** What the client is told of the questions with which the run ends. */
+  /** The interrupts that the client gets for the approvals with which the run ends. */
   interrupts(approvals: readonly PendingApproval[]): Promise<AgUiInterrupt[]>;
 }
 
@@ -17,7 +17,7 @@ export class AgUiSink extends EventPartSink {
   readonly #asking: Asking;
   readonly #state: SharedState | null;
 
-  /** @param state of an agent that keeps one */
+  /** @param state of an agent that keeps one, else null */
   constructor(events: EventSink, run: RunEvents, asking: Asking, state: SharedState | null) {
     super(events);
     this.#run = run;
@@ -43,7 +43,7 @@ export class AgUiSink extends EventPartSink {
     await this.#send(await state.changed());
   }
 
-  /** @returns what has to be waited for before the next part, if the reader is behind */
+  /** @returns a promise to wait for before the next part, if the reader is behind */
   #send(events: readonly AgUiEvent[]): Promise<void> | undefined {
     let wait: Promise<void> | undefined;
     for (const event of events) wait = this.events.send(JSON.stringify(event));

@@ -1,4 +1,4 @@
-/** The state that an agent and its client share: the working memory of the conversation, where that is JSON. */
+/** The state that an agent and its client share: the working memory of the conversation, if it is JSON. */
 import { isDeepStrictEqual } from "node:util";
 import type { AgUiEvent } from "../../generated/types.ts";
 import { UPDATE_WORKING_MEMORY } from "../agents/conversation/working-memory.ts";
@@ -18,18 +18,18 @@ export function keepsState({ settings: { workingMemory } }: Memory): boolean {
 export class SharedState {
   readonly #read: () => Promise<State | null>;
   readonly #stored: State | null;
-  /** What the client has made of it, to be stored before the run; undefined when it is as it was. */
+  /** The state as the client has edited it, which is stored before the run; undefined when it is unchanged. */
   readonly edited: State | undefined;
 
   private constructor(read: () => Promise<State | null>, stored: State | null, given: unknown) {
     this.#read = read;
     this.#stored = stored;
-    // A client that begins has an empty state, whatever the conversation has.
+    // A new client has an empty state, even if the conversation has one.
     const isEdited = isObject(given) && Object.keys(given).length > 0 && !isDeepStrictEqual(given, stored);
     this.edited = isEdited ? given : undefined;
   }
 
-  /** @param given the state as the client has it */
+  /** @param given the state that the client sent */
   static async open(memory: Memory, principal: Principal, threadId: string, given: unknown): Promise<SharedState> {
     const conversation = { id: threadId, userId: actingUser(principal, undefined) ?? ANONYMOUS };
     const access = memory.for(principal);
@@ -42,12 +42,12 @@ export class SharedState {
     return toolName === UPDATE_WORKING_MEMORY;
   }
 
-  /** What the client is told when the run begins. */
+  /** The events at the start of the run. */
   begun(): AgUiEvent[] {
     return snapshot(this.edited ?? this.#stored);
   }
 
-  /** What it is told after a change. */
+  /** The events after a change. */
   async changed(): Promise<AgUiEvent[]> {
     return snapshot(await this.#read());
   }
@@ -56,7 +56,7 @@ export class SharedState {
 const snapshot = (state: State | null): AgUiEvent[] =>
   state === null ? [] : [{ type: "STATE_SNAPSHOT", snapshot: state }];
 
-/** @param content JSON text, as the memory gives it */
+/** @param content JSON text from the memory */
 function parsed(content: string | null): State | null {
   return content === null ? null : JSON.parse(content);
 }

@@ -1,4 +1,4 @@
-/** The stored conversation, for a client that comes with nothing: it has been reloaded, or runs elsewhere. */
+/** The stored conversation for a client that sends no messages: it has been reloaded, or runs elsewhere. */
 import type { AgUiEvent, AgUiInterrupt, AgUiOutcome } from "../../generated/types.ts";
 import type { Approvals } from "../approvals/approvals.ts";
 import { actingUser } from "../identity/acting-user.ts";
@@ -15,15 +15,15 @@ interface Thread {
   readonly run: Omit<RunIdentity, "messageId">;
   readonly memory: Memory;
   readonly principal: Principal;
-  /** Of an agent that keeps one. */
+  /** The state of an agent that keeps one, else null. */
   readonly state: SharedState | null;
   readonly approvals: Approvals;
   readonly requester: Requester;
 }
 
-/** As many as a client may ask for at once elsewhere. */
+/** Most messages; the limit of other lists. */
 const MAX_MESSAGES = 1000;
-/** Of these messages together, as of those that an agent sums up at once. */
+/** Most characters of these messages together, the same as when an agent summarizes. */
 const MAX_CHARACTERS = 8 * 1024 * 1024;
 
 const THREAD = { limit: MAX_MESSAGES, most: MAX_CHARACTERS };

@@ -1,4 +1,4 @@
-/** The sub-agents of a run: their parts come between those of the run, marked with the call that asked for them. */
+/** The sub-agents of a run: their parts come between those of the run, marked with the call that started them. */
 import type { AgUiEvent } from "../../generated/types.ts";
 import type { AgentPart } from "../agents/run/parts.ts";
 import { Blocks } from "./blocks.ts";
@@ -8,9 +8,9 @@ type Ending = PartOf<"tool-result" | "tool-error" | "tool-output-denied">;
 
 export class SubAgents {
   readonly #newId: () => string;
-  /** Those at work, by the call that asked for them. */
+  /** Active sub-agents by the id of the call that started them. */
   readonly #open = new Map<string, Blocks>();
-  /** Those that are over. One that was given up may still say something. */
+  /** Sub-agents that have ended. One that was given up may still send parts. */
   readonly #over = new Set<string>();
 
   /** @param newId creates ids of messages */
@@ -18,7 +18,7 @@ export class SubAgents {
     this.#newId = newId;
   }
 
-  /** @param events gives those of the part */
+  /** @param events makes the events of the part */
   of(callId: string, part: AgentPart, events: (blocks: Blocks) => AgUiEvent[]): AgUiEvent[] {
     if (this.#isOver(callId)) return [];
     const begun = this.#open.has(callId) ? [] : [this.#begin(callId, part.subAgentName ?? callId)];
@@ -27,7 +27,7 @@ export class SubAgents {
     return [...begun, ...ended, ...own];
   }
 
-  /** The call that asked for a sub-agent is answered: that one is done, and those that it has called. */
+  /** Called with the result of the call that started a sub-agent: ends it, and those that it has called. */
   end(part: Ending): AgUiEvent[] {
     const { toolCallId: subagentRunId } = part;
     const blocks = this.#open.get(subagentRunId);
@@ -45,7 +45,7 @@ export class SubAgents {
     return events;
   }
 
-  /** Of a run that was stopped, the innermost first. */
+  /** Ends all sub-agents of a run that was stopped, the innermost first. */
   endAll(): AgUiEvent[] {
     const ids = [...this.#open.keys()].reverse();
     return ids.flatMap((toolCallId) => this.end({ ...LEFT, toolCallId }));
@@ -65,10 +65,10 @@ export class SubAgents {
   }
 }
 
-/** How a sub-agent ends that nobody answers. */
+/** The end of a sub-agent whose call gets no result. */
 const LEFT = { type: "tool-output-denied", toolName: "" } as const;
 
-/** Ids of calls below a sub-agent begin with that of its own. */
+/** Whether a call was made below another one: its id begins with the id of that call. */
 const isBelow = (id: string, above: string): boolean => id.startsWith(`${above}:`);
 
 const isEnding = (part: AgentPart): part is Ending =>

@@ -1,4 +1,4 @@
-/** Stored messages as AG-UI has them: an answer becomes several messages, one for each thing that is said, called or given. */
+/** Stored messages in the format of AG-UI: an answer becomes several messages, one for each text, call and result. */
 import type { Message } from "../../generated/types.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { Fields } from "./content.ts";
@@ -6,7 +6,7 @@ import { deniedText, resultText } from "./event-parts.ts";
 
 type AgUiMessage = Record<string, unknown>;
 
-/** A call of the last answer that has no result. With an approval it waits for a person, else for the client. */
+/** A call of the last answer without a result. With an approval it waits for a person, otherwise for the client. */
 export interface WaitingCall {
   readonly toolCallId: string;
   readonly toolName: string;
@@ -64,7 +64,7 @@ function filePart({ type, url, mediaType }: Fields): object[] {
 class Answer {
   readonly #id: string;
   readonly #messages: AgUiMessage[] = [];
-  /** The message that gets the calls of this step. */
+  /** The message to which the calls of this step are added. */
   #current: { id: string; role: "assistant"; content?: string; toolCalls?: object[] } | null = null;
   #texts = 0;
   #others = 0;
@@ -113,7 +113,7 @@ class Answer {
 
 const carried = (metadata: unknown) => (isObject(metadata) ? { encryptedValue: JSON.stringify(metadata) } : undefined);
 
-/** Null for a call without a result. */
+/** The result of a call as text; null for a call without one. */
 function outcomeOf({ state, output, errorText, approval }: Fields): string | null {
   switch (state) {
     case "output-available":

@@ -1,8 +1,8 @@
-/** What the model is told of the client's application. */
+/** The context of the client's application, for the model. */
 import type { AgUiContext } from "../../generated/types.ts";
 import { isObject } from "../lib/is-object.ts";
 
-/** A message of the system, or null where there is nothing to tell. @param state null: the agent keeps it itself */
+/** Makes a system message, or null when there is no context. @param state null when the agent keeps the state itself */
 export function tellContext(context: readonly AgUiContext[], state: unknown): string | null {
   const sections = context.map(({ description, value }) => section(description ?? "Context", value));
   if (saysSomething(state)) sections.push(section("The state of the application, as JSON", JSON.stringify(state)));

@@ -1,4 +1,4 @@
-/** What the rest of the service sees of an agent. */
+/** The interface of agents for the rest of the service. */
 import type { AgentDetail, AgentSummary, GenerateOptions, HistoryPage, TextResult } from "../../generated/types.ts";
 import type { ClientSchema } from "../client-schema/schemas.ts";
 import type { Context } from "../http/route.ts";
@@ -17,17 +17,17 @@ import type { RunPlan } from "./run/run.ts";
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
   Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith" | "keyed">> & {
     /**
-     * To be asked before each effect of a run that another process may take over. Undefined: it may begin now. Otherwise it may once the
-     * promise has resolved. Throws, or rejects, when the run was stopped.
+     * Must be called before each side effect of a run that another process may recover. Undefined: the side effect may happen now.
+     * Otherwise it may once the promise has resolved. Throws, or rejects, when the run was stopped.
      */
     confirm?(): Promise<void> | undefined;
-    /** The task of A2A that the run works for: it is told when a person has answered what a tool of the run asks. */
+    /** The A2A task to which the run belongs: it is notified when a person has answered an approval that a tool of the run needs. */
     readonly taskId?: string | undefined;
   };
 
 /** Body of `/text` and `/stream`. */
 export interface GenerateBody {
-  /** A string, UI messages or model messages; `input.ts` checks it. */
+  /** A string, UI messages or model messages; validated by `input.ts`. */
   input: unknown;
   options?: GenerateOptions;
 }
@@ -37,7 +37,7 @@ export interface ObjectBody extends GenerateBody {
   schema: object;
 }
 
-/** Body of `/chat`: ours, or the one that a chat hook posts. */
+/** Body of `/chat`: our own, or the one that a chat hook posts. */
 export interface ChatBody {
   input?: unknown;
   options?: GenerateOptions;
@@ -46,58 +46,58 @@ export interface ChatBody {
   messages?: unknown;
   /** `regenerate-message` to replace an answer with a new one. */
   trigger?: string;
-  /** The message that is edited or made again; what comes after it in the list is not read. */
+  /** The message that is edited or generated again; later messages of the list are ignored. */
   messageId?: string;
 }
 
-/** What a protocol asks for that has replies of its own, and whose client runs tools. */
+/** The request of a protocol with its own reply format, whose client may run tools. */
 export interface ProtocolBody extends GenerateBody {
   /** Name of the field that the input comes from, for error messages. */
   field: string;
   clientTools?: ClientTools | undefined;
-  /** Which tool the model must call. Default: as it likes. */
+  /** Which tool the model must call. Default: the model chooses. */
   toolChoice?: RunPlan["toolChoice"];
-  /** The answer is JSON, of the schema if there is one. */
+  /** Set when the answer must be JSON, valid against the schema if there is one. */
   json?: { readonly schema: object | undefined; readonly field: string } | undefined;
-  /** How much the model shall think. */
+  /** The requested reasoning effort. */
   effort?: { readonly value: string; readonly field: string } | undefined;
-  /** Whether the client answers for a person, who has to approve a call. Default: yes. */
+  /** Whether the client passes on a person's approvals. Default: yes. */
   approves?: false;
-  /** What the client has made of the working memory. */
+  /** The working memory as the client has edited it. */
   workingMemory?: EditedMemory | undefined;
-  /** Whether the run is kept where that of `chat` is: then it is `events` that begins it. */
+  /** Whether the run is kept if runs of `chat` are; then `events` starts it. */
   isKept?: true;
 }
 
-/** A run that is ready to begin. */
+/** A run that is ready to start. */
 export interface ProtocolRun {
   /** Id of the assistant's message, unless the run continues one. */
   readonly messageId: string;
   /** Whether the answer is JSON: then the `output` of its last part is the answer. */
   readonly isJson: boolean;
-  /** Whether the client runs this tool, if its input is right. */
+  /** Whether the client runs this tool, provided that its input is valid. */
   isForClient(tool: string): boolean;
   /** Runs to the end. An aborted run is not an error: its last part is `abort`. */
   start(sink: PartSink): Promise<void>;
-  /** The same as events; those of a kept run come from what is kept of it. @param form the sink that makes them of the parts */
+  /** Runs as a stream of events; those of a kept run come from its journal. @param form makes the sink that turns parts into events */
   events(form: (events: EventSink) => PartSink): EventProducer;
 }
 
-/** The same as a kept run, which goes on without its client. */
+/** A protocol run that is kept, and continues without its client. */
 export interface KeptProtocolRun extends Pick<ProtocolRun, "isJson"> {
   /** The tools that the client runs. */
   readonly clientTools: readonly string[];
-  /** Begins it; resolves when it is on disk. */
+  /** Starts the run; resolves when the start is on disk. */
   start(): Promise<void>;
-  /** Resolves when it goes on here no more. */
+  /** Resolves when the run no longer continues in this process. */
   readonly left: Promise<void>;
 }
 
-/** What a workflow step asks an agent for. */
+/** The task that a workflow step gives an agent. */
 export interface TaskBody extends GenerateBody {
   /** The schema of the result, used instead of `options.output`. The agent keeps its tools, as with `options.output`. */
   result?: ClientSchema;
-  /** The id of the run, and where it records what it has done, so that it survives its process. */
+  /** The id of the run, and the journal in which it records what it has done, so that it survives its process. */
   runId?: string;
   journal?: RunJournal;
 }
@@ -105,7 +105,7 @@ export interface TaskBody extends GenerateBody {
 /** A run that stopped at calls which wait for a person's approval. */
 export interface WaitingRun {
   readonly approvals: readonly PendingApproval[];
-  /** The `input` of the run that goes on once they are answered. */
+  /** The `input` of the run that continues this one once they are answered. */
   readonly input: readonly object[];
 }
 
@@ -124,16 +124,16 @@ export interface Agent {
   /** `listener` is called whenever `status` has changed. */
   onStatusChange(listener: () => void): void;
   /**
-   * With `options.background` it resolves to a `StartedRun` once the begin of the run is on disk.
+   * With `options.background` it resolves to a `StartedRun` once the start of the run is on disk.
    *
    * @param approves whether the caller can bring a person's answer with its next request; default: yes
    */
   generateText(body: GenerateBody, call: RunCall, approves?: boolean): Promise<TextResult>;
-  /** How its runs are kept. */
+  /** Prepares and executes its kept runs. */
   readonly kept: KeptAgent;
-  /** The same for workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
+  /** For workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
   run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<{ text: string; output: unknown }>;
-  /** As `run`, for a caller that goes on once a person has answered: resolves to what waits for that, or null when nothing does. */
+  /** Like `run`, for callers that continue after a person has answered: resolves to the waiting approvals, or null when there are none. */
   runOrWait(body: GenerateBody, call: RunCall, sink: PartSink): Promise<WaitingRun | null>;
   /** Resolves to a value that is valid against `body.schema`. */
   generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;
@@ -141,11 +141,11 @@ export interface Agent {
   stream(body: GenerateBody, call: RunCall): EventProducer;
   /** The UI message stream. */
   chat(body: ChatBody, call: RunCall): EventProducer;
-  /** For protocols with replies of their own: the sink makes them of the parts. */
+  /** For protocols with their own reply format: their sink makes the reply from the parts. */
   prepare(body: ProtocolBody, call: RunCall): ProtocolRun;
-  /** @param runId a new one. Throws `invalid_input` as well where no runs are kept */
+  /** @param runId a new one. Throws `invalid_input` also when this service keeps no runs */
   prepareKept(body: ProtocolBody, call: RunCall, runId: string): KeptProtocolRun;
-  /** Has its model sum up a conversation, of which a line tells one message or more. None of its tools runs. */
+  /** Lets its model summarize lines, each of which stands for one or more messages. Runs none of its tools. */
   summarize(lines: readonly string[], call: RunCall): Promise<Summary>;
   /** Growing partial objects, then the final one. */
   streamObject(body: ObjectBody, call: RunCall): EventProducer;

@@ -1,4 +1,4 @@
-/** At boot: builds the agents of the manifest and links them with their tools, models and each other. */
+/** Builds the agents of the manifest at boot, and links them with their tools, models and each other. */
 import type { Logger } from "pino";
 import { SchemaRateLimit } from "../client-schema/rate.ts";
 import { createClientSchemas } from "../client-schema/schemas.ts";
@@ -34,41 +34,41 @@ import { dynamicSources, type SourceReader } from "./run/sources.ts";
 import { type KnownTools, knownTools, toolSet } from "./run/tool-set.ts";
 import { delegateTool } from "./sub-agents.ts";
 
-/** How long a shutdown waits for aborted runs to store what they have said. */
+/** How long a shutdown waits for aborted runs to store what they have generated. */
 const SHUTDOWN_TIMEOUT_MS = 5_000;
 
-/** Where there are no MCP servers. */
+/** The reader of sources when there are no MCP servers. */
 const NO_SOURCES: SourceReader = { read: () => Promise.reject(unavailable("there are no MCP servers here")) };
 
 /** What agents are linked with. */
 interface AgentParts {
-  /** By their key in the manifest; those of MCP servers may come later. */
+  /** Tools by their key in the manifest; those of MCP servers may be added later. */
   readonly tools: ReadonlyMap<string, Tool> & { readonly sources?: SourceReader };
   readonly models: Models;
-  /** By their name in the manifest. */
+  /** Memories by their name in the manifest. */
   readonly memories: ReadonlyMap<string, Memory>;
-  /** Where the history goes. */
+  /** Stores the history. */
   readonly store: Store;
   readonly logger: Logger;
   /** The processes that share the store. */
   readonly membership?: Membership | null;
   readonly meters?: Pick<Meters, "agents">;
-  /** Default: histories that belong to these agents alone. */
+  /** Default: new histories for these agents. */
   readonly histories?: AgentHistories;
-  /** Default: turns that these agents alone take. */
+  /** Default: new turns for these agents. */
   readonly turns?: Turns;
   /** Counts the runs of all agents. */
   readonly uses?: Uses;
 }
 
 interface CompiledAgents {
-  /** By id, in the order of the manifest. */
+  /** Agents by id, in the order of the manifest. */
   agents: Map<string, Agent>;
   problems: Problem[];
   histories: Histories;
-  /** From now on runs are kept by it. */
+  /** Lets agents keep their runs with it from now on. */
   keepRuns(keeper: RunKeeper): void;
-  /** Waits for aborted runs to store what they have said. */
+  /** Waits for aborted runs to store what they have generated. */
   whenIdle(): Promise<void>;
 }
 
@@ -76,13 +76,13 @@ interface CompiledAgents {
 interface Histories {
   /** Called once before the service listens: closes runs that an earlier process left open. */
   start(): Promise<void>;
-  /** Called after the last request and before `store.close()`: nothing that was said or recorded is lost. */
+  /** Called after the last request and before `store.close()`: nothing that was recorded is lost. */
   close(): Promise<void>;
 }
 
 /**
  * Builds every agent. References and expressions have been checked with the manifest, and models when they were created;
- * `problems` has what neither of these checks can see.
+ * `problems` has what neither of these checks can find.
  */
 export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAgents {
   const { tools, models, memories } = parts;
@@ -171,7 +171,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   };
 }
 
-/** An agent with a working memory has the tool that updates it, so that its name is taken. */
+/** Reports tools with reserved names: an agent with a working memory has a built-in tool that updates it. */
 function reservedToolNames(agent: AgentManifest, path: readonly string[], memory: Memory | undefined): Problem[] {
   if (memory?.settings.workingMemory === undefined) return [];
   return agent.tools.flatMap((item, index) => {
@@ -187,7 +187,7 @@ function subAgentIdentity(manifest: Manifest, id: string) {
   return { id, name, description };
 }
 
-/** The agent's own options, else its memory's settings, else the defaults of the schemas; and what requests may ask for. */
+/** The agent's own options, else its memory's settings, else the defaults of the schemas; and the bounds of requests. */
 function requestSettings(agent: AgentManifest, manifest: Manifest): { defaults: RunSettings; bounds: RequestBounds } {
   const memory = typeof agent.memory === "string" ? manifest.memory[agent.memory] : undefined;
   const base = resolveOptions(
@@ -198,11 +198,11 @@ function requestSettings(agent: AgentManifest, manifest: Manifest): { defaults: 
     DEFAULT_SETTINGS,
   );
   const { options, bounds } = agentOptions(agent, base);
-  // Not frozen: a run for the user of a token copies them, which would take six times as long.
+  // Not frozen: a run for a user with a token copies them, and copying a frozen object would take six times as long.
   return { defaults: resolveOptions(options, base), bounds };
 }
 
-/** What the list of agents shows: every tool with a fixed name that a request may be offered. */
+/** The tools in the list of agents: those with a fixed name that a request may be offered. */
 function declaredTools(agent: AgentManifest, known: KnownTools) {
   const names = agent.tools.map((item) => (typeof item === "string" ? item : item.use));
   return toolSet([...new Set(names)].flatMap((name) => known.get(name) ?? []));

@@ -1,4 +1,4 @@
-/** Agents as the API shows them. All is known at boot except the status and the tools of MCP servers. */
+/** Agents as the API shows them. Everything is known at boot except the status and the tools of MCP servers. */
 import type { AgentDetail, AgentSummary, AgentTool, SubAgent } from "../../generated/types.ts";
 import type { MemoryManifest } from "../manifest/manifest.ts";
 import type { Activity } from "./run/activity.ts";
@@ -54,7 +54,7 @@ function describeSubAgent(facts: AgentFacts | undefined): SubAgent[] {
   return [{ id, name, description, status: activity.status, model }];
 }
 
-/** A memory's settings. Of a plugin only the name is shown: its other settings may hold a secret. */
+/** A memory's settings. Of a plugin only the name is shown: its other settings may contain a secret. */
 export function memoryConfig(name: string, settings: MemoryManifest): Record<string, unknown> {
   const { contextLimit, contextTokens, summary, workingMemory, semantic } = settings;
   const config: Record<string, unknown> = { name, contextLimit, ...(contextTokens !== undefined && { contextTokens }) };

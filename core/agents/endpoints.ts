@@ -131,7 +131,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
   };
 }
 
-/** The reply to a request whose run goes on in the background. */
+/** The reply to a request whose run continues in the background. */
 async function started(run: KeptRun, call: RunCall): Promise<never> {
   await run.start();
   call.replyWith = { headers: ["x-run-id", run.id], status: 202 };
@@ -143,7 +143,7 @@ function requireForeground({ options }: Pick<GenerateBody, "options">): void {
   if (options?.background === true) throw invalid("options.background is for /text and /object, which do not stream");
 }
 
-/** Not with a spread: copying a parsed body takes longer than all else that is done with it. */
+/** Not made with a spread: copying a parsed body takes longer than all else that is done with it. */
 const answerRequest = ({ input, options }: GenerateBody, approves = true): RunRequest => ({
   input,
   options,
@@ -170,8 +170,8 @@ function chatRequest(body: ChatBody): KeptRequest {
 }
 
 /**
- * The messages up to the one that the client edits, or whose answer it wants anew: hooks leave out what comes after it, and so does a
- * client that sends the whole list.
+ * The messages up to the one that the client edits or whose answer it wants regenerated: hooks omit later ones, and so may a client
+ * that sends the whole list.
  */
 function throughMessage(input: unknown, { trigger, messageId }: ChatBody): unknown {
   if (!Array.isArray(input) || messageId === undefined) return input;

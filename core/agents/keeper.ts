@@ -1,4 +1,4 @@
-/** What agents are given to keep runs: to them a kept run is one that somebody else starts, ends and starts again after a crash. */
+/** The interface through which agents keep runs. For an agent, something else starts and ends a kept run, and resumes it after a crash. */
 import type { GenerateOptions } from "../../generated/types.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { ProtocolBody, RunCall } from "./agent.ts";
@@ -7,74 +7,74 @@ import type { RunJournal } from "./run/journal.ts";
 import type { PartSink } from "./run/parts.ts";
 import type { RunResult } from "./run/run.ts";
 
-/** All that a run begins with, as JSON. */
+/** Everything that a run starts with, as JSON. */
 export interface KeptRequest {
   readonly input: unknown;
   readonly options?: GenerateOptions | undefined;
   readonly field?: string | undefined;
   readonly conversationId?: string | undefined;
-  /** Of the result, for endpoints that ask for one; then the run has no tools. */
+  /** Schema of the result, for endpoints that have one; the run has no tools then. */
   readonly schema?: object | undefined;
-  /** As a protocol asks for it: then the run keeps its tools. */
+  /** The JSON answer that a protocol asks for; the run keeps its tools then. */
   readonly json?: ProtocolBody["json"];
   readonly clientTools?: ProtocolBody["clientTools"];
   readonly toolChoice?: ProtocolBody["toolChoice"];
   readonly workingMemory?: ProtocolBody["workingMemory"];
   readonly clientKnowsMessageId?: true | undefined;
   readonly runsTools?: true | undefined;
-  /** Of a chat: while it runs it is found by its conversation. */
+  /** Set for a chat: its run can be found by its conversation while it runs. */
   readonly isResumable?: true | undefined;
-  /** Whether the run itself waits for approvals. Otherwise its client brings the answers, with another request. */
+  /** Whether the run itself waits for approvals. Otherwise its client brings the answers in another request. */
   readonly waits?: true | undefined;
-  /** False: the client does not answer for a person. Default: as `runsTools`. */
+  /** False when the client does not pass on a person's approvals. Default: as `runsTools`. */
   readonly approves?: false | undefined;
 }
 
-/** One agent, as its runs are kept. */
+/** One agent, from the point of view of what keeps its runs. */
 export interface KeptAgent {
   readonly id: string;
   readonly recovery: "resume" | "fail";
   /** @throws ServiceError `invalid_input` */
   prepare(request: KeptRequest, call: RunCall, runId: string, journal: RunJournal): PreparedRun;
-  /** @param outcome filled on the way. Rejects like `execute` of run/execute.ts */
+  /** @param outcome filled while the run proceeds. Rejects like `execute` of run/execute.ts */
   execute(prepared: PreparedRun, sink: PartSink, outcome: RunResult): Promise<RunResult>;
 }
 
-/** What a run is called. */
+/** The id of a run, and where it comes from. */
 export interface RunName {
   readonly runId: string;
-  /** Whether a client chose it, so that it may be taken. */
+  /** Whether a client chose the id, so that it may be taken. */
   readonly isChosen: boolean;
-  /** Whether requests with one key have it in common. `repeated`: an earlier one may have begun the run. */
+  /** Set when all requests with one idempotency key share the id. `repeated`: an earlier request may have started the run. */
   readonly keyed: "first" | "repeated" | null;
 }
 
 /**
- * A run that has not begun yet. Each of its methods begins it; it goes on when the client leaves. Where a request with the same key has
- * begun it, they are about that run.
+ * A run that has not started yet. Each of its methods starts it, and it continues when the client leaves. If a request with the same
+ * key has started a run, they refer to that one.
  */
 export interface KeptRun {
   readonly id: string;
   readonly prepared: PreparedRun;
-  /** Resolves when it goes on here no more: it has ended, or goes on later or elsewhere. */
+  /** Resolves when the run no longer continues in this process: it has ended, or continues later or elsewhere. */
   readonly left: Promise<void>;
-  /** Resolves when it has ended. Throws what made it fail. */
+  /** Resolves when the run has ended. Throws the error with which it failed. */
   result(): Promise<RunResult>;
-  /** Resolves when it is on disk. */
+  /** Resolves when the start of the run is on disk. */
   start(): Promise<void>;
-  /** Its parts as events, numbered as those who read the run later see them. `form` makes another sink of the one of the events. */
+  /** Its parts as events, numbered as later readers of the run see them. `form` wraps the sink of the events in another one. */
   readonly events: (form?: (sink: Parameters<EventProducer>[0]) => PartSink) => EventProducer;
 }
 
 export interface RunKeeper {
-  /** Whether what it keeps survives the process. */
+  /** Whether kept runs survive the process. */
   readonly lasts: boolean;
   newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, name: RunName): KeptRun;
   /** @throws ServiceError `conflict` when a kept run has this id */
   requireFree(runId: string, userId: string | undefined): Promise<void>;
 }
 
-/** Set once there is something that keeps runs. */
+/** Holds the keeper, once there is one. */
 export interface Keeping {
   keeper: RunKeeper | null;
 }

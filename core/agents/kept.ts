@@ -1,4 +1,4 @@
-/** Which runs of an agent are kept, and how one begins. */
+/** Decides which runs of an agent are kept, and starts them. */
 import { REPLAYED } from "../http/idempotency.ts";
 import { invalid } from "../lib/errors.ts";
 import type { RunCall } from "./agent.ts";
@@ -24,9 +24,9 @@ export const keptAgent = (agent: CompiledAgent): KeptAgent => ({
 });
 
 /**
- * The run that a request asks for, where it is to be kept; else null.
+ * The run for a request, if it is to be kept; else null.
  *
- * @param streams whether the reply is its stream, which a repeated request with its key follows
+ * @param streams whether the reply is the stream of the run, which a repeated request with its key follows
  *
  * @throws ServiceError `invalid_input` for an invalid request
  */
@@ -58,7 +58,7 @@ export function keptRun(
   return run;
 }
 
-/** Names a run that is not kept in the reply, and waits until it is known that no kept one has its id. */
+/** Sets the id of a run that is not kept in the reply, and checks that no kept run has the same id. */
 export function named(
   { keeping }: CompiledAgent,
   { plan }: PreparedRun,

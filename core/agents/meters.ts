@@ -1,4 +1,4 @@
-/** The metrics of agents, models, tools and workflows: their label values are the names in the manifest and no others. */
+/** The metrics of agents, models, tools and workflows: their label values are only the names in the manifest. */
 import type { Manifest } from "../manifest/manifest.ts";
 import { namedModels } from "../models/names.ts";
 import { type MeterNames, Meters } from "../observability/metrics/meters.ts";

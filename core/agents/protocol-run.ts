@@ -1,4 +1,4 @@
-/** Runs for protocols that have replies of their own: the sink of the protocol makes them of the parts. */
+/** Runs for protocols with their own reply format: the sink of the protocol makes the reply from the parts. */
 import { invalid } from "../lib/errors.ts";
 import type { KeptProtocolRun, ProtocolBody, ProtocolRun, RunCall } from "./agent.ts";
 import { messageIdForRun } from "./conversation/agent-memory.ts";

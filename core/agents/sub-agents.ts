@@ -11,12 +11,12 @@ import { addUsage } from "./run/usage.ts";
 
 const DELEGATE_TASK = "delegate_task";
 
-/** How deep agents may delegate: each of them keeps its run open while its sub-agent works. */
+/** How deeply agents may delegate: each of them keeps its run open while its sub-agent works. */
 const MAX_DEPTH = 5;
 
 /**
- * @param subAgents what the model is told of the agents it may call
- * @param agents all agents by id. Read only when a task is delegated, since not all of them exist yet when this is called.
+ * @param subAgents names and descriptions of the agents that the model may call
+ * @param agents all agents by id. Read only when a task is delegated, because not all of them exist yet when this is called.
  */
 export function delegateTool(
   subAgents: readonly { id: string; name: string; description: string }[],
@@ -44,7 +44,7 @@ export function delegateTool(
   };
 }
 
-/** What the sub-agent uses counts as used by the run above it, also when it fails. */
+/** Runs the sub-agent. Its usage is added to that of the outer run, even when it fails. */
 async function delegate(agent: CompiledAgent, task: string, run: RunToolContext): Promise<string> {
   const { depth, span, sink, toolCallId, usage, origin } = run;
   if (depth + 1 >= MAX_DEPTH) throw invalid(`agents may delegate ${MAX_DEPTH - 1} levels deep at most: do it yourself`);
@@ -61,9 +61,9 @@ async function delegate(agent: CompiledAgent, task: string, run: RunToolContext)
 }
 
 /**
- * The sub-agent works in the conversation of the run above it and for its user. Its turns are stored in a thread beside the
- * conversation, one for each agent: the messages that a person and an agent exchange stay as they were said, and each agent
- * recalls what it was told itself.
+ * The sub-agent works in the conversation of the outer run and for its user. Its turns are stored in a thread beside the
+ * conversation, one per agent: the messages between person and agent are not mixed with them, and each agent recalls what it
+ * was told itself.
  */
 function inConversation(
   { id }: CompiledAgent,
@@ -83,8 +83,8 @@ function inConversation(
 const RUN_BOUNDARIES = new Set<AgentPart["type"]>(["start", "finish", "abort", "error"]);
 
 /**
- * Marks the parts with the agent and with the call that asked for it. Ids inside parts get that call's id in front, since two
- * agents at work at the same time may use the same ones; so the marks of sub-agents below this one still name its calls.
+ * Marks the parts with the agent and with the call that delegated to it. Ids inside parts get that call's id as a prefix, because two
+ * agents at work at the same time may use the same ones; so the marks of nested sub-agents still name its calls.
  */
 function withSubAgent(sink: PartSink, { id, name }: CompiledAgent, callId: string): PartSink {
   const own = (innerId: string) => `${callId}:${innerId}`;

@@ -1,4 +1,4 @@
-/** A run that a later one goes on with, once a person has approved or refused what its tools ask. */
+/** A run that a later one continues, once a person has approved or refused the calls of its tools. */
 import type { GenerateBody, RunCall, WaitingRun } from "./agent.ts";
 import { replyMessageId } from "./conversation/agent-memory.ts";
 import { TurnMessage } from "./conversation/turn-message.ts";
@@ -11,7 +11,7 @@ interface UiMessage {
   readonly parts?: readonly unknown[];
 }
 
-/** Resolves to what waits, or null for a run that is over. */
+/** Resolves to what waits, or null when the run has ended. */
 export async function runOrWait(
   agent: CompiledAgent,
   { input, options }: GenerateBody,
@@ -26,7 +26,7 @@ export async function runOrWait(
   const { approvals } = await execute(agent, prepared, message);
   if (approvals.length === 0) return null;
   const answer = { id: replyMessageId(input, prepared.plan.id), role: "assistant", parts: message.parts("completed") };
-  // A conversation has what was said before.
+  // With a conversation, the earlier messages are stored already.
   if (prepared.plan.turn?.writable === true) return { approvals, input: [answer] };
   return { approvals, input: [...(isContinued ? messages.slice(0, -1) : messages), answer] };
 }

@@ -1,6 +1,6 @@
 /**
- * From a manifest to a service: read the file, load the plugins, check the references, then the stages. All of them report
- * whatever they find, in one report, and nothing listens until there is nothing to report.
+ * Boots a service from a manifest: reads the file, loads the plugins, checks the references, then runs the stages. All of them add
+ * their problems to one report, and the service listens only if the report has no error.
  */
 import { resolve } from "node:path";
 import { type Issue, sortIssues } from "../manifest/issues.ts";
@@ -21,18 +21,18 @@ import type { BootOptions } from "./stages/parts.ts";
 /** The first generation of a service. */
 export interface Booted extends Pick<Generation, "loaded" | "service" | "issues" | "host" | "verifier" | "tracer"> {
   registry: Registry;
-  /** Digests of the source files of plugins, as they were loaded. */
+  /** Digests of the source files of plugins at the time they were loaded. */
   code: ReadonlyMap<string, string>;
   /** Null when the manifest could not be read. */
   models: Models | null;
   /** Null when the manifest could not be read. */
   generations: Generations | null;
   generation: Generation | null;
-  /** What the service does before it listens. */
+  /** Runs what the service does before it listens. */
   begin(): Promise<void>;
-  /** Waits for work that no request waits for, at most some milliseconds. */
+  /** Waits for background work, at most some milliseconds. */
   idle(timeout: number): Promise<void>;
-  /** Ends what was made, each before what it needs: history, plugins, store. A second call does nothing more. */
+  /** Ends everything that was made, each part before the parts that it needs: history, plugins, store. May be called again. */
   close(): Promise<void>;
 }
 
@@ -40,7 +40,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
   const loaded = await loadManifest(options.config, options.env);
   options.text?.hide(loaded.secrets);
   const folders = [...pluginFolders(loaded.folder, loaded.validSubset?.plugins), ...options.plugins];
-  // Before it is loaded, so that no later change is missed. What does not serve is not reloaded.
+  // Computed before loading, so that no later change is missed. A command that does not serve is never reloaded.
   const code = options.store === true ? await digestSources(folders) : new Map<string, string>();
   const { registry, issues } = await loadAllPlugins(loaded, folders);
   const manifest = loaded.validSubset;
@@ -52,7 +52,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
   return { ...generation, registry, code, generations, generation, begin, idle, close };
 }
 
-/** Every plugin that loads, and what is wrong with the others, with the manifest, and with what it says of either. */
+/** Loads every plugin that can be loaded. Reports problems of the others, of the manifest, and of its references to plugins. */
 async function loadAllPlugins(
   loaded: LoadedManifest,
   folders: readonly string[],
@@ -68,13 +68,13 @@ async function loadAllPlugins(
   return { registry, issues };
 }
 
-/** The problem of a folder that the manifest names is at that line. */
+/** Places the problem of a plugin folder at the line of the manifest that names it. */
 function folderIssue({ folder, validSubset, issueAt }: LoadedManifest, { file, cause }: PluginProblem): Issue | null {
   const index = validSubset?.plugins.findIndex((named) => resolve(folder, named) === file) ?? -1;
   return index === -1 ? null : issueAt(["plugins", index], cause);
 }
 
-/** Of a file that cannot be read as a manifest there is only the report. */
+/** The result for a file that cannot be read as a manifest: only its report. */
 function nothingToServe(
   { logger, env }: BootOptions,
   found: Pick<Booted, "loaded" | "registry" | "code" | "issues">,

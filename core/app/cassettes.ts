@@ -3,13 +3,13 @@ import type { Logger } from "pino";
 import type { CassetteIntercept } from "../models/cassettes/record.ts";
 
 export interface CassetteFolders {
-  /** A folder for what providers answer. */
+  /** A folder in which to record the answers of providers. */
   record?: string | undefined;
-  /** A folder with what providers answered: nothing is sent to them. */
+  /** A folder with recorded answers of providers, to which nothing is sent then. */
   replay?: string | undefined;
 }
 
-/** Their code is loaded only where it is asked for. */
+/** Loads the code for cassettes only when it is needed. */
 export async function openCassettes(
   { record, replay }: CassetteFolders,
   logger: Logger,

@@ -1,4 +1,4 @@
-/** From CORS settings of the manifest and of plugins to the compiled ones of each route. */
+/** Compiles the CORS settings of the manifest and of plugins for each route. */
 import type { Logger } from "pino";
 import { type Cors, type CorsSettings, compileCors, NO_CORS } from "../http/cors.ts";
 import { compilePattern } from "../http/pattern.ts";
@@ -10,11 +10,11 @@ import type { Registry } from "../registry/registry.ts";
 
 interface ServiceCors {
   readonly default: Cors;
-  /** `server.corsRoutes` goes before what a route plugin says, and that before `server.cors`. */
+  /** `server.corsRoutes` takes precedence over the settings of a route plugin, and those over `server.cors`. */
   of(route: { readonly method: string; readonly path: string; readonly cors?: Route<never>["cors"] }): Cors;
 }
 
-/** @throws Error for CORS settings of a route plugin that are not valid */
+/** @throws Error for invalid CORS settings of a route plugin */
 export function compileServiceCors(server: ServerManifest, registry: Registry, logger: Logger): ServiceCors {
   const compile = (settings: Written | false) =>
     settings === false ? NO_CORS : compileCors(resolveSettings(settings, registry, logger));
@@ -31,7 +31,7 @@ export function compileServiceCors(server: ServerManifest, registry: Registry, l
   };
 }
 
-/** As in the manifest, except that code may also give a function for the origin. */
+/** Settings as written in the manifest, except that code may also give a function for the origin. */
 type Written = Omit<CorsManifest, "origin"> & { origin?: CorsManifest["origin"] | OriginPlugin["origin"] };
 
 function resolveSettings({ origin = "*", ...rest }: Written, registry: Registry, logger: Logger): CorsSettings {
@@ -43,10 +43,10 @@ function resolveSettings({ origin = "*", ...rest }: Written, registry: Registry,
   return { ...rest, origin: (given) => ask(plugin, given, logger) };
 }
 
-/** The characters that a header value may have. */
+/** The characters that are valid in a header value. */
 const VISIBLE = /^[\x21-\x7e]+$/;
 
-/** The plugin runs before the request has a reply that could carry an error: when it fails, the origin is refused. */
+/** The plugin runs before there is a reply that could report an error: when it fails, the origin is rejected. */
 function ask(plugin: Pick<OriginPlugin, "origin">, origin: string, logger: Logger): string | undefined {
   try {
     const answer: unknown = plugin.origin(origin);

@@ -1,4 +1,4 @@
-/** The routes and sockets of a service as the two functions that a transport calls. */
+/** Compiles the routes and sockets of a service to the two functions that a transport calls. */
 import type { Logger } from "pino";
 import { validators } from "../../generated/validators.js";
 import { compileGuards } from "../auth/authorize.ts";
@@ -20,7 +20,7 @@ import { compileServiceCors } from "./cors.ts";
 import type { Generation } from "./generation.ts";
 import type { Service } from "./service.ts";
 
-/** What goes beyond all uploads together could never be received. */
+/** The limit of a body: at most that of all uploads together, because a larger body could never be received. */
 function bodyLimit({ body, uploads }: LimitsManifest, { bodyClass }: Pick<Route<Service>, "bodyClass">) {
   return Math.min(typeof body === "number" ? body : body[bodyClass ?? "default"], uploads);
 }
@@ -43,7 +43,7 @@ interface DispatchOptions {
 
 export interface Dispatches {
   dispatch: Dispatch;
-  /** The same for handshakes of WebSockets. */
+  /** Called for handshakes of WebSockets. */
   upgrade: SocketOptions["dispatch"];
 }
 

@@ -1,6 +1,6 @@
 /**
- * The generations of a service. A reload makes the next one beside the one that serves; what a generation alone uses ends after its last
- * work, and what the process keeps ends with the process.
+ * The generations of a service. A reload makes the next one while the current one serves. Parts that only one generation uses end after
+ * its last work; parts that the process keeps end with the process.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Verifier } from "../auth/provider-port.ts";
@@ -20,45 +20,45 @@ import type { BootOptions, FirstParts } from "./stages/parts.ts";
 import { assemble, endAll } from "./stages/stage.ts";
 
 /**
- * How long nothing must be at work with a generation before it ends: a socket opens a moment after its handshake, and an execution that
- * is taken up again runs a moment after its definition was found.
+ * How long a generation must be idle before it ends: a socket opens a moment after its handshake, and a recovered execution runs a
+ * moment after its definition was found.
  */
 const SETTLING_MS = 500;
 
 export interface Generation {
   readonly loaded: LoadedManifest;
-  /** Null when `issues` holds an error. */
+  /** Null when `issues` contains an error. */
   readonly service: Service | null;
-  /** Sorted by place. Warnings do not stop the boot. */
+  /** Sorted by place in the manifest. Warnings do not stop the boot. */
   readonly issues: Issue[];
   readonly host: OwnedHost;
   readonly models: Models;
-  /** What checks the tokens of users; null where no provider is named, and without authentication. */
+  /** Verifies the tokens of users; null when no auth provider is configured, and without authentication. */
   readonly verifier: Verifier | null;
-  /** Null where nothing is traced. */
+  /** Null when tracing is off. */
   readonly tracer: Tracer | null;
   /** The replies to requests with an `Idempotency-Key`. */
   readonly replies: KeptReplies;
-  /** Counts what is at work with this generation. */
+  /** Counts the work in progress that uses this generation. */
   readonly uses: Uses;
-  /** What is done before it serves. */
+  /** Runs what must be done before it serves. */
   begin(): Promise<void>;
-  /** Puts its manifest in force: the swap. */
+  /** Switches to its manifest, at the swap. */
   adopt(): void;
-  /** Ends what it alone uses, as soon as nothing is at work with it. */
+  /** Ends the parts that only it uses, as soon as it is idle. */
   retire(): Promise<void>;
-  /** The same at once, for one that has never served. */
+  /** Like `retire`, but at once, for a generation that has never served. */
   discard(): Promise<void>;
 }
 
 export interface Generations {
-  /** How many there are that have not ended. */
+  /** The number of generations that have not ended. */
   readonly size: number;
-  /** @param issues what is known of the manifest already */
+  /** @param issues known problems of the manifest */
   next(loaded: LoadedManifest, manifest: Manifest, issues: readonly Issue[]): Promise<Generation>;
-  /** Waits for work that no request waits for, at most some milliseconds. */
+  /** Waits for background work, at most some milliseconds. */
   idle(timeout: number): Promise<void>;
-  /** Ends all generations, and what the process keeps. */
+  /** Ends all generations and the parts that the process keeps. */
   close(): Promise<void>;
 }
 
@@ -72,7 +72,7 @@ export function createGenerations(options: BootOptions, registry: Registry): Gen
   let inForce: Manifest | undefined;
   const followed = followingManifest(() => inForce!);
   let first: Assembly | undefined;
-  /** Of generations that have not ended: how the stages end that they alone use. */
+  /** For each generation that has not ended: how to end the stages that only it uses. */
   const open = new Map<object, Assembly["ends"]>();
   const ending = new Set<Promise<void>>();
 
@@ -115,7 +115,7 @@ export function createGenerations(options: BootOptions, registry: Registry): Gen
         await ended.finally(() => ending.delete(ended));
       },
     };
-    // The service may have ended meanwhile.
+    // The service may have been closed meanwhile.
     if (closed === undefined) open.set(generation, own);
     else await endAll(own);
     return generation;
@@ -148,6 +148,6 @@ const assembleStages = (
   before: Parameters<typeof assemble<FirstParts, typeof STAGES>>[3],
 ) => assemble(STAGES, given, report, before);
 
-/** Its values are those of the manifest that is in force when they are read. */
+/** A manifest whose values are those of the current manifest at the time they are read. */
 const followingManifest = (current: () => Manifest): Manifest =>
   new Proxy({} as Manifest, { get: (_target, key) => Reflect.get(current(), key) });

@@ -1,17 +1,17 @@
-/** The limits that the manifest sets, with how much of each is in use and how often it has refused something. */
+/** The limits that the manifest sets, how much of each is in use, and how often each has refused something. */
 import type { LimitState, ManifestValue } from "../../generated/types.ts";
 import { parsePath } from "../manifest/issues.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { LimitMeters } from "../observability/metrics/limit-meters.ts";
 
-/** Settings of the whole service first, then those of its parts. */
+/** Patterns of paths: limits of the whole service first, then those of its parts. */
 const LIMITS = [
   /^server\.limits\./,
   /^server\.downloads\.(max|timeout)$/,
   /^(history|observability)\.retention$/,
   /^observability\.size$/,
   /^logs\.buffer$/,
-  // An id that is no plain name stands in brackets.
+  // An id that is not a plain name is written in brackets.
   /^providers[.[].+\.(retries|queue|connections|timeouts\.[^.]+)$/,
   /^agents[.[].+\.(maxSteps(\.max)?|toolOutput)$/,
   /^memory[.[].+\.contextTokens$/,
@@ -19,7 +19,7 @@ const LIMITS = [
   /^workflows[.[].+\.recoveries$/,
 ];
 
-/** Their values are numbers, so that one from the environment is no secret. */
+/** Their values are numbers, so one that comes from the environment is not a secret. */
 export function limitStates(manifest: Manifest, values: readonly ManifestValue[], meters: LimitMeters): LimitState[] {
   return LIMITS.flatMap((pattern) => values.filter(({ path }) => pattern.test(path))).flatMap((entry) => {
     const { path, source, origin, description, unit } = entry;

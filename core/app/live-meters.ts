@@ -1,4 +1,4 @@
-/** The metrics of what is open right now, and of log lines that were lost. */
+/** The metrics of what is open at the moment, and of lost log lines. */
 import type { InFlight } from "../http/in-flight.ts";
 import type { OpenSockets } from "../http/open-sockets.ts";
 import type { LogOutput } from "../observability/log-output.ts";

@@ -1,34 +1,34 @@
-/** The values of the manifest that is in force, with what each comes from, for people who run the service. No secret is among them. */
+/** The values of the current manifest and where each comes from, for operators of the service. Secrets are left out. */
 import type { ManifestValue } from "../../generated/types.ts";
 import { describeValue } from "../manifest/describe.ts";
 import { formatPath, type Path } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import { BLANK, isSecretName, withoutCredentials } from "../observability/redaction.ts";
 
-/** Sections whose keys are names that the user chose: a tool may be called `reset_password`. */
+/** Sections whose keys are names that the user chose, which say nothing about their values: a tool may be called `reset_password`. */
 const SECTIONS = ["agents", "memory", "providers", "tools", "workflows"];
-/** Names of keys of all kinds: `key`, `publicKey`, `x-api-key`; and lists of tokens, of which a number is a count. */
+/** Names of keys of all kinds (`key`, `publicKey`, `x-api-key`), and of lists of tokens. A number under such a name is a count. */
 const KEY = /(?:keys?|tokens|jwk)$/i;
-/** What is handed on to others as it is: credentials stand there under any name. */
+/** Sections that are passed on to others unchanged: they may contain credentials under any name. */
 const HANDED_ON = new Set(["headers", "query", "env", "args"]);
-/** One expression without a text of its own. */
+/** A single expression without any other text. */
 const EXPRESSION = /^\{\{[^{}"']*\}\}$/;
-/** What a JSON Schema says of a property, whatever the name of the property. */
+/** Keywords that a JSON Schema has for a property, whatever the name of the property. */
 const OF_PROPERTY = new Set<unknown>(["type", "title", "description", "format"]);
-/** What stands in place of a value from outside. */
+/** Shown in place of a value from outside the manifest. */
 const OUTSIDE = "***";
-/** Before the host of an address. */
+/** The user information before the host of a URL. */
 const USER = /:\/\/[^\s/?#]*@/g;
-/** Parts of paths and queries that nobody has thought of, other than dates: webhooks have their secret there. */
+/** Random-looking parts of paths and queries, except dates: the URLs of webhooks contain their secret there. */
 const RANDOM_PART = /(?<=[^/]\/|=)(?!\d{4}-\d\d-\d\d)(?=[\w:-]*\d)(?=[\w:-]*[A-Za-z])[\w:-]{16,}/g;
-/** A shorter text may be the same by chance. */
+/** A shorter text may be repeated by chance. */
 const MIN_REPEATED_LENGTH = 8;
 
-/** `loaded` must be valid. */
+/** Lists the values of a valid manifest. */
 export function manifestValues({ manifest, explain }: Pick<LoadedManifest, "manifest" | "explain">): ManifestValue[] {
   const { entries } = explain("");
   const isSecret = entries.map(({ keys, value }) => areInstructions(keys) || isSecretValue(keys, value));
-  // An anchor gives a secret a second place, with another name.
+  // A YAML anchor repeats a secret under another name.
   const repeated = new Set(
     entries.map(({ value }) => value).filter((value, index) => isSecret[index] && isLong(value)),
   );
@@ -50,7 +50,7 @@ const isLong = (value: unknown): boolean => typeof value === "string" && value.l
 
 const hidden = (value: unknown): unknown => (value === "" || value === OUTSIDE ? value : BLANK);
 
-/** Values from the environment are masked already. What is written into the file is judged by its names and by its form. */
+/** Values from the environment are masked already. Those written in the file are judged by their names and by their form. */
 function isSecretValue(keys: Path, value: unknown): boolean {
   if (typeof value === "number")
     return keys.some((_, index) => isJudged(keys, index) && isSecretName(`${keys[index]}`));
@@ -64,14 +64,14 @@ const hasSecretName = (keys: Path, index: number): boolean =>
 
 const isHandedOn = (keys: Path, index: number): boolean => isJudged(keys, index) && HANDED_ON.has(`${keys[index]}`);
 
-/** Whether a key says what its value is, as names that the user chose do not. */
+/** Whether a key describes its value, unlike names that the user chose. */
 function isJudged(keys: Path, index: number): boolean {
   if (typeof keys[index] === "number") return false;
   if (keys[index - 1] === "properties") return !OF_PROPERTY.has(keys[index + 1]);
   return !(index === 1 && SECTIONS.includes(`${keys[0]}`)) && !(index === 2 && keys[0] === "mcp");
 }
 
-/** Below the name of a secret a key may be one: a token, and whose it is. */
+/** Blanks the keys below the name of a secret: they may be secrets themselves, such as tokens with their owners as values. */
 const withoutSecretKeys = (keys: Path): Path =>
   keys.map((key, index) => (typeof key === "string" && index > 0 && hasSecretName(keys, index - 1) ? BLANK : key));
 
@@ -81,6 +81,6 @@ function withoutSecrets(value: unknown): unknown {
   return clean.includes("://") ? clean.replace(RANDOM_PART, BLANK) : clean;
 }
 
-/** The schema promises to show them to nobody. */
+/** Whether the value is instructions, which the schema promises to show to nobody. */
 const areInstructions = (keys: Path): boolean =>
   keys.length === 3 && keys[0] === "agents" && keys[2] === "instructions";

@@ -1,6 +1,6 @@
 /**
- * Reads the manifest again, checks it, and makes the next generation of the service beside the one that serves. Whatever is wrong leaves
- * everything as it was.
+ * Reloads the service: reads the manifest again, checks it, and makes the next generation while the current one serves. Any problem
+ * leaves everything unchanged.
  */
 import type { Reloaded } from "../../generated/types.ts";
 import { isIsolated } from "../identity/principal.ts";
@@ -19,10 +19,10 @@ import type { Generation, Generations } from "./generation.ts";
 import { FIXED_SETTINGS } from "./stages/list.ts";
 import type { BootOptions } from "./stages/parts.ts";
 
-/** The manifest cannot be served in place of the one that is. */
+/** The manifest cannot replace the current one. */
 export class ReloadRefused extends ServiceError {
   readonly issues: readonly Issue[];
-  /** Whether a restart would apply it: nothing else is known to be wrong. */
+  /** Whether a restart would apply the manifest, as far as is known. */
   readonly needsRestart: boolean;
 
   constructor(issues: readonly Issue[], needsRestart = false) {
@@ -39,13 +39,13 @@ interface Reloading {
   readonly code: ReadonlyMap<string, string>;
   readonly generations: Generations;
   current(): Generation;
-  /** Serves a generation instead of the current one, from the next request on. Throws before anything has changed, or not at all. */
+  /** Serves another generation from the next request on. If it throws, nothing has changed. */
   swap(next: Generation): void;
-  /** True once the service is told to stop. */
+  /** True once the service is stopping. */
   isStopping(): boolean;
 }
 
-/** @returns one reload; they must not overlap */
+/** Returns the function that reloads once; calls must not overlap. */
 export function createReload({ options, registry, code, generations, current, swap, isStopping }: Reloading) {
   const { config, env, plugins, logger } = options;
 
@@ -102,11 +102,11 @@ export function createReload({ options, registry, code, generations, current, sw
   };
 }
 
-/** What the new manifest asks for and a running process cannot do. */
+/** Changes in the new manifest that need a restart. */
 function fixedIssues(before: Manifest, { manifest, issueAt }: LoadedManifest, files: readonly string[]): Issue[] {
   const after = manifest!;
   const paths = changedAmong(FIXED_SETTINGS, before, after);
-  // The owners of stored objects are part of their keys.
+  // Objects in the store have their owner in their key.
   if (isIsolated(before) !== isIsolated(after))
     paths.push(...changedAmong(["auth.mode", "auth.isolation"], before, after));
   return sortIssues([

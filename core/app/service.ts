@@ -1,4 +1,4 @@
-/** The service as every handler sees it, as `call.service`. */
+/** The service as handlers see it, in `call.service`. */
 import type { LimitState, ManifestValue, Reloaded, RouteState } from "../../generated/types.ts";
 import type { A2a } from "../a2a/a2a.ts";
 import { Cards } from "../a2a/cards.ts";
@@ -40,51 +40,51 @@ export interface Service {
   readonly manifest: Manifest;
   readonly agents: ReadonlyMap<string, Agent>;
   readonly tools: ToolDirectory;
-  /** Questions that people are asked before a tool runs. */
+  /** Approvals: questions to people before a tool runs. */
   readonly approvals: Approvals;
   readonly routes: readonly Route<Service>[];
   readonly sockets: readonly SocketRoute<Service>[];
   /** Which credentials a route needs. */
   readonly access: AccessRules;
   readonly store: Store;
-  /** By their name in the manifest. */
+  /** Memories by their name in the manifest. */
   readonly memories: ReadonlyMap<string, Memory>;
-  /** The memory that a request means. */
+  /** Chooses the memory for a request. */
   readonly chooseMemory: MemoryChoice;
   readonly workflows: Workflows;
-  /** The runs of agents that are kept. */
+  /** The agent runs that are kept. */
   readonly runs: KeptRuns;
   /** The newest lines of the log. */
   readonly logs: LogRing;
-  /** The lines as they are written, for sockets. */
+  /** The log lines as they are written, for sockets. */
   readonly logNews: Feed<LogNews>;
   readonly platform: Platform;
-  /** By their id. */
+  /** MCP servers by id. */
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
   /** Recorded traces of runs. */
   readonly traces: Traces;
-  /** Whether stored objects belong to the token's user. */
+  /** Whether stored objects belong to the user of the token. */
   readonly isolated: boolean;
-  /** `data` of `GET /tools`, built again only when tools of an MCP server have come, changed or gone. */
+  /** `data` of `GET /tools`; built again only when tools of an MCP server were added, changed or removed. */
   toolList(): Serialized;
-  /** `data` of `GET /agents`, built again only when the status of an agent or a tool of an MCP server has changed. */
+  /** `data` of `GET /agents`; built again only when the status of an agent or a tool of an MCP server has changed. */
   agentList(): Serialized;
-  /** What it is made of, for people who run it. */
+  /** The parts of the service, for its operators. */
   readonly inventory: Inventory;
   /** The A2A cards of the agents. */
   readonly cards: Cards;
-  /** Tasks of the agents over A2A. */
+  /** The tasks of agents over A2A. */
   readonly a2a: A2a;
-  /** Responses of the agents over OpenAI's API. */
+  /** The responses of agents over OpenAI's API. */
   readonly responses: Responses;
   /** `/`, `/doc` and `/ui`; loaded with the first request for one of them. */
   documentation(): Promise<Documentation>;
-  /** Everything that is counted while the service runs, and the page that shows it. */
+  /** All metrics, and the page that shows them. */
   readonly meters: Meters;
   readonly metrics: MetricsPage;
   /** Where the service listens, e.g. `http://127.0.0.1:3141`; empty until it does. */
   address: string;
-  /** The address that a client uses, where the manifest names none and a trusted proxy does; else null. */
+  /** The address that the client uses, if the manifest names none and a trusted proxy reports it; else null. */
   originFor(client: Client): string | null;
   /**
    * Reads the manifest again and serves it from then on.
@@ -92,7 +92,7 @@ export interface Service {
    * @throws ServiceError `invalid_input` with every problem of the manifest; everything then stays as it was
    */
   reload(): Promise<Reloaded>;
-  /** True once the service has been told to stop. */
+  /** True once the service is stopping. */
   stopping: boolean;
 }
 
@@ -126,7 +126,7 @@ type ServiceParts = Pick<
   | "traces"
 > & { readonly loaded: Pick<LoadedManifest, "manifest" | "explain"> };
 
-/** The route that a card points to. */
+/** The route that an agent card points to. */
 const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 
 export function createService(parts: ServiceParts): Service {
@@ -220,7 +220,7 @@ export function createService(parts: ServiceParts): Service {
   return service;
 }
 
-/** The agents that own a tool, conditional ones too, in the order of the manifest. */
+/** The agents that have a tool, even conditionally, in the order of the manifest. */
 function agentsWithTool(tool: string, manifest: Manifest): { id: string; name: string }[] {
   return Object.entries(manifest.agents)
     .filter(([, agent]) => agent.tools.some((item) => (typeof item === "string" ? item : item.use) === tool))

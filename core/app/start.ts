@@ -1,4 +1,4 @@
-/** From a manifest to a listening service, and to its orderly end. */
+/** Starts the service of a manifest, and stops it in order. */
 import { isatty } from "node:tty";
 import type { DestinationStream, Logger } from "pino";
 import type { Reloaded } from "../../generated/types.ts";
@@ -25,10 +25,10 @@ import type { Service } from "./service.ts";
 
 /** Largest head of a request. */
 const MAX_HEAD_BYTES = 16 * 1024;
-/** For the peers of open sockets to answer that the service stops. */
+/** How long to wait for the peers of open sockets to answer the close frame. */
 const SOCKET_CLOSE_TIMEOUT_MS = 1_000;
 const STANDARD_OUTPUT = 1;
-/** Lines of the log that are kept until the manifest says how many. */
+/** Lines of the log that are kept until the manifest sets the number. */
 const BOOT_LOG_LINES = 1000;
 
 interface StartOptions extends CassetteFolders {
@@ -39,25 +39,25 @@ interface StartOptions extends CassetteFolders {
   /** The folder of the package.json whose packages `/updates` is about; default: Penstock's own. */
   project?: string;
   env?: Readonly<Record<string, string | undefined>>;
-  /** Where the log goes; default: standard output. */
+  /** Where to write the log; default: standard output. */
   log?: DestinationStream;
 }
 
 export interface Running {
   readonly url: string;
   readonly port: number;
-  /** Of the manifest that is in force. */
+  /** The service of the current manifest. */
   readonly service: Service;
   readonly dispatch: Dispatch;
-  /** The same for handshakes of WebSockets. */
+  /** Called for handshakes of WebSockets. */
   readonly upgrade: SocketOptions["dispatch"];
   readonly logger: Logger;
   readonly transport: string;
-  /** Reads the manifest again, and serves it from then on. Rejects when it cannot be served: everything then stays as it was. */
+  /** Reads the manifest again, and serves it from then on. Rejects when it cannot be served: then everything stays as it was. */
   reload(): Promise<Reloaded>;
-  /** Refuses new work, waits for running work up to `limits.drain`, then cuts it. */
+  /** Refuses new work, waits for running work up to `limits.drain`, then aborts it. */
   stop(): Promise<void>;
-  /** Cuts everything now. */
+  /** Aborts everything now. */
   kill(): Promise<void>;
 }
 
@@ -128,7 +128,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
       isStopping: () => isStopping,
     }),
   );
-  /** The one reference to what serves: a reload replaces it between two requests. */
+  /** The only reference to the serving generation: a reload replaces it between two requests. */
   let serving = compile(generation);
   const dispatch: Dispatch = (exchange) => serving.dispatch(exchange);
   const upgrade: SocketOptions["dispatch"] = (handshake) => serving.upgrade(handshake);
@@ -168,7 +168,7 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     listening.stop();
     const { drain } = serving.service.manifest.server.limits;
     await Promise.all([inFlight.drain(drain), booted.idle(drain)]);
-    // Nobody waits for open sockets to end by themselves: they are told last.
+    // Closed last, because open sockets do not end by themselves.
     await openSockets.close(SOCKET_CLOSE_TIMEOUT_MS);
     await kill();
   };
@@ -186,17 +186,17 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
   };
 }
 
-/** What serves at the moment. */
+/** The generation that serves at the moment. */
 interface Serving extends Dispatches {
   readonly generation: Generation;
   readonly service: Service;
 }
 
-/** How standard output gets lines. `NO_COLOR` is what programs agree on. */
+/** The format of lines on standard output. `NO_COLOR` is a common convention. */
 const formatFor = (format: LogFormat, { NO_COLOR = "" }: NonNullable<StartOptions["env"]>) =>
   lineFormat(format, { isTerminal: isatty(STANDARD_OUTPUT), colours: NO_COLOR === "" });
 
-/** The log from the first line on: `info` until the manifest says which level. */
+/** Opens the log for the first lines: at level `info` until the manifest sets the level. */
 function openLog(env: NonNullable<StartOptions["env"]>, destination: DestinationStream | undefined) {
   const text = new LogText();
   text.hide(accessKeysOf(env));

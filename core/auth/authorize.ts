@@ -1,4 +1,4 @@
-/** Authorizes requests: checks the credentials that the access class of a route asks for, and notes on the call who the caller is. */
+/** Authorizes requests: checks the credentials that the access class of a route requires, and records the caller in the call. */
 import type { Authorize } from "../http/pipeline.ts";
 import type { Context } from "../http/route.ts";
 import type { Caller } from "../identity/caller.ts";
@@ -30,21 +30,21 @@ interface AuthorizedCall extends Pick<Context<unknown>, "logger"> {
 }
 
 interface Guards {
-  /** Null for a route that is public for every value of its parameters: such a request costs nothing. */
+  /** Null for a route that is public for all values of its parameters: such a request costs nothing. */
   of(route: RouteAccess): Authorize<AuthorizedCall> | null;
-  /** For requests that no route answers; null where everything is public. */
+  /** For requests that no route answers; null when everything is public. */
   readonly unknown: Authorize<AuthorizedCall> | null;
 }
 
-/** What credentials are checked with. */
+/** The settings for checking credentials. */
 interface Checks {
   readonly credentials: Credentials;
   readonly verifier: Verifier | null;
-  /** Whether users keep their tokens, since other services are called on their behalf. */
+  /** Whether users keep their tokens, because other services are called on their behalf. */
   readonly keepsTokens: boolean;
 }
 
-/** @param source where credentials are read from: those of an HTTP request, or of a WebSocket handshake */
+/** @param source reads the credentials of an HTTP request, or of a WebSocket handshake */
 export function compileGuards(
   access: AccessRules,
   checks: Checks,
@@ -105,7 +105,7 @@ function authorize(
   return answer.then(
     (identity) => acceptIdentity(identity, kept, call, requirement),
     (error) => {
-      // The provider cannot be asked now: the token may be valid, so this is not a refusal.
+      // The provider is unavailable: the token may be valid, so this is not a 401.
       if (error instanceof ServiceError) throw error;
       call.logger.warn({ err: error }, `a token could not be checked: ${messageOf(error)}`);
       throw invalidToken(requirement);
@@ -130,8 +130,8 @@ function acceptIdentity(
 }
 
 /**
- * Until when a stream or socket that this token opened may last. A token that is accepted after its expiry, within the clock
- * tolerance, lasts until the tolerance is over; one that had not expired yet lasts until its expiry and gets no extra time.
+ * The time until which a stream or socket that this token opened may stay open. A token that is accepted after its expiry, within the
+ * clock tolerance, is valid until the tolerance is over; one that had not expired yet is valid until its expiry, without extra time.
  */
 function accessEnd({ expires, refusedFrom }: Identity): number | null {
   return expires === null || expires > Date.now() ? expires : refusedFrom;

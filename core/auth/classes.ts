@@ -1,6 +1,6 @@
 /**
  * Decides which credentials a request needs. The access class of every route is computed at boot; only a class that depends on
- * the value of a path parameter is looked up per request, with the values that the router found.
+ * the value of a path parameter is looked up per request, with the values from the router.
  */
 import { matchesSegments, type ParsedPattern, parsePattern, patternProblem } from "../http/pattern.ts";
 import type { AccessGroup } from "../http/route.ts";
@@ -14,10 +14,10 @@ import {
 import { belongsToOtherRoute, decodeSegment, fitPattern, type Wanted } from "./match-patterns.ts";
 import { compilePlainPaths, readings } from "./plain-path.ts";
 
-/** `operator`: the console's key or the token of a user, either will do. */
+/** `operator`: the console's key or the token of a user; either is enough. */
 export type AccessClass = "public" | "user" | "console" | "operator";
 
-/** An access class for those requests of a route whose path parameters have these values. */
+/** The access class of those requests of a route whose path parameters have these values. */
 interface Exception {
   readonly pattern: string;
   readonly wanted: readonly Wanted[];
@@ -25,7 +25,7 @@ interface Exception {
 }
 
 export interface RouteAccess {
-  /** The first that applies decides. */
+  /** The first one that applies decides. */
   readonly exceptions: readonly Exception[];
   readonly otherwise: AccessClass;
 }
@@ -40,8 +40,8 @@ export interface AccessRules {
   readonly mode: AuthManifest["mode"];
   of(route: AccessRoute): RouteAccess;
   /**
-   * The class of a request that matches no route: that of the route whose path is another spelling of its path, otherwise that of a
-   * custom route.
+   * The class of a request that matches no route: that of a route if the requested path is another spelling of its path, otherwise that
+   * of a custom route.
    */
   ofUnknown(method: string, path: string): AccessClass;
 }
@@ -58,8 +58,8 @@ interface Rules {
 }
 
 /**
- * Probes carry no credentials, browsers request the assets of the explorer and the console without any, and receivers of push notifications
- * have none.
+ * Routes that are public in every mode: probes carry no credentials, browsers request the assets of the explorer and the console without
+ * any, and receivers of push notifications have none.
  */
 const ALWAYS_PUBLIC = [
   "GET /healthz",
@@ -69,13 +69,13 @@ const ALWAYS_PUBLIC = [
   "GET /.well-known/jwks.json",
 ];
 
-/** Users answer for their own calls, and the console for all of them. */
+/** Routes for users, who answer for their own calls, and for the console, which answers for all. */
 const APPROVAL_ROUTES = ["GET /approvals", "POST /approvals/:approvalId"];
 
-/** Tokens of users do not open these in any mode, unless a list of the manifest makes them public: they show how the service is built. */
+/** Routes that tokens of users never open, unless a list of the manifest makes them public: they show how the service is built. */
 const CONSOLE_ROUTES = ["GET /observability/manifest"];
 
-/** Under `legacy` these routes are neither in the protected list nor in the public one. */
+/** Routes that are neither in the protected list nor in the public one under `legacy`. */
 const LEGACY_UNPROTECTED = [
   "POST /workflows/:id/executions/:executionId/suspend",
   "POST /workflows/:id/executions/:executionId/resume",
@@ -85,7 +85,7 @@ const PUBLIC: RouteAccess = Object.freeze({ exceptions: Object.freeze([]), other
 const EVERYTHING_PUBLIC: Omit<AccessRules, "mode"> = { of: () => PUBLIC, ofUnknown: () => "public" };
 
 /**
- * @param routes sockets among them, with the method `WS`
+ * @param routes including sockets, with the method `WS`
  * @param provided patterns that the provider makes public
  */
 export function compileAccess(
@@ -108,14 +108,14 @@ export function compileAccess(
       const [plain, ...others] = readings(path);
       const first =
         match === null ? classOfUnknown(unknown, lookedUp, plain!) : accessClass(of(match.route), match.values);
-      // Only a path that is public in every reading is public.
+      // A path is public only if it is public in every reading.
       const classes = [first, ...others.map((segments) => classOfUnknown(unknown, lookedUp, segments))];
       return classes.find((each) => each !== "public") ?? "public";
     },
   };
 }
 
-/** `authNext`: public routes, then console routes; everything else needs the token of a user. */
+/** Rules of `authNext`: public routes, then console routes; everything else needs the token of a user. */
 function authNextRules(auth: AuthManifest, provided: readonly string[]): Rules {
   return {
     rules: [
@@ -127,7 +127,7 @@ function authNextRules(auth: AuthManifest, provided: readonly string[]): Rules {
   };
 }
 
-/** `legacy`: a built-in route that no list names is protected; a custom route only under `defaultPrivate`. */
+/** Rules of `legacy`: a built-in route that is in no list is protected; a custom route only under `defaultPrivate`. */
 function legacyRules(auth: AuthManifest, provided: readonly string[]): Rules {
   const written = expandDefaults(auth.publicRoutes, DEFAULT_PUBLIC_ROUTES);
   return {
@@ -142,7 +142,7 @@ function legacyRules(auth: AuthManifest, provided: readonly string[]): Rules {
   };
 }
 
-/** Invalid patterns are left out: they were reported as errors, so that nothing is served with them. */
+/** Makes a rule. Invalid patterns are left out: they were reported as errors, which prevent the boot. */
 const rule = (access: AccessClass, ...lists: (readonly string[])[]): Rule => ({
   access,
   patterns: lists
@@ -157,7 +157,7 @@ const expandDefaults = (written: readonly string[], defaults: readonly string[])
 
 function routeAccess(rules: Rules, route: AccessRoute, routes: readonly AccessRoute[]): RouteAccess {
   const exceptions: Exception[] = [];
-  // An HTTP route never answers a WebSocket handshake, and the other way round.
+  // An HTTP route never answers a WebSocket handshake, and vice versa.
   const rivals = routes.filter(({ method }) => (method === "WS") === (route.method === "WS"));
   const withDefault = (otherwise: AccessClass): RouteAccess => {
     while (exceptions.at(-1)?.access === otherwise) exceptions.pop();
@@ -180,7 +180,7 @@ function classOfUnknown(rules: Rules, method: string, segments: readonly string[
   return rules.otherwise("custom");
 }
 
-/** For comparison with paths in lower case. */
+/** The rules for comparison with paths in lower case. */
 const inLowerCase = ({ rules, otherwise }: Rules): Rules => ({
   rules: rules.map(({ access, patterns }) => ({
     access,

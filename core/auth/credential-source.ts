@@ -1,19 +1,19 @@
-/** Where an HTTP request and a WebSocket handshake carry their credentials, and how to tell a client to send them. */
+/** Where an HTTP request and a WebSocket handshake carry their credentials, and how to ask a client for them. */
 import { parseQuery } from "../http/decode.ts";
 import { CREDENTIAL_PARAMETERS } from "../http/socket-pipeline.ts";
 import { bearerToken, type CredentialHeaders, type Credentials, tokenRequest } from "./credentials.ts";
 import type { TokenRequest } from "./provider-port.ts";
 
 export interface CredentialSource {
-  /** The method by which access patterns name the request. */
+  /** The method under which access patterns match the request. */
   method(head: CredentialHeaders): string;
   /** Whether the request asks for the development bypass, and the bypass is enabled. */
   isDevelopment(head: CredentialHeaders, credentials: Credentials): boolean;
-  /** The token of a user; null where there is none. */
+  /** The token of a user; null when there is none. */
   token(head: CredentialHeaders): string | null;
-  /** What the provider is told about the request, beside the token. */
+  /** The data of the request that the provider gets beside the token. */
   request(head: CredentialHeaders): TokenRequest;
-  /** How to send missing credentials: text for error messages. */
+  /** How to send missing credentials, as text for error messages. */
   readonly hints: { readonly token: string; readonly key: string; readonly development: string };
 }
 
@@ -29,7 +29,7 @@ export const REQUEST_CREDENTIALS: CredentialSource = Object.freeze({
   },
 });
 
-/** Browsers cannot send headers with a handshake, so that the query may carry the credentials instead. */
+/** Browsers cannot send headers with a handshake, so the query may carry the credentials instead. */
 export const HANDSHAKE_CREDENTIALS: CredentialSource = Object.freeze({
   method: () => "WS",
   isDevelopment: (head: CredentialHeaders, credentials: Credentials) =>

@@ -7,15 +7,15 @@ import type { TokenRequest } from "./provider-port.ts";
 /** Name of the environment variable that holds the console's key. */
 export const CONSOLE_KEY_VARIABLE = "SERVICE_CONSOLE_ACCESS_KEY";
 
-/** Secrets of the environment that no manifest refers to; they must not appear in logs. */
+/** Secrets of the environment to which no manifest refers; they must not appear in logs. */
 export const accessKeysOf = (env: Readonly<Record<string, string | undefined>>): string[] =>
   [env[CONSOLE_KEY_VARIABLE], env.SERVICE_SECRET_KEY].filter((key) => key !== undefined);
 
-/** The parts of a request that credentials are read from. */
+/** The parts of a request from which credentials are read. */
 export type CredentialHeaders = Pick<Exchange, "method" | "path" | "query" | "header" | "headers">;
 
 export interface Credentials {
-  /** Whether the development bypass is enabled: everywhere but in production. */
+  /** Whether the development bypass is enabled, as it is everywhere but in production. */
   readonly development: boolean;
   readonly consoleKey: boolean;
   isDevelopment(head: Pick<CredentialHeaders, "header">): boolean;
@@ -49,16 +49,16 @@ export function compileCredentials(env: Environment): Credentials {
 
 /** Shorter texts are padded with zeros to this length. */
 const MIN_COMPARED_BYTES = 128;
-/** Of one character in UTF-8. */
+/** Most bytes of one character in UTF-8. */
 const MAX_CHARACTER_BYTES = 4;
 
 /**
- * Compares texts with a secret in constant time, so that the duration tells neither how much of a text was right nor how long
+ * Compares texts with a secret in constant time, so that the duration reveals neither how much of a text was right nor how long
  * the secret is: both are padded with zeros to one length. That costs a third of comparing digests.
  */
 function compileComparison(secret: string): (text: string) => boolean {
   const length = Buffer.byteLength(secret);
-  // Room for one more character: a text that starts with the secret and goes on counts as longer even when it is cut off.
+  // Room for one more character: a text that only starts with the secret is recognised as longer even when it is cut off.
   const expected = Buffer.alloc(Math.max(MIN_COMPARED_BYTES, length + MAX_CHARACTER_BYTES));
   expected.write(secret);
   const padded = Buffer.alloc(expected.length);
@@ -71,7 +71,7 @@ function compileComparison(secret: string): (text: string) => boolean {
 
 const SCHEME = /^bearer +/i;
 
-/** The token of the `Authorization` header; null where there is none. */
+/** The token of the `Authorization` header; null when there is none. */
 export function bearerToken(head: Pick<CredentialHeaders, "header">): string | null {
   const sent = head.header("authorization");
   const scheme = SCHEME.exec(sent);

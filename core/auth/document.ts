@@ -1,4 +1,4 @@
-/** Describes the access class of a route for readers: in the OpenAPI document and in the list of routes. */
+/** Describes the access class of a route: for the OpenAPI document and for the list of routes. */
 import type { DocumentSecurity } from "../http/openapi.ts";
 import type { AccessClass, AccessRules, RouteAccess } from "./classes.ts";
 
@@ -32,7 +32,7 @@ const REQUIRED: Record<AccessClass, readonly Requirement[]> = {
   operator: [...WITH_TOKEN, ...WITH_KEY],
 };
 
-/** Undefined where everything is public. */
+/** Undefined when everything is public. */
 export function documentSecurity(access: AccessRules): DocumentSecurity | undefined {
   if (access.mode === "none") return undefined;
   return {
@@ -53,7 +53,7 @@ const CLASS_NAMES: Record<AccessClass, string> = {
   operator: "console or user",
 };
 
-/** `user`, or `user; public: POST /agents/support/text` where a pattern names single paths of the route. */
+/** `user`, or `user; public: POST /agents/support/text` when a pattern matches only some paths of the route. */
 export function describeAccess({ exceptions, otherwise }: RouteAccess): string {
   return [
     CLASS_NAMES[otherwise],

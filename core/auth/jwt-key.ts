@@ -1,4 +1,4 @@
-/** The key that the provider `jwt` verifies tokens with, and the algorithms that its kind of key allows. */
+/** The key with which the provider `jwt` verifies tokens, and the algorithms that its kind of key allows. */
 import { createPublicKey, createSecretKey, type KeyObject } from "node:crypto";
 import { messageOf } from "../lib/errors.ts";
 import type { Problem } from "../lib/problem.ts";
@@ -6,7 +6,7 @@ import type { Problem } from "../lib/problem.ts";
 export interface JwtConfig {
   /** A shared secret (HS256), or a public key or certificate in PEM. */
   secret?: string;
-  /** Where the provider publishes its keys. */
+  /** URL where the provider publishes its keys. */
   jwks?: string;
   algorithms?: string[];
   audience?: string | string[];
@@ -21,7 +21,7 @@ export interface TokenKey {
   readonly algorithms: readonly string[];
 }
 
-/** Shorter keys can be guessed. */
+/** Shortest key; shorter ones can be guessed. */
 const MIN_SECRET_BYTES = 32;
 const MIN_RSA_BITS = 2048;
 
@@ -35,7 +35,7 @@ const ALGORITHMS_BY_CURVE: Readonly<Record<string, readonly string[]>> = {
 };
 const PUBLIC_KEY_ALGORITHMS = [...RSA_ALGORITHMS, "ES256", "ES384", "ES512", ...EDWARDS_ALGORITHMS];
 
-/** The algorithms that a key can be used with, and those that apply when the manifest names none. */
+/** The algorithms that a key supports, and those that are used when the manifest names none. */
 interface KeyWithAlgorithms {
   readonly source: KeyObject | URL;
   readonly possible: readonly string[];

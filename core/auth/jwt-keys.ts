@@ -1,18 +1,18 @@
 /**
- * The keys that an identity provider publishes (JWKS). They are fetched with the first token and refetched when they are old or a token
- * names an unknown key, at most once per cooldown. While they cannot be fetched the known keys stay in use, for an hour at most.
+ * The keys that an identity provider publishes (JWKS). They are fetched with the first token and again when they are old or a token
+ * names an unknown key, at most once per cooldown. While fetching fails the known keys stay in use, for an hour at most.
  */
 import type { CryptoKey, FetchImplementation, FlattenedJWSInput, JWSHeaderParameters } from "jose";
 import type { Logger } from "pino";
 import { messageOf, unavailable } from "../lib/errors.ts";
 
-/** After this time the keys are fetched again. */
+/** Age at which the keys are fetched again. */
 export const KEYS_MAX_AGE_MS = 10 * 60_000;
-/** Between two fetches because of an unknown key. */
+/** Shortest time between two fetches because of unknown keys. */
 const UNKNOWN_KEY_COOLDOWN_MS = 30_000;
-/** After a failed fetch. */
+/** Delay after a failed fetch. */
 const RETRY_DELAY_MS = 5_000;
-/** Known keys stay in use for so long while they cannot be fetched. */
+/** How long known keys stay in use while fetching fails. */
 const STALE_KEYS_MAX_AGE_MS = 60 * 60_000;
 const FETCH_TIMEOUT_MS = 5_000;
 const MAX_KEY_SET_CHARACTERS = 1_000_000;

@@ -37,7 +37,7 @@ export async function jwtSource(config: JwtConfig, key: TokenKey, logger: Logger
   return {
     publicRoutes: config.publicRoutes,
     toleranceMs: CLOCK_TOLERANCE_SECONDS * 1000,
-    // No longer than the keys themselves: a token whose key is no longer published must be refused.
+    // Not longer than the keys themselves: a token whose key is no longer published must be refused.
     cacheMs: KEYS_MAX_AGE_MS,
     async check(token): Promise<VerifiedToken | null> {
       try {
@@ -69,7 +69,7 @@ function compileCheck(jose: Jose, { source }: TokenKey, options: JWTVerifyOption
     try {
       return await jwtVerify(token, findKey, options);
     } catch (error) {
-      // The token does not name its key, and several keys may have signed it: try each.
+      // The token does not name its key, and several published keys are possible: try each.
       if (!(error instanceof jose.errors.JWKSMultipleMatchingKeys)) throw error;
       for await (const key of error) {
         try {

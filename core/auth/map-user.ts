@@ -5,7 +5,7 @@ import type { AuthProviderManifest } from "../manifest/manifest.ts";
 import type { Registry } from "../registry/registry.ts";
 
 export type Claims = Readonly<Record<string, unknown>>;
-/** A plugin may return anything, a promise too: the caller checks the result. */
+/** Maps claims to a user. A plugin may return anything, even a promise: the caller checks the result. */
 export type MapUser = (claims: Claims) => unknown;
 
 /**
@@ -25,7 +25,7 @@ export function compileMapUser(mapUser: AuthProviderManifest["mapUser"], registr
 
 const useClaims: MapUser = (claims) => claims;
 
-/** A field whose claim is missing is left out. */
+/** Picks claims as fields of the user; a field whose claim is missing is left out. */
 function pickClaims(fields: Readonly<Record<string, string>>, claims: Claims): User {
   const user: User = {};
   for (const field in fields) {
@@ -35,7 +35,7 @@ function pickClaims(fields: Readonly<Record<string, string>>, claims: Claims): U
   return user;
 }
 
-/** `sub`, `https://example.com/roles`, or `realm_access.roles` for a claim within a claim. */
+/** Reads a claim: `sub`, `https://example.com/roles`, or `realm_access.roles` for a claim within a claim. */
 function readClaim(claims: Claims, name: string): unknown {
   if (Object.hasOwn(claims, name)) return claims[name];
   let value: unknown = claims;

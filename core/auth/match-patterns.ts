@@ -34,7 +34,7 @@ export function fitPattern(pattern: ParsedPattern, route: RouteShape): PatternFi
 
 /**
  * Whether the parameter values that a pattern demands spell the path of another route, which the router prefers. The pattern
- * `GET /workflows/executions` names that route and not `/workflows/:id`; a request that reaches `/workflows/:id` by writing
+ * `GET /workflows/executions` means that route and not `/workflows/:id`; a request that reaches `/workflows/:id` by writing
  * `executions` with an escape must not get the class of the other route.
  */
 export function belongsToOtherRoute(pattern: ParsedPattern, route: RouteShape, routes: readonly RouteShape[]): boolean {
@@ -54,7 +54,7 @@ export function belongsToOtherRoute(pattern: ParsedPattern, route: RouteShape, r
   });
 }
 
-/** A path segment, percent-decoded, as patterns name it. A broken escape is kept as it is: no pattern can name it. */
+/** A percent-decoded path segment, as patterns name it. A broken escape is kept unchanged: no pattern can name it. */
 export function decodeSegment(raw: string): string {
   if (!raw.includes("%")) return raw;
   try {

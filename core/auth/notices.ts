@@ -97,7 +97,7 @@ const matchesAny = (row: Row, patterns: readonly string[]): boolean =>
     return fitPattern(pattern, fillFor(row, pattern)) !== "never";
   });
 
-/** A socket path with an open end (`**`) stands for paths of any length: the one whose length fits the pattern. */
+/** Fills the open end (`**`) of a socket path, which stands for paths of any length, to the length that the pattern matches. */
 function fillFor({ method, path }: Row, { segments, minRest }: ParsedPattern): Row {
   if (method !== "WS" || !hasOpenEnd(path)) return { method, path };
   const base = segmentsOf(fillOpenEnd(path, 0)).length;

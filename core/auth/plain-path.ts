@@ -1,6 +1,6 @@
 /**
- * Finds the route that an unmatched path is another spelling of: with extra slashes, dots, escapes or capitals. Such a path gets the
- * access class of that route, so that no spelling reveals more than the plain one.
+ * Finds the route that an unmatched request means, if its path is another spelling of the route's: with extra slashes, dots, escapes or
+ * capitals. Such a request gets the access class of that route, so that no spelling reveals more than the plain one.
  */
 import { createRouter } from "../http/router.ts";
 import { hasOpenEnd } from "../http/socket-router.ts";
@@ -18,8 +18,8 @@ interface MatchedRoute<R extends Row> {
 }
 
 /**
- * `/A//b%2Fc/./` -> `a`, `b`, `c`: the segments in lower case that patterns are compared with. A path with `..` has two readings,
- * resolved and literal: what stands before this service may have read it either way.
+ * `/A//b%2Fc/./` -> `a`, `b`, `c`: the segments in lower case with which patterns are compared. A path with `..` has two readings,
+ * resolved and literal, because a proxy in front of this service may have read it either way.
  */
 export function readings(path: string): string[][] {
   const segments = splitDecoded(path).map((segment) => segment.toLowerCase());
@@ -43,7 +43,7 @@ function normalizeSegments(segments: readonly string[]): string[] {
 const encodeSegment = (segment: string): string => segment.replace(/[%/]/g, encodeURIComponent);
 const lookupSegment = (segment: string): string => encodeSegment(segment.toLowerCase());
 
-/** Finds the route that a path is another spelling of; null when there is none. */
+/** Returns a function that finds the route of another spelling of its path; null when there is none. */
 export function compilePlainPaths<R extends Row>(
   routes: readonly R[],
 ): (method: string, path: string) => MatchedRoute<R> | null {
@@ -51,7 +51,7 @@ export function compilePlainPaths<R extends Row>(
   for (const route of routes.filter(({ path }) => !hasOpenEnd(path))) {
     const path = route.path.split("/").map((word) => (word.startsWith(":") ? ":" : lookupSegment(decodeSegment(word))));
     const row = { method: route.method, path: path.join("/"), route };
-    // Of two routes that differ in capitals only, the first one stands for both.
+    // Of two routes that differ only in capitals, the first one stands for both.
     const key = `${row.method} ${row.path}`;
     if (!rows.has(key)) rows.set(key, row);
   }

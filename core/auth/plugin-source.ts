@@ -1,4 +1,4 @@
-/** Verifies tokens with the auth provider of a plugin. Whatever it throws, and any result but a user object, refuses the token. */
+/** Verifies tokens with the auth provider of a plugin. An exception, and any result but a user object, refuses the token. */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { maskText } from "../manifest/environment.ts";
@@ -9,7 +9,7 @@ import type { TokenSource, VerifiedToken } from "./token-source.ts";
 export function pluginSource(provider: AuthProvider, logger: Logger): TokenSource {
   return {
     publicRoutes: provider.publicRoutes ?? [],
-    // Not cached: only the plugin knows how long its answer stays true.
+    // Not cached: only the plugin knows how long its answer is valid.
     cacheMs: 0,
     toleranceMs: 0,
     async check(token: string, request: () => TokenRequest): Promise<VerifiedToken | null> {

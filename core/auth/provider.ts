@@ -32,7 +32,7 @@ interface ProviderParts {
   variableOf?(path: Path): string | undefined;
 }
 
-/** Never throws: what went wrong is returned as problems. */
+/** Never throws: failures are returned as problems. */
 export async function openVerifier(manifest: Pick<Manifest, "auth">, parts: ProviderParts): Promise<OpenedVerifier> {
   const { mode, provider, isolation } = manifest.auth;
   if (mode === "none" || provider === undefined) return { verifier: null, problems: [] };

@@ -1,4 +1,4 @@
-/** The 401 errors: what is missing or wrong, and how to send it. They never repeat a key or a token. */
+/** The 401 errors: what is missing or wrong, and how to send it. They never contain a key or a token. */
 import { ServiceError } from "../lib/errors.ts";
 import type { AccessClass } from "./classes.ts";
 import type { CredentialSource } from "./credential-source.ts";
@@ -6,7 +6,7 @@ import { CONSOLE_KEY_VARIABLE } from "./credentials.ts";
 
 export type ProtectedClass = Exclude<AccessClass, "public">;
 
-/** What a protected route demands. */
+/** The credentials that a protected route requires. */
 export interface AccessRequirement {
   readonly access: ProtectedClass;
   readonly source: CredentialSource;

@@ -1,4 +1,4 @@
-/** Caches the users of verified tokens until they expire. It keeps digests of tokens, so that its content cannot be used to log in. */
+/** Caches the users of verified tokens until they expire. It keeps only digests of tokens, so that its content cannot be used to log in. */
 import { hash } from "node:crypto";
 import type { Identity } from "./provider-port.ts";
 
@@ -32,7 +32,7 @@ export class TokenCache {
     return undefined;
   }
 
-  /** @param until milliseconds since 1970 from which the token is verified again */
+  /** @param until milliseconds since 1970, when the token must be verified again */
   set(digest: string, identity: Identity, until: number): void {
     this.#entries.delete(digest);
     if (this.#entries.size >= this.#maxTokens) this.#entries.delete(this.#entries.keys().next().value!);

@@ -45,7 +45,7 @@ export class ProviderVerifier implements Verifier {
     return { user, expires, refusedFrom: expires === null ? null : expires + this.#source.toleranceMs };
   }
 
-  /** Null when the claims give no user: the token is then refused. */
+  /** Null when the claims do not map to a user: then the token is refused. */
   async #mapUser({ claims }: VerifiedToken): Promise<User | null> {
     try {
       const user: unknown = await this.#toUser(claims);
@@ -58,7 +58,7 @@ export class ProviderVerifier implements Verifier {
   }
 }
 
-/** A cached user is shared by many requests, so that none of them may change it. */
+/** Freezes a cached user, because many requests share it. */
 function deepFreeze<T>(value: T): T {
   if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
   for (const key in value) deepFreeze(value[key]);

@@ -30,7 +30,7 @@ const any: Applicator = (interpreter, argument: readonly Schema[], value, _schem
   let holds = false;
   for (const schema of argument) {
     holds = interpreter.check(schema, value, evaluated) || holds;
-    // For unevaluatedProperties and unevaluatedItems all matching schemas count.
+    // For unevaluatedProperties and unevaluatedItems all matching schemas count, so no early exit.
     if (holds && evaluated === null) break;
   }
   if (!holds) return interpreter.fail("anyOf", "must match a schema in anyOf");
@@ -63,7 +63,7 @@ const dependent: Applicator = (interpreter, argument: Schemas, value, schema, ev
   return holds;
 };
 
-/** Checks the properties of a value. `check` returns null for properties that the keyword is not about. */
+/** Checks the properties of a value. `check` returns null for properties to which the keyword does not apply. */
 function checkProperties(
   interpreter: Interpreter,
   value: unknown,

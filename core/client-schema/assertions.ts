@@ -4,7 +4,7 @@ import { duplicatesIn, isEqual } from "./equal.ts";
 import { hasFormat } from "./formats.ts";
 import type { Interpreter } from "./interpreter.ts";
 
-/** Checks a keyword; `argument` is its value in the schema. Values of types that it is not about are valid. */
+/** Checks a keyword; `argument` is its value in the schema. Values of types to which it does not apply are valid. */
 type Assertion = (
   interpreter: Interpreter,
   argument: unknown,

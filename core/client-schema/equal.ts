@@ -15,7 +15,7 @@ export function isEqual(a: unknown, b: unknown, work: WorkBudget): boolean {
   return keys.every((key) => Object.hasOwn(b, key) && isEqual(a[key as never], b[key as never], work));
 }
 
-/** The indexes of two equal items, or null. Linear: items are compared by a canonicalText text. */
+/** The indexes of two equal items, or null. Linear: items are compared by their canonical text. */
 export function duplicatesIn(items: readonly unknown[], work: WorkBudget): [number, number] | null {
   const indexes = new Map<unknown, number>();
   for (const [index, item] of items.entries()) {

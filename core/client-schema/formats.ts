@@ -1,4 +1,4 @@
-/** The formats of `ajv-formats`. Those that are regular expressions are matched by our own engine, in linear time. */
+/** The formats of `ajv-formats`. Those that are regular expressions are matched with our own engine, in linear time. */
 import * as library from "ajv-formats/dist/formats.js";
 import { compileExpression, type Pattern } from "./pattern.ts";
 import type { WorkBudget } from "./work.ts";

@@ -10,9 +10,9 @@ import { TooMuchWork, WorkBudget } from "./work.ts";
 
 /** The work budget of one check, in steps of some 50 to 100 ns: it grows with the value, between two bounds. */
 const STEPS = { minimum: 100_000, perCharacter: 20, maximum: 1_000_000 };
-/** Nested schemas, including those behind references. */
+/** Deepest nesting of schemas, including those behind references. */
 const MAX_DEPTH = 400;
-/** No more problems are reported. */
+/** Most problems that are reported. */
 const MAX_PROBLEMS = 20;
 
 /** The properties and items of a value that schemas have evaluated, for unevaluatedProperties and unevaluatedItems. */
@@ -20,7 +20,7 @@ export class Evaluated {
   readonly properties = new Set<string>();
   allProperties = false;
   readonly items = new Set<number>();
-  /** All items before this index. */
+  /** All items before this index are evaluated. */
   itemsBefore = 0;
 
   add(other: Evaluated): void {
@@ -38,7 +38,7 @@ export class Interpreter {
   /** The path of the value that is being checked. */
   readonly #path: (string | number)[] = [];
   #depth = 0;
-  /** Above 0, problems are not recorded. */
+  /** While it is above 0, problems are not recorded. */
   #silent = 0;
 
   constructor(schema: PreparedSchema, work: WorkBudget) {
@@ -58,7 +58,7 @@ export class Interpreter {
     return false;
   }
 
-  /** @param evaluated what the schema evaluates is added here, if the value is valid; null when it is not needed */
+  /** @param evaluated collects what the schema evaluates, if the value is valid; null when that is not needed */
   check(schema: Schema, value: unknown, evaluated: Evaluated | null = null): boolean {
     this.work.spend(1);
     if (schema === true) return true;
@@ -82,7 +82,7 @@ export class Interpreter {
       this.work.spend(1);
       const assertion = ASSERTIONS.get(keyword);
       const argument = schema[keyword];
-      // Other keywords, and those whose value may be a schema, are for the applicators.
+      // Other keywords, and those whose value may be a schema, are handled by the applicators.
       if (assertion === undefined || typeof argument === "object" || argument === true) hasApplicators = true;
       if (assertion !== undefined && !assertion(this, argument, value, schema)) {
         valid = false;
@@ -117,7 +117,7 @@ export class Interpreter {
     return valid;
   }
 
-  /** Drops the problems after the first `problems` ones: of alternatives in `anyOf` when another one is valid. */
+  /** Drops the problems after the first `problems` ones: those of alternatives in `anyOf` when another one is valid. */
   dropErrorsAfter(problems: number): void {
     if (this.errors.length > problems) this.errors.length = problems;
   }

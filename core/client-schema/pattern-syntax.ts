@@ -1,6 +1,6 @@
 /**
  * Parses a JavaScript regular expression into a tree. Whatever matches one character (a letter, an escape, a class) stays text:
- * the native engine matches it, since only that one knows what `\p{Lu}` is.
+ * the native engine matches it, because only that engine knows the meaning of `\p{Lu}`.
  */
 
 export type Node =

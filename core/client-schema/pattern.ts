@@ -1,11 +1,11 @@
 /**
  * Matches regular expressions from clients without backtracking. All paths through the pattern are followed in parallel, character
- * by character (Thompson's algorithm), where the native engine tries them one after the other and may take exponential time.
+ * by character (Thompson's algorithm), while the native engine tries them one after the other and may take exponential time.
  */
 import { type Node, parseExpression } from "./pattern-syntax.ts";
 import type { WorkBudget } from "./work.ts";
 
-/** A repetition is written out as often as it repeats. */
+/** Most instructions of a pattern: a repetition is expanded as often as it repeats. */
 const MAX_INSTRUCTIONS = 20_000;
 
 type Instruction =
@@ -19,7 +19,7 @@ type Instruction =
 
 type Program = readonly Instruction[];
 
-/** Steps that the first use of a character expression costs, since the native engine compiles it then. */
+/** Steps charged for the first use of a character expression, because the native engine compiles it then. */
 const COMPILE_STEPS = 1_000;
 
 /** The set of characters that one piece of a pattern matches. */
@@ -28,7 +28,7 @@ class CharacterSet {
   readonly #flags: string;
   readonly #isItself: boolean;
   #expression: RegExp | null = null;
-  /** By code of ASCII characters: 1 in the set, 2 not in the set, 0 not known yet. */
+  /** For each ASCII code: 1 in the set, 2 not in the set, 0 not known yet. */
   #known: Uint8Array | null = null;
 
   constructor(source: string, flags: string) {
@@ -58,7 +58,7 @@ export interface Pattern {
   test(text: string, work: WorkBudget): boolean;
 }
 
-/** @throws Error that says what is wrong with it */
+/** @throws Error that describes what is wrong with it */
 export function compileExpression(source: string, flags = "u"): Pattern {
   const compiler = new Compiler(flags);
   const program = compiler.compile(parseExpression(source, flags), true);
@@ -175,11 +175,11 @@ class Compiler {
 interface Search {
   readonly characters: readonly string[];
   readonly work: WorkBudget;
-  /** The position to begin at, between two characters. */
+  /** The position, between two characters, at which to start. */
   readonly at: number;
   /** 1 forwards, -1 backwards. */
   readonly step: 1 | -1;
-  /** Whether the match may also begin later. */
+  /** Whether the match may also start later. */
   readonly anywhere: boolean;
 }
 

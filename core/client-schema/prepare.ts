@@ -7,9 +7,9 @@ export type Schema = boolean | Readonly<Record<string, unknown>>;
 
 export interface PreparedSchema {
   readonly root: Schema;
-  /** By their source. */
+  /** Compiled patterns by source. */
   readonly patterns: ReadonlyMap<string, Pattern>;
-  /** By the text of the reference. */
+  /** Resolved references by their text. */
   readonly references: ReadonlyMap<string, Schema>;
   /** Whether the schema has unevaluatedProperties or unevaluatedItems. */
   readonly tracksEvaluated: boolean;
@@ -17,7 +17,7 @@ export interface PreparedSchema {
   readonly size: number;
 }
 
-/** Of all patterns of one schema together. */
+/** Most instructions of all patterns of one schema together. */
 const MAX_INSTRUCTIONS = 20_000;
 /** Approximate memory of one instruction. */
 const BYTES_PER_INSTRUCTION = 64;
@@ -32,7 +32,7 @@ const SCHEMA_MAPS = new Set(MAPS.split(" "));
 
 const OLD_DRAFTS = /draft-0[4-7]/;
 
-/** @throws Error that says what is wrong with it */
+/** @throws Error that describes what is wrong with it */
 export function prepareSchema(root: Readonly<Record<string, unknown>>): PreparedSchema {
   const { $schema } = root;
   const isOldDraft = typeof $schema === "string" && OLD_DRAFTS.test($schema);
@@ -60,7 +60,7 @@ class Preparation implements PreparedSchema {
     return this.#instructions * BYTES_PER_INSTRUCTION;
   }
 
-  /** Prepares the whole schema, or a part of it that only a reference leads to. */
+  /** Prepares the whole schema, or a part of it that only a reference reaches. */
   prepare(schema: Schema): void {
     const [problem] = schemaProblems(schema, "", { lists: this.#isOldDraft, annotations: false });
     if (problem !== undefined) throw new Error(problem);
@@ -122,7 +122,7 @@ function decodePointerPart(part: string): string {
   try {
     text = decodeURIComponent(part);
   } catch {
-    // Not percent-encoded: it is taken literally.
+    // Not percent-encoded: it is used literally.
   }
   return text.replaceAll("~1", "/").replaceAll("~0", "~");
 }

@@ -1,18 +1,18 @@
-/** Limits how many bytes of new schemas one caller may send. Schemas that are cached cost nothing. */
+/** Limits how many bytes of new schemas one caller may send. Cached schemas cost nothing. */
 import { ServiceError } from "../lib/errors.ts";
 
-/** Of one caller within one period. */
+/** Limit for one caller within one period. */
 const MAX_BYTES_PER_PERIOD = 4 * 1024 * 1024;
 const PERIOD_MS = 60_000;
-/** Above this, the callers whose periods began first are dropped. */
+/** Most callers that are tracked; above this, those with the oldest periods are dropped. */
 const MAX_CALLERS = 10_000;
 
 export class SchemaRateLimit {
-  /** In order of the begin of their periods. */
+  /** Callers in the order in which their periods started. */
   readonly #callers = new Map<string, { since: number; bytes: number }>();
   readonly #now: () => number;
 
-  /** @param now milliseconds that never go back */
+  /** @param now a monotonic clock in milliseconds */
   constructor(now: () => number = () => performance.now()) {
     this.#now = now;
   }

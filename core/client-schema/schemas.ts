@@ -9,34 +9,34 @@ import { type PreparedSchema, prepareSchema } from "./prepare.ts";
 import type { SchemaRateLimit } from "./rate.ts";
 import { TooMuchWork } from "./work.ts";
 
-/** Of one schema: its size as JSON, and how deep it is nested. */
+/** Limits of one schema: its size as JSON, and its depth. */
 const LIMITS = { bytes: 64 * 1024, depth: 32 };
 const MAX_CACHE_BYTES = 16 * 1024 * 1024;
-/** Approximate memory for each byte of a schema's text: the text itself, and the values it is parsed into. */
+/** Approximate memory per byte of a schema's text: for the text itself, and for the parsed values. */
 const BYTES_PER_TEXT_BYTE = 6;
 
 export interface ClientSchema {
   /** The schema as the client sent it, for the model. */
   readonly schema: object;
   /**
-   * The first problems of a value joined by `; `, or null when it fits.
+   * The first problems of a value joined by `; `, or null when it is valid.
    *
    * @throws ServiceError `invalid_input` when the check takes too much work
    */
   problems(value: unknown): string | null;
 }
 
-/** @param caller whose rate limit a schema that is not cached counts against; undefined: nobody's */
+/** @param caller whose rate limit a schema that is not cached counts against; undefined for none */
 export type PrepareSchema = (schema: object, path: string, caller?: string) => ClientSchema;
 
 /**
- * Creates a function that prepares schemas, with a cache of those used last.
+ * Creates a function that prepares schemas, with a cache of the most recently used ones.
  *
- * The function throws ServiceError: `invalid_input` for a schema that has no `type`, is not valid, is too deep or too large, or
+ * The function throws ServiceError: `invalid_input` for a schema that has no `type`, is invalid, too deep or too large, or
  * refers to another document; `rate_limited` when its caller has sent too many new schemas. Its `path` is the name of the schema
  * in the request (`schema`).
  *
- * @param root how messages call the value
+ * @param root the name of the value in messages
  */
 export function createClientSchemas(root = "result", rate: SchemaRateLimit | null = null): PrepareSchema {
   const cache = new Map<string, { schema: ClientSchema; weight: number }>();

@@ -1,4 +1,4 @@
-/** Bounds the work for a schema from a client. Work is counted, not timed, so that the bound does not depend on the machine. */
+/** Limits the work for a schema from a client. Work is counted, not timed, so that the limit does not depend on the machine. */
 
 /** Thrown when a check takes more work than allowed. */
 export class TooMuchWork extends Error {
@@ -9,7 +9,7 @@ export class WorkBudget {
   readonly #limit: number;
   #left: number;
 
-  /** @param limit in steps of some 20 to 50 ns */
+  /** @param limit in steps of about 20 to 50 ns */
   constructor(limit: number) {
     this.#limit = limit;
     this.#left = limit;

@@ -1,10 +1,10 @@
 /**
  * `npm run build`: bundles Penstock for production into `dist/`, which starts with plain `node dist/penstock.js`.
  *
- * The folder mirrors the source tree where code looks for files beside itself: `dist/package.json`,
- * data files under `dist/core/**`, the packages that stay outside under `dist/node_modules`: the folder runs wherever it is copied to, on
- * this platform. All outputs share chunks, so there is one copy of every module: a `ServiceError` thrown by a
- * plugin (which imports `#plugin`) is the one that the core knows.
+ * The folder mirrors the source tree where code looks for files beside itself: `dist/package.json`, data files under `dist/core/**`, and
+ * the packages that are not bundled under `dist/node_modules`. So it runs wherever it is copied, on this platform. All outputs share
+ * chunks, so there is one copy of every module: a `ServiceError` thrown by a plugin (which imports `#plugin`) is the one that the core
+ * knows.
  */
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
@@ -18,13 +18,13 @@ import { digestOfSources, STAMP } from "./fresh.mjs";
 import { billOfMaterials, licenceText, packageFolders, readPackages } from "./third-party.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-/** A file that tests its own URL handles builds itself: it finds its files relative to `out`. */
+/** Recognises files that handle builds themselves by testing their own URL: they find their files relative to `out`. */
 const HANDLES_BUILDS = /import\.meta\.url\.endsWith\(|\.test\(import\.meta\.url\)/;
-/** Modules that run in browsers. */
+/** The folder of modules that run in browsers. */
 const CONSOLE = "core/api/pages/console";
 const CODE = [".ts", ".mts", ".js", ".mjs"];
 
-/** Served to browsers as it is, so that the build has a copy. The sources read it from the installed package. */
+/** Served to browsers unchanged, so the build has a copy. The sources read it from the installed package. */
 const SWAGGER = "core/api/pages/swagger";
 const SWAGGER_FILES = ["package.json", "LICENSE", "NOTICE", "swagger-ui-bundle.js", "swagger-ui.css"];
 
@@ -35,16 +35,16 @@ const REQUIRE_BANNER =
 const ENTRY =
   '#!/usr/bin/env node\nimport { main } from "./core/command/main.ts";\nawait main(process.argv.slice(2));\n';
 
-/** The sources, their schemas and the tools for them are not part of a build. */
+/** Replaces the code for builds and generated files, because the sources and schemas are not part of a build. */
 const NO_SOURCES =
   'const none = () => {\n  throw new Error("this works in a checkout of the source only");\n};\nexport { none as build, none as runCodegen };\n';
 
 interface BuildOptions {
-  /** The source tree; default: the one that this file is in. */
+  /** The source tree; default: the one that contains this file. */
   root?: string;
-  /** Emptied first. */
+  /** The output folder, which is emptied first. */
   out: string;
-  /** Default true. False for the package of npm, which gets native code where it is installed, and is no build to start from here. */
+  /** Whether to include native packages; default true. False for the npm package, which gets them when it is installed. */
   carries?: boolean;
 }
 
@@ -63,7 +63,7 @@ function dataFiles(root: string): string[] {
   );
 }
 
-/** The entry, which has no source file, and a replacement for what makes builds and generated files. */
+/** The entry, which has no source file, and the replacement for the code that makes builds and generated files. */
 function virtualModules(root: string): esbuild.Plugin {
   return {
     name: "virtual-modules",
@@ -84,7 +84,7 @@ function virtualModules(root: string): esbuild.Plugin {
 
 /**
  * Keeps `import.meta.url` correct: a source file that looks for a neighbour finds it at the same path below `out`. All chunks are
- * in `out` itself, so that the path is relative to the chunk that the code is in.
+ * in `out` itself, so the path is relative to the chunk that contains the code.
  */
 function sourceLocations(root: string): esbuild.Plugin {
   const core = join(root, "core") + sep;
@@ -131,7 +131,7 @@ export async function build(options: BuildOptions): Promise<BuildResult> {
   }
   rmSync(out, { recursive: true, force: true });
   mkdirSync(out, { recursive: true });
-  // Before they are read: a source that is edited meanwhile makes the build a stale one.
+  // Before the sources are read, so that editing one meanwhile makes the build stale.
   const digest = digestOfSources(root);
   const { metafile } = await esbuild.build({
     absWorkingDir: root,
@@ -147,10 +147,10 @@ export async function build(options: BuildOptions): Promise<BuildResult> {
     platform: "node",
     target: "node20",
     external: EXTERNAL,
-    // ESM builds of packages where they have one: they can be shaken.
+    // Prefers the ESM builds of packages, because these can be tree-shaken.
     mainFields: ["module", "main"],
     banner: { js: REQUIRE_BANNER },
-    // Names stay: stack traces and logs are read by people.
+    // Names are kept: people read stack traces and logs.
     minifyWhitespace: true,
     minifySyntax: true,
     legalComments: "linked",

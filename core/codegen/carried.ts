@@ -1,11 +1,11 @@
-/** The packages that a build has in a `node_modules` of its own: native code, and what compiles a user's `.ts` plugins. */
+/** The packages in a build's own `node_modules`: native code, and what compiles a user's `.ts` plugins. */
 import { cpSync, existsSync, realpathSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
 import { filesBelow } from "./files.ts";
 
 const { platform, arch, versions } = process;
 
-/** By name, the files that run: of native code the binary for this platform and this Node.js alone. */
+/** For each package the files that are needed: of native code only the binary for this platform and this Node.js. */
 const CARRIED: Readonly<Record<string, RegExp>> = {
   "uWebSockets.js": new RegExp(`^(uws\\.js|ESM_wrapper\\.mjs|uws_${platform}_${arch}_${versions.modules}\\.node)$`),
   sqlite3: new RegExp(`^(lib/.+\\.js|build/Release/node_sqlite3\\.node|prebuilds/${platform}-${arch}/.+\\.node)$`),
@@ -16,10 +16,10 @@ const CARRIED: Readonly<Record<string, RegExp>> = {
 };
 const ALWAYS = /^(package\.json|licen[cs]e.*|notice.*)$/i;
 
-/** Imported by code of the bundle, which leaves them out. The others are imported by these. */
+/** Packages that code of the bundle imports and that are not bundled. The others are imported by these. */
 export const EXTERNAL = ["uWebSockets.js", "sqlite3", "tsx", "esbuild"];
 
-/** Copies them below `out`. One that is not installed is left out: the bundle runs without it, and says so. */
+/** Copies the packages below `out`. One that is not installed is left out: the bundle runs without it, with a message. */
 export function carryPackages(root: string, out: string): string[] {
   const found = Object.entries(CARRIED).flatMap(([name, files]) => {
     const folder = installed(root, name);
@@ -42,7 +42,7 @@ function installed(folder: string, name: string): string | null {
   return above === folder ? null : installed(above, name);
 }
 
-/** Folders are entered for what is in them, and made only with a file. */
+/** Copies the files that count, and creates only the folders that contain any. */
 function copyFiles(from: string, to: string, counts: (path: string) => boolean): void {
   for (const path of filesBelow(from))
     if (counts(path)) cpSync(path, join(to, relative(from, path)), { dereference: true });

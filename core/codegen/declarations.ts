@@ -1,6 +1,6 @@
 /**
- * Writes the types of `penstock-gateway/plugin` for those who install the package: declarations of our own files, and of the files
- * of packages that they name, so that a plugin type checks without these packages.
+ * Writes the types of `penstock-gateway/plugin` for users of the npm package: declarations of our own files, and of the files of
+ * packages to which they refer, so that a plugin type checks without these packages.
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { isBuiltin } from "node:module";
@@ -32,7 +32,7 @@ export function writeDeclarations(root: string, out: string): string {
   const waiting = [join(root, ENTRY)];
   const seen = new Set(waiting);
   for (let path = waiting.pop(); path !== undefined; path = waiting.pop()) {
-    // What a package names under other conditions is not in the program.
+    // A file that a package names only under other conditions is not part of the program.
     const file = program.getSourceFile(path) ?? host.getSourceFile(path, ts.ScriptTarget.ESNext)!;
     const written = placeOf(root, path);
     const text = declarationsOf(program, file).replace(
@@ -48,7 +48,7 @@ export function writeDeclarations(root: string, out: string): string {
       },
     );
     writeText(join(out, written), text);
-    // Whether a file is CommonJS is said by the package.json above it.
+    // The package.json above a file says whether it is CommonJS.
     if (path.includes(PACKAGES) && file.impliedNodeFormat !== ts.ModuleKind.ESNext) {
       const [scope, name] = written.split("/").slice(1);
       const folder = scope!.startsWith("@") ? `packages/${scope}/${name}` : `packages/${scope}`;
@@ -72,7 +72,7 @@ function declarationsOf(program: ts.Program, file: ts.SourceFile): string {
   return text;
 }
 
-/** The file that an import names; null for what a project has itself: the modules of Node. */
+/** The file that an import names; null for Node's own modules, whose types every project has. */
 function resolveImport(
   specifier: string,
   file: ts.SourceFile,
@@ -94,7 +94,7 @@ function resolveImport(
   return found.resolvedModule.resolvedFileName;
 }
 
-/** `core/lib/errors.d.ts`; of packages `packages/pino/pino.d.ts`, since a folder `node_modules` is left out of a package. */
+/** `core/lib/errors.d.ts`; for packages `packages/pino/pino.d.ts`, because npm leaves out a folder named `node_modules`. */
 function placeOf(root: string, file: string): string {
   const packages = file.lastIndexOf(PACKAGES);
   const path = packages === -1 ? relative(root, file) : `packages/${file.slice(packages + PACKAGES.length)}`;

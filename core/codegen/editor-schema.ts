@@ -1,4 +1,4 @@
-/** `generated/service.schema.json`: the manifest as it is written, for editors. Validation sees it later, with every `${...}` filled in. */
+/** `generated/service.schema.json`: the schema for editors, of the manifest as written, before every `${...}` is filled in. */
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import { mapSubschemas } from "./schema-walk.ts";
@@ -10,11 +10,11 @@ const REFERENCE = {
   pattern: "\\$\\{[^}]",
 };
 const SCALARS = ["number", "integer", "boolean"];
-/** Keywords that a text with a reference in it may fail until it is filled in. */
+/** Keywords that a text with a reference may violate until it is filled in. */
 const NARROWING = ["enum", "const", "pattern", "format", "maxLength"];
-/** About the place and not the value: they stay outside, where editors look for them. */
+/** Keywords about the place and not the value: they stay outside, where editors look for them. */
 const ANNOTATIONS = ["title", "description", "default", "examples"];
-/** Conditions and names of keys see no reference. */
+/** Keywords that never apply to a reference: conditions and names of keys. */
 const UNCHANGED = ["if", "not", "propertyNames"];
 
 /** @param definitions of the manifest by name, which refer to each other as `#/$defs/NAME` */
@@ -29,7 +29,7 @@ export function editorSchema(definitions: Record<string, JsonSchema>): JsonSchem
   };
 }
 
-/** The same for files of evals, which refer to nothing outside. */
+/** The schema for editors of files of evals, which cannot contain references. */
 export const evalsSchema = (definitions: Record<string, JsonSchema>): JsonSchema => ({
   $schema: "https://json-schema.org/draft/2020-12/schema",
   title: "evals.yaml",
@@ -38,7 +38,7 @@ export const evalsSchema = (definitions: Record<string, JsonSchema>): JsonSchema
   $defs: definitions,
 });
 
-/** A copy that takes `${...}` wherever one text may stand for the value. */
+/** A copy that accepts `${...}` wherever a single text may stand for the value. */
 function withReferences(schema: JsonSchema): JsonSchema {
   const copy = mapSubschemas(schema, withReferences);
   for (const keyword of UNCHANGED) if (keyword in schema) copy[keyword] = schema[keyword];
@@ -49,7 +49,7 @@ function withReferences(schema: JsonSchema): JsonSchema {
   return { ...Object.fromEntries(outside), anyOf: [Object.fromEntries(inside), REFERENCE] };
 }
 
-/** Whether a text may stand there that the schema itself refuses. */
+/** Whether a reference must be allowed because the schema itself would refuse its text. */
 function takesText(schema: JsonSchema): boolean {
   const types = [schema.type ?? []].flat();
   if (!types.includes("string")) return types.some((type) => SCALARS.includes(String(type))) || isScalarChoice(schema);

@@ -1,8 +1,7 @@
-/** All files below a folder. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 
-/** Absolute paths, where `folder` is absolute. Folders of packages are not entered. */
+/** All files below a folder, as absolute paths if `folder` is absolute. Skips folders of packages. */
 export function filesBelow(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);

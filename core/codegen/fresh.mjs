@@ -1,15 +1,15 @@
-// Tells whether a bundle was made of the sources that are there now. Plain JavaScript: it decides whether TypeScript is loaded at all.
+// Detects whether a bundle was built from the current sources. Plain JavaScript: it decides whether TypeScript is loaded at all.
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
-/** What a bundle is made of: the sources, and which packages are installed. */
+/** What determines a bundle: the sources, and the installed packages. */
 const SOURCES = ["core", "generated", "package.json", "package-lock.json", "node_modules/.package-lock.json"];
-/** In the folder of the bundle. */
+/** Name of the file in the bundle's folder that contains the digest. */
 export const STAMP = "sources.sha256";
 
-/** Names, sizes and times of all sources: another one when a file was edited, added, removed, or brought back from earlier. */
+/** Digest of names, sizes and times of all sources: it changes when a file is edited, added, removed, or restored. */
 export function digestOfSources(root) {
   const hash = createHash("sha256");
   const { platform, arch, versions } = process;
@@ -24,7 +24,7 @@ export function digestOfSources(root) {
   return hash.digest("hex");
 }
 
-/** The bundle of a checkout, when there is one and it is made of these very sources. */
+/** The bundle of a checkout, if it exists and was built from the current sources; else null. */
 export function freshBundle(root) {
   const stamp = join(root, "dist", STAMP);
   if (!existsSync(stamp)) return null;

@@ -27,7 +27,7 @@ function declarations(head: string, names: string): string {
 }
 
 interface Generated {
-  /** Text by file name below `generated/`. */
+  /** Texts by file name below `generated/`. */
   files: Map<string, string>;
   problems: SchemaProblem[];
 }
@@ -38,7 +38,7 @@ export async function generate(root: string): Promise<Generated> {
   const failed: SchemaProblem[] = [];
   const types = await generateTypes(usable, failed);
   if (failed.length > 0) {
-    // A definition without a type gets no validator either: both files have the same definitions.
+    // A definition without a type gets no validator either, so that both files have the same definitions.
     usable = usable.filter(({ name }) => !failed.some(({ message }) => message.startsWith(`$defs.${name}:`)));
     problems.push(...failed);
   }
@@ -82,7 +82,7 @@ function components(definitions: SchemaDefinition[], prefix: string): Record<str
   return Object.fromEntries(sorted.map(({ name, schema }) => [name, withoutTypes(rewriteReferences(schema, prefix))]));
 }
 
-/** Defaults of requests, for code: validators do not fill them in, because an agent may have other defaults. */
+/** The module with the defaults of requests: validators do not fill them in, because an agent may have other defaults. */
 function defaultsModule(definitions: SchemaDefinition[]): string {
   const entries = definitions
     .filter(({ group }) => group === "api")
@@ -94,7 +94,7 @@ function defaultsModule(definitions: SchemaDefinition[]): string {
   return `/* ${HEAD} */\n\n/** ${comment} */\nexport const defaults = ${text} as const;\n`;
 }
 
-/** By property, at any depth; the target of a `$ref` has an entry of its own. */
+/** Defaults by property, at any depth; the target of a `$ref` has an entry of its own. */
 function collectDefaults({ properties = {} }: JsonSchema): JsonSchema {
   const found: JsonSchema = {};
   for (const [key, property] of Object.entries(properties as Record<string, JsonSchema>)) {
@@ -104,7 +104,7 @@ function collectDefaults({ properties = {} }: JsonSchema): JsonSchema {
   return found;
 }
 
-/** Of every body with `options`: what may be in them. */
+/** The module with the names of options, for every body with `options`. */
 function optionNamesModule(definitions: SchemaDefinition[]): string {
   const schemas = new Map(definitions.map(({ name, schema }) => [name, schema]));
   const entries = definitions
@@ -130,7 +130,7 @@ function propertyNames(schema: JsonSchema, schemas: ReadonlyMap<string, JsonSche
   return Object.fromEntries(Object.entries(properties).map(([name, item]) => [name, propertyNames(item, schemas)]));
 }
 
-/** `tsType` is for the type generator only. */
+/** Removes `tsType`, which is only for the type generator. */
 function withoutTypes(schema: JsonSchema): JsonSchema {
   return JSON.parse(JSON.stringify(schema, (key, value) => (key === "tsType" ? undefined : value)));
 }

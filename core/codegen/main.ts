@@ -6,7 +6,7 @@ import { generate } from "./generate.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
-/** Returns the exit code: 0 when all is well, 1 when a schema is broken or, with `check`, a file is stale. */
+/** Returns the exit code: 0 for success, 1 when a schema is broken or, with `check`, a file is stale. */
 export async function runCodegen(root: string, check: boolean, print: (line: string) => void): Promise<number> {
   const { files, problems } = await generate(root);
   for (const { file, message } of problems) print(`${file}: ${message}`);
@@ -20,7 +20,7 @@ export async function runCodegen(root: string, check: boolean, print: (line: str
   for (const name of stale) {
     const text = files.get(name);
     if (text === undefined) continue;
-    // Renaming is atomic: readers and other runs never see half a file.
+    // Renaming is atomic: readers and other runs never see a partial file.
     const draft = join(folder, `.${name}.${process.pid}`);
     await writeFile(draft, text);
     await rename(draft, join(folder, name));
@@ -29,7 +29,7 @@ export async function runCodegen(root: string, check: boolean, print: (line: str
   return problems.length > 0 ? 1 : 0;
 }
 
-/** Names of files that differ from what they should be, are missing, or should not be there. */
+/** Names of files that are stale, missing, or superfluous. */
 async function staleFiles(folder: string, files: ReadonlyMap<string, string>): Promise<string[]> {
   const stale: string[] = [];
   for (const [name, text] of files) {

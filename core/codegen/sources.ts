@@ -9,7 +9,7 @@ const GROUPS = ["manifest", "evals", "api", "events"] as const;
 type SchemaGroup = (typeof GROUPS)[number];
 
 export interface SchemaFile {
-  /** `schemas/api/agents.json`, always with `/`. */
+  /** The path, such as `schemas/api/agents.json`, always with `/`. */
   path: string;
   group: SchemaGroup;
   id: string;
@@ -22,14 +22,14 @@ export interface SchemaDefinition {
   group: SchemaGroup;
   file: string;
   schema: JsonSchema;
-  /** Absolute reference: `$id#/$defs/name`. */
+  /** The absolute reference: `$id#/$defs/name`. */
   reference: string;
 }
 
-/** Whether it is of a file that people write: such a file gets its defaults when it is read, and messages that name known keys. */
+/** Whether a definition is for a file that people write: such a file gets defaults when it is read, and messages name known keys. */
 export const isWritten = ({ group }: SchemaDefinition): boolean => group === "manifest" || group === "evals";
 
-/** Something wrong in one schema file. The rest is still generated, so that one broken file does not stop the others. */
+/** A problem in one schema file. The rest is still generated, so that one broken file does not stop the others. */
 export interface SchemaProblem {
   file: string;
   message: string;

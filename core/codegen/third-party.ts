@@ -1,4 +1,4 @@
-/** Says which packages a build holds: their licences for people, and a bill of materials (CycloneDX) for programs. */
+/** Lists the packages in a build: their licences for people, and a bill of materials (CycloneDX) for programs. */
 import { readdirSync, readFileSync, realpathSync } from "node:fs";
 import { join, resolve, sep } from "node:path";
 
@@ -8,14 +8,14 @@ interface Package {
   license: string;
   /** The texts of its licence files. */
   texts: string[];
-  /** As the lock file has it: `sha512-BASE64`. */
+  /** The value in the lock file: `sha512-BASE64`. */
   integrity: string | undefined;
 }
 
 const LICENCE_FILE = /^(licen[cs]e|notice)/i;
 const NODE_MODULES = `${sep}node_modules${sep}`;
 
-/** The folders of the packages that files are in. @param inputs absolute paths, or relative to `root` */
+/** The folders of the packages to which files belong. @param inputs absolute paths, or relative to `root` */
 export function packageFolders(root: string, inputs: readonly string[]): string[] {
   const folders = inputs.flatMap((input) => {
     const path = resolve(root, input);
@@ -57,7 +57,7 @@ export function licenceText(packages: readonly Package[]): string {
   return `This build holds these packages, each under its own licence.\n\n${list}\n\n${texts.join("\n\n")}\n`;
 }
 
-/** CycloneDX 1.5. The same build has the same text: no time, no serial number. */
+/** CycloneDX 1.5. The same build gives the same text, so it has no time and no serial number. */
 export function billOfMaterials(self: { name: string; version: string; license: string }, all: readonly Package[]) {
   const purl = (name: string, version: string) => `pkg:npm/${name.replace("@", "%40")}@${version}`;
   const component = ({ name, version, license, integrity }: Package) => ({

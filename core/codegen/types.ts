@@ -14,7 +14,7 @@ const OPTIONS = {
   style: { printWidth: 120 },
 } as const;
 
-/** json-schema-to-typescript gives `never[]` for the first and ignores the others silently. */
+/** Unsupported keywords: json-schema-to-typescript makes `never[]` of the first and ignores the others silently. */
 const REFUSED = ["prefixItems", "unevaluatedProperties", "unevaluatedItems"];
 
 /** The text of the types, without the head comment. Definitions that fail are named in `problems` and left out. */
@@ -27,7 +27,7 @@ export async function generateTypes(
   for (const definition of definitions) {
     try {
       const view = typeView(definition.schema, isWritten(definition));
-      // Each definition is compiled alone: a reference is only the other one's name, so nothing is numbered or repeated.
+      // Each definition is compiled separately: a reference becomes the name of the other one, so nothing is numbered or repeated.
       blocks.push((await compile({ ...view, title: definition.name }, definition.name, OPTIONS)).trim());
       names.push(definition.name);
     } catch (error) {
@@ -40,8 +40,8 @@ export async function generateTypes(
 }
 
 /**
- * The schema as the type generator should see it. The types of the manifest describe the resolved manifest: every key with a default
- * is there, and durations and sizes are numbers (`tsType` in their schemas).
+ * The schema for the type generator. The types of the manifest describe the resolved manifest: every key with a default is present, and
+ * durations and sizes are numbers (`tsType` in their schemas).
  */
 function typeView(schema: JsonSchema, resolved: boolean): JsonSchema {
   for (const keyword of REFUSED) {
@@ -63,7 +63,7 @@ function typeView(schema: JsonSchema, resolved: boolean): JsonSchema {
 
 const asList = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
-/** Properties that are always there after validation: with a default, or with one in both branches of a condition. */
+/** Properties that are always present after validation: with a default, or with one in both branches of a condition. */
 function defaulted(schema: JsonSchema): string[] {
   const { then: first, else: second } = schema as { then?: JsonSchema; else?: JsonSchema };
   const inElse = second ? defaulted(second) : [];

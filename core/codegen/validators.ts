@@ -9,8 +9,8 @@ import { isWritten, type SchemaDefinition, type SchemaFile, type SchemaProblem }
 type Flavour = "written" | "query" | "plain";
 
 /**
- * What people write gets its defaults here, and errors that carry their schema (known keys for "did you mean"). Queries are
- * text, so numbers are read from it. Bodies are checked as they are: defaults would override an agent's own options.
+ * Files that people write get their defaults here, and errors that include their schema (known keys for "did you mean"). Queries are
+ * text, so numbers are converted. Bodies are checked unchanged: defaults would override an agent's own options.
  */
 const FLAVOURS: Readonly<Record<Flavour, Options>> = {
   written: { useDefaults: true, verbose: true },
@@ -18,7 +18,7 @@ const FLAVOURS: Readonly<Record<Flavour, Options>> = {
   plain: {},
 };
 
-/** The most errors of one list or map: the author of a manifest should see all of them at once. */
+/** Most errors of one list or map: the author of a manifest should see all of them at once. */
 const MAX_ERRORS: Readonly<Record<Flavour, number>> = { written: 1_000, query: 20, plain: 20 };
 
 const COMMON: Options = {
@@ -50,7 +50,7 @@ function createAjv(flavour: Flavour): Ajv2020 {
   return ajv;
 }
 
-/** Those definitions that compile; the others are named in `problems`. */
+/** The definitions that compile; the others are named in `problems`. */
 export function compilable(
   files: SchemaFile[],
   definitions: SchemaDefinition[],
@@ -79,17 +79,17 @@ export function compilable(
 }
 
 /**
- * Those that a start or a request needs, in a small module of their own: the manifest, files of evals, bodies and queries of requests. The
- * validator of the manifest contains those of its parts; replies and events are validated by tests only.
+ * The definitions that a start or a request needs, which are in a small module of their own: the manifest, files of evals, bodies and
+ * queries of requests. The validator of the manifest contains those of its parts; replies and events are validated only in tests.
  */
 export function servedDefinitions(definitions: readonly SchemaDefinition[]): SchemaDefinition[] {
   return definitions.filter(({ name }) => /^(Manifest|EvalFile)$|(Request|Query)$/.test(name));
 }
 
-/** What one module exports as `validators`. All `definitions` must compile. */
+/** The content of a module's `validators`. All `definitions` must compile. */
 interface ValidatorModule {
   definitions: readonly SchemaDefinition[];
-  /** A module beside it whose `validators` it exports too. */
+  /** Another module whose `validators` it exports too. */
   extended?: string;
 }
 
@@ -145,7 +145,7 @@ async function bundle(root: string, modules: ReadonlyMap<string, string>, extern
     minifySyntax: true,
     lineLimit: 2_000,
     absWorkingDir: root,
-    // Paths are part of the output: they must not depend on where node_modules really lies.
+    // Paths are part of the output: they must not depend on the real location of node_modules.
     preserveSymlinks: true,
     legalComments: "none",
     logLevel: "silent",

@@ -1,9 +1,9 @@
-/** The commands `backup` and `restore`: a copy of the SQLite file of a service, and back. */
+/** The commands `backup` and `restore`: copy the SQLite file of a service, and put a copy back. */
 import { resolve } from "node:path";
 import type { Invocation } from "./invocation.ts";
 import { type NamedStore, withNamedStore } from "./named-store.ts";
 
-/** Beside the service, which goes on. */
+/** Copies the file while the service may be running. */
 export const backup = (invocation: Invocation): Promise<number> =>
   withNamedStore(invocation, async (named) => {
     const [name] = invocation.rest as [string];
@@ -14,7 +14,7 @@ export const backup = (invocation: Invocation): Promise<number> =>
     return 0;
   });
 
-/** In the place of the file of a service that is stopped. */
+/** Replaces the file of a service that is stopped. */
 export const restore = (invocation: Invocation): Promise<number> =>
   withNamedStore(invocation, async (named) => {
     const [name] = invocation.rest as [string];

@@ -1,4 +1,4 @@
-/** The command `build`: a folder with Penstock, the manifest and what is beside it, which runs wherever it is copied to on this platform. */
+/** The command `build`: a folder with Penstock, the manifest and the files beside it, which can be copied anywhere on this platform. */
 import { cpSync, existsSync, mkdirSync, readdirSync, realpathSync } from "node:fs";
 import { basename, dirname, join, resolve, sep } from "node:path";
 import { carryPackages } from "../codegen/carried.ts";
@@ -6,11 +6,11 @@ import { PROJECT } from "../lib/version.ts";
 import { check } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 
-/** Not of the service: what is installed, what it has stored, and an earlier build. Hidden files hold keys and history. */
+/** Left out of the service's folder: installed packages, stored data, earlier builds, and hidden files, which contain keys and history. */
 const LEFT_OUT = /^(\.|node_modules$|data$|dist$)/;
-/** The same in folders below, and databases wherever they are: the manifest names the place of its store. */
+/** Left out at any depth: hidden files, and databases, because the manifest may put the store anywhere. */
 const KEPT_BACK = /^\.|\.(db|sqlite3?)(-wal|-shm|-journal)?$/;
-/** Of the package, what only a type check or another build needs. */
+/** Left out of the package: files that only a type check or another build needs. */
 const NOT_RUN = ["node_modules", "types", "sources.sha256"];
 
 export async function buildFolder(invocation: Invocation): Promise<number> {
@@ -39,7 +39,7 @@ function copyService(from: string, out: string): void {
   }
 }
 
-/** A bundle is copied, and gets the packages that it was installed with; of a checkout one is made. */
+/** Copies a bundle together with its installed packages; from a checkout, makes a bundle first. */
 async function copyPenstock(out: string): Promise<void> {
   if (import.meta.url.endsWith(".ts")) {
     const { build } = await import("../codegen/build.ts");

@@ -1,4 +1,4 @@
-/** The command `client`: one TypeScript file with which programs call this service. */
+/** The command `client`: writes one TypeScript file with which programs call this service. */
 import { readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
@@ -15,11 +15,11 @@ import { type Invocation, Misuse } from "./invocation.ts";
 const FILE = "penstock-client.ts";
 const STANDARD_OUTPUT = "-";
 
-/** Exit code 1 when the manifest has errors, or with `--check` when the file is not what would be written. */
+/** Exit code 1 when the manifest has errors, or with `--check` when the file is out of date. */
 export async function client(invocation: Invocation): Promise<number> {
   const { config, checkOnly, out = FILE } = invocation;
   if (checkOnly && out === STANDARD_OUTPUT) throw new Misuse("--check needs a file to compare: --out FILE");
-  // What cannot go well ends before the plugins are loaded, which takes longer.
+  // Fails early, before the plugins are loaded, which takes longer.
   if (!checkOnly) requireOwn(out);
   const generator = loadGenerator([dirname(resolve(config)), process.cwd()]);
   return inspect(invocation, async ({ issues, service }) => {
@@ -39,7 +39,7 @@ function clientNames({ manifest, agents, tools }: Service): ClientNames {
   const workflows = new Map(
     Object.entries(manifest.workflows).map(([id, each]) => [id, describeWorkflow(id, each).detail("idle")]),
   );
-  // Tools of MCP servers are known while the service runs, and tools of clients run where an agent's stream is read.
+  // Tools of MCP servers are known only while the service runs; client tools run in the program that reads the agent's stream.
   const servers = Object.keys(manifest.mcp.clients);
   const own = [...tools.values()].filter(
     ({ name, client }) => client !== true && clientOf(name, servers) === undefined,
@@ -79,7 +79,7 @@ function compare(file: string, text: string, config: string): number {
 
 async function write(file: string, text: string): Promise<void> {
   if (file === STANDARD_OUTPUT) return void process.stdout.write(text);
-  // One that is as it was is left alone, so that nothing is built anew.
+  // An unchanged file is not written, so that nothing is rebuilt.
   if (read(file) !== text) {
     await mkdir(dirname(resolve(file)), { recursive: true });
     await writeFile(file, text);

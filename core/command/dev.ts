@@ -1,7 +1,7 @@
 /**
- * The command `dev`: serves in a child process. A change of the manifest is reloaded there, or the child goes on as before and says why;
- * a change of a plugin, of the source or of `--env-file` starts it anew, and so does one of the manifest that cannot be reloaded. Node's own `--watch`
- * sees only modules, and loses a file whose editor saves by renaming; so folders are watched here.
+ * The command `dev`: serves in a child process. A change of the manifest is reloaded there; if that fails, the child continues as before
+ * and says why. A change of a plugin, of the source or of `--env-file` restarts it, and so does a change of the manifest that cannot be
+ * reloaded. Node's own `--watch` sees only modules, and loses a file whose editor saves by renaming, so folders are watched here.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { type FSWatcher, watch } from "node:fs";
@@ -15,24 +15,24 @@ import { RELOAD_REQUEST, type ReloadAnswer } from "./serve.ts";
 
 /** Editors write a file in several steps: the service restarts when nothing has changed for this long. */
 const RESTART_DELAY_MS = 100;
-/** When a second signal is sent, which ends a service that still has open streams. */
+/** Delay before a second signal is sent, which ends a service that still has open streams. */
 const SECOND_SIGNAL_DELAY_MS = 1_200;
 
 interface Watched {
   folder: string;
-  /** Whether a change of this name in the folder counts. */
+  /** Whether a change of the file with this name in the folder matters. */
   counts(name: string): boolean;
-  /** Whether what changes there can only be read by another process. */
+  /** Whether a change in this folder requires a restart. */
   restarts: boolean;
 }
 
-/** Stays until a signal. */
+/** Runs until a signal. */
 export async function dev(invocation: Invocation): Promise<number> {
   let stopping = false;
   let child = spawnServe(invocation);
   let watchers: FSWatcher[] = [];
   let timer: NodeJS.Timeout | undefined;
-  /** Since the last restart or reload. */
+  /** Whether a change since the last restart or reload requires a restart. */
   let needsRestart = false;
   /** Restarts and reloads run one after the other. */
   let updates = Promise.resolve();
@@ -77,14 +77,14 @@ export async function dev(invocation: Invocation): Promise<number> {
   });
 }
 
-/** The same command line with `serve` instead of `dev`. The child reads the files of `--env-file` anew. */
+/** Starts the same command line with `serve` instead of `dev`. The child reads the files of `--env-file` itself. */
 function spawnServe({ inherited }: Invocation): ChildProcess {
   const [script = "", ...words] = process.argv.slice(1);
   const command = [...process.execArgv, script, ...words.map((word) => (word === "dev" ? "serve" : word))];
   return spawn(process.execPath, command, { stdio: ["inherit", "inherit", "inherit", "ipc"], env: inherited });
 }
 
-/** False when the child has to be started anew: it does not run, or cannot apply the change. */
+/** False when the child must be restarted: it does not run, or cannot apply the change. */
 function reloadChild(child: ChildProcess): Promise<boolean> {
   if (!child.connected) return Promise.resolve(false);
   return new Promise((done) => {
@@ -98,7 +98,7 @@ function reloadChild(child: ChildProcess): Promise<boolean> {
   });
 }
 
-/** Stops a child in order, with a second signal if it takes long. */
+/** Stops a child in order, with a second signal if that takes long. */
 function stopChild(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
   return new Promise((done) => {
@@ -111,7 +111,7 @@ function stopChild(child: ChildProcess): Promise<void> {
   });
 }
 
-/** The folders of the manifest and of `--env-file` for their names alone; the folders of plugins and of the source, with all that is in them. */
+/** The folders of the manifest and of `--env-file`, only for these files; the folders of plugins and of the source as a whole. */
 async function watched({ config, plugins, envFiles = [] }: Invocation): Promise<Watched[]> {
   const { manifest, folder } = await loadManifest(config, process.env);
   const roots = [

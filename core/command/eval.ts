@@ -1,4 +1,4 @@
-/** The command `eval`: asks the agents and workflows of a manifest what a file says, and compares what they answer. */
+/** The command `eval`: runs the cases of a file with the agents and workflows of a manifest, and compares the answers. */
 import { open, writeFile } from "node:fs/promises";
 import { type Booted, boot } from "../app/boot.ts";
 import { openCassettes } from "../app/cassettes.ts";
@@ -15,9 +15,9 @@ import { SAME_SIGNAL_WINDOW_MS } from "./signals.ts";
 
 const PASSED = 0;
 const FAILED = 1;
-/** Nothing was asked: the file, the manifest or a folder is wrong. */
+/** Exit code when no case ran, because the file, the manifest or a folder is wrong. */
 const NOT_RUN = 2;
-/** For the ends of answers that are recorded. */
+/** How long to wait for the ends of answers that are being recorded. */
 const RECORDING_TIMEOUT_MS = 5_000;
 /** The process ends this long after the cases, even if a plugin has left timers behind. */
 const EXIT_TIMEOUT_MS = 1_000;
@@ -31,11 +31,11 @@ export async function runEvalFile(invocation: Invocation): Promise<number> {
   return code;
 }
 
-/** The service is made as `serve` makes it, but listens nowhere and opens no store: what it keeps ends with it. */
+/** The service is made as `serve` makes it, but does not listen and opens no store: what it keeps ends with it. */
 async function evalFile(invocation: Invocation): Promise<number> {
   const { config, plugins, rest, json, junit, record, replay } = invocation;
   const [path] = rest as [string];
-  // Before anything is asked, which may cost money.
+  // Checked before the cases run, which may cost money.
   if (junit !== undefined) await (await open(junit, "a")).close();
   const text = new LogText();
   const logger = createLogger("error", { destination: process.stderr, text });
@@ -72,7 +72,7 @@ async function evalFile(invocation: Invocation): Promise<number> {
   }
 }
 
-/** Before it is asked for a signal ends the process at once, and so does a second one: a plugin may be busy with anything. */
+/** The first signal aborts the cases; a second one ends the process at once, because a plugin may be blocking. */
 function stopSignal(): AbortSignal {
   const stop = new AbortController();
   let begun = 0;
@@ -85,7 +85,7 @@ function stopSignal(): AbortSignal {
   return stop.signal;
 }
 
-/** Of a manifest with errors the names that it has. */
+/** The names in the manifest, even if it has errors. */
 function known({ loaded, models }: Booted): Parameters<typeof loadEvals>[1] {
   const { agents = {}, workflows = {} } = loaded.validSubset ?? {};
   return {

@@ -1,4 +1,4 @@
-/** The commands `executions list`, `end` and `retry`: what can be done about executions while the service is stopped. */
+/** The commands `executions list`, `end` and `retry`: operations on executions while the service is stopped. */
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import { endExecution, letRecoverAgain, type NamedExecution, unfinishedExecutions } from "../workflows/offline.ts";
@@ -7,7 +7,7 @@ import { withNamedStore } from "./named-store.ts";
 
 const DEFAULT_REASON = "ended by hand";
 
-/** A line for each, and one that names the columns. */
+/** Prints a header and one line per execution. */
 export const list = (invocation: Invocation): Promise<number> =>
   withStore(invocation, async (store) => {
     print(["ID", "STATUS", "AGE", "RECOVERIES", "BYTES", "WORKFLOW", "USER"]);
@@ -17,7 +17,7 @@ export const list = (invocation: Invocation): Promise<number> =>
     }
   });
 
-/** It has failed then, and may be replayed as any other that failed. */
+/** Ends an execution with an error; it may be replayed like any other that failed. */
 export const end = (invocation: Invocation): Promise<number> =>
   withStore(invocation, async (store) => {
     const { reason = DEFAULT_REASON } = invocation;
@@ -64,7 +64,7 @@ const UNITS = [
   ["s", 1_000],
 ] as const;
 
-/** In the largest unit that fits. */
+/** The age in the largest unit that fits. */
 function ageOf(at: number): string {
   const age = Math.max(Date.now() - at, 0);
   const [unit, length] = UNITS.find(([, milliseconds]) => age >= milliseconds) ?? UNITS[3];

@@ -1,4 +1,4 @@
-/** The command `init`: a project of one's own, that serves at once and needs no network. */
+/** The command `init`: creates a project that can be served at once and needs no network. */
 import { readFile } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import { parse, stringify } from "yaml";
@@ -12,7 +12,7 @@ export async function init({ rest, template, from }: Invocation): Promise<number
   if (from !== undefined && from !== "openapi") throw new Misuse(`--from must be openapi, not "${from}"`);
   if (from !== undefined && template !== undefined) throw new Misuse("--template and --from are two ways: choose one");
   if (from === undefined && rest.length > 1) throw new Misuse(`init takes no "${rest[1]}"`);
-  // With --from the file comes last, and the folder may be left out.
+  // With --from the source comes last, and the folder may be left out.
   const [directory, source] = from === undefined ? [rest[0]!] : [rest.length > 1 ? rest[0]! : ".", rest.at(-1)!];
   const folder = resolve(directory);
   const values = { NAME: packageName(basename(folder)) };
@@ -54,7 +54,7 @@ async function filesOfOpenApi(source: string, values: Record<string, string>): P
   return files;
 }
 
-/** Of JSON or YAML. */
+/** Reads an OpenAPI document in JSON or YAML. */
 async function readOpenApi(source: string): Promise<ReturnType<typeof toolsOfOpenApi>> {
   try {
     return toolsOfOpenApi(parse(await readFile(source, "utf8")));

@@ -7,7 +7,7 @@ import { formatIssue, hasErrors, type Issue } from "../manifest/issues.ts";
 import { createLogger } from "../observability/logger.ts";
 import type { Invocation } from "./invocation.ts";
 
-/** Errors and warnings to standard error, one line each; colours only on a terminal. */
+/** Prints errors and warnings to standard error, one per line; with colours only on a terminal. */
 export function printIssues(issues: readonly Issue[]): void {
   for (const issue of issues) {
     if (issue.severity === "warning") printWarning(formatIssue(issue));
@@ -22,7 +22,7 @@ function print(text: string, colour: number): void {
   process.stderr.write(coloured ? `\u001b[${colour}m${text}\u001b[0m\n` : `${text}\n`);
 }
 
-/** What `look` says of the service that the manifest makes. Nothing listens. */
+/** Boots the manifest without listening, and returns the exit code from `look`. */
 export async function inspect(
   invocation: Invocation,
   look: (booted: Booted) => number | Promise<number>,
@@ -37,7 +37,7 @@ export async function inspect(
   }
 }
 
-/** Exit code 1 when anything would stop the boot. */
+/** Exit code 1 when anything would prevent the boot. */
 export function check(invocation: Invocation): Promise<number> {
   return inspect(invocation, ({ issues, service }) => {
     const valid = service !== null;
@@ -50,12 +50,12 @@ export function check(invocation: Invocation): Promise<number> {
   });
 }
 
-/** What a value is and where it came from. Exit code 1 when the path leads nowhere. */
+/** Prints a value and its origin. Exit code 1 when the path does not exist. */
 export function explain(invocation: Invocation): Promise<number> {
   return inspect(invocation, ({ loaded, issues }) => {
     const explained = loaded.explain(invocation.rest[0] as string);
     const output = explained.problem === undefined ? process.stdout : process.stderr;
-    // A manifest with errors is explained as it is written, without defaults: print the errors, so that this is no surprise.
+    // A manifest with errors is explained as written, without defaults: the errors are printed so that this is no surprise.
     if (hasErrors(issues)) printIssues(issues);
     output.write(`${formatExplained(explained)}\n`);
     return explained.problem === undefined ? 0 : 1;
@@ -65,7 +65,7 @@ export function explain(invocation: Invocation): Promise<number> {
 /** Wide enough for the service's own routes, so that the lists of two manifests have the same columns. */
 const ROUTE_WIDTH = 60;
 
-/** Every route and socket with its access class, by path. */
+/** Prints every route and socket with its access class, by path. */
 export function listRoutes(invocation: Invocation): Promise<number> {
   return inspect(invocation, ({ issues, service }) => {
     if (service === null) {

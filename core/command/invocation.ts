@@ -1,14 +1,14 @@
-/** What the command line asks for. */
+/** The parsed command line. */
 export interface Invocation {
   config: string;
   plugins: string[];
   port?: number;
   host?: string;
-  /** What stands after the command. */
+  /** The words after the command. */
   rest: string[];
-  /** `--env-file`. Their variables are in the environment already. */
+  /** The files of `--env-file`. Their variables are in the environment already. */
   envFiles?: readonly string[];
-  /** The environment without them. */
+  /** The environment without the variables of those files. */
   inherited?: NodeJS.ProcessEnv;
   /** `generate --check` and `client --check`: compare, do not write. */
   checkOnly: boolean;
@@ -29,5 +29,5 @@ export interface Invocation {
   out?: string | undefined;
 }
 
-/** A mistake in the call: exit code 2. */
+/** A mistake in the command line: exit code 2. */
 export class Misuse extends Error {}

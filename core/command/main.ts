@@ -55,9 +55,9 @@ Options
 `;
 
 interface Command {
-  /** What stands after the command, each with an example; all are required. */
+  /** The required words after the command, each with an example. */
   readonly takes: Readonly<Record<string, string>>;
-  /** How many more words may stand there. */
+  /** How many more words are allowed. */
   readonly more?: number;
   run(invocation: Invocation): Promise<number>;
 }
@@ -170,7 +170,7 @@ const COMMANDS_OF_OPTION = {
   out: ["client"],
 } as const;
 
-/** Runs a command and sets the exit code: 0 done, 1 a problem with the manifest or the start, 2 a mistake in the call. */
+/** Runs a command and sets the exit code: 0 for success, 1 for a problem with the manifest or the start, 2 for a wrong command line. */
 export async function main(argv: string[]): Promise<void> {
   try {
     const { values, positionals } = parse(argv);
@@ -218,7 +218,7 @@ export async function main(argv: string[]): Promise<void> {
   }
 }
 
-/** Of a file like `.env`. What is set already counts, and of several files the first that sets a name. */
+/** Adds the variables of a file like `.env`. Variables that are set already take precedence, and so do earlier files. */
 async function addVariables(file: string): Promise<void> {
   const text = await readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
     throw new Error(`--env-file ${file}: ${error.code === "ENOENT" ? "there is no such file" : error.message}`);
@@ -226,7 +226,7 @@ async function addVariables(file: string): Promise<void> {
   for (const [name, value] of Object.entries(parseEnv(text))) process.env[name] ??= value;
 }
 
-/** The name of the command, which may be two words, and what stands behind it. */
+/** Splits off the name of the command, which may be two words. */
 function nameFirst([first = "serve", ...rest]: readonly string[]): [string, ...string[]] {
   const group = Object.keys(COMMANDS).filter((name) => name.startsWith(`${first} `));
   if (group.length === 0) return [first, ...rest];

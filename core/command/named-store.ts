@@ -1,4 +1,4 @@
-/** The store that a manifest names, for commands that look after it and serve nothing. */
+/** The store that a manifest names, for commands that maintain it and do not serve. */
 import type { Logger } from "pino";
 import { loadManifest } from "../manifest/load.ts";
 import { BUILT_IN_PLUGINS } from "../models/builtin.ts";
@@ -19,11 +19,11 @@ export interface NamedStore {
   readonly service: string;
   readonly url: string;
   readonly kind: "memory" | "sqlite" | "postgres" | "plugin";
-  /** Where `sqlite:` leads to; null for all others. */
+  /** The file of a `sqlite:` store; null for all others. */
   readonly sqlite: NamedFile | null;
-  /** Warnings and errors, on standard error. */
+  /** Logs warnings and errors to standard error. */
   readonly logger: Logger;
-  /** As the service would open it, with its plugin. */
+  /** Opens the store as the service would, with its plugin. */
   open(options?: { unfinished?: boolean }): Promise<Store>;
 }
 
@@ -35,8 +35,8 @@ const KINDS: readonly (readonly [RegExp, NamedStore["kind"]])[] = [
 ];
 
 /**
- * What is wrong elsewhere in the manifest does not matter: a backup must be possible while a model's key is missing. Problems of the
- * store itself are printed, and the exit code is 1.
+ * Problems elsewhere in the manifest are ignored: a backup must be possible while a model's key is missing. Problems of the store
+ * itself are printed, with exit code 1.
  */
 export async function withNamedStore(
   { config, plugins }: Invocation,
@@ -52,7 +52,7 @@ export async function withNamedStore(
   }
   const url = manifest.store;
   const kind = KINDS.find(([pattern]) => pattern.test(url))![1];
-  // The default, perhaps only because the key is misspelt.
+  // `memory` is the default, perhaps only because the key `store` is misspelt.
   if (kind === "memory") {
     printIssues(errors);
     throw new Error(`${config}: store memory: keeps nothing that a command could find`);

@@ -1,4 +1,4 @@
-/** The command `reindex`: makes the indexes of semantic search anew from the messages that are stored. */
+/** The command `reindex`: rebuilds the indexes of semantic search from the stored messages. */
 import { boot } from "../app/boot.ts";
 import { counted } from "../lib/counted.ts";
 import { createEmbeddings } from "../memory/semantic/open.ts";
@@ -12,7 +12,7 @@ import type { Invocation } from "./invocation.ts";
 
 const PROGRESS_INTERVAL_MS = 1_000;
 
-/** Of every memory that has `semantic`. Exit code 1 when the manifest does not boot, or names no such memory. */
+/** Rebuilds the index of every memory with `semantic`. Exit code 1 when the manifest does not boot, or has no such memory. */
 export async function reindexAll({ config, plugins }: Invocation): Promise<number> {
   const text = new LogText();
   const logger = createLogger("warn", { destination: process.stderr, text });

@@ -1,4 +1,4 @@
-/** The command `serve`: starts, says where, and stays until a signal. */
+/** The command `serve`: starts the service, prints its address, and runs until a signal. */
 
 import { ReloadRefused } from "../app/reload.ts";
 import { BootError, type Running, start } from "../app/start.ts";
@@ -11,10 +11,10 @@ import { printIssues, printWarning } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 import { SAME_SIGNAL_WINDOW_MS } from "./signals.ts";
 
-/** The process ends this long after the service, even if a plugin has left timers behind. */
+/** How long after the service the process ends, even if a plugin has left timers behind. */
 const EXIT_TIMEOUT_MS = 1_000;
 
-/** Gives the exit code once the service has ended. */
+/** Resolves to the exit code once the service has ended. */
 export async function serve(invocation: Invocation): Promise<number> {
   // Output that cannot be written (a full disk, a closed terminal) must not end the service.
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
@@ -26,10 +26,10 @@ export async function serve(invocation: Invocation): Promise<number> {
     printIssues(error.booted.issues);
     return 1;
   }
-  // Before anybody reads that it is up: without a listener a signal would end the process at once.
+  // Before the address is printed: without a listener a signal would end the process at once.
   const stopped = untilStopped(running);
   printIssues(running.booted.issues);
-  // The check of the manifest has warned about the host that the manifest names.
+  // The check of the manifest has warned only about the host in the manifest.
   if (invocation.host !== undefined && isPublic(invocation.host) && running.service.manifest.auth.mode === "none") {
     const { host } = invocation;
     printWarning(`--host ${host}: the service is open to everybody who reaches ${host}: auth.mode is none`);
@@ -59,7 +59,7 @@ function describeAccess({ service, url }: Running): string {
   return `open to ${reached}${describeOrigins(server.cors)} (auth.mode: none)`;
 }
 
-/** Which web pages may call the service from a browser, by CORS. */
+/** Which web pages may call the service from a browser, according to CORS. */
 function describeOrigins(cors: ServerManifest["cors"]): string {
   if (cors === false) return "";
   const { origin = "*" } = cors;
@@ -98,11 +98,11 @@ function untilStopped(running: Awaited<ReturnType<typeof start>>): Promise<numbe
     };
     process.on("SIGTERM", onSignal);
     process.on("SIGINT", onSignal);
-    // What has become of it is in the log. Windows sends this signal when a terminal is closed, and then ends the process.
+    // The log shows the outcome. Windows sends this signal when a terminal is closed, and then ends the process.
     process.on("SIGHUP", () => void reloadAndTell(running));
     answerParent(running);
     const { registry } = running.booted;
-    // A rejected promise leaves nothing else half done, so that logging it is enough, whoever it belongs to.
+    // A rejected promise leaves nothing else half done, so logging it is enough, whoever caused it.
     process.on("unhandledRejection", (error) => {
       const { plugin, whose } = blame(error, registry.folders, "a promise");
       logger.error({ err: error, plugin }, `${whose} was rejected and nobody handled it`);
@@ -113,21 +113,21 @@ function untilStopped(running: Awaited<ReturnType<typeof start>>): Promise<numbe
         logger.error({ err: error, plugin }, `uncaught exception in ${whose}, going on`);
         return;
       }
-      // The state of the process is unknown now, so it ends; what is running may finish first.
+      // The state of the process is unknown now, so it ends; work in progress may finish first.
       logger.fatal({ err: error, plugin }, `uncaught exception${plugin === undefined ? "" : ` in ${whose}`}, stopping`);
       if (begun === 0) stop(1);
     });
   });
 }
 
-/** What the command `dev` sends to the service that it runs, and what that answers. A signal has no answer, and Windows none to send. */
+/** The message with which the command `dev` asks for a reload. A signal would give no answer, and Windows has none to send. */
 export const RELOAD_REQUEST = "penstock: reload";
 export interface ReloadAnswer {
-  /** Whether only a restart applies what has changed. */
+  /** Whether only a restart applies the change. */
   readonly needsRestart: boolean;
 }
 
-/** Says what is served now, or why that has not changed. Never rejects. */
+/** Reloads, and prints what is served now or why nothing has changed. Never rejects. */
 async function reloadAndTell(running: Awaited<ReturnType<typeof start>>): Promise<ReloadAnswer> {
   try {
     await running.reload();
@@ -146,11 +146,11 @@ function answerParent(running: Awaited<ReturnType<typeof start>>): void {
     if (message !== RELOAD_REQUEST) return;
     void reloadAndTell(running).then((answer) => process.send?.(answer));
   });
-  // A service that has ended must not live on because its parent might write.
+  // A service that has ended must not stay alive because its parent might write.
   process.channel?.unref();
 }
 
-/** @param what threw, as the log line names it */
+/** @param what threw, as the log line calls it */
 function blame(error: unknown, folders: readonly string[], what: string): { plugin?: string; whose: string } {
   const file = pluginFileOf(error, folders);
   if (file === null) return { whose: what };
@@ -158,7 +158,7 @@ function blame(error: unknown, folders: readonly string[], what: string): { plug
   return { plugin, whose: `${what} of the plugin ${plugin}` };
 }
 
-/** The process ends by itself when nothing is left to do, else it is ended. */
+/** Ends the process by force unless it ends by itself, which it does when nothing is left to do. */
 function endWith(code: number): number {
   setTimeout(() => process.exit(code), EXIT_TIMEOUT_MS).unref();
   return code;

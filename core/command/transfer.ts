@@ -15,10 +15,10 @@ import type { Store } from "../storage/store.ts";
 import type { Invocation } from "./invocation.ts";
 import { withNamedStore } from "./named-store.ts";
 
-/** In the place of a file: standard output, or standard input. */
+/** Stands for standard output, or standard input, in place of a file name. */
 const STREAM = "-";
 
-/** Of a service that is stopped: rows that change meanwhile would not fit each other. */
+/** Exports the store of a service that is stopped: rows that change meanwhile would be inconsistent. */
 export const exportStore = (invocation: Invocation): Promise<number> =>
   withNamedStore(invocation, async (named) => {
     const [name] = invocation.rest as [string];
@@ -50,7 +50,7 @@ async function writeFile(store: Store, name: string, header: ReturnType<typeof e
   }
   const draft = `${target}.${process.pid}.part`;
   try {
-    // It holds what users have said: whoever made it may read it.
+    // The file contains users' messages: only its owner may read it.
     const end = await write(store, createWriteStream(draft, { flags: "wx", mode: 0o600 }), header);
     await publish(draft, () => rename(draft, target));
     return end;
@@ -59,7 +59,7 @@ async function writeFile(store: Store, name: string, header: ReturnType<typeof e
   }
 }
 
-/** Into a store without rows, whose service is stopped. */
+/** Imports into an empty store, whose service is stopped. */
 export const importStore = (invocation: Invocation): Promise<number> =>
   withNamedStore(invocation, async (named) => {
     const [name] = invocation.rest as [string];
@@ -75,7 +75,7 @@ export const importStore = (invocation: Invocation): Promise<number> =>
     }
   });
 
-/** To standard error, since standard output may be the export. */
+/** Prints to standard error, because standard output may be the export. */
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
 
 function describe({ rows, kinds, sha256 }: ExportEnd): string {

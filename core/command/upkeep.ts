@@ -1,10 +1,10 @@
-/** The commands `migrate` and `vacuum`: what a service that is stopped can do for its store. */
+/** The commands `migrate` and `vacuum`: maintain the store of a service that is stopped. */
 import type { Invocation } from "./invocation.ts";
 import { withNamedStore } from "./named-store.ts";
 
 const report = (line: string): void => void process.stdout.write(`${line}\n`);
 
-/** From the layout of an older version to that of this one. */
+/** Migrates from the layout of an older version to that of this one. */
 export const migrate = (invocation: Invocation): Promise<number> =>
   withNamedStore(invocation, async ({ kind, sqlite, url, logger }) => {
     let migrated: boolean;
@@ -19,7 +19,7 @@ export const migrate = (invocation: Invocation): Promise<number> =>
     return 0;
   });
 
-/** Gives the space of deleted rows back to the disk. */
+/** Returns the space of deleted rows to the file system. */
 export const vacuum = (invocation: Invocation): Promise<number> =>
   withNamedStore(invocation, async ({ kind, sqlite, url }) => {
     if (sqlite === null) {

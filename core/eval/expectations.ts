@@ -1,31 +1,31 @@
-/** Compares what came of a case with what is expected of it. */
+/** Compares the outcome of a case with its expectations. */
 import type { EvalTool } from "../../generated/types.ts";
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { Eval } from "./load.ts";
 
-/** One expectation that does not hold. */
+/** An expectation that was not met. */
 export interface FailedExpectation {
-  /** Its key below `expect`, or `answer` where there was none at all. */
+  /** Its key in `expect`, or `answer` when there was no answer at all. */
   readonly expectation: string;
   readonly expected: string;
   readonly got: string;
 }
 
-/** What an agent answered, or how a workflow came to rest. */
+/** The answer of an agent, or the result of a workflow. */
 export interface CaseOutcome {
-  /** The answer as text: of a workflow its result as JSON. */
+  /** The answer as text; for a workflow its result as JSON. */
   readonly text: string;
-  /** Undefined of an agent that was not asked for JSON: its text is parsed where a schema is to be checked. */
+  /** Undefined for an agent that was not asked for JSON: its text is parsed if it has to match a schema. */
   readonly value: unknown;
   readonly tools: readonly { readonly name: string; readonly input: unknown }[];
-  /** Null where nobody counts them. */
+  /** Null when no tokens were counted. */
   readonly tokens: number | null;
-  /** Of a workflow. */
+  /** The status, for a workflow. */
   readonly status?: string;
 }
 
-/** Everything but the judge's question. */
+/** Checks every expectation except the judge's question. */
 export function failuresOf(wanted: Eval, outcome: CaseOutcome): FailedExpectation[] {
   return CHECKS.flatMap((check) => check(wanted, outcome) ?? []);
 }
@@ -64,7 +64,7 @@ const CHECKS: readonly Check[] = [
       : null,
 ];
 
-/** What is wrong with a value; too much work for its schema is wrong too. */
+/** The problems of a value; a schema that takes too much work counts as one. */
 function problemsOf(schema: NonNullable<Eval["schema"]>, value: unknown): string | null {
   try {
     return schema.problems(value);
@@ -100,7 +100,7 @@ function toolFailures(wanted: readonly EvalTool[], called: CaseOutcome["tools"])
   });
 }
 
-/** Maps may have more keys than are expected; everything else is equal. */
+/** Maps may have additional keys; everything else must be equal. */
 function holds(expected: unknown, value: unknown): boolean {
   if (Array.isArray(expected))
     return (

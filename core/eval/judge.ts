@@ -1,4 +1,4 @@
-/** Puts the question of a case to its judge, an agent or a model, which answers with yes or no and a reason. */
+/** Asks the judge of a case, an agent or a model, which answers with yes or no and a reason. */
 import { objectOutput } from "../agents/run/output.ts";
 import { perform } from "../api/routes/perform.ts";
 import type { Service } from "../app/service.ts";
@@ -13,7 +13,7 @@ interface Verdict {
   readonly answer: "yes" | "no";
 }
 
-/** The reason comes first, so that the answer follows from it. */
+/** The reason comes first, so that the model decides after it has given the reason. */
 const SCHEMA = {
   type: "object",
   properties: { reason: { type: "string" }, answer: { type: "string", enum: ["yes", "no"] } },

@@ -1,4 +1,4 @@
-/** Reads a file of evals, and finds what is wrong with it before anything is asked. */
+/** Reads a file of evals, and finds its problems before anything runs. */
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { EvalCase, EvalFile, EvalJudge, ExecuteWorkflowRequest, GenerateRequest } from "../../generated/types.ts";
@@ -17,27 +17,27 @@ import { readYaml } from "../manifest/read.ts";
 import { explainErrors } from "../manifest/schema-errors.ts";
 import { shortPath } from "../registry/problem.ts";
 
-/** One case with what the defaults add to it. */
+/** One case, including the defaults of the file. */
 export interface Eval extends Pick<EvalCase, "name" | "expect"> {
   readonly target: { readonly kind: "agent" | "workflow"; readonly id: string };
-  /** The body of its request. */
+  /** The body of the request for the case. */
   readonly request: GenerateRequest & ExecuteWorkflowRequest;
   readonly user: User | null;
-  /** Of `expect.schema` and `expect.pattern`. */
+  /** Compiled from `expect.schema` and `expect.pattern`. */
   readonly schema: ClientSchema | null;
   readonly pattern: ClientSchema | null;
   readonly question: { readonly text: string; readonly judge: EvalJudge } | null;
 }
 
 export interface LoadedEvals {
-  /** For messages. */
+  /** The path of the file, for messages. */
   readonly file: string;
   readonly evals: readonly Eval[];
   readonly concurrency: number;
   readonly issues: readonly Issue[];
 }
 
-/** What a file may name. */
+/** The names that a file may use. */
 interface EvalNames {
   readonly agents: readonly string[];
   readonly workflows: readonly string[];
@@ -45,7 +45,7 @@ interface EvalNames {
   requireModel(name: string): void;
 }
 
-/** Never throws: everything wrong is in `issues`, and then there are no evals. */
+/** Never throws: all problems are in `issues`, and then there are no evals. */
 export async function loadEvals(path: string, known: EvalNames): Promise<LoadedEvals> {
   const file = shortPath(resolve(path));
   const failed = (issues: Issue[]): LoadedEvals => ({ file, evals: [], concurrency: 1, issues: sortIssues(issues) });
@@ -85,14 +85,14 @@ function compileEvals(file: EvalFile, known: EvalNames, problems: Problem[]): Ev
 }
 
 interface CaseTools {
-  /** The place of the case. */
+  /** Path of the case in the file. */
   readonly at: Path;
   readonly known: EvalNames;
   readonly schemas: PrepareSchema;
   problem(path: Path, message: string): void;
 }
 
-/** Expectations that only one of the two has. */
+/** Expectations that only agents or only workflows have. */
 const ONLY_OF = {
   agent: ["tools", "contains", "pattern", "maxTokens"],
   workflow: ["result", "status"],
@@ -101,7 +101,7 @@ const ONLY_OF = {
 function compileEval(given: EvalCase, defaults: EvalFile["defaults"], tools: CaseTools): Eval {
   const { at, known, problem } = tools;
   const { name, input, messages, expect } = given;
-  /** Where the key is written: in the case, or in the defaults. */
+  /** Path of a key where it is written: in the case, or in the defaults. */
   const placeOf = (key: "agent" | "workflow" | "options"): Path => [...(key in given ? at : ["defaults"]), key];
 
   const kind = given.workflow === undefined ? "agent" : "workflow";
@@ -137,7 +137,7 @@ function compileEval(given: EvalCase, defaults: EvalFile["defaults"], tools: Cas
   };
 }
 
-/** Patterns are matched as those in schemas of clients are: without backtracking, and with bounded work. */
+/** Compiles a pattern like those in clients' schemas: without backtracking, and with bounded work. */
 function prepared(
   key: string,
   schema: object | undefined | "",

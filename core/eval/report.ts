@@ -1,9 +1,9 @@
-/** What came of the cases: a table for people, XML for CI systems. */
+/** Reports the results of the cases: a table for people, XML for CI systems. */
 import { counted } from "../lib/counted.ts";
 import type { FailedExpectation } from "./expectations.ts";
 import type { CaseReport } from "./run.ts";
 
-/** Of what was expected, and of what came. */
+/** Longest text of an expected or actual value. */
 const MAX_TEXT_LENGTH = 300;
 
 const describeFailure = ({ expectation, expected, got }: FailedExpectation): string =>
@@ -11,10 +11,10 @@ const describeFailure = ({ expectation, expected, got }: FailedExpectation): str
 
 const cut = (text: string): string => (text.length > MAX_TEXT_LENGTH ? `${text.slice(0, MAX_TEXT_LENGTH)}…` : text);
 
-/** Models may write anything: no line ends, and nothing that a terminal would obey. */
+/** Makes a text of a model safe for one line of a terminal: without line ends and control characters. */
 const oneLine = (text: string): string => text.replace(/\s+/g, " ").replace(/\p{Cc}/gu, "\ufffd");
 
-/** A line for each case, one below it for each failure, and their number at the end. */
+/** One line per case, followed by a line for each failure, and the totals at the end. */
 export function formatTable(reports: readonly CaseReport[]): string {
   const rows = reports.map(({ name, passed, tokens, milliseconds, failures }) => ({
     columns: [oneLine(name), passed ? "passed" : "FAILED", String(tokens ?? "-"), formatTime(milliseconds)],
@@ -44,7 +44,7 @@ const widthOf =
 const formatTime = (milliseconds: number): string =>
   milliseconds < 1_000 ? `${milliseconds} ms` : `${(milliseconds / 1_000).toFixed(1)} s`;
 
-/** As JUnit's XML is understood by CI systems. @param suite the name of the file */
+/** JUnit's XML, as CI systems understand it. @param suite the name of the file */
 export function formatJUnit(suite: string, reports: readonly CaseReport[]): string {
   const failed = reports.filter(({ passed }) => !passed).length;
   const seconds = (reports.reduce((sum, { milliseconds }) => sum + milliseconds, 0) / 1_000).toFixed(3);

@@ -1,4 +1,4 @@
-/** Runs cases against a service of this process. */
+/** Runs cases against a service in this process. */
 import type { Logger } from "pino";
 import { perform } from "../api/routes/perform.ts";
 import type { Service } from "../app/service.ts";
@@ -17,7 +17,7 @@ import type { Eval, LoadedEvals } from "./load.ts";
 export interface CaseReport {
   readonly name: string;
   readonly passed: boolean;
-  /** Of the run, without those of the judge; null where nobody counts them. */
+  /** Tokens of the run without those of the judge; null when none were counted. */
   readonly tokens: number | null;
   readonly milliseconds: number;
   readonly failures: readonly FailedExpectation[];
@@ -27,13 +27,13 @@ interface Bench {
   readonly service: Service;
   readonly models: Models;
   readonly logger: Logger;
-  /** Texts that the manifest took from outside: a report goes where logs of CI systems go. */
+  /** Texts that the manifest took from outside, which reports must not show: they end up in the logs of CI systems. */
   readonly secrets: readonly string[];
-  /** Ends the cases that run; no other one begins. */
+  /** Aborts the cases that run, and prevents others from starting. */
   readonly signal: AbortSignal;
 }
 
-/** In the order of the file. Never rejects: a case that cannot be run has failed. */
+/** Runs the cases in the order of the file. Never rejects: a case that cannot be run has failed. */
 export function runEvals({ evals, concurrency }: LoadedEvals, bench: Bench): Promise<CaseReport[]> {
   const inTurn = createTurns(concurrency);
   return Promise.all(evals.map((each, index) => inTurn(() => runEval(each, `eval-${index + 1}`, bench))));
@@ -50,7 +50,7 @@ async function runEval(wanted: Eval, requestId: string, bench: Bench): Promise<C
     outcome = await untilAborted(OUTCOMES[wanted.target.kind](wanted, call), limit.signal);
     failures = failuresOf(wanted, outcome);
     const { question } = wanted;
-    // It costs money, and says nothing new of a case that has failed.
+    // The judge costs money, and adds nothing for a case that has failed already.
     if (question !== null && failures.length === 0) {
       const failure = await untilAborted(judge({ ...wanted, question }, outcome, call, bench.models), limit.signal);
       if (failure !== null) failures = [failure];
@@ -66,7 +66,7 @@ async function runEval(wanted: Eval, requestId: string, bench: Bench): Promise<C
   return { name: wanted.name, passed: failures.length === 0, tokens: outcome?.tokens ?? null, milliseconds, failures };
 }
 
-/** A case gets as long as a request of the service. */
+/** Limits a case to the time of a request of the service. */
 function limited({ service, signal }: Bench): { readonly signal: AbortSignal; end(): void } {
   const { request } = service.manifest.server.limits;
   const own = new AbortController();
@@ -109,7 +109,7 @@ const OUTCOMES: Readonly<
   },
 };
 
-/** With what lies behind it, which clients of the service do not see, but without keys that a provider has repeated. */
+/** Describes an error with its causes, which clients of the service do not see, but without secrets that a provider has quoted. */
 function describe(thrown: unknown, secrets: readonly string[]): string {
   const { cause } = (thrown ?? {}) as { readonly cause?: unknown };
   const message = messageOf(thrown);

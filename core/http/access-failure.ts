@@ -1,13 +1,13 @@
-/** How a request fails whose credentials are missing or wrong: with JSON, or with a page for people in browsers. */
+/** The reply to a request whose credentials are missing or wrong: JSON, or a page for people who use a browser. */
 import { ServiceError } from "../lib/errors.ts";
 import type { Call } from "./call.ts";
 import { errorReply } from "./encode.ts";
 import type { PageReply, Route } from "./route.ts";
 
-/** Programs that read JSON do not ask for HTML. */
+/** Whether the client is a browser: programs that read JSON do not ask for HTML. */
 const wantsPage = (accept: string): boolean => accept.includes("text/html");
 
-/** Fails as ever, but for a browser that was refused by a route that has a page for that. @param accept the header of the request */
+/** Fails the call; a browser gets the page of the route, if it has one, in place of a 401. @param accept the header of the request */
 export function failAccess<S>(call: Call<S>, error: unknown, page: Route<S>["refusedPage"], accept: string): void {
   const isRefused = error instanceof ServiceError && error.kind === "unauthorized";
   if (page === undefined || !isRefused || !wantsPage(accept)) {

@@ -6,6 +6,6 @@
 export const baseUrl = (publicUrl: string | undefined, address: string): string =>
   (publicUrl ?? reachable(address)).replace(/(?<!\/)\/+$/, "");
 
-/** `0.0.0.0` and `[::]` (all interfaces) cannot be called; on this machine the loopback address can. */
+/** `0.0.0.0` and `[::]` mean all interfaces and cannot be called, so the loopback address stands in for them. */
 const reachable = (address: string) =>
   address.replace(/^(?<scheme>https?:\/\/)(0\.0\.0\.0|\[::\])(?=[:/]|$)/, "$<scheme>127.0.0.1");

@@ -1,4 +1,3 @@
-/** What all requests of a pipeline share. */
 import type { Logger } from "pino";
 import { ServiceError } from "../lib/errors.ts";
 import type { Uses } from "../lib/uses.ts";
@@ -8,21 +7,21 @@ import type { ClientOf } from "./client.ts";
 import type { HeaderList } from "./exchange.ts";
 import type { InFlight } from "./in-flight.ts";
 
-/** Settings and services that all calls share. */
+/** The settings and services that all calls of a pipeline share. */
 export interface CallSettings<S> {
   readonly service: S;
   readonly logger: Logger;
   readonly inFlight: InFlight;
-  /** Counts what is at work with these settings and this service; absent where nobody asks. */
+  /** Counts the requests that use these settings and this service; undefined when nothing needs the count. */
   readonly uses?: Uses;
-  /** Absent or null where nothing is traced. */
+  /** Undefined or null when tracing is off. */
   readonly tracer?: Tracer | null;
   /**
    * `request`: milliseconds until the headers of the reply must be sent. `heartbeat`: milliseconds of silence in a stream.
    * `streamBuffer`: bytes that may wait for a slow reader.
    */
   readonly limits: { request: number; heartbeat: number; streamBuffer: number };
-  /** Told of requests that took too long; absent where nobody asks. */
+  /** Called for each request that exceeds its time limit. */
   readonly refused?: CountRefusal;
   readonly clientOf: ClientOf;
   /** Whether each request is logged with one line. */

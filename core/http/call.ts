@@ -31,7 +31,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   readonly #errors: ErrorForm | undefined;
   readonly #path: string;
   readonly #meter: RequestMeter;
-  /** 0 until the duration is needed: reading the clock costs time. */
+  /** When the request started; 0 until the duration is needed, because reading the clock costs time. */
   #started: number;
   user: User | null = null;
   caller: Caller = NOBODY;
@@ -41,24 +41,24 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   unavailableHeaders: Record<string, string> | undefined = undefined;
   replyWith: Context<S>["replyWith"] = undefined;
   warnings: HeaderList = NO_WARNINGS;
-  /** Set for the first request with its key: it is carried out even if its client leaves, who may ask again for the reply. */
+  /** Set for the first request with its idempotency key. It is carried out even if its client leaves: a retry gets the reply. */
   keyed: KeyClaim | undefined = undefined;
-  /** The headers of these names; empty when they were not sent, or when nothing is traced. */
+  /** The headers of the same names; empty when they were not sent, or when tracing is off. */
   traceparent = "";
   tracestate = "";
   previous: InFlightRequest | null = null;
   next: InFlightRequest | null = null;
-  /** Made for the first who asks: most calls end before anybody does. */
+  /** Created when a handler first asks for the signal: most calls end before that. */
   #source: AbortSource | null = null;
   #logger: Logger | null = null;
   #client: Client | null = null;
   #writer: StreamWriter | null = null;
-  /** Status of a stream, for the log. */
+  /** The status of a stream, for the log. */
   #status = 200;
   #idleSince = 0;
   #tracked = false;
   #finished = false;
-  /** Whether there is a reply, which is being kept. */
+  /** Whether the reply is being stored for repeated requests, so that a second one is ignored. */
   #isKeeping = false;
 
   constructor(shared: CallSettings<S>, exchange: Exchange, meter: RequestMeter, cors: HeaderList, errors?: ErrorForm) {
@@ -70,7 +70,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     this.requestId = exchange.requestId;
     this.#cors = cors;
     this.#errors = errors;
-    // Read now: the head can no longer be read when the log line is written.
+    // Copied now: the head can no longer be read when the log line is written.
     this.#path = shared.logs ? exchange.path : "";
     this.#started = meter.durations.begin() || shared.logs ? performance.now() : 0;
     if (shared.logs) this.readClient();
@@ -141,13 +141,13 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     if (this.#finished || this.#isKeeping) return;
     if (this.keyed === undefined) this.#send(status, headers, body);
     else {
-      // First it is kept, so that no client has seen a reply that a repeated request does not get.
+      // Stored before it is sent, so that no client sees a reply that a repeated request would not get.
       const kept = this.#keep(this.keyed, status, headers, body);
       kept.then(() => this.#send(status, headers, body)).catch((thrown) => this.#cut(thrown));
     }
   }
 
-  /** The reply has a header that HTTP does not allow. */
+  /** Closes the connection: the reply has a header that HTTP does not allow. */
   #cut(thrown: unknown): void {
     this.logger.error({ err: thrown, operation: this.operation }, messageOf(thrown));
     this.exchange.destroy();
@@ -207,9 +207,9 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     this.#endWith(writer, produce(writer));
   }
 
-  /** Like `stream`, for a protocol with its own format. Its headers are sent at once unless it opens late. */
+  /** Like `stream`, for a protocol with its own format. The headers are sent at once unless the reply sets `opensLate`. */
   streamText(headers: HeaderList, reply: TextStream): void {
-    // It is not whole in memory, so that it cannot be kept.
+    // A stream is never in memory as a whole, so that its text cannot be kept.
     if (this.keyed !== undefined) void this.#keep(this.keyed, reply.status, headers, null);
     const writer = new TextWriter(this.exchange, headers, reply, this.#settings.limits.streamBuffer);
     this.#startStream(writer);

@@ -1,6 +1,6 @@
 /**
- * Where a request comes from. Behind a trusted proxy that is what X-Forwarded-For, -Proto and -Host say; from any other peer these headers
- * are ignored. `Forwarded` (RFC 7239) is not read: a proxy that sets one kind of header passes the other on as the client sent it.
+ * Where a request comes from. Behind a trusted proxy X-Forwarded-For, -Proto and -Host tell; from any other peer these headers are
+ * ignored. `Forwarded` (RFC 7239) is not read: a proxy that sets one kind of header passes the other on as the client sent it.
  */
 import { BlockList, isIP } from "node:net";
 
@@ -14,7 +14,7 @@ export interface Client {
   readonly origin: string | null;
 }
 
-/** Gives a header of the request by its lower-case name; an empty string when absent. */
+/** Returns a header of the request by its lower-case name; an empty string when absent. */
 type Header = (name: string) => string;
 
 /** @param peer address of the other end of the connection */
@@ -47,7 +47,7 @@ function addNetwork(list: BlockList, network: string): void {
   else list.addSubnet(address, Number(bits), family);
 }
 
-/** Each proxy appends the address of its peer. Read from the end, the first address that is not trusted is the client's. */
+/** The client behind trusted proxies. Each appends its peer's address, so the last address that is not trusted is the client's. */
 function behind(peer: string, header: Header, trusts: (address: string) => boolean): Client {
   const hops = splitList(header("x-forwarded-for"));
   let address = peer;
@@ -60,7 +60,7 @@ function behind(peer: string, header: Header, trusts: (address: string) => boole
     passed++;
     if (!trusts(before)) break;
   }
-  // In these headers too a chain of proxies may send a list, or only the outermost proxy a value.
+  // With a chain of proxies these headers too may hold a list, or only the value of the outermost proxy.
   const told = (name: string) => {
     const list = splitList(header(name));
     return list[Math.max(0, list.length - Math.max(passed, 1))] ?? "";
@@ -75,14 +75,14 @@ const HOST = /^(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9])?|\[[0-9A-Fa-f
 
 export const splitList = (value: string): string[] => (value === "" ? [] : value.split(",").map((item) => item.trim()));
 
-/** `203.0.113.7`, `203.0.113.7:4711`, `2001:db8::1`, `[2001:db8::1]:4711`; null for anything else. */
+/** Extracts the address: `203.0.113.7`, `203.0.113.7:4711`, `2001:db8::1`, `[2001:db8::1]:4711`; null for anything else. */
 function addressIn(hop: string): string | null {
   const found = /^\[([^\]]+)\](?::\d+)?$/.exec(hop)?.[1] ?? /^([\d.]+):\d+$/.exec(hop)?.[1] ?? hop;
   const address = bare(found);
   return isIP(address) === 0 ? null : address;
 }
 
-/** Removes the zone of a link-local address, and the IPv6 form of an IPv4 address. */
+/** Removes the zone of a link-local address, and unwraps an IPv4 address in IPv6 form. */
 function bare(address: string): string {
   const unzoned = address.split("%", 1)[0]!;
   return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(unzoned)?.[1] ?? unzoned;

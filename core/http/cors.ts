@@ -13,7 +13,7 @@ export interface CorsSettings {
 }
 
 export interface Cors {
-  /** The same headers for every request, or null when they depend on its origin. */
+  /** The headers that every reply gets, or null when they depend on the origin of the request. */
   readonly constant: HeaderList | null;
   /** Headers of a reply to a request from `origin` (empty when it has none). */
   headers(origin: string): HeaderList;
@@ -25,7 +25,7 @@ export interface Cors {
   preflight(origin: string, requestedHeaders: string, allow: string): HeaderList;
 }
 
-/** Headers that clients in a browser may read. */
+/** Response headers that scripts in a browser may read. */
 const EXPOSED = [
   "x-request-id",
   "x-error-code",
@@ -44,7 +44,7 @@ const HEADER_NAMES = /^[A-Za-z0-9_\-, ]{1,2048}$/;
 
 const NEVER = () => false;
 
-/** No headers at all: `cors: false`. */
+/** Settings that add no headers: `cors: false`. */
 export const NO_CORS: Cors = { constant: [], headers: () => [], allows: NEVER, names: NEVER, preflight: () => [] };
 
 export function compileCors(settings: CorsSettings): Cors {
@@ -53,7 +53,7 @@ export function compileCors(settings: CorsSettings): Cors {
   const shared: string[] = ["access-control-expose-headers", expose];
   if (credentials) shared.push("access-control-allow-credentials", "true");
   const allowed = matcher(settings.origin);
-  // Also with credentials, where browsers refuse `*`: echoing every origin instead would open the service to every site.
+  // `*` even with credentials, where browsers refuse it: echoing every origin instead would open the service to every site.
   const constant = settings.origin === "*" ? ["access-control-allow-origin", "*", ...shared] : null;
 
   const headers = (origin: string): HeaderList => {

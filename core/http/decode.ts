@@ -29,7 +29,7 @@ export function requireJson(contentType: string, head: Pick<Exchange, "header">)
   throw new ServiceError("unsupported_media_type", `content-type must be application/json, not ${type}`);
 }
 
-/** The error for a body that could not be read. `limit` is that of one body, in bytes. */
+/** The error for a body that could not be read. @param limit of one body, in bytes */
 export function bodyFailure(problem: BodyProblem, limit: number): ServiceError {
   switch (problem) {
     case "too_large":
@@ -46,8 +46,8 @@ export function bodyFailure(problem: BodyProblem, limit: number): ServiceError {
 /**
  * Parses a JSON body.
  *
- * @param valuesLimit most bytes that are not in texts
- * @throws ServiceError `invalid_input` when it is not JSON or too deep, `too_large` when it has too many values
+ * @param valuesLimit how many bytes of it may be outside of strings
+ * @throws ServiceError `invalid_input` when it is not JSON or nested too deeply, `too_large` when it has too many values
  */
 export function parseBody(bytes: Uint8Array, valuesLimit = Number.POSITIVE_INFINITY): unknown {
   if (bytes.length === 0) throw invalid("body is required: a JSON object");
@@ -66,7 +66,7 @@ export function parseBody(bytes: Uint8Array, valuesLimit = Number.POSITIVE_INFIN
 }
 
 /**
- * The value of JSON that stands in a text of a request, of which the body's own depth says nothing. Undefined where it is none, or is
+ * Parses JSON that is inside a string of a request, which the depth check of the body does not cover. Undefined when it is not JSON or
  * nested too deeply.
  */
 export function parseJsonText(text: string): unknown {
@@ -81,7 +81,7 @@ export function parseJsonText(text: string): unknown {
 /** Whether JSON text is nested deeper than `MAX_JSON_DEPTH`. For text that is not JSON the result means nothing. */
 export const isTooDeep = (bytes: Uint8Array): boolean => measure(bytes).tooDeep;
 
-/** How many bytes of JSON text stand outside of texts, their quotes included; when it is too deep, up to there. */
+/** Counts the bytes of JSON text outside of strings, quotes included. Stops counting where the nesting is too deep. */
 function measure(bytes: Uint8Array): { tooDeep: boolean; outside: number } {
   let depth = 0;
   let outside = 0;
@@ -98,10 +98,10 @@ function measure(bytes: Uint8Array): { tooDeep: boolean; outside: number } {
   return { tooDeep: false, outside };
 }
 
-/** Texts are read byte by byte up to here, then searched: that is faster for files, and slower for words. */
+/** Strings are read byte by byte up to this length, then with `indexOf`, which is faster for files and slower for words. */
 const WORDS_LENGTH = 64;
 
-/** Where the text that begins at `index` has its closing quote. */
+/** The index of the closing quote of the string whose content begins at `index`. */
 function endOfText(bytes: Uint8Array, index: number): number {
   let from = index;
   for (;;) {
@@ -123,7 +123,7 @@ export function requireValid(check: Validator, value: unknown, root = ""): void 
   if (!check(value)) throw invalid(describeProblems(check.errors, root));
 }
 
-/** A query string as an object of strings; of a repeated name the last value counts. */
+/** Parses a query string into an object of strings; of a repeated name the last value counts. */
 export function parseQuery(query: string): Record<string, unknown> {
   const parsed: Record<string, unknown> = Object.create(null);
   if (query !== "") for (const [name, value] of new URLSearchParams(query)) parsed[name] = value;
@@ -132,7 +132,7 @@ export function parseQuery(query: string): Record<string, unknown> {
 
 /** Path parameters by name, percent-decoded; throws `invalid_input` on a broken escape. */
 export function decodeParameters(names: readonly string[], values: readonly string[]): Record<string, string> {
-  // A plain object is safe, because the names come from the routes table; one without a prototype is many times slower.
+  // A plain object is safe, because the names come from the routes table; one without a prototype is many times slower to make.
   const parameters: Record<string, string> = {};
   for (let index = 0; index < names.length; index++) {
     const raw = values[index]!;
@@ -149,7 +149,7 @@ function decode(name: string, raw: string): string {
   }
 }
 
-/** A header that was not sent is left out. */
+/** Copies the named headers, or all; one that was not sent is left out. */
 export function readHeaders(exchange: Exchange, names: true | readonly string[]): Record<string, string> {
   if (names === true) return exchange.headers();
   const headers: Record<string, string> = {};

@@ -5,7 +5,7 @@ import type { HeaderList } from "./exchange.ts";
 
 export const JSON_TYPE = "application/json; charset=utf-8";
 
-/** `{"success":true,"data":...}`; an absent value is null. */
+/** `{"success":true,"data":...}`; undefined becomes null. */
 export function envelope(value: unknown): Text {
   if (!(value instanceof Serialized)) return `${ENVELOPE_START}${JSON.stringify(value) ?? "null"}}`;
   const { pieces } = value;
@@ -34,7 +34,7 @@ const DEFAULT_HEADERS: Partial<Record<ErrorKind, HeaderList>> = {
   unavailable: ["retry-after", "1"],
 };
 
-/** How the failures of a protocol are written that has a form of its own: the status, the body, and headers beside those of every failure. */
+/** Writes failures in a protocol's own format: the status, the body, and headers beside those that every failure has. */
 export type ErrorForm = (error: ServiceError) => ErrorReply;
 
 const enveloped: ErrorForm = ({ kind, message }) => ({
@@ -43,9 +43,9 @@ const enveloped: ErrorForm = ({ kind, message }) => ({
   body: JSON.stringify({ success: false, error: message }),
 });
 
-/** The reply to a failure. Any error but a `ServiceError` is internal: the reply only names the request id, to find it in the log. */
+/** The reply to a failure. For an internal error it only names the request id, by which the log line can be found. */
 export function errorReply(error: unknown, requestId: string, form = enveloped): ErrorReply {
-  // A plugin may throw a `ServiceError` with a kind that does not exist.
+  // A plugin may throw a `ServiceError` of a kind that does not exist.
   const known =
     error instanceof ServiceError && Object.hasOwn(STATUS, error.kind)
       ? error

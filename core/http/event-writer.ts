@@ -15,14 +15,14 @@ export const EVENT_HEADERS: HeaderList = [
   "no",
 ];
 
-/** A burst that is longer is sent in parts. */
+/** Largest burst that is sent in one write. */
 const MAX_BURST_BYTES = 64 * 1024;
 
-/** The parts of a route's output that describe its stream. */
+/** The properties of a route's output that describe its stream. */
 export interface StreamForm {
   /** Makes the event for an error within the stream. */
   readonly failure: (message: string) => unknown;
-  /** Data line at the end of the stream, after a failure too. */
+  /** The data line that ends the stream, even after a failure. */
   readonly last?: string;
   readonly resumable?: boolean;
 }
@@ -57,7 +57,7 @@ export class EventWriter extends StreamWriter implements EventSink {
     this.#schedule();
   }
 
-  /** In a resumable stream a failure gets no id: a client that reconnects continues after the event before it. */
+  /** Sends the failure event. In a resumable stream it gets no id: a client that reconnects continues after the event before it. */
   fail(message: string): void {
     const event = JSON.stringify(this.#form.failure(message));
     if (this.#form.resumable === true) this.#pending += `data: ${event}\n\n`;
@@ -93,7 +93,7 @@ export class EventWriter extends StreamWriter implements EventSink {
 
   #schedule(): void {
     this.#scheduled = true;
-    // Runs after the promises of this burst have settled, so that parts that are already there are sent together.
+    // Runs after the promises of this burst have settled, so that parts that are ready by then are sent together.
     process.nextTick(flushWriter, this);
   }
 

@@ -14,14 +14,14 @@ import type { Uploads } from "./uploads.ts";
  */
 export type HeaderList = readonly string[];
 
-/** `crowded`: the body alone is within its limit, but the bodies of all requests together are not. */
+/** Why a body could not be read. `crowded`: it is within its own limit, but the bodies of all requests together exceed theirs. */
 export type BodyProblem = "too_large" | "crowded" | "aborted" | "malformed";
 
 export type OnBody = (body: Uint8Array) => void;
 export type OnBodyFailed = (problem: BodyProblem) => void;
 
 export interface Exchange {
-  /** As sent, upper case. */
+  /** The method in upper case. */
   readonly method: string;
   /** The raw target without the query: still percent-encoded. Always begins with `/`. */
   readonly path: string;
@@ -31,25 +31,25 @@ export interface Exchange {
   header(name: string): string;
   /** A copy of all headers, names in lower case, repeated ones joined by `, `. Only during `Dispatch`. */
   headers(): Record<string, string>;
-  /** The peer's address as text. Only while the exchange is open. */
+  /** The peer's address as text. May be read only while the exchange is open. */
   remoteAddress(): string;
 
   /**
-   * Collects the body, at most `limit` bytes; exactly one of the callbacks is called, once, maybe synchronously. The
-   * bytes belong to the caller. After `too_large` and `crowded` nothing more is read, and `reply` closes the connection.
+   * Collects the body, at most `limit` bytes. Calls exactly one of the callbacks, once, perhaps synchronously. The bytes
+   * belong to the caller. After `too_large` and `crowded` nothing more is read, and `reply` closes the connection.
    *
-   * @param uploads the budget that the bodies of all requests share: the caller releases the bytes that `done` gave it
+   * @param uploads the budget that the bodies of all requests share: the caller releases the bytes that `done` received
    */
   readBody(limit: number, done: OnBody, failed: OnBodyFailed, uploads?: Uploads): void;
 
   /** True once the peer is gone or the reply has ended. Everything below is then a no-op. */
   readonly closed: boolean;
-  /** The transport sends it as the header `x-request-id` of the reply; empty: no header. */
+  /** Sent by the transport as the header `x-request-id` of the reply, unless it is empty. */
   requestId: string;
-  /** At most one listener: called once when the peer leaves before the reply has ended. */
+  /** Sets the only listener: called once if the peer leaves before the reply has ended. */
   onAbort(listener: () => void): void;
 
-  /** A whole reply. On HEAD the transport sends the same head (content-length too) and no body. */
+  /** Sends a whole reply. On HEAD the transport sends the same head (content-length too) and no body. */
   reply(status: number, headers: HeaderList, body: string | Uint8Array | null, close?: boolean): void;
 
   /**
@@ -66,7 +66,7 @@ export interface Exchange {
   end(): void;
   /** Runs `work`; everything it sends (begin, write, end) goes out in one write, if the transport can do that. */
   cork(work: () => void): void;
-  /** Cuts the connection without an answer. */
+  /** Closes the connection without an answer. */
   destroy(): void;
 }
 
@@ -92,7 +92,7 @@ export interface SocketEvents {
   message(text: string): void;
   /** The peer has read some of what was buffered. */
   drained(): void;
-  /** The socket is closed, for whatever reason; called once. Code 1006: without a close frame. */
+  /** The socket is closed, for whatever reason; called once. Code 1006 means that there was no close frame. */
   ended(code: number): void;
 }
 
@@ -109,7 +109,7 @@ export interface Upgrade extends Exchange {
 }
 
 export interface SocketOptions {
-  /** Called like `Dispatch`. */
+  /** Called for each handshake, under the same rules as `Dispatch`. */
   dispatch(upgrade: Upgrade): void;
   /** Largest accepted message, in bytes. */
   message: number;
@@ -125,14 +125,14 @@ export interface ListenOptions {
   headLimit: number;
   /** Milliseconds without progress after which a reader that has a reply waiting is disconnected; it may take up to twice as long. */
   stall: number;
-  /** Left out: handshakes are ordinary requests. */
+  /** Without it, handshakes are ordinary requests. */
   sockets?: SocketOptions;
-  /** Told of connections that are one too many, readers that are cut and messages that are too large; absent where nobody asks. */
+  /** Called for each connection above the limit, reader that is disconnected, and message that is too large. */
   refused?: CountRefusal | undefined;
 }
 
 export interface Listening {
-  /** The bound port (for `port: 0`). */
+  /** The bound port, which differs from the requested one for `port: 0`. */
   readonly port: number;
   /** How many connections are open, WebSockets among them. */
   readonly connections: number;

@@ -1,13 +1,13 @@
 /**
  * One stream of items for many sockets: a ring of the newest items, a cursor for each follower, and a pump that serves the followers in
- * short slices so that the event loop stays free. A follower that falls out of the ring loses what it missed and is told how much;
+ * short slices so that the event loop stays free. A follower that falls out of the ring loses what it missed and is notified of how much;
  * nothing waits for it, and nothing is kept for it.
  */
 import { messageOf } from "../lib/errors.ts";
 import type { Text } from "../lib/serialized.ts";
 import type { Peer } from "./socket.ts";
 
-/** Work in one turn of the event loop. */
+/** How long one slice of the pump may keep the event loop busy. */
 const SLICE_MS = 4;
 /** Items handled for one follower before the clock is read. */
 const STRIDE_ITEMS = 64;
@@ -17,11 +17,11 @@ const MAX_WAITING_BYTES = 64 * 1024;
 /** Makes the message of an item for one follower; null: it does not want the item. Followers should share one text per item. */
 type Select<T> = (item: T) => Text | null;
 
-/** What a peer holds of its subscription. */
+/** The handle that a peer keeps for its subscription. */
 interface Follower {
-  /** To be called when the peer has drained. */
+  /** Must be called when the peer has drained. */
   wake(): void;
-  /** To be called when the socket is over. */
+  /** Must be called when the socket is closed. */
   stop(): void;
 }
 
@@ -63,7 +63,7 @@ export class Feed<T> {
   #end = 0;
   #first: Subscription<T> | null = null;
   #size = 0;
-  /** The subscription to serve next; null: a new round begins. */
+  /** The subscription to serve next; null when a new round is to begin. */
   #current: Subscription<T> | null = null;
   /** Value of `#end` when the round began. */
   #roundEnd = 0;
@@ -119,7 +119,7 @@ export class Feed<T> {
     setImmediate(pump, this);
   }
 
-  /** One slice: continues where the last one stopped, until every follower has had a turn since the last item. */
+  /** Runs one slice: continues where the last one stopped, until every follower has had a turn since the last item. */
   pump(): void {
     this.#scheduled = false;
     const until = performance.now() + SLICE_MS;
@@ -127,7 +127,7 @@ export class Feed<T> {
     while (this.#current !== null) {
       const subscription = this.#current;
       const done = this.#turn(subscription);
-      // Serving a follower may have removed it, or another one.
+      // Serving a follower may have removed this one, or another.
       if (done && this.#current === subscription) this.#current = subscription.next;
       if (performance.now() >= until) break;
     }
@@ -140,7 +140,7 @@ export class Feed<T> {
     this.#wokenUp = false;
   }
 
-  /** An error closes only the follower that caused it. */
+  /** Serves one follower. An error closes only the follower that caused it. */
   #turn(subscription: Subscription<T>): boolean {
     try {
       return this.#serve(subscription);
@@ -153,7 +153,7 @@ export class Feed<T> {
     }
   }
 
-  /** True when the follower has had its turn; false when there is more for it than one stride. */
+  /** Sends what the follower wants. False when its turn must continue, because one stride was not enough. */
   #serve(subscription: Subscription<T>): boolean {
     const { peer } = subscription;
     if (subscription.cursor >= this.#roundEnd || peer.buffered > MAX_WAITING_BYTES) return true;
@@ -168,7 +168,7 @@ export class Feed<T> {
     return subscription.stopped || subscription.cursor >= this.#roundEnd || peer.buffered > MAX_WAITING_BYTES;
   }
 
-  /** The message of the next item that the follower wants; null: none up to `end`. */
+  /** The message of the next item before `end` that the follower wants; null when there is none. */
   #wanted(subscription: Subscription<T>, end: number): Text | null {
     while (subscription.cursor < end) {
       const text = subscription.select(this.#ring[subscription.cursor++ % this.#capacity] as T);

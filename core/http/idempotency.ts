@@ -1,4 +1,4 @@
-/** Requests with an `Idempotency-Key`: what identifies them, and what keeps their replies. */
+/** Requests with an `Idempotency-Key`: how they are identified, and the interface of what keeps their replies. */
 import { createHash } from "node:crypto";
 import type { Requester } from "../identity/principal.ts";
 import { userIdOf } from "../identity/user.ts";
@@ -7,57 +7,57 @@ import type { HeaderList } from "./exchange.ts";
 
 const KEY = /^[!-~]{1,255}$/;
 
-/** A request as it is compared with another one. Both are digests, so that nothing of key or body is stored. */
+/** What identifies a request with a key. Both fields are digests, so that neither key nor body is stored. */
 export interface KeyedRequest {
-  /** Of the caller and the key: what it is found by. */
+  /** Digest of caller and key: the id under which the reply is kept. */
   readonly id: string;
-  /** Of method, target and body: what a repeated request must have in common with the first. */
+  /** Digest of method, target and body, which a repeated request must share with the first. */
   readonly fingerprint: string;
 }
 
 export interface KeptReply {
   readonly status: number;
-  /** Without those of CORS, which depend on who reads it. */
+  /** The headers without those of CORS, which depend on who reads the reply. */
   readonly headers: HeaderList;
-  /** Null: it is too large to be kept. */
+  /** Null when the body is too large to be kept. */
   readonly body: string | Uint8Array | null;
 }
 
-/** What a handler is told of the key of its request. */
+/** What the handler of an idempotent route sees of the request's key. */
 export interface KeyedWork {
-  /** Names what the request starts, the same for all tries under one key. */
+  /** Id of the run that the request starts, the same for every try with this key. */
   readonly runId: string;
-  /** Whether an earlier try may have started it: one that was cut short, or whose process has died. */
+  /** Whether an earlier try may have started the run: that try was cut short, or its process has died. */
   readonly isRepeated: boolean;
-  /** Frees the key: what it names was not begun, or failed before anybody was told of it. */
+  /** Frees the key: the run was not started, or failed before a client was notified of it. */
   free(): Promise<void>;
 }
 
-/** The first request with a key: its reply is kept. */
+/** The claim of the first request with a key, whose reply is kept. */
 export interface KeyClaim extends KeyedWork {
-  /** Keeps a final reply, and frees the key after any other. To be called once. Never rejects. */
+  /** Keeps the reply if it is final, and frees the key otherwise. Must be called once. Never rejects. */
   settle(reply: KeptReply): Promise<void>;
 }
 
 export interface ReplyKeeper {
   /**
-   * The reply to an earlier request with the key, once that has one; or the claim of the first request, which is to be carried out.
+   * Returns the reply to the first request with the key, waiting for it if necessary; or a claim, if this is the first request.
    *
-   * @throws ServiceError `key_reused` for a request that is not the same, `conflict` for one whose reply was too large to be kept
+   * @throws ServiceError `key_reused` for a different request with the same key, `conflict` when the reply was too large to be kept
    */
   take(request: KeyedRequest, signal: AbortSignal): Promise<KeptReply | KeyClaim>;
   /**
-   * Names what a request starts that is kept elsewhere: all requests with its key get the same name, and nobody waits.
+   * Claims a key for a request that starts something which is kept elsewhere: all its tries get the same `runId`, and none waits.
    *
-   * @throws ServiceError `key_reused` for a request that is not the same
+   * @throws ServiceError `key_reused` for a different request with the same key
    */
   name(request: KeyedRequest, signal: AbortSignal): Promise<KeyClaim>;
 }
 
-/** A request as it arrived. */
+/** The parts of a request that identify it. */
 interface SentRequest {
   readonly key: string;
-  /** Method, path and query. */
+  /** Method, path and query of the request. */
   readonly target: string;
   readonly body: Uint8Array;
 }
@@ -71,9 +71,9 @@ interface KeyedCall extends Requester {
 }
 
 /**
- * Resolves to whether the request is the first with its key, and is to be carried out. Otherwise it has been answered.
+ * Resolves to whether the request is the first with its key and must be carried out. Otherwise it has been answered.
  *
- * @throws ServiceError `invalid_input` for a key that is none; else like `ReplyKeeper.take`
+ * @throws ServiceError `invalid_input` for an invalid key; else like `ReplyKeeper.take`
  */
 export async function carryOutOnce(
   replies: ReplyKeeper,
@@ -93,17 +93,17 @@ export async function carryOutOnce(
 }
 
 /**
- * The same for routes that stream: each request is carried out, and its handler attaches those that are not the first to what that one
- * has started.
+ * The variant for routes that stream: every request is carried out, and the handler attaches repeated ones to what the first has
+ * started.
  */
 export async function attachToFirst(replies: ReplyKeeper, call: KeyedCall, sent: SentRequest): Promise<boolean> {
   const claim = await replies.name(keyedRequest(call, sent), call.signal);
-  // Not freed when the client has left: another request may have begun something under this name by now.
+  // Not freed when the client has left: another try may have started a run with this id by now.
   if (!call.finished) call.keyed = claim;
   return !call.finished;
 }
 
-/** Of a reply to a request that was made before. */
+/** The header of a reply that was kept from an earlier request. */
 export const REPLAYED: HeaderList = ["idempotency-replayed", "true"];
 
 function keyedRequest({ caller, user }: Requester, { key, target, body }: SentRequest): KeyedRequest {
@@ -116,9 +116,9 @@ function keyedRequest({ caller, user }: Requester, { key, target, body }: SentRe
 
 const digest = (text: string): string => createHash("sha256").update(text).digest("base64url");
 
-/** Headers of replies that ask for the same request again: later, or once a person has approved it. */
+/** Headers of replies that ask the client to repeat the request: later, or once a person has approved it. */
 const TRY_AGAIN = ["retry-after", "x-approval-id"];
 
-/** Whether a repeated request would get the same: not after a failure of the service, nor where the reply asks for it again. */
+/** Whether a reply may be kept: not after a failure of the service, nor when the reply asks the client to repeat the request. */
 export const isFinal = ({ status, headers }: KeptReply): boolean =>
   status < 500 && !headers.some((name, index) => index % 2 === 0 && TRY_AGAIN.includes(name));

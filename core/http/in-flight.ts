@@ -20,7 +20,7 @@ export class InFlight {
   #drainWaiters: (() => void)[] = [];
   /** Number of requests that are being answered with a stream. */
   streams = 0;
-  /** Time of the last tick: precise to a quarter of a second, and costs nothing to read. */
+  /** Time of the last tick: accurate to a quarter of a second, and free to read. */
   now = 0;
 
   /** @param onTick called with each tick */
@@ -54,7 +54,7 @@ export class InFlight {
       for (const resolve of this.#drainWaiters.splice(0)) resolve();
   }
 
-  /** Waits until nothing is in flight, at most `timeout` milliseconds; then abandons what is left. */
+  /** Waits until nothing is in flight, at most `timeout` milliseconds; then abandons the requests that are left. */
   async drain(timeout: number): Promise<void> {
     if (this.#size === 0) return;
     let timer: NodeJS.Timeout | undefined;

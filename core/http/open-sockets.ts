@@ -1,7 +1,7 @@
 /** The open WebSockets: closes them when the service stops, and when the tokens that opened them expire. */
 import type { SocketPeer } from "./socket-peer.ts";
 
-/** Codes from 4000 are for applications; this one follows the HTTP status 401. */
+/** Codes from 4000 are for applications; this one is modelled on the HTTP status 401. */
 const TOKEN_EXPIRED_CODE = 4401;
 
 export class OpenSockets {
@@ -44,8 +44,8 @@ export class OpenSockets {
   }
 
   /**
-   * Closes all sockets (1001) and waits until their peers have answered, at most `timeout` milliseconds. The transport then closes
-   * those that are left.
+   * Closes all sockets (1001) and waits until their peers have answered, at most `timeout` milliseconds. Those that are left
+   * then are closed by the transport.
    */
   async close(timeout: number): Promise<void> {
     this.#closing = true;

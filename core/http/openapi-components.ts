@@ -1,4 +1,4 @@
-/** The shared parts of the OpenAPI document: error replies, headers, tags, and the schemas that are used. */
+/** The shared parts of the OpenAPI document: error replies, headers, tags, and the schemas that it refers to. */
 import { type ErrorKind, STATUS } from "../lib/errors.ts";
 
 export type OpenapiSchema = Record<string, unknown>;
@@ -40,7 +40,7 @@ const FAILURES = {
 
 export type Failure = keyof typeof FAILURES;
 
-/** `{"404": {"$ref": "#/components/responses/NotFound"}}` for each kind. */
+/** References to the error replies: `{"404": {"$ref": "#/components/responses/NotFound"}}`. */
 export function failureReplies(kinds: readonly Failure[]): Record<string, object> {
   return Object.fromEntries(
     kinds.map((kind) => [STATUS[kind], { $ref: `#/components/responses/${FAILURES[kind][0]}` }]),
@@ -115,7 +115,7 @@ export function describeTag(operation: string): { name: string; description: str
   return { name, description };
 }
 
-/** Sorts tags: what the service does first, what describes it last. */
+/** Sorts tags: agents, tools and the like first, descriptions of the service last. */
 export function orderTags<T extends { name: string }>(tags: Iterable<T>): T[] {
   const order = Object.values(TAGS).map(([name]) => name);
   const rank = ({ name }: T) => (order.includes(name) ? order.indexOf(name) : order.length);

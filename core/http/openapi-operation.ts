@@ -4,7 +4,7 @@ import type { Route, RouteOutput } from "./route.ts";
 
 type Schemas = Readonly<Record<string, OpenapiSchema>>;
 
-/** Replies beside 200 in the same shape, by operation. */
+/** Further statuses whose reply has the shape of the 200, by operation. */
 const OTHER_REPLIES: Record<string, [status: number, description: string]> = {
   "platform.readiness": [503, "Not ready."],
 };
@@ -33,7 +33,7 @@ const KEY_PARAMETER = {
   schema: { type: "string", pattern: "^[!-~]{1,255}$" },
 };
 
-/** Headers that are read of requests, by the names in `readsHeaders`. */
+/** The documentation of request headers, for the names in `readsHeaders`. */
 const HEADER_PARAMETERS: Readonly<Record<string, object>> = {
   "x-approval-id": {
     name: "x-approval-id",
@@ -44,7 +44,7 @@ const HEADER_PARAMETERS: Readonly<Record<string, object>> = {
   },
 };
 
-/** Of streams that are read again. */
+/** The header with which clients continue a resumable stream. */
 const LAST_EVENT_PARAMETER = {
   name: "Last-Event-ID",
   in: "header",
@@ -72,7 +72,7 @@ export function possibleFailures(route: Route<never>): Failure[] {
   return kinds;
 }
 
-/** `samples` are values of path parameters by first segment and name: `{"agents/id": "support"}`. */
+/** @param samples values of path parameters by first segment and name: `{"agents/id": "support"}` */
 export function describeOperation(
   route: Route<never>,
   schemas: Schemas,
@@ -214,7 +214,7 @@ function findExample(name: string, schemas: Schemas): unknown {
   return sample === undefined ? undefined : [sample];
 }
 
-/** OpenAPI 3.1 cannot describe the items of a stream: it is a string whose `contentSchema` is that of one event. */
+/** OpenAPI 3.1 cannot describe the items of a stream, so it is a string whose `contentSchema` is that of one event. */
 function eventReply(output: Extract<RouteOutput, { events: unknown }>, schemas: Schemas): object {
   const events = (schemas[output.events]?.examples ?? []) as unknown[];
   const lines = events.map((event, index) => `id: ${index + 1}\ndata: ${JSON.stringify(event)}\n\n`);
@@ -239,7 +239,7 @@ function eventReply(output: Extract<RouteOutput, { events: unknown }>, schemas: 
   };
 }
 
-/** A plugin's schema inside the document. One with references is left out: they would point into the wrong document. */
+/** A plugin's schema for use inside the document. One with references is left out: they would point into the wrong document. */
 function embed(schema: object | undefined): OpenapiSchema | undefined {
   if (schema === undefined) return undefined;
   if (!/"\$(?:ref|dynamicRef|id|anchor)":/.test(JSON.stringify(schema))) return schema as OpenapiSchema;

@@ -1,4 +1,4 @@
-/** WebSockets in the OpenAPI document. OpenAPI cannot describe them, so that they are listed in an extension (`x-websockets`). */
+/** WebSockets in the OpenAPI document. OpenAPI cannot describe them, so they are listed in an extension (`x-websockets`). */
 import type { SocketRoute } from "./socket.ts";
 
 type DocumentedSocket = Pick<SocketRoute<never>, "operation" | "path" | "summary" | "query">;

@@ -15,7 +15,7 @@ import { describeOperation, openapiPath, possibleFailures } from "./openapi-oper
 import { describeSockets } from "./openapi-sockets.ts";
 import type { Route } from "./route.ts";
 
-/** Credentials that the service takes, and which of them a route needs: `[]` for a public one. */
+/** The kinds of credentials that the service accepts, and which of them a route needs: `[]` for a public one. */
 export interface DocumentSecurity {
   schemes: Record<string, object>;
   of(route: Route<never>): readonly Record<string, readonly string[]>[];
@@ -27,7 +27,7 @@ export interface DocumentInfo {
   version: string;
   /** Where clients reach the service, base path included; undefined when the manifest does not say. */
   publicUrl?: string | undefined;
-  /** Values that path parameters may take here, for trial calls: `{"agents/id": "support"}`. */
+  /** Values of path parameters that exist in this service, for trial calls: `{"agents/id": "support"}`. */
   samples?: Readonly<Record<string, string | undefined>> | undefined;
   /** Undefined while authentication is off. */
   security?: DocumentSecurity | undefined;
@@ -42,7 +42,7 @@ const DESCRIPTION = `Agents, tools and more, served from one manifest by Penstoc
 * A path that exists answers another method with 405 and \`Allow\`. HEAD mirrors GET.
 * WebSockets are listed under \`x-websockets\`; credentials go into their query, as \`key\` or \`token\`.`;
 
-/** Properties that handlers validate themselves, for shorter messages: their schemas leave them open, the document describes them. */
+/** Properties whose schemas are left open, because handlers validate them with shorter messages; only the document describes them. */
 const AGENT_INPUT = { $ref: `${SCHEMA_REFERENCE}AgentInput` };
 const CHAT_MESSAGES = {
   type: "array",
@@ -115,7 +115,7 @@ export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentIn
 const pick = (all: Record<string, object>, names: ReadonlySet<string>): Record<string, object> =>
   Object.fromEntries(Object.entries(all).filter(([name]) => names.has(name)));
 
-/** A relative server is resolved against the address of the document, so that it is right behind any proxy. */
+/** The relative server is resolved against the address of the document, so that it is right behind any proxy. */
 function describeServers(publicUrl: string | undefined): object[] {
   const relative = { url: ".", description: "Where this document comes from." };
   if (publicUrl === undefined) return [relative];

@@ -1,6 +1,6 @@
 /**
- * Refuses requests that a browser sends on behalf of a foreign page: pages that were loaded under a name that an attacker made resolve to
- * this service (DNS rebinding), and cross-origin requests that browsers send without a CORS preflight ("simple requests").
+ * Refuses requests that a browser sends for a foreign page: from pages that were loaded under a name which an attacker made resolve to
+ * this service (DNS rebinding), and cross-origin requests that need no CORS preflight ("simple requests").
  */
 import { ServiceError } from "../lib/errors.ts";
 import { hostName, isAddress } from "../lib/host-name.ts";
@@ -32,7 +32,7 @@ export function foreignHost(head: Head, site: Site): ServiceError | null {
   );
 }
 
-/** The hosts that a trusted proxy was asked for. All are checked: the first of a list may have been written by the client. */
+/** The hosts that a trusted proxy reports. All are checked: the first of a list may have been written by the client. */
 function forwardedHosts(head: Head, { trusts }: Site): string[] | null {
   if (trusts === null) return null;
   const forwarded = head.header("x-forwarded-host");
@@ -40,8 +40,8 @@ function forwardedHosts(head: Head, { trusts }: Site): string[] | null {
 }
 
 /**
- * A name without a dot, or an address: what a proxy writes into `Host` for the service behind it. A foreign page that bypasses the
- * proxy may set X-Forwarded-Host as it likes, but its `Host` is the public name that the page was loaded from.
+ * Whether a host is a name without a dot, or an address: what a proxy writes into `Host` for the service behind it. A foreign page that
+ * bypasses the proxy may set X-Forwarded-Host as it likes, but its `Host` is the public name that the page was loaded from.
  */
 function isInternal(host: string): boolean {
   const name = hostName(host);
@@ -51,10 +51,10 @@ function isInternal(host: string): boolean {
 const UNSAFE_METHODS: ReadonlySet<string> = new Set(["POST", "PUT", "PATCH", "DELETE"]);
 
 /**
- * The error for a request of a page that may not use a route; null for all others. It is checked before the credentials, because a
- * browser adds the credentials that it knows whoever wrote the page.
+ * The error for a request of a page that may not use a route; null for all others. Must be checked before the credentials, because a
+ * browser sends the credentials that it has stored no matter who wrote the page.
  *
- * @param cors of the route
+ * @param cors settings of the route
  */
 export function foreignOrigin(
   head: Head,
@@ -105,17 +105,17 @@ export function foreignPage(
 const isNamedOrigin = (origin: string, cors: Cors, { publicOrigin }: Site): boolean =>
   origin === publicOrigin || cors.names(origin);
 
-/** Whether a page of `origin` has the same origin as the requested host, going by names. */
+/** Whether the page has the same origin as the requested host, comparing names only. */
 function isSameOrigin(origin: string, head: Head, { clientOf }: Site): boolean {
   if (!URL.canParse(origin)) return false;
   const page = new URL(origin);
   const asked = clientOf(head.remoteAddress(), (name) => head.header(name));
-  // Without a trusted proxy the scheme is unknown, because an unknown proxy may end TLS: assume that of the page.
+  // Without a trusted proxy the scheme is unknown, because an unknown proxy may terminate TLS: assume that of the page.
   const own = asked.origin ?? `${page.protocol}//${asked.host}`;
   return URL.canParse(own) && new URL(own).origin === page.origin && page.origin !== "null";
 }
 
-/** A foreign name can be made to resolve to this service (DNS rebinding); an address, and the service's own names, cannot. */
+/** Any foreign name can be made to resolve to this service (DNS rebinding); an address, or a name of the service, cannot. */
 function isRebindingProof(origin: string, site: Site): boolean {
   const { host, hostname } = new URL(origin);
   return site.isKnown(host) || isAddress(hostname);

@@ -1,4 +1,4 @@
-/** Compiles per route, at boot, how the result of its handler becomes a reply. */
+/** Compiles how the result of a handler becomes a reply, once per route at boot. */
 import type { EventProducer, TextSink } from "../lib/event-sink.ts";
 import { SerializedStream } from "../lib/serialized.ts";
 import type { Call } from "./call.ts";
@@ -10,7 +10,7 @@ import type { EventOutput, EventReply, PageReply, RawReply, RouteOutput } from "
 
 type Encode = (call: Call<unknown>, value: unknown, cors: HeaderList) => void;
 
-/** @param constant CORS headers that are the same for every origin, so that the header list is made once; null: made per request */
+/** @param constant CORS headers that all origins share, so that the list is made once; null when they are computed per request */
 export function compileOutput(output: RouteOutput, constant: HeaderList | null): Encode {
   if ("json" in output) {
     const status = output.status ?? 200;
@@ -19,7 +19,7 @@ export function compileOutput(output: RouteOutput, constant: HeaderList | null):
       if (!(value instanceof SerializedStream))
         return call.reply(call.replyWith?.status ?? status, withOwn(headers(cors), call), envelope(value));
       call.track();
-      // It has no text for a failure: the connection is closed, so that what was sent does not look complete.
+      // A large reply has no form for a failure: the connection is closed, so that what was sent does not look complete.
       call.streamText(headers(cors), {
         status,
         headers: [],
@@ -75,13 +75,13 @@ function compileEvents(form: EventOutput, constant: HeaderList | null) {
   };
 }
 
-/** Before those of CORS, which stay the last ones: a reply is kept without them. */
+/** Puts the handler's headers before those of CORS, which must come last because kept replies drop them from the end. */
 function withOwn(headers: HeaderList, { replyWith, warnings }: Call<unknown>): HeaderList {
   if (replyWith === undefined && warnings === NO_WARNINGS) return headers;
   return [...(replyWith?.headers ?? NO_WARNINGS), ...warnings, ...headers];
 }
 
-/** What is given to a connection at once: a copy of it waits there, outside of the heap, when its reader is slow. */
+/** Most characters given to a connection at once: a slow reader's copy waits outside of the heap. */
 const CHUNK_CHARACTERS = 128 * 1024;
 
 async function sendPieces(sink: TextSink, pieces: AsyncIterable<string>): Promise<void> {
@@ -95,7 +95,7 @@ async function sendPieces(sink: TextSink, pieces: AsyncIterable<string>): Promis
   }
 }
 
-/** Not between the two halves of a character. */
+/** Moves the end of a chunk by one where it would split a surrogate pair. */
 const endOfChunk = (text: string, end: number): number => (/[\uD800-\uDBFF]/.test(text[end - 1] ?? "") ? end + 1 : end);
 
 function combine(own: HeaderList, constant: HeaderList | null): (cors: HeaderList) => HeaderList {

@@ -4,7 +4,7 @@
  */
 export interface ParsedPattern {
   readonly text: string;
-  /** Undefined: any method. */
+  /** Undefined when the pattern matches any method. */
   readonly method: string | undefined;
   /** The segments before the open end (`*` or `**`). A parameter is null. */
   readonly segments: readonly (string | null)[];
@@ -58,12 +58,12 @@ export function matchesSegments(pattern: ParsedPattern, method: string, segments
   );
 }
 
-/** `/` has no segments. A superfluous slash gives an empty segment. */
+/** Splits a path. `/` has no segments; a superfluous slash gives an empty segment. */
 export const segmentsOf = (path: string): string[] => (path === "/" ? [] : path.slice(1).split("/"));
 
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "WS"];
 
-/** The problem of a pattern that could match nothing, or would not match what it seems to; null when there is none. */
+/** Why a pattern is refused: it could match nothing, or not what it seems to. Null when it is fine. */
 export function patternProblem(text: unknown): string | null {
   const [, method, path] = typeof text === "string" ? (METHOD_AND_PATH.exec(text) ?? []) : [];
   if (path === undefined) return "must be a path with an optional method before it, such as GET /hello or /reports/*";

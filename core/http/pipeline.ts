@@ -34,7 +34,7 @@ import { unknownPathError } from "./unknown-path.ts";
 import type { Uploads } from "./uploads.ts";
 
 /**
- * Sets `user` and `caller` of the call, or throws `unauthorized`. May read the head before the first await only.
+ * Sets `user` and `caller` of the call, or throws `unauthorized`. May read the head only before its first await.
  *
  * @param values raw values of the path's parameters
  */
@@ -42,24 +42,24 @@ export type Authorize<C> = (call: C, exchange: Exchange, values: readonly string
 
 interface PipelineSettings<S> extends CallSettings<S> {
   requestId(given: string): string;
-  /** Validator of a schema id. That of a query also converts its strings to the types of the schema. */
+  /** The validator of a schema. That of a query also converts its strings to the types of the schema. */
   check(schema: InputSchemaId): Validator;
   /** CORS settings of a route: its own, or those of the service. */
   cors(route: Route<S>): Cors;
   /** CORS settings for requests that match no route. */
   defaultCors: Cors;
-  /** Null for a public route. */
+  /** Checks the credentials for a route; null for a public one. */
   authorize(route: Route<S>): Authorize<Call<S>> | null;
-  /** The same for requests that match no route. */
+  /** Checks the credentials of requests that match no route; null when none are needed. */
   authorizeUnknown: Authorize<Call<S>> | null;
   /** Largest body of a route, in bytes. */
   bodyLimit(route: Route<S>): number;
-  /** The setting that it comes from; default: the one size of all routes. */
+  /** The manifest setting that `bodyLimit` comes from; without it, the one limit of all routes. */
   bodyLimitName?(route: Pick<Route<S>, "bodyClass">): RefusingLimit;
-  /** Largest part of a body that is not text, in bytes: what costs most to parse and to check. */
+  /** Most bytes of a body that may be outside of strings: they cost most to parse and to validate. */
   valuesLimit: number;
   uploads: Uploads;
-  /** For `idempotent` routes; without it they heed no key. */
+  /** Keeps the replies of `idempotent` routes; without it, idempotency keys are ignored. */
   replies?: ReplyKeeper | undefined;
   /** Whether there are trusted proxies, so that the client's address is read from the head. */
   isProxied: boolean;
@@ -96,7 +96,7 @@ export function compilePipeline<S>(routes: readonly Route<S>[], given: PipelineS
   };
 }
 
-/** HEAD mirrors GET; OPTIONS is answered before authorization; the rest is 405. */
+/** HEAD mirrors GET; OPTIONS is answered before authorization; any other method gets 405. */
 function answerOtherMethod<S>(
   exchange: Exchange,
   endpoint: PathEndpoint<Compiled>,
@@ -115,7 +115,7 @@ function answerOtherMethod<S>(
   refuseIfAuthorized(exchange, settings, new ServiceError("method_not_allowed", message, { headers: { allow } }));
 }
 
-/** Refuses a request that matches no route, with 401 if the caller is not authorized: a refused caller must not learn which routes exist. */
+/** Refuses a request that matches no route; with 401 if the caller is not authorized, who must not learn which routes exist. */
 function refuseIfAuthorized<S>(exchange: Exchange, settings: UnmatchedSettings<S>, problem: ServiceError): void {
   const { authorizeUnknown: authorize, defaultCors, site } = settings;
   const error = foreignOrigin(exchange, exchange, defaultCors, site) ?? problem;
@@ -167,7 +167,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       const result = route.handle(input as never, call);
       if (result instanceof Promise) {
         call.track();
-        // Counted to its end: it may go on for a while after its client has left.
+        // Counted until the handler is done, which may be some time after its client has left.
         uses?.enter();
         result.then(
           (value) => {

@@ -1,4 +1,4 @@
-/** Request ids: the caller's id when it is valid, otherwise a new one. */
+/** Request ids: the client's own id when it is valid, otherwise a new one. */
 import { randomBytes } from "node:crypto";
 
 const VALID_ID = /^[A-Za-z0-9_.:-]{1,128}$/;

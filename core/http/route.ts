@@ -1,4 +1,4 @@
-/** A row of the routes table, and the context that its handler gets. Generic in the service: this folder knows no agents. */
+/** A row of the routes table, and the context that its handler gets. Generic in the service: this folder does not know agents. */
 import type { Logger } from "pino";
 import type { Schemas } from "../../generated/types.ts";
 import type { Caller } from "../identity/caller.ts";
@@ -16,7 +16,7 @@ import type { AllowedPages } from "./origin.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 type SchemaId = keyof Schemas;
-/** Schemas of request bodies and queries, told by their names: only their validators are loaded at every start. */
+/** Schemas of request bodies and queries, recognised by their names: only their validators are loaded at every start. */
 export type InputSchemaId = Extract<SchemaId, `${string}Request` | `${string}Query`>;
 
 /** Groups of routes with the same default access; `auth/classes.ts` defines what each means in each mode. */
@@ -30,29 +30,29 @@ export type AccessGroup =
   | "probe"
   | "custom";
 
-/** What a handler gets beside its input. `signal` is created when it is first read, and aborts when the client leaves. */
+/** What a handler gets beside its input. `signal` is created when first read, and aborts when the client leaves. */
 export interface Context<S> {
   readonly service: S;
   readonly user: User | null;
   readonly caller: Caller;
   readonly requestId: string;
   readonly signal: AbortSignal;
-  /** What `signal` says, for what need not make one. Absent where the call has a signal anyway. */
+  /** Tells whether the call was aborted without creating `signal`. Undefined where the call has a signal anyway. */
   readonly aborts?: Aborts | undefined;
   readonly logger: Logger;
-  /** Called with what the tool that it runs says of its progress. */
+  /** Called with the progress that a running tool reports. */
   readonly progress?: OnToolProgress | undefined;
-  /** Where the request comes from. Complete if the route has `readsClient` or `readsHeaders`. */
+  /** Where the request comes from. Complete only if the route has `readsClient` or `readsHeaders`. */
   readonly client: Client;
   /** The request's headers, or those that the route reads; empty unless the route has `readsHeaders`. */
   readonly headers: Record<string, string>;
-  /** Parent of the spans of this request; absent when nothing is traced. */
+  /** Parent of the spans of this request; undefined when tracing is off. */
   readonly trace?: SpanOrigin | undefined;
-  /** Set by a handler: headers of its reply beside those of the route, and 202 for what has only begun. */
+  /** Set by a handler: headers of its reply beside those of the route, and 202 when the work has only been started. */
   replyWith?: { readonly headers: HeaderList; readonly status?: 202 } | undefined;
   /** Set by a handler: headers of the error reply if the request is cut short, by its time limit or because the service stops. */
   unavailableHeaders?: Record<string, string> | undefined;
-  /** Of a request with an `Idempotency-Key`, to an `idempotent` route. */
+  /** Set for a request with an `Idempotency-Key` to an `idempotent` route. */
   readonly keyed?: KeyedWork | undefined;
 }
 
@@ -63,7 +63,7 @@ export type RouteOutput =
   | { envelope: SchemaId }
   /** A value that is the whole body (probes, `/doc`). */
   | { bare: SchemaId | null; type: string }
-  /** Server-sent events: the handler returns an `EventReply`. `others`: further forms of them, by name. `mayBeEmpty`: 204 for null. */
+  /** Server-sent events: the handler returns an `EventReply`. `others`: further formats by name. `mayBeEmpty`: null becomes 204. */
   | (EventOutput & { others?: Readonly<Record<string, EventOutput>>; mayBeEmpty?: true })
   /** Bytes with a content type of their own. */
   | { page: string }
@@ -89,19 +89,19 @@ export interface EventOutput {
   readonly failure: (message: string) => unknown;
 }
 
-/** The events of a reply, in the form of the route or in one of its others. */
+/** The events of a reply, in the format of the route or in one of its `others`. */
 export type EventReply = EventProducer | { readonly form: string; readonly events: EventProducer } | null;
 
 /** Status, headers and body of a `raw` route; CORS headers are added. */
 export type RawReply = { status: number; headers: HeaderList; body: string | Uint8Array | null } | TextStream;
 
-/** A streamed reply. Its headers are sent at once unless it `opensLate`, and `context.signal` aborts when the client leaves. */
+/** A streamed reply. Its headers are sent at once unless it `opensLate`; `context.signal` aborts when the client leaves. */
 export interface TextStream {
   readonly status: number;
   readonly headers: HeaderList;
   /** Writes the stream; the reply ends when it resolves. If it throws, or the service stops, `failure` is sent. */
   stream(sink: TextSink): Promise<void>;
-  /** The headers are sent with the first text, so that a failure before it has a reply of its own. */
+  /** Set when the headers are sent with the first text only, so that a failure before it gets a reply of its own. */
   readonly opensLate?: true;
   /** Makes the last text of a failed stream. Without it the connection is closed. */
   readonly failure?: (message: string) => string;
@@ -131,10 +131,10 @@ export interface Route<
   Q extends InputSchemaId | undefined = InputSchemaId | undefined,
   B extends InputSchemaId | undefined = InputSchemaId | undefined,
 > {
-  /** `agents.generateText`: the operationId, and the label in logs and metrics. */
+  /** Such as `agents.generateText`: the operationId in `/doc`, and the label in logs and metrics. */
   operation: string;
   method: Method;
-  /** `/agents/:id/text`. A parameter is one segment. The most specific route matches, whatever their order. */
+  /** Such as `/agents/:id/text`. A parameter is one segment. The most specific route matches, whatever their order. */
   path: string;
   group: AccessGroup;
   summary: string;
@@ -142,16 +142,16 @@ export interface Route<
   description?: string;
   query?: Q;
   body?: B;
-  /** Which of `server.limits.body` holds, where these are several. */
+  /** Which of `server.limits.body` applies, where that has several. */
   bodyClass?: "generation";
   /** A request without a body is read as `{}`. */
   bodyOptional?: boolean;
   /**
-   * Whether an `Idempotency-Key` is heeded: the reply is kept, and repeated requests get that; `stream`: the handler attaches them to what
-   * the first has started. Only of POST with a body.
+   * Whether an `Idempotency-Key` is honoured. True: the reply is kept and sent to repeated requests. `stream`: the handler attaches
+   * repeated requests to what the first has started. Only for POST with a body.
    */
   idempotent?: true | "stream";
-  /** Validators of a plugin's route, in place of `query` and `body`. */
+  /** Validators of a plugin's route, used instead of `query` and `body`. */
   checks?: { query?: Validator; body?: Validator };
   /** The schemas of a plugin's route, for `/doc`. */
   schemas?: { query?: object; body?: object; response?: object };
@@ -159,16 +159,16 @@ export interface Route<
   failures?: readonly ("not_found" | "conflict")[];
   /** CORS settings of this route alone, as a plugin wrote them; false switches CORS off for it. */
   cors?: object | false;
-  /** Which pages may use the route beside those of the service, others get 403; left out: CORS alone decides what pages may read. */
+  /** Which pages may use the route beside those of the service; others get 403. Without it only CORS decides what pages may read. */
   pages?: AllowedPages;
   /** Copies headers for the handler: all of them, which costs some time, or those with these names. */
   readsHeaders?: boolean | readonly string[];
   /** Reads the client's address for the handler. */
   readsClient?: boolean;
-  /** What a browser gets in place of a 401 in JSON. It must say nothing of the service. */
+  /** The page that a browser gets in place of a 401 in JSON. It must reveal nothing about the service. */
   refusedPage?(context: Context<S>): Promise<PageReply>;
   output: RouteOutput;
-  /** How its failures are written, and those of paths that share its first segment; left out: the JSON envelope. */
+  /** The format of its failures, and of those of paths that share its first segment; default: the JSON envelope. */
   errors?: ErrorForm;
   handle(input: Input<Q, B>, context: Context<S>): unknown;
 }

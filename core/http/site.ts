@@ -1,10 +1,10 @@
-/** The addresses that the service is known by, as its manifest says: they tell its own pages and hosts from foreign ones. */
+/** The addresses under which the service is known, from its manifest: they tell its own pages and hosts from foreign ones. */
 import { bracketed, hostName, isLoopback } from "../lib/host-name.ts";
 import type { ServerManifest } from "../manifest/manifest.ts";
 import { type ClientOf, compileClients, compileTrust } from "./client.ts";
 
 export interface Site {
-  /** Whether requests for unknown hosts are refused: without authentication, when only this machine can connect. */
+  /** Whether requests for unknown hosts are refused: when there is no authentication and only this machine can connect. */
   readonly onlyKnownHosts: boolean;
   /** Whether the service is known by this host, given with or without a port. */
   isKnown(host: string): boolean;
@@ -17,7 +17,7 @@ export interface Site {
 
 type Settings = Pick<ServerManifest, "publicUrl" | "allowedHosts" | "trustedProxies">;
 
-/** Cached spellings of known hosts. The clients of a service use few. */
+/** Bound of the cache of hosts that were checked. The clients of a service use few. */
 const MAX_REMEMBERED_HOSTS = 32;
 
 export function compileSite({ publicUrl, allowedHosts, trustedProxies }: Settings, onlyKnownHosts: boolean): Site {

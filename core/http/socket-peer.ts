@@ -1,4 +1,4 @@
-/** One open WebSocket between its transport and its handlers: bounds what may wait in both directions, and closes it exactly once. */
+/** One open WebSocket between transport and handlers: bounds what may wait in both directions, and closes it exactly once. */
 import type { Logger } from "pino";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
@@ -17,7 +17,7 @@ const MAX_BUSY_HANDLERS = 256;
 /** Longest reason that a close frame can hold. */
 const MAX_REASON_BYTES = 123;
 
-/** What is known of a peer before its socket is open. */
+/** What is known about a peer before its socket is open. */
 interface PeerInfo {
   readonly operation: string;
   readonly user: User | null;
@@ -43,7 +43,7 @@ export class SocketPeer implements Peer, SocketEvents {
   #busy = 0;
   closed = false;
 
-  /** @param onGone called once the connection is over. When this side closes it, that is later than `closed`. */
+  /** @param onGone called once the connection has ended. When this side closes it, that is later than `closed`. */
   constructor(socket: OpenSocket, info: PeerInfo, onGone: (peer: SocketPeer, code: number) => void) {
     this.#socket = socket;
     this.#info = info;
@@ -102,13 +102,13 @@ export class SocketPeer implements Peer, SocketEvents {
     return this.closed ? 0 : this.#socket.buffered;
   }
 
-  /** Calls `open` of the route for its handlers: once, right after the socket is open. */
+  /** Calls `open`, which returns the route's handlers: once, right after the socket has opened. */
   start(open: () => SocketHandlers): void {
     this.#guard(() => {
       this.#handlers = open();
       this.#handlers.ready?.catch((error) => this.#fail(error));
     });
-    // It was closed while `open` ran, before there was a handler to call.
+    // The socket was closed while `open` ran, before there was a handler to call.
     if (this.closed) this.#tellClose();
   }
 
@@ -186,7 +186,7 @@ export class SocketPeer implements Peer, SocketEvents {
     if (this.#handlers.drained !== undefined) this.#guard(() => this.#handlers.drained!());
   }
 
-  /** Called by the transport. */
+  /** Called by the transport when the connection has ended. */
   ended(code: number): void {
     if (!this.closed) this.#markClosed();
     this.#onGone(this, code);

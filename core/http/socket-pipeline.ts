@@ -22,10 +22,10 @@ import { SocketPeer } from "./socket-peer.ts";
 import { createSocketRouter, fillOpenEnd, hasOpenEnd, type SocketMatch } from "./socket-router.ts";
 import { isProtocolList } from "./subprotocols.ts";
 
-/** Parameters of the query that carry credentials: handlers do not see them. */
+/** Query parameters that carry credentials: handlers do not see them. */
 export const CREDENTIAL_PARAMETERS: readonly string[] = Object.freeze(["key", "token", "dev"]);
 
-/** A socket as the rules of access and CORS see it. Its path has no open end. */
+/** A socket as a path to which the access rules and CORS apply. It has no open end. */
 interface SocketPath {
   readonly method: "WS";
   readonly path: string;
@@ -40,7 +40,7 @@ interface SocketSettings<S> extends CallSettings<S> {
   defaultCors: Cors;
   site: Site;
   meters: Meters;
-  /** Null for a public path. */
+  /** Checks the credentials for a path; null for a public one. */
   authorize(path: SocketPath): Authorize<Call<S>> | null;
   authorizeUnknown: Authorize<Call<S>> | null;
 }
@@ -89,8 +89,8 @@ function compile<S>(route: SocketRoute<S>, settings: SocketSettings<S>): Compile
 }
 
 /**
- * @param path as access sees it, without an open end
- * @param asked as CORS sees it: the requested path, where `path` stands for many
+ * @param path the path for the access rules, without an open end
+ * @param asked the path for CORS: the requested one, where `path` stands for many
  */
 function compileRules<S>(
   { group }: SocketRoute<S>,
@@ -162,7 +162,7 @@ class Handshake<S> {
   #open(call: Call<S>): void {
     const upgrade = this.#upgrade;
     try {
-      // Only now: a caller who is not authorized must not learn which sockets exist.
+      // Reported only now: a caller who is not authorized must not learn which sockets exist.
       if (this.#match === null) throw notFound(`no socket for ${upgrade.path.slice(0, 100)}`);
       if (!isProtocolList(this.#protocols))
         throw invalid("Sec-WebSocket-Protocol: expected different names, separated by commas");

@@ -6,20 +6,20 @@ export interface SocketMatch<R> {
   readonly route: R;
   /** Raw values of the parameters, in the order of the path. */
   readonly values: readonly string[];
-  /** Raw segments that `**` stands for, without empty ones; null for a path without `**`. */
+  /** Raw segments that `**` matched, without empty ones; null for a path without `**`. */
   readonly rest: readonly string[] | null;
 }
 
 const OPEN_END = /\/\*\*$/;
-/** Longer paths match no `**`, because the search goes segment by segment. */
+/** Longer paths match no `**`: the search takes one step per segment. */
 const MAX_SEGMENTS = 32;
-/** Dots and escaped slashes: a proxy may resolve such a segment to another path. */
+/** Dots and escaped slashes are refused: a proxy may resolve such a segment to another path. */
 const TRAVERSAL_SEGMENT = /^(\.|%2e){1,2}$|%2f/i;
 const WS = "WS";
 
 export const hasOpenEnd = (path: string): boolean => OPEN_END.test(path);
 
-/** `/ws/**` and 2 -> `/ws/:rest/:rest`: the form in which access and CORS see one of the paths that `**` stands for. */
+/** `/ws/**` and 2 -> `/ws/:rest/:rest`: the form in which the access rules and CORS see a path that `**` matches. */
 export const fillOpenEnd = (path: string, segments: number): string =>
   path.replace(OPEN_END, "") + "/:rest".repeat(segments) || "/";
 

@@ -1,4 +1,4 @@
-/** A row of the WebSockets table, and what its handlers get: types only. Generic in the service, as routes are. */
+/** A row of the table of WebSockets, and what its handlers get: types only. Generic in the service, as routes are. */
 import type { Logger } from "pino";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
@@ -16,7 +16,7 @@ export interface Peer {
   /** Where the handshake came from. */
   readonly client: Client;
   readonly logger: Logger;
-  /** Parent of the spans of what is asked here; absent when nothing is traced. */
+  /** Parent of the spans of requests over this socket; undefined when tracing is off. */
   readonly trace?: SpanOrigin | undefined;
   /** Created when it is first read; aborts when the socket is closed. */
   readonly signal: AbortSignal;
@@ -32,7 +32,7 @@ export interface Peer {
    * it has caught up it is sent `{type:"DROPPED", count}` with the number of dropped messages.
    */
   send(text: Text): boolean;
-  /** Sends one text message that must not be dropped. To be used by those who wait while `buffered` is high. */
+  /** Sends one text message that must not be dropped. Callers must wait while `buffered` is high. */
   deliver(text: Text): void;
   /** Adds messages that the caller dropped to the number of dropped messages. */
   drop(count: number): void;
@@ -58,15 +58,15 @@ export interface SocketHandlers {
 }
 
 export interface SocketRoute<S> {
-  /** `sockets.logs`: the label in logs and metrics. */
+  /** Such as `sockets.logs`: the label in logs and metrics. */
   readonly operation: string;
-  /** `/ws/logs`. A parameter is one segment. A last segment `**` stands for the path itself and everything below it. */
+  /** Such as `/ws/logs`. A parameter is one segment. A last segment `**` stands for the path itself and everything below it. */
   readonly path: string;
   readonly group: AccessGroup;
   readonly summary: string;
-  /** Parameters of the query with their descriptions, for the documentation. */
+  /** Descriptions of the query parameters, for the documentation. */
   readonly query?: Readonly<Record<string, string>>;
-  /** How a handshake is refused, where it is not in the JSON envelope. */
+  /** The format in which a handshake is refused; default: the JSON envelope. */
   readonly errors?: ErrorForm;
   /** Called before the handshake is answered: a ServiceError refuses it (a query that does not parse is `invalid_input`, 400). */
   check?(asked: Pick<Peer, "query" | "params" | "user" | "caller">, service: S): void;

@@ -1,9 +1,9 @@
-/** What the writers of streams share: back-pressure, the bound of what may wait for a slow reader, and notice of a reader that left. */
+/** What the writers of streams share: back-pressure, the bound on what may wait for a slow reader, and the notice that a reader left. */
 import type { Exchange } from "./exchange.ts";
 
 export abstract class StreamWriter {
   protected readonly exchange: Exchange;
-  /** Bytes that may wait for a reader. If the producer writes on although more wait, the connection is closed. */
+  /** Bytes that may wait for a reader. If the producer goes on writing when more wait, the connection is closed. */
   readonly #limit: number;
   /** Resolves when a slow reader has caught up; undefined while it is not behind. */
   protected behind: Promise<void> | undefined;
@@ -35,7 +35,7 @@ export abstract class StreamWriter {
     this.#onExpired = onExpired;
   }
 
-  /** Whether the reader's credentials have expired: nothing more is sent but the notice of that. */
+  /** Whether the reader's credentials have expired: then it gets one last message about that. */
   protected isExpired(): boolean {
     if (this.#onExpired === null || Date.now() < this.#expires) return false;
     const onExpired = this.#onExpired;
@@ -58,7 +58,7 @@ export abstract class StreamWriter {
     const { exchange } = this;
     const wasBehind = this.behind !== undefined;
     if (exchange.write(chunk) || exchange.closed) return;
-    // A single message above the limit is no reason: it is in memory already, and its reader need not be slow.
+    // A single message above the limit is accepted: it is in memory already, and its reader need not be slow.
     if (wasBehind && exchange.buffered > this.#limit) {
       exchange.destroy();
       return;

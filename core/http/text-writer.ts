@@ -42,7 +42,7 @@ export class TextWriter extends StreamWriter implements TextSink {
   }
 
   heartbeat(): void {
-    // A slow reader still has data to receive, so that the stream is not silent.
+    // A slow reader still has data to receive, so the stream is not silent.
     if (this.#heartbeat !== undefined && this.behind === undefined) this.write(this.#heartbeat);
   }
 

@@ -1,18 +1,18 @@
-/** Names the keys in `options` of a request that nothing reads: they are ignored, and a misspelt one must not be ignored in silence. */
+/** Warns about keys in `options` of a request that nothing reads: they are ignored, but a misspelt key should not go unnoticed. */
 import { type OptionNames, optionNames } from "../../generated/option-names.ts";
 import { isObject } from "../lib/is-object.ts";
 import { suggest } from "../manifest/issues.ts";
 import { NO_WARNINGS } from "./call-settings.ts";
 import type { HeaderList } from "./exchange.ts";
 
-/** Keys that are named, and characters of each: clients choose both. */
+/** Bounds of the warning, in keys and in characters of each key: clients choose both. */
 const MAX_NAMES = 8;
 const MAX_NAME_CHARACTERS = 64;
 
 /**
- * The header `x-warning` for a body that has passed validation; no header where all keys are known.
+ * The header `x-warning` for a body that has passed validation; no header when all keys are known.
  *
- * @param schema of the body
+ * @param schema name of the body's schema
  */
 export function warnOfOptions(schema: string | undefined, body: unknown): HeaderList {
   const known = schema === undefined ? undefined : optionNames[schema];
@@ -38,6 +38,6 @@ function collect(options: unknown, known: OptionNames, path: string, unknown: st
 function described(key: string, path: string, known: OptionNames): string {
   const name = key.length > MAX_NAME_CHARACTERS ? `${key.slice(0, MAX_NAME_CHARACTERS)}...` : key;
   const near = suggest(name, Object.keys(known));
-  // A header is ASCII, and a line break would end it.
+  // Only visible ASCII: a line break would end the header.
   return `${path}${name}`.replace(/[^\x21-\x7e]/g, "?") + (near === undefined ? "" : ` (did you mean ${near}?)`);
 }

@@ -11,12 +11,12 @@ export class Uploads {
     return this.#bytes;
   }
 
-  /** Whether so many bytes would fit now. An announced length is only checked, not reserved: it is merely a claim. */
+  /** Whether that many bytes would fit now. An announced length is only checked, not reserved: it is merely a claim. */
   fits(bytes: number): boolean {
     return this.#bytes + bytes <= this.maxBytes;
   }
 
-  /** False, and nothing is reserved, when they do not fit. */
+  /** Reserves the bytes. False, and nothing is reserved, when they do not fit. */
   reserve(bytes: number): boolean {
     if (!this.fits(bytes)) return false;
     this.#bytes += bytes;

@@ -1,4 +1,4 @@
-/** The rules of ownership: who may see and change an object. All checks go through this file. */
+/** The rules of ownership: which objects a caller may see and change. All checks use this file. */
 import { invalid, notFound, type ServiceError } from "../lib/errors.ts";
 import type { Principal } from "./principal.ts";
 
@@ -8,17 +8,17 @@ export const ownerOf = (principal: Principal): string => principal.userId ?? "";
 /** The owner of a conversation when no user is named. */
 export const ANONYMOUS = "anonymous";
 
-/** Whether the owner is one particular user. `anonymous` and, with isolation, the empty name stand for all requests without a user. */
+/** Whether the owner is a particular user. `anonymous` and, with isolation, the empty name stand for all requests without a user. */
 export const isSomebody = (owner: string): boolean => owner !== ANONYMOUS && owner !== "";
 
-/** Whether a caller that maybe names a user may access an object of `owner`. */
+/** Whether a caller may access an object of `owner`. @param userId the user that the request names, if any */
 export function mayAccess(principal: Principal, owner: string, userId: string | undefined): boolean {
   if (principal.isolated && owner !== ownerOf(principal)) return false;
   return userId === undefined || userId === owner;
 }
 
 /**
- * The user that a request names, as a filter or an owner. An isolated caller always gets its own user.
+ * The user that a request names, as a filter or an owner. For an isolated caller it is always its own user.
  *
  * @throws ServiceError `invalid_input` when an isolated caller names another user
  */

@@ -4,7 +4,7 @@ import type { Manifest } from "../manifest/manifest.ts";
 import type { Caller } from "./caller.ts";
 import { type User, userIdOf } from "./user.ts";
 
-/** Who acts. The rules that use it are in ownership.ts. */
+/** On whose behalf a caller acts. The rules that use it are in ownership.ts. */
 export interface Principal {
   /** The user of the token, or null when there is none. */
   readonly userId: string | null;
@@ -12,7 +12,7 @@ export interface Principal {
   readonly isolated: boolean;
 }
 
-/** The principal of recovery, of the console, and of everything without isolation. */
+/** The principal of recovery, of the console, and of all callers without isolation. */
 export const EVERYTHING: Principal = { userId: null, isolated: false };
 
 /** Whether stored objects belong to the token's user. Without authentication there are no users, and so no isolation. */
@@ -28,7 +28,7 @@ export interface Requester {
 export const seesEverything = ({ kind }: Caller): boolean => kind === "console" || kind === "dev";
 
 /**
- * The principal of a request. The console and the bypass for development see everything.
+ * The principal of a request. The console and the development bypass see everything.
  *
  * @param isolated whether stored objects belong to the token's user
  * @throws ServiceError `unauthorized` when they do and the token names no user
@@ -41,7 +41,7 @@ export function principalOf({ user, caller }: Requester, isolated: boolean): Pri
   return { userId, isolated };
 }
 
-/** With isolation, requests without a user see the objects that belong to nobody. */
+/** With isolation, requests without a user see the objects that have no owner. */
 const NO_USER: Principal = Object.freeze({ userId: null, isolated: true });
 
 const tokenWithoutUser = () =>

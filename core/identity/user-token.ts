@@ -1,21 +1,21 @@
 /**
- * The token that a user has sent, for calls of other services on the user's behalf. It goes where the user goes in this process, so that
- * nobody acts as one user with the token of another. It is no property: neither the store nor the log, a trace or a plugin sees it, and
- * a user that was read from the store has none.
+ * The token that a user has sent, for calls of other services on the user's behalf. Within this process it accompanies the user object, so
+ * that it cannot be used for another user. It is not a property: neither the store nor the log, a trace or a plugin sees it, and a user
+ * that was read from the store has none.
  */
 import { cloneJson } from "../lib/clone-json.ts";
 import { type User, userIdOf } from "./user.ts";
 
 const tokens = new WeakMap<User, string>();
 
-/** A copy of the user, since several requests may share one, with the token of this request. */
+/** A copy of the user with the token of this request; a copy because several requests may share one user. */
 export function withToken(user: User, token: string): User {
   const own = Object.isFrozen(user) ? Object.freeze({ ...user }) : { ...user };
   tokens.set(own, token);
   return own;
 }
 
-/** Null where there is none, as after a restart. */
+/** The token of a user; null when there is none, as after a restart. */
 export const tokenOf = (user: User | null): string | null => (user === null ? null : (tokens.get(user) ?? null));
 
 /** A deep copy that keeps the token. */
@@ -25,7 +25,7 @@ export function cloneUser(user: User | null): User | null {
   return copy;
 }
 
-/** Whoever goes on with the work of a stored user lends it the token, but only to oneself. */
+/** Passes the token on to a stored user whose work continues, but only if both are the same user. */
 export function lendToken(from: User | null, to: User | undefined): void {
   const id = userIdOf(from);
   if (to !== undefined && id !== null && id === userIdOf(to)) handOver(from, to);

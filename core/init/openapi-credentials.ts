@@ -1,4 +1,4 @@
-/** The credentials that an operation of an OpenAPI document needs, as headers and query of its tool: their values are variables. */
+/** The credentials that an operation of an OpenAPI document needs, as headers and query of its tool, with variables as values. */
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import { resolvePointer, Unmapped } from "./openapi-schema.ts";
@@ -8,7 +8,7 @@ interface Credentials {
   query: Record<string, string>;
 }
 
-/** The first of the alternatives that a tool can send. @throws Unmapped when it can send none of them */
+/** The first alternative that a tool can send. @throws Unmapped when it can send none of them */
 export function credentialsOf(
   document: JsonSchema,
   operation: JsonSchema,

@@ -1,11 +1,11 @@
-/** Schemas of an OpenAPI 3 document as JSON Schemas that stand alone: references are resolved, and what only documents need is left out. */
+/** Schemas of an OpenAPI 3 document as standalone JSON Schemas: references are resolved, and keywords for documentation are left out. */
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 
 /** Why an operation cannot be a tool. */
 export class Unmapped extends Error {}
 
-/** A text of the document stands for itself in a manifest: it must not refer to the environment. */
+/** Escapes a text of the document for a manifest, where it must not refer to the environment. */
 export const literal = (text: string): string => text.split("${").join("$${");
 
 const MAPS = ["properties", "patternProperties"];
@@ -16,12 +16,12 @@ const PLAIN = [
   ...["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems", "uniqueItems"],
   ...["minProperties", "maxProperties"],
 ];
-/** Formats that are checked. Others, as `int64`, say nothing about the text. */
+/** Formats that are validated. Others, such as `int64`, say nothing about the text. */
 const FORMATS = ["date-time", "date", "time", "email", "uri", "uuid", "ipv4", "ipv6", "hostname"];
 const MAX_DEPTH = 12;
 const MAX_DESCRIPTION = 500;
 
-/** What a `$ref` of this document leads to; anything else as it is. */
+/** Resolves a `$ref` within this document; returns any other value unchanged. */
 export function resolvePointer(document: JsonSchema, value: unknown): unknown {
   let found = value;
   for (let steps = 0; isObject(found) && typeof found.$ref === "string"; steps++) {
@@ -57,7 +57,7 @@ export function toJsonSchema(document: JsonSchema, value: unknown, depth = 0): u
     const left = Object.keys(schema.properties).filter((name) => !Object.hasOwn(result.properties as object, name));
     result.required = result.required.filter((name) => !left.includes(name));
   }
-  // OpenAPI 3.0 has these in its own way.
+  // Keywords that OpenAPI 3.0 defines differently from JSON Schema.
   if (schema.nullable === true) {
     if (result.type !== undefined) result.type = [result.type, "null"].flat();
     if (Array.isArray(result.enum)) result.enum = [...new Set([...result.enum, null])];
@@ -74,7 +74,7 @@ export function toJsonSchema(document: JsonSchema, value: unknown, depth = 0): u
   return result;
 }
 
-/** What a client cannot set is no input. */
+/** Maps the properties, without read-only ones, which a client cannot set. */
 const mapped = (schemas: JsonSchema, inner: (each: unknown) => unknown): JsonSchema =>
   Object.fromEntries(
     Object.entries(schemas)

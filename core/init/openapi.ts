@@ -1,4 +1,4 @@
-/** An OpenAPI 3 document as HTTP tools of a manifest: one for each operation, and a line for each that cannot be one. */
+/** Converts an OpenAPI 3 document to HTTP tools of a manifest: one per operation, and a line for each that cannot be converted. */
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import { credentialsOf } from "./openapi-credentials.ts";
@@ -6,11 +6,11 @@ import { literal, resolvePointer, toJsonSchema, Unmapped } from "./openapi-schem
 
 interface HttpTools {
   title: string;
-  /** By name, as `tools` of a manifest has them. */
+  /** Tools by name, as in `tools` of a manifest. */
   tools: Record<string, object>;
-  /** Names of environment variables that the tools refer to, with what they are for. */
+  /** Environment variables to which the tools refer, with their purpose. */
   variables: Record<string, string>;
-  /** `POST /files: why`. */
+  /** Lines such as `POST /files: why`. */
   unmapped: string[];
 }
 
@@ -20,7 +20,7 @@ interface Parameter extends JsonSchema {
 }
 
 const METHODS = ["get", "head", "post", "put", "patch", "delete"];
-/** CEL has these words for itself. */
+/** Reserved words of CEL. */
 const RESERVED =
   /^(true|false|null|in|as|break|const|continue|else|for|function|if|import|let|loop|package|namespace|return|var|void|while)$/;
 const MAX_NAME = 64;
@@ -54,7 +54,7 @@ export function toolsOfOpenApi(document: unknown): HttpTools {
 const titleOf = ({ info }: JsonSchema): string =>
   isObject(info) && typeof info.title === "string" ? info.title.replace(/["\\{}\s]+/g, " ").slice(0, 100) : "an API";
 
-/** The first server, which the environment may replace. */
+/** The address of the first server, which an environment variable may override. */
 function baseOf(document: JsonSchema, { variables }: HttpTools): string {
   const [server] = Array.isArray(document.servers) ? document.servers : [];
   const { url = "/", variables: named = {} } = (isObject(server) ? server : {}) as JsonSchema;
@@ -120,7 +120,7 @@ function toolOf(document: JsonSchema, place: Place, variables: Record<string, st
 
 const present = (key: string, values: object) => (Object.keys(values).length === 0 ? {} : { [key]: values });
 
-/** Those of the operation take the place of the path's. */
+/** The parameters of an operation, which override those of its path. */
 function parametersOf(document: JsonSchema, item: JsonSchema, operation: JsonSchema): Parameter[] {
   const all = [item.parameters, operation.parameters].flatMap((list) => (Array.isArray(list) ? list : []));
   const resolved = all.map((parameter) => resolvePointer(document, parameter) as Parameter);

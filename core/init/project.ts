@@ -1,4 +1,4 @@
-/** Makes the files of a new project from a template, and writes them where nothing is yet. */
+/** Makes the files of a new project from a template, and writes them without overwriting anything. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
@@ -10,10 +10,10 @@ export type TemplateName = (typeof TEMPLATES)[number];
 
 const FOLDER = fileURLToPath(new URL("./templates/", import.meta.url));
 const ENDING = ".template";
-/** Runs the tests of the project, and is what the package itself needs to load plugins. */
+/** Runs the tests of the project; the package itself loads plugins with it. */
 const TSX = "^4.20.0";
 
-/** Texts by path. A file of the template takes the place of a common one. */
+/** File contents by path. A file of the template overrides a common one. */
 export function projectFiles(template: TemplateName | "openapi", values: Record<string, string>): Map<string, string> {
   const known: Record<string, string> = { VERSION, TSX, ...values };
   const fill = (text: string) => text.replace(/%([A-Z]+)%/g, (whole, name: string) => known[name] ?? whole);
@@ -30,7 +30,7 @@ export function projectFiles(template: TemplateName | "openapi", values: Record<
   return new Map(files.sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** A name of a package: that of the folder, as far as npm accepts it. */
+/** Derives a valid npm package name from that of the folder. */
 export function packageName(folder: string): string {
   const name = folder
     .toLowerCase()
@@ -40,7 +40,7 @@ export function packageName(folder: string): string {
   return name === "" ? "service" : name;
 }
 
-/** @throws Error that names the files which are there already; nothing is written then */
+/** @throws Error that names the files that exist already; then nothing is written */
 export async function writeProject(folder: string, files: ReadonlyMap<string, string>): Promise<void> {
   const taken = [...files.keys()].filter((name) => existsSync(join(folder, name)));
   if (taken.length > 0)
@@ -48,7 +48,7 @@ export async function writeProject(folder: string, files: ReadonlyMap<string, st
   for (const [name, text] of files) {
     const path = join(folder, name);
     await mkdir(dirname(path), { recursive: true });
-    // One that has come meanwhile stays as well.
+    // Fails for a file that was created meanwhile, instead of overwriting it.
     await writeFile(path, text, { flag: "wx" });
   }
 }

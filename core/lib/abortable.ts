@@ -1,4 +1,4 @@
-/** Waiting that ends at once when a signal aborts. */
+/** Waiting that ends immediately when a signal aborts. */
 
 /** Resolves after `milliseconds`; rejects with the signal's reason when it aborts before. */
 export function pause(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
@@ -8,7 +8,7 @@ export function pause(milliseconds: number, signal: AbortSignal | undefined): Pr
   });
 }
 
-/** Settles as `promise` does, or rejects with the signal's reason when it aborts first; `late` gets a value that comes after that. */
+/** Settles like `promise`, or rejects with the signal's reason when it aborts first; `late` gets a value that arrives after that. */
 export function untilAborted<T>(
   promise: PromiseLike<T>,
   signal: AbortSignal | undefined,

@@ -1,6 +1,6 @@
 /**
- * What can be given up, such as a request whose client leaves. Making an AbortSignal and listening to it is a large part of what a model
- * call costs, and it outlives the call in V8's heap, so that what is on the hot path listens here and no signal is made.
+ * Work that can be aborted, such as a request whose client leaves. Creating an AbortSignal and listening to it is a large part of the cost
+ * of a model call, and the signal outlives the call in V8's heap, so code on the hot path uses these listeners and needs no signal.
  */
 
 export interface AbortListener {
@@ -8,12 +8,12 @@ export interface AbortListener {
 }
 
 export interface Aborts {
-  /** The listener is called once; at once when it has been given up already. */
+  /** The listener is called once; immediately if the work has been aborted already. */
   add(listener: AbortListener): void;
   remove(listener: AbortListener): void;
 }
 
-/** Can be given up, and makes a signal only for those who ask for one. */
+/** Can be aborted, and creates a signal only when one is requested. */
 export class AbortSource implements Aborts {
   #listeners: AbortListener[] = NONE;
   #controller: AbortController | null = null;
@@ -27,7 +27,7 @@ export class AbortSource implements Aborts {
     return this.#controller.signal;
   }
 
-  /** Whether a signal has been made. */
+  /** Whether a signal has been created. */
   get hasSignal(): boolean {
     return this.#controller !== null;
   }
@@ -53,10 +53,10 @@ export class AbortSource implements Aborts {
   }
 }
 
-/** Shared by all that nobody listens to; never changed. */
+/** Shared by all sources without listeners; never changed. */
 const NONE: AbortListener[] = [];
 
-/** For one listener. */
+/** Adapts a signal, for one listener. */
 class SignalAborts implements Aborts {
   readonly #signal: AbortSignal;
   #listener: AbortListener | null = null;

@@ -1,7 +1,7 @@
 /**
- * Keeps the cost of Ajv's validators linear in the size of what they check. With `allErrors` they keep an error for every invalid
+ * Keeps the cost of Ajv's validators linear in the size of the value. With `allErrors` they keep an error for every invalid
  * item, and copy the whole list of errors with each: a list of a hundred thousand numbers in place of messages would take minutes.
- * Here a loop over items or properties ends once it has found enough errors.
+ * With this change a loop over items or properties ends once it has found enough errors.
  */
 import { _, type Ajv2020, type CodeKeywordDefinition, type KeywordCxt, Name } from "ajv/dist/2020.js";
 
@@ -17,7 +17,7 @@ const LOOPS = [
 
 type Loop = (item: Name) => void;
 
-/** Variables in the code that Ajv generates: the number of errors, and the list of them, null for none. */
+/** Variables in the code that Ajv generates: the number of errors, and the list of them (null when empty). */
 const COUNT = new Name("errors");
 const LIST = new Name("vErrors");
 
@@ -30,7 +30,7 @@ export function boundErrors(ajv: Pick<Ajv2020, "getKeyword">, most: number): voi
       body(item);
     });
   }
-  // `contains` needs one valid item, and tries them all: only the errors of the last one are kept.
+  // `contains` needs one valid item, and tries all items: only the errors of the last one are kept.
   wrapLoops(ajv, "contains", ({ gen }, before, body) => (item) => {
     gen.if(_`${COUNT} > ${before}`, () => {
       gen.assign(COUNT, before);

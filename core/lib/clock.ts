@@ -1,12 +1,12 @@
-/** The time for what is stored. The clock of a machine may be set back, and may be before 1970 until it is set. */
+/** The time for stored objects. The clock of a machine may be set back, and may show a date before 1970 until it is set. */
 
 /** Returns milliseconds since 1970. */
 export type Clock = () => number;
 
-/** The system's clock, never before 1970: keys of the store cannot hold an earlier time. */
+/** The system clock, but never before 1970: keys of the store cannot contain an earlier time. */
 export const systemTime: Clock = () => Math.max(0, Date.now());
 
-/** A clock that stops while `source` is behind its latest time: later events never get an earlier time. */
+/** A clock that stands still while `source` is behind its latest time: later events never get an earlier time. */
 export function risingClock(source: Clock): Clock {
   let last = 0;
   return () => {

@@ -1,4 +1,4 @@
-/** Copies JSON values, so that tools and plugins may change what they get. */
+/** Copies JSON values, so that tools and plugins may change their arguments. */
 
 /** A deep copy of a value that is JSON. */
 export function cloneJson<T>(value: T): T {
@@ -11,7 +11,7 @@ export function cloneJson<T>(value: T): T {
     }
     return list as T;
   }
-  // Spread keeps a key `__proto__`, which clients may send, the plain key that it is in JSON.
+  // A spread copies a key `__proto__`, which clients may send, as an ordinary key, as it is in JSON.
   const copy = { ...value } as Record<string, unknown>;
   for (const key in copy) {
     const item = copy[key];

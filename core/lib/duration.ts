@@ -7,9 +7,9 @@ const SHAPE = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/;
 export const DURATION_PATTERN = SHAPE.source;
 
 /**
- * Milliseconds of a duration, a whole number.
+ * Milliseconds of a duration, as an integer.
  *
- * @throws Error when the text is not a duration; the message repeats the text and shows the form.
+ * @throws Error when the text is not a duration; the message quotes the text and shows the format.
  */
 export function parseDuration(text: string): number {
   const match = SHAPE.exec(text);
@@ -20,7 +20,7 @@ export function parseDuration(text: string): number {
   return Math.round(Number(match[1]) * unit);
 }
 
-/** For messages: `60s`, `250ms`. */
+/** Formats milliseconds for messages: `60s`, `250ms`. */
 export function formatDuration(milliseconds: number): string {
   return milliseconds % 1000 === 0 ? `${milliseconds / 1000}s` : `${milliseconds}ms`;
 }

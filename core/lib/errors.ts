@@ -1,4 +1,4 @@
-/** The one error class of the domain. Handlers throw it; `http/encode.ts` alone turns it into a reply. */
+/** The only error class of the domain. Handlers throw it; only `http/encode.ts` turns it into a reply. */
 import { types } from "node:util";
 
 /** Machine code (`x-error-code`) and HTTP status of every kind of failure. */
@@ -30,10 +30,10 @@ type ErrorSource = "provider" | "service";
 interface ServiceErrorOptions {
   /** Default: the provider for `provider_failed`, else the service. */
   source?: ErrorSource;
-  /** Headers that the reply carries beside the standard ones, names in lower case. */
+  /** Headers of the reply in addition to the standard ones, with names in lower case. */
   headers?: Record<string, string>;
   cause?: unknown;
-  /** What its line in the log has beside the cause. */
+  /** Additional fields of its log line. */
   logged?: object;
 }
 
@@ -60,13 +60,13 @@ export const notFound = (message: string) => new ServiceError("not_found", messa
 export const unavailable = (message: string, retryAfterSeconds = 1) =>
   new ServiceError("unavailable", message, { headers: { "retry-after": String(retryAfterSeconds) } });
 
-/** The message of anything that was thrown. Never throws itself, even if the value does when it is read. */
+/** The message of anything that was thrown. Never throws itself, even if reading the value does. */
 export function messageOf(thrown: unknown): string {
   if (typeof thrown === "string") return thrown;
   try {
     if (thrown instanceof Error) return String(thrown.message || thrown.name);
   } catch {
-    // An error with getters of its own, or a proxy.
+    // The error has getters of its own, or is a proxy.
   }
   return "unknown error";
 }
@@ -74,10 +74,10 @@ export function messageOf(thrown: unknown): string {
 const MAX_CODE_LENGTH = 128;
 
 /**
- * The machine code of what a step or a tool threw: the `code` of the error or of one that caused it, else the kind of a ServiceError;
- * null where there is none.
+ * The machine code of an error of a step or a tool: the `code` of the error or of one of its causes, else the kind of a ServiceError;
+ * null when there is none.
  *
- * @param thrown as `caught` gives it
+ * @param thrown as returned by `caught`
  */
 export function codeOf(thrown: unknown): string | null {
   let error = thrown as { code?: unknown; cause?: unknown } | null | undefined;
@@ -103,8 +103,8 @@ const INSPECTED_PROPERTIES = [
 const MAX_CAUSE_DEPTH = 8;
 
 /**
- * A value that a plugin threw, if it is safe to read, else a plain error with its message. A proxy or a getter may throw when it is
- * read; even `instanceof` can throw on a proxy.
+ * Returns a value that a plugin threw, if it is safe to read, else a plain error with its message. Reading a proxy or a getter may
+ * throw; even `instanceof` can throw for a proxy.
  */
 export const caught = (thrown: unknown): unknown => (isSafe(thrown, 0) ? thrown : new Error(messageOf(thrown)));
 
@@ -120,7 +120,7 @@ function isSafe(thrown: unknown, depth: number): boolean {
   }
 }
 
-/** An expectation of a commit to the store was not met, because another writer was first. Nothing of the commit was written. */
+/** A commit to the store was not executed, because another writer was first and an expectation failed. Nothing of it was written. */
 export class CommitConflict extends Error {
   override readonly name = "CommitConflict";
   /** The keys whose expectation failed. */

@@ -4,7 +4,7 @@ import { isIP } from "node:net";
 /** Characters of a host and a port. Others, such as `/` or `@`, would make a URL parser read something else as the host. */
 const HOST_AND_PORT = /^[\w.:[\]-]{1,300}$/;
 
-/** `LOCALHOST.:3141` -> `localhost`, `[0::1]:80` -> `[::1]`, as browsers write it, without the port; null for text that is not a host. */
+/** `LOCALHOST.:3141` -> `localhost`, `[0::1]:80` -> `[::1]`: the form in browsers, without the port; null for text that is not a host. */
 export function hostName(host: string): string | null {
   const url = `http://${host}`;
   if (!HOST_AND_PORT.test(host) || !URL.canParse(url)) return null;
@@ -14,7 +14,7 @@ export function hostName(host: string): string | null {
 /** A host as in a URL: IPv6 addresses are in brackets. */
 export const bracketed = (host: string): string => (isIP(host) === 6 ? `[${host}]` : host);
 
-/** Whether a name, as `hostName` returns it, is this machine, whichever name server resolves it. */
+/** Whether a name, as returned by `hostName`, is always this machine, independent of name servers. */
 export const isLoopback = (name: string): boolean =>
   name === "localhost" ||
   name.endsWith(".localhost") ||

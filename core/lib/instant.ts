@@ -1,8 +1,8 @@
-/** Parses timestamps of clients: ISO 8601. */
+/** Parses timestamps from clients: ISO 8601. */
 import { invalid } from "./errors.ts";
 
 const DAY = /^(\d{4})-(\d{2})-(\d{2})/;
-/** In a query, an unescaped `+` before the zone has become a space. */
+/** A timestamp. In a query, an unescaped `+` before the zone has become a space. */
 const INSTANT = /^(\d{4}-\d{2}-\d{2})(?:[Tt ](\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)(Z|z|[+ -]\d{2}(?::?\d{2})?)?)?$/;
 
 /**
@@ -28,7 +28,7 @@ function normalizeZone(zone: string): string {
   return `${zone[0] === "-" ? "-" : "+"}${digits.slice(0, 2)}:${digits.slice(2)}`;
 }
 
-/** `Date.parse` takes the 30th of February for the 2nd of March. */
+/** Whether the day exists: `Date.parse` reads the 30th of February as the 2nd of March. */
 function dayExists(text: string): boolean {
   const [, year, month, day] = DAY.exec(text)!.map(Number);
   return month! >= 1 && month! <= 12 && day! >= 1 && day! <= new Date(Date.UTC(year!, month!, 0)).getUTCDate();

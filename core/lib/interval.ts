@@ -1,4 +1,4 @@
-/** Repeats work at an interval; two rounds never overlap. Of rounds that fail one after the other, only the first is reported. */
+/** Repeats work at an interval; two rounds never overlap. Of consecutive failures only the first is reported. */
 export class Interval {
   readonly #interval: number;
   readonly #work: () => Promise<void>;
@@ -21,7 +21,7 @@ export class Interval {
     return this.#stopping.signal;
   }
 
-  /** Starts with a round now; resolves when that has ended, or rejects as it does. */
+  /** Starts with a round now; resolves when it has ended, or rejects like it. */
   begin(): Promise<void> {
     const first = this.#work();
     this.#round = this.#report(first).finally(() => this.start());
@@ -40,7 +40,7 @@ export class Interval {
     this.#timer.unref();
   }
 
-  /** The next round starts now, or as soon as the current one has ended. */
+  /** Starts the next round now, or as soon as the current one has ended. */
   hurry(): void {
     if (this.#timer === null) {
       this.#isHurried = true;
@@ -50,7 +50,7 @@ export class Interval {
     this.start(0);
   }
 
-  /** No further round starts. Resolves when the current one has ended. */
+  /** Prevents further rounds. Resolves when the current one has ended. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     if (this.#timer !== null) clearTimeout(this.#timer);

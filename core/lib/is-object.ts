@@ -1,3 +1,3 @@
-/** Whether a value is what JSON calls an object. */
+/** Whether a value is an object in the sense of JSON: neither a list nor null. */
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);

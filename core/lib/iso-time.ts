@@ -4,11 +4,11 @@ const DAY = 86_400_000;
 const TWO: readonly string[] = Array.from({ length: 100 }, (_, value) => String(value).padStart(2, "0"));
 const THREE: readonly string[] = Array.from({ length: 1000 }, (_, value) => String(value).padStart(3, "0"));
 
-/** @param at whole milliseconds since 1970, not before and not after the year 9999 */
+/** @param at milliseconds since 1970 as an integer, not before 1970 and not after the year 9999 */
 export function isoTime(at: number): string {
   const days = Math.floor(at / DAY);
   const time = at - days * DAY;
-  // From here on all numbers are small: `| 0` cuts the fraction off, and keeps the arithmetic to integers.
+  // From here on all numbers are small: `| 0` truncates, and keeps the arithmetic to integers.
   const minutes = (time / 60_000) | 0;
   const hours = (minutes / 60) | 0;
   const rest = time - minutes * 60_000;
@@ -16,7 +16,7 @@ export function isoTime(at: number): string {
   return `${isoDate(days)}T${TWO[hours]}:${TWO[minutes - hours * 60]}:${TWO[seconds]}.${THREE[rest - seconds * 1000]}Z`;
 }
 
-/** Years are counted from March, so that the leap day is the last one; 719468 days before 1970 the first of them began. */
+/** Counts years from March, so that the leap day is the last day of a year; year 0 of this count began 719468 days before 1970. */
 function isoDate(days: number): string {
   const since = days + 719_468;
   const era = (since / 146_097) | 0;

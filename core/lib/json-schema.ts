@@ -5,23 +5,23 @@ import { boundErrors } from "./bounded-errors.ts";
 import { schemaProblems } from "./schema-shape.ts";
 import { useUniqueItems } from "./unique-items.ts";
 
-/** The most problems in a description, and the most that are looked for in one list or map. */
+/** Most problems in a description, and most that are looked for in one list or map. */
 const MAX_PROBLEMS = 20;
 
-/** A compiler of its own for each service: schemas and their memory go when it goes. */
+/** A compiler for one service: its schemas and their memory are released with it. */
 export interface SchemaCompiler {
-  /** Throws an Error that says what is wrong with the schema. */
+  /** Throws an Error that describes what is wrong with the schema. */
   compile(schema: object): ValidateFunction;
 }
 
-/** `defaults` fills in the schema's defaults, for configuration; never use it on what a client sends. */
+/** @param options `defaults` fills in the schema's defaults: for configuration, never for what a client sends */
 export function createSchemaCompiler(options: { defaults?: boolean } = {}): SchemaCompiler {
   const ajv = new Ajv2020({
     allErrors: true,
     strict: false,
     useDefaults: options.defaults ?? false,
     logger: false,
-    // `schemaProblems` does this, with paths, and without the 35 ms that compiling the meta schema takes.
+    // `schemaProblems` does this, with paths, and without the 35 ms for compiling the meta schema.
     validateSchema: false,
   });
   formats.default(ajv);
@@ -34,18 +34,18 @@ export function createSchemaCompiler(options: { defaults?: boolean } = {}): Sche
       try {
         return ajv.compile(schema);
       } finally {
-        // Ajv would keep compiled schemas for ever, and two of them may have the same `$id`.
+        // Ajv would keep compiled schemas forever, and two of them may have the same `$id`.
         ajv.removeSchema(schema);
       }
     },
   };
 }
 
-/** Clients may choose names of fields, so that descriptions have a limit. */
+/** Longest description, because clients may choose names of fields. */
 const MAX_PROBLEM_CHARACTERS = 1_000;
 const MAX_FIELD_CHARACTERS = 256;
 
-/** What to say instead of a pattern. Clients take `.` and `..` out of a path, so that nothing with such an id could be addressed. */
+/** Messages for some patterns. Clients resolve `.` and `..` in a path, so nothing with such an id could be addressed. */
 const PATTERN_MESSAGES: Readonly<Record<string, string>> = {
   "^(?!\\.{1,2}$)": 'must not be "." or "..", which cannot stand in a path',
   "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{1,128}$":
@@ -91,7 +91,7 @@ function describeProblem(error: ErrorObject, root: string): string | null {
   }
 }
 
-/** `/options/stopSequences/0` -> `options.stopSequences[0]`. */
+/** Converts a JSON pointer: `/options/stopSequences/0` -> `options.stopSequences[0]`. */
 function fieldName(pointer: string, root: string): string {
   let field = root;
   for (const raw of pointer

@@ -1,4 +1,4 @@
-/** A mutex for each key: work on the same key runs one after the other. It is used for changes of conversations within this process. */
+/** A mutex for each key: work on the same key runs one after the other. Used for changes of conversations within this process. */
 
 export interface KeyedMutex {
   /** Runs `work` when all earlier work on these keys has ended. */
@@ -27,7 +27,7 @@ export function createKeyedMutex(): KeyedMutex {
   }
 
   return {
-    // Always in the same order, so that no two callers wait for each other.
+    // Always in the same order, so that callers cannot deadlock.
     run: (keys, work) =>
       keys.length === 1
         ? runOne(keys[0]!, work)

@@ -1,15 +1,15 @@
-/** Tells a read whether something was written under its key while it ran, so that its result may be out of date already. */
+/** Detects whether a write under the same key overlapped with a read, so that the result of the read may be out of date. */
 
 interface Active {
-  /** Reads and writes under way. */
+  /** Number of reads and writes in progress. */
   users: number;
   writers: number;
-  /** Begins and ends of writes. */
+  /** Number of starts and ends of writes so far. */
   writes: number;
 }
 
 export class Overlaps<K> {
-  /** Only the keys that are being read or written. */
+  /** Entries only for keys that are being read or written. */
   readonly #active = new Map<K, Active>();
 
   isWritten(key: K): boolean {
@@ -29,7 +29,7 @@ export class Overlaps<K> {
     this.#leave(key, active);
   }
 
-  /** `alone`: no write was under way at any time of the read. */
+  /** `alone` tells that no write was in progress at any time during the read. */
   async read<T>(key: K, read: () => Promise<T>): Promise<{ result: T; alone: boolean }> {
     const active = this.#enter(key);
     const { writers, writes } = active;

@@ -1,14 +1,14 @@
-/** A bounded map of the entries that were used last. It has two generations: to delete the oldest key of one large `Map` is slow. */
+/** A bounded map of the most recently used entries. It has two generations, because deleting the oldest key of one large `Map` is slow. */
 export class RecentMap<V, K = string> {
   readonly #capacity: number;
   readonly #weigh: (value: V) => number;
   #current = new Map<K, V>();
   #previous = new Map<K, V>();
-  /** Of the entries in `#current`. */
+  /** Weight of the entries in `#current`. */
   #weight = 0;
 
   /**
-   * @param capacity the weight of a generation: entries of at least this weight are kept, and of at most twice as much
+   * @param capacity the weight of a generation: the map keeps entries of at least this weight, and of at most twice as much
    * @param weigh default: each entry weighs 1
    */
   constructor(capacity: number, weigh: (value: V) => number = () => 1) {
@@ -20,7 +20,7 @@ export class RecentMap<V, K = string> {
     return this.#current.get(key) ?? this.#previous.get(key);
   }
 
-  /** Marks the entry as used: one that is only read, and not set again, is dropped in time. */
+  /** Sets an entry and marks it as used: one that is only read, and not set again, is dropped eventually. */
   set(key: K, value: V): void {
     const known = this.#current.get(key);
     this.#weight += this.#weigh(value) - (known === undefined ? 0 : this.#weigh(known));

@@ -1,16 +1,16 @@
-/** Finds keywords that JSON Schema does not know, anywhere in a schema: validation ignores them, whatever was meant. */
+/** Finds keywords that JSON Schema does not know, anywhere in a schema: validation ignores them, although they may be misspelt. */
 import { isObject } from "./is-object.ts";
 
 /** Keywords of drafts 4 to 2020-12 whose values are not schemas. */
 const ASSERTIONS =
   "$anchor $comment $dynamicAnchor $dynamicRef $id $recursiveAnchor $recursiveRef $ref $schema $vocabulary const contentEncoding contentMediaType default dependentRequired deprecated description enum examples exclusiveMaximum exclusiveMinimum format id maxContains maxItems maxLength maxProperties maximum minContains minItems minLength minProperties minimum multipleOf pattern readOnly required title type uniqueItems writeOnly";
-/** Of OpenAPI, Ajv, editors and providers: they are for others, and do no harm here. */
+/** Keywords of OpenAPI, Ajv, editors and providers: they have a meaning elsewhere, and do no harm here. */
 const ANNOTATIONS =
   "defaultSnippets deprecationMessage discriminator doNotSuggest enumDescriptions enumNames errorMessage example externalDocs formatExclusiveMaximum formatExclusiveMinimum formatMaximum formatMinimum markdownDescription markdownEnumDescriptions nullable patternErrorMessage propertyOrdering strict xml";
-/** Keywords with one schema, or with a list of them. */
+/** Keywords whose value is a schema, or a list of schemas. */
 const SCHEMAS =
   "additionalItems additionalProperties allOf anyOf contains contentSchema else if items not oneOf prefixItems propertyNames then unevaluatedItems unevaluatedProperties";
-/** Keywords with schemas by name. */
+/** Keywords whose value is a map of schemas. */
 const MAPS = "$defs definitions dependencies dependentSchemas patternProperties properties";
 
 const words = (text: string): ReadonlySet<string> => new Set(text.split(" "));
@@ -18,17 +18,17 @@ const schemas = words(SCHEMAS);
 const maps = words(MAPS);
 const known = words(`${ASSERTIONS} ${ANNOTATIONS} ${SCHEMAS} ${MAPS}`);
 
-/** Those that a misspelt one may mean. */
+/** Keywords that can be suggested for a misspelt one. */
 export const SCHEMA_KEYWORDS: readonly string[] = `${ASSERTIONS} ${SCHEMAS} ${MAPS}`.split(" ");
 
 interface UnknownKeyword {
-  /** Of the keyword, from the root of the schema. */
+  /** Path of the keyword from the root of the schema. */
   path: readonly (string | number)[];
   keyword: string;
   value: unknown;
 }
 
-/** Names that begin with `x-` are free. */
+/** Lists unknown keywords, except names that begin with `x-`. */
 export function unknownKeywords(schema: unknown, path: UnknownKeyword["path"] = []): UnknownKeyword[] {
   if (Array.isArray(schema)) return schema.flatMap((item, index) => unknownKeywords(item, [...path, index]));
   if (!isObject(schema)) return [];
@@ -42,7 +42,7 @@ export function unknownKeywords(schema: unknown, path: UnknownKeyword["path"] = 
 
 function inMap(value: unknown, path: UnknownKeyword["path"]): UnknownKeyword[] {
   if (!isObject(value)) return [];
-  // `dependencies` may have lists of names.
+  // The values of `dependencies` may be lists of names.
   return Object.entries(value).flatMap(([name, item]) =>
     isObject(item) ? unknownKeywords(item, [...path, name]) : [],
   );

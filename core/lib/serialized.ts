@@ -1,4 +1,4 @@
-/** JSON that was serialized before the reply it becomes part of. */
+/** JSON that is serialized before the reply of which it becomes a part. */
 /** Text, or its bytes in UTF-8. Large texts are kept as bytes, which the garbage collector does not copy. */
 export type Text = string | Uint8Array;
 
@@ -9,7 +9,7 @@ export const joinTexts = (texts: readonly Text[]): string =>
     )
     .join("");
 
-/** A payload that is JSON text already, to be put into the envelope as it is. */
+/** A payload that is JSON text already, and is inserted into the envelope unchanged. */
 export class Serialized {
   /** The text in consecutive pieces. */
   readonly pieces: readonly Text[];
@@ -25,7 +25,7 @@ export class Serialized {
   }
 }
 
-/** JSON text that is too large to be held at once: each piece is made when the one before has been sent. */
+/** JSON text that is too large to be held in memory: each piece is made when the previous one has been sent. */
 export class SerializedStream extends Serialized {
   readonly stream: AsyncIterable<string>;
   constructor(stream: AsyncIterable<string>) {
@@ -42,7 +42,7 @@ export class SerializedStream extends Serialized {
   }
 }
 
-/** Longer texts are pieces of their own, so that they need not be copied. */
+/** Longer texts become separate pieces, so that they need not be copied. */
 const LONG_TEXT = 16 * 1024;
 
 /** The texts with commas between them. */

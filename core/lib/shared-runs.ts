@@ -1,4 +1,4 @@
-/** Runs work one after the other. All who ask while it runs share the run that comes next, which sees what they have changed. */
+/** Runs work one at a time. All calls during a run share the next run, which sees what they have changed. */
 export function sharedRuns<T>(work: () => Promise<T>): () => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   let next: Promise<T> | null = null;

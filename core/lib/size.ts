@@ -3,7 +3,7 @@
 const BYTES: Readonly<Record<string, number>> = { B: 1, KiB: 1_024, MiB: 1_048_576, GiB: 1_073_741_824 };
 
 /**
- * Bytes of a size.
+ * Number of bytes of a size.
  *
  * @throws Error when the value is not a size
  */
@@ -15,7 +15,7 @@ export function parseSize(value: string | number): number {
   return Number(digits) * BYTES[unit]!;
 }
 
-/** In the largest unit of which it is a whole number. */
+/** Formats bytes in the largest unit of which they are an integer multiple. */
 export function formatSize(bytes: number): string {
   const units = Object.entries(BYTES).reverse();
   const [unit, size] = units.find(([, each]) => bytes >= each && bytes % each === 0) ?? ["B", 1];

@@ -1,8 +1,8 @@
-/** What a tool says of itself while it runs. */
+/** The progress that a running tool reports. */
 export interface ToolProgress {
-  /** Grows with each report. */
+  /** Increases with each report. */
   readonly progress: number;
-  /** What `progress` is on its way to, where that is known. */
+  /** The final value of `progress`, if it is known. */
   readonly total?: number | undefined;
   readonly message?: string | undefined;
 }

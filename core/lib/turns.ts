@@ -1,4 +1,4 @@
-/** Work of which only so much is under way at once. The rest waits, and goes on in the order in which it was asked for. */
+/** Limits how much work runs at once. The rest waits, and starts in the order of the calls. */
 export function createTurns(most: number): <T>(work: () => Promise<T>) => Promise<T> {
   const waiting: (() => void)[] = [];
   let free = most;

@@ -23,13 +23,13 @@ const validate: NonNullable<FuncKeywordDefinition["validate"]> = (wanted: boolea
   return true;
 };
 
-/** Equal for equal values only. Numbers and booleans are their own key: no text is made of them. */
+/** The same key only for equal values. Numbers and booleans are their own key, which needs no text. */
 function equalityKey(value: unknown): unknown {
   if (typeof value === "string") return `"${value}`;
   return typeof value === "object" && value !== null ? JSON.stringify(value, sorted) : value;
 }
 
-/** Objects are equal whatever the order of their keys. */
+/** Sorts keys, because objects are equal whatever their order. */
 function sorted(_key: string, value: unknown): unknown {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
   return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));

@@ -1,4 +1,4 @@
-/** Counts the work that needs something, so that this can be ended after the last of it. */
+/** Counts the work that uses a resource, so that the resource can be released after the last of it. */
 export class Uses {
   #count = 0;
   readonly #waiting: (() => void)[] = [];
@@ -21,7 +21,7 @@ export class Uses {
     void work.then(() => this.leave());
   }
 
-  /** Resolves when nothing is at work. Work that leads to more work overlaps with it. */
+  /** Resolves when no work is in progress. Work that leads to further work overlaps with it. */
   async whenOver(): Promise<void> {
     while (this.#count > 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }

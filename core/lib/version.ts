@@ -1,4 +1,4 @@
-/** The version of Penstock in package.json, and the folder of that file. */
+/** The version of Penstock from package.json, and the folder of that file. */
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 

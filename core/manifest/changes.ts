@@ -1,4 +1,4 @@
-/** What differs between two manifests: paths, and never values, which may be secrets. */
+/** The differences between two manifests, as paths without values, which may be secrets. */
 import { isDeepStrictEqual } from "node:util";
 import type { ManifestChange } from "../../generated/types.ts";
 import { isObject } from "../lib/is-object.ts";
@@ -6,7 +6,7 @@ import type { Path } from "../lib/problem.ts";
 import { formatPath } from "./issues.ts";
 import type { Manifest } from "./manifest.ts";
 
-/** In the order of the manifests. A list that differs is one change. */
+/** Changes in the order of the manifests. A list that differs is one change. */
 export function manifestChanges(before: Manifest, after: Manifest): ManifestChange[] {
   const changes: ManifestChange[] = [];
   compare(before, after, []);

@@ -40,7 +40,7 @@ export function checkAgents(check: CheckContext): void {
   }
 }
 
-/** What an agent takes from MCP servers beside tools. */
+/** Checks the prompt and resources that an agent takes from MCP servers. */
 function checkSources(check: CheckContext, path: Path, { prompt, resources }: Json): void {
   const clients = keysOf(isObject(check.document.mcp) ? check.document.mcp.clients : undefined);
   const places = listOf(resources).map((source, index) => [[...path, "resources", index], source] as const);
@@ -52,7 +52,7 @@ function checkSources(check: CheckContext, path: Path, { prompt, resources }: Js
   }
 }
 
-/** `{default, max}` of an option. */
+/** Checks `{default, max}` of an option. */
 function checkBound(check: CheckContext, path: Path, value: unknown): void {
   if (!isObject(value)) return;
   const { default: own, max } = value;
@@ -60,7 +60,7 @@ function checkBound(check: CheckContext, path: Path, value: unknown): void {
     check.report([...path, "default"], `is above "max", which is ${max}`);
 }
 
-/** Older versions of YAML read these as false; today they are text. */
+/** Values that older versions of YAML read as false; today they are strings. */
 const FORMERLY_FALSE = ["no", "off", "none"];
 
 function checkMemory(check: CheckContext, path: Path, memory: unknown): void {
@@ -70,7 +70,7 @@ function checkMemory(check: CheckContext, path: Path, memory: unknown): void {
   } else checkName(check, path, "memory", memory, known);
 }
 
-/** A name, a list of names or one expression. */
+/** Checks a model: a name, a list of names or one expression. */
 function checkModel(check: CheckContext, path: Path, model: unknown): void {
   if (typeof model === "string") {
     if (isTemplate(model)) checkTemplate(check, path, model, SCOPES.agent);
@@ -86,7 +86,7 @@ function checkModel(check: CheckContext, path: Path, model: unknown): void {
   checkRepeats(check, path, listOf(model));
 }
 
-/** `provider/model`, with a provider that is declared. */
+/** Checks a name `provider/model`, whose provider must be declared. */
 export function checkModelName(check: CheckContext, path: Path, name: string): void {
   const slash = name.indexOf("/");
   if (slash <= 0 || slash === name.length - 1) {
@@ -118,7 +118,7 @@ function checkTools(check: CheckContext, path: Path, agent: Json): void {
   }
 }
 
-/** A tool of the manifest, or `CLIENT_NAME` of an MCP client, whose tools are not known before it answers. */
+/** Checks the name of a tool: one of the manifest, or `CLIENT_NAME` of an MCP client, whose tools are unknown until it connects. */
 function checkToolName(check: CheckContext, path: Path, name: unknown): void {
   const { tools, mcp } = check.document;
   const clients = keysOf(isObject(mcp) ? mcp.clients : undefined);
@@ -126,7 +126,7 @@ function checkToolName(check: CheckContext, path: Path, name: unknown): void {
   checkName(check, path, "tool", name, keysOf(tools));
 }
 
-/** A tool that the service can run by itself. @param caller who asks for it */
+/** Checks the name of a tool that the service itself can run. @param caller what names the tool, for the message */
 export function checkOwnTool(check: CheckContext, path: Path, name: unknown, caller: string): void {
   checkToolName(check, path, name);
   const tool = entriesOf(check.document.tools).find(([key]) => key === name)?.[1];

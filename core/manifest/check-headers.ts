@@ -3,10 +3,10 @@ import { type CheckContext, entriesOf } from "./check.ts";
 import { HEADER_NAME } from "./check-server.ts";
 import type { Path } from "./issues.ts";
 
-/** RFC 9110, section 5.5. Messages do not show the value: headers hold keys. */
+/** Valid header values (RFC 9110, section 5.5). Messages do not show the value: headers contain keys. */
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** The HTTP client sets these itself: with another value the server would refuse the request. */
+/** Headers that the HTTP client sets itself: with another value the server would refuse the request. */
 const FRAMING_HEADERS = new Set(["content-length", "content-encoding", "transfer-encoding", "connection"]);
 
 export function checkHeaders(check: CheckContext, path: Path, headers: unknown): void {

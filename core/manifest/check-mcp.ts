@@ -1,4 +1,4 @@
-/** Checks MCP: what servers expose exists, and no two tools get the same name, of servers or of clients. */
+/** Checks MCP: what servers expose exists, and no two tools of servers or clients get the same name. */
 import { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";
 import { isLoopback } from "../lib/host-name.ts";
 import { isObject } from "../lib/is-object.ts";
@@ -38,11 +38,11 @@ function checkClient(check: CheckContext, path: Path, client: Json): void {
 
 const IS_DURATION = new RegExp(DURATION_PATTERN);
 
-/** NaN for what is not a duration. */
+/** Parses a duration; NaN when it is invalid. */
 const milliseconds = (duration: unknown): number =>
   typeof duration === "string" && IS_DURATION.test(duration) ? parseDuration(duration) : Number.NaN;
 
-/** Tokens and the client's secret are readable on the way to any other address. */
+/** Requires a safe address: tokens and the client's secret could be read on the way to any other. */
 function checkSecure(check: CheckContext, path: Path, url: unknown): void {
   if (typeof url !== "string" || !URL.canParse(url)) return;
   const { protocol, hostname } = new URL(url);
@@ -50,7 +50,7 @@ function checkSecure(check: CheckContext, path: Path, url: unknown): void {
   check.report(path, "must be https, or on this machine, since tokens of users are sent there; or set allowInsecure");
 }
 
-/** The lists of a server, and the tool names that an item of each becomes. */
+/** The lists of a server, and the tool names that an item of each list becomes. */
 const LISTS: readonly [key: string, names: (id: string) => readonly string[]][] = [
   ["tools", (id) => [exposedName(id)]],
   ["agents", (id) => [agentToolName(id)]],

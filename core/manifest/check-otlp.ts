@@ -1,4 +1,4 @@
-/** Checks `observability.otlp`, where spans are sent. */
+/** Checks `observability.otlp`, the destination of exported spans. */
 import { isObject } from "../lib/is-object.ts";
 import type { CheckContext } from "./check.ts";
 import { checkHeaders } from "./check-headers.ts";
@@ -8,7 +8,7 @@ export function checkOtlp(check: CheckContext): void {
   const { otlp } = isObject(check.document.observability) ? check.document.observability : { otlp: undefined };
   if (!isObject(otlp)) return;
   const path: Path = ["observability", "otlp"];
-  // Messages show neither: addresses hold keys as headers do.
+  // Messages show neither the address nor headers: both may contain keys.
   const problem = typeof otlp.endpoint === "string" && otlp.endpoint !== "" ? endpointProblem(otlp.endpoint) : null;
   if (problem !== null) check.report([...path, "endpoint"], problem);
   checkHeaders(check, [...path, "headers"], otlp.headers);

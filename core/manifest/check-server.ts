@@ -40,10 +40,10 @@ export function checkServer(check: CheckContext): void {
   }
 }
 
-/** It gives way where `uploads` is smaller: the document has it whether or not it was written. */
+/** The default of `limits.body.generation`. It may exceed `uploads`: the document contains it even if it was not written. */
 const DEFAULT_GENERATION = "14MiB";
 
-/** `uploads` bounds all bodies together: a single body of a size that the manifest allows must fit into it. */
+/** `uploads` limits all bodies together, so a single body of the largest permitted size must fit into it. */
 function checkLimits(check: CheckContext, limits: unknown): void {
   if (!isObject(limits)) return;
   const { body, uploads = "256MiB" } = limits;
@@ -56,7 +56,7 @@ function checkLimits(check: CheckContext, limits: unknown): void {
     );
 }
 
-/** NaN for a value that is not a size: validation reports it. */
+/** Parses a size; NaN when it is invalid, which validation reports. */
 function sizeOrNaN(value: unknown): number {
   try {
     return parseSize(value as string);
@@ -65,7 +65,7 @@ function sizeOrNaN(value: unknown): number {
   }
 }
 
-/** The scheme is one that Penstock knows itself, or the name of a store plugin. */
+/** Checks that the scheme is one that Penstock knows itself, or the name of a store plugin. */
 export function checkStore(check: CheckContext): void {
   const { store } = check.document;
   if (typeof store !== "string" || /^(memory|sqlite|postgres(ql)?):/.test(store)) return;
@@ -78,7 +78,7 @@ export function checkStore(check: CheckContext): void {
 }
 
 export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** As browsers send it: nothing follows the host and the port. */
+/** An origin as browsers send it: nothing follows the host and the port. */
 const ORIGIN = /^(\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]+)$/i;
 
 function checkCors(check: CheckContext, path: Path, settings: Json): void {
@@ -106,7 +106,7 @@ function texts(list: unknown): (readonly [Path, string])[] {
   return listOf(list).flatMap((item, index) => (typeof item === "string" ? [[[index], item] as const] : []));
 }
 
-/** Without a port, which is not part of the name. */
+/** Whether a text is a host name or an address, without a port. */
 function isHost(text: string): boolean {
   const host = bracketed(text);
   return hostName(host) !== null && hostName(`${host}:1`) !== null;

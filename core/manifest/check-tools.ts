@@ -34,7 +34,7 @@ function checkHttp(check: CheckContext, path: Path, http: Json): void {
     check.report([...path, "url"], `${braced} is sent as it is: write {{ input.${name} }} for a value`, "warning");
 }
 
-/** Reports a JSON Schema that does not compile, and keywords in it that are none. */
+/** Reports a JSON Schema that does not compile, and unknown keywords in it. */
 export function checkSchema(check: CheckContext, path: Path, schema: unknown, schemas: SchemaCompiler): void {
   if (!isObject(schema)) return;
   try {
@@ -46,7 +46,7 @@ export function checkSchema(check: CheckContext, path: Path, schema: unknown, sc
     check.report([...path, ...within], message, "warning");
 }
 
-/** A name that is not a plugin may be an npm package, which is looked for only when a model of it is needed. */
+/** Checks providers. A name that is not a plugin may be an npm package, which is located only when one of its models is needed. */
 export function checkProviders(check: CheckContext): void {
   const known = check.plugins.provider;
   for (const [name, provider] of entriesOf(check.document.providers)) {

@@ -21,7 +21,7 @@ interface StepPlace {
   id: string;
   path: Path;
   step: Json;
-  /** The branches of container steps that it is in, outermost first. */
+  /** The branches of container steps that contain it, outermost first. */
   within: readonly Branch[];
   /** The names that its expressions may use. */
   names: readonly string[];
@@ -160,13 +160,13 @@ function checkExpression(
   }
 }
 
-/** Why an earlier step has no output when this one runs, or null. */
+/** Why the named step has no output when this step runs, or null. */
 function branchProblem(named: StepPlace, place: StepPlace): string | null {
   for (const { container, branch } of place.within) {
     if (container === named.step && branch === "onError") return "has failed when this step runs: it has no output";
     if (container === named.step) return "contains this step: it has no output yet";
     const other = named.within.find((outer) => outer.container === container);
-    // What ran before the failure may have an output.
+    // Steps that ran before the failure may have an output.
     if (other === undefined || other.branch === branch || branch === "onError") continue;
     return isObject(container.andWhen) ? "is on the other branch: only one of them runs" : "runs beside this step";
   }

@@ -1,4 +1,4 @@
-/** Shared by all checks of references. The document may be invalid, so nothing here relies on its shape. */
+/** What all checks of references share. The document may be invalid, so nothing here relies on its structure. */
 import { isObject } from "../lib/is-object.ts";
 import type { PluginKind } from "../plugin/plugin.ts";
 import { type CompileResult, compileTemplate } from "./expression.ts";
@@ -12,9 +12,9 @@ export type Json = Readonly<Record<string, unknown>>;
 export interface CheckContext {
   readonly document: Json;
   readonly plugins: KnownPlugins;
-  /** Whether the name of a section is misspelt, so that what it holds is unknown. That is reported already. */
+  /** Whether the name of a section is misspelt, so that its content is unknown. The misspelling is reported elsewhere. */
   readonly hasMisspeltSection: boolean;
-  /** @param offset of a character of the text at this path: the issue is there */
+  /** @param offset of a character in the text at this path, to place the issue there */
   report(path: Path, message: string, severity?: Issue["severity"], offset?: number): void;
   /** Whether the file itself has a value there, as opposed to a default. */
   isWritten(path: Path): boolean;
@@ -47,13 +47,13 @@ export function checkRepeats(check: CheckContext, path: Path, items: readonly un
   }
 }
 
-/** Reports an expression that does not compile, or is hardly what is meant. */
+/** Reports an expression that does not compile, and warnings about one that does. */
 export function checkCompiled(check: CheckContext, path: Path, compiled: CompileResult): void {
   if ("problem" in compiled) check.report([...path, ...compiled.path], compiled.problem, "error", compiled.offset);
   else for (const { problem, offset } of compiled.warnings ?? []) check.report(path, problem, "warning", offset);
 }
 
-/** Every text inside a value with its path: each is compiled alone, so that one problem does not hide another. */
+/** Every text inside a value with its path: each is compiled separately, so that one problem does not hide another. */
 export function collectTexts(value: unknown, path: Path): { text: string; path: Path }[] {
   if (typeof value === "string") return [{ text: value, path }];
   if (Array.isArray(value)) return value.flatMap((item, index) => collectTexts(item, [...path, index]));
@@ -66,7 +66,7 @@ export function checkTemplate(check: CheckContext, path: Path, value: unknown, n
     checkCompiled(check, here, compileTemplate(text, names));
 }
 
-/** Every cycle of a graph once, as the names along it; the first one is repeated at the end. */
+/** Every cycle of a graph once, as the names along it, with the first one repeated at the end. */
 export function findCycles(graph: ReadonlyMap<string, readonly string[]>): string[][] {
   const cycles: string[][] = [];
   const done = new Set<string>();

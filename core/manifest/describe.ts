@@ -1,4 +1,4 @@
-/** What the schema says of a value of the manifest: what it is for, and whether it is a time or a size. */
+/** What the schema says about a value of the manifest: its description, and whether it is a time or a size. */
 import { manifestSchemas } from "../../generated/manifest-schemas.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { Path } from "./issues.ts";
@@ -10,14 +10,14 @@ type Schema = Record<string, unknown>;
 type Unit = "milliseconds" | "bytes";
 
 interface Description {
-  /** Empty where the schema says nothing, as of the settings of plugins. */
+  /** Empty when the schema has no description, as for the settings of plugins. */
   text: string;
   unit?: Unit;
 }
 
 const UNITS: Record<string, Unit | undefined> = { Duration: "milliseconds", Size: "bytes" };
 
-/** @param path of a value that the manifest has */
+/** @param path of a value in the manifest */
 export function describeValue(manifest: Manifest, path: Path): Description {
   let schema: Schema = { $ref: "#/$defs/Manifest" };
   let value: unknown = manifest;
@@ -34,7 +34,7 @@ export function describeValue(manifest: Manifest, path: Path): Description {
   return { text: typeof schema.description === "string" ? schema.description : "", ...(unit && { unit }) };
 }
 
-/** What applies to a value, behind names and conditions. @param named whether names are followed too */
+/** The subschema that applies to a value. @param named whether references to named schemas are resolved even if they name a unit */
 function branchOf(schema: Schema, value: unknown, named = true): Schema {
   const name = definitionName(schema);
   if (name !== undefined && (named || UNITS[name] === undefined))

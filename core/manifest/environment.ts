@@ -1,28 +1,28 @@
-/** Replaces `${NAME}`, `${NAME:-default}` and `${file:PATH}` in strings. This follows parsing, so that no value can inject YAML. */
+/** Replaces `${NAME}`, `${NAME:-default}` and `${file:PATH}` in strings, after parsing, so that no value can inject YAML. */
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Path, Problem } from "../lib/problem.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** One string of the manifest that referred to the environment or to files. */
+/** One string of the manifest that refers to the environment or to files. */
 export interface Substitution {
   path: Path;
-  /** The text as it was written. */
+  /** The text as written in the manifest. */
   written: string;
-  /** Names of variables, and `file:PATH`, whose values were filled in. Empty when defaults were used for all of them. */
+  /** Names of the variables, and `file:PATH`, whose values were filled in. Empty when only defaults were used. */
   sources: readonly string[];
-  /** Names of the variables that it refers to, set or not. */
+  /** Names of the variables to which it refers, set or not. */
   variables: readonly string[];
   /** The text with `***` for every value that was filled in. */
   masked: string;
-  /** Whether the string was one `${...}` and nothing else: such a value may become a number or a boolean. */
+  /** Whether the string is a single `${...}`: such a value may become a number or a boolean. */
   whole: boolean;
 }
 
 interface Substituted {
   value: unknown;
-  /** By path, as `JSON.stringify` writes it. */
+  /** Substitutions by the path as `JSON.stringify` writes it. */
   substitutions: ReadonlyMap<string, Substitution>;
   /** Values that were filled in: messages show `***` in their place. */
   secrets: readonly string[];
@@ -30,11 +30,11 @@ interface Substituted {
 }
 
 const MASK = "***";
-/** `$${` is the escape for a plain `${`. */
+/** A reference, or `$${`, which escapes a plain `${`. */
 const REFERENCE = /\$\$\{|\$\{([^}]*)(\}?)/g;
 const VARIABLE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s;
 
-/** A copy of `value` with every reference replaced. References inside the values that were filled in stay as they are. */
+/** A copy of `value` with every reference replaced. References inside the values that were filled in are not replaced. */
 export function substitute(value: unknown, env: Environment, folder: string): Substituted {
   const substitutions = new Map<string, Substitution>();
   const secrets = new Set<string>();
@@ -59,7 +59,7 @@ export function substitute(value: unknown, env: Environment, folder: string): Su
       return { text: "", source: null };
     }
     const found = env[name];
-    // As in a shell, `:-` also stands in for a variable that is set but empty.
+    // As in a shell, `:-` also applies to a variable that is set but empty.
     if (found !== undefined && (found !== "" || fallback === undefined)) return { text: found, source: name };
     if (fallback !== undefined) return { text: fallback, source: null };
     problems.push({ path, message: `the environment variable ${name} is not set` });
@@ -102,7 +102,7 @@ export function substitute(value: unknown, env: Environment, folder: string): Su
   return { value: walk(value, []), substitutions, secrets: [...secrets], problems };
 }
 
-/** `text` with `***` for every secret in it; very short ones only within quotes, where values are. */
+/** Replaces every secret in `text` with `***`; very short ones only within quotes, where values are. */
 export function maskText(text: string, secrets: readonly string[]): string {
   let masked = text;
   for (const secret of [...secrets].sort((a, b) => b.length - a.length)) {

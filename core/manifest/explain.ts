@@ -1,15 +1,15 @@
-/** The final value at a path of the manifest, and where it came from. */
+/** The final value at a path of the manifest, and its origin. */
 import type { Substitution } from "./environment.ts";
 import { formatPath, hint, type Path, parsePath } from "./issues.ts";
 import type { Positions } from "./positions.ts";
 
-/** What a value comes from: the text of the file, the environment or another file that it refers to, or a default. */
+/** The origin of a value: the text of the manifest, the environment or another file to which it refers, or a default. */
 type ValueOrigin = "manifest" | "environment" | "default";
 
 interface Explanation {
   path: string;
   keys: Path;
-  /** As resolved (milliseconds, bytes); `***` for what came from the environment. */
+  /** The resolved value (milliseconds, bytes); `***` if it came from the environment. */
   value: unknown;
   /** `service.yaml:12:9`, `default of the schema`, `environment variable PORT (service.yaml:12:9)`. */
   source: string;
@@ -17,9 +17,9 @@ interface Explanation {
 }
 
 export interface Explained {
-  /** One for every value at or below the path. */
+  /** One explanation for every value at or below the path. */
   entries: Explanation[];
-  /** Set when there is no such path. */
+  /** Set when the path does not exist. */
   problem?: string;
 }
 
@@ -78,7 +78,7 @@ function describeSource({ file, positions }: ExplainSource, path: Path, sources:
   return `${names.join(", ")} (${place})`;
 }
 
-/** One line a value: `server.port: 3141  # default of the schema`. */
+/** Formats one line per value: `server.port: 3141  # default of the schema`. */
 export function formatExplained({ entries, problem }: Explained): string {
   if (problem !== undefined) return problem;
   const lines = entries.map(({ path, value }) => `${path}: ${JSON.stringify(value)}`);

@@ -1,4 +1,4 @@
-/** What people write in expressions out of habit, from JavaScript above all, and what CEL has in its place. */
+/** Recognises what people write in expressions out of habit, above all from JavaScript, and suggests the CEL for it. */
 import type { ASTNode } from "@marcbachmann/cel-js";
 import { suggest } from "./issues.ts";
 
@@ -8,12 +8,12 @@ export interface Advice {
   offset: number;
 }
 
-/** What to write instead: the text, or made from the operands on both sides. */
+/** What to write instead: a text, or one made from the operands on both sides. */
 type Instead = string | ((before: string, after: string) => string);
 
 const orDefault = (value: string, other: string) => `has(${value}) && ${value} != null ? ${value} : ${other}`;
 
-/** `data.x?.y` -> `has(data.x) && has(data.x.y) ? data.x.y : null`. A function or an index is asked of what is before it. */
+/** `data.x?.y` -> `has(data.x) && has(data.x.y) ? data.x.y : null`. For a call or an index, checks what is before it. */
 function optionalField(before: string, after: string): string {
   const isField = /^\w[\w.?]*$/.test(after);
   const whole = isField || after.endsWith("()") ? `${before}.${after.replaceAll("?.", ".")}` : before + after;
@@ -22,7 +22,7 @@ function optionalField(before: string, after: string): string {
   return `write ${asked.join(" && ") || `${before} != null`} ? ${whole} : null`;
 }
 
-/** Tokens that are never CEL, in the order in which they are tried at one place. Only looked at in what does not parse. */
+/** Tokens that CEL never has, in the order in which they are tried at one place. Used only when an expression does not parse. */
 const TOKENS: readonly [pattern: string, name: string, instead: Instead][] = [
   ["\\?\\.(?!\\d)", '"?."', optionalField],
   ["\\?\\?=?", '"??"', (before, after) => `write ${orDefault(before, after)}`],
@@ -60,7 +60,7 @@ const TOKENS: readonly [pattern: string, name: string, instead: Instead][] = [
 
 const TOKEN = new RegExp(TOKENS.map(([pattern]) => `(${pattern})`).join("|"));
 
-/** An operand beside a token: a path of names, or a literal. */
+/** The operand before a token: a path of names, or a literal. */
 const OPERAND_BEFORE = /(?<![\w.])[A-Za-z_][\w.]*$/;
 const OPERAND_AFTER = /^\s*([A-Za-z_][\w.]*(?:\?\.[A-Za-z_][\w.]*)*(?:\(\))?|"[^"]*"|'[^']*'|[\d.]+|\[\w*\]|\{\})/;
 
@@ -78,11 +78,11 @@ export function habitIn(source: string): Advice | null {
   return { message: `CEL has no ${name}: ${instead(before, after)}`, offset };
 }
 
-/** The same length, with spaces in place of what texts and comments hold: an end that is missing is that of the expression. */
+/** Blanks the content of strings and comments, keeping the length: an unterminated one ends with the expression. */
 const withoutLiterals = (source: string): string =>
   source.replace(/"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?|\/\/[^\n]*/g, (text) => " ".repeat(text.length));
 
-/** Names of other languages. */
+/** Names from other languages, and advice. */
 const NAMES: Readonly<Record<string, string>> = {
   ...named("undefined nil None NULL Null", "write null"),
   ...named("True TRUE", "write true"),
@@ -94,7 +94,7 @@ const NAMES: Readonly<Record<string, string>> = {
   ...named("process env", `a variable of the environment is written \${NAME}, outside of {{ }}`),
 };
 
-/** Functions of other languages, and what is written in CEL. */
+/** Functions from other languages, and what to write in CEL. */
 const FUNCTIONS: Readonly<Record<string, string>> = {
   includes: 'write "a" in list, or text.contains("a")',
   ...named("toUpperCase upper", "write text.upperAscii()"),
@@ -122,7 +122,7 @@ const FUNCTIONS: Readonly<Record<string, string>> = {
   ...named("coalesce default orValue", "write has(data.x) ? data.x : 0"),
 };
 
-/** What CEL has, here without what only times and bytes have. */
+/** The functions of CEL, without those that only times and bytes have. */
 const KNOWN_FUNCTIONS =
   "all bool bytes contains double duration dyn endsWith exists exists_one filter has indexOf int join lastIndexOf lowerAscii map matches size split startsWith string substring timestamp trim type upperAscii".split(
     " ",
@@ -136,12 +136,12 @@ const lookup = (table: Readonly<Record<string, string>>, name: string) =>
   Object.hasOwn(table, name) ? table[name] : undefined;
 
 /**
- * What is wrong with a name that is not known, where it is a habit.
+ * Advice about an unknown name, if it is a habit from another language.
  *
  * @param before the text of the expression up to the name
  */
 export function adviceForName(name: string, before: string): string | undefined {
-  // CEL knows the names of items in its own functions only: in `list.some(x, x.ok)` that is the mistake.
+  // CEL's own functions accept the name of an item; in an unknown one, such as `list.some(x, x.ok)`, the function is the mistake.
   const caller = /\.([A-Za-z_]\w*)\(\s*$/.exec(before)?.[1];
   const instead = caller === undefined ? undefined : lookup(FUNCTIONS, caller);
   if (instead !== undefined) return `there is no function ${caller}() for this: ${instead}`;
@@ -150,9 +150,9 @@ export function adviceForName(name: string, before: string): string | undefined 
 }
 
 /**
- * What is wrong with a call that CEL knows no function for.
+ * Advice about a call of a function that CEL does not have.
  *
- * @param call what CEL makes of it, `dyn.includes(string)`
+ * @param call the call in CEL's message, such as `dyn.includes(string)`
  * @param start of the call in the expression
  */
 export function adviceForCall(source: string, call: string, start: number): Advice {
@@ -166,7 +166,7 @@ export function adviceForCall(source: string, call: string, start: number): Advi
   return { message: `there is no function ${name}(): ${hint}`, offset };
 }
 
-/** What else CEL says of a habit, and what to write. */
+/** Other messages of CEL that are caused by habits, and what to write. */
 const REMARKS: readonly [RegExp, string][] = [
   [/^logical operator requires bool operands/i, "a default is has(data.x) ? data.x : 0"],
   [/^no such overload: (string \+ \w+|\w+ \+ string)$/, "text is joined to text, string(x)"],
@@ -174,13 +174,13 @@ const REMARKS: readonly [RegExp, string][] = [
   [/^(expected|unexpected) .*COLON, got/i, "write condition ? a : b"],
 ];
 
-/** CEL's own message with what to do about it, where a usual habit is behind it. */
+/** CEL's own message, with advice if a known habit is the cause. */
 export function withRemark(message: string): string {
   const remark = REMARKS.find(([pattern]) => pattern.test(message))?.[1];
   return remark === undefined ? message : `${message}; ${remark}`;
 }
 
-/** Every `.length` of a tree. It may be a field of the data, so that it is a warning only. */
+/** Advice for every `.length` of a tree. It may be a field of the data, so this is only a warning. */
 export function lengthsIn(node: unknown, source: string): Advice[] {
   if (Array.isArray(node)) return node.flatMap((item) => lengthsIn(item, source));
   const { op, args, end } = (node ?? {}) as Partial<ASTNode> & { args?: unknown; end?: number };

@@ -1,6 +1,6 @@
 /**
  * Makes CEL calculate with JSON numbers. CEL has integers (BigInt) and doubles, and refuses to mix them. Here literals are doubles,
- * as JSON numbers are, and the integers that are left, such as the result of `size()`, may be combined with doubles.
+ * like JSON numbers, and the remaining integers, such as the result of `size()`, may be combined with doubles.
  */
 import { type ASTNode, Environment, type ParseResult } from "@marcbachmann/cel-js";
 
@@ -26,7 +26,7 @@ const INDEXING: readonly (readonly [signature: string, call: string])[] = [
   ["timestamp(double): google.protobuf.Timestamp", "timestamp(a)"],
 ];
 
-/** An environment in which `names` are known and numbers are those of JSON. */
+/** Creates an environment in which `names` are known and numbers are JSON numbers. */
 export function createEnvironment(names: readonly string[]): Environment {
   const environment = new Environment({ homogeneousAggregateLiterals: false });
   for (const name of names) environment.registerVariable(name, "dyn");
@@ -52,7 +52,7 @@ type Node = Omit<ASTNode, "args"> & { args: unknown };
 const isNode = (value: unknown): value is Node => typeof (value as Node | null)?.op === "string";
 
 /**
- * Makes the literals of an expression doubles, and lets the branches of `a ? b : c` differ in type. Changes the tree in
+ * Turns the literals of an expression into doubles, and lets the branches of `a ? b : c` differ in type. Changes the tree in
  * place, which must not have been type-checked yet.
  */
 export function useJsonNumbers(node: unknown, environment: Environment): void {
@@ -70,31 +70,31 @@ export function useJsonNumbers(node: unknown, environment: Environment): void {
   }
 }
 
-/** Operands that may be of any type: branches, items of a list, and a list that is indexed (its type demands integers). */
+/** Operands that may have any type: branches, items of a list, and a list that is indexed (its type demands integers). */
 const MIXED: Readonly<Record<string, (parts: readonly Node[]) => number[]>> = {
   "?:": () => [1, 2],
   list: (parts) => [...parts.keys()],
   "[]": ([list]) => (list!.op === "list" || list!.op === "rcall" ? [0] : []),
 };
 
-/** `dyn(node)`, made from a tree of the parser. */
+/** Wraps a node of the tree in `dyn(node)`. */
 function anyType(node: Node, environment: Environment): Node {
   const call = environment.parse("dyn(null)").ast as Node;
   (call.args as [string, unknown[]])[1][0] = node;
   return call;
 }
 
-/** Their result is a boolean or text, whatever the operands are. */
+/** Operators whose result is a boolean or text, whatever the operands. */
 const SAFE_OPERATORS = ["==", "!=", "<", "<=", ">", ">=", "in", "&&", "||", "!_"];
 const SAFE_FUNCTIONS =
   /^(has|string|bool|contains|startsWith|endsWith|matches|exists|exists_one|all|substring|split|join|trim|lowerAscii|upperAscii)$/;
-/** Their result is made of their arguments. */
+/** Functions whose result consists of their arguments. */
 const TRANSPARENT_FUNCTIONS = /^(dyn|map|filter)$/;
 
-/** Their result may be infinite or NaN, which JSON does not have; that of `double()` too. */
+/** Operators whose result may be infinite or NaN, which JSON does not have; like that of `double()`. */
 const ARITHMETIC_OPERATORS = Object.keys(ARITHMETIC);
 
-/** Whether the result is always JSON when the scope is: then it needs no copy, however large `{{ data }}` is. */
+/** Whether the result is always JSON if the scope is: then it need not be copied, however large `{{ data }}` is. */
 export function givesJson(node: unknown): boolean {
   if (Array.isArray(node)) return node.every(givesJson);
   if (!isNode(node)) return true;

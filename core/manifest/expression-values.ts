@@ -1,7 +1,7 @@
 /** Converts the result of an expression to JSON and to text. */
 
 /**
- * A copy in which everything is JSON: integers of CEL become numbers, times and durations become text.
+ * A copy that contains only JSON: integers of CEL become numbers, times and durations become text.
  *
  * @throws RangeError for infinity and NaN, which JSON does not have
  */
@@ -18,7 +18,7 @@ export function plainJson(value: unknown): unknown {
   if (value instanceof Map) return plainEntries(value);
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype === Object.prototype || prototype === null) return plainEntries(Object.entries(value));
-  // CEL's own classes: an unsigned number, a duration, a type.
+  // Classes of CEL: an unsigned number, a duration, a type.
   const inner: unknown = value.valueOf();
   return typeof inner === "bigint" ? Number(inner) : String(value);
 }
@@ -27,8 +27,8 @@ const plainEntries = (entries: Iterable<[unknown, unknown]>): Record<string, unk
   Object.fromEntries([...entries].map(([key, item]) => [String(key), plainJson(item)]));
 
 /**
- * CEL reads `constructor` to tell the type of an object, so that data with a key of this name would confuse it: such an object is
- * replaced by a Map, at any depth. The value itself comes back when it has no such object.
+ * Replaces objects that have a key `constructor`, at any depth, by Maps: CEL reads `constructor` to find the type of an object. Returns
+ * the value itself when it contains no such object.
  */
 export function withMaps<T>(value: T): T | Map<string, unknown> {
   if (typeof value !== "object" || value === null) return value;
@@ -39,7 +39,7 @@ export function withMaps<T>(value: T): T | Map<string, unknown> {
   return (Array.isArray(value) ? entries.map(([, item]) => item) : Object.fromEntries(entries)) as T;
 }
 
-/** A value within a longer text: nothing for null, JSON for lists and maps. */
+/** A value inside a longer text: nothing for null, JSON for lists and maps. */
 export function valueAsText(value: unknown): string {
   if (typeof value === "string") return value;
   if (value === null || value === undefined) return "";

@@ -1,6 +1,6 @@
 /**
- * `{{ expression }}` in any JSON value. Expressions are CEL over JSON numbers: every number is a double on the way in and
- * out, so that `data.n + 1`, `10 / 4` and `size(list) / 2` give what they look like.
+ * `{{ expression }}` in any JSON value. Expressions are CEL over JSON numbers: every number is a double as input and
+ * output, so that `data.n + 1`, `10 / 4` and `size(list) / 2` give the expected results.
  */
 import type { ASTNode } from "@marcbachmann/cel-js";
 import { messageOf } from "../lib/errors.ts";
@@ -10,7 +10,7 @@ import { plainJson, valueAsText, withMaps } from "./expression-values.ts";
 import { hint, type Path } from "./issues.ts";
 import { hasTemplate, splitTemplate } from "./template-text.ts";
 
-/** The names that expressions may use, by the place of the manifest that they are in. */
+/** The variables that expressions may use, by their place in the manifest. */
 export const SCOPES = {
   agent: ["context", "user"],
   httpTool: ["input", "context", "user"],
@@ -19,12 +19,12 @@ export const SCOPES = {
   workflowError: ["data", "input", "state", "context", "user", "steps", "resume", "error"],
 } as const;
 
-/** JSON values by the names in scope; every declared name should be there, null when it has no value. */
+/** JSON values by variable; every declared variable should be present, with null for no value. */
 export type Scope = Readonly<Record<string, unknown>>;
-/** Throws `ExpressionError`. */
+/** Evaluates a compiled expression or template. Throws `ExpressionError`. */
 export type Evaluate = (scope: Scope) => unknown;
 
-/** A missing field, a wrong type: the message names the expression. */
+/** An expression failed because of a missing field or a wrong type: the message names the expression. */
 export class ExpressionError extends Error {
   override readonly name = "ExpressionError";
   readonly expression: string;
@@ -37,7 +37,7 @@ export class ExpressionError extends Error {
 
 interface ExpressionProblem {
   problem: string;
-  /** Where in the value the text is. */
+  /** Path of the text inside the value. */
   path: Path;
   /** Characters from the start of that text. */
   offset: number;
@@ -45,17 +45,17 @@ interface ExpressionProblem {
 
 interface Compiled {
   evaluate: Evaluate;
-  /** Ids of steps that it refers to: `steps.total.x` -> `total`. */
+  /** Ids of the steps to which it refers: `steps.total.x` -> `total`. */
   steps: readonly string[];
-  /** The type of the result in CEL: `bool`, or `dyn` when it is not known; null for text and for plain values. */
+  /** The CEL type of the result: `bool`, or `dyn` when it is unknown; null for text and for plain values. */
   type: string | null;
-  /** What compiles, and is hardly meant. */
+  /** Expressions that compile, but probably do not mean what was intended. */
   warnings?: readonly ExpressionProblem[];
 }
 
 export type CompileResult = Compiled | ExpressionProblem;
 
-/** Whether any string inside a JSON value holds `{{`. */
+/** Whether any string inside a JSON value contains `{{`. */
 export function isTemplate(value: unknown): boolean {
   if (typeof value === "string") return hasTemplate(value);
   if (typeof value !== "object" || value === null) return false;
@@ -63,8 +63,8 @@ export function isTemplate(value: unknown): boolean {
 }
 
 /**
- * Compiles a JSON value with `{{ }}` inside its strings. A string that is one expression keeps the value's type; otherwise
- * the results are joined as text by `toText` (which may encode them for where they stand).
+ * Compiles a JSON value with `{{ }}` inside its strings. A string that is a single expression keeps the value's type; otherwise
+ * the results are joined as text by `toText`, which may encode them for their place.
  */
 export function compileTemplate(
   value: unknown,
@@ -131,7 +131,7 @@ const TYPE_NOUNS: Readonly<Record<string, string>> = {
   null: "null",
 };
 
-/** Compiles one expression without braces around it (`if:` of a step). Braces are allowed there all the same. */
+/** Compiles one expression without braces around it (`if:` of a step); braces are accepted too. */
 export function compileCondition(text: string, names: readonly string[]): CompileResult {
   const compiled = hasTemplate(text) ? compileTrimmed(text, names) : compileExpression(text, names);
   if ("problem" in compiled || compiled.type === "bool" || compiled.type === "dyn") return compiled;
@@ -139,7 +139,7 @@ export function compileCondition(text: string, names: readonly string[]): Compil
   return { problem: `must give true or false, not ${TYPE_NOUNS[type] ?? type}`, path: [], offset: 0 };
 }
 
-/** Offsets are those of the whole text. */
+/** Compiles the trimmed text. Offsets still refer to the whole text. */
 function compileTrimmed(text: string, names: readonly string[]): CompileResult {
   const before = text.length - text.trimStart().length;
   const compiled = compileTemplate(text.trim(), names);
@@ -160,7 +160,7 @@ export function compileExpression(text: string, names: readonly string[]): Compi
     useJsonNumbers(parsed.ast, environment);
     const { valid, type, error } = parsed.check();
     if (!valid) throw error;
-    // `steps` grows while the workflow runs: a result that contains all of it needs a copy.
+    // `steps` grows while the workflow runs: a result that contains all of it must be copied.
     const isPlain = givesJson(parsed.ast) && !namesWhole(parsed.ast, "steps");
     const evaluateMaps: Evaluate = (scope) => {
       try {
@@ -192,10 +192,10 @@ const placed = ({ message, offset }: Advice, source: string, start: number): Exp
   offset: start + offset,
 });
 
-/** On either side of the place of a problem. */
+/** Length of the excerpt on either side of a problem. */
 const EXCERPT_CHARACTERS = 60;
 
-/** One line of an expression, with what is near to a place of it. */
+/** The part of an expression around an offset, within its line. */
 function excerpt(source: string, offset: number): string {
   const start = Math.max(0, offset - EXCERPT_CHARACTERS);
   const end = Math.min(source.length, offset + EXCERPT_CHARACTERS);
@@ -210,7 +210,7 @@ interface CelFailure {
   range?: { start: number };
 }
 
-/** What CEL says, or better, what to write instead. */
+/** Advice on what to write instead, or else CEL's own message. */
 function explain(error: unknown, names: readonly string[], source: string): Advice {
   const { summary = messageOf(error), name, range } = error as CelFailure;
   const offset = range?.start ?? 0;
@@ -230,7 +230,7 @@ function unknownName(name: string, names: readonly string[], before: string): st
   return adviceForName(name, before) ?? `unknown name "${name}"${hint(name, names)}`;
 }
 
-/** CEL's summary, and for a missing field what it is missing in. */
+/** CEL's summary, and for a missing field the object that lacks it. */
 function runtimeMessage(thrown: unknown, source: string): string {
   const { summary, code, range } = thrown as CelFailure;
   const key = /^No such key: (.*)$/.exec(summary ?? "")?.[1];

@@ -1,4 +1,4 @@
-/** Issues: problems with their place in a file, and how they are printed. Paths as text, and suggestions for misspelt names. */
+/** Issues: problems with their place in a file, how they are printed and sorted, paths as text, and suggestions for misspelt names. */
 import type { Path } from "../lib/problem.ts";
 
 export type { Path } from "../lib/problem.ts";
@@ -6,16 +6,16 @@ export type { Path } from "../lib/problem.ts";
 export interface Issue {
   severity: "error" | "warning";
   file: string;
-  /** From 1. */
+  /** Line number, from 1. */
   line: number;
-  /** From 1. */
+  /** Column number, from 1. */
   column: number;
-  /** `agents.assistant.tools[0]`; an empty string for the whole file. */
+  /** Path such as `agents.assistant.tools[0]`; an empty string for the whole file. */
   path: string;
   message: string;
 }
 
-/** `service.yaml:42:7  agents.assistant.modle: unknown key, did you mean "model"?` */
+/** Formats an issue: `service.yaml:42:7  agents.assistant.modle: unknown key, did you mean "model"?` */
 export function formatIssue(issue: Issue): string {
   const place = `${issue.file}:${issue.line}:${issue.column}`;
   return `${place}  ${issue.path === "" ? "" : `${issue.path}: `}${issue.message}`;
@@ -23,7 +23,7 @@ export function formatIssue(issue: Issue): string {
 
 export const hasErrors = (issues: readonly Issue[]): boolean => issues.some(({ severity }) => severity === "error");
 
-/** A copy in the order of the file, without duplicates: what an alias repeats, or a second stage finds again, is one mistake. */
+/** A copy in the order of the file, without duplicates: an issue that an alias repeats, or that two stages find, is one mistake. */
 export function sortIssues(issues: readonly Issue[]): Issue[] {
   const sorted = [...issues].sort(
     (a, b) => compare(a.file, b.file) || a.line - b.line || a.column - b.column || compare(a.path, b.path),
@@ -38,13 +38,13 @@ export function sortIssues(issues: readonly Issue[]): Issue[] {
   });
 }
 
-/** Where the key that a misspelt one means is missing: that it is required adds nothing. */
+/** The path of the key that a misspelt one should be: a message that this key is required would be redundant. */
 function meantPlace({ file, path, message }: Issue): string[] {
   const [, meant] = /key(?: of the plugin)?, did you mean "([^"]+)"\?$/.exec(message) ?? [];
   return meant === undefined ? [] : [`${file} ${path.slice(0, path.lastIndexOf(".") + 1)}${meant}`];
 }
 
-/** Issues at one place that say the same of keys of the same name. */
+/** Identifies issues at one place with the same message about keys of the same name. */
 function identity({ file, line, column, path, message }: Issue): string {
   return JSON.stringify([file, line, column, path.slice(path.lastIndexOf(".") + 1), message]);
 }
@@ -82,7 +82,7 @@ export function parsePath(text: string): (string | number)[] | null {
 export function suggest(name: string, known: Iterable<string>): string | undefined {
   const wanted = name.toLowerCase();
   let best: string | undefined;
-  // The shorter a name, the less chance that a near one is meant.
+  // The shorter a name, the less likely that a similar one is meant.
   let least = Math.min(3, Math.floor(name.length / 3)) + 1;
   for (const candidate of known) {
     const distance = editDistance(wanted, candidate.toLowerCase());
@@ -94,7 +94,7 @@ export function suggest(name: string, known: Iterable<string>): string | undefin
   return best;
 }
 
-/** `, did you mean "model"?` or `; known: a, b` or nothing when there is nothing to say. */
+/** `, did you mean "model"?` or `; known: a, b`, or nothing when there is no suggestion. */
 export function hint(name: string, known: readonly string[]): string {
   const near = suggest(name, known);
   if (near !== undefined) return `, did you mean "${near}"?`;
@@ -103,7 +103,7 @@ export function hint(name: string, known: readonly string[]): string {
   return `; known: ${known.slice(0, 20).join(", ")}${rest}`;
 }
 
-/** Insertions, deletions, substitutions and swaps of neighbours. */
+/** Number of insertions, deletions, substitutions and swaps of neighbours. */
 function editDistance(a: string, b: string): number {
   if (Math.abs(a.length - b.length) > 3) return 4;
   let before: number[] = [];

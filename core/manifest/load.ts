@@ -13,25 +13,25 @@ import { validSubset } from "./valid-subset.ts";
 import { validate } from "./validate.ts";
 
 export interface LoadedManifest {
-  /** Null when there are errors. Frozen; `manifest.ts` says what is resolved. */
+  /** Null when there are errors. Frozen; `manifest.ts` describes what is resolved. */
   readonly manifest: Manifest | null;
-  /** The manifest, or the part of it that has no errors; null when that is too little. */
+  /** The manifest, or the part of it without errors; null when that is too little. */
   readonly validSubset: Manifest | null;
   /**
-   * The document with references to the environment replaced and defaults applied, whether or not it is valid: for checks
+   * The document with references to the environment replaced and defaults applied, even if it is invalid: for checks
    * that report as much as they can. Undefined when the file could not be read at all.
    */
   readonly document: unknown;
-  /** Those of this file only, not sorted yet. */
+  /** The issues of this file only, not sorted yet. */
   readonly issues: readonly Issue[];
-  /** For messages: relative to the working directory when it is below it. */
+  /** The path for messages: relative to the working directory if the file is below it. */
   readonly file: string;
-  /** Absolute path of the folder that relative paths in the manifest start from. */
+  /** Absolute path of the folder to which relative paths in the manifest refer. */
   readonly folder: string;
   /**
-   * An issue at the place of a path, or of the nearest key above it that the file has.
+   * Makes an issue at the place of a path, or of the nearest key above it that the file has.
    *
-   * @param offset of a character of the text at this path: the issue is there
+   * @param offset of a character in the text at this path, to place the issue there
    */
   issueAt(path: Path, message: string, severity?: Issue["severity"], offset?: number): Issue;
   /** Whether the file itself has a value at a path, as opposed to a default. */
@@ -40,9 +40,9 @@ export interface LoadedManifest {
   readonly secrets: readonly string[];
   /** See `formatExplained`. */
   explain(path: string): Explained;
-  /** The environment variable that a value refers to, whether or not it is set. */
+  /** The environment variable to which a value refers, whether or not it is set. */
   variableOf(path: Path): string | undefined;
-  /** The text of a value as it was written, `Bearer ${TOKEN}`, when it refers to the environment or to a file. */
+  /** The text of a value as written in the manifest, such as `Bearer ${TOKEN}`, if it refers to the environment or to a file. */
   referenceAt(path: Path): string | undefined;
 }
 
@@ -58,13 +58,13 @@ export async function loadManifest(file: string, env: Environment): Promise<Load
   return parseManifest(text, { file: path, env });
 }
 
-/** Relative to the working directory when it is below it: that is what people read and editors open. */
+/** The path relative to the working directory if it is below it: short to read, and editors can open it. */
 function shortPath(file: string): string {
   const path = relative(process.cwd(), file);
   return path === "" || path.startsWith("..") || isAbsolute(path) ? file : path;
 }
 
-/** @param kind of file, as messages call it */
+/** @param kind of file, as named in messages */
 export function whyUnreadable(error: unknown, kind: string): string {
   switch ((error as NodeJS.ErrnoException).code) {
     case "ENOENT":
@@ -78,7 +78,7 @@ export function whyUnreadable(error: unknown, kind: string): string {
   }
 }
 
-/** The same for text that was read already; `file` is for messages and for relative paths. */
+/** Loads a manifest from text; `file` is for messages and for relative paths. */
 export function parseManifest(text: string, options: { file: string; env: Environment }): LoadedManifest {
   const { file, env } = options;
   const folder = dirname(resolve(file));
@@ -106,7 +106,7 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
   if (source.value === undefined) document = undefined;
   else if (source.value === null) issues.push(issueAt([], `${basename(file)} is empty`));
   else {
-    // A value that could not be read or filled in has been reported already: that it does not fit either adds nothing.
+    // A value that could not be read or filled in has been reported already: that it is invalid too adds nothing.
     const reported = new Set(issues.map(({ path }) => path));
     const misfits = validate(document, substitutions);
     faultyPaths.push(...misfits.map(({ path }) => path));

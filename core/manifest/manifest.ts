@@ -1,7 +1,7 @@
 /**
- * The resolved manifest, which is what the rest of the service sees: defaults applied, durations in milliseconds and sizes in
- * bytes as numbers (the generated types say `number` for both), frozen. `name` of agents, workflows and steps is their id where
- * it was left out, and an agent's `memory` is false where there is none. A document that was not resolved is `unknown`.
+ * The resolved manifest, as the rest of the service sees it: defaults applied, durations in milliseconds and sizes in
+ * bytes as numbers (the generated types have `number` for both), frozen. `name` of agents, workflows and steps defaults to their
+ * id, and an agent's `memory` is false when it has none. A document that is not resolved has the type `unknown`.
  */
 export type {
   AgentManifest,

@@ -1,4 +1,4 @@
-/** Warnings at boot: what a manifest asks for and the service does not do, and what it leaves open to everybody. */
+/** Warnings at boot: settings of the manifest that have no effect, and what they leave open to everybody. */
 
 import { bracketed, hostName, isLoopback } from "../lib/host-name.ts";
 import { isObject } from "../lib/is-object.ts";
@@ -19,7 +19,7 @@ export function addNotices(check: CheckContext): void {
   }
 }
 
-/** Whether other machines may reach a host. A name other than localhost may resolve to anything. */
+/** Whether other machines may be able to reach a host. A name other than localhost may resolve to anything. */
 export function isPublic(host: string): boolean {
   const name = hostName(bracketed(host));
   return name === null || !isLoopback(name);

@@ -1,15 +1,15 @@
-/** Where each value of a YAML document is: line and column by path, and of each character of a text. */
+/** The position of each value in a YAML document: line and column by path, and the position of each character of a text. */
 import { LineCounter } from "yaml";
 import type { Path } from "./issues.ts";
 import { sourceOffset } from "./text-offsets.ts";
 
 export interface Position {
-  /** From 1. */
+  /** Line number, from 1. */
   line: number;
   column: number;
 }
 
-/** A text as the file has it, with quotes and indentation, and what YAML makes of it. */
+/** A text as the file has it, with quotes and indentation, and its value in YAML. */
 interface TextPlace {
   start: number;
   end: number;
@@ -28,19 +28,19 @@ export class Positions {
     this.#lines = lines;
   }
 
-  /** The first one counts: an alias is at its own place, the content that it refers to at that of the anchor. */
+  /** Adds a position; the first one for a path counts. An alias has its own position, its content that of the anchor. */
   add(path: Path, offset: number | undefined): void {
     const id = JSON.stringify(path);
     if (offset !== undefined && !this.#offsets.has(id)) this.#offsets.set(id, offset);
   }
 
-  /** Where a text stands, beside its key. The first one counts. */
+  /** Adds the place of a text, in addition to that of its key. The first one for a path counts. */
   addText(path: Path, place: TextPlace): void {
     const id = JSON.stringify(path);
     if (!this.#texts.has(id)) this.#texts.set(id, place);
   }
 
-  /** The position of a character of a text; that of its key where it cannot be told, as in what a variable has filled in. */
+  /** The position of a character in a text; that of its key when it is unknown, as in a value that a variable has filled in. */
   findInText(path: Path, offset: number): Position {
     const place = this.#texts.get(JSON.stringify(path));
     if (place === undefined) return this.find(path);
@@ -53,7 +53,7 @@ export class Positions {
     return this.#offsets.has(JSON.stringify(path));
   }
 
-  /** The position of the key, or of an item of a list. For what is not in the file (a default), that of the nearest key above. */
+  /** The position of the key, or of an item of a list. For a value that is not in the file (a default), of the nearest key above. */
   find(path: Path): Position {
     for (let length = path.length; length >= 0; length--) {
       const offset = this.#offsets.get(JSON.stringify(path.slice(0, length)));

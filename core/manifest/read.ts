@@ -17,11 +17,11 @@ interface ManifestSource {
   problems: PlacedProblem[];
 }
 
-/** More values than this (a few aliases of aliases are enough) are refused. */
+/** Bound of the values of a document, which a few aliases of aliases are enough to exceed. */
 const MAX_VALUES = 200_000;
 const MAX_DEPTH = 200;
 
-/** Never throws: everything wrong is in `problems`. */
+/** Never throws: all problems are in `problems`. */
 export function readYaml(text: string): ManifestSource {
   const lines = new LineCounter();
   const positions = new Positions(text, lines);
@@ -31,7 +31,7 @@ export function readYaml(text: string): ManifestSource {
   let lastErrorLine = 0;
   for (const { message, pos } of document.errors) {
     const position = positions.at(pos[0]);
-    // One mistake makes the parser report every line that follows, up to the next key without indentation.
+    // After one mistake the parser reports every line up to the next key without indentation.
     if (lastErrorLine > 0 && !textLines.slice(lastErrorLine, position.line).some((row) => /^[^\s#]/.test(row)))
       continue;
     lastErrorLine = position.line;
@@ -48,7 +48,7 @@ export function readYaml(text: string): ManifestSource {
   return source;
 }
 
-/** The usual cause of a message of the parser. */
+/** Messages of the parser and their usual cause. */
 const SYNTAX: readonly [RegExp, string][] = [
   [/multiple documents/i, "a second document begins here: a manifest is one document"],
   [/same column/i, "not YAML: this line is not indented like the keys beside it"],
@@ -70,7 +70,7 @@ function explainSyntax(message: string, row: string | undefined): string {
 /** One pass over the nodes of a document. */
 class Reader {
   readonly #source: ManifestSource;
-  /** Anchors whose content is being read: an alias to one of them would never end. */
+  /** Anchors whose content is being read: an alias to one of them would recurse forever. */
   readonly #openNodes: Node[] = [];
   readonly #anchors = new Map<string, Node>();
   #valueCount = 0;
@@ -115,7 +115,7 @@ class Reader {
       this.#problem(path, node.range?.[0], `*${node.source}: ${why}`);
       return null;
     }
-    // A problem inside is reported where the anchor stands: that is the text to change.
+    // A problem inside is reported at the anchor, because that is the text to change.
     return this.read(target, path, key);
   }
 
@@ -146,7 +146,7 @@ class Reader {
     return own;
   }
 
-  /** The maps behind `<<: *anchor` or `<<: [*a, *b]`, first one first. Own keys go before theirs. */
+  /** The maps in `<<: *anchor` or `<<: [*a, *b]`, in that order. Own keys take precedence. */
   #merge(value: Node | null, path: Path): Record<string, unknown>[] {
     const parts = isSeq(value) ? (value.items as Node[]) : [value];
     return parts.flatMap((part) => {
@@ -176,7 +176,7 @@ class Reader {
   }
 }
 
-/** `{{ x }}` without quotes is a flow map whose one key is a flow map. */
+/** Whether the items come from `{{ x }}` without quotes, which is a flow map whose only key is a flow map. */
 function isBareExpression(items: readonly Pair<Node | null, Node | null>[]): boolean {
   const [pair] = items;
   return (

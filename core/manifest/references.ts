@@ -1,4 +1,4 @@
-/** Checks what the schema of the manifest cannot: references between its parts, expressions, and JSON Schemas inside it. */
+/** Checks what the manifest's schema cannot: references between its parts, expressions, and JSON Schemas inside it. */
 import { isObject } from "../lib/is-object.ts";
 import { createSchemaCompiler } from "../lib/json-schema.ts";
 import type { CheckContext, KnownPlugins } from "./check.ts";
@@ -15,7 +15,7 @@ import { addNotices } from "./notices.ts";
 const MISSPELT = /^unknown key, did you mean/;
 
 /**
- * The problems beyond those in `loaded.issues`. They are looked for in an invalid manifest too: one report should name them all.
+ * The problems beyond those in `loaded.issues`. Checks an invalid manifest too, so that one report has all of them.
  *
  * @param plugins names of the plugins that were loaded, by kind
  */
@@ -31,7 +31,7 @@ export function checkReferences(loaded: LoadedManifest, plugins: KnownPlugins): 
     isWritten: loaded.isWritten,
     report: (path, message, severity, offset) => {
       const issue = loaded.issueAt(path, message, severity, offset);
-      // One problem at each place: what was reported first stays.
+      // Only one problem per place: the first one is kept.
       if (!reported.has(issue.path)) issues.push(issue);
     },
   };

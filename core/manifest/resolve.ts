@@ -1,4 +1,4 @@
-/** Turns a valid document into the manifest: durations and sizes become numbers, absent names are filled in, all is frozen. */
+/** Resolves a valid document to the manifest: durations and sizes become numbers, missing names are filled in, all is frozen. */
 
 import { manifestSchemas } from "../../generated/manifest-schemas.ts";
 import { parseDuration } from "../lib/duration.ts";
@@ -56,7 +56,7 @@ function convert(schema: Schema, value: unknown): unknown {
 export const definitionName = (schema: Schema): string | undefined =>
   typeof schema.$ref === "string" ? schema.$ref.slice("#/$defs/".length) : undefined;
 
-/** The schema behind `if: {type: ...}` that applies to a value: `then` or `else`. */
+/** The subschema of `if: {type: ...}` that applies to a value: `then` or `else`. */
 export function applicableBranch(schema: Schema, value: unknown): Schema | undefined {
   const type = (schema.if as Schema | undefined)?.type;
   if (type === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** Turns Ajv's errors into messages that say what to do: one row of a table for each keyword. */
+/** Turns Ajv's errors into messages that say what to do: a table with one row per keyword. */
 import type { ErrorObject } from "ajv";
 import type { Path, Problem } from "../lib/problem.ts";
 import { hint, suggest } from "./issues.ts";
@@ -65,7 +65,7 @@ const EXPLANATIONS: Record<string, Explain> = {
   minLength: ({ path }) => ({ path, message: "must not be empty" }),
   minItems: ({ path }) => ({ path, message: "must not be empty" }),
   maxItems: limitMessage("not have more items than"),
-  // The errors inside them are reported.
+  // The errors inside these keywords are reported instead.
   if: () => null,
   propertyNames: () => null,
 };
@@ -82,7 +82,7 @@ function wrongType(error: ErrorObject): string {
   return wanted;
 }
 
-/** The problems behind the errors of one validation of `root`, without those of the alternatives that were not meant. */
+/** The problems of one validation of `root`, without those of alternatives that were not meant. */
 export function explainErrors(errors: readonly ErrorObject[], root: unknown): Problem[] {
   const problems: Problem[] = [];
   const misspelt: Problem[] = [];
@@ -102,7 +102,7 @@ export function explainErrors(errors: readonly ErrorObject[], root: unknown): Pr
   return own.flatMap((problem) => withStrangers(problem, own));
 }
 
-/** `{ type: agent }` in place of a kind of step is one mistake: the key that is not known is named where the kind is missing. */
+/** `{ type: agent }` instead of a kind of step is one mistake: the unknown key is named in the message about the missing kind. */
 function withStrangers(problem: Problem, all: readonly Problem[]): Problem[] {
   const isNone = ({ message }: Problem) => message.includes("needs exactly one of");
   const isStranger = ({ message }: Problem) => message.startsWith("unknown key;");
@@ -127,14 +127,14 @@ function isConsequence(problem: Problem, misspelt: readonly Problem[]): boolean 
   });
 }
 
-/** Several branches of a schema may report the same place: the first report is kept. */
+/** Several branches of a schema may report the same place: only the first report is kept. */
 function isFirst(problem: Problem, index: number, problems: readonly Problem[]): boolean {
   return problems.findIndex((other) => samePath(other.path, problem.path)) === index;
 }
 
 const samePath = (a: Path, b: Path): boolean => a.length === b.length && a.every((part, index) => part === b[index]);
 
-/** A JSON pointer as a path; a segment is an index where `root` has a list there. */
+/** Converts a JSON pointer to a path; a segment is an index if `root` has a list there. */
 export function parsePointer(pointer: string, root: unknown): (string | number)[] {
   const path: (string | number)[] = [];
   let node = root;

@@ -1,7 +1,7 @@
 /** Splits text at `{{ }}`. An expression is read token by token to find its end: `{{ {"a": {}} }}` is one expression. */
 
 interface ExpressionPiece {
-  /** Between the braces, spaces included. */
+  /** The text between the braces, including spaces. */
   source: string;
   /** Characters from the start of the text. */
   offset: number;
@@ -11,7 +11,7 @@ type Split = { pieces: (string | ExpressionPiece)[] } | { problem: string; offse
 
 export const hasTemplate = (text: string): boolean => text.includes("{{");
 
-/** The text as a list of plain pieces and expressions; no piece is empty. */
+/** Splits the text into plain pieces and expressions; no piece is empty. */
 export function splitTemplate(text: string): Split {
   const pieces: (string | ExpressionPiece)[] = [];
   const unclosed: Unclosed = new Map();
@@ -30,7 +30,7 @@ export function splitTemplate(text: string): Split {
   return { pieces };
 }
 
-/** String literals of CEL, triple ones first: they may hold line breaks. `rest` is what follows the quote that begins one. */
+/** String literals of CEL; triple-quoted ones, which may contain line breaks, first. `rest` matches what follows the opening quote. */
 const LITERALS = [
   { quote: '"""', rest: /(?:\\[\s\S]|[^\\])*?"""/y },
   { quote: "'''", rest: /(?:\\[\s\S]|[^\\])*?'''/y },
@@ -42,7 +42,7 @@ const LITERALS = [
 const TOKEN = /\/\/[^\n]*|[A-Za-z_]\w*|[\s\S]/y;
 
 /**
- * By quote, the index up to which a literal that begins with it is known to have no end. It keeps the work linear: the text is not
+ * For each kind of quote, the index up to which no literal that starts with it is terminated. It keeps the work linear: the text is not
  * searched twice for the same closing quote.
  */
 type Unclosed = Map<string, number>;
@@ -67,7 +67,7 @@ function endOfExpression(text: string, start: number, unclosed: Unclosed): numbe
   return -1;
 }
 
-/** Index behind the literal that begins at `start`; `start` itself where none does, or it has no end. */
+/** Index after the literal that begins at `start`; `start` itself when none begins there, or when it is not terminated. */
 function endOfLiteral(text: string, start: number, unclosed: Unclosed): number {
   for (const { quote, rest } of LITERALS) {
     if (!text.startsWith(quote, start) || start < (unclosed.get(quote) ?? 0)) continue;

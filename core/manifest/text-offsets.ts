@@ -1,19 +1,19 @@
-/** Finds a character of a YAML text in the source, where it may be quoted, escaped, folded or indented. */
+/** Maps a character of a YAML text to its place in the source, where the text may be quoted, escaped, folded or indented. */
 
-/** Escapes of YAML's double quotes that are longer than two characters. */
+/** Length of the digits of YAML's longer escapes in double quotes. */
 const LONG_ESCAPES: Readonly<Record<string, number>> = { x: 4, u: 6, U: 10 };
 const BLANKS = /[ \t\r\n]*/y;
-/** `|`, `>-` and so on, up to the line's end. */
+/** The header of a block scalar, such as `|` or `>-`, up to the end of its line. */
 const BLOCK_HEADER = /^[|>][^\n]*\n/;
 
 /**
- * Walks through both at once. White space with a line break in it may differ, since YAML folds it and cuts the indentation: a run of it
- * on one side is a run on the other.
+ * Walks through both texts in parallel. White space around line breaks may differ, because YAML folds it and removes the indentation: a
+ * run of it on one side matches a run on the other.
  *
- * @param source the scalar as it stands in the file
- * @param value what YAML makes of it
+ * @param source the scalar as written in the file
+ * @param value its value in YAML
  * @param offset of a character of `value`
- * @returns its offset in `source`; null when the two do not go together
+ * @returns its offset in `source`; null when the two do not match
  */
 export function sourceOffset(source: string, value: string, offset: number): number | null {
   const quote = source[0] === '"' || source[0] === "'" ? source[0] : "";

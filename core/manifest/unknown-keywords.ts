@@ -1,20 +1,20 @@
-/** What is said of a keyword that JSON Schema does not know. */
+/** Warnings about keywords that JSON Schema does not know. */
 import { isObject } from "../lib/is-object.ts";
 import type { Path } from "../lib/problem.ts";
 import { SCHEMA_KEYWORDS, unknownKeywords } from "../lib/schema-keywords.ts";
 import { suggest } from "./issues.ts";
 
 interface KeywordNotice {
-  /** Of the keyword, from the root of the schema. */
+  /** Path of the keyword from the root of the schema. */
   path: Path;
   message: string;
 }
 
-/** Whether a field stands where a keyword should. */
+/** Whether a field looks like a property that was written where a keyword belongs. */
 const isSchema = (value: unknown): boolean =>
   isObject(value) && ("type" in value || "$ref" in value || "enum" in value);
 
-/** Each is a warning: JSON Schema leaves what it does not know to others, so that a schema from elsewhere may hold it on purpose. */
+/** Only warnings, because JSON Schema permits unknown keywords: a schema from elsewhere may have them on purpose. */
 export function keywordNotices(schema: unknown): KeywordNotice[] {
   return unknownKeywords(schema).map(({ path, keyword, value }) => {
     const near = suggest(keyword, SCHEMA_KEYWORDS) ?? suggest(`${keyword}s`, SCHEMA_KEYWORDS);

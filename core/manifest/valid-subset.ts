@@ -1,4 +1,4 @@
-/** The valid part of a manifest that has errors: it is compiled all the same, so that one report names the errors of every stage. */
+/** The valid part of a manifest that has errors. It is compiled all the same, so that one report has the errors of every stage. */
 import { isObject } from "../lib/is-object.ts";
 import type { Path } from "./issues.ts";
 import type { Manifest } from "./manifest.ts";
@@ -14,7 +14,7 @@ const SECTIONS_OF_ENTRIES: ReadonlySet<string | number> = new Set([
   "workflows",
 ]);
 
-/** `document` without what is at the faulty paths, resolved; null when too little is left. */
+/** Resolves `document` without the values at the faulty paths; null when too little is left. */
 export function validSubset(document: unknown, faultyPaths: readonly Path[]): Manifest | null {
   if (!isObject(document)) return null;
   const rest: Record<string, unknown> = { ...structuredClone(document), name: "rest", version: "0" };

@@ -6,8 +6,8 @@ import type { Substitution } from "./environment.ts";
 import { explainErrors, parsePointer } from "./schema-errors.ts";
 
 /**
- * The problems of `document`, which is changed: absent keys get their defaults, and a value that was one `${NAME}` and nothing else
- * becomes a number or a boolean where the schema demands one.
+ * Returns the problems of `document` and changes it: missing keys get their defaults, and a value that was a single `${NAME}`
+ * becomes a number or a boolean if the schema demands one.
  */
 export function validate(document: unknown, substitutions: ReadonlyMap<string, Substitution>): Problem[] {
   const check = validators.Manifest;
@@ -21,7 +21,7 @@ export function validate(document: unknown, substitutions: ReadonlyMap<string, S
 
 const NUMBER = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/;
 
-/** Makes the text at the place of a type error what it should be; false when it cannot, or is not from a variable. */
+/** Converts the text at the place of a type error to the required type; false when it cannot, or when no variable filled it in. */
 function coerce(document: unknown, error: ErrorObject, substitutions: ReadonlyMap<string, Substitution>): boolean {
   if (error.keyword !== "type" || typeof error.data !== "string") return false;
   const path = parsePointer(error.instancePath, document);

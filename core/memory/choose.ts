@@ -1,4 +1,4 @@
-/** Which memory a request is about. */
+/** Chooses the memory that a request refers to. */
 import { invalid, notFound } from "../lib/errors.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Memory } from "./memory.ts";
@@ -12,12 +12,12 @@ export interface ChosenMemory {
   readonly resourceId: string;
 }
 
-/** @throws ServiceError `not_found` for an unknown agent, `invalid_input` when it is not clear which memory is meant */
+/** @throws ServiceError `not_found` for an unknown agent, `invalid_input` when the memory is ambiguous */
 export type MemoryChoice = (agentId: string | undefined) => ChosenMemory;
 
 /**
- * Decided at boot: a request that names an agent gets that agent's memory. A request that names none gets the global memory or,
- * where there is none, that of the only agent that has a memory.
+ * Prepares the choice at boot. A request that names an agent gets that agent's memory. A request that names none gets the global memory
+ * or, without one, that of the only agent that has a memory.
  */
 export function memoryChoice(manifest: Manifest, memories: ReadonlyMap<string, Memory>): MemoryChoice {
   const choices = new Map<string, ChosenMemory>();
@@ -58,7 +58,7 @@ export function namedMemory(manifest: Manifest, memories: ReadonlyMap<string, Me
   return { memory, resourceId: defaultResource(name, users) };
 }
 
-/** The only agent with a memory, else the memory itself. */
+/** The id of the only agent with this memory, else the name of the memory. */
 const defaultResource = (name: string, agents: readonly string[]) => (agents.length === 1 ? agents[0]! : name);
 
 function explainMissingAgent(agents: readonly string[]): string {

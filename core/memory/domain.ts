@@ -12,11 +12,11 @@ export interface Domain {
   readonly spaces: IdSpaces;
   readonly conversations: Conversations;
   readonly recent: RecentMessages;
-  /** Work on one conversation runs one after the other within this process. */
+  /** Serializes work on one conversation within this process. */
   readonly mutex: KeyedMutex;
   /** Internal numbers of conversations. */
   readonly numbers: Sequence;
-  /** By name of the memory. */
+  /** Semantic indexes by the name of the memory. */
   readonly semantic: ReadonlyMap<string, Semantic>;
   /** Milliseconds since 1970; never goes backwards. */
   readonly now: () => number;

@@ -1,4 +1,4 @@
-/** Turns query parameters and bodies into the input of a memory: applies defaults, parses dates and roles, drops unknown keys. */
+/** Converts query parameters and bodies to the input of a memory: applies defaults, parses dates and roles, drops unknown keys. */
 import { defaults } from "../../generated/defaults.ts";
 import type {
   ConversationsQuery,
@@ -20,7 +20,7 @@ const MAX_PROBLEMS = 20;
 
 export function conversationIdOf(params: Record<string, string>): string {
   const id = params.conversationId!;
-  // The schema allows no longer ids for new conversations.
+  // The schema does not allow longer ids for new conversations.
   if (id.length > MAX_ID_CHARACTERS) throw notFound("no conversation has so long an id");
   return id;
 }
@@ -67,13 +67,13 @@ interface SaveEntry {
 }
 
 /**
- * Every entry with its conversation and user: those of the entry, else those of the body.
+ * The entries with their conversation and user, which default to those of the body.
  *
  * @throws ServiceError `invalid_input` that lists everything that is missing
  */
 export function saveEntries(body: SaveMessagesRequest, principal: Principal): SaveEntry[] {
   const problems: string[] = [];
-  // Checked even where every entry names a user itself: an isolated caller may not name another one anywhere.
+  // Checked even if every entry names a user itself: an isolated caller may not name another one anywhere.
   actingUser(principal, body.userId);
   const entries = body.messages.map((entry, index): SaveEntry => {
     const at = `messages[${index}]`;

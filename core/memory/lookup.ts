@@ -13,8 +13,8 @@ export const MAX_LOOKUPS = 5;
 const MESSAGES_TOO_LARGE = "these messages are larger than 64 MiB together: ask for fewer with limit";
 
 /**
- * `userId` is the user that the conversation must belong to. `meant` is the user whose conversation is looked for where several
- * users have one of that id.
+ * `userId` is the user to whom the conversation must belong. `meant` is the user whose conversation is looked up when several users have
+ * one with that id.
  */
 export class ConversationLookup {
   readonly #memory: string;
@@ -28,9 +28,9 @@ export class ConversationLookup {
   }
 
   /**
-   * The conversation as it is in the store now.
+   * The current conversation in the store.
    *
-   * @throws ServiceError `not_found` unless it exists, and belongs to this caller and to that user
+   * @throws ServiceError `not_found` unless it exists and belongs to this caller and to that user
    */
   async fresh(id: string, userId: string | undefined, meant = userId): Promise<Snapshot> {
     const lookup = this.owner(id, meant);
@@ -38,7 +38,7 @@ export class ConversationLookup {
     return this.checked(id, await this.#conversations.fresh(this.#memory, id, owner), userId);
   }
 
-  /** Like `fresh`, but from the cache, and so maybe out of date. */
+  /** Like `fresh`, but from the cache, so it may be out of date. */
   async owned(id: string, userId: string | undefined, meant = userId): Promise<Snapshot> {
     const found = await this.ownedIfAny(id, userId, meant);
     if (found === undefined) throw conversationNotFound(id);
@@ -51,22 +51,22 @@ export class ConversationLookup {
     const owner = lookup instanceof Promise ? await lookup : lookup;
     const found = await this.#conversations.find(this.#memory, id, owner);
     if (found === undefined || mayAccess(this.#principal, found.userId, userId)) return found;
-    // The cache may be out of date: another process may have deleted that one, and this caller may have made one of the same id.
+    // The cache may be out of date: another process may have deleted that one, and this caller may have created one with the same id.
     const fresh = await this.#conversations.fresh(this.#memory, id, owner);
     return fresh === undefined ? undefined : this.checked(id, fresh, userId);
   }
 
-  /** @throws ServiceError `not_found` unless it exists, and belongs to this caller and to that user */
+  /** @throws ServiceError `not_found` unless it exists and belongs to this caller and to that user */
   checked(id: string, found: Snapshot | undefined, userId: string | undefined): Snapshot {
     if (found === undefined || !mayAccess(this.#principal, found.userId, userId)) throw conversationNotFound(id);
     return found;
   }
 
   /**
-   * The user whose conversation of that id is meant, as `Conversations` takes it. A caller who is not isolated and names nobody means
-   * the only one there is.
+   * The user whose conversation with that id is meant, as an argument for `Conversations`. A caller that is not isolated and names no user
+   * means the only one there is.
    *
-   * @throws ServiceError `invalid_input` when there are several, and for an isolated caller that names somebody else
+   * @throws ServiceError `invalid_input` when there are several, and for an isolated caller that names another user
    */
   owner(id: string, meant: string | undefined): string | undefined | Promise<string | undefined> {
     const acting = permittedUser(this.#principal, meant);
@@ -76,7 +76,7 @@ export class ConversationLookup {
   }
 
   /**
-   * The conversation as JSON text and its messages; undefined when there is none. One read gives both, and the owner is checked
+   * The conversation as JSON text and its messages; undefined when there is none. One read returns both, and the owner is checked
    * before anything is returned.
    *
    * @throws ServiceError `invalid_input` when they are too large together

@@ -22,12 +22,12 @@ import type { Semantic } from "./semantic/semantic.ts";
 import { createWorkingMemoryRules, type WorkingMemoryRules } from "./working-memory/content.ts";
 
 export interface MemoriesOptions {
-  /** The index of each memory that has one, by the memory's name. */
+  /** The semantic indexes by the name of the memory. */
   semantic?: ReadonlyMap<string, Semantic>;
-  /** Whether ids belong to users; default: as the manifest says. */
+  /** Whether ids belong to users; default: according to the manifest. */
   isolated?: boolean;
   logger?: Logger;
-  /** Milliseconds since 1970; for tests. */
+  /** A clock in milliseconds since 1970, for tests. */
   now?: Clock;
 }
 
@@ -44,13 +44,13 @@ export async function createMemories(
   return openDomain(store, { isolated: isIsolated(manifest), ...options }).memories(manifest);
 }
 
-/** What all memories over one store share. The memories of several manifests work on it at once, without knowing of each other. */
+/** What all memories over one store share. The memories of several manifests may use it at the same time. */
 export interface MemoryDomain {
-  /** Throws as `createMemories` does. */
+  /** Throws like `createMemories`. */
   memories(manifest: Pick<Manifest, "memory">): Promise<Map<string, Memory>>;
 }
 
-/** Nothing is read before the first memory. */
+/** Reads nothing before the first memory is created. */
 export function openDomain(store: Store, options: MemoriesOptions): MemoryDomain {
   let opened: Promise<{ domain: Domain; saver: ReturnType<typeof createSaver> }> | undefined;
   const open = async () => {

@@ -15,23 +15,23 @@ export interface ConversationListQuery {
 
 export interface MessageQuery {
   limit: number;
-  /** Exclusive, milliseconds since 1970. */
+  /** Milliseconds since 1970, exclusive, as `after`. */
   before?: number;
   after?: number;
   roles?: readonly string[];
   userId?: string;
 }
 
-/** One message to be stored, in the form in which it arrived: `parts` (UI) or `content` (model). */
+/** One message to be stored, in the format in which it arrived: `parts` (UI) or `content` (model). */
 export interface NewMessage {
   id?: string;
   role: "system" | "user" | "assistant" | "tool";
   parts?: unknown[];
   content?: unknown;
   metadata?: Record<string, unknown>;
-  /** ISO 8601: the date that the client gives it, which decides its place. Default: after all stored messages. */
+  /** ISO 8601 date from the client, which determines the position. Default: after all stored messages. */
   createdAt?: string;
-  /** Without `createdAt`: when it was said, by the memory's clock, but not before the newest stored message. Default: now. */
+  /** Without `createdAt`: the time of the message on the memory's clock, but not before the newest stored message. Default: now. */
   saidAt?: number;
 }
 
@@ -43,80 +43,80 @@ export interface NewConversation {
   metadata?: Record<string, unknown>;
 }
 
-/** Which earlier messages a run wants beside the newest ones of its conversation. */
+/** The earlier messages that a run recalls in addition to the newest ones of its conversation. */
 export interface SimilarQuery {
   readonly text: string;
   readonly limit: number;
   readonly threshold: number;
-  /** Where to look: in the conversation, or in all conversations of its user. */
+  /** Which messages to search: those of the conversation, or of all conversations of its user. */
   readonly scope: "conversation" | "user";
-  /** Ids of the messages that the run gets anyway. */
+  /** Ids of the messages that the run has anyway. */
   readonly knownMessageIds: ReadonlySet<string>;
   /** Whether those are all messages of the conversation. */
   readonly knowsWholeConversation: boolean;
-  /** Of its own conversation, the run wants only messages before this position. */
+  /** In its own conversation, the run recalls only messages before this position. */
   readonly before?: string | undefined;
 }
 
-/** Which stored messages of its conversation a run wants beside those that the client posts. */
+/** The stored messages of its conversation that a run needs in addition to those that the client posts. */
 export interface EarlierQuery {
   readonly limit: number;
-  /** Most characters of all messages together; the newest one comes however long it is. Default: those of the largest page. */
+  /** Most characters of all messages together; the newest one is always included. Default: the limit of the largest page. */
   readonly most?: number;
   /** Ids of the posted messages. Default: none. */
   readonly posted?: Iterable<string>;
-  /** Whether the posted messages are a conversation of their own, so that those stored under other ids add nothing. */
+  /** Whether the posted messages are a whole conversation, so that stored messages with other ids are not added. */
   readonly complete?: boolean;
 }
 
 export interface Earlier {
-  /** In order. They may be shared with other readers: nobody may change them. */
+  /** In order. They may be shared with other readers and must not be changed. */
   readonly messages: readonly Message[];
-  /** The position from which on the posted messages are the conversation; undefined: they come after all that is stored. */
+  /** The position from which the posted messages replace the stored ones; undefined when they come after all stored ones. */
   readonly before: string | undefined;
   readonly discarded: Discarded | null;
   /** Id of the last stored message that is posted again. */
   readonly last: string | undefined;
-  /** Of messages before these. Undefined when nothing has been summed up. */
+  /** Summary of the messages before these. Undefined when nothing has been summarized. */
   readonly summary: string | undefined;
 }
 
 /** Messages that are not in the summary yet. */
 export interface Unsummarized {
   readonly summary: string | undefined;
-  /** The oldest first. */
+  /** The messages, oldest first. */
   readonly messages: readonly Message[];
-  /** Where they stand. */
+  /** Their positions. */
   readonly positions: readonly string[];
-  /** Whether these are as many as are read at once, by number or by size: there may be others. */
+  /** Whether a limit of number or size was reached, so that there may be more. */
   readonly full: boolean;
 }
 
-/** Stored messages between two positions, the first exclusive: a branch of the conversation that the client has left. */
+/** Stored messages between two positions, the first exclusive: a branch of the conversation that the client has abandoned. */
 export interface Discarded {
   readonly after: string;
   readonly until: string;
 }
 
-/** Where a turn belongs among the messages that are stored already. */
+/** The place of a turn among the stored messages. */
 export interface TurnPlace {
   /** Id of the posted message that the turn answers. Other answers to it are removed. */
   readonly answers: string | undefined;
   /** Id of the turn's own answer. */
   readonly answer: string;
-  /** Removed in the same commit. */
+  /** The abandoned branch, which the same commit removes. */
   readonly discarded: Discarded | null;
-  /** Whether nothing is stored when another answer to that message has been stored meanwhile. */
+  /** Whether nothing is stored if another answer to that message was stored meanwhile. */
   readonly yields: boolean;
 }
 
-/** A row that messages of a turn are committed with: if it has changed, it is no longer their turn and nothing is written. */
+/** A row that the commit of a turn expects to be unchanged: if it has changed, the turn has been taken over, and nothing is written. */
 export interface TurnGuard {
   readonly key: string;
   readonly revision: number;
   /** Rows that the same commit removes. */
   readonly remove: readonly string[];
-  /** Called once it is done. */
+  /** Called after the commit. */
   committed(): void;
 }
 
@@ -134,8 +134,8 @@ export interface Memory {
 
 /**
  * A memory for one principal. Methods reject with ServiceError: `not_found` for a conversation that does not exist or belongs to
- * somebody else, `conflict` for a duplicate id, `invalid_input` for wrong input, and for an id that several users have unless
- * `userId` says whose is meant.
+ * somebody else, `conflict` for a duplicate id, `invalid_input` for invalid input, and for an id that several users have if
+ * `userId` does not say whose is meant.
  */
 export interface MemoryAccess {
   /** A `ConversationList` as JSON text, made from the rows without parsing them. */
@@ -163,8 +163,8 @@ export interface MemoryAccess {
   /** `{conversation, messages}` as JSON text: the newest `limit` messages that match, in order. Rows are not parsed. */
   messages(id: string, query: MessageQuery): Promise<Serialized>;
   /**
-   * One commit for the whole batch, which may span conversations. Returns how many were saved. A message whose id exists replaces that
-   * message in place.
+   * Saves the whole batch, which may span conversations, in one commit. Returns how many were saved. A message whose id exists replaces
+   * that message in place.
    */
   save(entries: readonly { conversationId: string; userId?: string; message: NewMessage }[]): Promise<number>;
   deleteMessages(id: string, messageIds: readonly string[], userId?: string): Promise<number>;
@@ -187,24 +187,24 @@ export interface MemoryAccess {
 
   /** For generation: the last `limit` messages before the posted ones. Empty when the conversation does not exist yet. */
   earlier(id: string, query: EarlierQuery, userId?: string): Promise<Earlier>;
-  /** For generation: messages before the one of that id that are not summed up. Null when that one is gone. */
+  /** For generation: messages before the one with that id that are not in the summary. Null when that message no longer exists. */
   unsummarized(
     conversation: { id: string; userId: string },
     before: string,
     limit: number,
   ): Promise<Unsummarized | null>;
-  /** For generation: replaces the summary of the conversation by one that goes up to a position. */
+  /** For generation: replaces the summary of the conversation with one up to a position. */
   summarize(conversation: { id: string; userId: string }, text: string, through: string): Promise<void>;
-  /** For generation: earlier messages of similar meaning, in the order in which they were said. */
+  /** For generation: earlier messages with a similar meaning, in chronological order. */
   similar(conversation: { id: string; userId: string }, query: SimilarQuery): Promise<Message[]>;
   /**
-   * For generation: the same as `workingMemory`, also while the conversation does not exist yet. Null when the memory has no working
+   * For generation: like `workingMemory`, but also while the conversation does not exist yet. Null when the memory has no working
    * memory.
    */
   workingMemoryIfAny(conversation: { id: string; userId: string }): Promise<WorkingMemory | null>;
   /**
    * For generation: creates the conversation if it does not exist (title at most 80 characters) and saves the messages, in one
-   * commit. Without messages it only makes sure that the conversation exists and belongs to the user.
+   * commit. Without messages it only ensures that the conversation exists and belongs to the user.
    *
    * @throws ServiceError `unavailable` when the row of `guard` has changed
    */

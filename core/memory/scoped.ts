@@ -1,4 +1,4 @@
-/** A memory for one principal: checks here what the principal may do, and leaves the rest to the neighbouring files. */
+/** A memory for one principal: checks what the principal may do, and delegates the rest to the neighbouring files. */
 import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
 import { conversationNotFound, permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
@@ -42,7 +42,7 @@ import {
   writeWorkingMemory,
 } from "./working-memory/rows.ts";
 
-/** One memory of the manifest: its name, its settings, and what it works with. */
+/** One memory of the manifest: its name, its settings, and the parts that it uses. */
 interface NamedMemory {
   readonly name: string;
   readonly settings: Memory["settings"];
@@ -236,7 +236,7 @@ class ScopedMemory implements MemoryAccess {
     });
   }
 
-  /** One batch for each conversation, also where entries name it by different users. */
+  /** One batch per conversation, even if entries name it with different users. */
   async #batches(groups: MessageGroups): Promise<SaveBatch[]> {
     const wanted = [...groups].flatMap(([id, group]) => [...group].map((entry) => [id, ...entry] as const));
     const found = await Promise.all(wanted.map(([id, userId]) => this.#lookup.owned(id, userId)));

@@ -1,20 +1,20 @@
-/** Threads: what sub-agents remember of a conversation, each in a conversation of its own whose id says so. */
+/** Threads: the memory of sub-agents about a conversation, each in a separate conversation with a derived id. */
 import type { Principal } from "../identity/principal.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Memory } from "./memory.ts";
 
-/** Ids of agents may have colons too: without them in its last part, an id is that of one thread alone. */
+/** The id of a thread. The agent's id has its colons replaced, so that the last part of the id identifies one thread. */
 export const threadId = (conversationId: string, agentId: string): string =>
   `${conversationId}:${agentId.replaceAll(":", "%3A")}`;
 
 interface Memories {
   readonly manifest: Manifest;
-  /** By name. */
+  /** Memories by name. */
   readonly memories: ReadonlyMap<string, Memory>;
 }
 
-/** Deletes the threads of a conversation: of every agent that one with this memory may delegate to, over others too. */
+/** Deletes the threads of a conversation: of every agent to which one with this memory may delegate, even indirectly. */
 export async function deleteThreads(
   { manifest, memories }: Memories,
   memory: Memory,
@@ -27,7 +27,7 @@ export async function deleteThreads(
     try {
       await access?.delete(threadId(conversation.id, agentId), conversation.userId);
     } catch (error) {
-      // The agent was never asked in this conversation.
+      // The agent was never called in this conversation.
       if (!(error instanceof ServiceError) || error.kind !== "not_found") throw error;
     }
   }

@@ -1,9 +1,9 @@
-/** The time limits of one call of a model, and the signal that ends it: when one has passed, or when the run is aborted. */
+/** The time limits of one model call, and the signal that ends it: when a limit is exceeded, or when the run is aborted. */
 import { ModelTimeout, type ModelTimeouts } from "../plugin/plugin.ts";
 
 /**
- * Parts that do not begin the answer: providers send them at once, and then think. Until another part comes, `firstByte` applies
- * and not `idle`, so that a model may think for a minute before its first word.
+ * Parts that do not belong to the answer yet: providers send them at once, before the model thinks. Until another part comes, `firstByte`
+ * applies and not `idle`, so that a model may think for a minute before its first word.
  */
 const BEFORE_THE_ANSWER: ReadonlySet<string> = new Set([
   "stream-start",
@@ -20,14 +20,14 @@ export class CallLimits {
   readonly #run: AbortSignal | undefined;
   readonly #controller = new AbortController();
   #phase: Phase = "firstByte";
-  /** When the limit of the phase began to run; null while the reader is what is waited for. */
+  /** The start of the current phase; null while the model waits for the reader. */
   #since: number | null = 0;
-  /** When the answer began, for `total`. */
+  /** The start of the answer, for `total`. */
   #answerSince = Number.POSITIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
   #ended = false;
 
-  /** @param run aborts when the run does; @param timeouts none: only the run ends the call */
+  /** @param run aborts when the run does; @param timeouts undefined when only the run ends the call */
   constructor(timeouts: ModelTimeouts | undefined, run: AbortSignal | undefined) {
     this.#timeouts = timeouts;
     this.#run = run;
@@ -52,17 +52,17 @@ export class CallLimits {
     } else if (this.#phase === "idle") this.restart();
   }
 
-  /** A sign of life: the limit of the phase begins anew. */
+  /** Restarts the limit of the current phase: the model has shown activity. */
   restart(): void {
     if (this.#timeouts !== undefined) this.#since = performance.now();
   }
 
-  /** It does not run until the next `restart`. */
+  /** Pauses the limit of the current phase until the next `restart`. */
   pause(): void {
     this.#since = null;
   }
 
-  /** From now on only the run ends the call: the model keeps to its limits itself. */
+  /** Ends the time limits, because the model enforces them itself. The run still ends the call. */
   untime(): void {
     this.#ended = true;
     clearTimeout(this.#timer);
@@ -73,7 +73,7 @@ export class CallLimits {
     this.#run?.removeEventListener("abort", this.#runAborted);
   }
 
-  /** One timer for all limits, set for the next one. What comes in between only moves `#since`, which costs no timer. */
+  /** One timer for all limits, set for the next one. Activity in between only moves `#since`, which costs no timer. */
   readonly #watch = (): void => {
     const limits = this.#timeouts;
     if (limits === undefined || this.#ended) return;

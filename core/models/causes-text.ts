@@ -1,8 +1,6 @@
-/** What an error says, with all that it wraps. */
-
 const MAX_DEPTH = 8;
 
-/** The messages of an error, of what it wraps and of its causes, a line each. */
+/** The messages of an error, of the errors that it wraps and of its causes, one per line. */
 export function causesText(error: unknown, depth = 0): string {
   if (typeof error === "string") return error;
   if (typeof error !== "object" || error === null || depth === MAX_DEPTH) return "";

@@ -1,5 +1,5 @@
 /**
- * One answer of a model chain: calls the models, tries again and falls back until something is visible, and passes the parts on.
+ * One answer of a model chain: calls the models, retries and falls back until something is visible, and passes the parts on.
  */
 import type { SharedV3Warning } from "@ai-sdk/provider";
 import { pause, untilAborted } from "../lib/abortable.ts";
@@ -45,17 +45,17 @@ export class ChainedAnswer implements ModelStream {
   #source: PartSource | null = null;
   /** Whether a client has seen a part of this answer. */
   #visible = false;
-  /** Made when something has to be held back. */
+  /** Created when a part has to be held back. */
   #held: HeldParts | null = null;
   #cancelled = false;
-  /** When the current try began (0 if it is not timed), and whether there is one. */
+  /** When the current try started (0 if it is not timed), and whether there is one. */
   #startedAt = 0;
   #calling = false;
-  /** Of the current try, when its model was called with their signal. */
+  /** The time limits of the current try; null when its model enforces them itself. */
   #limits: CallLimits | null = null;
-  /** Whether it is the trial of a model whose circuit is open. */
+  /** Whether the current try is the trial of a model whose circuit is open. */
   #isTrial = false;
-  /** The last one, of the model that was called last. */
+  /** The last failure of the model that was called last. */
   #failure: ServiceError | null = null;
 
   constructor(
@@ -79,7 +79,7 @@ export class ChainedAnswer implements ModelStream {
       const options = this.#hasFileUrls ? await this.#withFiles(model) : this.#options;
       try {
         this.#calling = true;
-        // Models that answer in batches may answer at once, which takes less time than reading the clock: only some are timed.
+        // A model that answers in batches may answer at once, which takes less time than reading the clock: only a sample is timed.
         const inBatches = this.#batched.has(model);
         const timed = !inBatches || meter?.durations.begin() === true;
         this.#startedAt = timed ? performance.now() : 0;
@@ -106,7 +106,7 @@ export class ChainedAnswer implements ModelStream {
     }
   }
 
-  /** The model of the next try: the first from here on whose circuit lets a call through. */
+  /** The model of the next try: the first one, from the current position on, whose circuit admits a call. */
   #admit(): ChainedModel {
     for (let position = this.#position; position < this.#models.length; position++) {
       const model = this.#models[position]!;
@@ -155,7 +155,7 @@ export class ChainedAnswer implements ModelStream {
     return this.#models[this.#position]!.tokens;
   }
 
-  /** Counts how a try ended, once for each. */
+  /** Counts the outcome of a try, once per try. */
   #count(outcome: ModelOutcome, failure?: ModelFailure): void {
     if (!this.#calling) return;
     this.#calling = false;
@@ -185,7 +185,7 @@ export class ChainedAnswer implements ModelStream {
     this.#open(model, await untilAborted(call, limits.signal, discard), limits);
   }
 
-  /** @param limits null: nobody has called the model with the signal of its own limits */
+  /** @param limits time limits of the call; null when the model enforces them itself */
   #open(model: StreamingModel, result: StreamingResult, limits: CallLimits | null): void {
     if (isBatched(result)) {
       limits?.untime();
@@ -198,7 +198,7 @@ export class ChainedAnswer implements ModelStream {
     }
     const { think } = this.#models[this.#position]!;
     if (think !== undefined) this.#source = new ThinkTags(this.#source, think);
-    // It was cancelled during the call.
+    // The answer was cancelled during the call.
     if (this.#cancelled) this.cancel();
   }
 
@@ -284,7 +284,7 @@ export class ChainedAnswer implements ModelStream {
     this.#retries = 0;
   }
 
-  /** A model that has hung once is not waited for again while another one of the chain could answer. */
+  /** Whether to retry the same model: not one that has timed out once, if another one of the chain could answer. */
   #isWorthRetrying({ retry, reason }: ModelFailure): boolean {
     const isClosed = ({ circuit }: ChainedModel) => circuit === undefined || circuit.isClosed;
     if (!retry || !isClosed(this.#models[this.#position]!)) return false;

@@ -1,9 +1,9 @@
-/** Finds what is wrong with a model at boot, before its first call. */
+/** Finds problems of a model at boot, before its first call. */
 import { caught, messageOf } from "../lib/errors.ts";
 import { isThenable } from "../lib/thenable.ts";
 import { VERSIONS } from "./versions/versions.ts";
 
-/** AI SDK errors whose message says which key or setting is missing and how to set it. */
+/** AI SDK errors whose message names the missing key or setting and how to set it. */
 const MISSING_SETTING_ERRORS: ReadonlySet<unknown> = new Set(["AI_LoadAPIKeyError", "AI_LoadSettingError"]);
 
 export interface ModelFlaw {
@@ -13,8 +13,8 @@ export interface ModelFlaw {
 }
 
 /**
- * What is wrong with a model, or null: a version of the model interface that is not understood, or a key that is missing in the
- * environment. AI SDK models read their key when they build the headers of a call, so that building them finds a missing key.
+ * The problem of a model, or null: a version of the model interface that is not supported, or a key that is missing in the
+ * environment. AI SDK models read their key when they build the headers of a call, so building the headers finds a missing key.
  *
  * @param use the package or plugin that it comes from
  */
@@ -25,7 +25,7 @@ export function findModelFlaw(model: unknown, use: string): ModelFlaw | null {
     return { message, ofProvider: true };
   }
   const headers = (config as { headers?: unknown } | undefined)?.headers;
-  // An asynchronous function may fetch a token over the network: not at boot.
+  // An asynchronous function may fetch a token over the network, which must not happen at boot.
   if (typeof headers !== "function" || headers.constructor.name !== "Function") return null;
   try {
     const result: unknown = headers.call(config);

@@ -1,31 +1,31 @@
 /**
- * A circuit breaker for one model, shared by all chains that have it: after some failures in a row the model is not called for a
- * while, so that requests are spared the wait. Then one call is let through, and decides.
+ * A circuit breaker for one model, shared by all chains that contain it: after some consecutive failures the model is not called for a
+ * while, so that requests need not wait for it. Then one trial call is admitted, which decides.
  */
 import type { CircuitState } from "../observability/metrics/outcomes.ts";
 import type { ModelFailure } from "./failure.ts";
 
-/** Failures in a row that open it. */
+/** Consecutive failures that open the circuit. */
 const THRESHOLD = 5;
 /**
- * Not when more calls than these have succeeded at about the same time: of two thousand calls a second of which some fail by chance,
- * five fail in a row every few minutes, and then ten seconds without the model would be the greater harm.
+ * The circuit stays closed when more calls than these have succeeded at about the same time: of two thousand calls a second of which
+ * some fail by chance, five fail in a row every few minutes, and then ten seconds without the model would do more harm.
  */
 const WINDOW_MS = 1_000;
-/** From then on until the trial call. */
+/** How long the circuit stays open before the trial call. */
 const OPEN_MS = 10_000;
 
 export class Circuit {
   readonly #changed: (state: CircuitState) => void;
   #state: CircuitState = "closed";
-  /** In a row. */
+  /** Consecutive failures. */
   #failures = 0;
-  /** Since `#windowStart`, which is that of a failure: time is read at failures alone. */
+  /** Successes since `#windowStart`, the time of a failure: the clock is read only at failures. */
   #successes = 0;
   #windowStart = Number.NEGATIVE_INFINITY;
   #openedAt = 0;
 
-  /** @param changed is told every new state */
+  /** @param changed called with every new state */
   constructor(changed: (state: CircuitState) => void) {
     this.#changed = changed;
   }
@@ -34,7 +34,7 @@ export class Circuit {
     return this.#state === "closed";
   }
 
-  /** Whether the model may be called now. True for one call alone once the trial is due. */
+  /** Whether the model may be called now. Once the trial is due, true for a single call. */
   admits(): boolean {
     if (this.#state === "closed") return true;
     if (this.#state === "trial" || this.waits() > 0) return false;
@@ -42,12 +42,12 @@ export class Circuit {
     return true;
   }
 
-  /** Milliseconds until the next trial; 0 while one is under way. */
+  /** Milliseconds until the next trial; 0 while one is in progress. */
   waits(): number {
     return this.#state === "open" ? Math.max(0, this.#openedAt + OPEN_MS - performance.now()) : 0;
   }
 
-  /** The answer has begun. What counts as failures in a row goes on: models may break off every answer. */
+  /** The answer has started, which ends a trial. It does not reset the failures, because a model may break off every answer. */
   began(): void {
     if (this.#state !== "trial") return;
     this.#failures = THRESHOLD - 1;
@@ -76,7 +76,7 @@ export class Circuit {
     this.#change("open");
   }
 
-  /** The call was given up before it showed anything: if it was the trial, the next call is. */
+  /** The call was given up before it showed anything: if it was the trial, the next call becomes the trial. */
   abandoned(): void {
     if (this.#state !== "trial") return;
     this.#openedAt = performance.now() - OPEN_MS;

@@ -5,7 +5,7 @@ import type { ModelMeter, NamedMeters } from "../observability/metrics/named.ts"
 import type { CircuitState } from "../observability/metrics/outcomes.ts";
 import { Circuit } from "./circuit.ts";
 
-/** Requests may compute names of models: those that were used last are kept. */
+/** Requests may compute names of models: only those that were used last are kept. */
 const MAX_CIRCUITS = 1024;
 
 const MESSAGES: Record<CircuitState, string> = {
@@ -30,7 +30,7 @@ export class Circuits {
     return circuit;
   }
 
-  /** The meter may still show what a circuit before a reload was. */
+  /** Resets the meter, which may still show the state of a circuit from before a reload. */
   #create(model: string): Circuit {
     this.#meters.of(model).circuit = "closed";
     return new Circuit((state) => this.#changed(model, state));

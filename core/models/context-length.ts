@@ -1,9 +1,9 @@
 /**
- * Recognises the errors by which providers say that a prompt is too long for the model. They have no common code: most say it only
- * in the message.
+ * Recognises the errors by which providers say that a prompt is too long for the model. They have no common code: most providers say it
+ * only in the message.
  */
 
-/** What the error's code, type or message says, of OpenAI, Anthropic, Gemini, Mistral, Cohere, xAI, Bedrock, vLLM, llama.cpp and others. */
+/** Codes, types or messages of such errors, from OpenAI, Anthropic, Gemini, Mistral, Cohere, xAI, Bedrock, vLLM, llama.cpp and others. */
 const WORDS: readonly RegExp[] = [
   /context[_ -]?length[_ -]?exceeded|exceed(?:s|ed)?[_ -](?:the[_ -])?context[_ -]?(?:size|limit)|tokens[_ -]limit[_ -]reached/i,
   /(?:maximum|available|model'?s) context (?:length|size|window)/i,
@@ -16,13 +16,13 @@ const WORDS: readonly RegExp[] = [
   /too many tokens: total number of tokens in the prompt/i,
 ];
 
-/** Where providers and the AI SDK put what they say. */
+/** The fields of errors in which providers and the AI SDK describe them. */
 const FIELDS = ["code", "type", "status", "message", "responseBody"] as const;
 const NESTED = ["error", "data"] as const;
 const MAX_TEXT = 16 * 1024;
 const MAX_DEPTH = 4;
 
-/** @param error of a provider, or an error event within its stream; its causes are not looked at */
+/** @param error of a provider, or an error event within its stream; its causes are ignored */
 export function saysContextLength(error: Record<string, unknown>, depth = 0): boolean {
   for (const field of FIELDS) {
     const text = error[field];

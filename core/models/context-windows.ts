@@ -1,6 +1,6 @@
-/** How many tokens common models take, prompt and answer together. The manifest's `contextWindow` goes before it. */
+/** How many tokens common models accept, prompt and answer together. The manifest's `contextWindow` takes precedence. */
 
-/** By the beginning of the model's name; the longest that fits counts. As the providers said on 2026-11-22. */
+/** Windows by prefix of the model's name; the longest matching prefix counts. As documented by the providers on 2026-11-22. */
 const WINDOWS: Readonly<Record<string, number>> = {
   "gpt-3.5-turbo": 16_385,
   "gpt-4": 8_192,
@@ -41,10 +41,10 @@ const WINDOWS: Readonly<Record<string, number>> = {
   "command-a": 256_000,
 };
 
-/** `openrouter/anthropic/claude-...` and Bedrock's `us.anthropic.claude-...` name the vendor before the model. */
+/** The vendor before the name of the model, as in `openrouter/anthropic/claude-...` or Bedrock's `us.anthropic.claude-...`. */
 const VENDOR = /^(?:.*\/)?(?:[a-z]+\.)*/;
 
-/** Undefined for a model that is not in the table. */
+/** The context window of a model; undefined if it is not in the table. */
 export function knownContextWindow(model: string): number | undefined {
   const name = model.toLowerCase().replace(VENDOR, "");
   let found: string | undefined;

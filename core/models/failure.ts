@@ -1,4 +1,4 @@
-/** Classifies failures of model calls: what clients may know of them, and whether to try again. */
+/** Classifies failures of model calls: what clients may learn about them, and whether to retry. */
 import { type ErrorKind, ServiceError } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { ModelRefusal, ProviderQueueFull } from "../plugin/plugin.ts";
@@ -21,18 +21,18 @@ export interface ModelFailure {
   reason: FailureReason;
   /** Whether the same call may succeed later: the model is at fault, not the request. */
   retry: boolean;
-  /** Whether another model may take the same request. */
+  /** Whether another model may accept the same request. */
   fallback: boolean;
-  /** How long the provider asked to wait, in milliseconds; null when it did not say. */
+  /** The pause that the provider asked for, in milliseconds; null when it named none. */
   retryAfter: number | null;
-  /** What it says of the model, whoever asks: that it is not there, that it answers, or nothing. */
+  /** What the failure shows about the model itself, independent of the request: that it is unavailable, that it answers, or nothing. */
   shows: "absent" | "present" | "nothing";
 }
 
-/** Failures of the model. All others are answers to a request that it does not take: they show that it is there. */
+/** Failures of the model. All others are answers to a request that the model refuses: they show that it is available. */
 const OF_THE_MODEL: ReadonlySet<FailureReason> = new Set(["timed out", "unavailable", "overloaded"]);
 
-/** Reasons that lie in the request: the same call would fail again. */
+/** Reasons that are due to the request: the same call would fail again. */
 const OF_THE_REQUEST: ReadonlySet<FailureReason> = new Set([
   "context_length",
   "refused the request",
@@ -40,7 +40,7 @@ const OF_THE_REQUEST: ReadonlySet<FailureReason> = new Set([
   "not recorded",
 ]);
 
-/** Failures that clients see as what they are, since waiting helps, or a shorter conversation. All others are `provider_failed`. */
+/** Failures that clients can do something about: wait, or shorten the conversation. All others are `provider_failed`. */
 const KINDS: Partial<Record<FailureReason, ErrorKind>> = {
   "rate limited": "rate_limited",
   "queue full": "rate_limited",
@@ -48,7 +48,7 @@ const KINDS: Partial<Record<FailureReason, ErrorKind>> = {
   context_length: "context_length",
 };
 const QUEUE_FULL = "too many requests wait for the model already: try again later";
-/** What clients are told to wait when the provider did not say. */
+/** How long clients are asked to wait when the provider named no time. */
 const RETRY_AFTER_MS = 5_000;
 
 /** Codes of Node and undici errors that mean a timeout; every other code means a broken connection. */
@@ -83,7 +83,7 @@ const STATUSES: ReadonlyMap<number, FailureReason> = new Map([
   [529, "overloaded"],
 ]);
 
-/** How the `code`, `type` or `status` of an `error` event in the middle of a stream is understood. */
+/** Maps the `code`, `type` or `status` of an `error` event in the middle of a stream to a reason. */
 const EVENT_WORDS: readonly [RegExp, FailureReason][] = [
   [/rate.?limit|too.?many|resource.?exhausted|quota/i, "rate limited"],
   [/overloaded/i, "overloaded"],
@@ -93,7 +93,7 @@ const EVENT_WORDS: readonly [RegExp, FailureReason][] = [
 
 const NO_MONEY = "insufficient_quota";
 const MAX_CAUSE_DEPTH = 8;
-/** A provider may ask for any time, or for an endless one. */
+/** Bound of the pause that a provider asks for. */
 const MAX_RETRY_AFTER_MS = 24 * 60 * 60 * 1000;
 
 /** Classifies anything that a provider threw, or sent as an error in its stream. */
@@ -107,7 +107,7 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
     if (typeof current !== "object" || current === null) break;
     const error = current as Record<string, unknown>;
     reason ??= errorReason(error);
-    // An answer that is longer than it may be flows until then: whoever asks for long answers must not stop those of others.
+    // The model did answer until the limit of the whole answer: requests for long answers must not open the circuit for others.
     answered ||= error.name === "TimeoutError" && error.limit === "total";
     retryAfter ??= readRetryAfter(error.responseHeaders, now);
     current = error.cause;
@@ -115,7 +115,7 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
   reason ??= "unavailable";
   return {
     reason,
-    // Calls wait for a connection already: one more would wait as long.
+    // Other calls already wait for a connection: one more would wait as long.
     retry: !OF_THE_REQUEST.has(reason) && reason !== "queue full",
     fallback: reason !== "refused to answer" && reason !== "not recorded",
     retryAfter: retryAfter === null ? null : Math.min(retryAfter, MAX_RETRY_AFTER_MS),
@@ -126,17 +126,17 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
 /** Whether a model call failed because its prompt is too long for the model. */
 export const isContextLengthError = (thrown: unknown): boolean => classifyFailure(thrown).reason === "context_length";
 
-/** What providers say of thoughts and calls that their own models have not signed, or that they do not keep any more. */
+/** Words of errors about reasoning and calls that are not signed by the provider's own model, or that it no longer stores. */
 const OF_SIGNATURES = /thinking|thought|signature|reasoning|encrypted|item with id|item_reference/i;
 
-/** Whether a model call failed because of what another model, or the same one long ago, has said for itself. */
+/** Whether a model call failed because of reasoning in the prompt that came from another model, or is too old. */
 export const isSignatureError = (thrown: unknown): boolean =>
   classifyFailure(thrown).reason === "refused the request" && OF_SIGNATURES.test(causesText(thrown));
-/** The model whose failure it is, for the log. */
+/** The model that failed, for the log. */
 interface FailedModel {
   /** `provider/model` */
   readonly id: string;
-  /** Where the key for its provider is set. */
+  /** Where the key for its provider is configured. */
   readonly keyPlace?: string;
 }
 
@@ -158,24 +158,24 @@ export function providerFailed(
   });
 }
 
-/** What clients may read of it. */
+/** The part of the cause that clients may read. */
 function saidBy(cause: unknown): string {
   if (cause instanceof ModelRefusal) return `: ${cause.refusal}`;
   return cause instanceof AnswerNotRecorded ? `: ${cause.message}` : "";
 }
 
 const KEY_STATUSES: ReadonlySet<unknown> = new Set([401, 403]);
-/** Gemini says it with a 400. */
+/** Gemini reports an invalid key with a 400. */
 const KEY_WORDS = /\b(?:api|access)[ _-]?key\b.{0,40}\b(?:not valid|invalid|incorrect|expired)/i;
 
-/** What an operator can do about a key that the provider does not take; undefined for other failures. */
+/** What an operator can do about a key that the provider rejects; undefined for other failures. */
 function keyHint(cause: unknown, place = "its configuration"): string | undefined {
   const { statusCode, message } = (cause ?? {}) as { statusCode?: unknown; message?: unknown };
   const isKey = KEY_STATUSES.has(statusCode) || (typeof message === "string" && KEY_WORDS.test(message));
   return isKey ? `the provider does not take its key: see ${place}` : undefined;
 }
 
-/** Every model of a chain has failed too often lately to be called. @param wait milliseconds until one of them is tried again */
+/** The error when the circuits of all models of a chain are open. @param wait milliseconds until one of them is tried again */
 export const modelsUnavailable = (wait: number): ServiceError =>
   new ServiceError("unavailable", "model provider failed: unavailable, as it has been for its last calls", {
     source: "provider",
@@ -192,12 +192,12 @@ function errorReason(error: Record<string, unknown>): FailureReason | null {
   if (error.name === "TimeoutError" || TIMEOUT_CODES.has(error.code)) return "timed out";
   if (REFUSALS.has(error.name)) return "refused the request";
   const reason = statedReason(error);
-  // Providers say it with several statuses, none with that of a rate limit, which a long prompt may exceed too.
+  // Providers report this with several statuses, but never with that of a rate limit, which a long prompt may exceed as well.
   const mayBeLength = reason === null || reason === "refused the request" || reason === "unavailable";
   return mayBeLength && saysContextLength(error) ? "context_length" : reason;
 }
 
-/** OpenAI says it with a 429, but waiting does not help. */
+/** Whether the account has no credit. OpenAI reports it with a 429, but waiting does not help. */
 function hasNoMoneyLeft({ code, type, data, error }: Record<string, unknown>): boolean {
   if (code === NO_MONEY || type === NO_MONEY) return true;
   const inner = isObject(data) ? data.error : error;
@@ -205,7 +205,7 @@ function hasNoMoneyLeft({ code, type, data, error }: Record<string, unknown>): b
 }
 
 function statedReason(error: Record<string, unknown>): FailureReason | null {
-  // A status of 200 says nothing: the answer broke off or was not valid, and the cause has the reason.
+  // A status of 200 means that the answer broke off or was invalid; the cause has the reason.
   if (typeof error.statusCode === "number" && error.statusCode >= 400) return statusReason(error.statusCode);
   return error instanceof Error ? null : eventReason(error);
 }
@@ -223,7 +223,7 @@ function eventReason(event: Record<string, unknown>): FailureReason | null {
   return EVENT_WORDS.find(([pattern]) => pattern.test(words))?.[1] ?? null;
 }
 
-/** `Retry-After` in seconds or as a date, and the `retry-after-ms` of OpenAI. */
+/** Milliseconds from `Retry-After`, in seconds or as a date, or from OpenAI's `retry-after-ms`. */
 function readRetryAfter(headers: unknown, now: number): number | null {
   if (typeof headers !== "object" || headers === null) return null;
   const { "retry-after-ms": exact, "retry-after": rough } = headers as Record<string, unknown>;
@@ -231,7 +231,7 @@ function readRetryAfter(headers: unknown, now: number): number | null {
   if (milliseconds !== null) return milliseconds;
   const seconds = parseAmount(rough);
   if (seconds !== null) return seconds * 1000;
-  // HTTP dates have a name of a month; `Date.parse` would take "-5" for a year.
+  // HTTP dates contain the name of a month; `Date.parse` would take "-5" for a year.
   const date = typeof rough === "string" && /[A-Za-z]/.test(rough) ? Date.parse(rough) : Number.NaN;
   return Number.isNaN(date) ? null : Math.max(0, date - now);
 }

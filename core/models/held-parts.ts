@@ -1,18 +1,18 @@
-/** Holds back the parts of an answer that no client is shown, until the first one that is: after another try they would come twice. */
+/** Holds back the parts of an answer that clients do not see, until the first visible one: a retry would send them twice. */
 import type { LanguageModelV3StreamPart, SharedV3Warning } from "@ai-sdk/provider";
 import type { PartBatch } from "./part-source.ts";
 
-/** Parts that are not sent to clients: after them another try is still possible. */
+/** Parts that are not sent to clients: after them a retry is still possible. */
 const INVISIBLE_PARTS: ReadonlySet<string> = new Set<LanguageModelV3StreamPart["type"]>([
   "stream-start",
   "response-metadata",
   "raw",
 ]);
 
-/** How many of them are held back. After more, a failure is final. */
+/** Most parts that are held back. After more, a failure is final. */
 const MAX_INVISIBLE_PARTS = 1024;
 
-/** Whether a batch has a part that clients are shown, and nothing that the log is told. */
+/** Whether a batch contains a part that clients see, and none for the log. */
 export function isShownAtOnce(batch: PartBatch): boolean {
   for (const part of batch) {
     if (part.type === "stream-start" && part.warnings.length > 0) return false;
@@ -29,7 +29,7 @@ export class HeldParts {
     this.#warned = warned;
   }
 
-  /** The batch with all that was held back, if it has a visible part. Else null, and it is held back as well. */
+  /** The batch with all that was held back, if it contains a visible part. Else null, and the batch is held back as well. */
   release(batch: PartBatch): PartBatch | null {
     const held = this.#parts;
     const long = held !== null && held.length > MAX_INVISIBLE_PARTS;
@@ -44,7 +44,7 @@ export class HeldParts {
     return null;
   }
 
-  /** What is held back still, for the last time. */
+  /** The parts that are still held back, at the end of the answer. */
   take(): PartBatch | null {
     const held = this.#parts;
     this.#parts = null;

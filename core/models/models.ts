@@ -1,4 +1,4 @@
-/** At boot: creates the model providers of the manifest. Afterwards: gives agents their chains of models. */
+/** Creates the model providers of the manifest at boot, and then the model chains of agents. */
 import { fileURLToPath } from "node:url";
 import type { EmbeddingModelV3 } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../lib/errors.ts";
@@ -31,11 +31,11 @@ export interface Models {
   /**
    * The chain of these `provider/model` names, in order.
    *
-   * @throws ServiceError `invalid_input` for an unknown name, which can only have been computed at run time: names in the
+   * @throws ServiceError `invalid_input` for an unknown name, which must have been computed at run time: names in the
    * manifest are checked at boot
    */
   chain(names: readonly string[]): ModelChain;
-  /** The embedding model of a `provider/model` name. Throws as `chain` does. */
+  /** The embedding model of a `provider/model` name. Throws like `chain`. */
   embedding(name: string): EmbeddingModelV3;
 }
 
@@ -44,26 +44,26 @@ interface ModelsOptions {
   folder?: string;
   /** The environment variable that a value of the manifest refers to, for messages about missing keys. */
   variableOf?(path: readonly (string | number)[]): string | undefined;
-  /** The text of a value as it was written, when it comes from outside the manifest. */
+  /** The text of a value as written in the manifest, when it refers to a value outside of it. */
   referenceAt?(path: readonly (string | number)[]): string | undefined;
-  /** By `provider/model`. */
+  /** Metrics by `provider/model`. */
   meters?: NamedMeters<ModelMeter>;
   /** Records or replays what providers answer. */
   cassettes?: CassetteIntercept | undefined;
-  /** `all`: any of them may be used, as when an agent computes its model. */
+  /** `all`: creates even unused providers, as is necessary when an agent computes its model. */
   providers?: "all" | undefined;
 }
 
-/** Tries after the first, for providers that set no number. */
+/** Number of tries after the first, for providers that set none. */
 const DEFAULT_RETRIES = 2;
-/** Names may be computed from requests. */
+/** Bound of the cache, because names may be computed from requests. */
 const MAX_TOKEN_SCALES = 1_000;
 const PACKAGE_FOLDER = fileURLToPath(new URL("../..", import.meta.url));
 
 /**
  * Creates the providers that an agent or a memory uses, and checks the models that they name. Of unused providers only the
- * configuration is checked. When an agent computes its model at run time, any provider may be used: all are created then,
- * and those that cannot be created are only logged.
+ * configuration is checked. When an agent computes its model at run time, any provider may be used: then all are created, and
+ * for those that cannot be created there is only a log line.
  */
 export async function createModels(
   manifest: Manifest,
@@ -126,13 +126,13 @@ export async function createModels(
 interface ConfiguredProvider {
   readonly provider: ModelProvider;
   readonly entry: ProviderManifest;
-  /** Where its key is set, for the log. */
+  /** Where its key is configured, for the log. */
   readonly keyPlace: string;
-  /** How its models were found to take requests for JSON. */
+  /** How its models accept requests for JSON, as learned from earlier calls. */
   readonly modes: LearnedModes;
 }
 
-/** Nothing is opened before the first file. */
+/** Loads its downloader with the first file only. */
 function promptFiles({ allowPrivate, ...limits }: Manifest["server"]["downloads"], host: Host): PromptFiles {
   let downloader: Promise<Downloader> | undefined;
   const open = async () => {
@@ -178,7 +178,7 @@ class ModelTable implements Models {
       const { prices, contextWindow, extractReasoning } = modelSettings(entry, model);
       const retries = entry.retries ?? provider.retries ?? DEFAULT_RETRIES;
       const meter = this.#meters.of(name);
-      // From 0 on, so that the first call is seen as an increase.
+      // Starts at 0, so that metrics show the first call as an increase.
       if (prices !== undefined) meter.cost ??= 0;
       return {
         id: name,
@@ -208,7 +208,7 @@ class ModelTable implements Models {
     return this.#create(name, () => provider.embeddingModel!(model, modelSettings(entry, model)));
   }
 
-  /** What is wrong with a model whose provider exists, or null. */
+  /** The problem of a model whose provider exists, or null. */
   flaw(name: string, kind: "language" | "embedding"): ModelFlaw | null {
     try {
       const { use } = this.#provider(name).entry;

@@ -14,7 +14,7 @@ export function splitModelName(name: string): { provider: string; model: string 
   return slash < 0 ? { provider: name, model: "" } : { provider: name.slice(0, slash), model: name.slice(slash + 1) };
 }
 
-/** `dynamic` is true when an agent computes its model from the request. */
+/** All models that a manifest names. `dynamic` is true when an agent computes its model from the request. */
 export function namedModels(manifest: Manifest): { names: NamedModel[]; dynamic: boolean } {
   const names: NamedModel[] = [];
   let dynamic = false;

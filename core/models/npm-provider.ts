@@ -6,7 +6,7 @@ import { pathToFileURL } from "node:url";
 import { messageOf } from "../lib/errors.ts";
 import type { ModelProvider } from "../plugin/plugin.ts";
 
-/** `option` is the name of the option at fault, if any. */
+/** An error with the name of the option at fault, if any, in `option`. */
 export class PackageError extends Error {
   override readonly name = "PackageError";
   readonly option: string | undefined;
@@ -19,7 +19,7 @@ export class PackageError extends Error {
 
 /** `@scope/name` or `name`, and optionally a path inside the package. */
 const PACKAGE_NAME = /^((?:@[a-z0-9._~-]+\/)?[a-z0-9][a-z0-9._~-]*)(\/.+)?$/i;
-/** Options that must not be empty. */
+/** Names of options that must not be empty. */
 const SECRET_OPTION = /key|token|secret|password/i;
 
 export const isPackageName = (name: string): boolean => PACKAGE_NAME.test(name);
@@ -27,7 +27,7 @@ export const isPackageName = (name: string): boolean => PACKAGE_NAME.test(name);
 interface PackageContext {
   /** Where the package may be installed, in order of preference. */
   readonly folders: readonly string[];
-  /** How it calls its provider, unless the options have a `fetch` of their own. */
+  /** The `fetch` for the provider, unless the options have one. */
   readonly fetch: typeof globalThis.fetch;
 }
 
@@ -57,7 +57,7 @@ export async function createPackageProvider(
   if (factory === null)
     throw new PackageError(`the package "${name}" is not an AI SDK provider: it exports no create function`);
   try {
-    // A copy, since the manifest is frozen and a factory may change what it gets.
+    // A copy, because the manifest is frozen and a factory may change its argument.
     return toProvider(factory({ fetch, ...structuredClone(options) }), name);
   } catch (error) {
     if (error instanceof PackageError) throw error;
@@ -106,7 +106,7 @@ function importTarget(exports: unknown, path: string): unknown {
 
 type Factory = (options: Record<string, unknown>) => unknown;
 
-/** `createOpenAI` of `@ai-sdk/openai`. Of several create functions, the one that is named like the package. */
+/** Finds the create function, such as `createOpenAI` of `@ai-sdk/openai`. Of several, the one that is named like the package. */
 function findFactory(namespace: Record<string, unknown>, name: string): Factory | null {
   const plain = (text: string) => text.toLowerCase().replace(/[^a-z0-9]/g, "");
   const wanted = plain(name.slice(name.lastIndexOf("/") + 1));

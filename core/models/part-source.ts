@@ -11,7 +11,7 @@ import type { CallLimits } from "./call-limits.ts";
 export type PartBatch = readonly LanguageModelV3StreamPart[];
 
 /**
- * Where the parts of one answer come from. One reader, one `next` at a time.
+ * The source of the parts of one answer. One reader, one `next` at a time.
  *
  * `next` returns a batch if parts are available, else a promise of it, and `null` at the end. A failure is thrown, or rejects
  * the promise; it is never a part of type `error`. An answer that breaks off is a failure, not an end. `cancel` may be called
@@ -24,25 +24,25 @@ export interface PartSource {
 
 /**
  * What `doStream` of a provider may resolve to in addition to the AI SDK's interface: batches of parts, which save the cost of
- * a ReadableStream. The core then reads `batches` and never touches `stream`, so that `stream` should be a getter. Such a
- * provider handles `abortSignal` and `timeouts` of its settings itself, also while its `doStream` is pending.
+ * a ReadableStream. The core then reads `batches` and never touches `stream`, so `stream` should be a getter. Such a provider
+ * handles `abortSignal` and the `timeouts` of its settings itself, even while its `doStream` is pending.
  */
 export interface BatchedStreamResult extends LanguageModelV3StreamResult {
   readonly batches: PartSource;
 }
 
-/** What the core needs of a model. Those of other versions of the AI SDK's interface are made into this. */
+/** The part of a model that the core uses. Models for other versions of the AI SDK's interface are converted to it. */
 export interface StreamingModel extends Pick<LanguageModelV3, "supportedUrls"> {
   doStream(options: LanguageModelV3CallOptions): PromiseLike<StreamingResult>;
 }
 
-/** A stream of parts, of other parts, or batches. */
+/** A stream of parts, a stream of foreign parts, or batches. */
 export type StreamingResult = Pick<LanguageModelV3StreamResult, "stream"> | ConvertedStreamResult | BatchedStreamResult;
 
-/** A stream of other parts. Converting them one by one costs less than another stage of a stream. */
+/** A stream of foreign parts. Converting them one by one costs less than another stage of a stream. */
 interface ConvertedStreamResult {
   readonly stream: ReadableStream<unknown>;
-  /** null: the part is left out. */
+  /** Returns null to leave a part out. */
   readonly convert: (part: never) => LanguageModelV3StreamPart | null;
 }
 
@@ -62,8 +62,8 @@ class EndedEarly extends Error {
 }
 
 /**
- * The parts of a ReadableStream. It reads ahead a little, so that all parts of one network packet become one batch. It ends at
- * once when the signal of its limits aborts, even if the provider ignores the signal.
+ * The parts of a ReadableStream. Reads ahead a little, so that all parts of one network packet become one batch. Ends at once
+ * when the signal of its limits aborts, even if the provider ignores the signal.
  */
 export class StreamSource implements PartSource {
   readonly #reader: ReadableStreamDefaultReader<unknown>;
@@ -114,7 +114,7 @@ export class StreamSource implements PartSource {
     this.#parts = [];
     this.#characters = 0;
     if (!this.#ended && !this.#reading) {
-      // The provider had to wait for the reader, and is not to blame for the silence.
+      // The provider had to wait for the reader, and is not responsible for the silence.
       this.#limits.restart();
       this.#readNext();
     }
@@ -142,7 +142,7 @@ export class StreamSource implements PartSource {
     else this.#limits.pause();
   };
 
-  /** @returns false when it is the end */
+  /** @returns false at the end of the answer */
   #add(part: LanguageModelV3StreamPart): boolean {
     if (part.type === "error") {
       this.#end({ thrown: part.error });
@@ -196,7 +196,7 @@ export class StreamSource implements PartSource {
   }
 }
 
-/** The length of the parts that may be long. */
+/** The length of a part, for kinds that may be long. */
 function partLength(part: LanguageModelV3StreamPart): number {
   if ("delta" in part) return part.delta.length;
   return part.type === "file" ? part.data.length : 0;

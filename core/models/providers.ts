@@ -19,7 +19,7 @@ interface ProviderContext {
   /** Where packages may be installed, in order of preference. */
   folders: readonly string[];
   variableOf?: ((path: readonly (string | number)[]) => string | undefined) | undefined;
-  /** The text of a value as it was written, when it comes from outside the manifest. */
+  /** The text of a value as written in the manifest, when it refers to a value outside of it. */
   referenceAt?: ((path: readonly (string | number)[]) => string | undefined) | undefined;
   cassettes?: CassetteIntercept | undefined;
 }
@@ -64,7 +64,7 @@ export function configurationProblems(key: string, entry: ProviderManifest, regi
   return problem === null ? misplaced : [...misplaced, ...configProblems(["providers", key], problem, plugin.config)];
 }
 
-/** Where the key for the provider is set, in words: `providers.openai.apiKey, from the environment variable OPENAI_API_KEY`. */
+/** Describes where the key of the provider is set: `providers.openai.apiKey, from the environment variable OPENAI_API_KEY`. */
 export function keyPlace(key: string, entry: ProviderManifest, variableOf: ProviderContext["variableOf"]): string {
   const place = isPackageName(entry.use) && isObject(entry.options) ? ["options", "apiKey"] : ["apiKey"];
   const path = ["providers", key, ...place];
@@ -72,7 +72,7 @@ export function keyPlace(key: string, entry: ProviderManifest, variableOf: Provi
   return formatPath(path) + (variable === undefined ? "" : `, from the environment variable ${variable}`);
 }
 
-/** Whether a key is in the plugin's own schema. A plugin without one takes any. */
+/** Makes a test whether a key is in the plugin's own schema. A plugin without a schema accepts any. */
 const ownKeys =
   ({ config }: ProviderPlugin) =>
   (key: string): boolean =>
@@ -90,7 +90,7 @@ async function makePackageProvider(
   if (!isPackageName(use)) return failed(unknownPlugin(key, use, registry));
   const misplaced = packageKeyProblems(key, entry);
   if (misplaced.length > 0) return failed(...misplaced);
-  // Undici is a hundred files, which only a manifest with a package has to load.
+  // Undici is a hundred files, which only a manifest with a package needs to load.
   const { createFetch } = await import("./fetch/fetch.ts");
   const { fetch, close } = createFetch({
     connectTimeout: entry.timeouts.connect,
@@ -114,7 +114,7 @@ async function makePackageProvider(
   }
 }
 
-/** What records or replays the provider, where that is asked for. */
+/** The interceptor that records or replays the provider, if cassettes are in use. */
 function interceptOf(key: string, entry: ProviderManifest, { cassettes, referenceAt }: ProviderContext) {
   return cassettes?.(
     key,
@@ -122,7 +122,7 @@ function interceptOf(key: string, entry: ProviderManifest, { cassettes, referenc
   );
 }
 
-/** Beside the keys that every provider may have, an entry for a package has `options` for its factory. */
+/** Problems of an entry for a package: it may have the common keys, and `options` for the factory of the package. */
 function packageKeyProblems(key: string, entry: ProviderManifest): Problem[] {
   const problems = [...unknownModelKeys(key, entry), ...unusedParameters(key, entry)];
   for (const [name, value] of Object.entries(pluginConfig(entry))) {

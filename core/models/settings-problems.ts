@@ -1,4 +1,4 @@
-/** What is wrong with the settings that a provider's entry has for its models, or of no effect. */
+/** Finds settings for models in a provider's entry that are wrong or have no effect. */
 import { isObject } from "../lib/is-object.ts";
 import type { Problem } from "../lib/problem.ts";
 import { hint } from "../manifest/issues.ts";
@@ -7,7 +7,7 @@ import { knownContextWindow } from "./context-windows.ts";
 import { namedModels, splitModelName } from "./names.ts";
 import { fits, MODEL_KEYS, modelSettings } from "./settings.ts";
 
-/** Keys that nobody reads: the provider has no settings for its models beside those of the core. */
+/** Keys that nothing reads: the provider has no model settings beside those of the core. */
 export function unknownModelKeys(key: string, { models = {} }: ProviderManifest): Problem[] {
   return Object.entries(models).flatMap(([pattern, row]) =>
     Object.keys(row)
@@ -19,7 +19,7 @@ export function unknownModelKeys(key: string, { models = {} }: ProviderManifest)
   );
 }
 
-/** Where `parameters` stand beside a package, which calls its provider in its own way. */
+/** Reports `parameters` beside a package, which builds its requests in its own way. */
 export function unusedParameters(key: string, entry: ProviderManifest): Problem[] {
   const at = ["providers", key];
   const places = [at, ...Object.keys(entry.models ?? {}).map((pattern) => [...at, "models", pattern])];
@@ -30,7 +30,7 @@ export function unusedParameters(key: string, entry: ProviderManifest): Problem[
     .map((place) => ({ path: [...place, "parameters"], message }));
 }
 
-/** What a manifest says of the models that it names, and what has no effect or ends badly. Nothing of it is an error. */
+/** Warnings about the models of a manifest: settings that have no effect, or that will cause trouble. None is an error. */
 export function modelWarnings(manifest: Manifest): Problem[] {
   return [...unusedModels(manifest), ...lateFirstBytes(manifest), ...longAnswers(manifest)].map((problem) => ({
     ...problem,
@@ -38,14 +38,14 @@ export function modelWarnings(manifest: Manifest): Problem[] {
   }));
 }
 
-/** Settings for models that are not used: their name may be misspelt. */
+/** Settings for models that are not used: the name may be misspelt. */
 function unusedModels(manifest: Manifest): Problem[] {
   const { names, dynamic } = namedModels(manifest);
   if (dynamic) return [];
   const parts = names.map(({ name }) => splitModelName(name));
   return Object.entries(manifest.providers).flatMap(([key, { models = {} }]) => {
     const used = parts.flatMap(({ provider, model }) => (provider === key ? [model] : []));
-    // A provider that is not used at all is one that is kept for later.
+    // A provider that is not used at all is probably kept for later.
     const unused = Object.keys(models).filter(
       (pattern) => used.length > 0 && !used.some((model) => fits(pattern, model)),
     );
@@ -56,7 +56,7 @@ function unusedModels(manifest: Manifest): Problem[] {
   });
 }
 
-/** Whoever leaves `firstByte` out has not asked for a wait that long. */
+/** The default when `firstByte` is not set: nobody has asked for such a long wait then. */
 const DEFAULT_FIRST_BYTE = 90_000;
 
 function lateFirstBytes({ providers, server }: Manifest): Problem[] {
@@ -68,7 +68,7 @@ function lateFirstBytes({ providers, server }: Manifest): Problem[] {
   });
 }
 
-/** Some servers refuse a call that leaves no room for its prompt. */
+/** Warns about long answers: some servers refuse a call that leaves no room for its prompt. */
 function longAnswers({ agents, providers }: Manifest): Problem[] {
   return Object.entries(agents).flatMap(([id, { model, options }]) => {
     const given = options?.maxOutputTokens ?? null;

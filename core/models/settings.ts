@@ -1,9 +1,9 @@
-/** The settings of one model: those of its provider, and over them what the manifest says of models of that name. */
+/** The settings of one model: those of its provider, overridden by those that the manifest has for models of that name. */
 import { isObject } from "../lib/is-object.ts";
 import type { ModelSettingsManifest, ProviderManifest } from "../manifest/manifest.ts";
 import type { ModelSettings } from "../plugin/plugin.ts";
 
-/** Keys of `providers.KEY` that the core reads itself, whatever the provider is. */
+/** Keys of `providers.KEY` that the core reads itself, for every provider. */
 const PROVIDER_KEYS: ReadonlySet<string> = new Set([
   "use",
   "timeouts",
@@ -14,10 +14,10 @@ const PROVIDER_KEYS: ReadonlySet<string> = new Set([
   "models",
 ]);
 
-/** Likewise of `providers.KEY.models.PATTERN`. */
+/** Keys of `providers.KEY.models.PATTERN` that the core reads itself. */
 export const MODEL_KEYS: ReadonlySet<string> = new Set(["contextWindow", "parameters", "structuredOutput", "prices"]);
 
-/** @param model what the provider calls it */
+/** @param model the provider's name of the model */
 export function modelSettings(provider: ProviderManifest, model: string): ModelSettings {
   const rows = matchingRows(provider.models ?? {}, model);
   const parameters = [provider.parameters, ...rows.map((row) => row.parameters)];
@@ -34,7 +34,7 @@ export function modelSettings(provider: ProviderManifest, model: string): ModelS
   };
 }
 
-/** The rows whose pattern fits the name: the exact name last, before it the longer patterns after the shorter ones. */
+/** The rows whose pattern matches the name: shorter patterns before longer ones, and the exact name last. */
 function matchingRows(models: Record<string, ModelSettingsManifest>, model: string): ModelSettingsManifest[] {
   const fitting = Object.keys(models).filter((pattern) => fits(pattern, model));
   const weight = (pattern: string) => (pattern === model ? Number.POSITIVE_INFINITY : pattern.length);
@@ -47,8 +47,8 @@ export const fits = (pattern: string, model: string): boolean =>
 const last = <T>(values: readonly (T | undefined)[]): T | undefined => values.findLast((value) => value !== undefined);
 
 /**
- * The configuration that is left for the plugin. A plugin whose own schema has one of the keys gets it too, as `scripted` does
- * with `models`: then without the keys in it that the core reads, and without rows that had nothing else.
+ * The configuration that is left for the plugin. If the plugin's own schema has one of the core's keys, it gets that too, as `scripted`
+ * does with `models`: without the model keys that the core reads, and without rows that had nothing else.
  */
 export function pluginConfig(
   { use: _, ...provider }: ProviderManifest,

@@ -1,6 +1,6 @@
 /**
- * Asks a model for JSON in the way that its provider supports: with the schema enforced, as any JSON, or by the prompt alone.
- * Whenever the provider is not given the schema, the prompt has it.
+ * Asks a model for JSON in the way that its provider supports: with the schema enforced, as any JSON, or only in the prompt.
+ * Whenever the provider is not given the schema, the prompt contains it.
  */
 import type { LanguageModelV3CallOptions, LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import type { Logger, ModelSettings } from "../plugin/plugin.ts";
@@ -8,22 +8,22 @@ import { isBatched, type StreamingModel, type StreamingResult } from "./part-sou
 
 type Mode = Exclude<ModelSettings["structuredOutput"], "auto">;
 
-/** What is left when a provider does not support a mode. */
+/** The next mode to try when a provider does not support one. */
 const STEP_DOWN: Readonly<Record<Mode, Mode | null>> = {
   json_schema: "json_object",
   json_object: "prompt",
   prompt: null,
 };
 
-/** What providers call it in the errors that refuse it. */
+/** The names of the feature in errors that refuse it. */
 const ABOUT_FORMAT =
   /response.?(format|schema|mime.?type)|json.?(schema|mode|object)|structured.?output|output.?(format|config)|guided/i;
-/** Then it is refused whatever the schema is, unless the error is about the schema itself. */
+/** Words by which the feature is refused for any schema, unless the error is about the schema itself. */
 const ABOUT_SUPPORT = /n[o']t (be )?(support|available)|unsupported|unavailable|unknown|unrecognized/i;
 const ABOUT_SCHEMA = /invalid.{0,12}schema/i;
 const REFUSING_STATUSES: ReadonlySet<unknown> = new Set([400, 404, 422]);
 
-/** What has been learned of the models of a provider under `auto`, by their names; calls with tools are a model of their own. */
+/** The modes that the models of a provider support, as learned under `auto`, by model; calls with tools count as a separate model. */
 export class LearnedModes {
   readonly #modes = new Map<string, Learned>();
 
@@ -32,13 +32,13 @@ export class LearnedModes {
   }
 
   set(key: string, learned: Learned): void {
-    // Names of models may be computed from what clients send.
+    // Bounded, because names of models may be computed from what clients send.
     if (this.#modes.size >= MAX_LEARNED) this.#modes.clear();
     this.#modes.set(key, learned);
   }
 }
 
-/** `certain`: the provider takes the mode, so that its warnings need not be looked at any more. */
+/** `certain`: the provider supports the mode, so its warnings need not be checked any more. */
 interface Learned {
   readonly mode: Mode;
   readonly certain: boolean;
@@ -48,10 +48,10 @@ const UNKNOWN: Learned = { mode: "json_schema", certain: false };
 const MAX_LEARNED = 1000;
 
 interface JsonSettings {
-  /** `provider/model`, for what is learned of it. */
+  /** `provider/model`, the key of what is learned. */
   readonly name: string;
   readonly setting: ModelSettings["structuredOutput"];
-  /** It lasts longer than the model. */
+  /** Outlives the model. */
   readonly learned: LearnedModes;
   readonly logger: Pick<Logger, "warn">;
 }
@@ -69,7 +69,7 @@ export function withStructuredOutput(model: StreamingModel, settings: JsonSettin
   };
 }
 
-/** Calls the model in the best way that is not known to be refused, and remembers what the provider says of it. */
+/** Calls the model in the best mode that is not known to be refused, and remembers what the provider refuses. */
 async function learn(
   model: StreamingModel,
   options: LanguageModelV3CallOptions,
@@ -79,12 +79,12 @@ async function learn(
   const key = `${name}${options.tools === undefined ? "" : " with tools"}${hasSchema ? "" : " without schema"}`;
   let { mode, certain } = learned.of(key);
   if (!hasSchema && mode === "json_schema") mode = "json_object";
-  /** What the provider says that it does not take at all, whatever the schema is. */
+  /** The modes that the provider has refused for any schema. */
   const refused: { readonly mode: Mode; readonly err: unknown }[] = [];
   for (;;) {
     try {
       const result = await model.doStream(asked(options, mode));
-      // Only a call that is accepted proves it: the words of an error may be those of a client.
+      // Remembered only now that a call is accepted: the text of an error may quote the client.
       if (refused.length > 0) learned.set(key, { mode, certain: false });
       for (const each of refused)
         logger.warn({ model: name, ...each }, "the model does not take requests for JSON in this way: no longer sent");
@@ -100,7 +100,7 @@ async function learn(
   }
 }
 
-/** The options with the result asked for in this way. Providers want the word JSON in the prompt where they get no schema. */
+/** The options for a mode. Providers require the word JSON in the prompt when they get no schema. */
 function asked(options: LanguageModelV3CallOptions, mode: Mode): LanguageModelV3CallOptions {
   const { responseFormat, abortSignal } = options;
   if (responseFormat?.type !== "json") return options;
@@ -120,14 +120,14 @@ function instruction(schema: unknown): string {
   return `Give your final answer as JSON alone, without any other text. It must conform to this JSON Schema: ${json}`;
 }
 
-/** At the end of the instructions: a system message anywhere else is refused by some providers. */
+/** Appends to the instructions: some providers refuse a system message in any other place. */
 function withInstruction(prompt: LanguageModelV3CallOptions["prompt"], text: string) {
   const [first, ...rest] = prompt;
   if (first?.role !== "system") return [{ role: "system" as const, content: text }, ...prompt];
   return [{ ...first, content: `${first.content}\n\n${text}` }, ...rest];
 }
 
-/** What the provider said, if that is that it does not take such a format; else null. */
+/** The provider's message if it refuses the format; else null. */
 function refusalOf(error: unknown): string | null {
   const { statusCode, message, responseBody } = (error ?? {}) as Record<string, unknown>;
   if (!REFUSING_STATUSES.has(statusCode)) return null;
@@ -135,7 +135,7 @@ function refusalOf(error: unknown): string | null {
   return ABOUT_FORMAT.test(said) ? said : null;
 }
 
-/** Reads the warnings at the beginning of an answer. One look is enough for all later calls. */
+/** Checks the warnings at the start of an answer. One check is enough for all later calls. */
 function watched(result: StreamingResult, mode: Mode, key: string, learned: LearnedModes): StreamingResult {
   const seen = (part: LanguageModelV3StreamPart) => {
     if (part.type !== "stream-start") return;
@@ -151,7 +151,7 @@ function watched(result: StreamingResult, mode: Mode, key: string, learned: Lear
   return isBatched(result) ? result : { ...result, stream: result.stream.pipeThrough(look) };
 }
 
-/** `setting` is what earlier versions of the interface call a feature. */
+/** Whether a warning is about the format. Earlier versions of the interface have `setting` in place of `feature`. */
 function isAboutFormat(warning: object): boolean {
   const { type, feature, setting } = warning as Record<string, unknown>;
   return (type === "unsupported" || type === "unsupported-setting") && (feature ?? setting) === "responseFormat";

@@ -1,6 +1,6 @@
 /**
- * Takes the text in `<think>` at the start of an answer for reasoning. Some servers leave out the opening tag, since their prompt
- * ends with it: then all that comes before `</think>` is reasoning.
+ * Turns the text in `<think>` at the start of an answer into reasoning. Some servers omit the opening tag, because their prompt ends
+ * with it: then everything before `</think>` is reasoning.
  */
 import type { LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import { isThenable } from "../lib/thenable.ts";
@@ -11,23 +11,23 @@ type TextPart = Extract<Part, { type: "text-start" | "text-delta" | "text-end" }
 
 const OPEN = "<think>";
 const CLOSE = "</think>";
-/** A text that may turn out to be reasoning is not held back any longer than this. */
+/** Most text that is held back because it may turn out to be reasoning. */
 const MAX_HELD_CHARACTERS = 256 * 1024;
-/** Nor is white space before a tag longer than this: some models write nothing else. */
+/** Most white space that is held back before a tag: some models write nothing else. */
 const MAX_LEAD_CHARACTERS = 1024;
 
-/** What is known of a model from its answers so far: only one that has not shown its opening tag has its text held back. */
+/** What earlier answers of a model have shown: text is held back only while the model has not shown its opening tag. */
 export class ThinkHabit {
   showsOpeningTag = false;
 }
 
 /**
- * start: nothing but white space and the beginning of a tag. thinking: after the opening tag. held: neither tag has come, and the
- * closing one may. after: behind the closing tag, before the text. text: all that comes is text.
+ * start: nothing yet but white space and the beginning of a tag. thinking: after the opening tag. held: no tag has come, but the
+ * closing one may. after: after the closing tag, before the text. text: everything is text.
  */
 type State = "start" | "thinking" | "held" | "after" | "text";
 
-/** The parts of `source`, with the reasoning taken out of the text. */
+/** The parts of `source`, with the reasoning separated from the text. */
 export class ThinkTags implements PartSource {
   readonly #source: PartSource;
   readonly #habit: ThinkHabit;
@@ -61,7 +61,7 @@ export class ThinkTags implements PartSource {
     return parts === null || parts.length > 0 ? parts : this.next();
   }
 
-  /** Null at the end; empty when all of the batch is held back. */
+  /** Null at the end; empty when the whole batch is held back. */
   #read(batch: PartBatch | null): PartBatch | null {
     if (batch !== null && this.#state === "text") return batch;
     if (batch === null) this.#settle();
@@ -79,7 +79,7 @@ export class ThinkTags implements PartSource {
       this.#textPart(part);
       return;
     }
-    // A server that tells reasoning apart itself, and a model that has said enough to call a tool.
+    // The server separates reasoning itself, or the model is past its reasoning because it calls a tool.
     if (part.type === "reasoning-start" || part.type === "tool-input-start" || part.type === "tool-call")
       this.#release();
     this.#out.push(part);
@@ -151,7 +151,7 @@ export class ThinkTags implements PartSource {
     const text = last + delta;
     const close = text.indexOf(CLOSE);
     if (close === -1) {
-      // What comes next is searched together with the last few characters alone: a long text is not read again and again.
+      // Only the last few characters are searched again with the next text: a long text is not read again and again.
       const cut = text.length - Math.min(text.length, CLOSE.length - 1);
       this.#held.push(text.slice(0, cut), text.slice(cut));
       this.#heldLength += delta.length;
@@ -176,14 +176,14 @@ export class ThinkTags implements PartSource {
     if (text !== "") this.#out.push({ type: "text-delta", id: this.#id!, delta: text });
   }
 
-  /** What is held back is text. */
+  /** Passes on what was held back as text. */
   #release(): void {
     if (this.#state !== "start" && this.#state !== "held") return;
     const text = this.#takeHeld();
     if (this.#id !== null) this.#beginText(text);
   }
 
-  /** The text, or the answer, is at its end: nothing is held back any longer. Returns whether a text has begun. */
+  /** Ends the holding back, at the end of the text or the answer. Returns whether a text has started. */
   #settle(): boolean {
     if (this.#state === "held") this.#habit.showsOpeningTag = true;
     this.#release();

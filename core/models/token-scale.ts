@@ -1,8 +1,8 @@
-/** What a model's answers have taught of its tokens, as long as the process lives. */
+/** How the tokens of a model relate to estimated ones, learned from its answers for as long as the process lives. */
 import { causesText } from "./causes-text.ts";
 
 export interface TokenScale {
-  /** Tokens for each estimated one. */
+  /** Actual tokens per estimated token. */
   ratio: number;
   /** The limit that the provider named when it refused a prompt. */
   window: number | undefined;
@@ -12,11 +12,11 @@ export const createTokenScale = (): TokenScale => ({ ratio: 1, window: undefined
 
 /** The weight of the last call in the average. */
 const WEIGHT = 0.3;
-/** Shorter prompts say more of what providers add to every call than of the text. */
+/** For shorter prompts the count reflects what providers add to every call more than the text. */
 const LEAST_TOKENS = 100;
 const [LEAST_RATIO, MOST_RATIO] = [0.5, 8];
 
-/** Corrects the scale by a call. @param estimated tokens of the prompt before any correction @param counted by the provider */
+/** Adjusts the scale after a call. @param estimated tokens of the prompt before any correction @param counted by the provider */
 export function learnTokens(scale: TokenScale, estimated: number, counted: number): void {
   if (counted <= 0 || estimated < LEAST_TOKENS) return;
   const ratio = scale.ratio + WEIGHT * (counted / estimated - scale.ratio);
@@ -29,9 +29,9 @@ const MAX_CHARACTERS = 16 * 1024;
 const toNumber = (digits: string) => Number(digits.replaceAll(",", ""));
 
 /**
- * The limit and the length of the prompt, in tokens, as an error of the provider says them; null when it does not.
+ * The limit and the length of the prompt, in tokens, that a provider's error names; null when it does not.
  *
- * @param isQuoted whether words of the error are not the provider's own
+ * @param isQuoted whether a text of the error is not the provider's own
  */
 export function statedLimit(
   error: unknown,

@@ -2,7 +2,7 @@
 import type { SharedV3Warning } from "@ai-sdk/provider";
 import type { Logger } from "pino";
 
-/** After so many nothing new is logged: providers may put what changes with every request into their warnings. */
+/** Bound of the warnings that are remembered; then nothing new is logged. Providers may include values that change with each request. */
 const MAX_WARNINGS = 1000;
 const MAX_LENGTH = 1000;
 

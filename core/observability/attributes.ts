@@ -1,10 +1,10 @@
 /**
- * Names of spans and of their attributes: OpenTelemetry's semantic conventions for generative AI, as they were in
- * `semantic-conventions` 1.41, and our own where these have none. `entity.*` is a field of the span (sink.ts).
+ * Names of spans and of their attributes: OpenTelemetry's semantic conventions for generative AI, from `semantic-conventions` 1.41, and
+ * our own names for what they do not cover. `entity.*` are fields of the span (sink.ts).
  */
 import type { Attributes } from "./span.ts";
 
-/** Attributes of tool calls, memory and steps that hold content. */
+/** Attributes of tool calls, memory and steps that contain content. */
 export const CONTENT = {
   toolArguments: "gen_ai.tool.call.arguments",
   toolResult: "gen_ai.tool.call.result",
@@ -24,17 +24,17 @@ export const MEMORY_SPANS = {
   workingMemory: "memory.note",
 } as const;
 
-/** Tokens; 0 where the provider does not report them. */
+/** Token counts; 0 if the provider does not report them. */
 interface Tokens {
   readonly promptTokens: number;
   readonly completionTokens: number;
   readonly cachedInputTokens?: number;
   readonly reasoningTokens?: number;
-  /** In US dollars; left out where prices are not known. */
+  /** In US dollars; undefined when the prices are unknown. */
   readonly cost?: number;
 }
 
-/** One shared list for each reason, so that equal attributes are found equal by identity. */
+/** One shared list per reason, so that equal attributes are the same object. */
 const REASONS: ReadonlyMap<string, readonly string[]> = new Map(
   ["stop", "length", "content-filter", "tool-calls", "error", "other"].map((reason) => [
     reason,
@@ -46,14 +46,14 @@ const reasons = (reason: string): readonly string[] => REASONS.get(reason) ?? [r
 interface AgentSpanInput {
   readonly id: string;
   readonly name: string;
-  /** Of the first model that it may call. */
+  /** `provider/model` of the first model that it may call. */
   readonly model: string;
   readonly conversationId: string | undefined;
-  /** Content, cleaned. */
+  /** The redacted input. */
   readonly input: string | undefined;
 }
 
-/** At the beginning of a run. The attributes of its end are there as undefined, so that all such objects have one shape. */
+/** Attributes at the start of a run. Those of its end are included as undefined, so that all such objects have one shape. */
 export const agentAttributes = ({ id, name, model, conversationId, input }: AgentSpanInput): Attributes => ({
   "gen_ai.operation.name": "invoke_agent",
   "gen_ai.agent.id": id,
@@ -70,13 +70,13 @@ export const agentAttributes = ({ id, name, model, conversationId, input }: Agen
 });
 
 interface AgentSpanOutcome {
-  /** The model that answered last, as `provider/model`; empty when none has. */
+  /** The model that answered last, as `provider/model`; empty when none has answered. */
   readonly model: string;
   readonly finishReason: string;
   readonly usage: Tokens;
 }
 
-/** @param output content, cleaned */
+/** @param output redacted */
 export function endAgent(
   attributes: Attributes,
   { model, finishReason, usage }: AgentSpanOutcome,
@@ -90,7 +90,7 @@ export function endAgent(
   attributes["gen_ai.usage.cost"] = usage.cost;
 }
 
-/** What a model call asks for, as the call has it. */
+/** The parameters of a model call. */
 interface Parameters {
   readonly temperature: number | undefined;
   readonly topP: number | undefined;
@@ -101,21 +101,21 @@ interface Parameters {
 }
 
 interface ModelFacts {
-  /** Of the model that answered, else of the first that was asked. */
+  /** Provider of the model that answered, else of the first that was called. */
   readonly provider: string;
   readonly model: string;
-  /** The model that answered, by its provider's name for it; undefined when none did. */
+  /** The provider's name of the model that answered; undefined when none did. */
   readonly answered: string | undefined;
   readonly parameters: Parameters;
-  /** Whether the answer is to be JSON. */
+  /** Whether a JSON answer was requested. */
   readonly json: boolean;
   readonly finishReason: string;
   readonly usage: Tokens;
   /** Seconds until the first part of the answer; undefined when there was none. */
   readonly firstPart: number | undefined;
-  /** Content, cleaned. */
+  /** The redacted output. */
   readonly output: string | undefined;
-  /** The same. */
+  /** The redacted stop sequences. */
   readonly stopSequences: readonly string[] | undefined;
 }
 
@@ -155,7 +155,7 @@ export const modelAttributes = ({
 
 export const MODEL_EVENTS = { retry: "gen_ai.retry", fallback: "gen_ai.fallback", warning: "gen_ai.warning" } as const;
 
-/** @param attempt of the same model, from 1; @param wait milliseconds before the next one */
+/** @param attempt with the same model, from 1; @param wait milliseconds before the next one */
 export const retryAttributes = (model: string, reason: string, attempt: number, wait: number): Attributes => ({
   "gen_ai.request.model": model,
   "error.type": reason,
@@ -174,7 +174,7 @@ export const warningAttributes = (model: string, message: string): Attributes =>
   "warning.message": message,
 });
 
-/** @param callId the model's name for its call; undefined where no model called */
+/** @param callId id of the call from the model; undefined when no model made the call */
 export const toolAttributes = (name: string, callId: string | undefined): Attributes => ({
   "gen_ai.operation.name": "execute_tool",
   "gen_ai.tool.name": name,
@@ -207,5 +207,5 @@ export const stepAttributes = (path: string, name: string, type: string): Attrib
   "workflow.step.type": type,
 });
 
-/** The event of a step that is tried again. */
+/** The event of a step that is retried. */
 export const STEP_RETRY = "workflow.step.retry";

@@ -1,8 +1,8 @@
-/** The time of spans: milliseconds since 1970 with fractions, rising steadily within a process. */
+/** The clock of spans: milliseconds since 1970 with fractions, monotonic within a process. */
 
 import { systemTime } from "../lib/clock.ts";
 
-/** The system clock may be set while the process runs: it is read again this often. */
+/** How often the system clock is read again, because it may be set while the process runs. */
 const SYNC_INTERVAL_MS = 60_000;
 
 export class SpanClock {

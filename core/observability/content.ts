@@ -1,34 +1,34 @@
 /**
- * Inputs and outputs as spans carry them: JSON text of bounded length, without secrets. A long value is cut before it is cleaned, so
+ * Prepares inputs and outputs for spans: JSON text of bounded length, without secrets. A long value is cut before it is redacted, so
  * that the time for a value does not depend on its size.
  */
 import { BLANK, isCard, isSecretName, redact } from "./redaction.ts";
 
 export type ContentMode = "none" | "redacted" | "full";
 
-/** Of one value. */
+/** Longest content of one value. */
 export const MAX_CONTENT_CHARACTERS = 8 * 1024;
-/** Of the message of an error. */
+/** Longest message of an error. */
 const MAX_MESSAGE_CHARACTERS = 512;
 /**
- * Characters after the cut that are cleaned too, and then dropped, so that a secret that the cut goes through is recognized. They
- * depend on the longest known secret, within these bounds.
+ * Characters after the cut that are redacted too, and then dropped, so that a secret at the cut is recognized. Their number depends on
+ * the longest known secret, within these bounds.
  */
 const MIN_LOOKAHEAD = 256;
 const MAX_LOOKAHEAD = 8 * 1024;
-/** Of nested objects. */
+/** Deepest nesting of objects. */
 const MAX_DEPTH = 12;
 const CUT = "…";
 
 export interface Cleaner {
   readonly mode: ContentMode;
-  /** @returns JSON text; a text stays as it is. Undefined when nothing is to be kept */
+  /** @returns JSON text; a string is returned as plain text. Undefined when nothing is to be recorded */
   content(value: unknown): string | undefined;
-  /** A message for people. */
+  /** Redacts a message for people. */
   message(text: string): string;
 }
 
-/** @param secrets of the manifest: blanked wherever they turn up */
+/** @param secrets of the manifest: blanked wherever they occur */
 export function createCleaner(mode: ContentMode, secrets: readonly string[]): Cleaner {
   const known = knownSecrets(secrets);
   const blank = known === null ? redact : (text: string) => redact(text.replace(known, BLANK));
@@ -45,18 +45,18 @@ export function createCleaner(mode: ContentMode, secrets: readonly string[]): Cl
         return "[unreadable]";
       }
     },
-    // A message is not content: it is kept with `none` too, and always without secrets.
+    // A message is not content: it is recorded even with `none`, and always without secrets.
     message: (text) => cut(text, MAX_MESSAGE_CHARACTERS, mode === "full" ? clean : blank, lookahead),
   };
 }
 
-/** How many characters after a cut have to be cleaned too, where these are the secrets. */
+/** How many characters after a cut have to be redacted too, given these secrets. */
 export function lookaheadFor(secrets: readonly string[]): number {
   const longest = secrets.reduce((most, { length }) => Math.max(most, length), 0);
   return Math.min(MAX_LOOKAHEAD, Math.max(MIN_LOOKAHEAD, 2 * longest));
 }
 
-/** Remembers the last text: the answer of a model is often the answer of its agent too, and comes twice in a row. */
+/** Caches the last text: the answer of a model is often the answer of its agent too, and is redacted twice in a row. */
 function remembering(blank: (text: string) => string): (text: string) => string {
   let last = "";
   let cleaned = "";
@@ -69,7 +69,7 @@ function remembering(blank: (text: string) => string): (text: string) => string 
   };
 }
 
-/** Shorter secrets are not blanked: they are part of ordinary words. */
+/** Shorter secrets are not blanked, because they are part of ordinary words. */
 const MIN_SECRET_LENGTH = 6;
 
 function knownSecrets(secrets: readonly string[]): RegExp | null {
@@ -79,21 +79,21 @@ function knownSecrets(secrets: readonly string[]): RegExp | null {
   return new RegExp(long.map((secret) => secret.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|"), "g");
 }
 
-/** The secret as it is, in a JSON text, and in a URL. */
+/** The secret itself, and its forms in JSON and in URLs. */
 function encodedForms(secret: string): string[] {
   const forms = [secret, JSON.stringify(secret).slice(1, -1)];
   return secret.isWellFormed() ? [...forms, encodeURIComponent(secret)] : forms;
 }
 
-/** At most `most` characters of a text, with `…` where there was more. */
+/** At most `most` characters of a text, with `…` when there is more. */
 export function cut(text: string, most: number, clean: (text: string) => string, lookahead: number): string {
   if (text.length <= most) return clean(text);
   const seen = clean(text.slice(0, most + lookahead));
-  // Drop the end: it comes from the characters after the cut.
+  // Drop the end, which comes from the characters after the cut.
   return seen.slice(0, Math.min(most, Math.max(0, seen.length - lookahead))) + CUT;
 }
 
-/** Writes a value as JSON, until there is no room left. */
+/** Writes a value as JSON until there is no room left. */
 class Writer {
   readonly #clean: (text: string) => string;
   readonly #full: boolean;
@@ -141,7 +141,7 @@ class Writer {
 
   #array(values: readonly unknown[], depth: number): void {
     const name = values[0];
-    // `["authorization", "..."]`, as in lists of headers.
+    // A pair `["authorization", "..."]`, as in lists of headers.
     const pair = !this.#full && values.length === 2 && typeof name === "string" && isSecretName(name);
     this.#text += "[";
     for (let index = 0; index < values.length; index++) {
@@ -154,7 +154,7 @@ class Writer {
   }
 
   #members(values: Record<string, unknown>, depth: number): void {
-    // `{"name": "authorization", "value": "..."}`, as in lists of headers.
+    // An object `{"name": "authorization", "value": "..."}`, as in lists of headers.
     const label = values.name ?? values.key;
     const pair = !this.#full && typeof label === "string" && isSecretName(label);
     this.#text += "{";

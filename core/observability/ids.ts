@@ -1,12 +1,12 @@
 /**
- * Ids of traces and spans. They contain the time at which they were made, so that traces that are stored in the order of time are
+ * Ids of traces and spans. They contain the time at which they were created, so that traces, which are stored in order of time, are
  * found without an index. They end in a counter with a random start, which costs a tenth of a random id.
  */
 import { randomBytes, randomInt } from "node:crypto";
 
 const DIGITS = 3;
 const MASK = 0xfff;
-/** A counter of six digits. */
+/** Mask of the counter: six hexadecimal digits. */
 const COUNTER = 0xffffff;
 
 const hex = (value: number, length: number) => value.toString(16).padStart(length, "0");
@@ -22,7 +22,7 @@ export class Ids {
   readonly #process = randomBytes(7).toString("hex");
   #count = randomInt(COUNTER);
   #millisecond = -1;
-  /** The beginning of the ids of this millisecond. */
+  /** The prefix of ids in this millisecond. */
   #trace = "";
   #span = "";
 

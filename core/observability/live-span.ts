@@ -10,14 +10,14 @@ export interface Tracing {
   readonly clock: SpanClock;
   readonly ids: Ids;
   readonly cleaner: Cleaner;
-  /** At least one. */
+  /** At least one sink. */
   readonly sinks: readonly SpanSink[];
 }
 
 const UNSET: SpanStatus = Object.freeze({ code: 0 });
-/** A trace that goes on hands its ended spans to the sinks when there are this many. */
+/** A running trace hands its ended spans to the sinks when there are this many. */
 const MAX_HELD_SPANS = 256;
-/** Events and links of one span; more of them are dropped. */
+/** Most events and links of one span; more of them are dropped. */
 const MAX_EVENTS = 128;
 
 export class LiveTrace implements TraceData {
@@ -35,8 +35,8 @@ export class LiveTrace implements TraceData {
   #over = false;
 
   /**
-   * @param caller the span of the calling service that the trace continues
-   * @param tracestate what that service sent beside it
+   * @param caller the span of the calling service whose trace is continued
+   * @param tracestate the header that the calling service sent with it
    */
   constructor(
     tracing: Tracing,
@@ -67,7 +67,7 @@ export class LiveTrace implements TraceData {
     const { clock, ids, sinks } = this.tracing;
     const start = clock.now();
     const span = new LiveSpan(this, ids.span(start), parent.spanId, name, kind, entity, start);
-    // The trace has been handed over: a span that begins now is not recorded.
+    // The trace has been handed over: a span that starts now is not recorded.
     if (this.#over) return span;
     this.spans.push(span);
     this.open++;
@@ -181,7 +181,7 @@ class LiveSpan implements Span, SpanData {
 
   finish(status: SpanStatus = UNSET): void {
     if (this.end !== 0) return;
-    // The clock of the system may have been set back meanwhile.
+    // The system clock may have been set back meanwhile.
     this.end = Math.max(this.#trace.tracing.clock.now(), this.start);
     this.status = status;
     this.#trace.ended(this);

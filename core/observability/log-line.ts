@@ -1,5 +1,5 @@
-/** A line of the log as the endpoints show it. Its level and time are at its beginning, and are read without parsing the line. */
-/** From the least to the most severe, as pino names them. */
+/** A log line as the endpoints show it. Its level and time come first, and are read without parsing the line. */
+/** Levels from the least to the most severe, with pino's names. */
 export const LEVELS = ["trace", "debug", "info", "warn", "error", "fatal"] as const;
 export type Level = (typeof LEVELS)[number];
 
@@ -11,7 +11,7 @@ export interface LogEntry {
   [binding: string]: unknown;
 }
 
-/** The same as a log record of OpenTelemetry (Logs Data Model). */
+/** The line as a log record of OpenTelemetry (Logs Data Model). */
 export interface LogRecord {
   timestamp: string;
   severityNumber: number;
@@ -26,24 +26,24 @@ const BEFORE_LEVEL = '{"level":"'.length;
 const LEVEL_TO_TIME = '","time":"'.length;
 const TIME_LENGTH = "2026-11-20T09:30:00.000Z".length;
 
-/** 0 for trace to 5 for fatal. */
+/** The severity, from 0 for trace to 5 for fatal. */
 export function levelRank(line: string): number {
   const letter = line[BEFORE_LEVEL];
   return LEVELS.findIndex((level) => level[0] === letter);
 }
 
-/** ISO 8601 with milliseconds, UTC, so that times compare as texts. */
+/** The time as ISO 8601 with milliseconds, UTC: such times compare as text. */
 export function lineTime(line: string): string {
   const at = BEFORE_LEVEL + LEVELS[levelRank(line)]!.length + LEVEL_TO_TIME;
   return line.slice(at, at + TIME_LENGTH);
 }
 
-/** `{"level":"info","time":"..."`: the part that the log itself wrote, even where a plugin has bound these names. */
+/** The part that the log itself wrote, `{"level":"info","time":"..."`, even if a plugin has bound these names. */
 export function logLineHead(line: string): string {
   return line.slice(0, BEFORE_LEVEL + LEVELS[levelRank(line)]!.length + LEVEL_TO_TIME + TIME_LENGTH + 1);
 }
 
-/** Joins a head and the rest to a line. */
+/** Joins the head and the other fields to a line. */
 export function joinLine(head: string, rest: unknown): string {
   const text = JSON.stringify(rest);
   return text === "{}" ? `${head}}` : `${head},${text.slice(1)}`;
@@ -51,7 +51,7 @@ export function joinLine(head: string, rest: unknown): string {
 
 const HEAD = /^\{"level":(?:"([^"]*)"|(\d+)),"time":"([^"]{24})"/;
 
-/** A plugin may give its logger other levels, or write their numbers: its line gets the nearest known level. */
+/** Replaces the level of a line by the nearest known one: a plugin may give its logger other levels, or write their numbers. */
 export function withKnownLevel(line: string): string {
   const rank = levelRank(line);
   if (rank !== -1 && line.startsWith(`${LEVELS[rank]}","time":"`, BEFORE_LEVEL)) return line;
@@ -66,7 +66,7 @@ export function parseLogEntry(line: string): LogEntry {
   return { timestamp: lineTime(line), level: LEVELS[levelRank(line)]!, msg: String(msg), ...bindings };
 }
 
-/** A broken line of a plugin must not fail the whole list. */
+/** Parses a line. A broken line of a plugin must not fail the whole list. */
 function parseLine(line: string): Record<string, unknown> {
   try {
     return JSON.parse(line);
@@ -91,7 +91,7 @@ export function logRecord({ timestamp, level, msg, traceId, spanId, err, ...bind
   return record;
 }
 
-/** For an agent that runs in a workflow, the agent. */
+/** The entity of a line; for an agent that runs in a workflow, the agent. */
 function entityAttributes({ agentId, workflowId }: Record<string, unknown>): Record<string, unknown> {
   if (typeof agentId === "string") return { "entity.type": "agent", "entity.id": agentId };
   return typeof workflowId === "string" ? { "entity.type": "workflow", "entity.id": workflowId } : {};
@@ -108,7 +108,7 @@ function exceptionAttributes(err: unknown): Record<string, unknown> {
   };
 }
 
-/** Long values are cut to this. */
+/** The length to which long values are cut. */
 const MAX_SHORT_VALUE_CHARACTERS = 1024;
 
 /**

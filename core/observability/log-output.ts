@@ -1,42 +1,43 @@
 /**
- * Writes the log to standard output, in the format that its reader wants, and never fails. When lines cannot be written (the disk is full, the reader is gone or does not
- * read, the descriptor is closed), they are dropped and counted. Once writing works again, one line says how many are missing.
+ * Writes the log to standard output in the chosen format, and never fails. When lines cannot be written (the disk is full, the reader
+ * has left or does not read, the descriptor is closed), they are dropped and counted. Once writing works again, one line reports how
+ * many are missing.
  */
 import { writeSync } from "node:fs";
 import { joinLine } from "./log-line.ts";
 
-/** The reader is slow and not gone: lines wait for it. */
+/** Errors that mean that the reader is slow, but has not left: lines wait for it. */
 const TEMPORARY_ERRORS: ReadonlySet<string> = new Set(["EAGAIN", "EBUSY", "EINTR"]);
-/** Of lines that wait for a slow reader. */
+/** Most bytes of lines that wait for a slow reader. */
 const MAX_WAITING_BYTES = 4 * 1024 * 1024;
 const SLOW_READER_RETRY_MS = 20;
-/** After other failures, which somebody has to repair. */
+/** Delay after other failures, which need a repair. */
 const FAILURE_RETRY_MS = 1_000;
-/** For the last lines, when the process ends. */
+/** How long to wait for the last lines when the process ends. */
 const EXIT_TIMEOUT_MS = 1_000;
 
 interface Piece {
   readonly bytes: Uint8Array;
   written: number;
-  /** For a line that reports lost lines: how many. 0 for any other line. */
+  /** For a line that reports lost lines: their number. 0 for any other line. */
   readonly reportsLost: number;
 }
 
 export class LogOutput {
   readonly #descriptor: number;
-  /** In order; the first one may be partly written. */
+  /** The lines in order; the first one may be partly written. */
   #waiting: Piece[] = [];
   #bytes = 0;
   #timer: NodeJS.Timeout | null = null;
   /** Lost lines that have not been reported, and the error code of the last failure. */
   #unreported = 0;
   #code = "";
-  /** The output ends in the middle of a line whose rest is lost. */
+  /** Whether the output ends in the middle of a line whose rest is lost. */
   #torn = false;
   #watchesExit = false;
-  /** How many lines since the start. */
+  /** Number of lost lines since the start. */
   lost = 0;
-  /** How a line is written. */
+  /** Formats a line. */
   format = (line: string): string => line;
 
   /** @param descriptor of an open file */
@@ -61,7 +62,7 @@ export class LogOutput {
     this.#bytes += piece.bytes.length;
   }
 
-  /** Called before the next line is written, so that the report stands where lines are missing. */
+  /** Called before the next line is written, so that the report is at the place of the missing lines. */
   #reportLost(): void {
     const lost = this.#unreported;
     if (lost === 0) return;

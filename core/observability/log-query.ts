@@ -1,9 +1,9 @@
-/** Finds the lines of the log that match a filter. */
+/** Finds the log lines that match a filter. */
 import { type LogEntry, levelRank, lineTime, parseLogEntry } from "./log-line.ts";
 import type { LogRing } from "./log-ring.ts";
 
 export interface LogFilter {
-  /** The least severe level to include: 0 trace to 5 fatal. */
+  /** The least severe level to include, from 0 for trace to 5 for fatal. */
   readonly least?: number | undefined;
   /** ISO 8601 with milliseconds, UTC, inclusive. */
   readonly since?: string | undefined;
@@ -12,13 +12,13 @@ export interface LogFilter {
   readonly bound?: readonly (readonly [name: string, value: string])[];
   /** The agent or the workflow of the line. */
   readonly entityId?: string | undefined;
-  /** The user whose run wrote the line; null: a run that belongs to nobody. */
+  /** The user whose run wrote the line; null for a run that belongs to nobody. */
   readonly owner?: string | null | undefined;
-  /** Text in the message or in a bound value, in upper or lower case. */
+  /** Text that the message or a bound value contains, ignoring case. */
   readonly search?: string | undefined;
 }
 
-/** The newest entries that fit, and how many do. */
+/** The newest matching entries, and the number of all that match. */
 export function findLines(ring: LogRing, filter: LogFilter, limit: number): { entries: LogEntry[]; total: number } {
   const entries: LogEntry[] = [];
   const { bound = [], entityId, owner, search } = filter;
@@ -58,7 +58,7 @@ export function matchesEntry(entry: LogEntry, { bound = [], entityId, owner, sea
   return contains(searched, search.toLowerCase());
 }
 
-/** Lines that the service writes outside of runs belong to nobody. */
+/** Whether a line belongs to the owner. Lines that the service writes outside of runs belong to nobody. */
 function belongsTo({ userId, agentId, executionId }: LogEntry, owner: string | null): boolean {
   if (owner !== null) return userId === owner;
   return userId === undefined && (agentId !== undefined || executionId !== undefined);

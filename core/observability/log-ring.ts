@@ -1,23 +1,23 @@
-/** Keeps the newest lines of the log for the endpoints that show them. Lines are kept as text, and parsed when requested. */
+/** Keeps the newest log lines for the endpoints that show them. They are kept as text, and parsed on request. */
 import { shorten } from "./log-line.ts";
 
-/** Of all lines together. */
+/** Most characters of all lines together. */
 const MAX_CHARACTERS = 16 * 1024 * 1024;
-/** The long values of a longer line are cut. */
+/** Longest line; the long values of a longer one are cut. */
 const MAX_LINE_CHARACTERS = 16 * 1024;
-/** What a string costs in addition to its characters, about. */
+/** Approximate memory of a string in addition to its characters. */
 const STRING_OVERHEAD = 32;
 
 export class LogRing {
   #capacity: number;
-  /** Oldest first, from `#first` on. */
+  /** The lines from `#first` on, oldest first. */
   #lines: string[] = [];
   #first = 0;
   #characters = 0;
-  /** Called with every line; null while nobody listens. */
+  /** Called with every line; null while there is no listener. */
   listener: ((line: string) => void) | null = null;
 
-  /** @param capacity how many lines are kept; 0: none */
+  /** @param capacity how many lines are kept; 0 for none */
   constructor(capacity: number) {
     this.#capacity = capacity;
   }
@@ -41,7 +41,7 @@ export class LogRing {
     this.listener?.(line);
   }
 
-  /** Newest first. */
+  /** Yields the newest line first. */
   *newest(): Generator<string> {
     for (let index = this.#lines.length - 1; index >= this.#first; index--) yield this.#lines[index]!;
   }

@@ -1,14 +1,14 @@
-/** Removes secrets from lines of the log: credentials, by their names and forms, and values that the manifest took from outside. */
+/** Removes secrets from log lines: credentials, by their names and forms, and values that the manifest took from outside. */
 import { cut, lookaheadFor } from "./content.ts";
 import { joinLine, logLineHead } from "./log-line.ts";
 import { BLANK, isSecretName, withoutCredentials } from "./redaction.ts";
 
-/** Keys whose values are hidden, at any depth, in any case. */
+/** Names of keys whose values are hidden, at any depth, ignoring case. */
 const KEYS =
   "(?:proxy-)?authorization|(?:set-)?cookie|(?:x-)?api[-_]?key|x-console-access-key|(?:client[-_]?)?secret|secret[-_]?key|private[-_]?key|(?:access|refresh|id|session)?[-_]?token|password|passwd";
 const SECRET_KEY = new RegExp(`^(?:${KEYS})$`, "i");
 
-/** Credentials inside texts: in URLs, and in headers that a message repeats. */
+/** Credentials inside texts: in URLs, and in headers that a message quotes. */
 const IN_QUERY =
   "[?&](?:(?:access|api|secret|private)?[-_]?key|(?:access|refresh|id|session|auth)?[-_]?token|(?:client[-_]?)?secret|password|passwd)=";
 const IN_URL = new RegExp(`(${IN_QUERY})[^&\\s"']+`, "gi");
@@ -17,7 +17,7 @@ const PASSWORD = `[^\\s/@"'<>]{1,256}@`;
 const OF_USER = new RegExp(`(${BEFORE_AT})${PASSWORD}`, "g");
 const BEARER = /(\bBearer\s+)[\w.~+/=-]+/gi;
 
-/** Lines that match must be parsed and cleaned: names of secret values before a sign, and beginnings of credentials. */
+/** A line that matches must be parsed and cleaned: it has the name of a secret before a separator, or the prefix of a credential. */
 const SUSPICIOUS = [
   "(?:authorization|cookie|passw(?:or)?d|passphrase|passcode|pwd|secrets?|token|key|key[-_]?id|credentials?|string|cvv|cvc|ssn|otp)[^\\w\\s]{0,16}[ \\t]{0,4}[:=]",
   "\\b(?:bearer|basic)\\s",
@@ -30,7 +30,7 @@ const SUSPICIOUS = [
   "(?:AKIA|ASIA|AIza|ya29\\.)[\\w-]{12}",
 ].join("|");
 
-/** Log lines are found by these bindings, so that they are kept even when a value from the environment is the same text. */
+/** Bindings by which log lines are found. They are kept even when a value from the environment is the same text. */
 const NAME_BINDINGS = new Set([
   "requestId",
   "operation",
@@ -55,39 +55,39 @@ const MAX_NAME_CHARACTERS = 256;
 /** Characters of the quotes and the comma around a value. */
 const VALUE_OVERHEAD = 3;
 
-/** How many characters one line may still have. */
+/** How many characters may still be added to a line. */
 interface Room {
   characters: number;
-  /** Characters of each text. */
+  /** Most characters of each text. */
   readonly text: number;
 }
 
 const UNLIMITED: Room = { characters: Number.POSITIVE_INFINITY, text: Number.POSITIVE_INFINITY };
 
 const MASK = "***";
-/** A shorter secret is hidden only where it is a whole value: it is part of too many words. */
+/** A shorter secret is hidden only if it is a whole value: it is part of too many words. */
 const MIN_SECRET_LENGTH = 4;
 const MAX_DEPTH = 32;
 
-/** A line is a JSON text. Its head, level and time, is written by the log itself and needs no cleaning. */
+/** Cleans lines, which are JSON texts. The head with level and time is written by the log itself and needs no cleaning. */
 export class LogText {
   #secrets: readonly string[] = [];
   #suspicious = new RegExp(SUSPICIOUS, "i");
   #lookahead = lookaheadFor([]);
 
-  /** @param secrets texts that are hidden from now on, such as what the manifest took from the environment */
+  /** @param secrets texts that are hidden from now on, such as values from the environment */
   hide(secrets: readonly string[]): void {
-    // The longest first: one may be a part of another.
+    // The longest first, because one may be part of another.
     this.#secrets = [...new Set([...this.#secrets, ...secrets])].filter(Boolean).sort((a, b) => b.length - a.length);
     this.#lookahead = lookaheadFor(this.#secrets);
-    // As they are written in a line.
+    // The escaped form in a line.
     const forms = this.#secrets.map((secret) =>
       secret.length < MIN_SECRET_LENGTH ? JSON.stringify(secret) : JSON.stringify(secret).slice(1, -1),
     );
     this.#suspicious = new RegExp([SUSPICIOUS, ...forms.map(literal)].join("|"), "i");
   }
 
-  /** Returns the line without secrets. Most lines have none: they cost one match and are returned as they are. A line that is cut has `cut: true`. */
+  /** Returns the line without secrets. Most have none: they cost one match and are returned unchanged. One that is cut gets `cut: true`. */
   clean(line: string): string {
     const long = line.length > MAX_LINE_CHARACTERS;
     if (!long && !this.#suspicious.test(line)) return line;
@@ -95,7 +95,7 @@ export class LogText {
     const room: Room = long ? { characters: MAX_LINE_CHARACTERS, text: MAX_TEXT_CHARACTERS } : { ...UNLIMITED };
     try {
       const { level: _level, time: _time, msg: given, ...rest } = JSON.parse(line);
-      // The message comes last in a line, but matters most: it gets its room first.
+      // The message comes last in a line, but is the most important part: it gets its room first.
       const msg = this.#cleanValue(given, 1, room);
       return `${joinLine(head, { ...(this.#cleanValue(rest, 0, room) as object), msg, ...(long && { cut: true }) })}\n`;
     } catch {

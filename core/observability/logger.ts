@@ -1,4 +1,4 @@
-/** Creates the pino logger, set up so that no secret and no prompt gets into the log. */
+/** Creates the pino logger, configured so that no secret and no prompt gets into the log. */
 import { type DestinationStream, type Logger, pino } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { withKnownLevel } from "./log-line.ts";
@@ -14,7 +14,7 @@ function describe(error: unknown): unknown {
   }
 }
 
-/** Errors of model clients contain whole prompts and headers: only the parts that help to find the cause are kept. */
+/** Errors of model clients contain whole prompts and headers: only the parts that help to find the cause are logged. */
 function describeError(error: unknown, depth: number): unknown {
   if (!(error instanceof Error)) return error;
   const { statusCode, code } = error as { statusCode?: unknown; code?: unknown };
@@ -29,9 +29,9 @@ function describeError(error: unknown, depth: number): unknown {
 interface LogTarget {
   /** Default: standard output. */
   destination?: DestinationStream | undefined;
-  /** What is hidden; more may be added later. */
+  /** The secrets to hide; more may be added later. */
   text?: LogText;
-  /** Keeps what is written. */
+  /** Keeps the written lines. */
   ring?: LogRing;
 }
 

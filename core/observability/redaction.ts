@@ -1,11 +1,11 @@
 /**
- * Blanks credentials and personal numbers in what spans carry: by the name of a value (`password`), and by its form. Every
- * pattern takes time in proportion to the text, whatever the text is: what repeats is bounded, or can begin once in a run.
+ * Blanks credentials and personal numbers in the content of spans: by the name of a value (`password`), and by its form. Every
+ * pattern takes time in proportion to the text, whatever the text is: repetitions are bounded, or can start only once in a run.
  */
 
 export const BLANK = "[redacted]";
 
-/** How names of secret values end, in lower case with `_` between words. Counts of tokens are not secret. */
+/** Endings of the names of secrets, in lower case with `_` between words. Counts of tokens are not secret. */
 const SECRET_NAME =
   /(?:authorization|cookies?|passw(?:or)?ds?|passphrases?|passcode|pwd|secrets?|token|(?:access|refresh|auth|bearer|api|session)_?tokens|(?:api|access|private|signing|encryption|secret)_?keys?|access_?key_?id|credentials?|connection_?string|cvv|cvc|ssn|otp)$/;
 const SEPARATORS = /[-\s.]/g;
@@ -16,13 +16,13 @@ export const isSecretName = (name: string): boolean =>
   SECRET_NAME.test(name.slice(-NAME_SUFFIX_LENGTH).toLowerCase().replace(SEPARATORS, "_"));
 
 interface Rule {
-  /** A cheap test that a text must pass before the pattern is tried: most texts do not. */
+  /** A text that every match contains: a cheap test, which most texts fail, before the pattern is tried. */
   readonly sign: string;
   readonly pattern: RegExp;
   readonly blank: string | ((match: string) => string);
 }
 
-/** In order: values with a scheme or a name first, because such a value may look like something else. */
+/** The rules in order: values with a scheme or a name first, because such a value may look like something else. */
 const RULES: readonly Rule[] = [
   {
     sign: "-----BEGIN",
@@ -32,7 +32,7 @@ const RULES: readonly Rule[] = [
   { sign: "://", pattern: /:\/\/[^\s/@:"'<>]{0,128}:(?!\*\*\*@)[^\s/@"'<>]{1,256}@/g, blank: `://${BLANK}@` },
   { sign: "earer", pattern: /\b([Bb]earer\s{1,8})[\w.~+/=:-]{6,}/g, blank: `$1${BLANK}` },
   { sign: "EARER", pattern: /\b(BEARER\s{1,8})[\w.~+/=:-]{6,}/g, blank: `$1${BLANK}` },
-  // An English word has no capital, digit or sign after its first letter.
+  // An English word has no capital, digit or special character after its first letter.
   {
     sign: "asic",
     pattern: /\b([Bb]asic\s{1,8})[A-Za-z0-9+/](?=[a-z]{0,40}[A-Z0-9+/=])[A-Za-z0-9+/]{5,}={0,2}/g,
@@ -43,7 +43,7 @@ const RULES: readonly Rule[] = [
   ...named(":"),
   ...named("="),
   { sign: " is ", pattern: /\b(passw(?:or)?d is )\S+/gi, blank: `$1${BLANK}` },
-  // Keys of well-known services. They contain digits; names of packages that begin alike do not.
+  // Keys of well-known services. They contain digits; names of packages with the same prefix do not.
   ...["-", "_"].map((sign) => ({
     sign,
     pattern:
@@ -56,7 +56,7 @@ const RULES: readonly Rule[] = [
 ];
 const ADDRESS = /(?<![\w.+%-])[\w.+%-]+@[\w-]+(?:\.[\w-]+)+/g;
 
-/** `password: value`, `"apiKey":"value"`, `?token=value`, with quotes that may be escaped several times, and whole lines of HTTP. */
+/** Rules for `password: value`, `"apiKey":"value"` or `?token=value`, with quotes escaped any number of times, and for header lines. */
 function named(sign: ":" | "="): Rule[] {
   const quotes = `\\\\{0,15}["']?`;
   const between = `(${quotes}[ \\t]{0,4}${sign}[ \\t]{0,4}`;
@@ -73,7 +73,7 @@ function named(sign: ":" | "="): Rule[] {
   ];
 }
 
-/** Numbers of payment cards: 14 to 19 digits, maybe in groups, which begin as such numbers do. */
+/** Candidates for card numbers: 14 to 19 digits, perhaps in groups, with a valid first digit. */
 const CARD = /(?<![\d.])[2-6]\d{0,18}(?:[ -]\d{1,19}){0,18}(?!\d)/g;
 const FIGURES = /[2-6][\d -]{12}/;
 
@@ -102,7 +102,7 @@ export function redact(text: string): string {
   return FIGURES.test(clean) ? clean.replace(CARD, withoutCard) : clean;
 }
 
-/** Groups that follow each other and make the number of a card. */
+/** Blanks consecutive groups of digits that form a card number. */
 function withoutCard(match: string): string {
   const groups = match.split(/[ -]/);
   for (let from = 0; from < groups.length; from++) {
@@ -115,7 +115,7 @@ function withoutCard(match: string): string {
   return match;
 }
 
-/** The last digit of a card's number makes a sum of all of them, every second one doubled, end in 0. */
+/** Whether digits pass the Luhn check of card numbers: the sum of all digits, every second one doubled, ends in 0. */
 export function isCard(digits: string): boolean {
   if (!/^[2-6]/.test(digits)) return false;
   let sum = 0;

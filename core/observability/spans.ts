@@ -1,13 +1,13 @@
-/** The usual ways to end a span: a failure, a cancellation, the end of a promise. */
+/** The usual ways to end a span: with a failure, with a cancellation, with a promise. */
 import { ServiceError } from "../lib/errors.ts";
 import type { Span } from "./span.ts";
 
-/** For work that was stopped from outside: the client left, it was cancelled, or another branch won. */
+/** The type for work that was stopped from outside: the client left, it was cancelled, or another branch won. */
 const CANCELLED = "cancelled";
 
 export const cancelSpan = (span: Span): void => span.fail(CANCELLED, CANCELLED);
 
-/** The message of an internal error is for the log only. */
+/** Ends the span with an error. The message of an internal error is only for the log. */
 export function failSpan(span: Span, thrown: unknown): void {
   if (thrown instanceof ServiceError) span.fail(thrown.kind, thrown.message);
   else span.fail("internal", "internal error");

@@ -1,10 +1,10 @@
-/** Lines of the log for people at a terminal: time, level, what happened, about whom. Elsewhere the log is JSON. */
+/** Log lines for people at a terminal: time, level, event, subject. Elsewhere the log is JSON. */
 import { LEVELS, type LogEntry, levelRank, parseLogEntry } from "./log-line.ts";
 
 /** `logs.format` of the manifest. */
 export type LogFormat = "auto" | "json" | "text";
 
-/** Named first and in this order: whom a line is about. */
+/** The subjects of a line, which come first and in this order. */
 const SUBJECTS: readonly (readonly [binding: string, name: string])[] = [
   ["agentId", "agent"],
   ["workflowId", "workflow"],
@@ -15,11 +15,11 @@ const SUBJECTS: readonly (readonly [binding: string, name: string])[] = [
   ["conversationId", "conversation"],
   ["userId", "user"],
 ];
-/** Said by the other bindings already, or of use to programs alone. */
+/** Bindings that are redundant, or useful only for programs. */
 const LEFT_OUT: ReadonlySet<string> = new Set(["timestamp", "level", "msg", "spanId", "cut"]);
-/** Of use where something went wrong. */
+/** Bindings that are shown only for problems. */
 const FOR_PROBLEMS: ReadonlySet<string> = new Set(["requestId", "traceId"]);
-/** Mistakes in code, whose place matters. What a tool or a provider says needs none. */
+/** Errors that are mistakes in code, for which the stack is shown; not so for errors of tools or providers. */
 const MISTAKES: ReadonlySet<string> = new Set([
   "TypeError",
   "ReferenceError",
@@ -34,21 +34,21 @@ const MAX_STACK_LINES = 6;
 const WARN = LEVELS.indexOf("warn");
 const FATAL = LEVELS.indexOf("fatal");
 
-/** By level. */
+/** Colours by level. */
 const COLOURS = [90, 90, 36, 33, 31, 31];
 const DIM = 2;
 
-/** What terminals obey, and what turns the direction of text: a client may have written it. */
+/** Characters that control terminals or change the direction of text: a client may have written them. */
 const CONTROLS = /[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
 const escaped = (text: string): string =>
   text.replace(CONTROLS, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
-/** Lines of a message after its first are indented, so that none of them looks like a line of the log. */
+/** Indents the lines of a message after the first, so that none of them looks like a log line. */
 const indented = (text: string): string => text.split(/\r?\n/).map(escaped).join("\n    ");
 
 const shortened = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most)}...` : text);
 
-/** How lines are written to an output. */
+/** The format of lines for an output. */
 export function lineFormat(
   format: LogFormat,
   { isTerminal, colours }: { isTerminal: boolean; colours: boolean },
@@ -58,7 +58,7 @@ export function lineFormat(
   return (line) => terminalLine(line, isTerminal && colours);
 }
 
-/** @param line as the log has it, already without secrets */
+/** @param line of the log, already without secrets */
 function terminalLine(line: string, colours: boolean): string {
   const paint = (code: number, text: string) => (colours ? `\u001b[${code}m${text}\u001b[0m` : text);
   const rank = levelRank(line);
@@ -71,7 +71,7 @@ function terminalLine(line: string, colours: boolean): string {
   return `${[head, ...errorLines(entry, rank)].join("\n    ")}\n`;
 }
 
-/** Hours to milliseconds, where the terminal is. */
+/** Time of day with milliseconds, in the time zone of the terminal. */
 function localTime(timestamp: string): string {
   const time = new Date(timestamp);
   const two = (value: number) => String(value).padStart(2, "0");
@@ -94,7 +94,7 @@ function factsOf(entry: LogEntry, rank: number): string {
     .join(" ");
 }
 
-/** Has lines of its own. A text under these names, which plugins write too, is a fact like others. */
+/** Whether a value is an error, which is shown on lines of its own. Plugins may use these names for plain texts, too. */
 const isError = (name: string, value: unknown): boolean =>
   (name === "err" || name === "error") && typeof value === "object";
 
@@ -103,7 +103,7 @@ function valueText(value: unknown): string {
   return escaped(shortened(text, MAX_VALUE_CHARACTERS));
 }
 
-/** What the error says beyond the message of the line, what caused it, and where a mistake in code is. */
+/** The details of an error beyond the message of the line: its causes, and the stack of a mistake in code. */
 function errorLines({ msg, err, error = err }: LogEntry, rank: number): string[] {
   const lines: string[] = [];
   let isCause = false;

@@ -10,15 +10,15 @@ export interface Traceparent extends SpanContext {
 const FORM = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
 const NO_TRACE = "0".repeat(32);
 const NO_SPAN = "0".repeat(16);
-/** Reserved: not a version. */
+/** Reserved by the specification: not a version. */
 const NO_VERSION = "ff";
-/** The version that has no more than four fields. */
+/** The version with exactly four fields. */
 const FIRST_VERSION = "00";
 const SAMPLED_FLAG = 1;
-/** A longer header is refused, so that reading one costs little. */
+/** A longer header is refused, so that parsing stays cheap. */
 const MAX_HEADER_LENGTH = 512;
 
-/** @returns null for a header that is not valid: the request begins a new trace then */
+/** @returns null for an invalid header: then the request starts a new trace */
 export function parseTraceparent(header: string): Traceparent | null {
   if (header.length > MAX_HEADER_LENGTH) return null;
   const match = FORM.exec(header);
@@ -29,12 +29,12 @@ export function parseTraceparent(header: string): Traceparent | null {
   return { traceId: traceId!, spanId: spanId!, sampled: (Number.parseInt(flags!, 16) & SAMPLED_FLAG) !== 0 };
 }
 
-/** What others add for themselves. It is handed on as it is, unless it is so long that it may be dropped. */
+/** Valid values, which are passed on unchanged. A longer one may be dropped. */
 const TRACESTATE = /^[\x20-\x7e]{1,512}$/;
 
 export const acceptTracestate = (header: string): string => (TRACESTATE.test(header) ? header : "");
 
-/** The headers with which a request to another service continues the trace of a span. There is a span only where it is recorded. */
+/** The headers with which a request to another service continues the trace of a span. A span exists only if it is recorded. */
 export function traceHeaders({ traceId, spanId, tracestate }: Span): Record<string, string> {
   const traceparent = `00-${traceId}-${spanId}-01`;
   return tracestate === "" ? { traceparent } : { traceparent, tracestate };

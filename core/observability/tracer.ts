@@ -1,4 +1,4 @@
-/** Begins traces: decides which runs are traced, and continues the traces of callers. */
+/** Starts traces: decides which runs are traced, and continues the traces of callers. */
 import { SpanClock } from "./clock.ts";
 import { type ContentMode, createCleaner } from "./content.ts";
 import { Ids } from "./ids.ts";
@@ -18,8 +18,8 @@ interface TracerSettings {
 
 export interface Tracer extends SpanOrigin {
   /**
-   * Begins the span of a request. A caller's trace is continued when the header `traceparent` names one. `sample` decides here too
-   * whether it is recorded: a caller can keep its trace from being recorded, and cannot force it.
+   * Starts the span of a request. Continues a caller's trace when the header `traceparent` names one. `sample` decides in this case
+   * too: a caller can prevent that its trace is recorded, but not force it.
    *
    * @param traceparent the header; an empty string without one
    * @param tracestate the header beside it
@@ -34,7 +34,7 @@ export interface Tracer extends SpanOrigin {
   ): Span | null;
 }
 
-/** @returns null when nothing is sampled or no sink takes it: tracing costs nothing then */
+/** @returns null when nothing is sampled or there is no sink: then tracing costs nothing */
 export function createTracer({ sample, content, secrets }: TracerSettings, sinks: readonly SpanSink[]): Tracer | null {
   if (sample <= 0 || sinks.length === 0) return null;
   const tracing = { clock: new SpanClock(), ids: new Ids(), cleaner: createCleaner(content, secrets), sinks };

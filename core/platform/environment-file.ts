@@ -5,14 +5,14 @@ import { join } from "node:path";
 import { ServiceError } from "../lib/errors.ts";
 import { withVariables } from "./environment-text.ts";
 
-/** A larger file cannot be one of settings. */
+/** A larger file is not a file of settings. */
 const MAX_FILE_BYTES = 1024 * 1024;
-/** The file holds secrets. */
+/** Only the owner may read the file, because it contains secrets. */
 const OWNER_ONLY_MODE = 0o600;
 
 export class EnvironmentFile {
   readonly #folder: string;
-  /** Changes are made one after the other, so that none is lost. */
+  /** The last change; changes run one after the other, so that none is lost. */
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor(folder: string) {
@@ -45,7 +45,7 @@ export class EnvironmentFile {
   }
 }
 
-/** Null when there is no such file. */
+/** The mode of the file; null when there is no such file. */
 async function fileMode(file: string): Promise<number | null> {
   let found: Awaited<ReturnType<typeof lstat>>;
   try {
@@ -61,7 +61,7 @@ async function fileMode(file: string): Promise<number | null> {
   return Number(found.mode) & 0o777;
 }
 
-/** Replaces the file atomically, for readers and when the machine loses power. */
+/** Replaces the file atomically, even if the machine loses power. */
 async function replace(folder: string, file: string, text: string, mode: number): Promise<void> {
   const fresh = `${file}.${randomBytes(6).toString("hex")}`;
   try {
@@ -81,7 +81,7 @@ async function replace(folder: string, file: string, text: string, mode: number)
   await syncFolder(folder);
 }
 
-/** Writes the rename to disk, on systems where a folder can be synchronised. */
+/** Flushes the rename to disk, on systems that can synchronise a folder. */
 async function syncFolder(folder: string): Promise<void> {
   try {
     const handle = await open(folder, "r");

@@ -1,14 +1,14 @@
-/** Sets variables in the text of a `.env` file, and leaves the rest as it is. */
+/** Sets variables in the text of a `.env` file, and leaves the rest unchanged. */
 
-/** Beginning of an assignment: indent, `export`, the name, `=` and the spaces after it. A byte order mark may go before. */
+/** The start of an assignment: indent, `export`, the name, `=` and the spaces after it, perhaps after a byte order mark. */
 const ASSIGNMENT = /^((?:\u00ef\u00bb\u00bf)?[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*)(.*)$/s;
 const COMMENT = /(?<![ \t])[ \t]+#.*$/s;
 
 /**
- * Every assignment of a variable gets the new value; variables without one are added at the end. Line ends, the text before an
+ * Gives every assignment of a variable the new value; variables without an assignment are added at the end. Line ends, the text before an
  * assignment and the comment after it are kept.
  *
- * @param text each character a byte of the file, so that any encoding survives
+ * @param text each character a byte of the file, so that any encoding is preserved
  * @param values that need no quotes
  */
 export function withVariables(text: string, values: Readonly<Record<string, string>>): string {
@@ -28,7 +28,7 @@ export function withVariables(text: string, values: Readonly<Record<string, stri
   return whole + gap + added.join("");
 }
 
-/** The lines with their ends; a quoted value over several lines is one statement. */
+/** Splits into lines with their ends; a quoted value over several lines is one statement. */
 function splitStatements(text: string): string[] {
   const statements: string[] = [];
   for (let at = 0; at < text.length; ) {
@@ -57,7 +57,7 @@ function endOfStatement(text: string, at: number): number {
 /** The comment after a value, which may be in quotes. */
 function trailingComment(given: string): string {
   const quote = given[0];
-  // A variable without a value.
+  // The variable has no value.
   if (quote === "#") return ` ${given}`;
   const closed = quote === '"' || quote === "'" || quote === "`" ? given.indexOf(quote, 1) : -1;
   return COMMENT.exec(closed === -1 ? given : given.slice(closed + 1))?.[0] ?? "";

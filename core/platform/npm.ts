@@ -1,12 +1,12 @@
-/** Runs npm: a child without a shell, within a time limit, without the secrets of the service. */
+/** Runs npm as a child process without a shell, within a time limit, without the secrets of the service. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { ServiceError, unavailable } from "../lib/errors.ts";
 
 interface NpmRun {
   readonly folder: string;
-  /** That of the service; npm gets only the variables that it needs. */
+  /** The environment of the service; npm gets only the variables that it needs. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Milliseconds. */
+  /** Time limit in milliseconds. */
   readonly limit: number;
   /** Ends npm when it aborts. */
   readonly signal: AbortSignal;
@@ -18,12 +18,12 @@ export interface NpmOutcome {
   readonly stderr: string;
 }
 
-/** npm is ended when it prints more than this. */
+/** Most output of npm, which is killed when it prints more. */
 const MAX_OUTPUT_CHARACTERS = 8 * 1024 * 1024;
-/** From SIGTERM to SIGKILL. */
+/** Delay from SIGTERM to SIGKILL. */
 const KILL_DELAY_MS = 1_000;
 
-/** Scripts of packages run with these variables, and must not see the secrets of the service. */
+/** The variables for npm: scripts of packages run with them, and must not see the secrets of the service. */
 const PASSED_VARIABLES =
   /^(?:path|pathext|home|userprofile|appdata|localappdata|systemroot|comspec|tmpdir|temp|tmp|lang|lc_all|node_env|node_extra_ca_certs|ssl_cert_file|ssl_cert_dir|(?:https?|no|all)_proxy|npm_config_.*)$/i;
 
@@ -31,7 +31,7 @@ const PASSED_VARIABLES =
 export async function runNpm(parameters: readonly string[], run: NpmRun): Promise<NpmOutcome> {
   if (run.signal.aborted) throw unavailable("the service is stopping");
   const what = `npm ${parameters[0]}`;
-  // A process group of its own, so that the processes it starts end with it.
+  // A separate process group, so that the processes that npm starts end with it.
   const ownGroup = process.platform !== "win32";
   const [command, before] = npmCommand(run.env);
   const child = spawn(command, [...before, ...parameters], {
@@ -66,7 +66,7 @@ export async function runNpm(parameters: readonly string[], run: NpmRun): Promis
   }
 }
 
-/** The npm that started the service, where one did: a script for this Node. */
+/** The npm that started the service, if one did: a script for this Node. */
 function npmCommand({ npm_execpath: script = "" }: NpmRun["env"]): [command: string, parameters: string[]] {
   return /\bnpm-cli\.c?js$/.test(script) ? [process.execPath, [script]] : ["npm", []];
 }
@@ -93,6 +93,6 @@ function kill(child: ChildProcess, signal: NodeJS.Signals, ownGroup: boolean): v
     if (ownGroup && child.pid !== undefined) process.kill(-child.pid, signal);
     else child.kill(signal);
   } catch {
-    // It has ended.
+    // The process has ended already.
   }
 }

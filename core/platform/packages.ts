@@ -8,12 +8,12 @@ type Section = (typeof SECTIONS)[number];
 
 export interface Dependency {
   readonly name: string;
-  /** As package.json has it: `^1.2.0`, `npm:other@1.2.0`, `file:../x`. */
+  /** The version in package.json: `^1.2.0`, `npm:other@1.2.0`, `file:../x`. */
   readonly wanted: string;
   readonly section: Section;
 }
 
-/** By name. @throws ServiceError `internal` when package.json cannot be read */
+/** Dependencies by name. @throws ServiceError `internal` when package.json cannot be read */
 export async function readDependencies(folder: string): Promise<Map<string, Dependency>> {
   let text: unknown;
   try {
@@ -54,5 +54,5 @@ export function newestSpecifier({ name, wanted }: Dependency): string | null {
   return RANGE.test(wanted) ? `${name}@latest` : null;
 }
 
-/** Whether package.json pins one exact version: an update pins the new one. */
+/** Whether package.json pins one exact version: then an update pins the new one. */
 export const isExact = ({ wanted }: Dependency): boolean => /^(?:npm:.+@)?=?\d+\.\d+\.\d+(?:-[\w.-]+)?$/.test(wanted);

@@ -1,4 +1,4 @@
-/** Maintenance of the service itself: updates of its packages, and its `.env` file. Each is loaded with the first request for it. */
+/** Maintenance of the service: updates of its packages, and its `.env` file. Each part is loaded with the first request for it. */
 import type { Logger } from "pino";
 import type { EnvironmentFile } from "./environment-file.ts";
 import type { Updates } from "./updates.ts";

@@ -28,9 +28,9 @@ export class Updates {
   }
 
   /**
-   * What `npm outdated` reports; calls while it runs share its answer.
+   * The result of `npm outdated`; calls while it runs share the result.
    *
-   * @throws ServiceError `unavailable` when the registry cannot be asked within 10 s
+   * @throws ServiceError `unavailable` when the registry does not answer within 10 s
    */
   list(): Promise<UpdateList> {
     this.#listing ??= this.#fetchList().finally(() => {
@@ -40,9 +40,9 @@ export class Updates {
   }
 
   /**
-   * Installs the newest version of a package, or of all that have a newer one.
+   * Installs the newest version of a package, or of all packages with a newer one.
    *
-   * @throws ServiceError `invalid_input` when that is switched off or package.json names no such package, `conflict` while another
+   * @throws ServiceError `invalid_input` when installing is disabled or package.json has no such package, `conflict` while another
    * installation runs, `internal` when npm fails
    */
   async install(name?: string): Promise<InstalledUpdates> {
@@ -143,13 +143,13 @@ function findDependency(dependencies: ReadonlyMap<string, Dependency>, name: str
   return found;
 }
 
-/** Null when the output is not a list of packages. */
+/** Parses npm's list; null when the output is not a list of packages. */
 function parseUpdates({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, Dependency>): Update[] | null {
   const said = parseObject(stdout.trim() === "" ? "{}" : stdout);
   if (said === null || "error" in said) return null;
   const updates = new Map<string, Update>();
   for (const [key, value] of Object.entries(said)) {
-    // An alias shows as `name:other@1.2.0`, a package that is there more than once as a list.
+    // An alias appears as `name:other@1.2.0`, and a package that is installed more than once as a list.
     const name = key.split(":", 1)[0]!;
     const section = dependencies.get(name)?.section;
     const { current, latest } = ([value].flat()[0] ?? {}) as { current?: unknown; latest?: unknown };
@@ -170,7 +170,7 @@ function parseUpdates({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, 
 
 const PARTS = ["major", "minor", "patch"] as const;
 
-/** The first part of the versions that differs; `latest` where they cannot be compared. */
+/** The first part of the versions that differs; `latest` when they cannot be compared. */
 function changeType(installed: string | undefined, latest: string): Update["type"] {
   const [old, fresh] = [installed ?? "", latest].map((version) => /^(\d+)\.(\d+)\.(\d+)/.exec(version)?.slice(1));
   if (old === undefined || fresh === undefined) return "latest";

@@ -22,7 +22,7 @@ const DESCRIPTIVE_ROUTES = [
 ];
 const CONSOLE_SOCKETS = ["WS /ws", "WS /ws/logs"];
 
-/** Observability and updates: protected under `legacy`, where both a token and the console key give access. */
+/** Routes for observability and updates: protected under `legacy`, where both a token and the console key give access. */
 export const OPERATOR_ROUTES: readonly string[] = Object.freeze([
   "/observability/*",
   "GET /api/logs",
@@ -42,10 +42,10 @@ export const DEFAULT_CONSOLE_ROUTES: readonly string[] = Object.freeze([
   ...CONSOLE_SOCKETS,
 ]);
 
-/** Always public under `legacy`. */
+/** Routes that are always public under `legacy`. */
 export const DEFAULT_PUBLIC_ROUTES: readonly string[] = Object.freeze([...DESCRIPTIVE_ROUTES, ...CONSOLE_SOCKETS]);
 
-/** Protected under `legacy`. Suspending and resuming a workflow are not among them: `legacy` leaves both open. */
+/** Routes that are protected under `legacy`. Suspending and resuming a workflow are not among them: `legacy` leaves both open. */
 export const PROTECTED_ROUTES: readonly string[] = Object.freeze([
   "POST /agents/:id/text",
   "POST /agents/:id/stream",

@@ -1,14 +1,14 @@
-/** What `create` of a plugin makes, by its kind; that of a store is `Store`. */
+/** What `create` of a plugin returns, for each kind of plugin; a store plugin returns a `Store`. */
 import type { EmbeddingModelV3, LanguageModelV3 } from "@ai-sdk/provider";
 import type { User } from "../identity/user.ts";
 
 export interface AuthProvider {
   type: string;
-  /** Route patterns that need no token beside those of the manifest. */
+  /** Route patterns that need no token, in addition to those of the manifest. */
   publicRoutes?: string[];
   /**
-   * The user of a token; null, undefined or a throw refuse it. A user with `exp`, seconds since 1970 as in a JWT, says when the
-   * token ends: sockets and streams that it opened end then. Without it they last.
+   * The user of a token; null, undefined or an exception reject the token. `exp` of a user, in seconds since 1970 as in a JWT, is when
+   * the token expires: sockets and streams that it opened are closed then. Without it they stay open.
    */
   verifyToken(
     token: string,
@@ -16,27 +16,27 @@ export interface AuthProvider {
   ): Promise<User | null | undefined>;
 }
 
-/** What the manifest says of a model and of its provider. Times are in milliseconds. */
+/** The manifest's settings for a model and its provider. Times are in milliseconds. */
 export interface ModelSettings {
   readonly timeouts: ModelTimeouts;
-  /** Whether text in `<think>` tags is taken for reasoning. */
+  /** Whether text in `<think>` tags is treated as reasoning. */
   readonly extractReasoning: boolean;
   readonly structuredOutput: "auto" | "json_schema" | "json_object" | "prompt";
-  /** By the names of the provider's API. */
+  /** Parameters by their names in the provider's API. */
   readonly parameters: { readonly omit: readonly string[]; readonly rename: Readonly<Record<string, string>> };
-  /** Tokens of prompt and answer together. */
+  /** Most tokens of prompt and answer together. */
   readonly contextWindow: number | undefined;
   readonly prices: ModelPrices | undefined;
 }
 
 export interface ModelTimeouts {
-  /** Until there is a connection; the wait for a free one does not count. */
+  /** Until a connection is established, not counting the wait for a free one. */
   readonly connect: number;
-  /** From then on until the first byte of the answer. */
+  /** From the established connection to the first byte of the answer. */
   readonly firstByte: number;
-  /** Between two pieces of the answer. */
+  /** Between two chunks of the answer. */
   readonly idle: number;
-  /** From the first byte to the end; no limit when it is left out. */
+  /** From the first byte to the end; undefined for no limit. */
   readonly total?: number;
 }
 
@@ -45,14 +45,14 @@ export interface ModelPrices {
   readonly input: number;
   readonly output: number;
   readonly cachedInput?: number;
-  /** The day that they were looked up. */
+  /** The date on which they were looked up. */
   readonly asOf?: string;
 }
 
 export interface ModelProvider {
   languageModel(id: string, settings: ModelSettings): LanguageModelV3;
   embeddingModel?(id: string, settings: ModelSettings): EmbeddingModelV3;
-  /** Tries after the first, before the first visible byte; default 2. */
+  /** Number of tries after the first, before the first visible byte; default 2. */
   retries?: number;
 }
 
@@ -61,11 +61,11 @@ export interface Embedding {
   dimensions: number;
   /** The model of the vectors: an index that was made with another model, or another length, has to be rebuilt. */
   model?: string;
-  /** One vector for each text, in order. */
+  /** Returns one vector for each text, in the same order. */
   embed(texts: string[], options: { signal?: AbortSignal }): Promise<Float32Array[]>;
 }
 
-/** The message that a vector belongs to. Any strings, at most 256 characters each; a message id is unique in its conversation. */
+/** The message to which a vector belongs. Arbitrary strings of at most 256 characters; a message id is unique in its conversation. */
 export interface VectorPlace {
   owner: string;
   conversation: string;
@@ -73,18 +73,18 @@ export interface VectorPlace {
 }
 
 export interface VectorEntry extends VectorPlace {
-  /** Of length 1, so that the dot product of two is their cosine similarity. All have the same number of dimensions. */
+  /** Has length 1, so that the dot product of two vectors is their cosine similarity. All have the same number of dimensions. */
   vector: Float32Array;
 }
 
 export interface VectorQuery {
-  /** Of length 1. */
+  /** Has length 1. */
   vector: Float32Array;
-  /** Only vectors of this owner may be found; undefined: those of all owners. */
+  /** Only vectors of this owner may be found; undefined for all owners. */
   owner?: string;
   conversation?: string;
   limit: number;
-  /** Least cosine similarity. */
+  /** Lowest cosine similarity of a hit. */
   threshold: number;
   signal?: AbortSignal;
 }
@@ -95,15 +95,15 @@ export interface VectorHit extends VectorPlace {
 }
 
 /**
- * An index of vectors, for one named memory (`host.name`). The next `search` sees every change that has resolved.
- * A call that rejects is made again later with the same arguments, so that every method must tolerate repetition.
+ * An index of vectors, for one named memory (`host.name`). Once a change has resolved, the next `search` must see it.
+ * A call that rejects is repeated later with the same arguments, so every method must be idempotent.
  */
 export interface Vectors {
   /** Adds vectors, or replaces those of the same messages. */
   put(entries: readonly VectorEntry[]): Promise<void>;
-  /** Deletes messages, or all of a conversation where `message` is undefined. It is not an error when there is nothing to delete. */
+  /** Deletes messages, or all of a conversation if `message` is undefined. It is not an error when there is nothing to delete. */
   delete(places: readonly { owner: string; conversation: string; message?: string }[]): Promise<void>;
-  /** Best first. */
+  /** Returns the best hits first. */
   search(query: VectorQuery): Promise<VectorHit[]>;
   /** Deletes everything of this memory. */
   clear(): Promise<void>;

@@ -1,10 +1,10 @@
-/** Errors of model providers that the core tells apart from all others. */
+/** Errors of model providers that the core handles specially. */
 import type { ModelTimeouts } from "./instances.ts";
 
-/** Clients are told the model's words. */
+/** Longest refusal that clients see. */
 const MAX_REFUSAL_CHARACTERS = 4_000;
 
-/** The model has declined to answer, in words of its own. The same call again would be declined again. */
+/** The model has declined to answer, in its own words. A retry would be declined again. */
 export class ModelRefusal extends Error {
   override readonly name = "ModelRefusal";
   readonly refusal: string;
@@ -17,8 +17,8 @@ export class ModelRefusal extends Error {
 }
 
 /**
- * Too many calls wait for a connection to the provider. The limit is the service's own and nothing was sent: the same model
- * need not be called again at once.
+ * Too many calls wait for a connection to the provider. The limit is the service's own and nothing was sent, so an immediate retry
+ * with the same model is pointless.
  */
 export class ProviderQueueFull extends Error {
   override readonly name = "ProviderQueueFull";
@@ -30,9 +30,9 @@ export class ProviderQueueFull extends Error {
   }
 }
 
-/** One of the provider's `timeouts` has passed. Providers that answer in batches throw it themselves. */
+/** One of the provider's `timeouts` was exceeded. Providers that answer in batches throw it themselves. */
 export class ModelTimeout extends Error {
-  /** As the errors of `AbortSignal.timeout` are called. */
+  /** The name that errors of `AbortSignal.timeout` have. */
   override readonly name = "TimeoutError";
   readonly limit: keyof ModelTimeouts;
 
@@ -42,7 +42,7 @@ export class ModelTimeout extends Error {
   }
 }
 
-/** Most bytes of one answer: its reader may have to buffer all of it, since an event is complete only with its last line. */
+/** Most bytes of one answer: its reader may have to buffer all of it, because an event is complete only with its last line. */
 export const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
 
 export class AnswerTooLarge extends Error {

@@ -35,7 +35,7 @@ export type { ToolCallContext } from "../tools/tool.ts";
 export {
   DEFAULT_CONSOLE_ROUTES,
   DEFAULT_PUBLIC_ROUTES,
-  /** The name that it also has, for plugins written for it. */
+  /** The former name, for plugins that import it. */
   DEFAULT_PUBLIC_ROUTES as DEFAULT_LEGACY_PUBLIC_ROUTES,
   PROTECTED_ROUTES,
 } from "./access-lists.ts";
@@ -71,13 +71,13 @@ export interface ToolPlugin<I = Loose, C = Loose> {
   config?: JsonSchema;
   /** `250ms`, `5s`; default 60s. */
   timeout?: string;
-  /** Whether a person must say yes before it runs; `{{ input.amount > 100 }}` to ask only sometimes. */
+  /** Whether a person must approve a call before it runs; an expression such as `{{ input.amount > 100 }}` asks only in some cases. */
   approval?: boolean | string;
-  /** How long that may be answered: `24h`, which is the default. */
+  /** How long the question may be answered; default `24h`. */
   expires?: string;
   /** Who may answer; default: `owner`, the user whose call it is, and the console. */
   approvers?: "owner" | "console";
-  /** It changes nothing outside, so that it may run again after a crash: a workflow then need not store its begin first. Default: false. */
+  /** Set if the tool has no side effects: it may run again after a crash, so a workflow need not store its start first. Default: false. */
   readOnly?: boolean;
   /** Returns the result, or a promise of it. When it throws, the client gets a 500 with the message of the error. */
   execute(input: I, call: ToolPluginCall<C>): unknown;
@@ -85,50 +85,50 @@ export interface ToolPlugin<I = Loose, C = Loose> {
 
 /** `signal` aborts when the client leaves and at the time limit; after that the result is discarded. */
 export interface ToolPluginCall<C = Loose> extends ToolCallContext {
-  /** `with` of the manifest, checked, with the defaults of the plugin's schema. */
+  /** The validated `with` of the manifest, including the defaults of the plugin's schema. */
   readonly config: C;
 }
 
-/** Values are copies, made when they are read: destructure the object, or pass it on as it is. */
+/** The values are copies, created when they are read: destructure the object, or pass it on unchanged. */
 export interface StepContext {
-  /** Output of the step before. */
+  /** Output of the previous step. */
   readonly data: Loose;
   /** Input of the workflow. */
   readonly input: Loose;
-  /** State that the steps of one execution share, as it was when the step began. */
+  /** State that the steps of one execution share, as it was when this step started. */
   readonly state: Loose;
-  /** Sets some keys of `state`, for the steps that come after: a step that fails changes nothing. */
+  /** Sets some keys of `state`, for later steps. If this step fails, nothing changes. */
   readonly setState: (change: Record<string, unknown>) => void;
-  /** Outputs of earlier steps of the same workflow by id. */
+  /** Outputs of earlier steps of the same workflow, by id. */
   readonly steps: Record<string, Loose>;
-  /** `context` of the request that began the execution. */
+  /** `context` of the request that started the execution. */
   readonly context: Record<string, unknown>;
   readonly user: User | null;
-  /** Inside an `onError`: what failed. Null elsewhere. */
+  /** Inside an `onError`: the failure that it handles. Null elsewhere. */
   readonly error?: StepFailure | null;
-  /** `with` of the manifest, checked, with the defaults of the plugin's schema. */
+  /** The validated `with` of the manifest, including the defaults of the plugin's schema. */
   readonly config: Loose;
-  /** `return suspend(reason, data?)` suspends; after resume the step runs again with `resumeData` set. */
+  /** `return suspend(reason, data?)` suspends; after a resume the step runs again with `resumeData` set. */
   readonly suspend: (reason: string, data?: unknown) => unknown;
-  /** Undefined until the step was resumed; null when that was done without data. */
+  /** The data of the resume: undefined before the step was resumed; null if the resume had no data. */
   readonly resumeData: Loose;
   /** Aborts at time limits, when the execution is cancelled or the service stops, and when another branch has won. */
   readonly signal: AbortSignal;
   readonly logger: Logger;
   readonly executionId: string;
-  /** `options.conversationId` of the request that began the execution. */
+  /** `options.conversationId` of the request that started the execution. */
   readonly conversationId?: string;
-  /** The same for every try of this step, after a crash too: pass it to whatever must happen once only. */
+  /** The same for every try of this step, after a crash too: pass it to anything that must happen only once. */
   readonly idempotencyKey: string;
-  /** From 1. */
+  /** Number of the try, from 1. */
   readonly attempt: number;
 }
 
 export interface StepFailure {
   readonly message: string;
-  /** Of the error, as the plugin, the tool or the service gave it; null where it has none. */
+  /** Code of the error from the plugin, the tool or the service; null if it has none. */
   readonly code: string | null;
-  /** The step that failed, as its path in the execution. */
+  /** Path of the failed step in the execution. */
   readonly stepId: string;
 }
 
@@ -138,20 +138,20 @@ export interface StepPlugin {
   description?: string;
   /** JSON Schema of `with` in the manifest. */
   config?: JsonSchema;
-  /** It changes nothing outside, so that it may run again after a crash: the workflow then need not store its begin first. Default: false. */
+  /** Set if the step has no side effects: it may run again after a crash, so its start need not be stored first. Default: false. */
   readOnly?: boolean;
-  /** Returns the output, or a promise of it. When it throws, it is tried again if the manifest says so, else the execution fails. */
+  /** Returns the output, or a promise of it. When it throws, the step is retried if the manifest says so; else the execution fails. */
   execute(step: StepContext): unknown;
 }
 
-/** Checked against the plugin's schemas, where it has them. */
+/** Validated with the plugin's schemas, if it has them. */
 export interface RouteRequest {
   query: Record<string, Loose>;
   /** Path parameters, percent-decoded. */
   params: Record<string, string>;
   body: Loose;
   user: User | null;
-  /** Names in lower case. */
+  /** Header names are in lower case. */
   headers: Record<string, string>;
 }
 
@@ -159,15 +159,15 @@ export interface RoutePlugin {
   kind: "route";
   name?: string;
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-  /** `/orders/:id`. */
+  /** Such as `/orders/:id`. */
   path: string;
   /** For `/doc`. */
   summary?: string;
-  /** JSON Schemas; the first two are checked, the third is documentation. */
+  /** JSON Schemas; the first two are validated, the third is documentation. */
   query?: JsonSchema;
   body?: JsonSchema;
   response?: JsonSchema;
-  /** CORS settings of this route alone. */
+  /** CORS settings of this route only. */
   cors?: Record<string, unknown> | false;
   /** Returns the `data` of the reply, or a promise of it. Throw a ServiceError for another status than 500. */
   handle(request: RouteRequest, call: RouteCall): unknown;
@@ -176,7 +176,7 @@ export interface RoutePlugin {
 interface Factory<K extends string, T> {
   kind: K;
   name?: string;
-  /** JSON Schema of the keys beside `use`; checked, with its defaults applied, before `create`. */
+  /** JSON Schema of the keys beside `use`, which are validated, and get their defaults, before `create`. */
   config?: JsonSchema;
   create(config: Loose, host: Host): T | Promise<T>;
 }
@@ -198,12 +198,12 @@ export interface OriginPlugin {
 export interface SocketPlugin {
   kind: "socket";
   name?: string;
-  /** `/rooms/:id`. A last segment `**` stands for the path itself and everything below it. */
+  /** Such as `/rooms/:id`. A last segment `**` stands for the path itself and everything below it. */
   path: string;
   /** For the documentation. */
   summary?: string;
   open?(peer: PluginSocketPeer): unknown;
-  /** @param data parsed JSON; a text that is not JSON as it is */
+  /** @param data the parsed JSON; a text that is not JSON is passed unchanged */
   message?(peer: PluginSocketPeer, data: Loose): unknown;
   /** Called once when the socket has closed, for whatever reason. */
   close?(peer: PluginSocketPeer): unknown;
@@ -228,7 +228,7 @@ export type Plugin = PluginKinds[PluginKind];
 
 type Definition<T> = T extends unknown ? Omit<T, "kind"> : never;
 
-/** A tool whose input and `config` have the types that its schemas say. Without a schema they are as loose as they come. */
+/** A tool whose input and `config` have the types of its schemas. Without a schema they are untyped. */
 interface TypedTool<P, C> extends Omit<ToolPlugin, "kind" | "parameters" | "config" | "execute"> {
   parameters?: P;
   config?: C;
@@ -240,7 +240,7 @@ type Unstated = Record<string, never>;
 export function defineTool<const P extends JsonSchema = Unstated, const C extends JsonSchema = Unstated>(
   tool: TypedTool<P, C>,
 ): ToolPlugin<Stated<P, InputOf<P>>, Stated<C, ConfigOf<C>>>;
-/** A tool that states the type of its input itself: `defineTool<{ city: string }>({ ... })`. */
+/** Defines a tool with an explicit type for its input: `defineTool<{ city: string }>({ ... })`. */
 export function defineTool<I = Loose>(tool: Definition<ToolPlugin<I>>): ToolPlugin<I>;
 export function defineTool(tool: Definition<ToolPlugin>): ToolPlugin {
   return { kind: "tool", ...tool };

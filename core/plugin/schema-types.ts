@@ -1,15 +1,15 @@
 /**
- * The TypeScript type of a literal JSON Schema: what a value that fits it is, for the keywords that say so. What it cannot tell is
- * `unknown`, so that an author states a type there instead of being given a wrong one.
+ * The TypeScript type of a literal JSON Schema: the type of a valid value, for the keywords that determine one. Anything else is
+ * `unknown`, so that an author writes a type there instead of getting a wrong one.
  */
 
-/** Of what a client sends: no defaults are filled in. */
+/** The type of what a client sends: defaults are not filled in. */
 export type InputOf<S> = Value<S, never>;
 
-/** Of `with` in the manifest: keys with a default are always there. */
+/** The type of `with` in the manifest: keys with a default are always present. */
 export type ConfigOf<S> = Value<S, { readonly default: unknown }>;
 
-/** `D` is what a property has that is there although it is not required. Keywords hold together, and a missing one says nothing. */
+/** `D` matches schemas of properties that are present although not required. Keywords intersect, and a missing one has no effect. */
 type Value<S, D> = S extends false ? never : Flat<Const<S> & Enum<S> & OneOfMany<S, D> & AllOf<S, D> & Typed<S, D>>;
 
 type Const<S> = S extends { readonly const: infer V } ? V : unknown;
@@ -50,10 +50,10 @@ type Properties<S, D> = S extends { readonly properties: infer P }
     ? Record<string, Value<A, D>>
     : Record<string, unknown>;
 
-/** The keys of an object that fits: those that are required, and those that have a default where defaults count. */
+/** The keys that a valid object always has: those that are required, and those that have a default if defaults count. */
 type Present<P, S, D> =
   | (S extends { readonly required: readonly (infer R)[] } ? Extract<keyof P, R> : never)
   | { [K in keyof P]: [D] extends [never] ? never : P[K] extends D ? K : never }[keyof P];
 
-/** One object instead of an intersection of some, for those who read it in an editor. */
+/** Flattens an intersection of objects into one object, which is easier to read in an editor. */
 type Flat<T> = T extends readonly unknown[] ? T : T extends object ? { [K in keyof T]: T[K] } : T;

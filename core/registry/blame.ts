@@ -1,14 +1,14 @@
-/** Finds the plugin behind an uncaught error: the stack says whose timer or event handler threw it. */
+/** Finds the plugin that caused an uncaught error: the stack shows whose timer or event handler threw it. */
 import { fileURLToPath } from "node:url";
 import { caught } from "../lib/errors.ts";
 
 /** `core/`, or the folder of the bundle. */
 const OWN = fileURLToPath(new URL(import.meta.url.endsWith(".ts") ? ".." : ".", import.meta.url));
-/** Code of packages counts as that of whoever called it. */
+/** Frames in packages are attributed to their caller. */
 const PACKAGES = "/node_modules/";
 
 /**
- * The plugin file that an error comes from, or null when it comes from our own code or the stack does not tell. The outermost call
+ * The plugin file that an error comes from, or null when it comes from our own code or the stack does not tell. The outermost frame
  * decides: an error in our code under a plugin's timer is the plugin's, an error in a plugin that we called is ours.
  *
  * @param folders of plugins, absolute
@@ -30,7 +30,7 @@ function isBelow(file: string, folder: string): boolean {
   return file.startsWith(base) && !file.slice(base.length - 1).includes(PACKAGES);
 }
 
-/** The file in a line such as `    at name (/path/file.ts:1:2)` or `    at async file:///path/file.ts:1:2`. */
+/** The file in a frame such as `    at name (/path/file.ts:1:2)` or `    at async file:///path/file.ts:1:2`. */
 function fileInFrame(line: string): string | null {
   if (!line.startsWith("    at ")) return null;
   const open = line.lastIndexOf("(");

@@ -1,4 +1,4 @@
-/** Makes the instance of a plugin: checks its configuration, calls `create`, checks what that returns. */
+/** Creates the instance of a plugin: checks its configuration, calls `create`, checks the result. */
 
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
@@ -21,14 +21,14 @@ import { fieldProblems } from "./shape.ts";
 type Configured = { config: Record<string, unknown>; problem: null } | { config: null; problem: string };
 
 interface ConfigureOptions {
-  /** Shares a compiler between many plugins; it must fill in defaults. */
+  /** A compiler that many plugins share; it must fill in defaults. */
   compiler?: SchemaCompiler;
 }
 
 /**
- * Checks a configuration against the plugin's schema and fills in the schema's defaults. The value given is not changed.
+ * Checks a configuration against the plugin's schema and fills in the schema's defaults. The given value is not changed.
  *
- * A plugin without a schema takes any keys.
+ * A plugin without a schema accepts any keys.
  *
  * @param config the keys beside `use`, or `with`; `undefined` means `{}`
  */
@@ -50,11 +50,11 @@ export function configure(
 }
 
 /**
- * The problems that `configure` names, each at its own place in the manifest.
+ * Splits the message of `configure` into problems, each with its own place in the manifest.
  *
  * @param path of the configuration in the manifest
  * @param text `timeouts.idle must be string; retries must be integer`
- * @param schema of the configuration: a key that it does not have may be a misspelt one
+ * @param schema of the configuration: a key that it does not have may be misspelt
  */
 export function configProblems(path: Path, text: string, schema: JsonSchema = {}): Problem[] {
   const known = Object.keys((schema.properties ?? {}) as object);
@@ -69,7 +69,7 @@ export function configProblems(path: Path, text: string, schema: JsonSchema = {}
 
 type Factory = AuthPlugin | ProviderPlugin | EmbeddingPlugin | VectorsPlugin | StorePlugin;
 
-/** A plugin could not be made into an instance; `message` is for a person. */
+/** The instance of a plugin could not be created; `message` is for people. */
 export class CreateError extends Error {
   override readonly name = "CreateError";
   readonly phase: PluginPhase;
@@ -81,9 +81,9 @@ export class CreateError extends Error {
 }
 
 /**
- * Configures a plugin and makes its instance.
+ * Configures a plugin and creates its instance.
  *
- * @throws CreateError of phase `config` or `create`
+ * @throws CreateError with the phase `config` or `create`
  */
 export async function createInstance<P extends Factory>(
   plugin: P,

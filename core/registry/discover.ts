@@ -10,7 +10,7 @@ export interface PluginFile {
   readonly kind: PluginKind;
   /** Absolute path. */
   readonly file: string;
-  /** The file's name without its extension: the plugin's name unless it gives another. */
+  /** The file's name without its extension: the plugin's name unless the plugin sets another. */
   readonly stem: string;
 }
 
@@ -27,29 +27,29 @@ const FOLDERS = PLUGIN_KINDS.map(({ folder }) => folder);
 const FOLDER_LIST = FOLDERS.map((folder) => `${folder}/`).join(", ");
 
 /**
- * The plugin folders of a manifest: `plugins/` beside it, where there is one, and those that it names.
+ * The plugin folders of a manifest: `plugins/` beside it, if it exists, and those that it names.
  *
- * @param folder the manifest's own
+ * @param folder of the manifest
  */
 export function pluginFolders(folder: string, named: readonly string[] = []): string[] {
   const beside = join(folder, "plugins");
   return [...(existsSync(beside) ? [beside] : []), ...named.map((path) => resolve(folder, path))];
 }
 
-/** Absolute, without symbolic links. */
+/** The absolute path, with symbolic links resolved. */
 export function realFolder(folder: string): string {
   const path = resolve(folder);
   try {
     return realpathSync(path);
   } catch {
-    return path; // `discover` says what is wrong with it.
+    return path; // `discover` reports the problem.
   }
 }
 
 /**
- * @param root absolute path of a plugin folder
- *
  * Folders inside a kind's folder belong to the plugins (helpers, fixtures) and are not searched.
+ *
+ * @param root absolute path of a plugin folder
  */
 export function discover(root: string): Discovery {
   const files: PluginFile[] = [];
@@ -97,13 +97,13 @@ function listEntries(folder: string): Entry[] {
     .sort((left, right) => (left.name < right.name ? -1 : 1));
 }
 
-/** A mounted volume may consist of symbolic links. */
+/** Follows symbolic links, because a mounted volume may consist of them. */
 function isFolder(entry: Dirent, parent: string): boolean {
   if (!entry.isSymbolicLink()) return entry.isDirectory();
   return statSync(join(parent, entry.name), { throwIfNoEntry: false })?.isDirectory() ?? false;
 }
 
-/** Plugin files in a folder of another name, such as `tool/add.ts`: a mistyped folder must not lose plugins silently. */
+/** Plugin files in a folder with another name, such as `tool/add.ts`: a mistyped folder must not lose plugins silently. */
 function strayFiles(folder: string): PluginProblem[] {
   const name = basename(folder);
   const meant = suggest(name, FOLDERS);

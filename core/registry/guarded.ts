@@ -1,4 +1,4 @@
-/** Wraps an instance that a plugin made: its methods always return promises, and reject with errors that are safe to inspect. */
+/** Wraps an instance that a plugin created: its methods always return promises, and reject with errors that are safe to inspect. */
 import { caught } from "../lib/errors.ts";
 
 type Method = (...given: unknown[]) => unknown;

@@ -1,10 +1,10 @@
-/** Makes the `Host` that plugins get, with a `close` that only the service has. */
+/** Creates the `Host` for plugins, with a `close` that only the service has. */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import type { Host } from "../plugin/plugin.ts";
 
 export interface OwnedHost extends Host {
-  /** Aborts `signal`, then runs the `onClose` callbacks, last first, one after the other. A second call does nothing more. */
+  /** Aborts `signal`, then runs the `onClose` callbacks one after the other, the last one first. May be called again. */
   close(): Promise<void>;
 }
 
@@ -15,7 +15,7 @@ interface HostOptions {
   keyv?: Host["keyv"];
 }
 
-/** For each callback: a plugin that hangs must not keep the service from stopping. */
+/** Time limit of each callback: a plugin that hangs must not keep the service from stopping. */
 const ON_CLOSE_TIMEOUT_MS = 5_000;
 
 export function createHost(options: HostOptions): OwnedHost {
@@ -29,7 +29,7 @@ export function createHost(options: HostOptions): OwnedHost {
       try {
         await within(ON_CLOSE_TIMEOUT_MS, callback());
       } catch (error) {
-        // The others must still run: each holds a resource of its own.
+        // The other callbacks must still run: each releases a resource of its own.
         options.logger.warn({ err: error }, `onClose of a plugin failed: ${messageOf(error)}`);
       }
     }

@@ -4,10 +4,10 @@ import { basename, dirname, join } from "node:path";
 import { caught, messageOf } from "../lib/errors.ts";
 import { shortPath } from "./problem.ts";
 
-/** esbuild (inside tsx): `/path/add.ts:4:0: ERROR: Unexpected "}"`, the column from 0. */
+/** The message of esbuild (inside tsx): `/path/add.ts:4:0: ERROR: Unexpected "}"`, with columns from 0. */
 const TRANSFORM_ERROR = /:(\d+):(\d+): ERROR: (.+)/g;
 const NOT_FOUND = /^Cannot find (?:package|module) '([^']+)'(?: imported from (.+))?/;
-/** Of this package, and what it is called for short: that is somebody else's package. */
+/** The name of this package, and a wrong short form of it, which is a package of somebody else. */
 const OWN_NAMES = ["penstock-gateway", "penstock"];
 const NOT_FOUND_CODES = ["ERR_MODULE_NOT_FOUND", "MODULE_NOT_FOUND"];
 
@@ -21,7 +21,7 @@ export function describeImportFailure(thrown: unknown, file: string): string {
     ([, line, column, text]) => `line ${line}, column ${Number(column) + 1}: ${text}`,
   );
   if (syntax.length > 0) return `syntax error in ${syntax.join("; ")}`;
-  // Linking fails with a SyntaxError too: an import of a name that the other module does not export.
+  // Linking fails with a SyntaxError too, when an import has a name that the other module does not export.
   if (message.startsWith("The requested module")) return oneLine(message);
   if (name === "SyntaxError") return `syntax error: ${oneLine(message)}`;
 
@@ -44,7 +44,7 @@ function describeMissing(specifier: string, importer: string | undefined, file: 
   return `package "${name}"${from === "" ? "" : `${from},`} is not installed in ${join(folder, "node_modules")} or a folder above: run npm install ${place}${name}`;
 }
 
-/** Where a package for a file is installed: at the nearest package.json above it, or without one beside the folder of the plugins. */
+/** Where to install a package that a file needs: at the nearest package.json above it, else beside the folder of the plugins. */
 function packageFolder(importer: string, file: string): string {
   for (let folder = dirname(importer); folder !== dirname(folder); folder = dirname(folder))
     if (existsSync(join(folder, "package.json"))) return folder;
@@ -52,7 +52,7 @@ function packageFolder(importer: string, file: string): string {
   return basename(root) === "plugins" ? dirname(root) : root;
 }
 
-/** The line of the plugin file in a stack. */
+/** The line number of the plugin file in a stack. */
 function lineIn(stack: string | undefined, file: string): string | undefined {
   const at = stack?.indexOf(`${file}:`) ?? -1;
   return at === -1 ? undefined : /^\d+/.exec(stack!.slice(at + file.length + 1))?.[0];

@@ -1,11 +1,11 @@
-/** The kinds of plugins: the folder of each, and the shape that a default export must have. A new kind is a new row. */
+/** The kinds of plugins: the folder of each, and the fields that a default export must have. A new kind is a new row. */
 
 import { parseDuration } from "../lib/duration.ts";
 import { isObject } from "../lib/is-object.ts";
 import { schemaProblems } from "../lib/schema-shape.ts";
 import type { PluginKind } from "../plugin/plugin.ts";
 
-/** Says what is wrong with a field (`must be a function`), or null. */
+/** Returns the problem of a field (`must be a function`), or null. */
 type Check = (value: unknown) => string | null;
 
 interface Field {
@@ -17,7 +17,7 @@ export interface KindRow {
   /** The folder below a plugin root. */
   folder: string;
   fields: Readonly<Record<string, Field>>;
-  /** Fields that what `create` returns must have; absent for kinds without `create`. */
+  /** Fields that the result of `create` must have; undefined for kinds without `create`. */
   created?: Readonly<Record<string, Field>>;
 }
 
@@ -69,7 +69,7 @@ const schema: Check = (value) => {
 const commonFields = { kind: optional(text), name: optional(name) };
 const factoryFields = { ...commonFields, create: required(callback), config: optional(object) };
 
-/** `config` is checked later, in a phase of its own. */
+/** `config` is checked later, in a separate phase. */
 const ROWS: Readonly<Record<PluginKind, KindRow>> = {
   tool: {
     folder: "tools",
@@ -163,7 +163,7 @@ const ROWS: Readonly<Record<PluginKind, KindRow>> = {
   },
 };
 
-/** Every kind, in the order in which they are listed. */
+/** All kinds, in the order in which they are listed. */
 export const PLUGIN_KINDS: readonly (KindRow & { readonly kind: PluginKind })[] = Object.entries(ROWS).map(
   ([kind, row]) => ({ kind: kind as PluginKind, ...row }),
 );

@@ -25,18 +25,18 @@ interface LoadedPlugins {
   registry: Registry;
   /** All problems of all files, sorted by file. */
   problems: PluginProblem[];
-  /** What is hardly meant, and does not keep a plugin from being used. */
+  /** Probable mistakes that do not keep a plugin from being used. */
   notices: PluginProblem[];
-  /** Plugins of the user's that took the place of built-in ones. */
+  /** Plugins of the user that replace built-in ones. */
   replaced: RegistryEntry[];
 }
 
-/** A file that is not imported after this long waits for something at its top level that will not come. */
+/** Time limit of an import: a file that exceeds it waits at its top level for something that will not happen. */
 const IMPORT_TIMEOUT_MS = 30_000;
 
 /**
- * @param folders the user's plugin folders, absolute or relative to the working directory; one that is named twice counts once
- * @param builtIn are replaced by the user's plugins of the same kind and name
+ * @param folders the user's plugin folders, absolute or relative to the working directory; duplicates count once
+ * @param builtIn plugins that the user's plugins of the same kind and name replace
  */
 export async function loadPlugins(
   folders: readonly string[],
@@ -99,7 +99,7 @@ async function withinLimit<T>(imported: Promise<T>): Promise<T> {
   }
 }
 
-/** A cheap check at every start; compiling the schema (`configure`) finds the rest, such as a `$ref` to nothing. */
+/** A cheap check at every start; compiling the schema (`configure`) finds other problems, such as a `$ref` without a target. */
 function configSchemaProblems(plugin: Plugin): string[] {
   const schema = "config" in plugin ? plugin.config : undefined;
   return schema === undefined ? [] : schemaProblems(schema, "config");
@@ -118,7 +118,7 @@ function schemaNotices({ file, plugin }: RegistryEntry): PluginProblem[] {
   );
 }
 
-/** Names are unique within a kind, over all folders. */
+/** Registers plugins. Names are unique within a kind, over all folders. */
 function register(loaded: readonly Loaded[]): { entries: RegistryEntry[]; clashes: PluginProblem[] } {
   const entries = new Map<string, RegistryEntry>();
   const clashes: PluginProblem[] = [];

@@ -1,21 +1,21 @@
-/** What is wrong with a plugin: its file, the phase of loading, and the cause. Boot reports all of them at once. */
+/** A problem of a plugin: its file, the phase of loading, and the cause. Boot reports all of them at once. */
 import { relative } from "node:path";
 
 /**
  * `import`: finding and loading the file. `shape`: what it exports. `config`: its schema, or its configuration in the
- * manifest. `create`: making the instance.
+ * manifest. `create`: creating the instance.
  */
 export type PluginPhase = "import" | "shape" | "config" | "create";
 
 export interface PluginProblem {
-  /** Absolute path of the file, or of the folder where there is no file. */
+  /** Absolute path of the file, or of the folder when there is no file. */
   readonly file: string;
   readonly phase: PluginPhase;
-  /** What went wrong, for a person to act on; never a stack. */
+  /** The cause, with advice for people; never a stack. */
   readonly cause: string;
 }
 
-/** Relative to `base` when it is below it. */
+/** The path relative to `base` if it is below it. */
 export function shortPath(file: string, base = process.cwd()): string {
   const path = relative(base, file);
   return path === "" || path.startsWith("..") ? file : path;

@@ -1,4 +1,4 @@
-/** The plugins of a service, by kind and name. Filled at boot and never changed after. */
+/** The plugins of a service, by kind and name. Filled at boot and never changed afterwards. */
 import type { PluginKind, PluginKinds } from "../plugin/plugin.ts";
 
 export interface RegistryEntry<K extends PluginKind = PluginKind> {
@@ -11,10 +11,10 @@ export interface RegistryEntry<K extends PluginKind = PluginKind> {
 
 export class Registry {
   readonly #entries: ReadonlyMap<string, RegistryEntry>;
-  /** Absolute paths of the folders that plugins and their helpers are in. */
+  /** Absolute paths of the folders that contain plugins and their helpers. */
   readonly folders: readonly string[];
 
-  /** @param entries no two of one kind and name */
+  /** @param entries unique by kind and name */
   constructor(entries: readonly RegistryEntry[], folders: readonly string[] = []) {
     this.folders = folders;
     this.#entries = new Map(entries.map((entry) => [registryKey(entry.kind, entry.name), entry]));
@@ -28,7 +28,7 @@ export class Registry {
     return this.#entries.get(registryKey(kind, name)) as RegistryEntry<K> | undefined;
   }
 
-  /** Sorted. */
+  /** Sorted names. */
   names(kind: PluginKind): readonly string[] {
     return [...this.#entries.values()]
       .filter((entry) => entry.kind === kind)

@@ -1,4 +1,4 @@
-/** Issues about plugins, for the report of a boot. */
+/** Issues about plugins, for the report at boot. */
 import { basename, dirname, parse } from "node:path";
 import type { Issue } from "../manifest/issues.ts";
 import type { PluginKind } from "../plugin/plugin.ts";
@@ -6,7 +6,7 @@ import { PLUGIN_KINDS } from "./kinds.ts";
 import { type PluginProblem, shortPath } from "./problem.ts";
 import type { Registry, RegistryEntry } from "./registry.ts";
 
-/** Names by kind. Those of files that failed are among them: the failure is reported, and their name need not be unknown too. */
+/** Names by kind, including those of files that failed to load: their failure is reported, so their name need not be unknown too. */
 export function knownPlugins(
   registry: Registry,
   problems: readonly PluginProblem[],
@@ -20,7 +20,7 @@ export function knownPlugins(
   return Object.fromEntries(rows);
 }
 
-/** A plugin of the user has the name of a built-in one: the warning says which of them is used. */
+/** The warning that a plugin of the user replaces a built-in one. */
 export const replacementIssue = ({ kind, name, file }: RegistryEntry): Issue => ({
   severity: "warning",
   file: shortPath(file),
@@ -30,7 +30,7 @@ export const replacementIssue = ({ kind, name, file }: RegistryEntry): Issue => 
   message: `this ${kind} replaces the built-in one`,
 });
 
-/** The position is read from the cause, where import failures have it as `line 4, column 1`. */
+/** The issue of a plugin. Its position is read from the cause, where import failures have it as `line 4, column 1`. */
 export function pluginIssue({ file, phase, cause }: PluginProblem): Issue {
   const [, line = "1", column = "1"] = /\bline (\d+)(?:, column (\d+))?/.exec(cause) ?? [];
   const place = { line: Number(line), column: Number(column) };

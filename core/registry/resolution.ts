@@ -1,8 +1,8 @@
 /**
- * Makes `#plugin`, also by its long name `penstock-gateway/plugin`, and TypeScript work for plugin files anywhere on the disk, ES
- * modules and CommonJS alike. Inside the project package.json maps both; a folder elsewhere has another package.json, or none,
- * which makes its files CommonJS.
- * Every import leads to the one module that core uses, so that a `ServiceError` of a plugin is an instance of core's class.
+ * Makes `#plugin`, its long name `penstock-gateway/plugin`, and TypeScript work for plugin files anywhere on the disk, in ES modules
+ * and CommonJS alike. Inside the project package.json maps both names; a folder elsewhere has another package.json, or none, which
+ * makes its files CommonJS. Every import leads to the same module that core uses, so that a `ServiceError` of a plugin is an instance
+ * of core's class.
  */
 import Module, { register } from "node:module";
 import { fileURLToPath } from "node:url";
@@ -10,7 +10,7 @@ import * as plugin from "../plugin/plugin.ts";
 import { allowWaiting } from "./waiting-plugins.ts";
 
 const SPECIFIERS = ["#plugin", "penstock-gateway/plugin"];
-/** Set once per process: all services in it share the module system. */
+/** Set once per process, because all services in it share the module system. */
 const RESOLVES = Symbol.for("penstock.resolves");
 const TRANSLATES = Symbol.for("penstock.translates");
 const EXAMPLES = fileURLToPath(new URL("../../plugins/", import.meta.url));
@@ -25,11 +25,11 @@ interface Internals {
   [TRANSLATES]?: true;
 }
 
-/** Call before importing `files`. */
+/** Must be called before importing `files`. */
 export async function prepareResolution(files: readonly string[]): Promise<void> {
   // A bundle runs without tsx until there is a TypeScript plugin; the sources cannot run without it.
   const sources = TYPESCRIPT.test(import.meta.url);
-  // Examples beside the sources find `#plugin` by the package.json there.
+  // Examples beside the sources find `#plugin` through the package.json there.
   if (files.every((file) => sources && file.startsWith(EXAMPLES))) return;
   const typescript = files.some((file) => TYPESCRIPT.test(file));
   const internals = Module as unknown as Internals;
@@ -42,7 +42,7 @@ export async function prepareResolution(files: readonly string[]): Promise<void>
     patchRequire(internals);
     registerImport();
   }
-  // Node itself knows ES modules by what is in them, where tsx is not asked.
+  // Without tsx, Node itself recognises ES modules by their syntax.
   if (sources || internals[TRANSLATES]) await allowWaiting(files);
 }
 
@@ -55,8 +55,8 @@ async function registerTypeScript(sources: boolean): Promise<void> {
 }
 
 /**
- * What `require.resolve("#plugin")` says. A CommonJS file that was imported resolves its requires first and sends files to
- * the ES loader, which knows nothing of `_load`; native modules, by their ending, still go through `_load`.
+ * The result of `require.resolve("#plugin")`. A CommonJS file that was imported resolves its requires first and passes files to
+ * the ES loader, which does not use `_load`; native modules, recognised by their extension, still go through `_load`.
  */
 const NO_FILE = "/penstock/plugin.node";
 
@@ -71,7 +71,7 @@ function patchRequire(internals: Internals): void {
   };
 }
 
-/** Hooks of `import` run in a thread of their own: they return a module that gets core's through `require`. */
+/** Hooks of `import` run in a separate thread: they return a module that gets core's through `require`. */
 function registerImport(): void {
   const names = Object.keys(plugin).map((name) => `export const ${name} = plugin.${name};`);
   const bridge = dataModule(

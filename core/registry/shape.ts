@@ -8,7 +8,7 @@ type Shaped = { plugin: Plugin; problems: [] } | { plugin: null; problems: strin
 
 const rejected = (...problems: string[]): Shaped => ({ plugin: null, problems });
 
-/** @param namespace what `import()` gave */
+/** @param namespace the result of `import()` */
 export function checkShape(namespace: Record<string, unknown>, kind: PluginKind): Shaped {
   const exported = unwrapDefault(namespace);
   if (exported === undefined) return rejected(`has no default export: write export default { kind: "${kind}", ... }`);
@@ -22,7 +22,7 @@ export function checkShape(namespace: Record<string, unknown>, kind: PluginKind)
   return problems.length > 0 ? rejected(...problems) : { plugin: exported as unknown as Plugin, problems: [] };
 }
 
-/** The problems of the fields of a value, each with its field; unknown fields are allowed. */
+/** The problems of the fields of a value, each with the name of its field; unknown fields are allowed. */
 export function fieldProblems(value: object, fields: KindRow["fields"]): string[] {
   return Object.entries(fields).flatMap(([field, { check, required }]) => {
     const given = (value as Record<string, unknown>)[field];
@@ -32,7 +32,7 @@ export function fieldProblems(value: object, fields: KindRow["fields"]): string[
   });
 }
 
-/** A CommonJS module seen from an ES module has its exports, and `default` among them, inside `default`. */
+/** The default export. A CommonJS module seen from an ES module has its exports, including `default`, inside `default`. */
 function unwrapDefault(namespace: Record<string, unknown>): unknown {
   let value = namespace.default;
   for (let depth = 0; depth < 2 && isObject(value) && value.kind === undefined && isObject(value.default); depth++)
@@ -46,7 +46,7 @@ function wrongKind(found: unknown, kind: PluginKind): string {
   return `kind is "${found}", but the file is in ${folder}/: move it to ${kindRow(found).folder}/, or make it kind: "${kind}"`;
 }
 
-/** A misspelt optional field would be ignored silently. A key that resembles no field is the author's own. */
+/** Finds misspelt optional fields, which would be ignored silently. A key that resembles no field is the author's own. */
 function misspelled(plugin: Record<string, unknown>, known: readonly string[]): string[] {
   return Object.keys(plugin).flatMap((key) => {
     const meant = known.includes(key) ? undefined : suggest(key, known);

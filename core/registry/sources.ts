@@ -1,4 +1,4 @@
-/** The source files of plugin folders, to see whether code has changed: what is loaded cannot be loaded again. */
+/** The source files of plugin folders, to detect changed code, which a running process cannot load again. */
 import { createHash } from "node:crypto";
 import { type Dirent, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
@@ -7,7 +7,7 @@ import { realFolder } from "./discover.ts";
 
 export const SOURCE_FILE = /^[^.].*\.(m?[jt]s|json)$/;
 
-/** A folder and all below it but packages; an empty list when it does not exist. */
+/** A folder and all folders below it except packages; an empty list when it does not exist. */
 export function foldersIn(root: string): string[] {
   const inside = entriesOf(root);
   if (inside === null) return [];
@@ -37,7 +37,7 @@ export async function digestSources(roots: readonly string[]): Promise<Map<strin
   const files = [...folders].flatMap(sourcesIn);
   const digests = await Promise.all(
     files.map(async (file) => {
-      // A file that cannot be read now is like one that is not there.
+      // A file that cannot be read is treated like an empty one.
       const bytes = await readFile(file).catch(() => "");
       return [file, createHash("sha256").update(bytes).digest("base64")] as const;
     }),

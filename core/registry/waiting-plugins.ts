@@ -1,6 +1,6 @@
 /**
- * Plugins that wait at their top level. Only ES modules can; in a folder whose package.json does not say that its files are ES modules,
- * tsx makes CommonJS of them. Where one file waits, all of its plugin folder are loaded as the ES modules that they are written as.
+ * Plugins with top-level `await`. Only ES modules may have it; in a folder whose package.json does not declare ES modules, tsx treats
+ * files as CommonJS. If one file has it, all files of its plugin folder are loaded as ES modules.
  */
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
@@ -46,9 +46,9 @@ type Esbuild = typeof import("esbuild");
 
 async function waits(file: string): Promise<boolean> {
   const source = await readFile(file, "utf8").catch(() => "");
-  // Most that wait do so inside functions: only a parser knows.
+  // Most files use await only inside functions, which only a parser can tell.
   if (!/\bawait\b/.test(source)) return false;
-  // The one that tsx uses.
+  // The esbuild that tsx uses.
   const tsx = createRequire(import.meta.url).resolve("tsx/package.json");
   const { transform } = createRequire(tsx)("esbuild") as Esbuild;
   const loader = extname(file) === ".ts" ? "ts" : "js";
@@ -58,7 +58,7 @@ async function waits(file: string): Promise<boolean> {
   );
 }
 
-/** Runs in a thread of its own. What has no import and no export may be CommonJS by what it says, and stays it. */
+/** The hook, which runs in a separate thread. A file without import and export may be CommonJS, and is left unchanged. */
 function moduleHook(root: string): string {
   const source = `import { readFileSync } from "node:fs";
 const root = ${JSON.stringify(`${pathToFileURL(root).href}/`)}; export async function resolve(specifier, context, next) {

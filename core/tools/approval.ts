@@ -1,4 +1,4 @@
-/** A person's yes before a tool runs: which calls need one, and what the inbox is asked that keeps the questions. */
+/** The interface for approvals: which tool calls a person must approve, and the inbox that keeps the questions. */
 
 import type { Requester } from "../identity/principal.ts";
 import { ServiceError } from "../lib/errors.ts";
@@ -6,40 +6,40 @@ import { compileTemplate, SCOPES } from "../manifest/expression.ts";
 import type { Tool, ToolOrigin } from "./tool.ts";
 
 /**
- * Where a call comes from, which decides how its question is found again:
- * - `direct`: the API. The question is that of the same call of the same user; the call brings its id once it is answered.
- * - `step`: a step of a workflow, or a kept run. The question is that of the step or of the tool call, which runs again with the answer.
- * - `chat`: a run whose client can answer. The question is that of one tool call; the run goes on with its id.
- * - `model`: a run that nobody can answer, as that of a sub-agent. The question is that of the same call in the same place.
- * - `none`: nobody would take the answer, so that nobody is asked.
+ * The origin of a call, which decides how its question is found again:
+ * - `direct`: the API. The question belongs to the same call of the same user; the call brings its id once it is answered.
+ * - `step`: a workflow step, or a kept run. The question belongs to the step or to the tool call, which runs again with the answer.
+ * - `chat`: a run whose client can answer. The question belongs to one tool call; the run continues with its id.
+ * - `model`: a run whose client cannot answer, such as that of a sub-agent. The question belongs to the same call in the same place.
+ * - `none`: nothing would receive the answer, so nobody is asked.
  */
 export type CallKind = "direct" | "step" | "chat" | "model" | "none";
 
-/** What a call says of itself, where it may need approval. */
+/** What identifies a call that may need approval. */
 export interface ApprovalClaim {
   readonly kind: CallKind;
-  /** The approval that the call brings. */
+  /** Id of the approval that the call brings. */
   readonly id?: string | undefined;
-  /** The user on whose behalf it is made; left out: the user of the token. */
+  /** The user on whose behalf it is made; default: the user of the token. */
   readonly userId?: string | undefined;
   readonly agentId?: string | undefined;
   readonly toolCallId?: string | undefined;
-  /** The task of A2A that waits for the answer. */
+  /** The A2A task that waits for the answer. */
   readonly taskId?: string | undefined;
   readonly workflowId?: string | undefined;
   readonly executionId?: string | undefined;
-  /** The step of a workflow, as its path. */
+  /** Path of the workflow step. */
   readonly stepId?: string | undefined;
   /** The kept run of an agent that waits for the answer. */
   readonly runId?: string | undefined;
   /**
-   * When the execution or the run of the call began, in milliseconds since 1970: an earlier one of the same id may have used an
+   * When the execution or run of the call started, in milliseconds since 1970: an earlier one with the same id may have used an
    * approval before that.
    */
   readonly since?: number | undefined;
   /**
-   * The call belongs to a run that records what it does. After a crash the run makes it again, with its idempotency key, and needs no
-   * second answer.
+   * Set when the call belongs to a run that records what it does. After a crash the run repeats the call, with the same idempotency
+   * key, and needs no second answer.
    */
   readonly isRecorded?: true | undefined;
 }
@@ -53,24 +53,24 @@ export interface AskedCall {
 
 export interface ApprovalInbox {
   /**
-   * Resolves to the input that a person has approved for this call, once for each approval: the call must run then. A call that nobody
-   * has been asked about yet becomes a question.
+   * Resolves to the input that a person has approved for this call, once per approval: the call must run then. For a call that nobody
+   * has been asked about yet, creates the question.
    *
-   * @throws ApprovalNeeded while there is no answer; ServiceError `conflict` when the answer is no, when it is too late, or when the
-   * approval belongs to another call
+   * @throws ApprovalNeeded while there is no answer; ServiceError `conflict` when the call was refused, when the approval has expired,
+   * or when it belongs to another call
    */
   admit(call: AskedCall): Promise<unknown>;
   /**
-   * What the client of a run says that its user has answered. An answer that does not count, because somebody has answered before or the
-   * user may not, is left out: `admit` goes by what was decided.
+   * Takes the answer that a run's client reports. An answer that does not count, because somebody has answered before or the user is not
+   * permitted to, is ignored: `admit` uses what was decided.
    */
   hear(id: string, answer: { readonly approved: boolean; readonly reason?: string }, from: Requester): Promise<void>;
 }
 
 export interface ApprovalRule {
-  /** Milliseconds after which no answer is a no. */
+  /** Milliseconds after which a missing answer counts as a refusal. */
   readonly expires: number;
-  /** Whether the console alone may answer. */
+  /** Whether only the console may answer. */
   readonly consoleOnly: boolean;
   readonly inbox: ApprovalInbox;
   /** Whether a person must approve this call. */
@@ -93,7 +93,7 @@ export class ApprovalNeeded extends ServiceError {
   }
 }
 
-/** A person has said no, or nobody has answered in time. */
+/** A person has refused the call, or nobody has answered in time. */
 export class ApprovalRefused extends ServiceError {
   readonly reason: string | undefined;
 
@@ -110,7 +110,7 @@ interface ApprovalSettings {
   readonly inbox: ApprovalInbox;
 }
 
-/** @returns false where no call needs approval; a text where the expression does not compile */
+/** @returns false when no call needs approval; a text when the expression does not compile */
 export function compileApproval(settings: ApprovalSettings): ApprovalRule | false | string {
   const { approval, expires, approvers, inbox } = settings;
   if (approval === false) return false;
@@ -122,7 +122,7 @@ export function compileApproval(settings: ApprovalSettings): ApprovalRule | fals
     try {
       return compiled.evaluate({ input, context, user: call.user }) !== false;
     } catch {
-      // What cannot be decided is a person's to decide.
+      // If the expression fails, a person decides.
       return true;
     }
   };

@@ -1,4 +1,4 @@
-/** Compiles `tools:` of the manifest: finds the plugin or the HTTP call of each tool that no client runs, compiles its schema, checks its settings. */
+/** Compiles `tools:` of the manifest: finds the plugin or HTTP call of each tool, and checks its schema and settings. */
 
 import { parseDuration } from "../lib/duration.ts";
 import { messageOf, unavailable } from "../lib/errors.ts";
@@ -16,7 +16,7 @@ import { compileHttpTool } from "./http-tool.ts";
 import type { Tool } from "./tool.ts";
 
 interface CompiledTools {
-  /** By name, in the order of the manifest. */
+  /** Tools by name, in the order of the manifest. */
   tools: Map<string, Tool>;
   problems: Problem[];
 }
@@ -28,7 +28,7 @@ const DEFAULT_EXPIRES_MS = 24 * 3_600_000;
 
 interface CompileOptions {
   meters?: NamedMeters<ToolMeter>;
-  /** Where people are asked; default: nowhere, so that a tool that needs approval never runs. */
+  /** Where people are asked; without it, a tool that needs approval never runs. */
   inbox?: ApprovalInbox;
 }
 
@@ -37,7 +37,7 @@ const NO_INBOX: ApprovalInbox = {
   hear: async () => {},
 };
 
-/** A tool whose plugin does not exist is left out; `checkReferences` reports that. */
+/** Compiles the tools. A tool whose plugin does not exist is left out; `checkReferences` reports it. */
 export function compileTools(
   manifest: Pick<Manifest, "tools">,
   registry: Registry,
@@ -134,7 +134,7 @@ function httpTool(
   };
 }
 
-/** Never run here: `executeTool` refuses it. */
+/** A tool that a client runs: `executeTool` refuses to run it here. */
 function clientTool(name: string, settings: ToolManifest, shared: Shared, report: Report): Tool | null {
   const parameters = (settings.parameters ?? ANY_INPUT) as JsonSchema;
   const validate = compileInput(parameters, shared, (message) => report(["parameters"], message));
@@ -155,7 +155,7 @@ function clientTool(name: string, settings: ToolManifest, shared: Shared, report
   };
 }
 
-/** What the manifest says goes before what the plugin says. @returns null when it does not compile */
+/** The rule of the manifest takes precedence over that of the plugin. @returns null when it does not compile */
 function approvalRule(
   settings: ToolManifest,
   plugin: Pick<ToolPlugin, "approval" | "expires" | "approvers">,
@@ -166,7 +166,7 @@ function approvalRule(
   const ofPlugin = plugin.expires === undefined ? DEFAULT_EXPIRES_MS : parseDuration(plugin.expires);
   const rule = compileApproval({ approval, expires: settings.expires ?? ofPlugin, approvers, inbox });
   if (typeof rule !== "string") return rule;
-  // An expression of the manifest has been reported with the manifest.
+  // An expression in the manifest has been reported with the manifest.
   if (settings.approval === undefined) report(["use"], `approval of the plugin: ${rule}`);
   return null;
 }

@@ -2,7 +2,7 @@
 import type { Tool as ToolResource } from "../../generated/types.ts";
 import type { Tool } from "./tool.ts";
 
-/** @param agents those that have the tool, in the order of the manifest */
+/** @param agents the agents that have the tool, in the order of the manifest */
 export function describeTool(tool: Tool, agents: readonly { id: string; name: string }[]): ToolResource {
   const { name, description, tags, parameters, client } = tool;
   return {

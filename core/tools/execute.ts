@@ -8,15 +8,15 @@ import { type Tool, type ToolOrigin, ToolUnavailable } from "./tool.ts";
 import { ToolInvocation } from "./tool-call.ts";
 
 /**
- * Checks approval and input, runs the tool, and bounds it by its time limit and the client's signal.
+ * Checks approval and input, runs the tool, and stops it at its time limit or when the client's signal aborts.
  *
  * Returns the tool's result: a value when the tool is synchronous, else a promise. So `await` the call inside a `try`: a synchronous
  * tool throws at once. Undefined becomes null.
  *
  * @throws ApprovalNeeded for a call that a person has to approve first; ServiceError `conflict` for one that was refused, and for a tool
- * that a client runs, `invalid_input` with every problem of the input,
- * `tool_failed` with the tool's own message or its time limit, `unavailable` when its server cannot be reached; once
- * `origin.call.signal` aborts, its reason, with `origin.waitsForLate` only if the tool fails then
+ * that a client runs, `invalid_input` with every problem of the input, `tool_failed` with the tool's own message or its time limit,
+ * `unavailable` when its server cannot be reached; the reason of `origin.call.signal` once that aborts (with `origin.waitsForLate` only
+ * if the tool fails after that)
  */
 export function executeTool(tool: Tool, input: unknown, origin: ToolOrigin): unknown {
   const span = origin.span === undefined ? beginTool(tool, origin) : null;
@@ -40,7 +40,7 @@ function run(tool: Tool, input: unknown, origin: ToolOrigin, span: Span | null):
   return perform(tool, input, origin, span);
 }
 
-/** A call runs with the input that was approved, and the approval is used up before it begins. */
+/** Runs the call with the approved input. The approval is used up before the tool starts. */
 async function runApproved(
   tool: Tool,
   rule: ApprovalRule,
@@ -89,7 +89,7 @@ function perform(tool: Tool, input: unknown, origin: ToolOrigin, span: Span | nu
 /**
  * A tool's result as JSON text.
  *
- * @throws ServiceError `tool_failed` for what JSON cannot hold: a bigint, a circular reference, a function
+ * @throws ServiceError `tool_failed` for a value that JSON cannot represent: a bigint, a circular reference, a function
  */
 export function toolResultText(name: string, result: unknown): string {
   let cause: unknown;
@@ -104,7 +104,7 @@ export function toolResultText(name: string, result: unknown): string {
 
 const undefinedAsNull = (value: unknown) => (value === undefined ? null : value);
 
-/** When the call was stopped, the reason for that is thrown, whatever the tool itself threw. */
+/** The error to throw. When the call was stopped, that is the reason for stopping it, whatever the tool itself threw. */
 function failure(tool: Tool, call: ToolInvocation, given: unknown): unknown {
   const { stopped } = call;
   const thrown = caught(given);

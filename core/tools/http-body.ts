@@ -1,8 +1,8 @@
-/** Reads the body of a response to an HTTP tool: at most 1 MiB, parsed where it is JSON, else text; of an error its beginning. */
+/** Reads the body of a response to an HTTP tool: at most 1 MiB, parsed if it is JSON, else text; of an error only the beginning. */
 
 import { TextDecoder } from "node:util";
 
-/** JSON, or text; null for an empty JSON body. */
+/** A JSON value, or text; null for an empty JSON body. */
 export type AnswerBody = unknown;
 
 const MAX_BODY_BYTES = 1_048_576;
@@ -15,7 +15,7 @@ const JSON_TYPE = /^application\/(?:[\w.!#$&^-]+\+)?json$/i;
 export class AnswerError extends Error {}
 
 /**
- * @param chunks are read to the end, or closed
+ * @param chunks read to the end, or closed
  * @param headers names in lower case
  * @throws AnswerError when it is too large, compressed, or declared as JSON and invalid
  */
@@ -27,7 +27,7 @@ export async function readBody(
   const encoding = headers["content-encoding"] ?? "identity";
   const parts: Uint8Array[] = [];
   let size = 0;
-  // To leave the loop closes the connection: the rest is not read.
+  // Leaving the loop closes the connection: the rest is not read.
   for await (const chunk of chunks) {
     if (encoding !== "identity")
       throw new AnswerError(`${name} answered with content-encoding ${encoding}, which was not asked for`);
@@ -46,7 +46,7 @@ export async function readBody(
   }
 }
 
-/** The beginning of an error's body, if that is text; else an empty string. What is longer than it may be is not received. */
+/** The beginning of an error's body, if it is text; else an empty string. The rest is not received. */
 export async function readExcerpt(chunks: AsyncIterable<Uint8Array>, headers: Record<string, string>): Promise<string> {
   const parts: Uint8Array[] = [];
   let size = 0;
@@ -66,7 +66,7 @@ function contentType(headers: Record<string, string>) {
   return { type, parameters };
 }
 
-/** UTF-8 unless the content type names another charset that Node knows. */
+/** A decoder for UTF-8, unless the content type names another charset that Node knows. */
 function decoder(parameters: readonly string[]): TextDecoder {
   const charset = parameters
     .find((parameter) => /^charset=/i.test(parameter))

@@ -1,4 +1,4 @@
-/** Sends the requests of HTTP tools: with limits on time and size, retried only where that is safe, redirected within one origin only. */
+/** Sends the requests of HTTP tools: limited in time and size, retried only when that is safe, redirected only within one origin. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Agent, Dispatcher } from "undici";
 import { formatDuration } from "../lib/duration.ts";
@@ -21,11 +21,11 @@ interface HttpAnswer {
 }
 
 interface SendOptions {
-  /** The tool, for messages. */
+  /** The name of the tool, for messages. */
   name: string;
   /** Time limit of a single try, redirects included; milliseconds. */
   timeout: number;
-  /** Tries after the first. */
+  /** Number of tries after the first. */
   retries: number;
   signal: AbortSignal;
 }
@@ -35,11 +35,11 @@ export interface HttpClient {
   send(request: HttpRequest, options: SendOptions): Promise<HttpAnswer>;
 }
 
-/** Requests with these methods may be sent twice. */
+/** Methods whose requests may be sent twice. */
 const IDEMPOTENT_METHODS: readonly string[] = ["GET", "HEAD", "PUT", "DELETE"];
-/** Failures that a later try may not have. */
+/** Statuses of failures that may be temporary. */
 const TRANSIENT_STATUSES: readonly number[] = [408, 429, 502, 503, 504];
-/** Failures before anything was sent: a request with any method may be sent again. */
+/** Codes of failures before anything was sent: a request with any method may be sent again. */
 const NOT_SENT_CODES = [
   "ECONNREFUSED",
   "ENOTFOUND",
@@ -55,9 +55,10 @@ const FIRST_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 5_000;
 const MAX_CONNECTIONS = 64;
 
-type Undici = typeof import("undici");
+/** Its default: a bundle gives a CommonJS package that is imported late no other names. */
+type Undici = typeof import("undici")["default"];
 
-/** A try that failed. Another may be made after `retryAfter` milliseconds; null: none may. */
+/** A try that failed. Another may follow after `retryAfter` milliseconds; null when none may. */
 class TryError extends Error {
   readonly retryAfter: number | null;
   constructor(message: string, retryAfter: number | null, cause?: unknown) {
@@ -66,12 +67,12 @@ class TryError extends Error {
   }
 }
 
-/** One for each service. The first request loads undici and opens connections: many services need neither. */
+/** Creates the client of a service. The first request loads undici and opens connections, which many services do not need. */
 export function createHttpClient(host: Host): HttpClient {
   let opening: Promise<{ undici: Undici; agent: Agent }> | undefined;
   async function open() {
-    const undici = await import("undici");
-    // `withLimit` bounds each try with one timer, in place of undici's two.
+    const { default: undici } = await import("undici");
+    // `withLimit` limits each try with one timer, in place of undici's two.
     const agent = new undici.Agent({ connections: MAX_CONNECTIONS, headersTimeout: 0, bodyTimeout: 0 });
     host.onClose(() => agent.destroy());
     return { undici, agent };
@@ -113,7 +114,7 @@ async function withLimit<T>(options: SendOptions, run: (signal: AbortSignal) => 
   }
 }
 
-/** One try: the request, and redirects within the same origin. Headers may hold secrets, so that no other origin gets them. */
+/** One try: the request, and redirects within the same origin. Headers may contain secrets, so no other origin gets them. */
 async function follow(undici: Undici, agent: Agent, first: HttpRequest, name: string, signal: AbortSignal) {
   let request = first;
   for (let redirects = 0; ; redirects++) {
@@ -133,7 +134,7 @@ async function follow(undici: Undici, agent: Agent, first: HttpRequest, name: st
   }
 }
 
-/** What a 4xx says tells the caller what to do better. Other bodies are not for it: those of a 5xx may be about the server's insides. */
+/** The text of a 4xx, which tells the caller how to do better. Other bodies are withheld: those of a 5xx may expose server internals. */
 async function errorText({ statusCode, headers, body }: Dispatcher.ResponseData, signal: AbortSignal): Promise<string> {
   if (statusCode < 400 || statusCode >= 500) {
     await body.dump({ limit: 16_384, signal });
@@ -149,7 +150,7 @@ function redirected(request: HttpRequest, status: number, location: string, name
   if (url.origin !== request.url.origin) {
     throw new TryError(`${name} redirects to ${url.origin}, another server, which is not followed`, null);
   }
-  // As browsers do it: a 303, and a POST that was redirected, are followed by a GET.
+  // Like browsers: a 303, and a redirected POST, are followed by a GET.
   const fetches = status === 303 ? request.method !== "HEAD" : status < 303 && request.method === "POST";
   if (!fetches) return { ...request, url };
   const { "content-type": _, ...headers } = request.headers;
@@ -171,7 +172,7 @@ function toTryError(error: unknown, request: HttpRequest, { name, timeout }: Sen
   if (error instanceof TimeLimitReached)
     return new TryError(`${name} did not answer within ${formatDuration(timeout)}`, repeatable ? 0 : null);
   const retryAfter = repeatable || NOT_SENT_CODES.includes(code) ? 0 : null;
-  // The message has the code of the system or undici only: their own messages may quote addresses and headers.
+  // The message contains only the code of the system or undici: their own messages may quote addresses and headers.
   return new TryError(
     `${name} could not be reached${code === "" ? "" : `: ${code}`}`,
     retryAfter,

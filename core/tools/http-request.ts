@@ -8,11 +8,11 @@ import type { HttpRequest } from "./http-client.ts";
 import { compileUrl } from "./http-url.ts";
 import { headerText, queryText } from "./http-values.ts";
 
-/** Paths of problems begin below `http`. */
+/** Paths of problems are relative to `http`. */
 type CompiledRequest = { build: (scope: Scope, span: Span | null) => HttpRequest } | { problems: Problem[] };
 
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** They control the connection and the framing of messages; the client sets them itself. */
+/** Headers that control the connection and the framing of messages; the client sets them itself. */
 const FRAMING_HEADERS = [
   "connection",
   "content-length",

@@ -10,14 +10,14 @@ interface HttpToolOptions {
   /** The tool's key in the manifest. */
   name: string;
   http: HttpToolManifest;
-  /** A template over the response; undefined: the result is its body. */
+  /** A template over the response; undefined when the result is the body. */
   output: unknown;
   client: HttpClient;
 }
 
 type CompiledHttpTool = { run: Tool["run"] } | { problems: Problem[] };
 
-/** Paths of problems begin below the tool: `["http", "url"]`. */
+/** Paths of problems are relative to the tool: `["http", "url"]`. */
 export function compileHttpTool({ name, http, output, client }: HttpToolOptions): CompiledHttpTool {
   const request = compileRequest(http);
   const problems: Problem[] =

@@ -8,13 +8,13 @@ type CompiledUrl = { build: (scope: Scope) => URL } | { problem: string };
 interface Placeholder {
   source: string;
   evaluate: Evaluate;
-  /** Before the `?` it is a part of a path segment. */
+  /** Where the value goes: before the `?` it is a part of a path segment. */
   place: "path" | "query";
 }
 
 /** Stands for the value of an expression when the URL is checked. */
 const SAMPLE = "x";
-/** `.` and `..`, encoded or not: they would lead to another path than that of the manifest. */
+/** `.` and `..`, encoded or not: they would lead to another path than the one in the manifest. */
 const DOT_SEGMENT = /^(?:\.|%2e){1,2}$/i;
 
 export function compileUrl(text: string): CompiledUrl {
@@ -72,7 +72,7 @@ function build(parts: readonly (string | Placeholder)[], scope: Scope): URL {
   return new URL(address);
 }
 
-/** An empty segment or a dot segment would reach another resource than the manifest means. */
+/** Refuses an empty segment or a dot segment, which would reach another resource than the manifest means. */
 function refuseMisleading(address: string, { source }: Placeholder): void {
   const segment = address.slice(address.lastIndexOf("/") + 1);
   if (segment === "" || DOT_SEGMENT.test(segment))

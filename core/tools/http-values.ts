@@ -12,10 +12,10 @@ function describeKind(value: unknown): string {
   return Array.isArray(value) ? "a list" : "an object";
 }
 
-/** What a header may hold: visible ASCII, Latin-1, spaces and tabs; a line break would begin another header. */
+/** Valid header values: visible ASCII, Latin-1, spaces and tabs; a line break would start another header. */
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** @throws Error when the value cannot stand in a header */
+/** @throws Error when the value is not valid in a header */
 export function headerText(value: unknown, name: string): string {
   const text = scalarText(value, () => `headers.${name}`).trim();
   if (!HEADER_VALUE.test(text))
@@ -23,7 +23,7 @@ export function headerText(value: unknown, name: string): string {
   return text;
 }
 
-/** `a=1&a=2&b=%2F`: a list repeats its name, null is left out, an object is JSON text. */
+/** Makes `a=1&a=2&b=%2F`: a list repeats its name, null is left out, an object is JSON text. */
 export function queryText(values: Record<string, unknown>): string {
   return Object.entries(values)
     .flatMap(([name, value]) => (Array.isArray(value) ? value : [value]).map((item) => [name, item] as const))
@@ -34,5 +34,5 @@ export function queryText(values: Record<string, unknown>): string {
     .join("&");
 }
 
-/** Percent-encoded; half a surrogate pair, which has no encoding, becomes the replacement character. */
+/** Percent-encodes a text; an unpaired surrogate, which has no encoding, becomes the replacement character. */
 export const encode = (text: string) => encodeURIComponent(text.replace(/[\uD800-\uDFFF]/gu, "\uFFFD"));

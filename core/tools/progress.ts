@@ -1,11 +1,11 @@
-/** Bounds what a tool reports while it runs: a tool, or a foreign server, may report as often as it likes. */
+/** Limits how often a tool reports progress: a tool, or a foreign server, may report as often as it likes. */
 import type { OnToolProgress, ToolProgress } from "../lib/tool-progress.ts";
 
-/** Between two reports of one call that are passed on; what comes in between is left out. */
+/** Shortest time between two reports of one call; reports in between are dropped. */
 const INTERVAL_MS = 1_000;
 const MAX_MESSAGE_CHARACTERS = 1_000;
 
-/** Passes on reports that grow, at most one in each interval; those that are not reports are ignored. */
+/** Passes on increasing reports, at most one per interval; invalid ones are ignored. */
 export function boundedProgress(tell: OnToolProgress): OnToolProgress {
   let last = Number.NEGATIVE_INFINITY;
   let told = Number.NEGATIVE_INFINITY;

@@ -1,4 +1,4 @@
-/** Traces calls of tools: their input, their result, how they failed. */
+/** Traces tool calls: their input, their result or their failure. */
 
 import { userIdOf } from "../identity/user.ts";
 import { ServiceError } from "../lib/errors.ts";
@@ -47,7 +47,7 @@ function end(span: Span, result: unknown): void {
   span.finish();
 }
 
-/** An error that is not a ServiceError is the reason of the caller's signal, once that has aborted. */
+/** Ends the span with an error. Once the caller's signal has aborted, an error that is not a ServiceError is its reason. */
 function fail(span: Span, error: unknown, { call }: ToolOrigin): void {
   if (!(error instanceof ServiceError) && call.signal.aborted) cancelSpan(span);
   else failSpan(span, error);

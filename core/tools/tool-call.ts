@@ -1,4 +1,4 @@
-/** One call of one tool. A promise, timer, signal or listener is made only when the call needs it. */
+/** One call of one tool. A promise, timer, signal or listener is created only when the call needs it. */
 import type { Logger } from "pino";
 import type { User } from "../identity/user.ts";
 import { formatDuration } from "../lib/duration.ts";
@@ -8,7 +8,7 @@ import type { Span } from "../observability/span.ts";
 import { boundedProgress } from "./progress.ts";
 import type { ConfiguredCall, Tool, ToolOrigin } from "./tool.ts";
 
-/** Why a call was stopped from outside, and whether that was its own time limit. */
+/** Why a call was stopped from outside, and whether by its own time limit. */
 interface Stopped {
   readonly reason: unknown;
   readonly timedOut: boolean;
@@ -18,9 +18,9 @@ interface Stopped {
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * The `call` that a tool sees. Plain values are fields, so that `{ ...call }` has them; `signal` and `logger` are made
- * on first use. The call ends once: with its result, at its time limit or when the client leaves, whichever is first. Where the
- * caller waits for late results, it does not end when the caller's signal aborts: the tool is told, and its end is awaited.
+ * The `call` that a tool sees. Plain values are fields, so that `{ ...call }` has them; `signal` and `logger` are created on first use.
+ * The call ends once: with its result, at its time limit, or when the client leaves, whichever is first. If the caller waits for late
+ * results, an abort of the caller's signal does not end it: the tool's signal aborts, and its end is awaited.
  */
 export class ToolInvocation implements ConfiguredCall {
   readonly user: User | null;
@@ -75,7 +75,7 @@ export class ToolInvocation implements ConfiguredCall {
     return this.#controller.signal;
   }
 
-  /** Undefined where nobody follows the call. */
+  /** Undefined when nobody follows the progress of the call. */
   get progress(): OnToolProgress | undefined {
     const tell = this.#origin.progress;
     if (tell === undefined) return undefined;
@@ -90,7 +90,7 @@ export class ToolInvocation implements ConfiguredCall {
     return this.#stopped;
   }
 
-  /** The call has ended: removes its timer and its listener. */
+  /** Ends the call: removes its timer and its listener. */
   end(): void {
     this.#ended = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
@@ -100,8 +100,8 @@ export class ToolInvocation implements ConfiguredCall {
   }
 
   /**
-   * Waits for a tool that answers later. Rejects at the time limit, and when the client leaves unless that client waits for late
-   * results, whether or not the tool honours its signal; what it answers after that is discarded.
+   * Waits for an asynchronous tool. Rejects at the time limit, and when the client leaves (unless that client waits for late results),
+   * whether or not the tool honours its signal; a later result is discarded.
    */
   wait(result: PromiseLike<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {

@@ -17,15 +17,15 @@ export interface ToolCallContext {
   readonly executionId?: string;
   readonly idempotencyKey?: string;
   readonly requestId: string;
-  /** Tells how far the call is: `call.progress?.({ progress: 3, total: 10, message: "..." })`. Undefined where nobody follows. */
+  /** Reports progress: `call.progress?.({ progress: 3, total: 10, message: "..." })`. Undefined when nobody follows it. */
   readonly progress?: OnToolProgress | undefined;
 }
 
 /** What `Tool.run` gets: the call, and the tool's own `with` from the manifest. */
 export interface ConfiguredCall extends ToolCallContext {
-  /** `with` of the manifest, checked, with the defaults of the plugin's schema. */
+  /** The validated `with` of the manifest, including the defaults of the plugin's schema. */
   readonly config: unknown;
-  /** Of this call, for the headers of requests that it makes; null: the call is not traced. */
+  /** The span of this call, for the headers of its requests; null when the call is not traced. */
   readonly span: Span | null;
 }
 
@@ -36,33 +36,33 @@ export interface Tool {
   readonly tags: readonly string[];
   /** JSON Schema of the input. */
   readonly parameters: JsonSchema;
-  /** Run by the client of an agent: the service only hands the call over. */
+  /** Set for a tool that the client of an agent runs: the service only passes the call on. */
   readonly client?: true;
-  /** Which of its calls a person must approve; false: none. */
+  /** Decides which of its calls a person must approve; false when none. */
   readonly approval: ApprovalRule | false;
-  /** It changes nothing outside, and may run again after a crash. */
+  /** Whether the tool has no side effects, and may run again after a crash. */
   readonly readOnly?: boolean | undefined;
-  /** Most bytes of a result that a model is shown; undefined: as the agent says. */
+  /** Most bytes of a result that a model is shown; default: the limit of the agent. */
   readonly outputLimit?: number | undefined;
-  /** Milliseconds. */
+  /** Time limit in milliseconds. */
   readonly timeout: number;
-  /** `with` of the manifest; handed to `run` as `call.config`. */
+  /** `with` of the manifest; passed to `run` as `call.config`. */
   readonly config: unknown;
-  /** Its description, parameters and status may change while the service runs: do not keep copies of them. */
+  /** Whether its description, parameters and status may change while the service runs: do not keep copies of them. */
   readonly changes?: boolean;
-  /** False while its server cannot be reached. */
+  /** False while its server is unreachable. */
   readonly available?: boolean;
   /** Counts its calls. */
   readonly meter?: ToolMeter;
-  /** Every problem of an input joined by `; ` (`input.city must be string`), or null when it fits. */
+  /** Returns every problem of an input joined by `; ` (`input.city must be string`), or null when it is valid. */
   validate(input: unknown): string | null;
   /** Runs the tool without checks. Use `executeTool`, which checks approval, input, time limit and signal. */
   run(input: unknown, call: ConfiguredCall): unknown;
 }
 
 /**
- * The request or run that a tool is called from. `call` is the request's own context and is never copied: its `signal` and
- * `logger` are made on first use, and most tools use neither.
+ * The request or run that calls a tool. `call` is the request's own context and is never copied: its `signal` and
+ * `logger` are created on first use, and most tools use neither.
  */
 export interface ToolOrigin {
   readonly call: {
@@ -77,16 +77,16 @@ export interface ToolOrigin {
   readonly conversationId?: string;
   readonly executionId?: string;
   readonly idempotencyKey?: string;
-  /** What the call says of itself where it needs approval; left out: it comes from the API. */
+  /** Identifies the call if it needs approval; default: a call of the API. */
   readonly approval?: ApprovalClaim;
   /**
-   * The caller wants what the tool gives after `call.signal` has aborted, since its effects have happened, and bounds by itself how long
-   * it waits for that.
+   * Set when the caller accepts a result after `call.signal` has aborted, because the side effects have happened. The caller itself limits
+   * how long it waits for that.
    */
   readonly waitsForLate?: true;
-  /** Called with what the tool reports while it runs, at most once a second. */
+  /** Called with the progress that the tool reports, at most once a second. */
   readonly progress?: OnToolProgress | undefined;
-  /** The span of this call, where the caller begins and ends it; null: the call is not traced. Left out: a span is made here. */
+  /** The span of this call, if the caller starts and ends it; null when the call is not traced. Default: a span is created here. */
   readonly span?: Span | null;
 }
 

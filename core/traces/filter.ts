@@ -5,11 +5,11 @@ import type { SegmentHead } from "./segment.ts";
 import type { TraceQuery, TraceStatus } from "./traces.ts";
 
 export interface TraceFilter extends Omit<TraceQuery, "limit" | "offset"> {
-  /** Only this user's traces; empty: only those without a user; undefined: everybody's. */
+  /** Only this user's traces; an empty string for those without a user; undefined for all. */
   readonly owner: string | undefined;
 }
 
-/** What the filter needs to know of a trace. */
+/** The fields of a trace that the filter uses. */
 export interface FilteredTrace {
   readonly status: TraceStatus;
   readonly userId: string | null;

@@ -1,4 +1,4 @@
-/** Finds a trace or a span by its id. Ids encode when it began, and segments are sorted by time, so that no index of ids is needed. */
+/** Finds a trace or a span by its id. Ids contain the time of their start, and segments are sorted by time: no index of ids is needed. */
 import type { SpanData } from "../observability/sink.ts";
 import type { Attributes } from "../observability/span.ts";
 import {
@@ -20,7 +20,7 @@ import { readSegment } from "./segments.ts";
 import { NEARBY_MS, timeOfSpan, timeOfTrace, wholeSeconds } from "./times.ts";
 import type { FoundSpan } from "./wire.ts";
 
-/** Bounds of one trace that is shown: a caller may add spans to a trace of its own for ever. */
+/** Bounds of a trace that is shown, because a caller may add spans to a trace of its own forever. */
 const MAX_SPANS = 10_000;
 const MAX_CHARACTERS = 4 * 1024 * 1024;
 /** Estimated characters of a span without its attributes. */
@@ -106,14 +106,14 @@ function spanInLine(line: Line, spanId: string, reader: SegmentReader, owner: st
   return { span, origin: reader.origin };
 }
 
-/** Sorts by start. Of spans that began in the same microsecond, a parent goes before its child. */
+/** Sorts by start. Of spans that started in the same microsecond, a parent comes before its child. */
 function bySpanStart({ span: one }: FoundSpan, { span: other }: FoundSpan): number {
   const between = Math.round(one.start * 1000) - Math.round(other.start * 1000);
   if (between !== 0) return between;
   return one.spanId === other.parentSpanId ? -1 : other.spanId === one.parentSpanId ? 1 : 0;
 }
 
-/** Whether the line contains all spans of its trace, whose id the service made itself. */
+/** Whether the line contains all spans of its trace. Never so for a trace whose id came from a caller. */
 const isComplete = ({ last, handed, spans }: Line): boolean => last && handed === 0 && spans[0]?.parentSpanId === null;
 
 /** The spans found of one trace, up to the bounds. */
@@ -151,7 +151,7 @@ function attributesLength(attributes: Attributes | null): number {
   return length;
 }
 
-/** Names of segments that may contain spans that began at `time`, the likely ones first. Some names come twice. */
+/** Names of segments that may contain spans that started at `time`, the likely ones first. Some names occur twice. */
 async function* candidates(store: Store, time: number, traceId: string | null): AsyncGenerator<string, void> {
   if (traceId !== null) yield* namesBelow(store, foreignRows(traceId), segmentFromForeignKey);
   if (time > Date.now() + DAY_MS) return;
@@ -159,7 +159,7 @@ async function* candidates(store: Store, time: number, traceId: string | null): 
   yield* namesBelow(store, secondRows(wholeSeconds(time)), segmentFromSecondKey);
 }
 
-/** Segments that were sealed soon after a time, and contain spans that began before it. */
+/** Segments that were sealed soon after a time, and contain spans that started before it. */
 async function* headsNear(store: Store, time: number): AsyncGenerator<string, void> {
   const range = { prefix: SEGMENTS, after: segmentsFrom(time), before: segmentsFrom(time + NEARBY_MS + 1) };
   for await (const rows of allRows(store, range, ROWS_PER_READ))

@@ -56,7 +56,7 @@ export function writeLine(
   return `${text}]`;
 }
 
-/** The parent is nearly always the root or the previous span. */
+/** The parent as an index or id; it is nearly always the root or the previous span. */
 function parentText(spans: readonly SpanData[], index: number): string {
   const { parentSpanId } = spans[index] as SpanData;
   if (parentSpanId === null) return "-1";

@@ -1,4 +1,4 @@
-/** A page of traces. The heads of segments show which ones need not be read, so that a filter that matches little is fast. */
+/** A page of traces. The heads of segments show which ones need not be read, so that a filter with few matches is fast. */
 import type { TraceSummary } from "../../generated/types.ts";
 import type { Entity, SpanData, TraceData } from "../observability/sink.ts";
 import { type FilteredTrace, matches, matchesHead, type TraceFilter } from "./filter.ts";

@@ -19,7 +19,7 @@ export class OpenTraces {
     trace.older = null;
   }
 
-  /** The newest first. The list must not change during the walk. */
+  /** Yields the newest first. The list must not change during the iteration. */
   *[Symbol.iterator](): Generator<TraceData> {
     for (let trace = this.#newest; trace !== null; trace = trace.older) yield trace;
   }

@@ -14,7 +14,7 @@ import type { Origin } from "./segment.ts";
 import { SpanFeed } from "./span-feed.ts";
 import type { Traces } from "./traces.ts";
 
-/** Limit for a store in the memory of the process. */
+/** Size limit for a store in the memory of the process. */
 const MAX_CHARACTERS_IN_MEMORY = 16 * 1024 * 1024;
 /** In memory the limit is checked more often than on disk. */
 const RETENTION_INTERVAL_IN_MEMORY_MS = 1_000;
@@ -26,7 +26,7 @@ export function openTraces(
   logger: Logger,
   meters: Pick<Meters, "add"> | null = null,
 ): Traces {
-  // Read when they are used, since a reload may change them.
+  // Getters, because a reload may change the values.
   const origin: Origin = {
     get service() {
       return manifest.name;

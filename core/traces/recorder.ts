@@ -1,5 +1,5 @@
 /**
- * Takes the spans of traces that end, and writes them shortly after, many traces in two rows. Nobody waits for it. While the store
+ * Takes the spans of traces that end, and writes them shortly after, many traces in two rows. No request waits for it. While the store
  * is unavailable or too slow, segments wait in memory up to a limit; traces beyond it are dropped and counted.
  */
 import type { Logger } from "pino";
@@ -11,15 +11,15 @@ import type { Origin, Segment } from "./segment.ts";
 import { SegmentBuilder } from "./segment-builder.ts";
 import { commitOfWrites } from "./segment-rows.ts";
 
-/** Time from the end of a trace until it is written, and from a failed write until the next try. */
+/** Delay from the end of a trace until it is written, and from a failed write until the next try. */
 const WRITE_DELAY_MS = 250;
 const RETRY_DELAY_MS = 1_000;
 const MAX_SEGMENT_BYTES = 256 * 1024;
 const MAX_COMMIT_BYTES = 2 * 1024 * 1024;
 const MAX_WAITING_BYTES = 8 * 1024 * 1024;
-/** Time between two log lines about dropped traces. */
+/** Shortest time between two log lines about dropped traces. */
 const LOG_INTERVAL_MS = 60_000;
-/** For each long trace, this many entities are remembered until it ends. */
+/** How many entities of each long trace are remembered until it ends. */
 const MAX_ENTITIES_PER_TRACE = 256;
 
 interface RecorderOptions {
@@ -103,7 +103,7 @@ export class Recorder {
     if (this.#waiting.length > 0) await this.#flush();
   }
 
-  /** Writes what is left. Open traces are dropped: when a service stops, nothing is running any more. */
+  /** Writes the rest. Open traces are dropped: when a service stops, nothing is running any more. */
   async close(): Promise<void> {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#closed = true;
@@ -112,7 +112,7 @@ export class Recorder {
     if (unwritten > 0) this.#logger.error({ traces: unwritten }, "the store takes no traces: the last ones are lost");
   }
 
-  /** The root is in the last line of its trace, even when it ended before the spans below it. */
+  /** Takes spans of a long trace. The root is in the last line, even when it ended before the spans below it. */
   #takeLong(trace: TraceData, spans: readonly SpanData[], last: boolean): void {
     const earlier = this.#earlier.get(trace);
     if (last) {

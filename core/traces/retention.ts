@@ -52,7 +52,7 @@ export class TraceRetention {
     const oldest = Math.max(0, Math.floor(now - retention));
     const range = { prefix: SEGMENTS, ...((await this.#excess(size)) <= 0 && { before: segmentsFrom(oldest) }) };
     for await (const rows of pagesInBackground(this.#store, range, SEGMENTS_PER_COMMIT, this.#rounds.signal)) {
-      // Read again for every page, since other processes remove traces too.
+      // Read again for every page, because other processes remove traces too.
       const excess = await this.#excess(size);
       let freed = 0;
       const group = rows.map(parseHead).filter(({ name, head }) => {
@@ -61,7 +61,7 @@ export class TraceRetention {
         return isRemoved;
       });
       if (group.length === 0) return;
-      // After a conflict another process is at work here.
+      // A conflict means that another process is removing traces.
       if (!(await unlessConflict(this.#store.commit(commitOfRemovals(group))))) return;
     }
   }

@@ -1,4 +1,4 @@
-/** Collects lines into a segment. It keeps bytes, not strings, so that what waits to be written costs no garbage collection. */
+/** Collects lines into a segment. It keeps bytes instead of strings, so that waiting lines cost no garbage collection. */
 import type { SpanData, TraceData } from "../observability/sink.ts";
 import { encodeNumber } from "../storage/encoding.ts";
 import { type EarlierEntities, writeLine } from "./line.ts";
@@ -7,11 +7,11 @@ import { Templates, templateText } from "./templates.ts";
 import { latin1Json } from "./text.ts";
 import { NEARBY_MS, wholeSeconds } from "./times.ts";
 
-/** A large trace makes the buffer larger for one segment. */
+/** Size of the buffer. A large trace enlarges it for one segment. */
 const BUFFER_BYTES = 320 * 1024;
 /** More entities or users than these are not listed in a head. */
 const MAX_LISTED_NAMES = 64;
-/** A segment that was sealed late can be found by this many seconds. */
+/** A segment that was sealed late is indexed by at most this many seconds. */
 const MAX_LATE_SECONDS = 120;
 
 export class SegmentBuilder {
@@ -70,16 +70,16 @@ export class SegmentBuilder {
     this.#place(trace, spans);
   }
 
-  /** What `Segment.text` would be now. */
+  /** The value of `Segment.text` if it were sealed now. */
   text(): string {
     const header = `${latin1Json({ ...this.#origin, base: this.#base }).slice(0, -1)},"templates":[`;
     const body = this.#bytes.toString("latin1", 0, this.#size);
     return `[${header}${this.#templates.all.map(templateText).join(",")}]}${body}]`;
   }
 
-  /** Returns the finished segment, and begins another one. */
+  /** Returns the finished segment, and starts another one. */
   seal(): Segment {
-    // After everything in the segment, and after the previous segment, even when the system's clock is set back.
+    // After everything in the segment, and after the previous segment, even when the system clock is set back.
     this.#sealed = Math.max(this.#sealed + 1, Date.now(), Math.ceil(this.#latest));
     const name = `${encodeNumber(this.#sealed)}/${this.#process}`;
     const text = this.text();
@@ -110,7 +110,7 @@ export class SegmentBuilder {
     if (earlier !== undefined) for (const { type, id } of earlier) this.#earlier.add(`${type}/${id}`);
   }
 
-  /** Long traces are found by the seconds in which their spans began. */
+  /** Indexes the trace. Long traces are found by the seconds in which their spans started. */
   #place(trace: TraceData, spans: readonly SpanData[]): void {
     const { root, foreign } = trace;
     if (foreign) this.#foreign.add(trace.traceId);

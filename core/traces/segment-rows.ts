@@ -19,7 +19,7 @@ export function commitOfWrites(segments: readonly Segment[]): Commit {
   return { put, add: counterChanges(segments, 1) };
 }
 
-/** Of several processes that remove the same segments, only one succeeds. */
+/** The commit that removes segments. Of several processes that remove the same ones, only one succeeds. */
 export function commitOfRemovals(segments: readonly KnownHead[]): Commit {
   const gone = segments.flatMap(({ name, head }) => [segmentKey(name), segmentDataKey(name), ...placeKeys(name, head)]);
   const expect = segments.map(({ name, revision }): [string, number] => [segmentKey(name), revision]);
@@ -39,7 +39,7 @@ const EMPTY_HEAD: SegmentHead = {
   foreign: [],
 };
 
-/** An unreadable row becomes an empty head, which lists skip and retention removes. */
+/** Parses the head of a segment. An unreadable row becomes an empty head, which lists skip and retention removes. */
 export function parseHead({ key, value, revision }: Row): KnownHead {
   const name = segmentFromKey(key);
   try {

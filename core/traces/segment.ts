@@ -10,14 +10,14 @@ export interface SegmentHead {
   readonly size: number;
   /** The earliest start of a trace that has spans in it: whole milliseconds since 1970. */
   readonly from: number;
-  /** `type/id` of all entities of the traces that end in it; null: too many to list. */
+  /** `type/id` of all entities of the traces that end in it; null when there are too many to list. */
   readonly entities: readonly string[] | null;
-  /** The users of the traces; null: too many to list. An empty text stands for no user. */
+  /** The users of the traces; null when there are too many to list. An empty string stands for no user. */
   readonly users: readonly string[] | null;
   /** Whether there are traces that succeeded, and traces that failed. */
   readonly completed: boolean;
   readonly failed: boolean;
-  /** Seconds in which spans began long before the segment was sealed. */
+  /** Seconds in which spans started long before the segment was sealed. */
   readonly seconds: readonly number[];
   /** Ids of traces that came from callers. */
   readonly foreign: readonly string[];
@@ -53,7 +53,7 @@ interface Head {
   readonly templates: readonly SpanTemplate[];
 }
 
-/** Reads the text of a segment lazily. Lines that cannot be read are left out; with an unreadable header that is all of them. */
+/** Reads the text of a segment lazily. Skips lines that cannot be read; with an unreadable header these are all. */
 export class SegmentReader {
   readonly #text: string;
   #header: Head | null | undefined;
@@ -68,7 +68,7 @@ export class SegmentReader {
     return this.#head()!.origin;
   }
 
-  /** The last line first. */
+  /** Yields the last line first. */
   *lines(): Generator<Line> {
     const text = this.#text;
     let end = text.length - 1;

@@ -6,11 +6,11 @@ import type { Store } from "../storage/store.ts";
 import { type Segment, type SegmentHead, SegmentReader } from "./segment.ts";
 import { parseHead } from "./segment-rows.ts";
 
-/** Every read of heads takes twice as many as the one before. */
+/** Number of heads in the first read; every read takes twice as many as the one before. */
 const FIRST_READ_HEADS = 32;
 const MAX_READ_HEADS = 1024;
 
-/** Milliseconds since 1970. */
+/** The time at which a segment was sealed, in milliseconds since 1970. */
 export const sealedAt = (name: string): number => decodeNumber(name.slice(0, 9));
 
 interface ListedSegment {
@@ -38,7 +38,7 @@ export async function* newestSegments(
     const heads = (await store.scan({ prefix: SEGMENTS, after, before, reverse: true, limit })).map(parseHead);
     for (const { name, head } of heads) {
       while (next < pending.length && pending[next]!.name > name) yield listWaiting(pending[next++]!);
-      // A pending segment that has been written meanwhile.
+      // Skips a pending segment that has been written meanwhile.
       if (next < pending.length && pending[next]!.name === name) next++;
       yield { name, head, read: () => readSegment(store, name) };
     }
@@ -53,7 +53,7 @@ function listWaiting({ name, head, text }: Segment): ListedSegment {
 }
 
 export async function readSegment(store: Store, name: string): Promise<SegmentReader | null> {
-  // A store in memory answers without yielding to the event loop: other requests get their turn between two segments.
+  // A store in memory answers without yielding to the event loop, so yield here between two segments.
   await nextTurn();
   const row = await store.get(segmentDataKey(name));
   return row === undefined ? null : new SegmentReader(row.value);

@@ -8,10 +8,10 @@ import { iso, spanRecord } from "./wire.ts";
 /** The newest spans are kept for sockets that are behind. */
 const MAX_KEPT_SPANS = 1024;
 
-/** A span that has begun or ended. */
+/** A span that has started or ended. */
 export class SpanNews {
   readonly type: "span:start" | "span:end";
-  /** As it was at that time. */
+  /** The span as it was at that time. */
   readonly span: SpanData;
   readonly userId: string | null;
   readonly #origin: Origin;
@@ -61,7 +61,7 @@ export class SpanFeed implements SpanSink {
   }
 
   ended({ userId }: TraceData, span: SpanData): void {
-    // A span that has ended does not change any more, so that no copy is needed.
+    // A span that has ended does not change any more, so no copy is needed.
     this.news.publish(new SpanNews("span:end", span, userId, this.#origin));
   }
 
@@ -70,7 +70,7 @@ export class SpanFeed implements SpanSink {
   }
 }
 
-/** A copy of the span at its start, since later attributes may be put into the same object. */
+/** A copy of the span at its start, because later attributes may be added to the same object. */
 function copyAtStart(span: SpanData): SpanData {
   const { traceId, spanId, parentSpanId, name, kind, entity, start, status, attributes, links } = span;
   const identity = { traceId, spanId, parentSpanId, name, kind, entity, start };

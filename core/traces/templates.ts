@@ -1,6 +1,6 @@
 /**
- * Templates hold what similar spans have in common, so that a segment contains it only once: name, entity, names of attributes, and the
- * values of the first such span. The other spans list only their differences, which are few, since most runs of an agent are alike.
+ * Templates contain what similar spans have in common, so that a segment stores it only once: name, entity, names of attributes, and the
+ * values of the first such span. The other spans list only their differences, which are few, because most runs of an agent are alike.
  */
 import type { Entity, SpanData } from "../observability/sink.ts";
 import type { Attributes, AttributeValue, SpanKind } from "../observability/span.ts";
@@ -13,25 +13,25 @@ export interface SpanTemplate {
   readonly kind: SpanKind;
   readonly entity: Entity;
   readonly keys: readonly string[];
-  /** Undefined where the span has the key without a value. */
+  /** Undefined if the span has the key without a value. */
   readonly values: readonly (AttributeValue | undefined)[];
 }
 
-/** Only the newest templates of a name are tried: spans of one name come with a few sets of attributes, not with hundreds. */
+/** How many of the newest templates of a name are tried: spans of one name have a few sets of attributes, not hundreds. */
 const MAX_TRIED_TEMPLATES = 4;
 const NO_ATTRIBUTES: Attributes = {};
 
-/** Where a span differs from its template. */
+/** The template of a span, and how the span differs from it. */
 interface TemplateMatch {
   template: SpanTemplate;
-  /** JSON: index and value of each attribute that differs, alternating; empty when none differs. */
+  /** JSON: alternating index and value of each attribute that differs; empty when none differs. */
   differences: string;
 }
 
 export class Templates {
   readonly all: SpanTemplate[] = [];
   readonly #byName = new Map<string, SpanTemplate[]>();
-  /** One object for all results, so that recording a span allocates none: callers read a match before they ask for the next one. */
+  /** One object for all results, so that recording a span allocates none: callers use a match before they ask for the next one. */
   readonly #match: TemplateMatch = { template: undefined as unknown as SpanTemplate, differences: "" };
 
   /** Finds the template of a span, or creates one. The result is valid only until the next call. */
@@ -69,7 +69,7 @@ function createTemplate({ name, kind, entity, attributes }: SpanData, index: num
   return { index, name, kind, entity, keys: Object.keys(given), values: Object.values(given) };
 }
 
-/** Null when the span does not fit the template. */
+/** The differences as JSON; null when the span does not match the template. */
 function differencesFrom({ kind, entity, keys, values }: SpanTemplate, span: SpanData): string | null {
   if (span.kind !== kind || !sameEntity(span.entity, entity)) return null;
   const attributes = span.attributes ?? NO_ATTRIBUTES;
@@ -89,7 +89,7 @@ function differencesFrom({ kind, entity, keys, values }: SpanTemplate, span: Spa
 const sameEntity = (one: Entity, other: Entity): boolean =>
   one === other || (one.id === other.id && one.type === other.type && one.name === other.name);
 
-/** As JSON: `[name, kind, type, id, entity's name, keys, values]`. */
+/** The template as JSON: `[name, kind, type, id, entity's name, keys, values]`. */
 export function templateText({ name, kind, entity, keys, values }: SpanTemplate): string {
   const { type, id, name: called } = entity;
   const head = `${latin1Json(name)},${kind},${latin1Json(type)},${latin1Json(id)},${latin1Json(called)}`;

@@ -1,4 +1,4 @@
-/** Writes values as JSON text without characters beyond Latin-1, so that it has as many bytes as characters and is cheap to copy. */
+/** Writes values as JSON text that uses only Latin-1 characters, so that it has as many bytes as characters and is cheap to copy. */
 import type { AttributeValue } from "../observability/span.ts";
 
 const NON_LATIN1 = /[^\0-\xff]/;
@@ -9,10 +9,10 @@ export function latin1Json(value: string | object): string {
   return NON_LATIN1.test(json) ? json.replace(ALL_NON_LATIN1, escapeUnit) : json;
 }
 
-/** One code unit. */
+/** Escapes one UTF-16 code unit. */
 const escapeUnit = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
-/** Undefined becomes null, and so do numbers that JSON cannot express. */
+/** The JSON of a value. Undefined becomes null, and so do numbers that JSON cannot express. */
 export function valueText(value: AttributeValue | undefined): string {
   if (value === undefined) return "null";
   if (typeof value === "number") return Number.isFinite(value) ? String(value) : "null";

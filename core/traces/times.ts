@@ -1,6 +1,6 @@
-/** Ids of traces and spans encode when they began; this decides in which segments they are looked for. */
+/** Derives times from the ids of traces and spans, and decides in which segments to look for them. */
 
-/** A span is looked for in segments that were sealed within this time after it began; later ones are found by the span's second. */
+/** How long after its start a span is looked for in sealed segments; in later ones it is found by the span's second. */
 export const NEARBY_MS = 2_000;
 
 const TRACE_ID = /^[0-9a-f]{32}$/;

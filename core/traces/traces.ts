@@ -8,7 +8,7 @@ import type { SpanNews } from "./span-feed.ts";
 
 export type TraceStatus = "running" | "completed" | "error";
 
-/** Filters combine with and. Times are milliseconds since 1970, inclusive, of when a trace began. */
+/** Filters are combined with "and". Times of the start of a trace are milliseconds since 1970, inclusive. */
 export interface TraceQuery {
   /** An agent, workflow or other entity that took part in the trace. */
   entityId?: string;
@@ -20,7 +20,7 @@ export interface TraceQuery {
   offset: number;
 }
 
-/** The traces for one principal. A trace of somebody else is like an unknown one: ServiceError `not_found`. */
+/** The traces for one principal. A trace of another user is treated like an unknown one: ServiceError `not_found`. */
 export interface TraceAccess {
   /** Running traces, the newest first, then ended ones, the last ended first. */
   list(query: TraceQuery): Promise<TraceSummary[]>;
@@ -29,9 +29,9 @@ export interface TraceAccess {
 }
 
 export interface Traces {
-  /** Takes what the tracer records. */
+  /** Receives what the tracer records. */
   readonly sink: SpanSink;
-  /** Every span when it begins and when it ends. Costs nothing while nobody follows. */
+  /** Every span when it starts and when it ends. Costs nothing while there are no followers. */
   readonly news: Feed<SpanNews>;
   for(principal: Principal): TraceAccess;
   status(): Promise<Pick<ObservabilityStatus, "storage" | "traceCount" | "spanCount" | "message">>;

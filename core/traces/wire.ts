@@ -59,7 +59,7 @@ export function traceSummary(
 /** The latest end of the spans. */
 export const lastEnd = (spans: readonly SpanData[]): number => spans.reduce((last, { end }) => Math.max(last, end), 0);
 
-/** ISO 8601 to the microsecond: many spans begin within one millisecond. */
+/** ISO 8601 with microseconds, because many spans start within one millisecond. */
 export function iso(time: number): string {
   // Rounded to the stored microseconds: a fraction of a large number may be slightly below or above what was written.
   const micros = Math.round(time * 1000);
@@ -67,7 +67,7 @@ export function iso(time: number): string {
   return `${new Date(milliseconds).toISOString().slice(0, -1)}${String(micros - milliseconds * 1000).padStart(3, "0")}Z`;
 }
 
-/** Milliseconds, to the microsecond. */
+/** Milliseconds, rounded to microseconds. */
 const durationOf = ({ start, end }: SpanData): number => Math.round((end - start) * 1000) / 1000;
 
 /** Puts every span below its parent, sorted by start. A span without its parent in the list is at the top. */
@@ -80,7 +80,7 @@ export function buildTree(spans: readonly SpanRecord[]): SpanNode[] {
     if (parent === undefined || parent === node) roots.push(node);
     else parent.children.push(node);
   }
-  // Depths are set level by level, since a child may come before its parent in the list.
+  // Depths are set level by level, because a child may come before its parent in the list.
   for (let level = roots, depth = 0; level.length > 0; depth++) {
     for (const node of level) node.depth = depth;
     level = level.flatMap(({ children }) => children);

@@ -1,21 +1,21 @@
-/** Gathers the chunks of a request body in one buffer that never grows past its limit. */
+/** Collects the chunks of a request body in one buffer that never grows past its limit. */
 import type { BodyProblem } from "../http/exchange.ts";
 import type { Uploads } from "../http/uploads.ts";
 
 const FIRST_CAPACITY_BYTES = 4 * 1024;
-/** Up to this length a body that nobody reads is received and discarded, to keep the connection; a longer one closes it. */
+/** An unread body of up to this length is received and discarded, to keep the connection; a longer one closes it. */
 export const MAX_DISCARDED_BODY_BYTES = 64 * 1024;
 
 /**
  * A growing buffer instead of a list of chunks: a body sent one byte at a time would otherwise cost a hundred times its size.
- * Nothing is allocated for the length that a header announces, since that is only a claim.
+ * Nothing is allocated for an announced length, because it is only a claim.
  */
 export class BodyBuffer {
   readonly #limit: number;
   readonly #uploads: Uploads | undefined;
   #bytes: Buffer | null = null;
   #length = 0;
-  /** True once the content was given up. */
+  /** Whether the content was given up. */
   dropped = false;
 
   constructor(limit: number, uploads?: Uploads) {
@@ -30,7 +30,7 @@ export class BodyBuffer {
   }
 
   /**
-   * Copies a chunk in, or returns why it does not fit: the buffer is then dropped and must not be used again.
+   * Adds a copy of a chunk, or returns why it does not fit: then the buffer is dropped and must not be used again.
    *
    * @param last whether this is the last chunk
    */
@@ -61,7 +61,7 @@ export class BodyBuffer {
     this.#bytes = null;
   }
 
-  /** The whole body. It belongs to the caller, who must release its bytes of the upload budget. */
+  /** The whole body. It belongs to the caller, who must release its bytes from the upload budget. */
   takeAll(): Uint8Array {
     return this.#bytes === null ? new Uint8Array(0) : this.#bytes.subarray(0, this.#length);
   }

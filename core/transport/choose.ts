@@ -1,4 +1,4 @@
-/** Chooses the network transport, as `server.transport` says. */
+/** Chooses the network transport according to `server.transport`. */
 import type { Logger } from "pino";
 import type { Transport } from "../http/exchange.ts";
 import { firstFault } from "./head-probe.ts";
@@ -8,7 +8,7 @@ type TransportSetting = "auto" | "uws" | "node";
 
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|::ffff:127(\.\d{1,3}){3})$/i;
 
-/** Loaded only when it is used, which is rare. */
+/** Loaded on demand, because it is rarely used. */
 const createNodeTransport = async () => (await import("./node.ts")).createNodeTransport();
 
 const isMissing = (error: unknown): boolean => {
@@ -17,7 +17,7 @@ const isMissing = (error: unknown): boolean => {
 };
 
 /**
- * `node` and `uws` are used as they are named: `uws` rejects when the addon does not load. `auto` uses uws if the addon loads and
+ * `node` and `uws` are used as named: `uws` rejects when the addon does not load. `auto` uses uws if the addon loads and
  * either only this machine can connect or the addon passes the probes of request heads; otherwise node, with one warning that says
  * why and what to do. On loopback `auto` costs no more than loading the addon.
  */
@@ -30,7 +30,7 @@ export async function chooseTransport(setting: TransportSetting, host: string, l
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     const text = `serving over node:http, which is slower: ${why}. Set server.transport: node to accept that silently`;
-    // Who has not installed it has chosen that; one that is there and does not load is a surprise.
+    // A missing package is the user's choice; one that is installed but does not load is a surprise.
     logger[isMissing(error) ? "info" : "warn"](text);
     return createNodeTransport();
   }

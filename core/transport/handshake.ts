@@ -6,7 +6,7 @@ const KEY = /^[A-Za-z0-9+/]{22}==$/;
 /**
  * Whether a request is a well-formed handshake (RFC 6455, 4.2.1). One with a body is not: its bytes could be taken for frames.
  *
- * @param header gives a header by its lower-case name, an empty string when it is absent
+ * @param header returns a header by its lower-case name, an empty string when it is absent
  */
 export function isHandshake(method: string, header: (name: string) => string): boolean {
   return (

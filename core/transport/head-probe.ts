@@ -11,9 +11,9 @@ const REPLY_TIMEOUT_MS = 1_000;
 const HEAD_LIMIT_BYTES = 4096;
 
 interface Probe {
-  /** What a transport that fails the probe does: part of a warning. */
+  /** How a transport misbehaves that fails the probe: part of a warning. */
   fault: string;
-  /** A request, in the pieces in which it is sent. */
+  /** The chunks in which the request is sent. */
   pieces: readonly string[];
 }
 
@@ -32,8 +32,8 @@ const PROBES: readonly Probe[] = [
 ];
 
 /**
- * The fault that is found first, null for none. One is reason enough, and some show only by a missing answer, which takes long to
- * detect. A listener that fails counts as a fault.
+ * The first fault that is found, or null. Only the first, because some show only by a missing answer, which takes long to detect. A
+ * listener that fails counts as a fault.
  */
 export async function firstFault(transport: Transport): Promise<string | null> {
   const answer = (exchange: Exchange) => exchange.reply(200, [], null, true);

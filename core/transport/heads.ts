@@ -12,7 +12,7 @@ const INVALID_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const INVALID_NAME = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
 
 /**
- * Joins heads, and caches the text of header lists that are used again. A list is cached when it is asked for twice in a row: lists that
+ * Joins heads, and caches the text of header lists that are reused. A list is cached when it is used twice in a row: lists that
  * are made per request never are, and would only fill the map.
  *
  * Measured: one native call for the whole head instead of one per header takes a bare server with four headers from 6.1 to 5.6 us of CPU

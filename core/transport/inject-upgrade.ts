@@ -1,4 +1,4 @@
-/** In-process WebSocket handshakes: what `inject` is for requests. */
+/** In-process WebSocket handshakes, the counterpart of `inject` for requests. */
 import type { OpenSocket, SocketEvents, SocketOptions, Upgrade } from "../http/exchange.ts";
 import { InjectedExchange, type InjectedReply, type InjectOptions } from "./inject.ts";
 

@@ -1,4 +1,4 @@
-/** The in-process transport: calls a dispatch as a network transport would, without a socket. */
+/** The in-process transport: calls a dispatch like a network transport, but without a socket. */
 import type { Dispatch, Exchange, HeaderList, OnBody, OnBodyFailed } from "../http/exchange.ts";
 import type { Uploads } from "../http/uploads.ts";
 import { hostInTarget, splitTarget } from "./target.ts";
@@ -9,12 +9,12 @@ export interface InjectOptions {
   path: string;
   /** Names in any case. The default `host` is localhost. */
   headers?: Record<string, string>;
-  /** Text and bytes are sent as they are; anything else as JSON, with that content type unless another is given. */
+  /** Strings and bytes are sent unchanged; anything else as JSON, with that content type unless another is given. */
   body?: unknown;
-  /** Aborting it stands for the client leaving. */
+  /** Aborting it simulates that the client leaves. */
   signal?: AbortSignal;
   remoteAddress?: string;
-  /** Called with each piece of the reply's body as it is written. */
+  /** Called with each chunk of the reply's body as it is written. */
   onChunk?: (chunk: Buffer) => void;
 }
 
@@ -73,7 +73,7 @@ export class InjectedExchange implements Exchange {
     return encoded;
   }
 
-  /** From now on the head cannot be read, as after the return of a native callback. */
+  /** Makes the head unreadable, as after the return of a native callback. */
   leaveDispatch(): void {
     this.#headReadable = false;
   }
@@ -108,7 +108,7 @@ export class InjectedExchange implements Exchange {
     this.#listener = listener;
   }
 
-  /** The client leaves. */
+  /** Simulates that the client leaves. */
   abort(): void {
     if (this.closed) return;
     this.closed = true;

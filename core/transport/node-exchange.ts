@@ -7,14 +7,14 @@ import { BodyBuffer, MAX_DISCARDED_BODY_BYTES } from "./body.ts";
 import { normalizeAddress } from "./target.ts";
 
 const EMPTY = new Uint8Array(0);
-/** The longest time that Node's timers support. */
+/** Longest delay that Node's timers support. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** What an exchange needs to know of the server and the connection it belongs to. */
+/** The part of the server and the connection that an exchange uses. */
 export interface NodeConnection {
   /** Exchanges of this connection whose reply has not ended, in order. */
   readonly open: Set<NodeExchange>;
-  /** True once a reply has announced the end of the connection. */
+  /** True once a reply has announced that the connection will be closed. */
   closing: boolean;
   /** True once the server is stopping: every reply then ends its connection. */
   isStopping(): boolean;
@@ -129,7 +129,7 @@ export class NodeExchange implements Exchange {
     this.#listener?.();
   }
 
-  /** True while the request's body is still arriving and nothing of the reply was sent: a raw error may be written. */
+  /** True while the request's body is still arriving and no part of the reply was sent: then a raw error may be written. */
   get refusable(): boolean {
     return !this.#request.complete && !this.#response.headersSent;
   }
@@ -219,17 +219,17 @@ export class NodeExchange implements Exchange {
     if (this.#response.writableLength > 0) this.#watchStall();
   }
 
-  /** Node destroys a socket without progress for this time; its timer restarts whenever the socket takes data. */
+  /** Node destroys a socket that makes no progress for this time; its timer restarts whenever the socket accepts data. */
   #watchStall(): void {
     this.#request.socket.setTimeout(Math.min(this.#connection.stall, MAX_TIMER_MS));
   }
 
-  /** Closes the connection with the reply, whatever it is. */
+  /** Closes the connection after the reply, whatever the reply is. */
   protected endsConnection(): void {
     this.#mustClose = true;
   }
 
-  /** Ends the exchange: from now on it does not touch the connection. */
+  /** Ends the exchange: from now on it does not use the connection. */
   protected release(): void {
     this.closed = true;
     this.#bodyFailed = null;

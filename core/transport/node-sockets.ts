@@ -5,7 +5,7 @@ import type { WebSocket, WebSocketServer } from "ws";
 import type { OpenSocket, SocketEvents } from "../http/exchange.ts";
 import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
 
-/** The code of errors of `ws`. */
+/** A code of errors of `ws`. */
 const MESSAGE_TOO_LARGE = "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH";
 
 class NodeSocket implements OpenSocket {
@@ -74,7 +74,7 @@ export class NodeSockets {
   /**
    * @param limit largest message in bytes
    * @param pingEvery milliseconds; a peer that has not answered by the next ping is disconnected
-   * @param refused told of messages that are too large
+   * @param refused called for messages that are too large
    */
   constructor(limit: number, pingEvery: number, refused?: CountRefusal) {
     this.#limit = limit;
@@ -95,7 +95,7 @@ export class NodeSockets {
     server.handleUpgrade(request, socket, head, (accepted) => this.#keep(accepted, socket, open));
   }
 
-  /** The package is loaded with the first handshake: most services have none. */
+  /** Loads the package with the first handshake: most services have none. */
   async #load(): Promise<WebSocketServer> {
     const { WebSocketServer } = await import("ws");
     const server = new WebSocketServer({
@@ -115,7 +115,7 @@ export class NodeSockets {
     const socket = new NodeSocket(accepted, stream);
     this.#open.add(socket);
     this.#timer ??= this.#startPings();
-    // A malformed frame closes this socket with a code that says so; the event `close` reports it.
+    // A malformed frame closes this socket with a matching code; the event `close` reports it.
     accepted.on("error", (error: NodeJS.ErrnoException) => {
       if (error.code === MESSAGE_TOO_LARGE) this.#refused?.("server.limits.socketMessage");
     });

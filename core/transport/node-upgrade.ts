@@ -9,7 +9,7 @@ import type { NodeSockets } from "./node-sockets.ts";
 const UPGRADE = Symbol("upgrade");
 
 /**
- * Once there is a listener for upgrades, node:http treats every request with an `Upgrade` header as one, `h2c` too, which some clients
+ * Once there is a listener for upgrades, node:http treats every request with an `Upgrade` header as one, even `h2c`, which some clients
  * send with every request. This class limits that to WebSocket handshakes: a server may ignore any other `Upgrade` (RFC 9110, 7.8).
  */
 export class UpgradableMessage extends IncomingMessage {
@@ -76,7 +76,7 @@ export class NodeUpgrade extends NodeExchange implements Upgrade {
   }
 }
 
-/** Leaves only the chosen subprotocol in the request, because `ws` refuses a list that it cannot parse with a reply of its own. */
+/** Leaves only the chosen subprotocol in the request, because `ws` replies by itself to a list that it cannot parse. */
 function offerOne({ headers }: IncomingMessage): void {
   const name = "sec-websocket-protocol";
   const chosen = chooseProtocol(headers[name] ?? "");

@@ -10,9 +10,9 @@ import { rawRefusal, refusalBody, refusalText } from "./refusal.ts";
 import { hostInTarget, splitTarget } from "./target.ts";
 
 interface NodeOptions {
-  /** Milliseconds for a whole head to arrive. Default 10,000. */
+  /** Milliseconds within which a whole head must arrive. Default 10,000. */
   headTimeout?: number;
-  /** Milliseconds for a whole request, body included, to arrive. Default 60,000. */
+  /** Milliseconds within which a whole request, body included, must arrive. Default 60,000. */
   requestTimeout?: number;
   /** Milliseconds that a connection may be idle between requests. Default 75,000, longer than proxies keep idle upstreams. */
   idleTimeout?: number;
@@ -93,7 +93,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   server.on("connection", (socket: Socket) => {
     const connection: NodeConnection = { open: new Set(), closing: false, isStopping, stall: options.stall };
     sockets.set(socket, connection);
-    // Before Node destroys it. An idle connection has a time limit too, but nothing waits for its peer.
+    // Runs before Node destroys the socket. An idle connection has a time limit too, but no data waits for its peer.
     socket.prependListener("timeout", () => {
       if (socket.writableLength > 0) options.refused?.("server.limits.stall");
     });
@@ -104,14 +104,14 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   });
   const receive = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean) => {
     const connection = sockets.get(request.socket);
-    // After a reply that closes the connection nothing is served any more, though the parser goes on.
+    // After a reply that closes the connection no request is answered any more, although the parser continues.
     if (connection === undefined || connection.closing) return;
     request.on("error", ignore); // handled by the socket's close
     response.on("error", ignore);
     const target = isWellFramed(request) ? splitRequestTarget(request) : null;
     if (target === null) return refuseRequest(connection, response, 400);
     dispatch(new NodeExchange(request, response, target, connection, expectsContinue));
-    // While stopping, a reply closes its connection; one that had begun before the stop is closed here.
+    // While stopping, a reply closes its connection; a reply that had started before the stop is closed here.
     if (stopping) response.once("finish", () => server.closeIdleConnections());
   };
   server.on("request", (request, response) => receive(request, response, false));
@@ -150,7 +150,7 @@ function refuseRequest(connection: NodeConnection, response: ServerResponse, sta
   response.end(body);
 }
 
-/** Answers a request that the parser refused. If a reply is under way on the connection, it is only closed. */
+/** Answers a request that the parser refused. If a reply is in progress on the connection, it is only closed. */
 function refuse(error: NodeJS.ErrnoException, socket: Socket, sockets: Map<Socket, NodeConnection>): void {
   const connection = sockets.get(socket);
   const open = [...(connection?.open ?? [])];
@@ -174,7 +174,7 @@ interface ParserError extends NodeJS.ErrnoException {
 const LAST_REQUEST_LINE = /^(?:[\s\S]*\r\n\r\n)?([A-Z]+) /;
 
 /**
- * Whether the refused request is a HEAD, whose reply has no body. The parser does not tell the method of an incomplete head, so that
+ * Whether the refused request is a HEAD, whose reply has no body. The parser does not report the method of an incomplete head, so
  * it is taken from the last request line before the place where the parser stopped.
  */
 function isHead({ rawPacket, bytesParsed = 0 }: ParserError): boolean {
@@ -182,7 +182,7 @@ function isHead({ rawPacket, bytesParsed = 0 }: ParserError): boolean {
   return LAST_REQUEST_LINE.exec(rawPacket.toString("latin1", 0, bytesParsed))?.[1] === "HEAD";
 }
 
-/** Rejects framing that Node's parser accepts against HTTP/1.1: a proxy may read such a request differently (request smuggling). */
+/** Rejects framing that violates HTTP/1.1 but passes Node's parser: a proxy may read such a request differently (request smuggling). */
 function isWellFramed(request: IncomingMessage): boolean {
   const { host, "transfer-encoding": encoding, "content-length": length } = request.headers;
   if (request.httpVersionMajor !== 1) return false;

@@ -7,7 +7,7 @@ const REFUSALS: Record<number, { reason: string; error: string }> = {
   431: { reason: "Request Header Fields Too Large", error: "the head of the request is too large" },
 };
 
-/** A whole HTTP/1.1 reply with the error envelope, which closes the connection. `headOnly`: without the body, for HEAD. */
+/** A whole HTTP/1.1 reply with the error envelope, which closes the connection. `headOnly` omits the body, for HEAD. */
 export function rawRefusal(status: number, headOnly = false): string {
   const { reason, error } = REFUSALS[status] ?? REFUSALS[400]!;
   const body = refusalBody(error);

@@ -9,7 +9,7 @@ export function hostInTarget(target: string): string | null {
 }
 
 /**
- * `/a/b?c=d` -> `{ path: "/a/b", query: "c=d" }`, nothing decoded. The absolute form (`GET http://host/a`) loses its
+ * `/a/b?c=d` -> `{ path: "/a/b", query: "c=d" }`, without decoding. The absolute form (`GET http://host/a`) loses its
  * scheme and authority. Null for a target that is not a path (`*`, `host:443`).
  */
 export function splitTarget(target: string): { path: string; query: string } | null {
@@ -24,7 +24,7 @@ export function splitTarget(target: string): { path: string; query: string } | n
   return mark < 0 ? { path: rest, query: "" } : { path: rest.slice(0, mark), query: rest.slice(mark + 1) };
 }
 
-/** `::ffff:10.0.0.1` and `0000:0000:0000:0000:0000:ffff:0a00:0001` -> `10.0.0.1`; other addresses as they are. */
+/** `::ffff:10.0.0.1` and `0000:0000:0000:0000:0000:ffff:0a00:0001` -> `10.0.0.1`; other addresses are unchanged. */
 export function normalizeAddress(address: string): string {
   const dotted = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address);
   if (dotted !== null) return dotted[1]!;

@@ -20,13 +20,13 @@ export class UwsExchange implements Exchange {
   closed = false;
   requestId = "";
   protected readonly listener: UwsListener;
-  /** Null as soon as the native object must not be touched any more. */
+  /** Null as soon as the native object must not be used any more. */
   private response: NativeResponse | null;
-  /** The head of a stream that has begun, while it is not sent. */
+  /** The head of a stream that has started, until it is sent. */
   private pendingHead: string | null = null;
   private begun = false;
   private mustClose: boolean;
-  /** Replies in progress, which may have to wait for a slow reader. */
+  /** The streamed reply in progress, which may have to wait for a slow reader. */
   private stream: UwsStream | null = null;
   private large: LargeReply | null = null;
   /** True inside `cork`, which sends a pending head at its end. */
@@ -40,7 +40,7 @@ export class UwsExchange implements Exchange {
     this.method = method;
     this.path = path;
     this.query = query;
-    // As if the body were not read; readBody corrects it.
+    // As if the body were not read; readBody corrects this.
     this.mustClose = listener.head.chunked || listener.head.contentLength > MAX_DISCARDED_BODY_BYTES;
   }
 
@@ -87,7 +87,7 @@ export class UwsExchange implements Exchange {
     });
   }
 
-  /** Runs `work` as the corked exchange. Errors must not reach the native caller. */
+  /** Runs `work` with the exchange corked. Errors must not reach the native caller. */
   private enter(work: () => void): void {
     const { listener } = this;
     const before = listener.corked;
@@ -108,7 +108,7 @@ export class UwsExchange implements Exchange {
     this.aborted = listener;
   }
 
-  /** Called before the route callback returns when the response is not over: the addon requires an abort callback then. */
+  /** Called before the route callback returns if the reply has not ended: the addon then requires an abort callback. */
   watch(): void {
     this.response?.onAborted(() => {
       this.leave();
@@ -248,7 +248,7 @@ export class UwsExchange implements Exchange {
     this.stream?.resolveDrained();
   }
 
-  /** From now on the native object must not be touched. */
+  /** Releases the native object, which must not be used from now on. */
   private leave(): void {
     this.response = null;
     this.stream?.stop();
@@ -259,7 +259,7 @@ export class UwsExchange implements Exchange {
     this.release()?.close();
   }
 
-  /** Ends the exchange without an answer and returns its native response; null when it is over already. */
+  /** Ends the exchange without an answer and returns its native response; null when it has ended already. */
   protected release(): NativeResponse | null {
     if (this.closed) return null;
     this.close();

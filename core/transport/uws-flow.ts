@@ -1,17 +1,17 @@
 /**
- * Replies that wait for a slow reader, over uWebSockets.js. The addon closes a response whose reader takes nothing for ten seconds,
- * and has no setting for that time. Pausing and resuming a response restarts the addon's timeout, so that this is done regularly while a reply is in
- * progress, and the limit of the manifest decides here which readers are disconnected.
+ * Replies that wait for a slow reader, over uWebSockets.js. The addon closes a response whose reader accepts nothing for ten seconds, and
+ * has no setting for that time. Pausing and resuming a response restarts the addon's timeout, so this is done regularly while a reply
+ * is in progress, and the limit of the manifest decides here which readers are disconnected.
  */
 import type { ListenOptions } from "../http/exchange.ts";
 import type { NativeResponse } from "./uws-native.ts";
 
-/** How often the addon's timeout is restarted. The addon counts in steps of four seconds, so that its ten may be eight. */
+/** How often the addon's timeout is restarted. The addon counts in steps of four seconds, so its ten seconds may be eight. */
 const TIMEOUT_RESTART_SECONDS = 3;
 
 type FlowLimits = Pick<ListenOptions, "stall" | "refused">;
 
-/** The replies in progress of one listener, and their clock. */
+/** The replies in progress of one listener, and their common clock. */
 export class UwsFlows {
   readonly #limits: FlowLimits;
   readonly #open = new Set<UwsFlow>();
@@ -37,7 +37,7 @@ export class UwsFlows {
     clearInterval(this.#timer);
   }
 
-  /** A reader has taken nothing for too long. */
+  /** Called for a reader that has accepted nothing for too long. */
   onStalled(): void {
     this.#limits.refused?.("server.limits.stall");
   }
@@ -51,12 +51,12 @@ export class UwsFlows {
 
 /** One reply in progress. Create it while the response is corked or in its route callback. */
 export abstract class UwsFlow {
-  /** The reader is behind: the addon is given nothing more until `push` is called. */
+  /** Whether the reader is behind: then the addon is given no more data until `push` is called. */
   protected blocked = false;
   protected readonly response: NativeResponse;
   readonly #flows: UwsFlows;
   readonly #began: number;
-  /** When the reader took data last, by the clock of the listener. */
+  /** When the reader last accepted data, on the clock of the listener. */
   #lastProgress = 0;
   #watches = false;
 
@@ -67,17 +67,17 @@ export abstract class UwsFlow {
     flows.add(this);
   }
 
-  /** Gives waiting data to the addon, while corked; true when the addon took all of it. May end the reply. Must not throw. */
+  /** Passes waiting data to the addon, corked; true when the addon accepted all of it. May end the reply. Must not throw. */
   protected abstract push(): boolean;
 
-  /** Call this when the addon reports that the reader is behind. */
+  /** Must be called when the addon reports that the reader is behind. */
   protected block(): void {
     this.#watch();
     this.blocked = true;
     this.#lastProgress = this.#flows.now;
   }
 
-  /** The reply is over, or the peer has left: the response must not be touched any more. */
+  /** Must be called when the reply has ended or the peer has left: the response must not be used any more. */
   stop(): void {
     this.#flows.remove(this);
   }
@@ -88,7 +88,7 @@ export abstract class UwsFlow {
       this.response.close();
       return;
     }
-    // The addon does not report what it could not send at the end of a cork, so that its timeout may run for any reply.
+    // The addon does not report what it could not send at the end of a cork, so its timeout may run for any reply.
     if (now === this.#began || (now - this.#began) % TIMEOUT_RESTART_SECONDS !== 0) return;
     this.#watch();
     this.response.pause();

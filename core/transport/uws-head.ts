@@ -1,7 +1,7 @@
-/** Reads the head of a native request while it is alive, and refuses heads that could be framed in two ways. */
+/** Reads the head of a native request while it is alive, and refuses heads with ambiguous framing. */
 import type { NativeRequest } from "./uws-native.ts";
 
-// Lengths of the header names that matter: comparing numbers first is cheaper than comparing names.
+// Lengths of the relevant header names: comparing numbers first is cheaper than comparing names.
 const CONTENT_LENGTH_LENGTH = 14;
 const TRANSFER_ENCODING_LENGTH = 17;
 const HOST_LENGTH = 4;
@@ -12,9 +12,9 @@ const DIGITS = /^[0-9]{1,15}$/;
 export type HeadProblem = 0 | 400 | 417 | 431;
 
 /**
- * One object serves all requests of a listener, one after another: its content is valid during dispatch only, which is when heads
+ * One object serves all requests of a listener, one after another: its content is valid only during dispatch, which is when heads
  * may be read. One native `forEach` with all checks costs 0.15 us per header and saves 0.1 us per look-up, compared with the native
- * `getHeader`; it is also the only way to see repeated headers and the size of a head.
+ * `getHeader`; it is also the only way to detect repeated headers and the size of a head.
  */
 export class UwsHead {
   /** Declared length of the body; 0 without one. */

@@ -1,4 +1,4 @@
-/** What a listener of uWebSockets.js and its exchanges share. */
+/** The state that a listener of uWebSockets.js and its exchanges share. */
 import type { Heads } from "./heads.ts";
 import type { UwsExchange } from "./uws-exchange.ts";
 import type { UwsFlows } from "./uws-flow.ts";

@@ -27,25 +27,25 @@ import type { UwsSocket } from "./uws-socket.ts";
 export interface NativeRequest {
   forEach(take: (name: string, value: string) => void): void;
   getUrl(): string;
-  /** Undefined without a `?`. */
+  /** Undefined when the target has no `?`. */
   getQuery(): string | undefined;
   getCaseSensitiveMethod(): string;
 }
 
 export interface NativeResponse {
-  /** Also takes the header lines, joined by line breaks: one native call for a whole head. */
+  /** Accepts the header lines too, joined by line breaks: one native call for a whole head. */
   writeStatus(status: string): unknown;
   writeHeader(name: string, value: string): unknown;
   write(chunk: string | Uint8Array): boolean;
   end(body?: string | Uint8Array, close?: boolean): unknown;
-  /** Sends what it can of a body of `total` bytes. Returns whether all of the chunk was sent, and whether the reply is over. */
+  /** Sends as much as possible of a body of `total` bytes. Returns whether all of the chunk was sent, and whether the reply has ended. */
   tryEnd(chunk: Uint8Array, total: number): [ok: boolean, done: boolean];
-  /** Bytes of the body that were sent. */
+  /** Number of body bytes that were sent. */
   getWriteOffset(): number;
   /** Call `resume` right after `pause`: that restarts the timeout of ten seconds. A response that stays paused gets no events. */
   pause(): unknown;
   resume(): unknown;
-  /** Without arguments: with a length the binary for Node 20 treats the reply as unfinished. */
+  /** Call it without arguments: with a length, the binary for Node 20 treats the reply as unfinished. */
   endWithoutBody(): unknown;
   close(): unknown;
   onWritable(listener: (offset: number) => boolean): unknown;
@@ -57,7 +57,7 @@ export interface NativeResponse {
   upgrade(data: SocketData, key: string, protocol: string, extensions: string, context: object): void;
 }
 
-/** The addon copies the own properties into an object of its own, so that an instance of a class would lose its methods. */
+/** The addon copies the own properties into a new object, so that an instance of a class would lose its methods. */
 interface SocketData {
   readonly socket: UwsSocket;
 }
@@ -69,18 +69,18 @@ export interface NativeSocket {
   cork(work: () => void): unknown;
   /** Sends a close frame; calls `close` of the behaviour before it returns. */
   end(code: number, reason: string): void;
-  /** The same without a close frame. */
+  /** Closes without a close frame; calls `close` of the behaviour before it returns. */
   close(): void;
 }
 
-/** Numbers are bytes and seconds. */
+/** The behaviour of sockets. Numbers are bytes and seconds. */
 export interface NativeSocketBehavior {
   maxPayloadLength: number;
   idleTimeout: number;
   sendPingsAutomatically: boolean;
-  /** 0: none. */
+  /** 0 for no limit. */
   maxBackpressure: number;
-  /** 0: none. */
+  /** 0 for none. */
   compression: number;
   upgrade(response: NativeResponse, request: NativeRequest, context: object): void;
   open(socket: NativeSocket): void;
@@ -88,14 +88,14 @@ export interface NativeSocketBehavior {
   drain(socket: NativeSocket): void;
   /** The addon answers pings by itself, however much waits for the peer. */
   ping(socket: NativeSocket): void;
-  /** @param reason what the peer or the addon says */
+  /** @param reason from the peer or the addon */
   close(socket: NativeSocket, code: number, reason: ArrayBuffer): void;
 }
 
 export type NativeListenSocket = object;
 
 export interface NativeApp {
-  /** Gets every GET with a `sec-websocket-key` of 24 characters, before `any`. */
+  /** Receives every GET with a `sec-websocket-key` of 24 characters, before `any`. */
   ws(pattern: string, behavior: NativeSocketBehavior): unknown;
   any(pattern: string, handler: (response: NativeResponse, request: NativeRequest) => void): unknown;
   filter(visit: (response: NativeResponse, change: number) => void): unknown;

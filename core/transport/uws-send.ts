@@ -2,14 +2,14 @@
 import { UwsFlow, type UwsFlows } from "./uws-flow.ts";
 import type { NativeResponse } from "./uws-native.ts";
 
-/** Status, headers and body in two native calls. The addon adds content-length and date. The response must be corked. */
+/** Sends status, headers and body in two native calls. The addon adds content-length and date. The response must be corked. */
 export function sendWhole(response: NativeResponse, head: string, body: string | Uint8Array, close: boolean): void {
   response.writeStatus(head);
   if (close) response.end(body, true);
   else response.end(body);
 }
 
-/** The same without the body: for HEAD, 204 and 304. */
+/** Sends status and headers only: for HEAD, 204 and 304. */
 export function sendHead(
   response: NativeResponse,
   status: number,
@@ -25,10 +25,10 @@ export function sendHead(
   response.endWithoutBody();
 }
 
-/** A longer body may exceed what the kernel accepts at once. It is the size of the addon's cork buffer. */
+/** The size of the addon's cork buffer. A longer body may exceed what the kernel accepts at once. */
 export const LARGE_BODY_BYTES = 16 * 1024;
 
-/** A large body, given to the addon as fast as the reader takes it: the native response lives until `done` is called. */
+/** A large body, passed to the addon as fast as the reader accepts it: the native response lives until `done` is called. */
 export class LargeReply extends UwsFlow {
   readonly #body: Uint8Array;
   readonly #done: () => void;

@@ -3,28 +3,28 @@ import type { OpenSocket, SocketEvents } from "../http/exchange.ts";
 import type { NativeRequest, NativeResponse, NativeSocket, NativeSocketBehavior } from "./uws-native.ts";
 
 /**
- * A peer that is silent for so long is disconnected. The addon sends a ping 16 s earlier, after 30 s; anything that arrives counts as
+ * A peer that is silent for this time is disconnected. The addon sends a ping 16 s earlier, after 30 s; anything that arrives counts as
  * an answer.
  */
 const IDLE_TIMEOUT_SECONDS = 46;
 /**
- * The addon's own limit is higher by this factor, because it disconnects without a close frame: between the two limits a message
- * that is too large closes the socket with 1009.
+ * The addon's own limit is higher by this factor, because it disconnects without a close frame: a message between the two limits
+ * closes the socket with 1009.
  */
 const NATIVE_LIMIT_FACTOR = 2;
-/** The code of a socket that ends without a close frame, and what the addon then says of a message beyond its own limit. */
+/** The code of a socket that ends without a close frame, and the addon's reason for a message beyond its own limit. */
 const ABNORMAL_CLOSE = 1006;
 const NATIVE_TOO_LARGE = Buffer.from("Received too big message");
-/** Pings that a peer may send while it reads nothing. The answers pile up, so that more of them disconnect it. */
+/** Pings that a peer may send while it reads nothing. The answers pile up, so a peer that sends more is disconnected. */
 const MAX_UNREAD_PINGS = 60;
 
-/** What sockets need of their listener. */
+/** The callbacks that sockets need from their listener. */
 export interface UwsSocketHost {
   /** Called for every GET with a key of the right length. */
   upgrade(response: NativeResponse, request: NativeRequest, context: object): void;
-  /** A socket has closed: the addon does not report the end of connections that became sockets. */
+  /** Called when a socket has closed: the addon does not report the end of connections that became sockets. */
   onClosed(): void;
-  /** A message was too large. */
+  /** Called when a message was too large. */
   onTooLarge(): void;
   /** Reports an error of a callback: errors must not be thrown into native code. */
   report(error: unknown): void;
@@ -35,7 +35,7 @@ export class UwsSocket implements OpenSocket {
   /** Null before the socket is open and after it has closed. */
   #native: NativeSocket | null = null;
   #events: SocketEvents | null = null;
-  /** Pings that arrived since nothing waited for the peer. */
+  /** Pings that arrived since data has been waiting for the peer. */
   #pings = 0;
 
   constructor(open: (socket: OpenSocket) => SocketEvents) {
@@ -57,7 +57,7 @@ export class UwsSocket implements OpenSocket {
   }
 
   drained(): void {
-    // It may have closed since the addon told of it.
+    // The socket may have closed since the addon reported this.
     if (this.#native !== null) this.#events?.drained();
   }
 
@@ -125,7 +125,7 @@ export function socketBehavior(limit: number, host: UwsSocketHost): NativeSocket
     },
     drain(native) {
       const { socket } = native.getUserData();
-      // Not within this callback: of what is sent here the rest would wait until the next ping.
+      // Not within this callback: part of what is sent here would wait until the next ping.
       setImmediate(guard, () => socket.drained());
     },
     ping: (native) => guard(() => native.getUserData().socket.pinged()),

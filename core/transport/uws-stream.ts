@@ -1,4 +1,4 @@
-/** The chunks of a streamed reply over a native response, and those that wait for a slow reader. */
+/** The chunks of a streamed reply over a native response, including those that wait for a slow reader. */
 import { UwsFlow } from "./uws-flow.ts";
 
 type Chunk = string | Uint8Array;
@@ -6,7 +6,7 @@ type Chunk = string | Uint8Array;
 export class UwsStream extends UwsFlow {
   /** Bytes that wait for the reader. */
   buffered = 0;
-  /** Chunks that were not given to the addon yet. */
+  /** Chunks that were not passed to the addon yet. */
   #waiting: Chunk[] = [];
   /** Bytes of the chunk that the addon accepted but could not send completely. */
   #held = 0;
@@ -36,7 +36,7 @@ export class UwsStream extends UwsFlow {
     return this.#drain;
   }
 
-  /** False: the reader is behind; `finish` is called, corked, when all waiting chunks were given to the addon. */
+  /** False when the reader is behind: then `finish` is called, corked, when all waiting chunks were passed to the addon. */
   end(finish: () => void): boolean {
     if (!this.blocked) return true;
     this.#ending = finish;

@@ -1,9 +1,9 @@
 /**
- * A response that is never sent, in whose cork handshakes are accepted that had to wait for a check of credentials.
+ * A response that is never sent. Handshakes that had to wait for a check of credentials are accepted inside its cork.
  *
  * A response that becomes a socket inside its own cork keeps its address, and at the end of the cork the addon (3.0.6) reads the flags of
- * the response out of memory that may be somebody else's by then: one new process in thirty closed a socket right after its 101.
- * Outside of any cork the addon writes a warning to standard error. The cork of another response avoids both, and this is the other response.
+ * the response from memory that may have been reused by then: one new process in thirty closed a socket right after its 101.
+ * Outside of any cork the addon writes a warning to standard error. The cork of another response avoids both, and this is that response.
  */
 import { connect } from "node:net";
 import type { Native, NativeListenSocket, NativeResponse } from "./uws-native.ts";
@@ -16,7 +16,7 @@ export interface Unanswered {
 
 const REQUEST = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/** Opens it over a connection of the process to itself. Rejects where there is no loopback. */
+/** Opens the response over a connection of the process to itself. Rejects when there is no loopback. */
 export async function openUnanswered(native: Native): Promise<Unanswered> {
   const app = native.App();
   const unanswered = { response: null as NativeResponse | null, close: () => app.close() };

@@ -8,7 +8,7 @@ import { UwsSocket } from "./uws-socket.ts";
 
 export class UwsUpgrade extends UwsExchange implements Upgrade {
   readonly #context: object;
-  // Read at once: the head can no longer be read when the credentials have been checked.
+  // Copied now: the head can no longer be read when the credentials have been checked.
   readonly #key: string;
   readonly #protocol: string;
 

@@ -1,7 +1,7 @@
 /**
- * The fast transport: uWebSockets.js. This is the only file that imports the addon, and it does so on demand, so that the process also runs
- * where the addon does not load. The lifetimes of native objects are listed in uws-native.ts; what the binary for Node 20 gets wrong is
- * listed in test/suites/transport-known.ts.
+ * The fast transport: uWebSockets.js. This is the only file that imports the addon, and it does so on demand, so that the process also
+ * runs where the addon does not load. The lifetimes of native objects are listed in uws-native.ts; the bugs of the binary for Node 20
+ * are listed in test/suites/transport-known.ts.
  */
 import { createServer } from "node:net";
 import type { Dispatch, Listening, ListenOptions, Transport } from "../http/exchange.ts";
@@ -23,7 +23,7 @@ const REFUSAL_HEADERS = ["content-type", "application/json"];
 const SPLIT_HEAD_BYTES = 16 * 1024;
 const SPLIT_HEAD_VARIABLE = "UWS_HTTP_MAX_HEADERS_SIZE";
 
-/** It brings binaries for all platforms, 257 MB: the package leaves it to those who want it. */
+/** How to install the addon. It contains binaries for all platforms, 257 MB, so it is optional. */
 const INSTALL = "npm install uWebSockets.js@npm:uwebsockets@3.0.6";
 
 /** Loads the addon. Rejects with a message that says why it does not load here. */
@@ -51,7 +51,7 @@ async function loadNative(): Promise<Native> {
   }
 }
 
-/** The addon's own message is general; the line of the loader, further down, says what is missing. */
+/** The line of the loader that says what is missing: the addon's own message is general. */
 function firstLine(cause: unknown): string {
   const lines = String(cause instanceof Error ? cause.message : cause).split("\n");
   return (lines.find((line) => line.startsWith("Error: ")) ?? lines[0]!).replace(/^Error: /, "");
@@ -191,7 +191,7 @@ async function listen(native: Native, dispatch: Dispatch, options: ListenOptions
   throw listenError(options, await bindFailure(options));
 }
 
-/** The addon reports only that binding failed: trying it again with node:net tells why. */
+/** The addon reports only that binding failed: trying again with node:net tells why. */
 function bindFailure({ host, port }: ListenOptions): Promise<string | undefined> {
   return new Promise((resolve) => {
     const probe = createServer();

@@ -1,10 +1,10 @@
-/** The text of a client: types made of the OpenAPI document, the names of the manifest, and the code that is the same for all. */
+/** The text of a client: types made from the OpenAPI document, the names of the manifest, and the code that is the same for all. */
 import { readFileSync } from "node:fs";
 import { clientDocument, namedSchemas } from "./document.ts";
 import type { TypeGenerator } from "./generator.ts";
 import type { ClientNames } from "./names.ts";
 
-/** The first line of every client: a file without it is not written over. */
+/** The first line of every client: a file without it is not overwritten. */
 export const CLIENT_MARK =
   "/* Written by `penstock client`. Do not edit: write it again when the manifest has changed. */\n";
 
@@ -12,18 +12,18 @@ const HEAD = `${CLIENT_MARK}/* eslint-disable */
 import createFetchClient from "openapi-fetch";
 `;
 
-/** In this order; each is below what it uses. */
+/** The code templates in order; each comes after those that it uses. */
 const PARTS = ["names", "errors", "events", "calls", "agents", "workflows", "client"];
 
 const OPTIONS = {
-  // A default is what the server takes for what is left out.
+  // A default is the server's value for a missing one, so the field stays optional.
   defaultNonNullable: false,
-  // An object that says nothing of its properties may have any.
+  // An object without declared properties may have any.
   emptyObjectsUnknown: true,
   silent: true,
 };
 
-/** The same document and names give the same text. */
+/** Generates the client. The result depends only on the document and the names. */
 export async function clientText(document: object, names: ClientNames, generator: TypeGenerator): Promise<string> {
   const { components, nameOf } = namedSchemas(names);
   const source = clientDocument(document as Record<string, unknown>, names, components);
@@ -35,7 +35,7 @@ export async function clientText(document: object, names: ClientNames, generator
 
 const readPart = (name: string) => readFileSync(new URL(`./templates/${name}.ts.template`, import.meta.url), "utf8");
 
-/** Texts for the places that a part has, by their names. */
+/** Texts for the placeholders of a template, by name. */
 function nameTypes(
   { agents, tools, toolPrefixes, workflows }: ClientNames,
   nameOf: (key: string) => string | undefined,

@@ -1,15 +1,15 @@
-/** The OpenAPI document as the types of a client are made from it: ids as literals, examples left out, schemas of the manifest added. */
+/** Prepares the OpenAPI document for a client's types: ids as literals, no examples, and the schemas of the manifest added. */
 import { isObject } from "../lib/is-object.ts";
 import type { ClientNames } from "./names.ts";
 import { typeComponents, typeSchema } from "./type-schema.ts";
 
 type Tree = Record<string, unknown>;
 
-/** Parameters that name what the manifest declares, by the first segment of the path. */
+/** Parameters whose values the manifest declares, by the first segment of the path. */
 const LITERALS: Readonly<Record<string, readonly [parameter: string, ids: (names: ClientNames) => readonly string[]]>> =
   {
     agents: ["id", ({ agents }) => agents],
-    // Of those that come and go nobody knows the names.
+    // With tools of MCP servers, which come and go, the names are not known in advance.
     tools: ["name", ({ tools, toolPrefixes }) => (toolPrefixes.length > 0 ? [] : [...tools.keys()])],
     workflows: ["id", ({ workflows }) => [...workflows.keys()]],
   };
@@ -36,7 +36,7 @@ export function clientDocument(document: Tree, names: ClientNames, added: Tree):
 
 const plain = (schema: unknown) => typeSchema(schema, (reference) => reference);
 
-/** Pages, and protocols that have clients of their own, have none. */
+/** Whether an operation has a schema. Pages have none, nor do protocols with clients of their own. */
 function hasSchema({ responses }: Tree): boolean {
   const contents = Object.values(responses as Record<string, Tree>).map(({ content }) => content);
   return contents.some(
@@ -49,7 +49,7 @@ const isData = (type: string) => type === "application/json" || type === "text/e
 
 function clientOperation(path: string, operation: Tree, names: ClientNames): Tree {
   const { operationId, summary, description, parameters, requestBody, responses } = operation;
-  // What a route of a plugin calls `id` is its own.
+  // In a plugin's route, `id` may have any meaning.
   const isOurs = !String(operationId).startsWith("custom.");
   const [parameter, idsOf] = (isOurs ? LITERALS[path.split("/")[1]!] : undefined) ?? [];
   const ids = idsOf?.(names) ?? [];
@@ -71,7 +71,7 @@ function clientOperation(path: string, operation: Tree, names: ClientNames): Tre
   };
 }
 
-/** Headers of replies are not typed: their names in the document are what the client's own code reads. */
+/** Removes the headers of replies: only the client's own code reads them. */
 function clientReply({ headers: _, content, ...reply }: Tree): Tree {
   return content === undefined ? reply : { ...reply, content: clientContent(content) };
 }
@@ -83,13 +83,13 @@ function clientContent(content: unknown): Tree {
   );
 }
 
-/** The schemas of tools and workflows as components, and the name of each: `tool.refund.input`. */
+/** The schemas of tools and workflows as components, and their names: `tool.refund.input`. */
 export function namedSchemas(names: ClientNames): { components: Tree; nameOf(key: string): string | undefined } {
   const components: Tree = {};
   const taken = new Map<string, string>();
   const add = (key: string, schema: Tree | null) => {
     if (schema === null) return;
-    // Ids may have a colon, which names of components may not. Two that differ in that alone stay two.
+    // Ids may contain a colon, which names of components may not. Ids that differ only in that still get different names.
     let name = key.replaceAll(":", "_");
     while (name in components) name += "_";
     Object.assign(components, typeComponents(name, schema));

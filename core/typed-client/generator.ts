@@ -1,9 +1,9 @@
-/** `openapi-typescript` of the project that the client is for: Penstock does not bring it, since it needs the compiler of TypeScript. */
+/** Loads `openapi-typescript` from the client's project: Penstock does not include it, because it needs the TypeScript compiler. */
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { messageOf } from "../lib/errors.ts";
 
-/** What is used of version 7. */
+/** The functions of version 7 that are used. */
 export interface TypeGenerator {
   default(document: object, options: object): Promise<unknown>;
   astToString(tree: unknown): string;

@@ -1,4 +1,4 @@
-/** What of a manifest becomes a literal type of the client: agents, tools and workflows, with the schemas of what they take and give. */
+/** The names of a manifest that become literal types of the client: agents, tools and workflows, with the schemas of input and output. */
 import type { WorkflowDetail, WorkflowStep } from "../../generated/types.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 
@@ -6,19 +6,19 @@ export interface ClientNames {
   readonly agents: readonly string[];
   /** Tools that can be executed, with the schema of their input. */
   readonly tools: ReadonlyMap<string, JsonSchema>;
-  /** Beginnings of the names of tools that only a running service knows: those of MCP servers. */
+  /** Prefixes of the names of tools that only a running service knows: those of MCP servers. */
   readonly toolPrefixes: readonly string[];
   readonly workflows: ReadonlyMap<string, WorkflowSchemas>;
 }
 
-/** Null: anything. */
+/** A schema is null when any value is valid. */
 interface WorkflowSchemas {
   readonly input: JsonSchema | null;
   readonly result: JsonSchema | null;
   readonly resume: JsonSchema | null;
 }
 
-/** @param find another workflow of the manifest, by its id */
+/** @param find returns another workflow of the manifest by id */
 export function workflowSchemas(
   workflow: WorkflowDetail,
   find: (id: string) => WorkflowDetail | undefined,
@@ -28,8 +28,8 @@ export function workflowSchemas(
 }
 
 /**
- * A resume may be for any step that waits, so that the data is of the workflow's schema, or of a step's own, or of those of a sub-workflow.
- * Where one of them takes anything, so does the resume.
+ * A resume may be for any step that waits, so its data may match the workflow's schema, a step's own, or one of a sub-workflow. If one of
+ * them accepts anything, so does the resume.
  */
 function resumeSchema(workflow: WorkflowDetail, find: (id: string) => WorkflowDetail | undefined): JsonSchema | null {
   const found = new Map<string, JsonSchema>();

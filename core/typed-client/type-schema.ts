@@ -1,21 +1,21 @@
-/** What a JSON Schema says about types, as a component of the OpenAPI document. What only a validator needs is left out. */
+/** The parts of a JSON Schema that describe types, as a component of the OpenAPI document. Keywords for validation only are left out. */
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 
 const REFERENCE = "#/components/schemas/";
 
-/** Keywords that hold schemas in a list, or one. All are keywords of types, as `properties` is. */
+/** Keywords whose value is a list of schemas, or one schema. */
 const LISTS = ["allOf", "anyOf", "oneOf", "prefixItems"];
 const SINGLES = ["items", "additionalProperties"];
-/** Keywords that are kept as they are. */
+/** Keywords that are copied unchanged. */
 const PLAIN = ["type", "required", "enum", "description", "default", "deprecated"];
-/** Where a schema keeps those that it refers to. */
+/** Keywords under which a schema keeps the schemas to which it refers. */
 const DEFINITIONS = ["$defs", "definitions"];
 
-/** What becomes of a reference; null for one that leads nowhere that has a name. */
+/** Resolves a reference to a name; null when the target has none. */
 type Resolve = (reference: string) => string | null;
 
-/** The schema, and those that it refers to within itself, as components whose names begin with `name`. */
+/** The schema, and the schemas inside it to which it refers, as components whose names begin with `name`. */
 export function typeComponents(name: string, schema: JsonSchema): Record<string, unknown> {
   const names = new Map([["#", name]]);
   const definitions = DEFINITIONS.flatMap((keyword) => {
@@ -31,7 +31,7 @@ export function typeComponents(name: string, schema: JsonSchema): Record<string,
   return Object.fromEntries(all.map(([pointer, each]) => [names.get(pointer), typeSchema(each, resolve)]));
 }
 
-/** `~1` and `~0` of a JSON pointer, and its percent signs. */
+/** Decodes the `~1`, `~0` and percent escapes of a JSON pointer. */
 function unescapePointer(reference: string): string {
   const plain = /%[0-9a-f]{2}/i.test(reference) ? safelyDecoded(reference) : reference;
   return plain.replaceAll("~1", "/").replaceAll("~0", "~");
@@ -45,7 +45,7 @@ function safelyDecoded(text: string): string {
   }
 }
 
-/** A copy with the keywords of types alone. */
+/** A copy that has only the keywords for types. */
 export function typeSchema(schema: unknown, resolve: Resolve): JsonSchema {
   if (!isObject(schema)) return {};
   if (typeof schema.$ref === "string") {
@@ -59,22 +59,22 @@ export function typeSchema(schema: unknown, resolve: Resolve): JsonSchema {
     else if (key === "properties" && isObject(value))
       copy[key] = Object.fromEntries(Object.entries(value).map(([name, each]) => [name, inner(each)]));
     else if (LISTS.includes(key) && Array.isArray(value)) copy[key] = value.map(inner);
-    // Of draft 7: a schema for each place.
+    // A list is the form of draft 7, with one schema per position.
     else if (key === "items" && Array.isArray(value)) copy.prefixItems = value.map(inner);
     else if (SINGLES.includes(key)) copy[key] = typeof value === "boolean" ? value : inner(value);
   }
-  // One value is a list of one, which may be null or an object.
+  // `const` becomes an `enum` with one value, which may be null or an object.
   if ("const" in schema) copy.enum = [schema.const];
   if (hasMixedProperties(schema)) copy.additionalProperties = true;
   if ("enum" in copy) return literals(copy);
   return copy;
 }
 
-/** TypeScript would want the named properties, or those that fit no pattern, to have the type of the others too. */
+/** Whether the types of properties would clash: TypeScript requires named properties to match the type of additional ones. */
 const hasMixedProperties = ({ properties, patternProperties, additionalProperties }: JsonSchema): boolean =>
   isObject(patternProperties) || (isObject(properties) && isObject(additionalProperties));
 
-/** A value that is one of some needs no other keyword, unless these are no simple values: then their types say less, but no wrong. */
+/** An `enum` of simple values needs no other keyword. For other values it is dropped: the type is then less precise, but not wrong. */
 function literals({ enum: values, description, ...rest }: JsonSchema): JsonSchema {
   const isSimple = Array.isArray(values) && values.every((value) => typeof value !== "object" || value === null);
   const described = description === undefined ? {} : { description };

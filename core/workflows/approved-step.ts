@@ -1,4 +1,4 @@
-/** Resumes a step that waits for a person's approval, once there is an answer. The step itself asks what that was. */
+/** Resumes a step that waits for a person's approval, once that was given or denied. The step itself then looks up the answer. */
 import type { Delivery } from "../approvals/upkeep.ts";
 import { EVERYTHING } from "../identity/principal.ts";
 import { ServiceError } from "../lib/errors.ts";
@@ -9,12 +9,12 @@ import { timeAfter } from "./journal/state.ts";
 import { isSuperseded } from "./journal/superseded.ts";
 import { ExecutionLookup } from "./list/lookup.ts";
 
-/** The step that waits, and whose execution it is in. */
+/** Identifies the step that waits, and its execution. */
 export interface AwaitingStep {
   readonly workflowId?: string | undefined;
   readonly executionId?: string | undefined;
   readonly stepId?: string | undefined;
-  /** The user; empty for none. */
+  /** Id of the user that the execution belongs to; empty when it belongs to none. */
   readonly owner: string;
 }
 
@@ -23,7 +23,7 @@ export async function resumeAwaitingStep(engine: Engine, step: AwaitingStep): Pr
   try {
     const declared = (id: string) => isRun(id) || engine.declared(id);
     const execution = await new ExecutionLookup(engine, EVERYTHING, declared).find(workflowId, executionId, owner);
-    // It has not suspended yet, or another branch of it still runs.
+    // The execution has not suspended yet, or another branch of it still runs.
     if (!("loaded" in execution) || execution.found.openRow !== null) return "later";
     const { found, loaded } = execution;
     const { state } = loaded;
@@ -35,7 +35,7 @@ export async function resumeAwaitingStep(engine: Engine, step: AwaitingStep): Pr
     const caller = { requestId: "", logger: engine.logger, trace: engine.trace };
     const resumed = engine.restore(state, definition, caller, { loaded, openRow: null, recordRow: found.recordRow });
     engine.beginTrace(resumed, "resume");
-    // What expressions see as `resume` stays as it was, and with it the input of the call.
+    // What expressions see as `resume` does not change, and so the input of the call does not either.
     const at = timeAfter(state);
     resumed.append(state.resume === null ? ["resume", stepId, at] : ["resume", stepId, at, state.resume]);
     engine.run(resumed);

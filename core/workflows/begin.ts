@@ -1,4 +1,4 @@
-/** Begins new executions for a request. */
+/** Starts new executions for a request. */
 
 import type { ExecuteWorkflowRequest, ExecutionStarted } from "../../generated/types.ts";
 import { actingUser } from "../identity/acting-user.ts";
@@ -18,7 +18,7 @@ import { unlessNumberTaken } from "./run/execution-commits.ts";
 import type { WorkflowCall } from "./workflows.ts";
 
 /**
- * @param number of the new execution
+ * @param number internal number of the new execution
  * @throws ServiceError as documented at `WorkflowAccess`
  */
 export async function beginExecution(
@@ -39,8 +39,8 @@ export async function beginExecution(
   if (executionId === "." || executionId === "..")
     throw invalid('options.executionId must not be "." or "..", which cannot stand in a path');
   if (executionId !== undefined) {
-    // The first commit makes sure that the id is free. This check spares an execution with a taken id from running its first steps.
-    // Nothing may be awaited between the last check and the begin.
+    // The first commit ensures that the id is free. This check keeps an execution with a taken id from running its first steps.
+    // Nothing may be awaited between the last check and the start.
     const exists = isLive(engine, executionId, userId) || (await isStored(engine, executionId, userId));
     if (exists || isLive(engine, executionId, userId)) throw executionIdTaken(executionId);
   }
@@ -64,7 +64,7 @@ export async function beginExecution(
   return engine.begin(start, definition, call);
 }
 
-/** Makes the error for when the first commit of a run lost to another process. */
+/** Makes the error for an execution whose first commit conflicted with one of another process. */
 export type Lost = (conflict: CommitConflict) => Error;
 
 export const lostBegin =
@@ -72,7 +72,7 @@ export const lostBegin =
   (conflict) =>
     unlessNumberTaken(conflict, start.number, executionIdTaken(start.id));
 
-/** `lost` is the error for an execution that did not begin here; one that another process has recovered is still running. */
+/** @param lost the error when the execution did not start here; one that another process has recovered is still running */
 export async function unlessLost(execution: Execution, waiting: Promise<void>, lost: Lost): Promise<void> {
   try {
     await waiting;
@@ -82,7 +82,7 @@ export async function unlessLost(execution: Execution, waiting: Promise<void>, l
   }
 }
 
-/** A new execution once it is in the store. */
+/** Waits until a new execution is in the store. */
 export async function untilRecorded(execution: Execution): Promise<Execution> {
   while (!execution.isRecorded) {
     await unlessLost(execution, Promise.race([execution.progress(), execution.settled]), lostBegin(execution));
@@ -104,7 +104,7 @@ export function isLive(engine: Engine, id: string, userId = ""): boolean {
   return execution !== undefined && (!engine.spaces.isolated || executionOwner(execution.state.start) === userId);
 }
 
-/** The same for executions in the store. */
+/** Whether an execution with this id is in the store, with the same scope as `isLive`. */
 export async function isStored({ store, spaces }: Engine, id: string, userId = ""): Promise<boolean> {
   const { isolated, owned } = spaces;
   if (owned && !isolated) return (await startsWithId(store, spaces, id)).length > 0;

@@ -1,4 +1,4 @@
-/** Cancels an execution that is suspended: nothing of it runs, so that its record alone changes. */
+/** Cancels a suspended execution: nothing of it runs, so only its record changes. */
 import { unlessConflict } from "../storage/conflict.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
@@ -11,7 +11,7 @@ export async function cancelResting(
   { found, loaded }: StoredExecution,
   reason: string,
 ): Promise<JournalState | null> {
-  // Nothing runs any more, so the outline is enough even when plugins of the definition are gone.
+  // None of its steps runs, so the outline is enough even when plugins of the definition are missing.
   const definition = { outline: await engine.definitions.outline(found.start.definition) } as WorkflowDefinition;
   const caller = { requestId: "", logger: engine.logger };
   const execution = engine.restore(loaded.state, definition, caller, {

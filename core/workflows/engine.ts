@@ -37,24 +37,24 @@ import type { WorkflowAccess, Workflows } from "./workflows.ts";
 interface EngineParts extends EngineSettings {
   readonly store: Store;
   readonly logger: Logger;
-  /** The processes that share the store; null where no other one uses it. */
+  /** The processes that share the store; null when no other process uses it. */
   readonly membership: Membership | null;
   readonly sequence: Sequence;
   readonly spaces: IdSpaces;
-  /** Told of executions that were not begun, or were stopped, because of a limit. */
+  /** Called for each execution that a limit refuses or stops. */
   readonly refused?: CountRefusal | undefined;
 }
 
-/** What follows from the manifest. */
+/** The settings that come from the manifest. */
 interface EngineSettings {
   readonly definitions: Definitions;
-  /** By id, in the order of the manifest. */
+  /** Descriptions by workflow id, in the order of the manifest. */
   readonly described: ReadonlyMap<string, DescribedWorkflow>;
   /** How many executions may run here at once. */
   readonly maxExecutions: number;
-  /** How much one of them may record. */
+  /** How many bytes one execution may record. */
   readonly maxExecutionBytes: number;
-  /** Begins the traces of executions that are recovered; absent where nothing is traced. */
+  /** Starts the traces of recovered executions; undefined when tracing is off. */
   readonly trace?: SpanOrigin | undefined;
 }
 
@@ -71,16 +71,16 @@ export class Engine implements Workflows {
   readonly live = new Map<string, Execution>();
   readonly capacity: ExecutionCapacity;
   /**
-   * Set when the store was unavailable during a commit, so that it is not known whether that happened: the store may have an open row of
-   * this process for an execution that does not run.
+   * Set when the store was unavailable during a commit, so that it is unknown whether the commit happened: the store may have an open
+   * row of this process for an execution that does not run.
    */
   mayHaveUnowned = false;
-  /** Numbers of executions that failed in a way that could not be recorded. They are not recovered before the next start. */
+  /** Numbers of executions whose failure could not be recorded. They are not recovered before the next start. */
   readonly abandoned = new Set<number>();
-  /** Executions that nobody runs and that need what this process does not have, and the revisions of their open rows. */
+  /** Executions that no process runs because this one lacks what they need, with the revisions of their open rows. */
   leftAlone: ReadonlyMap<number, number> = new Map();
   readonly membership: Membership | null;
-  /** Executions of other processes; null when the store is used by this process alone. */
+  /** Reads executions of other processes; null when only this process uses the store. */
   readonly remote: RemoteExecutions | null;
   #described: ReadonlyMap<string, DescribedWorkflow>;
   #maxExecutionBytes: number;
@@ -122,7 +122,7 @@ export class Engine implements Workflows {
     this.#described = parts.described;
   }
 
-  /** From now on executions begin, and suspended ones go on, with these parts. Those that run keep what they began with. */
+  /** Starts and resumes executions with these settings from now on. Those that run keep theirs. */
   adopt({ definitions, described, maxExecutions, maxExecutionBytes, trace }: EngineSettings): void {
     this.definitions = definitions;
     this.#described = described;
@@ -159,7 +159,7 @@ export class Engine implements Workflows {
     return resumeAwaitingStep(this, step);
   }
 
-  /** The running execution with an id: the one that is the owner's own, else the one with that id in the shared space, whose owner may be another user. */
+  /** The running execution with an id: the owner's own first, else the one in the shared space, which may belong to another user. */
   liveExecution(id: string, owner: string | undefined): Execution | undefined {
     const own = owner === undefined || !this.spaces.owned ? undefined : this.live.get(liveKeyFor(id, owner));
     return own ?? this.live.get(id);
@@ -178,7 +178,7 @@ export class Engine implements Workflows {
   }
 
   /**
-   * Begins an execution; its `settled` tells when it has come to rest. `before` is `ExecutionStart.trace` of the one that it replays.
+   * Starts an execution; its `settled` resolves when it settles. `before` is `ExecutionStart.trace` of the one that it replays.
    *
    * @throws ServiceError `unavailable` when too many are running
    */
@@ -192,12 +192,12 @@ export class Engine implements Workflows {
     return this.run(execution);
   }
 
-  /** An execution that is in the store, as one that can go on here. */
+  /** Makes an execution that is in the store ready to continue here. */
   restore(state: JournalState, definition: WorkflowDefinition, caller: ExecutionCaller, stored: StoredRows): Execution {
     return new Execution(state, definition, caller, this.environment, stored);
   }
 
-  /** Traces a restored execution from now until it comes to rest. */
+  /** Traces a restored execution from now until it settles. */
   beginTrace(execution: Execution, reason: RunReason): void {
     const { state, definition, caller } = execution;
     // The run of an agent has a span of its own.
@@ -206,7 +206,7 @@ export class Engine implements Workflows {
     if (root !== null) execution.spans = new ExecutionSpans(root, state, definition.outline, reason, state.start.trace);
   }
 
-  /** Runs an execution until it comes to rest. By default `work` runs its steps. */
+  /** Runs an execution until it settles. By default `work` runs its steps. */
   run(execution: Execution, work: (execution: Execution) => Promise<void> = drive): Execution {
     const { start } = execution.state;
     this.live.set(liveKey(start), execution);
@@ -241,7 +241,7 @@ export class Engine implements Workflows {
     }
   }
 
-  /** Interrupts what runs here: another process, or this one after its restart, recovers it. */
+  /** Interrupts the executions that run here: another process, or this one after its restart, recovers them. */
   async close(): Promise<void> {
     const stop = { kind: "closing", reason: "the server is stopping", gracePeriod: 0 } as const;
     const settled = [...this.live.values()].map((execution) => {
@@ -251,7 +251,7 @@ export class Engine implements Workflows {
     await Promise.all(settled);
   }
 
-  /** Resolves when nothing runs here any more, at the latest after `timeoutMs`. */
+  /** Resolves when no execution runs here any more, at the latest after `timeoutMs`. */
   async idle(timeoutMs: number): Promise<void> {
     if (this.live.size === 0) return;
     let timer: NodeJS.Timeout | undefined;
@@ -267,7 +267,7 @@ export class Engine implements Workflows {
 
   #logAbandoned(execution: Execution, error: unknown): void {
     const { id, number, workflowId } = execution.state.start;
-    // Not the logger of the request: this is about the process.
+    // Not the logger of the request: these lines are about the process.
     const about = { executionId: id, workflowId };
     if (error instanceof CommitConflict) {
       this.logger.warn(about, "another process has recovered this execution: it is given up here");
@@ -291,7 +291,7 @@ export class Engine implements Workflows {
     return this.#isRunningHere(id) || elsewhere?.has(id) ? "running" : "idle";
   }
 
-  /** Others have taken this process for gone: what it runs is theirs. What they have not taken up yet may go on here again. */
+  /** Called when others have removed the lease of this process: they own its executions now. Those not recovered yet may continue here. */
   #giveUpAll(): void {
     const stop = { kind: "lost", reason: "another process has taken this execution over", gracePeriod: 0 } as const;
     for (const execution of this.live.values()) execution.stop(stop);

@@ -1,4 +1,4 @@
-/** Parses what the requests about executions say: status, dates, metadata, event cursor. */
+/** Parses parameters of requests about executions: status, dates, metadata, event cursor. */
 import { isDeepStrictEqual } from "node:util";
 import { defaults } from "../../generated/defaults.ts";
 import type { AttachQuery, ExecutionsQuery } from "../../generated/types.ts";
@@ -11,7 +11,7 @@ import type { ExecutionQuery } from "./workflows.ts";
 const MAX_ID_LENGTH = 128;
 const MAX_VALUE_LENGTH = 4096;
 const MAX_METADATA_KEYS = 64;
-/** Brackets in a value: comparing goes one call deeper with each level. */
+/** Brackets allowed in a value: the comparison recurses once per level. */
 const MAX_BRACKETS = 256;
 const METADATA_PREFIX = "metadata.";
 
@@ -84,7 +84,7 @@ function parseObject(text: string): object {
   return value;
 }
 
-/** `7` may mean the text and the number. */
+/** The values that a text may stand for: `7` may be the text and the number. */
 function possibleValues(text: string): unknown[] {
   if (bracketsIn(text) > MAX_BRACKETS) return [text];
   try {
@@ -97,8 +97,8 @@ function possibleValues(text: string): unknown[] {
 const bracketsIn = (text: string): number => text.match(/[[{]/g)?.length ?? 0;
 
 /**
- * The number of the last event that a client has. The header goes before the query, because a client that lost its connection requests
- * the same URL again.
+ * The number of the last event that a client has. The header takes precedence over the query, because a client that lost its connection
+ * requests the same URL again.
  *
  * @throws ServiceError `invalid_input` when the header is not a number
  */

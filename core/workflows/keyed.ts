@@ -1,4 +1,4 @@
-/** Requests with an `Idempotency-Key`, of which an earlier one may have done what they ask for before its process died. */
+/** Requests with an `Idempotency-Key`: an earlier try may have done what they ask for before its process died. */
 import type { ExecuteWorkflowRequest } from "../../generated/types.ts";
 import type { KeyedWork } from "../http/idempotency.ts";
 import { ServiceError } from "../lib/errors.ts";
@@ -13,7 +13,7 @@ interface KeyedBegin {
   readonly keyed: KeyedWork;
 }
 
-/** Begins an execution under the id that its key names, or finds the one that an earlier request with the key has begun. */
+/** Starts an execution with the id that belongs to the key, or finds the one that an earlier request with the key has started. */
 export async function beginOnce<T>(
   lookup: ExecutionLookup,
   { workflowId, body, keyed }: KeyedBegin,
@@ -26,7 +26,7 @@ export async function beginOnce<T>(
   try {
     return await begin({ ...body, options: { ...body.options, executionId } });
   } catch (error) {
-    // Of two with one key, the other was faster.
+    // Of two simultaneous requests with one key, the other was faster.
     const isTaken = error instanceof ServiceError && error.kind === "conflict";
     if (!isTaken || body.options?.executionId !== undefined) throw error;
     return find(executionId, userId);
@@ -43,7 +43,7 @@ async function isKnown(finding: Promise<unknown>): Promise<boolean> {
   }
 }
 
-/** Whether the journal has a resume with this token, as `resumeBeside` notes it. */
+/** Whether the journal has a resume with this token, which `resumeBeside` records. */
 export async function wasResumed(
   { store }: Engine,
   execution: Execution | StoredExecution,

@@ -1,4 +1,4 @@
-/** What can be done about executions without an engine, while no process runs them. */
+/** Operations on executions without an engine, while no process runs them. */
 import { pino } from "pino";
 import { CommitConflict } from "../lib/errors.ts";
 import { openIdSpaces } from "../storage/id-spaces.ts";
@@ -32,23 +32,23 @@ import { Execution } from "./run/execution.ts";
 
 const ROWS_PER_READ = 100;
 
-/** An execution as a command names it. */
+/** An execution as named on the command line. */
 export interface NamedExecution {
   readonly id: string;
-  /** Whose it is, where several users have one with this id. */
+  /** Its owner, needed when several users have an execution with this id. */
   readonly user: string | undefined;
 }
 
 interface Unfinished {
   readonly start: RecordHead;
   readonly status: "running" | "suspended";
-  /** How often it was taken up since it has recorded anything. */
+  /** How often it was recovered since it last recorded progress. */
   readonly recoveries: number;
-  /** Of all its rows. */
+  /** Total size of its rows. */
   readonly bytes: number;
 }
 
-/** The executions that run or ran when their process ended, then those that are suspended; each in the order of their begin. */
+/** The executions that run, or ran when their process ended, then the suspended ones; each group in order of start. */
 export async function* unfinishedExecutions(store: Store): AsyncGenerator<Unfinished, void> {
   for await (const rows of allRows(store, { prefix: OPEN_EXECUTIONS }, ROWS_PER_READ)) {
     for (const row of rows) {
@@ -83,7 +83,7 @@ async function bytesAtRest(store: Store, number: number, record: Row | undefined
 /**
  * Ends an execution with an error.
  *
- * @param silence milliseconds after which a process that shares the store and writes no heartbeat is taken for gone
+ * @param silence milliseconds without a heartbeat after which a process of a shared store is considered dead
  * @throws Error with a message for the user when it has ended already, or when a process may run it
  */
 export async function endExecution(
@@ -117,9 +117,9 @@ export async function endExecution(
 }
 
 /**
- * Sets the count of recoveries back, as if the last process had stopped cleanly.
+ * Resets the count of recoveries, as if the last process had stopped cleanly.
  *
- * @throws Error as `endExecution`, and for one that waits, which nobody has to take up
+ * @throws Error like `endExecution`, and for a suspended execution, which is never recovered
  */
 export async function letRecoverAgain(store: Store, named: NamedExecution, silence?: number): Promise<void> {
   const found = await findUnfinished(store, named, silence);
@@ -157,7 +157,7 @@ async function findUnfinished(store: Store, named: NamedExecution, silence?: num
 const isSuspended = async (store: Store, { at, number }: ExecutionStart): Promise<boolean> =>
   (await store.get(executionIndex("suspended") + executionEntry(at, number))) !== undefined;
 
-/** Nobody else can use the other kinds of stores at the same time. On this kind the lease of the process tells. */
+/** Only a shared store can be in use at the same time: there the lease of the process tells whether it lives. */
 async function requireNobodyRuns(store: Store, { value }: Row, silence?: number): Promise<void> {
   if (!isShared(store)) return;
   const { process } = parseOpenRow(value);

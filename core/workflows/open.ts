@@ -1,4 +1,4 @@
-/** Makes the workflow engine from the manifest: compiles the workflows, recovers executions at the start, and shuts down. */
+/** Builds the workflow engine from the manifest: compiles the workflows, recovers executions at boot, and shuts down. */
 import type { Logger } from "pino";
 import { isIsolated } from "../identity/principal.ts";
 import { messageOf } from "../lib/errors.ts";
@@ -24,17 +24,17 @@ import type { LinkedParts } from "./definition/linking.ts";
 import { Engine } from "./engine.ts";
 import { ExecutionRetention } from "./retention.ts";
 
-/** How many ended executions `memory:` keeps, because they are in the heap, and about how many bytes of executions. */
+/** Limits for `memory:`, which is in the heap: how many ended executions are kept, and about how many bytes of executions. */
 const IN_MEMORY = { maxEnded: 20_000, maxBytes: 48 * 1024 * 1024 };
 
 interface WorkflowParts {
   readonly store: Store;
   readonly logger: Logger;
   readonly processTimes?: ProcessTimes | undefined;
-  /** The processes that share the store; default: only the workflows of this process belong to it. */
+  /** The processes that share the store; default: a group that only the workflow engine of this process joins, if the store is shared. */
   readonly membership?: Membership | null;
   readonly trace?: SpanOrigin | undefined;
-  /** Told of what a limit refuses. */
+  /** Called for each execution that a limit refuses. */
   readonly refused?: CountRefusal;
 }
 
@@ -59,7 +59,7 @@ interface OpenedWorkflows {
   start(): Promise<void>;
   /** Waits until nothing runs any more, at most `timeoutMs`. */
   idle(timeoutMs: number): Promise<void>;
-  /** Interrupts what still runs. It goes on after the next start. */
+  /** Interrupts the executions that still run. They continue after the next start. */
   close(): Promise<void>;
 }
 
@@ -86,7 +86,7 @@ export async function openWorkflows(
     logger,
     ...(isVolatile(store) && IN_MEMORY),
   });
-  /** Set when the shutdown begins: what still waits for a free slot is left to the next process. */
+  /** Set when the shutdown starts: executions that still wait for a free slot are left to the next process. */
   let isStopping = false;
   const beginShutdown = () => {
     isStopping = true;
@@ -125,7 +125,7 @@ export async function openWorkflows(
         recovering = recovered.catch((error) => {
           logger.error({ err: error }, `executions that were interrupted wait for the next start: ${messageOf(error)}`);
         });
-        // The start does not wait for executions that have to wait for a free slot.
+        // The boot does not wait for executions that have to wait for a free slot.
         await Promise.race([recovered, engine.capacity.full]);
       }
       retention.start();
@@ -138,16 +138,16 @@ export async function openWorkflows(
       beginShutdown();
       await recovering;
       await retention.close();
-      // Before the engine is closed, so that this process does not recover what the engine interrupts.
+      // Before the engine closes, so that this process does not recover what the engine interrupts.
       await processes?.stop();
       await engine.close();
-      // At once, so that others need not wait for the rest of the shutdown.
+      // Released early, so that other processes need not wait for the rest of the shutdown.
       await membership?.release();
     },
   };
 }
 
-/** What of the engine follows from the manifest. */
+/** The settings of the engine that come from the manifest. */
 function compileSettings(
   manifest: Manifest,
   loaded: LoadedManifest,
@@ -167,7 +167,7 @@ function compileSettings(
   return { definitions, described, problems, trace, maxExecutions, maxExecutionBytes };
 }
 
-/** In milliseconds, by workflow id, and of workflows that the manifest does not have. */
+/** Retention in milliseconds, by workflow id, and for workflows that the manifest does not have. */
 function retentionPeriods({ workflows, history }: Manifest) {
   const retention = (own: unknown) => (own ?? history.retention) as number;
   const periods = Object.entries(workflows).map(([id, workflow]) => [id, retention(workflow.retention)] as const);

@@ -1,4 +1,4 @@
-/** What an execution came to, as the reply to the request that asked for it. */
+/** The outcome of an execution, as the reply to the request that started it. */
 import { CommitConflict, ServiceError } from "../lib/errors.ts";
 import { Serialized } from "../lib/serialized.ts";
 import { openExecutionKey } from "../storage/keys.ts";
@@ -12,10 +12,10 @@ import type { JournalState } from "./journal/state.ts";
 import type { ExecutionLookup } from "./list/lookup.ts";
 import type { WorkflowCall } from "./workflows.ts";
 
-/** Between two looks at an execution that another process runs, where nobody tells of its end. */
+/** Pause between two reads of an execution in another process when the store does not notify of its end. */
 const POLL_INTERVAL_MS = 500;
 
-/** `data` of the reply. @throws ServiceError `step_failed` when a step failed, `unavailable` when it has not come to rest */
+/** `data` of the reply. @throws ServiceError `step_failed` when a step failed, `unavailable` when the execution has not settled */
 export function outcomeOf(state: JournalState, outline: Outline): Serialized {
   const { error, start, status } = state;
   if (error !== null) {
@@ -27,7 +27,7 @@ export function outcomeOf(state: JournalState, outline: Outline): Serialized {
 }
 
 /**
- * The outcome of an execution that an earlier try of the same request may have begun, once it has come to rest. Null when there is no
+ * The outcome of an execution that an earlier try of the same request may have started, once it has settled. Null when there is no
  * such execution.
  */
 export async function earlierOutcome(

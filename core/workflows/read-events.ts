@@ -1,4 +1,4 @@
-/** The events of an execution for a reader, wherever it runs. */
+/** The events of an execution for a reader, wherever the execution runs. */
 import type { EventProducer } from "../lib/event-sink.ts";
 import { followRemoteExecution } from "./cluster/follow-remote.ts";
 import type { Engine } from "./engine.ts";
@@ -9,7 +9,7 @@ import type { StoredExecution } from "./list/lookup.ts";
 import type { Execution } from "./run/execution.ts";
 import { followLive, followLoaded } from "./run/follow.ts";
 
-/** The events after the one numbered `after`, then those to come until it comes to rest. */
+/** The events after the one numbered `after`, then new ones until the execution settles. */
 export async function executionEvents(
   engine: Engine,
   execution: Execution | StoredExecution,
@@ -23,7 +23,7 @@ export async function executionEvents(
   return follows ? followRemoteExecution(store, found, outline, after) : followLoaded(loaded, outline, after);
 }
 
-/** The same of one that runs here. When another process recovers it, the events go on with what that process writes. */
+/** The events of an execution that runs here. When another process recovers it, they continue from its journal. */
 export function liveEvents(engine: Engine, execution: Execution, after: number): EventProducer {
   const { store, environment, definitions, abandoned } = engine;
   const { start } = execution.state;

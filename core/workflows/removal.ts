@@ -12,8 +12,8 @@ import { recordHead } from "./journal/rows.ts";
 const ROWS_PER_COMMIT = 50;
 
 /**
- * Removes those of a range of index rows that ended before a time (milliseconds since 1970), a page at a time, until the signal
- * aborts.
+ * Removes the executions of a range of index rows that ended before a time (milliseconds since 1970), a page at a time, until the
+ * signal aborts.
  */
 export async function removeEnded(
   store: Store,
@@ -29,7 +29,7 @@ export async function removeEnded(
       await unlessConflict(store.commit(removalCommit(status, records)));
       for (const { key } of records) left.delete(key);
     }
-    // Index rows that lead nowhere.
+    // Removes index rows whose execution no longer exists.
     if (left.size === 0) continue;
     const expect = [...left.keys()].map((key): [string, null] => [key, null]);
     await unlessConflict(store.commit({ delete: [...left.values()], expect }));

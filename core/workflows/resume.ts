@@ -1,4 +1,4 @@
-/** Resumes an execution for a request: one at rest, one that runs here while a step of it waits, and one that another process runs. */
+/** Resumes an execution for a request: a suspended one, a running one with a waiting step, or one that another process runs. */
 import type { ResumeExecutionRequest } from "../../generated/types.ts";
 import { lendToken } from "../identity/user-token.ts";
 import { CommitConflict } from "../lib/errors.ts";
@@ -14,13 +14,13 @@ import { planResume, planResumeBeside } from "./run/resume.ts";
 import { resumeBeside, takesResume } from "./run/resume-beside.ts";
 import type { WorkflowCall } from "./workflows.ts";
 
-/** An execution that has come to rest in another process. */
+/** An execution that has settled in another process. */
 interface Rested {
   readonly state: JournalState;
   readonly outline: Outline;
 }
 
-/** The execution that was resumed and runs here, or how it came to rest elsewhere. Null: it has changed meanwhile, look again. */
+/** The execution that was resumed and runs here, or how it settled elsewhere. Null when it has changed meanwhile: look again. */
 type Resumed = Execution | Rested | null;
 
 /** @param find looks for the execution, and is called again when it has changed meanwhile */
@@ -45,7 +45,7 @@ async function resumeRunning(
 ): Promise<Execution | null> {
   const entry = planResumeBeside(execution.state, execution.definition, body);
   if (takesResume(execution)) {
-    // That it cannot be written shows where the execution itself writes.
+    // A failed write is reported by the execution itself.
     resumeBeside(execution, entry, keyed?.runId).catch(() => {});
     return execution;
   }
@@ -83,7 +83,7 @@ async function resumeStored(
   return (await isFirst(engine, execution)) ? execution : lostTo(start.id, namesStep);
 }
 
-/** Another resume was first. Only one that names its step may go beside it: without, both mean the same. */
+/** Another resume was first. Only a resume that names its step may be tried again: without a step both mean the same. */
 function lostTo(id: string, namesStep: boolean): null {
   if (namesStep) return null;
   throw notSuspended(id, "running");

@@ -1,5 +1,5 @@
 /**
- * Removes executions in the background, a few at a time, when they have ended longer ago than their workflow keeps them. Suspended
+ * Removes ended executions in the background, a few at a time, once the retention period of their workflow is over. Suspended
  * executions are never removed.
  */
 import type { Logger } from "pino";
@@ -26,13 +26,13 @@ import { removeEnded } from "./removal.ts";
 
 const FIRST_ROUND_AFTER_MS = 5_000;
 const ROUND_INTERVAL_MS = 60_000;
-/** Short, since what ends within it is kept as well. */
+/** Short, because executions that end within it exceed the bound. */
 const COUNT_INTERVAL_MS = 250;
-/** How many of the oldest are looked at, to find as many as are too large together. */
+/** How many of the oldest executions are read to find enough bytes to remove. */
 const OLDEST_PER_LOOK = 256;
 
 interface RetentionPeriods {
-  /** How many milliseconds after their end executions are kept, by workflow id. */
+  /** Milliseconds that ended executions are kept, by workflow id. */
   readonly workflows: ReadonlyMap<string, number>;
   /** The same for workflows that the manifest does not have any more. */
   readonly otherWorkflows: number;
@@ -40,9 +40,9 @@ interface RetentionPeriods {
 
 interface ExecutionRetentionOptions extends RetentionPeriods {
   readonly logger: Logger;
-  /** About how many ended executions are kept at all; the oldest are removed. */
+  /** About how many ended executions are kept; the oldest are removed. */
   readonly maxEnded?: number;
-  /** The same in bytes of all executions, where the store tells them. */
+  /** About how many bytes of executions are kept, if the store can measure them. */
   readonly maxBytes?: number;
 }
 
@@ -53,7 +53,7 @@ export class ExecutionRetention {
   #otherWorkflows!: number;
   readonly #expiry: Interval;
   readonly #surplus: Interval | null;
-  /** The execution sequence when there were at last no more than `maxEnded`. */
+  /** The execution sequence when there were last no more than `maxEnded`. */
   #checkedSequence: string | undefined;
 
   constructor(store: Store, options: ExecutionRetentionOptions) {
@@ -71,7 +71,7 @@ export class ExecutionRetention {
       maxEnded === undefined ? null : new Interval(COUNT_INTERVAL_MS, () => removeSurplus(maxEnded), failed);
   }
 
-  /** From the next round on. */
+  /** Uses these periods from the next round on. */
   adopt({ workflows, otherWorkflows }: RetentionPeriods): void {
     this.#periods = new Map([...workflows].map(([id, kept]) => [workflowIndex(id), kept]));
     this.#otherWorkflows = otherWorkflows;
@@ -86,7 +86,7 @@ export class ExecutionRetention {
     await Promise.all([this.#expiry.stop(), this.#surplus?.stop()]);
   }
 
-  /** Removes what has been kept long enough at `now` (milliseconds since 1970). */
+  /** Removes executions whose retention period is over at `now` (milliseconds since 1970). */
   async removeExpired(now: number): Promise<void> {
     const store = this.#store;
     const { signal } = this.#expiry;
@@ -94,7 +94,7 @@ export class ExecutionRetention {
     for await (const { key } of firstOfWorkflows) {
       const index = workflowIndexOf(key);
       const ended = Math.floor(now - (this.#periods.get(index) ?? this.#otherWorkflows));
-      // Index rows are ordered by begin: an execution that began after this time has not ended before it.
+      // Index rows are ordered by start: an execution that started after this time has not ended before it.
       if (ended <= 0) continue;
       for (const status of ENDED) {
         const prefix = `${index}${status}/`;
@@ -115,7 +115,7 @@ export class ExecutionRetention {
     if (newest !== undefined) await this.#removeUpTo(newest.entry);
   }
 
-  /** Removes the oldest ended executions until all executions that are kept take about `maxBytes`, or none that has ended is left. */
+  /** Removes the oldest ended executions until all that are kept take about `maxBytes`, or no ended one is left. */
   async removeBytes(maxBytes: number): Promise<void> {
     const store = this.#store;
     const excess = () => (store.held?.(EXECUTIONS) ?? 0) - maxBytes;
@@ -131,7 +131,7 @@ export class ExecutionRetention {
     }
   }
 
-  /** Of those that have ended. */
+  /** Index entries of the oldest executions that have ended. */
   async #oldestEntries(): Promise<string[]> {
     const pages = await Promise.all(
       ENDED.map((status) => this.#store.scan({ prefix: executionIndex(status), limit: OLDEST_PER_LOOK })),
@@ -148,7 +148,7 @@ export class ExecutionRetention {
     }
   }
 
-  /** Counts only when the sequence has changed, which is one read: otherwise no execution has begun since the last time. */
+  /** Counts only when the sequence has changed, which is one read: otherwise no execution has started since the last time. */
   async #removeSurplus(maxEnded: number): Promise<void> {
     const begun = (await this.#store.get(EXECUTION_SEQUENCE))?.value;
     if (begun === this.#checkedSequence) return;

@@ -1,4 +1,4 @@
-/** The workflows for one principal: what the endpoints of the API do. */
+/** The workflow operations for one principal, as the endpoints of the API need them. */
 import { defaults } from "../../generated/defaults.ts";
 import type {
   ExecuteWorkflowRequest,
@@ -88,7 +88,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     });
   }
 
-  /** A new execution once it is in the store. */
+  /** Waits until a new execution is in the store. */
   #recorded(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Execution> {
     return this.#withFreeNumber(async (number) => {
       return untilRecorded(await beginExecution(this.#engine, this.#principal, number, workflowId, body, call));
@@ -104,7 +104,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     const request: StopRequest = { kind: "suspend", reason };
     const found = await this.#lookup.find(workflowId, id, userId);
     const { suspension, status } = await this.#stop(found, request);
-    // It was resumed before this could be reported.
+    // The execution was resumed before this could be reported.
     if (status === "running") throw resumedMeanwhile(id);
     if (suspension === null) throw alreadyEnded(status);
     const suspendedAt = new Date(suspension.at).toISOString();
@@ -122,14 +122,14 @@ export class ScopedWorkflows implements WorkflowAccess {
       const found = await this.#lookup.find(workflowId, id, userId);
       const rests = "loaded" in found && found.loaded.state.status === "suspended" && found.found.openRow === null;
       const state = rests ? await cancelResting(this.#engine, found, reason) : await this.#stop(found, request);
-      // It was resumed meanwhile: cancel the new run.
+      // The execution was resumed meanwhile: cancel the new run.
       if (state === null || state.status === "running") continue;
       const { status, cancellation } = state;
       if (cancellation !== null) {
         const cancelledAt = new Date(cancellation.at).toISOString();
         return { executionId: id, status: "cancelled", cancelledAt, reason: cancellation.reason };
       }
-      // A suspension of its own came first: then cancel it at rest.
+      // The execution suspended itself first: then cancel it in the next round.
       if (status !== "suspended") throw alreadyEnded(status);
     }
   }
@@ -209,7 +209,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     });
   }
 
-  /** @param form makes a reader of the events of the one who reads them in another form */
+  /** @param form converts the events to another format, for example for a chat */
   async attach(
     workflowId: string,
     id: string,
@@ -224,20 +224,20 @@ export class ScopedWorkflows implements WorkflowAccess {
     return (reader) => follow(form(start, reader));
   }
 
-  /** Nothing of an execution has had an effect before its first commit, so that it may begin again with another number. */
+  /** Starts again with another number if the first is taken: nothing has had an effect before the first commit. */
   #withFreeNumber<T>(begin: (number: number) => Promise<T>): Promise<T> {
     return withFreeNumber(this.#engine.sequence, executionNumberRows, begin);
   }
 
-  /** `data` of the reply once the execution has come to rest. `lost` is the error when the first commit lost to another process. */
+  /** `data` of the reply once the execution has settled. `lost` makes the error when the first commit lost to another process. */
   async #result(execution: Execution, call: WorkflowCall, lost: Lost): Promise<Serialized> {
-    // When the reply cannot wait any longer the execution goes on, and the client needs its id to find it.
+    // If the reply is cut short, the execution continues, and the client needs its id to find it.
     call.unavailableHeaders = { "x-execution-id": execution.state.start.id };
     await this.#settled(execution, lost);
     return outcomeOf(execution.state, execution.definition.outline);
   }
 
-  /** Waits until the execution has come to rest. Throws when that has to wait for an unavailable store. */
+  /** Waits until the execution has settled. Throws when an unavailable store delays that. */
   #settled(execution: Execution, lost: Lost): Promise<void> {
     return unlessLost(execution, Promise.race([execution.settled, execution.commitFailure()]), lost);
   }
@@ -249,9 +249,9 @@ export class ScopedWorkflows implements WorkflowAccess {
   }
 
   /**
-   * Stops a running execution, and waits until it has come to rest.
+   * Stops a running execution, and waits until it has settled.
    *
-   * @throws ServiceError `invalid_input` when it is at rest already
+   * @throws ServiceError `invalid_input` when it has settled already
    */
   async #stop(execution: Execution | StoredExecution, request: StopRequest): Promise<JournalState> {
     if ("loaded" in execution) {
@@ -268,7 +268,7 @@ export class ScopedWorkflows implements WorkflowAccess {
 
   #stopRemote(found: FoundExecution, request: StopRequest): Promise<JournalState> {
     const { store, environment } = this.#engine;
-    // Without other processes it is an execution that this process has given up.
+    // Without other processes, this process must have given the execution up.
     if (!environment.shared) throw stillRunning(found.start.id);
     return stopRemoteExecution(store, found, request);
   }

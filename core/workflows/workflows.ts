@@ -1,4 +1,4 @@
-/** What the rest of the service can do with workflows and their executions. */
+/** The interface of workflows and their executions for the rest of the service. */
 import type {
   ExecuteWorkflowRequest,
   ExecutionCancellation,
@@ -31,32 +31,32 @@ export interface ExecutionQuery {
   from?: number;
   to?: number;
   userId?: string;
-  /** For each key the JSON values that it may have, compared deeply. */
+  /** For each key, the JSON values that match it, compared deeply. */
   metadata?: ReadonlyMap<string, readonly unknown[]>;
   limit: number;
   offset: number;
 }
 
 export interface Workflows {
-  /** `data` of `GET /workflows`. It is built again only when the status of a workflow has changed. */
+  /** `data` of `GET /workflows`. Built again only when the status of a workflow has changed. */
   list(): Serialized | Promise<Serialized>;
   /** @throws ServiceError `not_found` */
   detail(id: string): WorkflowDetail | Promise<WorkflowDetail>;
   for(principal: Principal): WorkflowAccess;
-  /** Goes on with a step that waits for a person's approval, which has been answered. */
+  /** Resumes a step that waits for a person's approval, which has been answered. */
   tellAnswer(step: AwaitingStep): Promise<Delivery>;
 }
 
 /**
  * The workflows for one principal. Errors are ServiceErrors:
  * - `not_found`: the workflow or execution is unknown, or belongs to another user or another workflow.
- * - `invalid_input`: the input does not fit, or several users have an execution with this id and `userId` does not say whose is meant.
+ * - `invalid_input`: the input is invalid, or several users have an execution with this id and `userId` does not say whose is meant.
  * - `conflict`: the id of a new execution is taken.
  * - `step_failed`, with the header `x-execution-id`: a step failed.
  * - `unavailable`: the store cannot be used, or too many executions run.
  */
 export interface WorkflowAccess {
-  /** Resolves with `data` of the reply when the execution has come to rest. It goes on when the client leaves. */
+  /** Resolves with `data` of the reply when the execution has settled. It continues when the client leaves. */
   execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized>;
   /** Resolves when the execution is in the store: with `data` of the reply, whose status and `location` are set. */
   begin(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<ExecutionStarted>;
@@ -89,8 +89,8 @@ export interface WorkflowAccess {
     userId?: string,
   ): Promise<Serialized>;
   state(workflowId: string, executionId: string, userId?: string): Promise<ExecutionState>;
-  /** Newest first. */
+  /** A page of executions, newest first. */
   executions(query: ExecutionQuery): Promise<Serialized>;
-  /** The events after the one numbered `after`, then those to come until the execution comes to rest. */
+  /** The events after the one numbered `after`, then new ones until the execution settles. */
   attach(workflowId: string, executionId: string, after: number, userId?: string): Promise<EventProducer>;
 }

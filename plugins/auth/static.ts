@@ -1,4 +1,7 @@
-/** An example beside service.yaml: knows users by tokens that the manifest lists. For trials and tests only: such tokens never expire. service.yaml does not use it. */
+/**
+ * An example beside service.yaml: knows users by tokens that the manifest lists. For trials and tests only: such tokens never expire.
+ * service.yaml does not use it.
+ */
 import { defineAuth, type User } from "#plugin";
 
 export default defineAuth({

@@ -1,7 +1,7 @@
 /** An example beside service.yaml: a custom route. service.yaml uses it. */
 import { defineRoute } from "#plugin";
 
-/** Days until a parcel arrives; a shop would ask its carrier here. */
+/** Days until a parcel arrives; a shop would query its carrier. */
 const DAYS = new Map([
   ["berlin", 1],
   ["paris", 2],

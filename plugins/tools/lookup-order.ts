@@ -9,7 +9,7 @@ interface Order {
   shipped?: string;
 }
 
-/** A shop would ask its database here. */
+/** Sample data; a shop would query its database. */
 const ORDERS = new Map<string, Order>([
   ["A-1001", { customer: "Ada", item: "Desk lamp", total: 49, status: "delivered", shipped: "2025-03-02" }],
   ["A-1002", { customer: "Grace", item: "Standing desk", total: 620, status: "shipped", shipped: "2025-03-11" }],

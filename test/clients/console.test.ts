@@ -5,7 +5,8 @@ import type { Browser, Locator, Page } from "playwright-core";
 import { browserMissing, type OpenedPage, openPage, startBrowser } from "../support/browser.ts";
 import { assertSound, CONSOLE_MANIFEST, HOSTILE, navigation, openConsole, visit } from "../support/console.ts";
 import { weakTexts } from "../support/contrast.ts";
-import { startService, type TestService } from "../support/service.ts";
+import { eventually } from "../support/event-reader.ts";
+import { manifestWith, startService, type TestService } from "../support/service.ts";
 
 const textOf = async (locator: Locator) => (await locator.textContent()) ?? "";
 
@@ -214,6 +215,39 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     assert.equal((await service.post("/workflows/refund/executions/live/resume", answer)).status, 200);
     await page.getByRole("region", { name: "Result" }).getByText('"paid": 500').waitFor();
     opened.complaints.length = 0;
+  });
+
+  test("executions: one that somebody answers while the page looks at it, and that works on, is seen to end", async (t) => {
+    const workflow = {
+      resume: {},
+      steps: [
+        { id: "ask", andThen: { suspend: {} } },
+        { id: "work", andAgent: { agent: "assistant", prompt: "hello" } },
+      ],
+    };
+    const model = { providers: { demo: { use: "scripted", chunks: 2, delay: "1s", replies: [{ text: "Done." }] } } };
+    const own = await startService(t, manifestWith({}, { ...model, workflows: { late: workflow } }));
+    await own.post("/workflows/late/execute", { input: {}, options: { executionId: "one" } });
+    const path = "/workflows/late/executions/one";
+    const isAt = async (status: string) => {
+      const { data } = (await (await own.get(`${path}/state`)).json()) as { data: { status: string } };
+      return data.status === status;
+    };
+    const { page, context } = await openPage(browser);
+    t.after(() => context.close());
+    let looks = 0;
+    let answered: Promise<unknown> = Promise.resolve();
+    await page.route(`**${path}/state`, async (route) => {
+      // The first look draws the page, and the second comes when it has read all events.
+      if (++looks === 2) {
+        answered = own.post(`${path}/resume`, { resumeData: {} });
+        await eventually(() => isAt("running"), "the answer");
+      }
+      await route.continue();
+    });
+    await page.goto(`${own.url}/#${path}`);
+    await page.getByRole("region", { name: "Result" }).getByText("Done.").waitFor();
+    await answered;
   });
 
   test("traces: a chat is found, its spans are drawn as a waterfall, and one shows its attributes", async () => {

@@ -1,7 +1,8 @@
 /** A2A 1.0 over JSON-RPC, `POST /a2a/:id`: every method, and every way in which it refuses. */
 import assert from "node:assert/strict";
 import { before, type TestContext, test } from "node:test";
-import { A2aCaller, now, said, textOf } from "../support/a2a.ts";
+import { A2aCaller, eventsOf, now, said, textOf } from "../support/a2a.ts";
+import { type HeldModel, heldModel } from "../support/held-model.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 
@@ -32,13 +33,17 @@ const MANIFEST = {
     adder: agent("demo/adder", { tools: ["add"] }),
     chosen: agent("{{ context.model }}"),
     friend: agent("demo/echo", { memory: "default" }),
+    held: agent("held/one"),
   },
 };
 
 let service: TestService;
 let peer: A2aCaller;
+let held: HeldModel;
 before(async (t) => {
-  service = await startService(t as TestContext, MANIFEST);
+  held = heldModel(t as TestContext);
+  const providers = { ...MANIFEST.providers, held: held.settings };
+  service = await startService(t as TestContext, { ...MANIFEST, providers }, { plugins: [held.plugins] });
   peer = new A2aCaller(service);
 });
 
@@ -106,15 +111,19 @@ test("POST /a2a/:id: a client that leaves a stream does not end its task", async
 });
 
 test("POST /a2a/:id: SubscribeToTask tells a task as it stands and what comes after, to as many as ask; of one that has ended it is refused", async () => {
-  const { id } = await peer.send("desk", { ...said("a longer text for those who come late"), ...now });
-  const both = await Promise.all([1, 2].map(() => peer.events("desk", "SubscribeToTask", { id })));
+  held.hold("late");
+  const { id } = await peer.send("held", { ...said("late"), ...now });
+  await held.isAsked("late");
+  const replies = await Promise.all([1, 2].map(() => peer.open("held", "SubscribeToTask", { id })));
+  held.release("late");
+  const both = await Promise.all(replies.map(eventsOf));
   for (const [{ task }, ...rest] of both as [Loose, ...Loose[]][]) {
     const before = task.artifacts === undefined ? "" : textOf(task);
     const after = rest.slice(0, -1).map(({ artifactUpdate }) => artifactUpdate.artifact.parts[0].text);
-    assert.equal(before + after.join(""), "a longer text for those who come late");
+    assert.equal(before + after.join(""), "half 1 rest 1");
     assert.equal(rest.at(-1)!.statusUpdate.status.state, "TASK_STATE_COMPLETED");
   }
-  const [code, message] = await peer.error("desk", "SubscribeToTask", { id });
+  const [code, message] = await peer.error("held", "SubscribeToTask", { id });
   assert.deepEqual([code, message], [-32004, `task ${id} has ended: ask for the task instead`]);
 });
 

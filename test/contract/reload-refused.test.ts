@@ -4,8 +4,9 @@ import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { EventReader, eventually } from "../support/event-reader.ts";
+import { heldModel } from "../support/held-model.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
-import { changesOf, reload, rewrite, says, saysSlowly, textOf } from "../support/reload.ts";
+import { changesOf, reload, rewrite, says, textOf } from "../support/reload.ts";
 import { manifestWith, startService } from "../support/service.ts";
 
 describe("POST /reload", () => {
@@ -118,7 +119,10 @@ describe("POST /reload", () => {
   });
 
   test("what a reload replaced is ended once its last work is over", async (t) => {
-    const service = await startService(t, manifestWith({}, saysSlowly("the old answer")));
+    const held = heldModel(t);
+    held.hold("hello");
+    const manifest = manifestWith({ model: "held/one" }, { providers: { held: held.settings } });
+    const service = await startService(t, manifest, { plugins: [held.plugins] });
     const generations = service.booted.generations!;
     const reader = new EventReader(`${service.url}/agents/assistant/stream`, { input: "hello" });
     await reader.until(() => reader.text.includes("text-delta"));
@@ -126,6 +130,7 @@ describe("POST /reload", () => {
     await changesOf(service, manifestWith({}, says("2")));
     await eventually(() => generations.size === 2, "the end of the one without work");
     assert.ok(!service.booted.host.signal.aborted);
+    held.release("hello");
     await reader.end();
     await eventually(() => generations.size === 1, "the end of the one that had worked");
     assert.ok(service.booted.host.signal.aborted);

@@ -64,9 +64,7 @@ export class A2aCaller {
 
   /** All events of a method that streams, without their envelope. */
   async events(agent: string, method: string, params: unknown): Promise<Loose[]> {
-    const reply = await this.open(agent, method, params);
-    assert.match(reply.headers.get("content-type")!, /^text\/event-stream/);
-    return parseEvents(await reply.text()).map(({ data }) => JSON.parse(data).result);
+    return eventsOf(await this.open(agent, method, params));
   }
 
   /** The task when it is in a state. */
@@ -78,6 +76,12 @@ export class A2aCaller {
     }
     assert.fail(`the task is never ${state}: ${JSON.stringify(await this.get(agent, id))}`);
   }
+}
+
+/** All events of an open reply, without their envelope. */
+export async function eventsOf(reply: Response): Promise<Loose[]> {
+  assert.match(reply.headers.get("content-type")!, /^text\/event-stream/);
+  return parseEvents(await reply.text()).map(({ data }) => JSON.parse(data).result);
 }
 
 export const textOf = (task: Loose): string =>

@@ -6,6 +6,9 @@ import { type Browser, type BrowserContext, type BrowserContextOptions, chromium
 
 const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
+/** For hangs only: to start, and to show what a test waits for. */
+const HANG_MS = 60_000;
+
 /** For `skip` of a test: why there is no browser, which is said loudly too, or false where there is one. */
 export function browserMissing(warn: (line: string) => void = console.error): string | false {
   if (chromiumPath() !== null) return false;
@@ -37,6 +40,7 @@ export async function startBrowser(
 ): Promise<Browser> {
   const browser = await chromium.launch({
     executablePath: chromiumPath() ?? PLACES[0],
+    timeout: HANG_MS,
     // Chromium's own sandbox needs privileges that containers lack; the pages are ours.
     args: ["--no-sandbox", "--disable-dev-shm-usage", ...options],
   });
@@ -54,7 +58,7 @@ export interface OpenedPage {
 /** A page with cookies and storage of its own. */
 export async function openPage(browser: Browser, options: BrowserContextOptions = {}): Promise<OpenedPage> {
   const context = await browser.newContext(options);
-  context.setDefaultTimeout(15_000);
+  context.setDefaultTimeout(HANG_MS);
   const page = await context.newPage();
   const complaints: string[] = [];
   page.on("pageerror", (error) => complaints.push(error.message));

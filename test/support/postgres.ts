@@ -65,7 +65,7 @@ export const NO_POSTGRES = "no PostgreSQL server on this machine: set PENSTOCK_T
 function clientOf(serverUrl: string): Pick<PostgresServer, "createDatabase" | "query"> & { drop(): Promise<void> } {
   const created: string[] = [];
   async function query(sql: string, url = serverUrl): Promise<Record<string, unknown>[]> {
-    const pool = new pg.Pool({ connectionString: url, max: 1, connectionTimeoutMillis: 5_000 });
+    const pool = new pg.Pool({ connectionString: url, max: 1, connectionTimeoutMillis: 60_000 });
     pool.on("error", () => undefined);
     try {
       return (await pool.query({ text: sql })).rows;

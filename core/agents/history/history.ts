@@ -7,7 +7,7 @@ import type { MemorySettings } from "../run/options.ts";
 import type { Usage } from "../run/parts.ts";
 import type { RunResult } from "../run/run.ts";
 
-// Fails at the first character. V8 flattens a string before it matches it, which is what this is for.
+// Fails at the first character. V8 flattens a string before it matches it, which is the purpose.
 const FLATTENING = /^\0/;
 
 type RunStatus = HistoryEntry["status"];
@@ -24,27 +24,27 @@ export interface HistoryRun {
   readonly traceId: string | undefined;
   /** Approximate number of characters of input and output. */
   size: number;
-  /** For the implementation: its number in the ring buffer, or whether it has a row in the store. */
+  /** Private to the implementation: the number in the ring buffer, or whether the run has a row in the store. */
   position: number;
   endTime: number;
   status: RunStatus;
   output: unknown;
   usage: Usage | undefined;
-  /** The model that answered last; empty until one has. */
+  /** The model that answered last; empty until one has answered. */
   model: string;
   error: string | undefined;
 }
 
 export interface History {
-  /** Records the begin of a run, by default now; it is visible at once. */
+  /** Records the start of a run, by default at the current time; it is visible at once. */
   begin(id: string, input: unknown, memory: MemorySettings, traceId?: string, startTime?: number): HistoryRun;
   /**
    * Records how a run ended, with its result so far. `error` is what was thrown. Returns a promise only when the store
-   * cannot keep up: the run must await it.
+   * cannot keep up: then the run must await it.
    */
   end(run: HistoryRun, status: FinalStatus, outcome: RunResult, error?: unknown): Promise<void> | undefined;
   /**
-   * Newest first; `page` counts from 0.
+   * A page of runs, newest first; `page` counts from 0.
    *
    * @param owner only runs of this user; an empty string means anonymous runs, undefined all runs
    */
@@ -54,9 +54,9 @@ export interface History {
 /** The histories of all agents, and their life cycle. */
 export interface AgentHistories {
   forAgent(agentId: string): History;
-  /** Closes runs that an earlier process left open, and begins to delete old runs. */
+  /** Closes runs that an earlier process left open, and starts deleting old runs. */
   start(): Promise<void>;
-  /** Resolves when all that was recorded is stored. */
+  /** Resolves when everything that was recorded is stored. */
   close(): Promise<void>;
 }
 
@@ -117,8 +117,7 @@ export function historyEntry(agentId: string, run: HistoryRun): HistoryEntry {
 }
 
 /**
- * A string that was built by concatenation keeps all its pieces in memory until it is flattened: matching it against any
- * pattern does that.
+ * Flattens a string: one that was built by concatenation keeps all its pieces in memory until it is matched against any pattern.
  */
 function flatten(text: string): string {
   FLATTENING.test(text);

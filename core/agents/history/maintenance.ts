@@ -26,14 +26,14 @@ const ROWS_PER_COMMIT = 100;
 const LEASES_PER_READ = 1_000;
 
 interface HistoryMaintenanceOptions {
-  /** Milliseconds. */
+  /** Milliseconds for which runs are kept. */
   retention: number;
   logger: Logger;
-  /** The processes that share the store; null where no other one uses it. */
+  /** The processes that share the store; null when no other process uses it. */
   membership?: Membership | null;
 }
 
-/** What says that a run goes on: the key of its row, when that was last known, and the process that runs it. */
+/** The lease of a running run: the key of its row, the time of the last heartbeat, and the process that runs it. */
 interface RunLease {
   readonly key: string;
   readonly seen: number;
@@ -48,7 +48,7 @@ export class HistoryMaintenance {
   readonly #store: Store;
   readonly #options: HistoryMaintenanceOptions;
   readonly #rounds: Interval;
-  /** What was begun because processes are gone, one after the other. */
+  /** The rounds of closing runs of dead processes, one after the other. */
   #closing = Promise.resolve();
 
   constructor(store: Store, options: HistoryMaintenanceOptions) {
@@ -77,7 +77,7 @@ export class HistoryMaintenance {
     await this.#closing;
   }
 
-  /** Marks every open run whose process is gone as interrupted. */
+  /** Marks every open run whose process is dead as interrupted. */
   async closeOrphanedRuns(isGone: (process: string) => boolean | Promise<boolean>): Promise<void> {
     for await (const leases of allRows(this.#store, { prefix: OPEN_RUNS }, LEASES_PER_READ)) {
       for (const lease of leases) {
@@ -110,7 +110,7 @@ export class HistoryMaintenance {
     await unlessConflict(this.#store.commit({ put, delete: [lease.key], expect: [[lease.key, lease.revision]] }));
   }
 
-  /** Deletes runs that began before `time` (milliseconds since 1970), a page at a time: also those of agents that are no longer declared. */
+  /** Deletes runs that started before `time` (milliseconds since 1970), a page at a time, including those of undeclared agents. */
   async deleteRunsBefore(time: number): Promise<void> {
     const firstOfAgents = firstRows(this.#store, HISTORIES, ({ key }) => historyEnd(agentOfHistory(key)));
     for await (const { key } of firstOfAgents) {
@@ -128,7 +128,7 @@ export class HistoryMaintenance {
     }
   }
 
-  /** The index rows of these runs by user, and how many runs of each user there are. Most stores have none. */
+  /** The keys of these runs in the index by user, and the number of runs of each user. Most stores have none. */
   async #ownerRows(agent: string, rows: readonly Row[]): Promise<{ keys: string[]; totals: Map<string, number> }> {
     const owners = new Map<string, string>();
     for (const { key, value } of rows) {

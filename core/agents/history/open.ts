@@ -16,11 +16,11 @@ interface HistoryParts {
   readonly membership?: Membership | null;
 }
 
-/** A volatile store loses the history with the process anyway, so that a ring buffer in memory does. */
+/** A volatile store would lose the history with the process anyway, so a ring buffer in memory is enough. */
 export function openHistories(manifest: Manifest, { store, logger, membership = null }: HistoryParts): AgentHistories {
   if (isVolatile(store)) return ringHistories();
   return new StoredHistories(store, {
-    // Read with every round, since a reload may change it.
+    // A getter, because a reload may change it: it is read in every round.
     get retention() {
       return manifest.history.retention;
     },

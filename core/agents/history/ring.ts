@@ -13,10 +13,10 @@ import {
 } from "./history.ts";
 
 const MAX_RUNS = 1000;
-/** Characters of input and output of all agents: thousands of runs with large files must not fill the memory. */
+/** Most characters of input and output of all agents: thousands of runs with large files must not fill the memory. */
 const MAX_CONTENT = 64 * 1024 * 1024;
 
-/** The agents share `MAX_CONTENT`. One that is compiled again goes on with what it has. */
+/** Creates the histories, which share `MAX_CONTENT`. An agent that is compiled again keeps its history. */
 export function ringHistories(): AgentHistories {
   const rings = new Map<string, RingHistory>();
   return {

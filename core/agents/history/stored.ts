@@ -34,17 +34,17 @@ import {
 } from "./history.ts";
 import { HistoryMaintenance, runLeaseText } from "./maintenance.ts";
 
-/** Ended runs are written together after this time. */
+/** Delay after which ended runs are written together. */
 const WRITE_DELAY_MS = 50;
-/** A run that takes longer than this is written while it runs, at the latest after twice the time. */
+/** A run that takes longer than this gets a row while it runs, at the latest after twice the time. */
 const LONG_RUN_MS = 500;
 const RETRY_DELAY_MS = 1_000;
 const HEARTBEAT_INTERVAL_MS = 10_000;
-/** Rows and characters of one commit, so that no commit delays the others for long. */
+/** Most rows and characters of one commit, so that no commit delays the others for long. */
 const COMMIT_LIMIT = { rows: 500, content: 4 * 1024 * 1024 };
-/** Rows and characters not written yet: above this, runs wait until they are written (back-pressure). */
+/** Rows and characters waiting to be written: above this, runs wait until they are written (back-pressure). */
 const WAIT_LIMIT = { rows: 5_000, content: 32 * 1024 * 1024 };
-/** While the store fails, the oldest runs above this are dropped. */
+/** Rows and characters kept while the store fails; above this the oldest runs are dropped. */
 const QUEUE_LIMIT = { rows: 20_000, content: 96 * 1024 * 1024 };
 
 /** Value of `HistoryRun.position` for a run that has a row. */
@@ -58,12 +58,12 @@ interface Recorded {
 }
 
 interface StoredHistoriesOptions {
-  /** Milliseconds. */
+  /** Milliseconds for which runs are kept. */
   retention: number;
   logger: Logger;
   /** Whether users see only their own runs, which needs an index by user. */
   isolated?: boolean;
-  /** The processes that share the store; null where no other one uses it. */
+  /** The processes that share the store; null when no other process uses it. */
   membership?: Membership | null;
 }
 
@@ -74,14 +74,14 @@ export class StoredHistories implements AgentHistories {
   readonly #membership: Membership | null;
   readonly #maintenance: HistoryMaintenance;
   readonly #heartbeats = new HeartbeatTimer(HEARTBEAT_INTERVAL_MS);
-  /** Agent ids of runs that go on, oldest first: of those without a row, and of those with one. */
+  /** Agent ids of unfinished runs, oldest first: this map has those without a row, the next one those with a row. */
   readonly #withoutRow = new Map<HistoryRun, string>();
   readonly #withRow = new Map<HistoryRun, string>();
   /** Runs that have ended and are not written yet. */
   #ended: Recorded[] = [];
   #content = 0;
   #timer: NodeJS.Timeout | null = null;
-  /** When the timer fires, by `performance.now()`. */
+  /** When the timer fires, on the clock of `performance.now()`. */
   #due = 0;
   #flushing: Promise<void> | null = null;
   #failing = false;
@@ -143,7 +143,7 @@ export class StoredHistories implements AgentHistories {
     return undefined;
   }
 
-  /** Reads from the store, after all that is known here has been written. */
+  /** Reads a page from the store, after everything recorded in this process has been written. */
   async #page(agentId: string, page: number, limit: number, owner?: string): Promise<Serialized> {
     await this.#flush(true);
     const skip = page * limit;
@@ -163,7 +163,7 @@ export class StoredHistories implements AgentHistories {
     return rowsInReply(this.#store, found, '{"entries":[', `],"total":${total},"page":${page},"limit":${limit}}`);
   }
 
-  /** Unless a flush comes sooner. */
+  /** Schedules a flush, unless an earlier one is due. */
   #schedule(delay: number): void {
     const due = performance.now() + delay;
     if (this.#closed || (this.#timer !== null && this.#due <= due)) return;
@@ -179,7 +179,7 @@ export class StoredHistories implements AgentHistories {
   /**
    * Writes all runs that have ended, and those that take long. Never rejects.
    *
-   * @param everything whether runs that have just begun are written too
+   * @param everything whether runs that have just started are written too
    */
   async #flush(everything: boolean): Promise<void> {
     while (this.#flushing !== null) await this.#flushing;
@@ -219,13 +219,13 @@ export class StoredHistories implements AgentHistories {
       else this.#addFirstRow(agentId, run, put, totals);
     }
     await this.#store.commit({ put, delete: closedLeases, add: [...totals] });
-    // Meanwhile more may have ended, and while the store fails the oldest may have been dropped.
+    // Meanwhile more runs may have ended, and while the store fails the oldest may have been dropped.
     const written = new Set(batch);
     this.#ended = this.#ended.filter((recorded) => !written.has(recorded));
     for (const { run } of batch) this.#content -= run.size;
   }
 
-  /** Writes rows of runs that began before `before`, and renews the leases of runs that have a row. */
+  /** Writes rows of runs that started before `before`, and renews the leases of runs that have a row. */
   async #writeRunning(before: number): Promise<void> {
     const now = Date.now();
     const put: Put[] = [];
@@ -260,7 +260,7 @@ export class StoredHistories implements AgentHistories {
     for (const [run, agentId] of begun) if (this.#withoutRow.delete(run)) this.#withRow.set(run, agentId);
   }
 
-  /** Adds what belongs to the first row of a run: totals, and the index by user. */
+  /** Adds the rows that accompany the first row of a run: totals, and the index by user. */
   #addFirstRow(
     agentId: string,
     { userId = "", startTime, id }: HistoryRun,

@@ -6,18 +6,18 @@ export interface AwaitedCall {
   readonly approvalId: string;
   readonly toolCallId: string;
   readonly toolName: string;
-  /** As the client has it. */
+  /** The input that the client sent back. */
   readonly input: unknown;
-  /** What the client says that its user has answered; null when it says nothing. */
+  /** The answer of the user, as the client reports it; null when it reports none. */
   readonly answer: { readonly approved: boolean; readonly reason?: string } | null;
 }
 
 export const NO_CALLS: readonly AwaitedCall[] = [];
 
-/** More than a model may call in one step. */
+/** More calls than a model may make in one step. */
 const MAX_CALLS = 128;
 
-/** @param input as it was sent; `buildPrompt` has checked it */
+/** @param input of the request, which `buildPrompt` has checked */
 export function awaitedCalls(input: unknown): readonly AwaitedCall[] {
   const last = Array.isArray(input) ? (input.at(-1) as Fields) : undefined;
   if (last?.role !== "assistant" || !Array.isArray(last.parts)) return NO_CALLS;

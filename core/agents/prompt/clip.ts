@@ -1,9 +1,9 @@
-/** Cuts results of tools to what the model is shown of them. The client and the conversation have them whole. */
+/** Cuts tool results to the size that the model is shown. The client and the conversation have them in full. */
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 
 type ToolMessage = Extract<LanguageModelV3Message, { role: "tool" }>;
 
-/** The message with every result of at most so many bytes; itself when none is larger. */
+/** The message with each result cut to its limit in bytes; the same object when none is larger. */
 export function clipResults(message: ToolMessage, limitOf: (toolName: string) => number): ToolMessage {
   let changed = false;
   const content = message.content.map((part) => {
@@ -38,7 +38,7 @@ function clipOutput(output: LanguageModelV3ToolResultOutput, limit: number): Lan
 
 type ContentOutput = Extract<LanguageModelV3ToolResultOutput, { type: "content" }>;
 
-/** The texts of the list share the limit; files stay. */
+/** Cuts a list of texts, which share the limit; files stay. */
 function clipContent(output: ContentOutput, limit: number): ContentOutput {
   let left = limit;
   let changed = false;
@@ -53,7 +53,7 @@ function clipContent(output: ContentOutput, limit: number): ContentOutput {
   return changed ? { ...output, value } : output;
 }
 
-/** A character has at most so many bytes for each unit of the string's length. */
+/** Most bytes per UTF-16 unit in UTF-8. */
 const MAX_BYTES_PER_UNIT = 3;
 
 export function clipText(text: string, limit: number): string {

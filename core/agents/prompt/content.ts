@@ -1,4 +1,4 @@
-/** What messages of a prompt consist of, by role. */
+/** The types of the content of prompt messages, by role. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 
 type ContentOf<R extends string> = Extract<LanguageModelV3Message, { role: R }>["content"];

@@ -1,4 +1,4 @@
-/** Images and files of messages: reads `data:` URLs, web addresses and base64 text into the form that models take. */
+/** Images and files in messages: reads `data:` URLs, web addresses and base64 text into the form that models accept. */
 import type { LanguageModelV3FilePart } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
 import { sniffMediaType } from "./media-types.ts";
@@ -10,8 +10,8 @@ const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
  * Creates a file part.
  *
  * @param source a `data:` or http(s) URL; with `allowBase64` bare base64 text too
- * @param mediaType IANA type. Default: that of the `data:` URL, else the one that the bytes begin like, else `fallbackType`;
- *   without any of them it is an error. A type with a wildcard (`image/*`) is made exact by the bytes.
+ * @param mediaType IANA type. Default: that of the `data:` URL, else the one recognised by the first bytes, else `fallbackType`;
+ without any of them it is an error. A type with a wildcard (`image/*`) is made exact by the bytes.
  * @param path where the part is in the request, for messages (`input[0].parts[1]`)
  */
 export function filePart(

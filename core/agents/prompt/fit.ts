@@ -1,11 +1,11 @@
-/** Makes a prompt fit: the oldest turns go first, then the oldest steps of the current turn, and at last results are cut. */
+/** Makes a prompt fit: drops the oldest turns, then the oldest steps of the current turn, and finally cuts tool results. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { clipResults } from "./clip.ts";
 import { messageBytes } from "./size.ts";
 
 type Message = LanguageModelV3Message;
 
-/** Sizes to which results are cut one after the other until the prompt fits. */
+/** Sizes to which results are cut, one after the other, until the prompt fits. */
 const RESULT_BYTES = [16, 8, 4, 2, 1, 0.5].map((kib) => kib * 1024);
 
 /** The index of the last message of the user; -1 when there is none. */
@@ -13,8 +13,8 @@ export const lastUserIndex = (prompt: readonly Message[]): number =>
   prompt.findLastIndex(({ role }) => role === "user");
 
 /**
- * The prompt with at most `limit` bytes, or with as few as can be: messages of the system, those of the user from `kept` on and the
- * last step of the run always stay. A call and its result go together. The list itself when nothing has to go.
+ * The prompt with at most `limit` bytes, or as few as possible: system messages, those of the user from `kept` on, and the last step of
+ * the run always stay. A call and its result are dropped together. Returns the same list when nothing has to be dropped.
  *
  * @param kept index of the user's message of this turn
  */
@@ -34,7 +34,7 @@ export function fitPrompt(prompt: readonly Message[], limit: number, kept: numbe
   return total <= limit ? left : cutResults(left, total - limit);
 }
 
-/** Lists of indexes that go together, in the order in which they go. */
+/** Groups of indexes that are dropped together, in the order in which they are dropped. */
 function droppable(prompt: readonly Message[], kept: number): number[][] {
   const turns: number[][] = [];
   const steps: number[][] = [];
@@ -47,7 +47,7 @@ function droppable(prompt: readonly Message[], kept: number): number[][] {
     blocks.at(-1)!.push(index);
     previous = role;
   }
-  // The model must see what it did last, or it does it again.
+  // The last step stays: the model must see what it did last, or it does it again.
   return [...turns, ...steps.slice(0, -1)];
 }
 

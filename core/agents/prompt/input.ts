@@ -36,7 +36,7 @@ export function buildPrompt(instructions: string, input: unknown, field = "input
 
 const isBlank = (text: string) => text.trim() === "";
 
-/** Whether a message has nothing but blank text. Beside other parts, empty texts of a user are taken out: providers refuse both. */
+/** Whether a message has only blank text. Otherwise removes the empty texts of a user's message: providers refuse both. */
 function isEmpty(message: LanguageModelV3Message): boolean {
   if (message.role !== "user" && message.role !== "assistant") return false;
   const parts: readonly { type: string; text?: string }[] = message.content;
@@ -46,7 +46,7 @@ function isEmpty(message: LanguageModelV3Message): boolean {
   return false;
 }
 
-/** Chat hooks keep steps of a model that said nothing: these are left out. */
+/** Refuses an empty message; drops it if a chat hook has kept a step in which the model said nothing. */
 function refuseOrDrop(prompt: LanguageModelV3Message[], at: number, message: { parts?: unknown }, path: string): void {
   const isUi = Array.isArray(message.parts);
   if (!isUi || prompt[at]!.role === "user") throw invalid(`${path}.${isUi ? "parts" : "content"} must not be empty`);

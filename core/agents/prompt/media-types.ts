@@ -1,9 +1,9 @@
-/** Recognises files by how their bytes begin. */
+/** Recognises files by their first bytes. */
 
-/** So many characters of base64 hold every signature. */
+/** Characters of base64 that are long enough for every signature. */
 const HEAD_LENGTH = 64;
 
-/** By the first bytes in hexadecimal. */
+/** Signatures in hexadecimal, with their media types. */
 const SIGNATURES: readonly (readonly [RegExp, string])[] = [
   [/^89504e470d0a1a0a/, "image/png"],
   [/^ffd8ff/, "image/jpeg"],
@@ -22,7 +22,7 @@ const SIGNATURES: readonly (readonly [RegExp, string])[] = [
   [/^1a45dfa3/, "video/webm"],
 ];
 
-/** @param data base64 text. An address tells nothing. */
+/** @param data base64 text or bytes. The media type of an address is unknown */
 export function sniffMediaType(data: string | URL | Uint8Array): string | undefined {
   if (typeof data !== "string") return undefined;
   const head = Buffer.from(data.slice(0, HEAD_LENGTH), "base64").toString("hex");

@@ -104,7 +104,7 @@ const toolResult = (part: Fields, path: string) => ({
 
 const OUTPUT_TYPES = new Set(["text", "json", "error-text", "error-json", "content", "execution-denied"]);
 
-/** `{type: "json", value}` and the like are kept as they are; any other value is taken for the bare output of the tool. */
+/** Keeps `{type: "json", value}` and the like unchanged; any other value is taken for the bare output of the tool. */
 function readOutput(output: unknown, path: string): LanguageModelV3ToolResultOutput {
   const type = (output as Fields | null | undefined)?.type;
   if (typeof type !== "string" || !OUTPUT_TYPES.has(type)) return toolOutput(output);

@@ -1,12 +1,12 @@
-/** The order of a prompt that every provider accepts. */
+/** Puts a prompt in an order that every provider accepts. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { AssistantContent } from "./content.ts";
 
-/** What a conversation begins with in which the assistant speaks first: Anthropic wants a question before every answer. */
+/** Added when the assistant speaks first: Anthropic requires a user message before every answer. */
 const OPENING: LanguageModelV3Message = { role: "user", content: [{ type: "text", text: "(The assistant begins.)" }] };
 
 /**
- * System messages go to the front, in their order: Anthropic and Gemini take them nowhere else. So the client's come before the
+ * Moves system messages to the front, in their order: Anthropic and Gemini accept them nowhere else. So the client's come before the
  * conversation that was recalled.
  */
 export function inAcceptedOrder(prompt: LanguageModelV3Message[]): LanguageModelV3Message[] {
@@ -24,8 +24,8 @@ const isSystem = ({ role }: LanguageModelV3Message): boolean => role === "system
 const isNotSystem = ({ role }: LanguageModelV3Message): boolean => role !== "system";
 
 /**
- * Leaves out reasoning that leads to nothing, with which an answer ends that was cut off, and text without a word that carries
- * nothing for the provider: both are refused.
+ * Removes reasoning that nothing follows, with which an interrupted answer ends, and blank text that carries nothing for the provider:
+ * providers refuse both.
  */
 export function withoutLooseEnds(content: AssistantContent): AssistantContent {
   const kept = content.filter(

@@ -1,6 +1,6 @@
 /**
- * Tells what was said by a model of another provider in a form that every model takes. Providers sign the thoughts and calls of their
- * own models, and some refuse calls without a signature of theirs while the turn goes on to which the calls belong.
+ * Rewrites answers of another provider's model in a form that every model accepts. Providers sign the reasoning and calls of their own
+ * models, and some refuse unsigned calls while the turn to which the calls belong continues.
  */
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
@@ -10,8 +10,8 @@ type Message = LanguageModelV3Message;
 type Call = Extract<AssistantContent[number], { type: "tool-call" }>;
 
 /**
- * The prompt without thoughts, signatures and what providers have run themselves; calls of the turn that goes on are told in words.
- * Null when there is nothing of that in it.
+ * The prompt without reasoning, signatures and calls that providers have run themselves; calls of the current turn become text.
+ * Null when the prompt contains none of these.
  */
 export function plainPrompt(prompt: readonly Message[]): Message[] | null {
   const spoken = lastUserIndex(prompt);
@@ -38,13 +38,13 @@ export function plainPrompt(prompt: readonly Message[]): Message[] | null {
   return changed ? plain : null;
 }
 
-/** Thoughts, and calls that the provider has run: no other takes them. */
+/** Whether a part is reasoning, or a call that the provider has run: other providers refuse both. */
 const isOfProvider = (part: AssistantContent[number]): boolean =>
   part.type === "reasoning" ||
   part.type === "tool-result" ||
   (part.type === "tool-call" && part.providerExecuted === true);
 
-/** Not as words of the assistant: models go on as they have begun, and would write results instead of calling tools. */
+/** A tool result as words of the user. If they were the assistant's, models would imitate them instead of calling tools. */
 function resultText(part: ToolContent[number], calls: ReadonlyMap<string, Call>): UserContent {
   if (part.type !== "tool-result") return [];
   const input = JSON.stringify(calls.get(part.toolCallId)?.input ?? {});

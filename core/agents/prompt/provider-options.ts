@@ -1,4 +1,4 @@
-/** What messages and their parts carry for the provider alone: cache control, and the reasoning that it wants back. */
+/** Data for the provider in messages and their parts: cache control, and reasoning that it expects back. */
 import type { SharedV3ProviderOptions } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
@@ -18,7 +18,7 @@ export function readProviderOptions(fields: Fields, field: string, path: string)
   return { providerOptions: value as SharedV3ProviderOptions };
 }
 
-/** The later of two takes precedence, key by key: a provider may sign at the end what it named at the start. */
+/** Merges metadata; the later takes precedence, key by key: a provider may sign at the end what it named at the start. */
 export function mergeMetadata(
   earlier: SharedV3ProviderOptions | undefined,
   later: SharedV3ProviderOptions | undefined,

@@ -1,6 +1,6 @@
 /**
- * Repairs prompts that were cut out of a conversation, or that clients have put together. Models refuse a tool call without a result and
- * a result without its call: the newest messages of a conversation may begin or end between the two, and a client may leave a call
+ * Repairs prompts that were cut out of a conversation, or composed by clients. Models refuse a tool call without a result and a result
+ * without its call: the newest messages of a conversation may begin or end between the two, and a client may leave a call
  * unanswered.
  */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
@@ -31,7 +31,7 @@ export function repairPrompt(messages: readonly LanguageModelV3Message[]): Langu
 
 const NO_CALLS = new Map<string, string>();
 
-/** Gives every call that has no result one that says so. */
+/** Adds a result to every call that has none, saying so. */
 function answerOpenCalls(result: LanguageModelV3Message[], open: ReadonlyMap<string, string>): void {
   if (open.size === 0) return;
   const answers: ToolContent = [];

@@ -1,10 +1,10 @@
-/** Results of tools in the model messages of a request, and the calls that they belong to. */
+/** Tool results in the model messages of a request, and the calls that they belong to. */
 import { invalid } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Where the results begin with which a request ends; the length of the list when it ends in anything else. */
+/** The index of the first of the tool messages at the end of the request; the length of the list when it ends in anything else. */
 export function beginOfResults(messages: readonly Fields[]): number {
   let begin = messages.length;
   for (let index = begin - 1; index >= 0; index--) {
@@ -26,8 +26,8 @@ export function callsIn({ parts, content }: Fields): string[] {
 /**
  * Checks that every result comes after its call.
  *
- * @param messages as `buildPrompt` has checked them
- * @param end where results begin whose calls may be stored
+ * @param messages checked by `buildPrompt`
+ * @param end index from which the calls of results may be in the store instead
  * @throws ServiceError `invalid_input` that names the field
  */
 export function requireCalls(messages: readonly Fields[], field: string, end: number): void {

@@ -1,15 +1,15 @@
-/** Estimates how long a prompt is for a model. */
+/** Estimates the size of a prompt for a model. */
 import type {
   LanguageModelV3FunctionTool,
   LanguageModelV3Message,
   LanguageModelV3ProviderTool,
 } from "@ai-sdk/provider";
 
-/** Most texts have about four bytes of UTF-8 to a token, in English and, near enough, in scripts with three bytes a character. */
+/** A token of most texts has about four bytes of UTF-8, in English and, approximately, in scripts with three bytes per character. */
 export const BYTES_PER_TOKEN = 4;
-/** What providers put around a message or a part of it. */
+/** Overhead that providers add to a message or a part of it. */
 const BYTES_AROUND = 16;
-/** An image costs some hundred tokens whatever its bytes are, a page of a document some more. */
+/** An image costs some hundred tokens whatever its size, a page of a document somewhat more. */
 const IMAGE_BYTES = 1_000 * BYTES_PER_TOKEN;
 const FILE_BYTES = 3_000 * BYTES_PER_TOKEN;
 
@@ -49,7 +49,7 @@ const jsonBytes = (value: unknown): number =>
 type Tools = readonly (LanguageModelV3FunctionTool | LanguageModelV3ProviderTool)[];
 const toolBytesKnown = new WeakMap<Tools, number>();
 
-/** The definitions of the tools, which are part of every prompt. Most agents have one list of them for all runs. */
+/** The size of the tool definitions, which are part of every prompt. Most agents have one list of them for all runs. */
 export function toolBytes(tools: Tools | undefined): number {
   if (tools === undefined) return 0;
   let bytes = toolBytesKnown.get(tools);

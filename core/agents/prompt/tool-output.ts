@@ -1,4 +1,4 @@
-/** Results and failures of tools in the form that models take. */
+/** Results and failures of tools in the form that models accept. */
 import type { LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 
 type JsonOutput = Extract<LanguageModelV3ToolResultOutput, { type: "json" }>["value"];

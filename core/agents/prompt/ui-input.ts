@@ -1,4 +1,4 @@
-/** Reads UI messages (`{role, parts}`), which chat hooks keep and post, into a prompt. */
+/** Reads UI messages (`{role, parts}`), as chat hooks keep and post them, into a prompt. */
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
@@ -92,7 +92,7 @@ function pushAssistant(prompt: LanguageModelV3Message[], parts: unknown[], path:
   pushStep(prompt, content, answers);
 }
 
-/** What the provider wants back with a part. That of a part that was not finished is not complete. */
+/** The metadata that the provider expects back with a part. That of an unfinished part is incomplete, and left out. */
 const metadata = (part: Fields, path: string) =>
   part.state === "streaming" ? undefined : readProviderOptions(part, "providerMetadata", path);
 
@@ -135,10 +135,10 @@ function pushTool(
   (byProvider ? content : answers).push({ type: "tool-result", toolCallId, toolName, output, ...returned });
 }
 
-/** What a model is told of a call without a result. */
+/** The result that a model sees for a call without one. */
 export const CALL_NOT_COMPLETED = "The call was not completed.";
 
-/** Models refuse a call without a result, so that an unfinished call gets one that says so. */
+/** The result of a call. An unfinished call gets one that says so, because models refuse a call without a result. */
 function toolResultOutput(part: Fields, path: string): LanguageModelV3ToolResultOutput {
   switch (part.state) {
     case "output-available":

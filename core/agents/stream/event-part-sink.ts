@@ -1,7 +1,7 @@
 import type { EventSink } from "../../lib/event-sink.ts";
 import type { AgentPart, PartSink } from "../run/parts.ts";
 
-/** Writes the parts of a run as events of a stream; subclasses decide on their form. */
+/** Writes the parts of a run as events of a stream; subclasses decide on their format. */
 export abstract class EventPartSink implements PartSink {
   protected readonly events: EventSink;
 

@@ -4,35 +4,35 @@ import { type Bracket, PartialJson } from "../run/partial-json.ts";
 import type { AgentPart } from "../run/parts.ts";
 import { EventPartSink } from "./event-part-sink.ts";
 
-/** Least time between two partial objects, and between two large ones. */
+/** Shortest time between two partial objects; `LARGE_PAUSE_MS` is that between two large ones. */
 const PAUSE_MS = 50;
 const LARGE_PAUSE_MS = 500;
 const LARGE_BYTES = 64 * 1024;
 
 /**
- * Every partial object is whole, so that a reader needs only the last one. All together may be so many times as long as what the
- * model has written; one more and the final object come on top of that.
+ * Every partial object is complete, so that a reader needs only the last one. All of them together may be this many times as long as what
+ * the model has written; one more and the final object are added to that.
  */
 const MAX_GROWTH = 7;
-/** Bytes that count for nothing, so that short objects grow smoothly. */
+/** Bytes that are not counted, so that short objects grow smoothly. */
 const FREE_BYTES = 1024;
 
-/** `close` it when the run is over. */
+/** Must be closed when the run has ended. */
 export class ObjectSink extends EventPartSink {
   #reader: PartialJson | null;
   #last = "";
-  /** Bytes that the model has written, and that partial objects took. */
+  /** Bytes that the model has written; `#spent` are those of the partial objects. */
   #received = 0;
   #spent = 0;
-  /** Whether there is something new to send. */
+  /** Whether the object has grown since the last partial object. */
   #grown = false;
-  /** Runs after a partial object, until the next may be sent. */
+  /** The timer after a partial object, until the next may be sent. */
   #pause: NodeJS.Timeout | null = null;
   #pausedFor = 0;
-  /** Set while the reader is behind, for the next delta to wait for. */
+  /** Set while the reader is behind; the next delta waits for it. */
   #behind: Promise<void> | undefined;
 
-  /** @param bracket what the object begins with, if it is known */
+  /** @param bracket the first character of the object, if it is known */
   constructor(events: EventSink, bracket?: Bracket) {
     super(events);
     this.#reader = new PartialJson(bracket);
@@ -43,7 +43,7 @@ export class ObjectSink extends EventPartSink {
       case "text-delta":
         return this.#grow(part.delta);
       case "finish-step":
-        // A second step corrects an answer that was not valid: its object does not continue the first one.
+        // A second step corrects an invalid answer: its object does not continue the first one.
         this.close();
         return undefined;
       case "finish": {
@@ -55,7 +55,7 @@ export class ObjectSink extends EventPartSink {
     }
   }
 
-  /** No partial objects are sent any more. */
+  /** Stops sending partial objects. */
   close(): void {
     this.#reader = null;
     if (this.#pause !== null) clearTimeout(this.#pause);

@@ -5,7 +5,7 @@ import { EventPartSink } from "./event-part-sink.ts";
 type DeltaPart = Extract<AgentPart, { type: "text-delta" | "reasoning-delta" }>;
 
 /**
- * Writes the JSON of deltas by hand. They are nearly all of a stream, and may have fields of the provider that must not be sent.
+ * Writes the JSON of deltas by hand: nearly all parts of a stream are deltas, and their provider-specific fields must not be sent.
  */
 export class DeltaSerializer {
   #id = "";

@@ -1,4 +1,4 @@
-/** The result of a run from its parts, where these are all that is left of it: what the run itself would give. */
+/** Rebuilds the result of a run from its parts, when these are all that is left of it. Equal to the result of the run itself. */
 import type { AgentPart, PartSink, ToolResult } from "../run/parts.ts";
 import { emptyRunResult, type RunResult } from "../run/run.ts";
 
@@ -7,11 +7,11 @@ type End = Extract<AgentPart, { type: "finish" | "error" | "abort" }>;
 export class ResultSink implements PartSink {
   readonly closed = false;
   readonly result: RunResult = emptyRunResult();
-  /** How the run ended; null: it has not, it waits. */
+  /** How the run ended; null when it has not ended but waits. */
   end: End | null = null;
-  /** Results of tools in this step, as they came. */
+  /** Results of tools in this step, in order of arrival. */
   #results: ToolResult[] = [];
-  /** How many calls there were before this step. */
+  /** Number of calls before this step. */
   #callsBefore = 0;
 
   part(part: AgentPart): undefined {
@@ -60,7 +60,7 @@ export class ResultSink implements PartSink {
     }
   }
 
-  /** Results are in the order of the calls. */
+  /** Sorts the results of the step in the order of the calls. */
   #endStep(): void {
     const { toolCalls, toolResults } = this.result;
     const order = new Map(toolCalls.map(({ toolCallId }, index) => [toolCallId, index]));

@@ -1,6 +1,6 @@
 /**
- * `POST /agents/:id/chat`: sends a run in the UI message stream protocol. Clients reject chunks with unknown keys, so that each
- * chunk is built from the fields that all versions in use accept.
+ * `POST /agents/:id/chat`: sends a run in the UI message stream protocol. Clients reject chunks with unknown keys, so each chunk is
+ * built from the fields that all versions in use accept.
  */
 import type { UIMessageChunk } from "../../../generated/types.ts";
 import type { EventSink } from "../../lib/event-sink.ts";
@@ -10,7 +10,7 @@ import { EventPartSink } from "./event-part-sink.ts";
 import { DeltaSerializer } from "./raw.ts";
 
 type PartOf<T extends AgentPart["type"]> = Extract<AgentPart, { type: T }>;
-/** `input` and `output` of a chunk are any JSON. */
+/** A chunk whose `input` and `output` may be any JSON. */
 type Chunk = { [K in UIMessageChunk["type"]]: Loosened<Extract<UIMessageChunk, { type: K }>> }[UIMessageChunk["type"]];
 type Loosened<C> = { [K in keyof C]: K extends "input" | "output" ? unknown : C[K] };
 
@@ -44,7 +44,7 @@ const CHUNKS: { readonly [T in AgentPart["type"]]: (part: PartOf<T>) => Chunk | 
     ...byProvider(part),
     ...metadataOf(part),
   }),
-  // Not part of the message: clients hand it to `onData`.
+  // Not part of the message: clients pass it to `onData`.
   "tool-progress": ({ type: _, subAgentId, subAgentName, subAgentCallId, ...data }) => ({
     type: "data-tool-progress",
     id: data.toolCallId,
@@ -79,7 +79,7 @@ const CHUNKS: { readonly [T in AgentPart["type"]]: (part: PartOf<T>) => Chunk | 
   error: ({ error }) => ({ type: "error", errorText: error }),
 };
 
-/** The beginning or the end of a block. */
+/** The chunk at the start or the end of a block. */
 function bounds(part: PartOf<"text-start" | "text-end" | "reasoning-start" | "reasoning-end">): Chunk {
   return { type: part.type, id: part.id, ...metadataOf(part) };
 }
@@ -110,7 +110,7 @@ export class UiSink extends EventPartSink {
   }
 
   override part(part: AgentPart): Promise<void> | undefined {
-    // Parts of sub-agents are not for the chat.
+    // Parts of sub-agents are not sent to chats.
     if (part.subAgentId !== undefined) return undefined;
     switch (part.type) {
       case "text-delta":

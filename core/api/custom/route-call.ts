@@ -1,4 +1,4 @@
-/** The `call` of a custom route. Everything behind a getter is made when it is read, so that routes that use nothing pay nothing. */
+/** The `call` of a custom route. Whatever is behind a getter is created when it is read, so that routes pay only for what they use. */
 import type { Logger } from "pino";
 import type { Service } from "../../app/service.ts";
 import type { Context } from "../../http/route.ts";
@@ -42,7 +42,7 @@ export class CustomCall implements RouteCall {
     return new WorkflowCalls(this.#call);
   }
 
-  /** An arrow function, so that routes may take it out of the call. */
+  /** Returns an arrow function, so that routes may destructure the call. */
   get memory(): (name?: string) => RouteMemory {
     return (name) => new MemoryCalls(this.#call, name);
   }

@@ -1,19 +1,19 @@
-/** Which routes conflict. The router prefers a literal segment to a parameter, from left to right. */
+/** Finds conflicting routes. The router prefers a literal segment to a parameter, from left to right. */
 
 interface Routed {
   readonly method: string;
   readonly path: string;
 }
 
-/** Two routes with the same shape match the same requests, whatever their parameters are called. */
+/** Two routes with the same shape match the same requests, whatever the names of their parameters. */
 export const requestShape = ({ method, path }: Routed): string =>
   `${method} ${segmentsOf(path)
     .map((segment) => (isParameter(segment) ? ":" : segment))
     .join("/")}`;
 
 /**
- * Whether `added` takes paths away from `route`, for every method: `/agents/me` is a path of `/agents/:id` too, and the router
- * looks at the methods of the more specific one alone.
+ * Whether `added` hides paths of `route`, for every method: `/agents/me` is also a path of `/agents/:id`, and the router
+ * considers only the methods of the more specific route.
  */
 export function shadowsRoute(added: Routed, route: Routed): boolean {
   const wanted = segmentsOf(added.path);

@@ -71,7 +71,7 @@ export class MemoryCalls implements RouteMemory {
     await perform(this.#call, "memory.updateWorkingMemory", this.#meant({ params: { conversationId }, body }));
   }
 
-  /** Nothing in a query or body, which may come from a client, changes which memory is meant. */
+  /** Sets the memory. Query and body may come from a client and must not change it. */
   #meant({ params, query, body }: PerformInput): PerformInput {
     const given: PerformInput = { query: { ...query, agentId: this.#name } };
     if (params !== undefined) given.params = params;

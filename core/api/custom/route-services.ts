@@ -1,4 +1,4 @@
-/** What a custom route may do with the service: as its caller, and no more than that caller may see. */
+/** What a custom route may do with the service: act as its caller, and see no more than that caller may see. */
 import type { Logger } from "pino";
 import type {
   AgentDetail,
@@ -41,31 +41,31 @@ import type {
 } from "../../../generated/types.ts";
 
 /**
- * What `handle` gets beside the request. Take it apart, or pass it on as it is: what it has is made when it is read.
+ * What `handle` gets beside the request. Destructure it, or pass it on unchanged: its members are created when they are read.
  *
- * Every method of `agents`, `tools`, `workflows` and a memory takes what the endpoint of the API takes, checked in the same way,
- * and resolves to what that replies: JSON of the route's own, to be changed at will. What the API refuses rejects with the same
- * ServiceError; a route that lets it pass replies the same status.
+ * Every method of `agents`, `tools`, `workflows` and a memory takes what the endpoint of the API takes, validates it in the same way,
+ * and resolves to what the endpoint replies, as the route's own copy. What the API refuses rejects with the same
+ * ServiceError; a route that does not catch it replies with the same status.
  */
 export interface RouteCall {
   /** Aborts when the client leaves, and at the time limit of requests. */
   readonly signal: AbortSignal;
   readonly logger: Logger;
   readonly requestId: string;
-  /** Where the request comes from; through a proxy of `server.trustedProxies`, what that says of it. */
+  /** Where the request comes from; behind a proxy of `server.trustedProxies`, what the proxy reports. */
   readonly client: RouteClient;
   readonly agents: RouteAgents;
   readonly tools: RouteTools;
   readonly workflows: RouteWorkflows;
-  /** The memory of that name in the manifest; without a name the one that a request without `agentId` means. */
+  /** The memory of that name in the manifest; without a name the one for requests without `agentId`. */
   readonly memory: (name?: string) => RouteMemory;
 }
 
 export interface RouteClient {
-  /** IPv4 or IPv6 as text. Empty when it is read first after the client has left. */
+  /** IPv4 or IPv6 as text. Empty when it is first read after the client has left. */
   readonly address: string;
   readonly scheme: "http" | "https";
-  /** The host that the client asked for, with its port where it has one. */
+  /** The host that the client asked for, with its port if it named one. */
   readonly host: string;
 }
 
@@ -74,7 +74,7 @@ export interface RouteAgents {
   list(): Promise<AgentSummary[]>;
   get(id: string): Promise<AgentDetail>;
   generateText(id: string, request: GenerateRequest): Promise<TextResult>;
-  /** The object, which fits `request.schema`. */
+  /** Resolves to an object that is valid against `request.schema`. */
   generateObject(id: string, request: ObjectRequest): Promise<unknown>;
   /** The caller's own runs. */
   history(id: string, query?: HistoryQuery): Promise<HistoryPage>;
@@ -82,16 +82,16 @@ export interface RouteAgents {
 
 export interface RouteTools {
   list(): Promise<Tool[]>;
-  /** What the tool gives. Its signal aborts with that of the route. */
+  /** Resolves to the result of the tool. The tool's signal aborts with that of the route. */
   execute(name: string, input: object, options?: { context?: Record<string, unknown> }): Promise<unknown>;
 }
 
-/** Executions outlive the route that began them: a client that leaves does not stop one. Those of others are `not_found`. */
+/** Executions outlive the route that started them: they continue when the client leaves. Those of other users are `not_found`. */
 export interface RouteWorkflows {
   list(): Promise<WorkflowSummary[]>;
   get(id: string): Promise<WorkflowDetail>;
   executions(query?: ExecutionsQuery): Promise<WorkflowExecution[]>;
-  /** Resolves when the execution rests. */
+  /** Resolves when the execution has settled: it has ended or is suspended. */
   execute(id: string, request: ExecuteWorkflowRequest): Promise<ExecutionResult>;
   suspend(id: string, executionId: string, reason?: string, query?: OwnerQuery): Promise<ExecutionSuspended>;
   resume(
@@ -110,10 +110,10 @@ export interface RouteWorkflows {
   state(id: string, executionId: string, query?: OwnerQuery): Promise<ExecutionState>;
 }
 
-/** A request of the API without the agent, which would say which memory is meant. */
+/** A request of the API without `agentId`, because the memory is chosen already. */
 type Unaddressed<T> = Omit<T, "agentId">;
 
-/** Conversations of others are `not_found`. */
+/** Conversations of other users are `not_found`. */
 export interface RouteMemory {
   conversations(query?: Unaddressed<ConversationsQuery>): Promise<ConversationList>;
   create(request?: Unaddressed<CreateConversationRequest>): Promise<Conversation>;
@@ -123,18 +123,18 @@ export interface RouteMemory {
     request: Unaddressed<UpdateConversationRequest>,
     query?: Unaddressed<ConversationQuery>,
   ): Promise<Conversation>;
-  /** With its messages and working memory. */
+  /** Deletes the conversation with its messages and working memory. */
   delete(conversationId: string, query?: Unaddressed<ConversationQuery>): Promise<void>;
   clone(
     conversationId: string,
     request?: Unaddressed<CloneConversationRequest>,
     query?: Unaddressed<ConversationQuery>,
   ): Promise<ClonedConversation>;
-  /** The newest, in order. */
+  /** The newest messages, in chronological order. */
   messages(conversationId: string, query?: Unaddressed<MessagesQuery>): Promise<MessageList>;
-  /** All of them or none; gives how many. */
+  /** Saves all messages or none; resolves to their number. */
   save(request: Unaddressed<SaveMessagesRequest>): Promise<number>;
-  /** Gives how many there were. */
+  /** Resolves to the number of messages that were deleted. */
   deleteMessages(request: Unaddressed<DeleteMessagesRequest>): Promise<number>;
   search(text: string, query?: Omit<SearchQuery, "agentId" | "searchQuery">): Promise<SearchResults>;
   workingMemory(conversationId: string, query?: Unaddressed<WorkingMemoryQuery>): Promise<WorkingMemory>;

@@ -17,8 +17,8 @@ const ANYTHING: Validator = () => true;
 const WITH_BODY = new Set(["POST", "PUT", "PATCH"]);
 
 /**
- * The rows that the manifest's `routes` name. None may have the method and the shape of path of another, the shape of one of
- * `sockets`, or hide one of `taken`, which come first.
+ * The rows that the manifest's `routes` name. None may have the method and path shape of another, the path shape of one of
+ * `sockets`, or hide one of `taken`, which take precedence.
  */
 export function customRoutes(
   manifest: Pick<Manifest, "routes">,
@@ -83,5 +83,5 @@ function customRoute(name: string, plugin: RoutePlugin, compiler: SchemaCompiler
   };
 }
 
-/** A copy for the route, so that changes to it do not change whom the request acts for. Users of cached tokens are frozen. */
+/** A copy of the user for the route, whose changes must not affect the request. Users of cached tokens are frozen instead. */
 export const ownUser = (user: User | null): User | null => (Object.isFrozen(user) ? user : { ...user });

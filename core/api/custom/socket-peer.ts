@@ -3,23 +3,23 @@ import type { Logger } from "pino";
 import type { User } from "../../identity/user.ts";
 import type { RouteCall } from "./route-services.ts";
 
-/** One open WebSocket. After its end everything does nothing. */
+/** One open WebSocket. Once it is closed, methods do nothing. */
 export interface PluginSocketPeer {
-  /** Of the token that the handshake came with; null where none was asked for. */
+  /** The user of the handshake's token; null when no token was required. */
   readonly user: User | null;
   /** Path parameters, percent-decoded. */
   readonly params: Readonly<Record<string, string>>;
   /** The query without `key`, `token` and `dev`; of a repeated name the last value. */
   readonly query: Readonly<Record<string, string>>;
   readonly logger: Logger;
-  /** Aborts when the socket is over. */
+  /** Aborts when the socket is closed. */
   readonly signal: AbortSignal;
   /** Agents, tools, workflows and memories, on behalf of this peer: as in a route. */
   readonly call: RouteCall;
   readonly closed: boolean;
   /**
-   * Sends a value as JSON. False: the peer is more than 256 KiB behind, and it was not sent; the peer is told how many were
-   * not, with `{"type":"DROPPED","count":n}`, once it has caught up.
+   * Sends a value as JSON. False: the peer is more than 256 KiB behind, and the message was dropped. Once it has caught up, it gets
+   * the number of dropped messages: `{"type":"DROPPED","count":n}`.
    */
   send(data: unknown): boolean;
   /** @param code default 1000; codes of your own are 3000 to 4999 */

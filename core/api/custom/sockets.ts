@@ -18,7 +18,7 @@ import type { PluginSocketPeer } from "./socket-peer.ts";
 const WS = "WS";
 
 /**
- * The sockets that the manifest's `routes` name. None may have the shape of path of another one of `taken`, nor that of a route,
+ * The sockets that the manifest's `routes` name. None may have the path shape of another one of `taken`, nor that of a route,
  * whose GET would be found in its place.
  */
 export function customSockets(
@@ -65,7 +65,7 @@ function customSocket(name: string, plugin: SocketPlugin): SocketRoute<Service> 
   };
 }
 
-/** What a handler of a plugin gives says only when it is done. */
+/** Reduces the return value of a plugin's handler to its completion. */
 const awaited = (given: unknown): Promise<void> | undefined =>
   isThenable(given) ? (Promise.resolve(given) as Promise<void>) : undefined;
 

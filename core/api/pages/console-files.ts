@@ -1,4 +1,4 @@
-/** The files of the console, as browsers get them: plain modules that import one another by name. */
+/** The files of the console as browsers get them: plain modules that import one another by name. */
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import type { PageReply } from "../../http/route.ts";
@@ -11,7 +11,7 @@ const TYPES: Record<string, string> = {
   css: "text/css; charset=utf-8",
 };
 
-/** Names in their order, in which styles count, and a version that changes with every change of a file. */
+/** The names of the files, of styles in cascading order, and a version that changes whenever a file changes. */
 export interface ConsoleListing {
   version: string;
   styles: readonly string[];
@@ -28,7 +28,7 @@ interface Loaded extends ConsoleListing {
   pages: ReadonlyMap<string, PageReply>;
 }
 
-/** They are read at first use, then kept. */
+/** The files are read at first use and then kept. */
 export function createConsoleFiles(): ConsoleFiles {
   const files = onceLoaded(load);
   return {
@@ -52,7 +52,7 @@ async function load(): Promise<Loaded> {
   return { version, styles: ending(".css"), modules: ending(".js"), pages: new Map(pages) };
 }
 
-/** The address of a file carries the version, in imports too, so that a copy may be kept for good. */
+/** The address of a file contains the version, in imports too, so that a copy may be cached forever. */
 function makePage(name: string, text: string, version: string): PageReply {
   const body = Buffer.from(
     name.endsWith(".js") ? text.replace(/(\bfrom "\.\/[\w-]+\.js)"/g, `$1?v=${version}"`) : text,

@@ -14,9 +14,9 @@ import { once, onceLoaded } from "./once.ts";
 import { renderSignIn } from "./sign-in.ts";
 
 export interface Documentation {
-  /** @param origin the address that the client uses, where it is not the service's own */
+  /** @param origin the address that the client uses, if it differs from the service's own */
   landing(origin?: string | null): Promise<PageReply>;
-  /** In place of the landing page, for a browser that may not see it. */
+  /** The page in place of the landing page for a browser that may not see it. */
   signIn(): Promise<PageReply>;
   openapi(): PageReply;
   explorer(): PageReply;
@@ -28,12 +28,12 @@ export interface Documentation {
 
 export interface DocumentationSource<S> {
   manifest: Pick<Manifest, "name" | "version" | "workflows"> & { server: { publicUrl?: string } };
-  /** Every row of the table, those of these pages included. */
+  /** Every row of the table, including those of these pages. */
   routes: readonly Route<S>[];
   sockets: readonly SocketRoute<S>[];
   agents: ReadonlyMap<string, { summary(): LandingView["agents"][number] }>;
   tools: ReadonlyMap<string, LandingView["tools"][number]>;
-  /** Where the service listens (`http://127.0.0.1:3141`); asked for at the first request, when it does. */
+  /** Where the service listens (`http://127.0.0.1:3141`); called at the first request, when it is known. */
   address(): string;
   /** Undefined while authentication is off. */
   security?: DocumentSecurity;
@@ -60,7 +60,7 @@ export function createDocumentation<S>(source: DocumentationSource<S>): Document
     webPage(renderLanding(landingView(source, origin), await files.listing()), landingPolicy());
   const ownLanding = onceLoaded(() => landing(null));
   return {
-    // Of another address it is not kept: whoever asks may choose it.
+    // The page for another address is not cached, because the requester may choose that address.
     landing: (origin = null) => (origin === null ? ownLanding() : landing(origin)),
     signIn: onceLoaded(async () => webPage(renderSignIn(await files.listing()), landingPolicy())),
     openapi: once(() => ({ body: Buffer.from(JSON.stringify(openapiDocument(routes, info))) })),
@@ -85,7 +85,7 @@ function landingView<S>(source: DocumentationSource<S>, origin: string | null): 
   };
 }
 
-/** Scripts come from this server and call no other; none of them may make markup of text, whatever a service says. */
+/** Scripts are loaded from this server and call no other; they cannot turn text into markup, whatever a service contains. */
 function landingPolicy(): string {
   const hash = createHash("sha256").update(LANDING_STYLE).digest("base64");
   return [

@@ -1,4 +1,4 @@
-/** `GET /ui`: the API explorer. Its script and styles come from the installed swagger-ui-dist, through this server. */
+/** `GET /ui`: the API explorer. Its script and styles are served from the installed swagger-ui-dist. */
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
@@ -17,8 +17,8 @@ interface Explorer {
 }
 
 /**
- * A key in the address of the page goes with the calls to the server that the page came from. The relative server goes
- * first, so that a trial call stays with that server.
+ * Sends a key in the address of the page with calls to the server that the page came from. Puts the relative server
+ * first, so that a trial call goes to that server.
  */
 const START = `"use strict";
 const key = new URLSearchParams(location.search).get("key");
@@ -59,7 +59,7 @@ const ASSETS: Record<string, { type: string; text?: string }> = {
   "explorer.css": { type: "text/css; charset=utf-8", text: STYLE },
 };
 
-/** Only what this server gives may run; calls go to this server and to the public address that the document names. */
+/** Only scripts from this server run; calls go to this server and to the public address that the document names. */
 export function explorerPolicy(publicUrl: string | undefined): string {
   const calls = publicUrl === undefined ? "'self'" : `'self' ${new URL(publicUrl).origin}`;
   return [
@@ -75,7 +75,7 @@ export function explorerPolicy(publicUrl: string | undefined): string {
   ].join("; ");
 }
 
-/** A build has a copy beside itself. */
+/** The folder of swagger-ui-dist; a build has its own copy. */
 function swaggerFolder(): string {
   const copy = fileURLToPath(new URL("./swagger/", import.meta.url));
   return existsSync(copy) ? copy : dirname(createRequire(import.meta.url).resolve("swagger-ui-dist/package.json"));
@@ -97,7 +97,7 @@ export function createExplorer(): Explorer {
       let page = pages.get(name);
       if (page === undefined) {
         page = loadAsset(asset, () => readFile(join(folder, name)));
-        // A read that failed is tried again by the next request.
+        // After a failed read, the next request tries again.
         page.catch(() => pages.delete(name));
         pages.set(name, page);
       }
@@ -110,7 +110,7 @@ const digest = (content: string | Uint8Array) => createHash("sha256").update(con
 
 async function loadAsset(asset: { type: string; text?: string }, read: () => Promise<Uint8Array>): Promise<PageReply> {
   const body = asset.text === undefined ? await read() : Buffer.from(asset.text);
-  // The address of an asset carries the version, so that a copy may be kept for good.
+  // The address of an asset contains the version, so a copy may be cached forever.
   const cache = ["etag", `"${digest(body).slice(0, 32)}"`, "cache-control", "public, max-age=31536000, immutable"];
   return { body, type: asset.type, headers: [...cache, "x-content-type-options", "nosniff"] };
 }

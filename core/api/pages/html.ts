@@ -1,10 +1,10 @@
-/** HTML as tagged templates in which every value is escaped, so that forgetting it is not possible. */
+/** HTML as tagged templates that escape every value, so that escaping cannot be forgotten. */
 
 const ENTITIES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 
 const escapeHtml = (text: string) => text.replace(/[&<>"']/g, (character) => ENTITIES[character]!);
 
-/** Markup that is safe to stand in a page as it is. Only `html` and `trusted` make it. */
+/** Markup that needs no escaping. Only `html` and `trusted` create it. */
 export class Html {
   readonly text: string;
   constructor(text: string) {
@@ -12,12 +12,12 @@ export class Html {
   }
 }
 
-/** For constants of ours: never for anything that a manifest, a plugin or a client wrote. */
+/** Marks constants of ours as markup: never use it for anything that a manifest, a plugin or a client wrote. */
 export const trusted = (text: string) => new Html(text);
 
 type Value = string | number | Html | readonly Html[] | null;
 
-/** Strings and numbers are escaped, `Html` stands as it is, lists are joined, null is nothing. */
+/** Escapes strings and numbers, inserts `Html` unchanged, joins lists, and inserts nothing for null. */
 export function html(pieces: TemplateStringsArray, ...values: Value[]): Html {
   let text = pieces[0]!;
   for (let index = 0; index < values.length; index++) text += markup(values[index]!) + pieces[index + 1]!;

@@ -78,7 +78,7 @@ code { font-family: var(--mono); font-size: .86em; overflow-wrap: anywhere; }
 }
 `;
 
-/** Water from a height into many outlets: what a penstock is. */
+/** Water that falls from a height into many outlets: a penstock. */
 export const LANDING_FIGURE = `<svg viewBox="0 0 460 220" preserveAspectRatio="xMaxYMid slice" fill="none" stroke="currentColor" stroke-width="1.6" aria-hidden="true">
 <path d="M110 -12C210 -12 220 44 300 44S400 20 470 20"/><path d="M90 -12C206 0 214 68 300 68S400 62 470 62"/>
 <path d="M70 -12C202 14 210 92 300 92S400 104 470 104"/><path d="M50 -12C198 28 206 116 300 116S400 146 470 146"/>

@@ -1,4 +1,4 @@
-/** `GET /`: what this service serves, and a command that tries it. Links are relative: they hold behind any base path. */
+/** `GET /`: what this service serves, and a command that tries it out. Links are relative, so that they work behind any base path. */
 import type { AgentSummary } from "../../../generated/types.ts";
 import type { ConsoleListing } from "./console-files.ts";
 import { type Html, html, trusted } from "./html.ts";
@@ -70,7 +70,7 @@ ${section("Workflows", view.workflows.length, html`<ul class="rows">${view.workf
 
 const counted = (count: number, noun: string) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
-/** `3 agents, 4 tools and 1 workflow`; a kind that is missing is not counted. */
+/** `3 agents, 4 tools and 1 workflow`; kinds with a count of 0 are left out. */
 function served({ agents, tools, workflows }: LandingView): string {
   const kinds: [count: number, noun: string][] = [
     [agents.length, "agent"],
@@ -93,7 +93,7 @@ function tryIt(view: LandingView): Html {
   return html`<section><h2>Try it</h2><div class="shells">${shells}</div></section>`;
 }
 
-/** Commands for a POSIX shell that work as they stand. */
+/** Commands for a POSIX shell that can be pasted unchanged. */
 function commands(view: LandingView): { caption: string; command: string }[] {
   const token = view.secured ? ` \\\n  -H "authorization: Bearer $TOKEN"` : "";
   const [agent] = view.agents;
@@ -108,7 +108,7 @@ function commands(view: LandingView): { caption: string; command: string }[] {
   ];
 }
 
-/** One word of a POSIX shell. */
+/** Quotes one word for a POSIX shell. */
 const quote = (word: string) => (/^[\w:/.%@+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 const chips = (names: readonly string[]) => names.map((name) => html`<span class="chip">${name}</span>`);

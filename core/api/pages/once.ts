@@ -1,4 +1,4 @@
-/** Values that are made at first use, then kept. */
+/** Values that are made at first use and then kept. */
 
 export function once<T>(make: () => T): () => T {
   let made: { value: T } | undefined;
@@ -8,7 +8,7 @@ export function once<T>(make: () => T): () => T {
   };
 }
 
-/** What failed to load is loaded again when it is next asked for. */
+/** Loads at first use; after a failure, the next use tries again. */
 export function onceLoaded<T>(load: () => Promise<T>): () => Promise<T> {
   let loaded: Promise<T> | undefined;
   return () => {

@@ -1,4 +1,4 @@
-/** `GET /` for a browser without credentials: a page that asks for them, and says nothing of the service. */
+/** `GET /` for a browser without credentials: a page that asks for them, and reveals nothing about the service. */
 import type { ConsoleListing } from "./console-files.ts";
 import { html, trusted } from "./html.ts";
 import { consoleLinks } from "./landing.ts";

@@ -1,4 +1,4 @@
-/** Contract, "Observability, logs, updates, discovery": agent cards; and the protocol that they are cards of. */
+/** Agent cards, and the A2A protocol that they describe. */
 import type { Card } from "../../a2a/cards.ts";
 import type { Service } from "../../app/service.ts";
 import { type Context, type PageReply, type RawReply, typedRoute } from "../../http/route.ts";
@@ -6,10 +6,10 @@ import { notFound } from "../../lib/errors.ts";
 import { Serialized } from "../../lib/serialized.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
-/** Seconds. A card changes with the manifest alone. */
+/** How long a card may be cached: it changes only with the manifest. */
 const CARD_MAX_AGE_SECONDS = 300;
 
-/** Public, and the same for everybody. */
+/** Keys are public, and the same for everybody. */
 const KEYS_HEADERS = ["cache-control", `public, max-age=${CARD_MAX_AGE_SECONDS}`];
 
 const unknownAgent = (id: string) => notFound(`agent ${JSON.stringify(id.slice(0, 128))} does not exist`);
@@ -20,14 +20,14 @@ function findCard({ service, client }: Context<Service>, id: string): Card {
   return card;
 }
 
-/** Discovery may need a key: caches that are shared must not keep it. */
+/** A card, which only the client may cache: discovery may need a key, so shared caches must not keep it. */
 function cardPage({ json, tag }: Card, known: string | undefined): PageReply {
   const headers = ["etag", tag, "cache-control", `private, max-age=${CARD_MAX_AGE_SECONDS}`];
   const same = known?.split(",").some((each) => each.trim().replace(/^W\//, "") === tag) ?? false;
   return same ? { status: 304, body: "", headers } : { body: json, headers };
 }
 
-/** A body that is not JSON, in the words of JSON-RPC 2.0. */
+/** The reply to a body that is not JSON: an error of JSON-RPC 2.0. */
 const malformed = (message: string): RawReply => ({
   status: 200,
   headers: ["content-type", JSON_TYPE],
@@ -96,7 +96,7 @@ export const A2A_ROUTES = [
     description:
       "JSON-RPC of A2A 1.0, and of 0.3 without the header `A2A-Version`. Replies and errors are those of JSON-RPC, with status 200; methods that stream reply with server-sent events.",
     body: "PeerRequest",
-    // Whatever is wrong with it is said in JSON-RPC.
+    // Not validated here: every problem of the body is reported as a JSON-RPC error.
     checks: { body: () => true },
     readsHeaders: true,
     output: { raw: [JSON_TYPE, "text/event-stream"], malformed },

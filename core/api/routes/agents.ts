@@ -1,4 +1,4 @@
-/** Contract, "Agents". */
+/** Agents: text, objects, streams and chats, and their history. */
 import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
 import { type EventOutput, typedRoute } from "../../http/route.ts";
@@ -7,7 +7,7 @@ import { notFound } from "../../lib/errors.ts";
 
 const STREAM_FAILURE = (error: string) => ({ type: "error", error });
 
-/** The UI message stream. */
+/** The events of the UI message stream. */
 export const CHAT_EVENTS = {
   events: "UIMessageChunk",
   headers: ["x-vercel-ai-ui-message-stream", "v1"],

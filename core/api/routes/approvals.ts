@@ -1,4 +1,4 @@
-/** Questions that a person is asked before a tool runs. */
+/** Approvals: questions to people before a tool runs. */
 import type { Service } from "../../app/service.ts";
 import { typedRoute } from "../../http/route.ts";
 

@@ -3,9 +3,9 @@ import type { Client } from "../../http/client.ts";
 import { type Route, typedRoute } from "../../http/route.ts";
 import type { Documentation } from "../pages/documentation.ts";
 
-/** What these rows need of a service. */
+/** The part of a service that these rows need. */
 interface DocsService {
-  /** Loaded with the first request for it: most starts serve none of its pages. */
+  /** Loaded with the first request for a page: most services that start serve none. */
   documentation(): Promise<Documentation>;
   originFor(client: Client): string | null;
 }

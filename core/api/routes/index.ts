@@ -1,4 +1,4 @@
-/** The routes table: the product in one list. Routing, validation, `/doc`, CORS methods and table tests derive from it. */
+/** The routes table: all endpoints in one list. Routing, validation, `/doc`, CORS methods and table tests derive from it. */
 
 import type { Service } from "../../app/service.ts";
 import type { Route } from "../../http/route.ts";

@@ -1,4 +1,4 @@
-/** What the service is made of, for people who run it: its routes, the values of its manifest, its limits. */
+/** The inventory of the service for its operators: its routes, the values of its manifest, its limits. */
 import type { Service } from "../../app/service.ts";
 import { typedRoute } from "../../http/route.ts";
 

@@ -4,10 +4,10 @@ import { parseInstant } from "../../lib/instant.ts";
 import { LEVELS } from "../../observability/log-line.ts";
 import type { LogFilter } from "../../observability/log-query.ts";
 
-/** Names of lines that may be asked for. */
+/** Fields of log lines by which a query may filter. */
 export const BINDINGS = ["agentId", "conversationId", "workflowId", "executionId", "tool"] as const;
 
-/** @throws ServiceError `invalid_input` for a time that is not valid */
+/** @throws ServiceError `invalid_input` for an invalid time */
 export function parseLogFilter(query: LogsQuery): LogFilter {
   const { level, since, until, search } = query;
   return {
@@ -19,9 +19,9 @@ export function parseLogFilter(query: LogsQuery): LogFilter {
   };
 }
 
-/** Later ones have years of six digits, with a sign, which no text of a line compares with. */
+/** Later years have six digits and a sign, which breaks the comparison as text. */
 const LAST = Date.parse("9999-12-31T23:59:59.999Z");
 
-/** As times of lines are written, so that they compare as texts. */
+/** Formats a time like those of log lines, so that both compare as text. */
 export const parseLogTime = (field: string, text: string | undefined): string | undefined =>
   text === undefined ? undefined : new Date(Math.min(parseInstant(field, text), LAST)).toISOString();

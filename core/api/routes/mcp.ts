@@ -67,7 +67,7 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
   endpoint("DELETE", "mcp.endSession", "End a session with an MCP server", STATELESS),
 ];
 
-/** Once the request is authorized, errors are those of JSON-RPC. */
+/** A row for the MCP endpoint. Once the request is authorized, errors are JSON-RPC errors. */
 function endpoint(method: Method, operation: string, summary: string, description: string): Route<Service> {
   return {
     operation,
@@ -102,7 +102,7 @@ async function invoke(call: Context<Service>, serverId: string, name: string, bo
   return run(call, tool, body.arguments ?? {}, body.context);
 }
 
-/** Runs the row of the API table for the caller, with the same checks and the same rights as a request. */
+/** Runs the row of the API table for the caller, with the same checks and permissions as a request. */
 async function run(
   call: Context<Service>,
   tool: Exposed,

@@ -9,16 +9,16 @@ import { type ChosenMemory, namedMemory } from "../../memory/choose.ts";
 import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../../memory/input.ts";
 import { deleteThreads } from "../../memory/threads.ts";
 
-/** The memory that a request means, by its `agentId`. */
+/** Chooses the memory of a request by its `agentId`. */
 type Choose = (service: Service, agentId: string | undefined) => ChosenMemory;
 
 const memoryOfAgent: Choose = (service, agentId) => service.chooseMemory(agentId);
 
-/** For custom routes: by the name of the memory in the manifest. */
+/** For custom routes: chooses the memory by its name in the manifest. */
 export const memoryNamed: Choose = (service, name) =>
   name === undefined ? service.chooseMemory(undefined) : namedMemory(service.manifest, service.memories, name);
 
-/** An object of those keys that are given. */
+/** Removes the keys whose values are undefined. */
 function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   const kept: Record<string, unknown> = {};
   for (const key in values) if (values[key] !== undefined) kept[key] = values[key];
@@ -26,7 +26,7 @@ function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], un
 }
 
 export function memoryRoutes(choose: Choose): Route<Service>[] {
-  /** The memory that a request means, as its caller sees it. */
+  /** The memory of a request, as its caller sees it. */
   function open(call: Context<Service>, agentId: string | undefined) {
     const { service } = call;
     const { memory, resourceId } = choose(service, agentId);
@@ -110,7 +110,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       async handle({ params, query }, call) {
         const id = conversationIdOf(params);
         const { memory, access, principal } = open(call, query.agentId);
-        // First, so that a client that sees a failure and tries again deletes all of them.
+        // Threads first, so that a client that sees a failure and tries again deletes everything.
         await deleteThreads(call.service, memory, principal, await access.get(id, query.userId));
         await access.delete(id, query.userId);
         return { deleted: true };

@@ -1,4 +1,4 @@
-/** Lines of the log, as they are and as log records of OpenTelemetry. */
+/** Log lines, as they are and as log records of OpenTelemetry. */
 import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
 import { type Context, typedRoute } from "../../http/route.ts";
@@ -67,8 +67,8 @@ export const OBSERVABILITY_LOG_ROUTES = [
 ];
 
 /**
- * What the caller may see. The console sees everything. Where stored objects belong to users, a user sees the lines of their own
- * requests and runs, and none that the service writes about itself.
+ * The lines that the caller may see. The console sees everything. With isolation, a user sees the lines of their own requests and runs,
+ * and none that the service writes about itself.
  */
 function find(call: Context<Service>, filter: LogFilter, limit: number) {
   const { logs, isolated } = call.service;
@@ -77,7 +77,7 @@ function find(call: Context<Service>, filter: LogFilter, limit: number) {
 }
 
 /**
- * A run that is not traced may still have log lines.
+ * The log records of a trace or span. A run that is not traced may still have log lines.
  *
  * @throws ServiceError `not_found` when there are neither spans nor lines
  */
@@ -107,7 +107,7 @@ function minimumLevel({
   return Math.max(named, Math.ceil((severityNumber - 1) / 4));
 }
 
-/** What this version knows of a query. */
+/** The keys of a query that this version knows. */
 function asked(query: object): Record<string, unknown> {
   const names = new Set<string>(["level", ...BINDINGS, "search", "since", "until"]);
   return Object.fromEntries(Object.entries(query).filter(([name]) => names.has(name)));

@@ -12,7 +12,7 @@ import { agentOf, modelList, modelOf } from "../../openai/models.ts";
 const EVENTS = "text/event-stream";
 const STREAMED: ReadonlySet<string> = new Set(["openai.completeChat", "openai.createResponse", "openai.getResponse"]);
 
-/** What all of these rows have in common. */
+/** The properties that all of these rows share. */
 function openaiRoute<
   const Q extends InputSchemaId | undefined = undefined,
   const B extends InputSchemaId | undefined = undefined,

@@ -12,7 +12,7 @@ import { memoryNamed, memoryRoutes } from "./memory.ts";
 import { TOOL_ROUTES } from "./tools.ts";
 import { WORKFLOW_ROUTES } from "./workflows.ts";
 
-/** For callers that cannot bring a person's answer: the model is told that a call needs approval, and the same call runs later. */
+/** For callers that cannot bring a person's approval: the model is told that a call needs it, and the same call runs later. */
 const GENERATE_ALONE: Route<Service> = {
   ...(AGENT_ROUTES.find(({ operation }) => operation === "agents.generateText") as Route<Service>),
   operation: "agents.generateAlone",
@@ -20,7 +20,7 @@ const GENERATE_ALONE: Route<Service> = {
     findAgent(call.service, params.id!).generateText(body as GenerateBody, call, false),
 };
 
-/** `agentId` of a request to a memory is the name of the memory here. */
+/** Rows by operation. For the memory rows, `agentId` is the name of the memory here. */
 const ROWS: ReadonlyMap<string, Route<Service>> = new Map(
   [...AGENT_ROUTES, GENERATE_ALONE, ...TOOL_ROUTES, ...WORKFLOW_ROUTES, ...memoryRoutes(memoryNamed)].map((row) => [
     row.operation,
@@ -35,10 +35,10 @@ export interface PerformInput {
 }
 
 /**
- * Checks the input as the pipeline checks a request, and resolves to `data` of the reply. Input and output are copies, as over the
- * network: neither side sees what the other one changes later.
+ * Validates the input as the pipeline validates a request, and resolves to `data` of the reply. Input and output are copies, as over
+ * the network: neither side sees later changes of the other.
  *
- * @param operation of a row that replies once
+ * @param operation of a row with a single reply, not a stream
  */
 export async function perform<K extends keyof Schemas>(
   call: Context<Service>,
@@ -52,7 +52,7 @@ export async function perform<K extends keyof Schemas>(
   return JSON.parse(result instanceof Serialized ? await result.whole() : JSON.stringify(result ?? null));
 }
 
-/** A path has every parameter, as text. */
+/** Throws unless a path parameter is a non-empty string. */
 function requireText(name: string, value: unknown): void {
   if (typeof value !== "string" || value === "") throw invalid(`${name} must be a string that is not empty`);
 }

@@ -4,7 +4,7 @@ import type { Service } from "../../app/service.ts";
 import { type PageReply, typedRoute } from "../../http/route.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
-/** A cached reply would say nothing about the service now. */
+/** Not cached: an old reply would say nothing about the current state. */
 const FRESH = ["cache-control", "no-store"];
 
 export const PLATFORM_ROUTES = [

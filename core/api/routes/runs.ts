@@ -1,4 +1,4 @@
-/** Contract, "Agents": the runs of an agent that are kept. */
+/** The runs of agents that are kept. */
 import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
 import { type Context, type EventReply, typedRoute } from "../../http/route.ts";

@@ -1,4 +1,4 @@
-/** Contract, "Tools". */
+/** Tools: listing and execution. */
 
 import type { Service } from "../../app/service.ts";
 import { type Context, typedRoute } from "../../http/route.ts";
@@ -36,7 +36,7 @@ function execute(service: Service, name: string, body: { input: unknown; context
   if (tool === undefined) throw notFound(`tool ${JSON.stringify(name.slice(0, 128))} does not exist`);
   const started = performance.now();
   const finish = (result: unknown) => {
-    // Milliseconds, to the microsecond.
+    // Milliseconds, rounded to microseconds.
     const executionTime = Math.round((performance.now() - started) * 1000) / 1000;
     const timestamp = new Date().toISOString();
     const toolName = JSON.stringify(name);

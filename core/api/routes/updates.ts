@@ -1,4 +1,4 @@
-/** Updates of packages, a reload of the manifest, and the keys of the observability service. */
+/** Package updates, reloads of the manifest, and the keys of the observability service. */
 
 import type { Service } from "../../app/service.ts";
 import { typedRoute } from "../../http/route.ts";

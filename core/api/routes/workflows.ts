@@ -1,4 +1,4 @@
-/** Contract, "Workflows". */
+/** Workflows and their executions. */
 
 import type { Service } from "../../app/service.ts";
 import { type Context, typedRoute } from "../../http/route.ts";

@@ -1,13 +1,13 @@
-/** Lines of the log for the sockets that follow it: each is read once, and only while somebody follows. */
+/** New log lines for the sockets that follow the log: each is parsed once, and only while a socket follows. */
 import { Feed } from "../../http/feed.ts";
 import { type LogEntry, type LogRecord, logRecord, parseLogEntry } from "../../observability/log-line.ts";
 import type { LogRing } from "../../observability/log-ring.ts";
 
-/** Lines that are kept for sockets that read slowly. */
+/** Lines that are kept for slow sockets. */
 const FEED_LINES = 1024;
 
 export class LogNews {
-  /** As pino wrote it and the ring keeps it. */
+  /** The line as pino wrote it and the ring keeps it. */
   readonly line: string;
   #entry: LogEntry | null = null;
   #record: LogRecord | null = null;
@@ -44,7 +44,7 @@ export class LogNews {
   }
 }
 
-/** Everything that is written to the ring from now on. */
+/** A feed of everything that is written to the ring from now on. */
 export function logFeed(ring: LogRing): Feed<LogNews> {
   const feed = new Feed<LogNews>(FEED_LINES);
   ring.listener = (line) => {

@@ -15,12 +15,12 @@ import { findLines, type LogFilter, matchesEntry, mayMatch } from "../../observa
 import { parseLogFilter } from "../routes/log-filter.ts";
 import type { LogNews } from "./log-news.ts";
 
-/** Of the lines that are sent at the beginning, however many are requested: all of them wait in memory for a slow peer. */
+/** Most characters of the lines sent at the start, however many are requested: all of them wait in memory for a slow peer. */
 const MAX_INITIAL_CHARACTERS = 1024 * 1024;
 
 /** @throws ServiceError `invalid_input` */
 function parseQuery(given: object): { filter: LogFilter; limit: number } {
-  // A copy, because the check converts texts to numbers in place.
+  // A copy, because the validation converts strings to numbers in place.
   const query = { ...given } as LogsQuery;
   requireValid(validators.LogsQuery as Validator, query);
   return { filter: parseLogFilter(query), limit: query.limit ?? defaults.LogsQuery.limit };
@@ -66,7 +66,7 @@ export const LOG_SOCKET: SocketRoute<Service> = {
 };
 
 /**
- * In the order in which they were written, so that later lines go to the end.
+ * The first message, with lines in the order in which they were written: later lines are appended.
  *
  * @param entries newest first
  */
@@ -91,7 +91,7 @@ function filterIn(text: string): object {
     const { type, filter } = JSON.parse(text) as { type?: unknown; filter?: unknown };
     if (type === "updateFilter" && isObject(filter)) return filter;
   } catch {
-    // Reported below.
+    // Invalid JSON is reported below.
   }
   throw new ServiceError(
     "invalid_input",

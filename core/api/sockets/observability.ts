@@ -1,4 +1,4 @@
-/** `/ws/observability` and below: spans as they begin and end, and lines of the log. */
+/** `/ws/observability` and below: spans as they start and end, and log lines. */
 
 import type { Service } from "../../app/service.ts";
 import type { Peer, SocketHandlers, SocketRoute } from "../../http/socket.ts";
@@ -73,13 +73,13 @@ function greet(peer: Peer, wanted: Wanted): void {
   peer.send(JSON.stringify({ type: "CONNECTION_SUCCESS", success: true, data }));
 }
 
-/** A span belongs to the entity that did the work, whoever called that entity. */
+/** The message of a span for a follower. A span belongs to the entity that did the work, whoever called that entity. */
 function spanFor(news: SpanNews, wanted: Wanted, owner: string | undefined): Text | null {
   const { id, type } = news.span.entity;
   return isWanted(wanted, type, id) && isVisible(owner, news.userId) ? news.text : null;
 }
 
-/** Lines that the service logs outside of runs belong to no entity and no user. */
+/** The message of a log line for a follower. Lines that the service logs outside of runs belong to no entity and no user. */
 function lineFor(news: LogNews, wanted: Wanted, owner: string | undefined): Text | null {
   const { "entity.id": id, "entity.type": type, userId = null } = news.record.attributes;
   if (!isWanted(wanted, type, id)) return null;

@@ -1,4 +1,4 @@
-/** Stages: what checks the tokens of users, and which credentials each route needs. */
+/** Stages: the verifier of user tokens, and the access rules of all routes. */
 import { compileAccess } from "../../auth/classes.ts";
 import { accessProblems } from "../../auth/notices.ts";
 import { openVerifier } from "../../auth/provider.ts";

@@ -1,4 +1,4 @@
-/** Stages: the turns of conversations, what is kept of the runs of agents, and the agents. */
+/** Stages: the turns of conversations, the histories of agents, and the agents. */
 import { compileAgents } from "../../agents/compile.ts";
 import { openTurns } from "../../agents/conversation/turns.ts";
 import { openHistories } from "../../agents/history/open.ts";

@@ -1,17 +1,17 @@
-/** The embedding models of the generation that serves, for indexes that outlive it. */
+/** The embedding models of the current generation, for indexes that outlive it. */
 import type { EmbeddingModelV3 } from "@ai-sdk/provider";
 import type { Uses } from "../../lib/uses.ts";
 import type { Models } from "../../models/models.ts";
 
 interface Source {
   readonly models: Models;
-  /** Counts what is at work with these models. */
+  /** Counts the calls in progress that use these models. */
   readonly uses: Uses;
 }
 
 interface FollowingEmbeddings {
   embedding(name: string): EmbeddingModelV3;
-  /** From now on calls go to these models; those under way end on what they began with. */
+  /** Uses these models from now on; calls in progress finish with those that they started with. */
   follow(source: Source): void;
 }
 

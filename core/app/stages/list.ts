@@ -1,8 +1,8 @@
 /**
- * The stages of boot, in order. They are compiled and begin from the top down, and end from the bottom up: runs end, what they
- * recorded is written, plugins let go, and the store closes last.
+ * The stages of boot, in order. They are compiled and started from first to last, and end in reverse order: runs end, what they
+ * recorded is written, plugins are closed, and the store last.
  *
- * A reload makes the next generation of the service beside the one that serves: kept stages stay as they are, all others are made anew.
+ * A reload makes the next generation of the service beside the current one: kept stages stay as they are, all others are made anew.
  */
 import { access, verifier } from "./access.ts";
 import { agents, histories, turns } from "./agents.ts";
@@ -18,7 +18,7 @@ import { approvalInbox, approvals, declaredTools, mcpClients, models, tools } fr
 import { workflows } from "./workflows.ts";
 
 export const STAGES = [
-  // These find most of what can be wrong, and leave nothing behind: the store is opened only where they find nothing.
+  // The stages up to here find most problems and have no side effects: the store is opened only if they find none.
   kept(meters),
   kept(approvals),
   declaredTools,
@@ -26,7 +26,7 @@ export const STAGES = [
   routes,
   verifier,
   kept(store, ["store"]),
-  // From here on there is a store to work with.
+  // From here on the store is open.
   pluginHost,
   kept(membership),
   kept(replies),
@@ -52,7 +52,7 @@ export const STAGES = [
   kept(pluginStorage),
 ] as const;
 
-/** Settings that a reload cannot change: those of kept stages, and what is listening, loaded or the owner of what is stored. */
+/** Settings that a reload cannot change: those of kept stages, and those of the listener, of loaded code, and of ownership in the store. */
 export const FIXED_SETTINGS: readonly string[] = [
   "server.host",
   "server.port",

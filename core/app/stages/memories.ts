@@ -1,4 +1,4 @@
-/** Stages: what the memories share, with the indexes of semantic search, and the memories of the manifest. */
+/** Stages: what the memories share, including the indexes of semantic search, and the memories of the manifest. */
 import { isIsolated } from "../../identity/principal.ts";
 import { messageOf } from "../../lib/errors.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
@@ -37,7 +37,7 @@ export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
   }
 };
 
-/** Those of a plugin may be kept outside the process. */
+/** The manifest with all vectors kept beside the messages, because the index of a plugin may be outside the process. */
 const withExactVectors = ({ memory }: Manifest): Pick<Manifest, "memory"> => ({
   memory: Object.fromEntries(
     Object.entries(memory).map(([name, { semantic, ...rest }]) => [
@@ -55,5 +55,5 @@ export const memories: Stage<"manifest" | "memoryDomain", "memories"> = async ({
   }
 };
 
-/** Memories and indexes read what they left in the store. */
+/** The problem when a memory or an index cannot read its data in the store. */
 const unreadable = (error: unknown) => ({ path: ["store"], message: messageOf(error) });

@@ -1,4 +1,4 @@
-/** Stages: what is counted, the page that shows it, and what is traced. */
+/** Stages: the meters, the metrics page, and tracing. */
 import { createMeters, meteredNames } from "../../agents/meters.ts";
 import { accessKeysOf } from "../../auth/credentials.ts";
 import { MetricsPage } from "../../observability/metrics/page.ts";
@@ -12,7 +12,7 @@ export const meters: Stage<"manifest", "meters"> = ({ manifest }) => {
   return {
     parts: { meters },
     adopt({ manifest }) {
-      // Before the stages below ask for them. A name that nothing counts under does no harm.
+      // Declared before later stages use them. A name that is never counted does no harm.
       meters.declare(meteredNames(manifest));
       return {};
     },

@@ -1,4 +1,4 @@
-/** Everything that boot makes, by name. Each stage says which of these it needs and which it makes. */
+/** Everything that boot makes, by name. Each stage declares which of these it needs and which it makes. */
 import type { Logger } from "pino";
 import type { A2a } from "../../a2a/a2a.ts";
 import type { Agent } from "../../agents/agent.ts";
@@ -48,57 +48,57 @@ export interface BootOptions {
   plugins: readonly string[];
   env: Readonly<Record<string, string | undefined>>;
   logger: Logger;
-  /** Told what the lines of `logger` must not show, as soon as that is known. */
+  /** Called with the secrets that lines of `logger` must not show, as soon as they are known. */
   text?: LogText;
-  /** What keeps the lines of `logger`; default: nothing does. */
+  /** Keeps the lines of `logger`; by default they are not kept. */
   ring?: LogRing;
-  /** Open the manifest's store, once nothing else is wrong. Default: no, so that commands which only look leave no file. */
+  /** Opens the manifest's store, once there is no other problem. Default: false, so that commands that only check leave no file. */
   store?: boolean;
-  /** The folder of the package.json whose packages are looked after; default: Penstock's own. */
+  /** The folder of the package.json whose packages `/updates` is about; default: Penstock's own. */
   project?: string;
-  /** False: leave the indexes of semantic search alone, whatever state they are in. */
+  /** False leaves the indexes of semantic search unchanged, whatever their state. */
   semantic?: boolean;
-  /** `exact`: vectors are kept beside the messages, whatever the manifest says. */
+  /** `exact` keeps vectors beside the messages, whatever the manifest says. */
   vectors?: "exact";
-  /** `all`: providers that nothing in the manifest uses can be asked too. */
+  /** `all` creates even providers that nothing in the manifest uses. */
   providers?: "all";
-  /** Records or replays what providers answer; default: they are called. */
+  /** Records or replays the answers of providers; by default they are called. */
   cassettes?: CassetteIntercept | undefined;
 }
 
-/** What there is before the first stage. */
+/** The parts that exist before the first stage. */
 export interface FirstParts {
   readonly options: BootOptions;
   readonly loaded: LoadedManifest;
   /**
-   * The manifest, or the valid part of one that has errors: what is wrong there belongs into the same report. Kept stages are given
-   * the manifest that is in force, whose values change with a reload.
+   * The manifest, or the valid part of one that has errors, so that later problems appear in the same report. Kept stages get one
+   * that always has the values of the current manifest, even after a reload.
    */
   readonly manifest: Manifest;
   readonly registry: Registry;
-  /** Kept stages are given one that lasts as long as the process. */
+  /** For kept stages, the host lasts as long as the process. */
   readonly host: OwnedHost;
-  /** What plugins store. */
+  /** The storage of plugins. */
   readonly namespaces: Namespaces;
-  /** Counts what is at work with the parts of this generation. */
+  /** Counts the work in progress that uses the parts of this generation. */
   readonly uses: Uses;
 }
 
 export interface Parts extends FirstParts {
   readonly meters: Meters;
-  /** Questions that people are asked before a tool runs. */
+  /** Approvals: questions to people before a tool runs. */
   readonly approvals: Approvals;
-  /** Those of the manifest, without those of MCP servers. */
+  /** The tools of the manifest, without those of MCP servers. */
   readonly declaredTools: ReadonlyMap<string, Tool>;
   readonly models: Models;
   readonly routes: readonly Route<Service>[];
   readonly sockets: readonly SocketRoute<Service>[];
-  /** Routes and sockets alike, for rules that go by the path. */
+  /** The routes and sockets together, for rules about paths. */
   readonly paths: readonly { readonly method: string; readonly path: string; readonly group: AccessGroup }[];
-  /** What checks the tokens of users; null where no provider is named, and without authentication. */
+  /** Verifies the tokens of users; null when no auth provider is configured, and without authentication. */
   readonly verifier: Verifier | null;
   readonly store: Store;
-  /** The processes that share the store; null where no other one can use it. */
+  /** The processes that share the store; null when the store cannot be shared. */
   readonly membership: Membership | null;
   /** The replies to requests with an `Idempotency-Key`. */
   readonly replies: KeptReplies;
@@ -106,14 +106,14 @@ export interface Parts extends FirstParts {
   readonly mcpClients: McpClients;
   readonly tools: ToolDirectory;
   readonly traces: Traces;
-  /** Null where nothing is traced. */
+  /** Null when tracing is off. */
   readonly tracer: Tracer | null;
   readonly memoryDomain: MemoryDomain;
   readonly memories: ReadonlyMap<string, Memory>;
   readonly turns: Turns;
   readonly histories: AgentHistories;
   readonly agents: ReadonlyMap<string, Agent>;
-  /** Tells the agents what keeps their runs. */
+  /** Sets the keeper of the agents' runs. */
   readonly keepRuns: (keeper: RunKeeper) => void;
   readonly workflows: Workflows;
   readonly engine: Engine;

@@ -1,4 +1,4 @@
-/** Stages: the newest lines of the log, and what the service does about its own packages and environment. */
+/** Stages: the newest lines of the log, and the package updates and environment file of the service. */
 import { sep } from "node:path";
 import { logFeed } from "../../api/sockets/log-news.ts";
 import { PROJECT } from "../../lib/version.ts";
@@ -11,7 +11,7 @@ export const logs: Stage<"options", "logs" | "logNews"> = ({ options: { ring } }
   return { parts: { logs, logNews: logFeed(logs) } };
 };
 
-/** Of a Penstock that is installed as a package, that is the folder of the manifest: it has the package.json that names it. */
+/** The folder with the package.json: that of the manifest if Penstock is installed as a package, else Penstock's own. */
 const projectOf = (folder: string): string => (PROJECT.includes(`${sep}node_modules${sep}`) ? folder : PROJECT);
 
 export const platform: Stage<"manifest" | "host" | "loaded" | "options", "platform"> = ({

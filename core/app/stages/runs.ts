@@ -1,4 +1,4 @@
-/** Stage: the runs of agents that are kept. Executions begin to be recovered after it, so that theirs are found. */
+/** Stage: the agent runs that are kept. It precedes the recovery of executions, which needs their definitions. */
 import { KeptRuns } from "../../runs/kept-runs.ts";
 import type { Parts } from "./parts.ts";
 import type { Stage } from "./stage.ts";

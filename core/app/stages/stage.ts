@@ -1,16 +1,16 @@
 /**
- * What a stage of boot is, and how a list of them becomes one assembly. A stage is a function from the parts made so far to the
- * parts that it makes; TypeScript refuses a list in which a stage needs what only a later one makes.
+ * Defines the stages of boot, and assembles a list of them. A stage is a function from the parts made so far to the parts that it
+ * makes; TypeScript rejects a list in which a stage needs a part that only a later one makes.
  */
 import type { Path, Problem } from "../../lib/problem.ts";
 import { hasErrors, type Issue } from "../../manifest/issues.ts";
 import type { Parts } from "./parts.ts";
 
-/** What stages bring to the life of the service: all of it is optional. */
+/** The functions of a stage in the life cycle of the service, all optional. */
 interface LifeCycle {
-  /** Before the service listens: recovers what an earlier process left, and starts background work. */
+  /** Called before the service listens: recovers what an earlier process left unfinished, and starts background work. */
   begin?(): void | Promise<void>;
-  /** Waits for work that no request waits for, at most some milliseconds. */
+  /** Waits for background work, at most some milliseconds. */
   idle?(timeout: number): Promise<void>;
   /** Ends what the stage made. Everything that was made after it has ended by then. */
   end?(): void | Promise<void>;
@@ -19,22 +19,22 @@ interface LifeCycle {
 export interface Built<Made, Needs = never> extends LifeCycle {
   readonly parts: Made;
   readonly problems?: readonly Problem[];
-  /** Of a kept stage: looks at what the next generation is made of. Nothing changes before `Adoption.apply`. */
+  /** For a kept stage: checks the parts of the next generation. Nothing changes before `Adoption.apply`. */
   adopt?(parts: Needs, failed: boolean): Adoption | Promise<Adoption>;
 }
 
 /** What a kept stage takes over from the next generation. */
 interface Adoption {
   readonly problems?: readonly Problem[];
-  /** When there is nothing to report: what has to be stored before the swap. */
+  /** Called if there are no problems: stores what must be stored before the swap. */
   begin?(): Promise<void>;
-  /** At the swap. Must not fail. */
+  /** Called at the swap. Must not fail. */
   apply?(): void;
 }
 
 /**
- * Marks a stage that is made once in the life of the process, because what it makes is the identity of the process or holds work that
- * is under way. All others are made anew with each generation, that is with each reload, and end with the last work of their own.
+ * Marks a stage that is made once per process, because what it makes is the identity of the process or holds work in progress. All
+ * others are made anew with each generation, that is with each reload, and end after the last work of their generation.
  *
  * @param fixed settings that the stage reads once: a reload that changes one is refused. `*` stands for every key.
  */
@@ -48,13 +48,13 @@ interface Keeping {
 
 const isKept = (stage: object): stage is Keeping => "kept" in stage;
 
-/** The settings that the kept stages of a list read once. */
+/** The settings that the kept stages of a list read only once. */
 export const fixedBy = (stages: readonly object[]): string[] =>
   stages.flatMap((stage) => (isKept(stage) ? stage.fixed : []));
 
 /**
  * @param parts what earlier stages have made
- * @param failed whether there is an error in the report already: then nothing is opened that would leave a trace
+ * @param failed whether the report has an error already: then the stage must have no lasting side effects
  */
 export type Stage<Needs extends keyof Parts, Makes extends keyof Parts> = (
   parts: Pick<Parts, Needs>,
@@ -64,7 +64,7 @@ export type Stage<Needs extends keyof Parts, Makes extends keyof Parts> = (
 type AnyStage = (parts: never, failed: boolean) => Built<object> | Promise<Built<object>>;
 type MadeBy<S extends AnyStage> = Awaited<ReturnType<S>>["parts"];
 
-/** The list as it must be: a stage is given what stands before it, and nothing else. */
+/** Checks the order of the list: a stage gets only what the stages before it make. */
 type InOrder<Stages extends readonly AnyStage[], Given> = Stages extends readonly [
   infer First extends AnyStage,
   ...infer Rest extends readonly AnyStage[],
@@ -82,30 +82,30 @@ type PartsOf<Stages extends readonly AnyStage[], Given> = Stages extends readonl
 
 interface Assembly<Made> extends Required<LifeCycle> {
   readonly parts: Made;
-  /** Those that were there before, and those that the stages found. */
+  /** The problems that were known before, and those that the stages found. */
   readonly issues: readonly Issue[];
   begin(): Promise<void>;
-  /** Gives the kept stages what they take over: the swap. */
+  /** Swaps generations: the kept stages take over what they have prepared. */
   adopt(): void;
   end(): Promise<void>;
-  /** How the stages that were made here end. */
+  /** How to end the stages that were made for this assembly. */
   readonly ends: readonly End[];
-  /** The stages that a later assembly does not make again. */
+  /** The stages that a later assembly reuses. */
   readonly kept: Kept;
 }
 
-/** How one stage ends. */
+/** How to end one stage. */
 interface End {
-  /** In the list. */
+  /** Index of the stage in the list. */
   readonly place: number;
   readonly kept: boolean;
   end(): void | Promise<void>;
 }
 
-/** By place in the list. */
+/** Kept stages by their index in the list. */
 type Kept = ReadonlyMap<number, Built<object>>;
 
-/** What is known of the manifest before the first stage, and how a problem gets its place in the file. */
+/** The problems known before the first stage, and a function that places a problem in the file. */
 interface Report {
   readonly issues: readonly Issue[];
   issueAt(path: Path, message: string, severity?: Issue["severity"]): Issue;
@@ -114,15 +114,15 @@ interface Report {
 const issuePlace = ({ file, path }: Issue): string => `${file} ${path}`;
 
 interface Before<Given> {
-  /** Of the first assembly. */
+  /** The kept stages of the first assembly. */
   readonly kept?: Kept | undefined;
-  /** What kept stages are given in place of parts that are this generation's own. */
+  /** Replacements for parts of this generation, which outlive it, for kept stages. */
   readonly lasting?: Partial<Given>;
 }
 
 /**
- * Runs the stages one after the other; kept ones that are made already adopt. They begin in the same order, idle all at once, and
- * end in reverse order.
+ * Runs the stages one after the other; kept ones that exist already adopt the new parts. They start in the same order, idle in
+ * parallel, and end in reverse order.
  */
 export async function assemble<Given extends object, const Stages extends readonly AnyStage[]>(
   stages: Stages & InOrder<Stages, Given>,
@@ -155,7 +155,7 @@ export async function assemble<Given extends object, const Stages extends readon
     }
   }
   function report(problems: readonly Problem[] = []): void {
-    // One mistake is one message: what an earlier stage has refused at a place, a later one need not refuse again.
+    // One message per mistake: problems at a place that an earlier stage has reported are left out.
     const refused = new Set(issues.filter(({ severity }) => severity === "error").map(issuePlace));
     for (const { path, message, severity } of problems) {
       const issue = issueAt(path, message, severity);
@@ -180,7 +180,7 @@ export async function assemble<Given extends object, const Stages extends readon
   };
 }
 
-/** One after the other, the last of the list first: also stages of several generations. */
+/** Ends stages one after the other, the last of the list first, even if they are of several generations. */
 export async function endAll(ends: readonly End[]): Promise<void> {
   for (const { end } of [...ends].sort((left, right) => right.place - left.place)) await end();
 }

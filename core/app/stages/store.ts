@@ -1,4 +1,4 @@
-/** Stages: the store of the manifest, and what plugins keep in it. */
+/** Stages: the store of the manifest, and the storage of plugins. */
 import { messageOf } from "../../lib/errors.ts";
 import type { Problem } from "../../lib/problem.ts";
 import { KeptReplies } from "../../storage/kept-replies.ts";
@@ -21,14 +21,14 @@ export const store: Stage<StoreNeeds, "store"> = async (parts, failed) => {
     parts: { store },
     problems,
     async end() {
-      // What plugins write when they are told of the end must still find the store open.
+      // Closed first, so that what plugins write while they close still finds the store open.
       await parts.host.close();
       await store.close();
     },
   };
 };
 
-/** The manifest's store; one in the process where it is not to be opened, so that everything else can be checked. */
+/** Opens the manifest's store, or one in memory when it must not be opened, so that everything else can be checked. */
 async function openOrCheck(
   { manifest: { store: url }, loaded: { folder }, registry, host, options }: Pick<Parts, StoreNeeds>,
   failed: boolean,
@@ -45,10 +45,10 @@ async function openOrCheck(
   return { store: createMemoryStore(), problems };
 }
 
-/** The host of the plugins of one generation: they let go when all stages that use them have ended. */
+/** The host of one generation's plugins, which are closed when all stages that use them have ended. */
 export const pluginHost: Stage<"host", never> = ({ host }) => ({ parts: {}, end: () => host.close() });
 
-/** Begins before everything that leaves work open in the store, and ends after it. */
+/** Starts before everything that leaves open work in the store, and ends after it. */
 export const membership: Stage<"store" | "options", "membership"> = ({ store, options: { logger } }) => {
   const membership = isShared(store) ? new Membership(store, { logger }) : null;
   return { parts: { membership }, begin: () => membership?.start(), end: () => membership?.release() };
@@ -59,7 +59,7 @@ export const replies: Stage<"store" | "membership" | "options", "replies"> = ({ 
   return { parts: { replies }, begin: () => replies.start(), end: () => replies.close() };
 };
 
-/** Last of all stages, so that no plugin comes to wait for the store while it is created. */
+/** The last of all stages, so that no plugin waits for the store while it is created. */
 export const pluginStorage: Stage<"namespaces" | "store", never> = ({ namespaces, store }) => {
   namespaces.connect(store);
   return { parts: {} };

@@ -1,4 +1,4 @@
-/** Stages: approvals of calls, the tools of the manifest, the models of its providers, and all tools with those of MCP servers. */
+/** Stages: approvals of calls, the tools of the manifest, the models of its providers, and all tools including those of MCP servers. */
 import { Approvals } from "../../approvals/approvals.ts";
 import { isIsolated } from "../../identity/principal.ts";
 import { McpClients } from "../../mcp/clients.ts";
@@ -10,7 +10,7 @@ import type { Stage } from "./stage.ts";
 export const approvals: Stage<"manifest" | "options", "approvals"> = ({ manifest, options: { logger } }) => {
   const approvals = new Approvals({
     isolated: isIsolated(manifest),
-    // Read when they are needed, since a reload may change them.
+    // Getters, because a reload may change the values.
     get open() {
       return manifest.auth.mode === "none";
     },
@@ -48,7 +48,7 @@ export const models: Stage<"manifest" | "registry" | "host" | "loaded" | "meters
   return { parts: { models }, problems };
 };
 
-/** Connections to MCP servers, which generations share as long as their settings stay. */
+/** Connections to MCP servers, which generations share as long as their settings do not change. */
 export const mcpClients: Stage<"loaded" | "options", "mcpClients"> = ({ loaded: { folder }, options: { logger } }) => ({
   parts: { mcpClients: new McpClients({ folder, logger }) },
 });
@@ -63,7 +63,7 @@ export const tools: Stage<"manifest" | "declaredTools" | "mcpClients" | "meters"
   return { parts: { tools }, begin: () => tools.begin(), end: () => tools.close() };
 };
 
-/** Begins once there are workflows, whose steps wait for answers. */
+/** Starts after the workflows, because their steps wait for answers. */
 export const approvalInbox: Stage<"approvals" | "store" | "tools" | "workflows", never> = ({
   approvals,
   store,

@@ -38,7 +38,7 @@ export const workflows: Stage<WorkflowNeeds, "workflows" | "engine"> = async (pa
   };
 };
 
-/** What definitions are compiled with. */
+/** The parts with which definitions are compiled. */
 const linked = ({
   loaded,
   tools,

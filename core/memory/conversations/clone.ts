@@ -35,7 +35,7 @@ import { discardCopy, unfinishedCopy } from "./unfinished-copies.ts";
 
 type CloneOptions = Parameters<MemoryAccess["clone"]>[1];
 
-/** A copy of more messages takes several commits, and only the last one makes it visible. */
+/** Messages per commit. A longer copy takes several commits, of which only the last one makes it visible. */
 const MESSAGES_PER_COMMIT = 500;
 
 /**
@@ -53,7 +53,7 @@ export function cloneConversation(
       return withFreeNumber(domain.numbers, conversationNumberRows, async (number) => {
         const pending = preparePending(domain, source.memory, number, copyOptions(source, options), domain.now());
         if (await isTaken(domain, pending.memory, pending.id, pending.userId)) {
-          // Nothing is committed here that would show whether the source still exists.
+          // Checked here, because there is no commit that would show whether the source still exists.
           await domain.conversations.current(found, true);
           throw conversationIdTaken(pending.id);
         }
@@ -81,13 +81,13 @@ async function copy(domain: Domain, source: Snapshot, pending: PendingConversati
   try {
     return await copyRows(domain, source, pending, includeMessages, mark);
   } catch (error) {
-    // Without the mark nothing was written, and rows with this number are another conversation's.
+    // Without the mark nothing was written, and rows with this number belong to another conversation.
     if (mark.revision !== null) await discardCopy(domain, pending, mark.revision);
     throw error;
   }
 }
 
-/** Revision of the row that marks the copy as unfinished; null while there is none. */
+/** Revision of the row that marks the copy as unfinished; null while that row does not exist. */
 interface CopyMark {
   revision: number | null;
 }
@@ -106,7 +106,7 @@ async function copyRows(
   expectFree(draft, number);
   if (includeMessages) {
     for await (const rows of allRows(store, { prefix: messageRows(source.number) }, MESSAGES_PER_COMMIT)) {
-      // The rows gathered so far are not the last ones: they go into a commit of their own.
+      // More messages follow the collected rows, so these get a separate commit.
       if (messageCount > 0) {
         if (mark.revision === null) draft.put.push(unfinishedCopy(pending, domain.now()));
         const revision = await store.commit(draft);
@@ -122,9 +122,9 @@ async function copyRows(
   if (workingMemory !== undefined) draft.put.push([conversationWorkingMemoryKey(number), workingMemory.value]);
   const summary = includeMessages ? await store.get(conversationSummaryKey(source.number)) : undefined;
   if (summary !== undefined) draft.put.push([conversationSummaryKey(number), summary.value]);
-  // Fails when something was saved to the source meanwhile, so that the copy shows one state of it.
+  // Fails when something was saved to the source meanwhile, so that the copy is consistent.
   draft.expect.push([conversationKey(source.number), source.revision]);
-  // The copied messages keep their numbers, so that messages saved later come after them.
+  // The copied messages keep their sequence numbers, so that messages saved later come after them.
   const whole = { ...pending, messages: source.messages, latest: source.latest };
   insertPending(draft, whole);
   if (mark.revision !== null) draft.delete.push(unfinishedCopyKey(number));
@@ -135,7 +135,7 @@ async function copyRows(
   return { conversation, messageCount };
 }
 
-/** The message gets the same position in the new conversation, and an id of its own that encodes this position. */
+/** The message keeps its position in the new conversation, and gets a new id that encodes this position. */
 function copyMessage(domain: Domain, draft: Draft, pending: PendingConversation, position: string, text: string): void {
   const message = parseMessage(text);
   const [time, sequence] = position.split("/").map(decodeNumber) as [number, number];

@@ -17,10 +17,10 @@ import { createDraft, type Draft } from "../semantic/semantic.ts";
 /** A conversation that is not stored yet. */
 export type PendingConversation = Omit<Snapshot, "revision"> & { readonly conversation: Conversation };
 
-/** What exists when a number is taken: a conversation, or the begin of a copy. */
+/** The rows of which one exists when a number is taken: by a conversation, or by an unfinished copy. */
 export const conversationNumberRows = (number: number) => [conversationKey(number), unfinishedCopyKey(number)] as const;
 
-/** Adds to a commit that nothing has the number. */
+/** Adds to a commit the expectation that the number is free. */
 export function expectFree(draft: Draft, number: number): void {
   for (const key of conversationNumberRows(number)) draft.expect.push([key, null]);
 }
@@ -52,9 +52,9 @@ export function insertPending(draft: Draft, pending: PendingConversation): void 
 }
 
 /**
- * Whether an owner cannot give this id to a new conversation: with isolation when the owner has a conversation of that id, in
- * its own space of ids or in the shared one (storage/id-spaces.ts); without isolation when anybody has. The space that the new id
- * goes to is checked by the commit as well.
+ * Whether the id is taken for a new conversation of this owner: with isolation, when the owner has a conversation with that id, in
+ * its own space of ids or in the shared one (storage/id-spaces.ts); without isolation, when anybody has. The space of the new id
+ * is checked by the commit as well.
  */
 export async function isTaken(domain: Domain, memory: string, id: string, owner: string): Promise<boolean> {
   const { store, spaces, conversations } = domain;
@@ -98,7 +98,7 @@ async function insert(
   return conversation;
 }
 
-/** Whether a commit failed because the id of the conversation that it inserts is taken. */
+/** Whether a commit failed because the id of the new conversation is taken. */
 export const isIdConflict = (error: unknown, pending: PendingConversation): boolean =>
   error instanceof CommitConflict && error.keys.includes(idRowKey(pending));
 

@@ -1,4 +1,4 @@
-/** Pages of conversations, by last change, creation or title, of a user, a resource or all. */
+/** Pages of conversations, sorted by last change, creation or title, of a user, of a resource or of all. */
 import type { Serialized } from "../../lib/serialized.ts";
 import {
   conversationKey,
@@ -17,7 +17,7 @@ import type { Store } from "../../storage/store.ts";
 import type { ConversationListQuery } from "../memory.ts";
 import { conversationIdentity, conversationJson, parseConversation } from "../records/conversation.ts";
 
-/** The internal numbers of the conversations of a page, and how many conversations match in all. */
+/** The internal numbers of the conversations on a page, and the number of all that match. */
 interface Page {
   readonly numbers: readonly number[];
   readonly total: number;
@@ -86,7 +86,7 @@ async function sortedPage(store: Store, memory: string, query: ConversationListQ
   return { numbers: page.map((entry) => entry.number), total: entries.length };
 }
 
-/** The numbers of all conversations that match, by last change. */
+/** The numbers of all matching conversations, sorted by last change. */
 async function matchingNumbers(
   store: Store,
   memory: string,
@@ -105,7 +105,7 @@ async function matchingNumbers(
       for (const row of rows) {
         if (wanted !== undefined && row.value !== wanted) continue;
         const number = indexedConversation(row.key);
-        // A conversation that changes during the walk comes a second time, at its new place.
+        // A conversation that changes during the scan occurs again at its new place.
         numbers.delete(number);
         numbers.add(number);
       }
@@ -129,7 +129,7 @@ async function resources(store: Store, memory: string): Promise<{ indexes: strin
   return { indexes, total };
 }
 
-/** An index row leads to a number, and that may have become another's. */
+/** Whether a row matches the query. The number in an index row may have been reused for another conversation. */
 function belongs(row: string, { userId, resourceId }: ConversationListQuery): boolean {
   if (userId === undefined && resourceId === undefined) return true;
   const found = conversationIdentity(row);

@@ -30,7 +30,7 @@ export function deleteConversation(domain: Domain, found: Known): Promise<void> 
 }
 
 /**
- * Returns how many of the messages existed.
+ * Deletes messages; returns how many of them existed.
  *
  * @throws ConversationGone when the conversation has been deleted
  */
@@ -41,7 +41,7 @@ export function deleteMessages(domain: Domain, found: Snapshot, ids: readonly st
       const before = await conversations.current(found, reload);
       const positions = await findMessages(domain, before.number, ids);
       if (positions.size === 0) {
-        // Nothing is committed here that would show whether the conversation still exists.
+        // Checked here, because there is no commit that would show whether the conversation still exists.
         await conversations.current(found, true);
         return 0;
       }

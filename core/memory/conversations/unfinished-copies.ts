@@ -1,4 +1,4 @@
-/** Cleaning up copies of conversations whose process ended between the first and the last of their commits. */
+/** Cleans up copies of conversations whose process ended between the first and the last of their commits. */
 import {
   conversationKey,
   conversationRows,
@@ -15,7 +15,7 @@ import type { PendingConversation } from "./create.ts";
 
 type Copy = Pick<PendingConversation, "memory" | "number" | "userId">;
 
-/** After this time a copy that another process began counts as abandoned. */
+/** Age at which an unfinished copy of another process counts as abandoned. */
 const ABANDONED_AFTER_MS = 3_600_000;
 
 /** The row that marks a copy as unfinished. The commit that makes the copy visible deletes it. */
@@ -25,7 +25,7 @@ export const unfinishedCopy = ({ memory, number, userId }: Copy, began: number):
 ];
 
 /**
- * Deletes what was written of an unfinished copy; does nothing if the copy was finished after all.
+ * Deletes the rows of an unfinished copy; does nothing if the copy was finished after all.
  *
  * @param revision of the row that marks it
  */

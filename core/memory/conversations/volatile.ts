@@ -1,6 +1,5 @@
 /**
- * Conversations in a store that ends with the process: they are bounded in bytes, and those that changed least recently
- * make room.
+ * Limits the bytes of conversations in a store that ends with the process: the least recently changed ones are removed.
  */
 import type { Logger } from "pino";
 import { messageOf } from "../../lib/errors.ts";
@@ -10,17 +9,17 @@ import type { Domain } from "../domain.ts";
 import { ConversationGone, type Known } from "../records/directory.ts";
 import { deleteConversation } from "./remove.ts";
 
-/** Of all their rows together. */
+/** Limit for the rows of all conversations together. */
 const MAX_BYTES = 48 * 1024 * 1024;
 /** How much is freed at once. */
 const ROOM_BYTES = 1024 * 1024;
-/** Other work has its turn in between. */
+/** Removals before other work gets its turn. */
 const REMOVALS_PER_TURN = 100;
 
 export class VolatileConversations {
   readonly #store: Store;
   readonly #logger: Logger | undefined;
-  /** By number, the one that changed least recently first. */
+  /** Conversations by number, the least recently changed first. */
   readonly #used = new Map<number, Known>();
   #isMakingRoom = false;
   #hasWarned = false;
@@ -30,7 +29,7 @@ export class VolatileConversations {
     this.#logger = logger;
   }
 
-  /** Called for every conversation that changes, or is read from the store. Room is made in the background. */
+  /** Called for every conversation that changes or is read from the store. Space is freed in the background. */
   use(domain: Domain, { memory, number, id, ownId, userId }: Known): void {
     this.#used.delete(number);
     this.#used.set(number, { memory, number, id, ownId, userId });
@@ -51,7 +50,7 @@ export class VolatileConversations {
     this.#warn();
     let removed = 0;
     for (const used of this.#used.values()) {
-      // The one that changed last is somebody's at this moment.
+      // The most recently changed conversation is kept, because it is in use.
       if (this.#used.size === 1 || this.#bytes() <= MAX_BYTES - ROOM_BYTES) return;
       try {
         await deleteConversation(domain, used);

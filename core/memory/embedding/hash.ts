@@ -1,12 +1,12 @@
 /**
- * `local/hash`: feature hashing of words. It knows nothing of meaning: texts are similar when they have words, or pieces of words, in
+ * `local/hash`: feature hashing of words. It knows nothing about meaning: texts are similar when they have words, or parts of words, in
  * common. Deterministic and instant, it is meant for tests and trials; for real use there is `local/use`.
  */
 import type { NamedEmbedding } from "./embedding.ts";
 
 const DIMENSIONS = 512;
 const WORD = /[\p{L}\p{N}]+/gu;
-/** All pieces of a word together weigh less than the word. */
+/** All parts of a word together weigh less than the word. */
 const PIECE_WEIGHT = 0.25;
 
 export function createHashEmbedding(): NamedEmbedding {
@@ -22,7 +22,7 @@ function hashText(text: string): Float32Array {
   const vector = new Float32Array(DIMENSIONS);
   for (const [word] of text.normalize("NFKC").toLowerCase().matchAll(WORD)) {
     add(vector, word, 1);
-    // `invoice` and `invoices` have most pieces in common.
+    // `invoice` and `invoices` have most parts in common.
     const edged = `<${word}>`;
     for (let start = 0; start + 3 <= edged.length; start++) add(vector, edged.slice(start, start + 3), PIECE_WEIGHT);
   }

@@ -3,9 +3,9 @@ import type { EmbeddingModelV3 } from "@ai-sdk/provider";
 import { caught, messageOf } from "../../lib/errors.ts";
 import { EmbeddingRefused, type NamedEmbedding } from "./embedding.ts";
 
-/** A model may ask for fewer texts per call. */
+/** Most texts per call; a model may allow fewer. */
 const MAX_TEXTS_PER_CALL = 96;
-/** With these statuses of the provider a retry would fail again. */
+/** Statuses of the provider after which a retry would fail again. */
 const REFUSAL_STATUSES = new Set([400, 413, 422]);
 
 export function createModelEmbedding(name: string, model: EmbeddingModelV3): NamedEmbedding {

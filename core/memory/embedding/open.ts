@@ -34,7 +34,7 @@ export async function openEmbedding(choice: PluginChoice, source: EmbeddingSourc
   return createModelEmbedding(use, source.models.embedding(use));
 }
 
-/** Checks what a plugin returned: nothing makes it keep to its types. */
+/** Validates the result of a plugin, because nothing enforces its types. */
 function checkVectors(vectors: unknown, count: number, name: string): Float32Array[] {
   if (!Array.isArray(vectors) || vectors.length !== count) {
     throw new Error(`embedding ${name}: embed must give one vector for each text`);

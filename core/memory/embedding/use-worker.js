@@ -1,5 +1,5 @@
-// The thread of `local/use`: loads the sentence encoder with the first message and embeds what it is sent, in turn.
-// Plain JavaScript, so that it starts alike from the source and from a build.
+// The thread of `local/use`: loads the sentence encoder with the first message and embeds the texts of each message in order.
+// Plain JavaScript, so that it starts in the same way from the sources and from a build.
 import { parentPort } from "node:worker_threads";
 
 const { initModel } = await import("@energetic-ai/embeddings");

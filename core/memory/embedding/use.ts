@@ -1,6 +1,6 @@
 /**
- * `local/use`: the Universal Sentence Encoder, on this machine and without network. It runs in a thread of its own, which
- * the first text starts, since it would block the event loop for milliseconds at a time.
+ * `local/use`: the Universal Sentence Encoder, on this machine and without network. It runs in a separate thread, which starts with
+ * the first text, because it would block the event loop for milliseconds at a time.
  */
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
@@ -14,9 +14,9 @@ const PACKAGES = ["@energetic-ai/core", "@energetic-ai/embeddings", "@energetic-
 const WORKER = new URL("./use-worker.js", import.meta.url);
 /** One batch takes some tens of milliseconds, which is the longest that a query waits for it. */
 const MAX_BATCH_TEXTS = 16;
-/** Number of texts times the length of the longest one: every text of a batch costs as much as the longest. */
+/** Limit for the number of texts times the length of the longest one, because every text of a batch costs as much as the longest. */
 const MAX_BATCH_CHARACTERS = 2_000;
-/** The encoder was made for sentences and short paragraphs: of longer texts only the beginning counts. */
+/** The encoder was made for sentences and short paragraphs: only the beginning of longer texts is used. */
 const MAX_TEXT_CHARACTERS = 1_500;
 const STOPPING_MESSAGE = "local/use: the service is stopping";
 
@@ -31,7 +31,7 @@ interface Job {
   detach?: () => void;
 }
 
-/** Some texts of one job, as indexes of its `texts`. */
+/** Part of a job, as indexes into its `texts`. */
 interface Batch {
   job: Job;
   places: readonly number[];
@@ -69,7 +69,7 @@ function checkInstalled(): void {
 class Thread {
   #worker: Worker | null = null;
   readonly #jobs: Job[] = [];
-  /** The batch that the thread works on. */
+  /** The batch on which the thread works. */
   #current: Batch | null = null;
   #closed = false;
 
@@ -101,7 +101,7 @@ class Thread {
     await this.#worker?.terminate();
   }
 
-  /** The job with the fewest texts left goes first, so that a query need not wait for a thousand messages. */
+  /** The job with the fewest texts left is next, so that a query need not wait for a thousand messages. */
   #next(): void {
     if (this.#current !== null || this.#jobs.length === 0) return;
     let job = this.#jobs[0]!;
@@ -118,7 +118,7 @@ class Thread {
   #start(): Worker {
     const worker = new Worker(WORKER, { execArgv: [], name: "local/use" });
     worker.on("message", (answer: { matrix: Float32Array } | { problem: string }) => {
-      // After a stop nobody waits for the answer.
+      // After a stop the answer is no longer expected.
       if (worker === this.#worker && this.#current !== null) this.#receive(answer, this.#current);
     });
     const fail = (reason: string) => {

@@ -1,19 +1,19 @@
-/** Which stored messages the commit of a turn removes. */
+/** Finds the stored messages that the commit of a turn removes. */
 import { messageKey, messageRows, positionFromKey } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Domain } from "../domain.ts";
 import type { TurnPlace } from "../memory.ts";
 import { idOf, roleHead } from "../records/message.ts";
 
-/** Messages may have files in them. */
+/** A small number, because messages may contain files. */
 const ROWS_PER_READ = 32;
 const USER = roleHead("user");
 
 /**
- * Positions by id: the branch that the client has left, and other answers to the same message, which a repeated request has stored
- * meanwhile. Null: the turn yields to such an answer, and is not stored.
+ * Positions by id of the branch that the client has abandoned, and of other answers to the same message, which a repeated request has
+ * stored meanwhile. Null when the turn yields to such an answer, and is not stored.
  *
- * @param known positions of messages by id, of those that the turn writes and of the one that it answers
+ * @param known positions by id of the messages that the turn writes, and of the one that it answers
  */
 export async function displacedMessages(
   domain: Domain,

@@ -1,4 +1,4 @@
-/** What is stored of a conversation beside the messages that a client posts. */
+/** The stored messages of a conversation, in addition to those that a client posts. */
 import type { Message } from "../../../generated/types.ts";
 import { conversationKey, messageKey, messageRows, positionFromKey } from "../../storage/keys.ts";
 import type { Row } from "../../storage/store.ts";
@@ -9,9 +9,9 @@ import { summaryBefore } from "./summary.ts";
 import { findMessages } from "./write.ts";
 
 interface EarlierPage {
-  /** Undefined when it is gone. */
+  /** Undefined when it has been deleted. */
   readonly conversation: Row | undefined;
-  /** Null: together they are too large. */
+  /** Null when they are too large together. */
   readonly messages: readonly Message[] | null;
   readonly before: string | undefined;
   readonly discarded: Discarded | null;
@@ -20,8 +20,8 @@ interface EarlierPage {
 }
 
 /**
- * The newest messages before the first one that the client posts again: from there on the client's list is the conversation. Stored
- * messages after the last one that it posts again are a branch that it has left.
+ * The newest messages before the first one that the client posts again: from there on the client's list replaces them. Stored
+ * messages after the last one that it posts again are a branch that it has abandoned.
  */
 export async function earlierMessages(
   domain: Domain,

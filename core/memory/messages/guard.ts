@@ -1,4 +1,4 @@
-/** Commits of a turn: they happen only while it is still that turn's. */
+/** Commits of a turn, which succeed only while the turn has not been taken over. */
 import { CommitConflict, ServiceError } from "../../lib/errors.ts";
 import type { Store } from "../../storage/store.ts";
 import type { TurnGuard } from "../memory.ts";

@@ -6,18 +6,18 @@ import { endOfMessages } from "../records/conversation.ts";
 import { parseMessage } from "../records/message.ts";
 
 export interface KeptMessages {
-  /** At most so many: where there are fewer, these are all. */
+  /** Most messages that are kept: fewer are all messages of the conversation. */
   readonly limit: number;
   readonly messages: readonly KeptMessage[];
 }
 
 interface KeptMessage {
-  /** A message of texts alone is shared. One with objects in it is text, parsed for each reader: models and tools may change objects. */
+  /** A message of texts only is shared. One with objects is JSON, parsed for each reader, because models and tools may change objects. */
   readonly message: Message | string;
   readonly bytes: number;
 }
 
-/** Of a message beside its texts. */
+/** Bytes of a message in addition to its texts. */
 const MESSAGE_BYTES = 512;
 
 export const keepMessages = (messages: readonly Message[], limit: number): KeptMessages => ({
@@ -37,13 +37,13 @@ export function newestOf({ limit, messages }: KeptMessages, wanted: number): Mes
   return messages.slice(-wanted).map(({ message }) => (typeof message === "string" ? parseMessage(message) : message));
 }
 
-/** What is kept of a conversation, and its row. */
+/** The kept messages of a conversation, and its row. */
 interface KeptState {
   readonly row: Row;
   readonly kept: KeptMessages;
 }
 
-/** The state after a commit that expected the row as it was; null when the commit does more than to add messages at the end. */
+/** The state after a commit that expected this row; null when the commit does more than append messages. */
 export function stateAfter(
   { row, kept }: KeptState,
   number: number,
@@ -60,7 +60,7 @@ export function stateAfter(
   for (const [key, value] of put) {
     if (key === row.key) after = { key, value, revision };
     else if (key.startsWith(prefix)) {
-      // In the place of another message, or before others.
+      // The message replaces another one, or comes before others.
       if (key <= last) return null;
       last = key;
       messages.push(keep(parseMessage(value)));
@@ -76,7 +76,7 @@ function keep(message: Message): KeptMessage {
   return { message: text, bytes: MESSAGE_BYTES + 2 * text.length };
 }
 
-/** Null when the message has anything but texts and plain values. */
+/** Number of characters; null when the message contains anything but texts and plain values. */
 function charactersOfTexts({ parts = [], content = "", metadata = {} }: Message): number | null {
   if (typeof content !== "string" || Object.keys(metadata).length > 0) return null;
   let characters = content.length;

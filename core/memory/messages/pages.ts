@@ -10,20 +10,20 @@ import type { MessageQuery } from "../memory.ts";
 import { parseMessages, roleHead } from "../records/message.ts";
 
 const ROWS_PER_READ = 200;
-/** Longer messages are only measured at first, and read when it is their turn. */
+/** Longer messages are only measured at first, and read when they are sent. */
 const LARGE_MESSAGE_BYTES = 16 * 1024;
-/** Bytes of the largest page that is read at once. */
+/** Bytes of the largest page that is held in memory. */
 const MAX_WHOLE_BYTES = 8 * 1024 * 1024;
 const MAX_PAGE_CHARACTERS = 64 * 1024 * 1024;
 
 interface MessagePage {
-  /** The row of the conversation; undefined when it is gone. */
+  /** The row of the conversation; undefined when it has been deleted. */
   readonly conversation: Row | undefined;
-  /** JSON texts with commas between them, in consecutive pieces: of a large page as they are asked for. Null: together they are too large. */
+  /** JSON texts with commas between them, in consecutive pieces; a large page is read on demand. Null when they are too large together. */
   readonly messages: readonly Text[] | AsyncIterable<string> | null;
 }
 
-/** A page that is held at once. */
+/** A page that is held in memory as a whole. */
 interface WholePage extends MessagePage {
   readonly messages: readonly Text[] | null;
 }
@@ -52,9 +52,9 @@ export async function messagePage(
 }
 
 /**
- * The newest messages, for the prompt of a run: parsed, and shared, so that nobody may change them. Null: they are too large.
+ * The newest messages, for the prompt of a run: parsed, and shared, so they must not be changed. Null when they are too large.
  *
- * @param most characters of all together: then only the newest that fit, one at least
+ * @param most characters of all together: limits the result to the newest that fit, but at least one
  */
 export async function newestMessages(
   { store, recent }: Pick<Domain, "store" | "recent">,
@@ -92,7 +92,7 @@ async function wholePage(
   return { conversation: row, messages };
 }
 
-/** The texts come from the store already joined, and stay so. Null: some messages are long, or the page is large. */
+/** A page whose texts come from the store joined already. Null when some messages are long, or the page is large. */
 async function joinedPage(
   store: Store,
   conversation: number,
@@ -117,9 +117,9 @@ async function joinedPage(
 }
 
 /**
- * The messages that match, in order, the long ones as excerpts. Null: together they are too large.
+ * The messages that match, in order, the long ones as excerpts. Null when they are too large together.
  *
- * @param query `most`: characters, beyond which no older message comes
+ * @param query `most`: characters, beyond which no older message is added
  */
 async function measuredPage(
   store: Store,
@@ -132,7 +132,7 @@ async function measuredPage(
   const range = { ...bounds, prefix: messageRows(conversation), reverse: true, longest: LARGE_MESSAGE_BYTES };
   let total = 0;
   while (page.length < limit) {
-    // Where roles decide, a full piece even for a small limit: many rows may not match.
+    // With a filter by role, reads a full piece even for a small limit, because many rows may not match.
     const wanted = heads === undefined ? Math.min(ROWS_PER_READ, limit - page.length) : ROWS_PER_READ;
     const rows: Row[] = await store.scan({ ...range, limit: wanted });
     for (const row of rows) {
@@ -156,12 +156,12 @@ function allTexts(page: readonly Row[]): readonly Text[] | null {
   return page.length === 0 ? [] : [page.map(({ value }) => value).join(",")];
 }
 
-/** Of a message that has been deleted since there is none. */
+/** The texts of a page. Messages that have been deleted since are skipped. */
 async function* texts(store: Store, page: readonly Row[]): AsyncGenerator<string[], void> {
   for await (const rows of wholeRows(store, page)) yield rows.map(({ value }) => value);
 }
 
-/** The keys between which the page lies; both ends are exclusive. Null: nothing can lie between them. */
+/** The exclusive bounds of the keys on the page. Null when nothing can be between them. */
 function keyBoundsFor(conversation: number, { before, after }: MessageQuery): Bounds | null {
   const prefix = messageRows(conversation);
   const bounds: Bounds = {};
@@ -171,7 +171,7 @@ function keyBoundsFor(conversation: number, { before, after }: MessageQuery): Bo
   }
   if (after !== undefined) {
     if (after >= NUMBER_LIMIT) return null;
-    // `~` sorts after every digit of the sequence number, so that messages of that very millisecond are excluded.
+    // `~` sorts after every digit of the sequence number, so that messages of that millisecond are excluded.
     if (after >= 0) bounds.after = `${prefix}${encodeNumber(Math.floor(after))}/~`;
   }
   return bounds;

@@ -1,7 +1,7 @@
 /**
- * The last messages of conversations in memory, bounded in bytes: pages as clients get them, and the messages of prompts parsed. What is
- * kept is the state at one revision of the conversation's row. A commit that expects this revision and adds messages at the end takes
- * it along to the next one, any other commit drops it.
+ * A cache of the last messages of conversations, bounded in bytes: pages as clients get them, and the parsed messages of prompts. An
+ * entry is the state at one revision of the conversation's row. A commit that expects this revision and appends messages moves the entry
+ * to the next one; any other commit drops it.
  */
 import type { Message } from "../../../generated/types.ts";
 import { Overlaps } from "../../lib/overlaps.ts";
@@ -13,18 +13,18 @@ import type { Commit, Row, Store } from "../../storage/store.ts";
 import { parseMessages } from "../records/message.ts";
 import { type KeptMessages, keepMessages, keptBytes, newestOf, stateAfter } from "./kept.ts";
 
-/** Of each of the two generations of the cache. */
+/** Limit for each of the two generations of the cache. */
 const MAX_BYTES = 8 * 1024 * 1024;
-/** What takes more is not kept, since it would displace many others. */
+/** Larger entries are not cached, because they would displace many others. */
 const MAX_ENTRY_BYTES = 256 * 1024;
-/** Of an entry beside its messages. */
+/** Bytes of an entry in addition to its messages. */
 const ENTRY_BYTES = 512;
 
-/** Messages as JSON texts with commas between them, and the row of their conversation, of one moment. */
+/** Messages as JSON texts with commas between them, and the row of their conversation, read at the same time. */
 interface PageTexts {
-  /** Undefined when it is gone. */
+  /** Undefined when it has been deleted. */
   readonly conversation: Row | undefined;
-  /** In consecutive pieces. Null: together they are too large. */
+  /** In consecutive pieces. Null when they are too large together. */
   readonly messages: readonly Text[] | null;
 }
 
@@ -41,11 +41,11 @@ interface Entry {
 }
 
 export class RecentMessages {
-  /** The store for all that changes conversations: their commits are seen here. */
+  /** The store through which all changes of conversations go, so that their commits are noticed here. */
   readonly store: Store;
   readonly #store: Store;
   readonly #shared: boolean;
-  /** By the number of the conversation. */
+  /** Entries by the number of the conversation. */
   readonly #entries = new RecentMap<Entry, number>(MAX_BYTES, ({ bytes }) => bytes);
   readonly #overlaps = new Overlaps<number>();
 
@@ -66,7 +66,7 @@ export class RecentMessages {
     };
   }
 
-  /** The newest messages as texts. @param load reads `limit` of them in one query, with the row; null when that cannot be done */
+  /** The newest messages as texts. @param load reads `limit` of them in one query, with the row; null when that is impossible */
   async page<P extends PageTexts>(
     conversation: number,
     limit: number,
@@ -81,7 +81,7 @@ export class RecentMessages {
     return result;
   }
 
-  /** The same, parsed. They are shared: nobody may change them. */
+  /** The newest messages, parsed. They are shared, and must not be changed. */
   async messages(conversation: number, limit: number, load: () => Promise<PageTexts | null>) {
     const entry = await this.#current(conversation);
     const known = entry?.kept ? newestOf(entry.kept, limit) : null;
@@ -95,18 +95,18 @@ export class RecentMessages {
     return { conversation: row, messages };
   }
 
-  /** What is kept of a conversation, if that is how it is now. */
+  /** The entry of a conversation, if it is up to date. */
   #current(conversation: number): Entry | undefined | Promise<Entry | undefined> {
     const entry = this.#entries.get(conversation);
     if (entry === undefined) return undefined;
     if (this.#shared) return this.#unchanged(conversation, entry);
-    // Every change comes from here. While one is on its way, only the store knows whether it has happened.
+    // Every change goes through here. While one is in progress, only the store knows whether it has happened.
     if (this.#overlaps.isWritten(conversation)) return undefined;
     this.#entries.set(conversation, entry);
     return entry;
   }
 
-  /** Other processes write as well. The text is compared too: after a failover a revision may come a second time. */
+  /** Compares with the store, because other processes write too. Compares texts as well, because revisions may repeat after a failover. */
   async #unchanged(conversation: number, entry: Entry): Promise<Entry | undefined> {
     const row = await this.#store.get(entry.row.key);
     if (row?.revision !== entry.row.revision || row.value !== entry.row.value) return undefined;
@@ -141,7 +141,7 @@ export class RecentMessages {
     }
   }
 
-  /** Brings what is kept of a conversation to the state after a commit. @param revision null: nobody knows whether it has happened */
+  /** Updates the entry of a conversation after a commit. @param revision null when it is unknown whether the commit has happened */
   #follow(conversation: number, expected: number, commit: Commit, revision: number | null): void {
     const entry = this.#entries.get(conversation);
     if (entry === undefined) return;
@@ -153,7 +153,7 @@ export class RecentMessages {
   }
 }
 
-/** The conversations that a commit changes, all of which expect their row at some revision. New ones have none. */
+/** The existing conversations that a commit changes, each with the revision that it expects. */
 function changedConversations({ expect }: Commit): readonly (readonly [conversation: number, revision: number])[] {
   const changed: [number, number][] = [];
   for (const [key, revision] of expect ?? []) {

@@ -1,4 +1,4 @@
-/** Saving messages. Calls that wait for the same conversation share one commit. */
+/** Saves messages. Calls that wait for the same conversation share one commit. */
 
 import type { Domain } from "../domain.ts";
 import type { TurnGuard, TurnPlace } from "../memory.ts";
@@ -16,15 +16,15 @@ import { findMessages, removeMessages, writeMessages } from "./write.ts";
 export interface SaveBatch {
   readonly conversation: Snapshot;
   readonly messages: readonly PreparedMessage[];
-  /** Where they belong, for those of a turn. */
+  /** The place of the messages of a turn. */
   readonly place?: TurnPlace | undefined;
-  /** What they are committed with, for those of a turn. */
+  /** The guard of the commit, for the messages of a turn. */
   readonly guard?: TurnGuard | undefined;
 }
 
 export interface Saver {
   /**
-   * Saves all or nothing.
+   * Saves all messages or none.
    *
    * @throws ConversationGone when a conversation has been deleted
    */
@@ -70,7 +70,7 @@ export function createSaver(domain: Domain): Saver {
     });
   }
 
-  /** Takes the first calls off the queue, as many as share one commit. A turn that has a place or a guard has one of its own. */
+  /** Takes the first calls off the queue, as many as can share one commit. A turn with a place or a guard gets a separate one. */
   function take(number: number): Waiting[] {
     const queue = waiting.get(number)!;
     let count = 0;
@@ -99,7 +99,7 @@ export function createSaver(domain: Domain): Saver {
   };
 }
 
-/** The ids that are looked for among the stored messages: most messages get theirs when they are stored. */
+/** The ids to look up among the stored messages. Most messages have none yet: they get one when they are stored. */
 function namedIds(messages: readonly PreparedMessage[], place: TurnPlace | undefined): string[] {
   const ids: string[] = [];
   if (place?.answers !== undefined) ids.push(place.answers);

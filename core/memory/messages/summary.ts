@@ -1,4 +1,4 @@
-/** The running summary of a conversation: the text, and up to which message it goes. */
+/** The running summary of a conversation: its text, and the last message that it covers. */
 import type { Message } from "../../../generated/types.ts";
 import {
   conversationKey,
@@ -17,13 +17,13 @@ import { parseMessage } from "../records/message.ts";
 import type { Draft } from "../semantic/semantic.ts";
 import { findMessages } from "./write.ts";
 
-/** Messages may have files in them, of which a summary tells the type alone. */
+/** A small number, because messages may contain files, of which a summary needs only the type. */
 const ROWS_PER_READ = 16;
 const MAX_READ_CHARACTERS = 8 * 1024 * 1024;
 
 interface Summary {
   readonly text: string;
-  /** Position of the last message in it. */
+  /** Position of the last message that it covers. */
   readonly through: string;
 }
 
@@ -32,13 +32,13 @@ async function readSummary(store: Store, number: number): Promise<(Summary & { r
   return row === undefined ? undefined : { ...(JSON.parse(row.value) as Summary), revision: row.revision };
 }
 
-/** The summary, unless it goes beyond `before`: then it tells of messages that the client has left. */
+/** The summary, unless it goes beyond `before`: then it covers messages that the client has abandoned. */
 export async function summaryBefore(store: Store, number: number, before: string | undefined) {
   const summary = await readSummary(store, number);
   return summary === undefined || (before !== undefined && summary.through >= before) ? undefined : summary.text;
 }
 
-/** The oldest messages that are not summed up, at most `limit`, of those before the message `before`. Null when that is gone. */
+/** The oldest messages that are not summarized, at most `limit`, before the message `before`. Null when that no longer exists. */
 export async function unsummarized(
   domain: Domain,
   conversation: Snapshot,
@@ -75,7 +75,7 @@ export async function unsummarized(
 }
 
 /**
- * Stores a summary. Nothing is stored when its last message is gone: what it tells of may have been taken back meanwhile.
+ * Stores a summary, unless its last message no longer exists: its content may have been taken back meanwhile.
  *
  * @throws ConversationGone when the conversation has been deleted
  */
@@ -92,7 +92,7 @@ export function writeSummary(domain: Domain, found: Snapshot, { text, through }:
   );
 }
 
-/** Adds to a commit that removes messages the removal of a summary that tells of them. */
+/** For a commit that removes messages: also removes a summary that covers them. */
 export async function dropSummaryOf(
   store: Store,
   draft: Draft,

@@ -11,8 +11,8 @@ import { messagePlace, type Target } from "../records/target.ts";
 import type { Draft } from "../semantic/semantic.ts";
 
 /**
- * The positions of those messages that are stored already, by id. Every write of messages changes the conversation's revision, so
- * that the result holds as long as the revision that was read before.
+ * The positions by id of those messages that are stored already. Every write of messages changes the conversation's revision, so
+ * the result is valid as long as the revision that was read before.
  */
 export async function findMessages(
   domain: Domain,
@@ -44,10 +44,10 @@ export async function findMessages(
 }
 
 /**
- * Adds the messages to a commit: new ones after all others or at the date that the client gave, those in `known` in their old
- * place. Of two messages with the same id the last one counts.
+ * Adds the messages to a commit: new ones after all others or at the date that the client gave, those in `known` at their old
+ * position. Of two messages with the same id the last one counts.
  *
- * @param now milliseconds since 1970; a new message is dated at the newest stored one's time when that is later
+ * @param now milliseconds since 1970; a new message gets the date of the newest stored one if that is later
  * @returns how many messages have ever been added to the conversation, and the date of the newest one
  */
 export function writeMessages(

@@ -1,4 +1,4 @@
-/** The row of a conversation, and the snapshot that the process keeps of it. */
+/** The row of a conversation, and the snapshot of it in this process. */
 import type { Conversation } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
 import { isoTime } from "../../lib/iso-time.ts";
@@ -6,7 +6,7 @@ import type { IdPlace } from "../../storage/id-spaces.ts";
 import { conversationIdKey } from "../../storage/keys.ts";
 import type { Row } from "../../storage/store.ts";
 
-/** A conversation as of `revision`. Memory, number, id, `ownId`, user and resource never change. */
+/** A conversation at `revision`. Memory, number, id, `ownId`, user and resource never change. */
 export interface Snapshot {
   readonly memory: string;
   readonly number: number;
@@ -17,11 +17,11 @@ export interface Snapshot {
   readonly resourceId: string;
   /** Milliseconds since 1970. */
   readonly updatedAt: number;
-  /** How many messages have ever been added to it, which is the number of the last one. */
+  /** How many messages have ever been added to it, which is the sequence number of the last one. */
   readonly messages: number;
   /** The date of the newest message: the next one is not dated before it. */
   readonly latest: number;
-  /** The JSON text up to the value of `updatedAt`, which comes last, so that a save leaves the text before it as it is. */
+  /** The JSON text up to the value of `updatedAt`, which comes last, so that a save does not change the text before it. */
   readonly head: string;
   readonly revision: number;
 }
@@ -38,12 +38,12 @@ const apiText = ({ head, updatedAt }: Pick<Changing, "head" | "updatedAt">): str
 export const conversationRow = (conversation: Changing): string =>
   `[${apiText(conversation)},${conversation.messages},${conversation.latest}]`;
 
-/** What never changes of a conversation, and stands first in its row. */
+/** The fields of a conversation that never change, and come first in its row. */
 type Identity = Pick<Conversation, "id" | "resourceId" | "userId">;
 
 const AFTER_IDENTITY = ',"title":';
 
-/** Parses only the begin of a row: in JSON no text can contain the quotes that end it. */
+/** Parses only the start of a row, which ends with quotes that no JSON string can contain. */
 export const conversationIdentity = (row: string): Identity =>
   JSON.parse(`${row.slice(1, row.indexOf(AFTER_IDENTITY))}}`) as Identity;
 
@@ -53,11 +53,11 @@ export const parseConversation = (row: string): Conversation => (JSON.parse(row)
 export const conversationFromSnapshot = (snapshot: Pick<Changing, "head" | "updatedAt">): Conversation =>
   JSON.parse(apiText(snapshot)) as Conversation;
 
-/** A page holds two hundred conversations, and metadata grows with every change. */
+/** Longest conversation record: a page has two hundred, and metadata grows with every change. */
 const MAX_CONVERSATION_CHARACTERS = 64 * 1024;
 
 /**
- * The part of the row's text that saves leave alone.
+ * The part of the row's text that saves do not change.
  *
  * @throws ServiceError `invalid_input` when the conversation is too large
  */
@@ -69,7 +69,7 @@ export function conversationHead(conversation: Omit<Conversation, "updatedAt">):
   return `${text.slice(0, -1)},${UPDATED_AT}`;
 }
 
-/** The snapshot after a commit with `revision`. Written out, since spreading an object is slower and saves are frequent. */
+/** The snapshot after a commit with `revision`. Written out, because saves are frequent and spreading an object is slower. */
 export const changedSnapshot = (
   { memory, number, id, ownId, userId, resourceId }: Omit<Snapshot, "revision">,
   { updatedAt, messages, latest, head }: Changing,
@@ -77,8 +77,8 @@ export const changedSnapshot = (
 ): Snapshot => ({ memory, number, id, ownId, userId, resourceId, updatedAt, messages, latest, head, revision });
 
 /**
- * Whether the row with the number of a conversation is its own: a number alone proves nothing. Undefined: of any owner. Compares texts,
- * which costs less than to parse them, since every read asks.
+ * Whether the row with the number of a conversation is its own, because numbers can be reused. An undefined user matches any owner.
+ * Compares texts, which costs less than parsing, because every read checks this.
  */
 export function isRowOf({ id, userId }: { id: string; userId: string | undefined }, { value }: Row): boolean {
   if (!value.startsWith(`[{"id":${JSON.stringify(id)},"resourceId":`)) return false;
@@ -86,7 +86,7 @@ export function isRowOf({ id, userId }: { id: string; userId: string | undefined
   return userId === undefined || value.slice(0, end).endsWith(`,"userId":${JSON.stringify(userId)}`);
 }
 
-/** After which position all messages come that are new: the date of the newest one, and how many there ever were. Null in old rows. */
+/** The position after which all messages are new: date and sequence number of the newest one. Null in old rows. */
 export function endOfMessages({ value }: Row): { time: number; sequence: number } | null {
   const [sequence, time] = value.slice(value.lastIndexOf("}") + 2, -1).split(",");
   return time === undefined ? null : { time: Number(time), sequence: Number(sequence) };
@@ -102,7 +102,7 @@ export function parseSnapshot(memory: string, { number, ownId }: IdPlace, { valu
   return { memory, number, id, ownId, userId, resourceId, updatedAt, messages, latest, head, revision };
 }
 
-/** What identifies a conversation. */
+/** The fields that identify a conversation. */
 export type ConversationRef = Pick<Snapshot, "memory" | "id" | "ownId" | "userId">;
 
 /** The key of the row that maps the id to the conversation's number. */

@@ -8,38 +8,38 @@ import { type ConversationRef, conversationIdentity, isRowOf, parseSnapshot, typ
 
 /** Snapshots in each of the two generations of the cache. */
 const MAX_CACHED_SNAPSHOTS = 10_000;
-/** Numbers are small, so many are kept: with its number a conversation that is not cached takes one read, not two. */
+/** Numbers are small, so many are cached: with its number, a conversation that is not cached takes one read instead of two. */
 const MAX_CACHED_NUMBERS = 100_000;
 /** Conversations with larger metadata are not cached. */
 const MAX_CACHED_CHARACTERS = 4096;
-/** Every race has a winner, so that only a process that is always slower than the others loses this often. */
+/** Every race has a winner, so only a process that is always slower than the others loses this often. */
 const MAX_RETRIES = 60;
 
-/** No conversation has this number any more: it was deleted, and maybe created again with another number. */
+/** No conversation has this number any more: it was deleted, and perhaps created again with another number. */
 export class ConversationGone extends Error {
   override readonly name = "ConversationGone";
 }
 
-/** What leads to a conversation and its rows. */
+/** What is needed to find the rows of a conversation. */
 export type Known = ConversationRef & { readonly number: number };
 
-/** Is told what is used and what is gone. */
+/** Is notified of conversations that are used or removed. */
 interface Usage {
   use(conversation: Known): void;
   forget(number: number): void;
 }
 
 /**
- * In all methods `owner` is the user whose conversation of an id is meant. It is looked for among the user's own ids and among the
- * ids that all users share (storage/id-spaces.ts), where it may turn out to be another user's. Where no ids belong to users, and
- * for an owner that is undefined, only the shared ids are looked at.
+ * In all methods `owner` is the user whose conversation with an id is meant. It is looked up among the user's own ids and among the
+ * ids that all users share (storage/id-spaces.ts), where it may turn out to be another user's. When no ids belong to users, and
+ * for an undefined owner, only the shared ids are searched.
  */
 export class Conversations {
   readonly #store: Store;
   readonly #spaces: IdSpaces;
   readonly #usage: Usage | undefined;
   readonly #cache = new RecentMap<Snapshot>(MAX_CACHED_SNAPSHOTS);
-  /** Of a deleted conversation the number finds nothing, or the row of another one, which says so. */
+  /** Numbers by id. That of a deleted conversation leads to no row, or to the row of another one, which is detected. */
   readonly #numbers = new RecentMap<number>(MAX_CACHED_NUMBERS);
 
   constructor(store: Store, spaces: IdSpaces, usage?: Usage) {
@@ -49,22 +49,22 @@ export class Conversations {
   }
 
   /**
-   * The conversation of that id: from the cache, where it may be out of date or deleted by now, else from the store. Undefined
+   * The conversation with that id: from the cache, where it may be out of date or deleted by now, else from the store. Undefined
    * when there is none.
    */
   async find(memory: string, id: string, owner: string | undefined): Promise<Snapshot | undefined> {
     return this.#cached(memory, id, owner) ?? this.#read(memory, id, owner);
   }
 
-  /** Its number, from the cache (then it may be deleted by now), else from the store. Undefined when there is no such conversation. */
+  /** The number of the conversation, from the cache (then it may be deleted by now), else from the store. Undefined when there is none. */
   async findPlace(memory: string, id: string, owner: string | undefined): Promise<IdPlace | undefined> {
     const known = this.#cached(memory, id, owner) ?? this.#knownPlace(memory, id, owner);
     return known ?? findIdPlace(this.#store, this.#spaces, conversationIdKeys(memory, id), owner);
   }
 
   /**
-   * The conversation whose own row was just read (`isRowAt`); a newer snapshot from the cache if there is one. Undefined when it is not
-   * the one that is meant.
+   * The conversation whose own row was just read (`isRowAt`), or a newer snapshot from the cache. Undefined when it is not the one that is
+   * meant.
    */
   fromRow(memory: string, id: string, owner: string | undefined, place: IdPlace, row: Row): Snapshot | undefined {
     const known = this.#cache.get(cacheKey(memory, id, place.ownId ? owner : undefined));
@@ -72,7 +72,7 @@ export class Conversations {
     return this.#unlessAnothers(found, owner);
   }
 
-  /** Like `find`, but read from the store now. */
+  /** Like `find`, but always read from the store. */
   async fresh(memory: string, id: string, owner: string | undefined): Promise<Snapshot | undefined> {
     const known = this.#cached(memory, id, owner);
     if (known !== undefined) {
@@ -84,7 +84,7 @@ export class Conversations {
   }
 
   /**
-   * The owner of the only conversation of that id, whoever it is. Undefined when there is none.
+   * The owner of the only conversation with that id, whoever that is. Undefined when there is none.
    *
    * @throws ServiceError `invalid_input` when there are several
    */
@@ -95,14 +95,14 @@ export class Conversations {
     return row && isRowOf({ id, userId: undefined }, row) ? conversationIdentity(row.value).userId : undefined;
   }
 
-  /** The last snapshot of it that this process knows, without a read. */
+  /** The last snapshot that this process has of it, without a read. */
   known(snapshot: Known): Snapshot | undefined {
     const known = this.#cache.get(cacheKeyFor(snapshot));
     return known?.number === snapshot.number && known.userId === snapshot.userId ? known : undefined;
   }
 
   /**
-   * Its last snapshot, for a commit that expects its revision: from the cache, or from the store with `reload`.
+   * The last snapshot, for a commit that expects its revision: from the cache, or from the store with `reload`.
    *
    * @throws ConversationGone when it has been deleted
    */
@@ -119,7 +119,7 @@ export class Conversations {
     return snapshot;
   }
 
-  /** Keeps the snapshot of a commit, or of a read while nothing in this process was writing. */
+  /** Caches the snapshot of a commit, or of a read during which nothing in this process was writing. */
   remember(snapshot: Snapshot): void {
     const key = cacheKeyFor(snapshot);
     if (this.#numbers.get(key) !== snapshot.number) this.#numbers.set(key, snapshot.number);
@@ -143,7 +143,7 @@ export class Conversations {
     return common?.userId === owner ? common : undefined;
   }
 
-  /** A number does not tell whose the conversation is, so that shared ids are left out where the owner matters. */
+  /** A number does not tell to whom the conversation belongs, so shared ids are left out if the owner matters. */
   #knownPlace(memory: string, id: string, owner: string | undefined): IdPlace | undefined {
     const ownId = owner !== undefined && this.#spaces.owned;
     const number = this.#numbers.get(cacheKey(memory, id, ownId ? owner : undefined));
@@ -159,12 +159,12 @@ export class Conversations {
     const place = await findIdPlace(this.#store, this.#spaces, conversationIdKeys(memory, id), owner);
     if (place === undefined) return undefined;
     const row = await this.#store.get(conversationKey(place.number));
-    // Deleted between the two reads, or the number of another conversation.
+    // The conversation was deleted between the two reads, or the number belongs to another one.
     if (row === undefined || !isRowAt(id, owner, place, row)) return undefined;
     return this.#unlessAnothers(this.#rowSnapshot(memory, place, row), owner);
   }
 
-  /** With isolation a conversation that was found by a shared id may be another user's: then it is not the one that is meant. */
+  /** With isolation a conversation that was found by a shared id may belong to another user: then it is not the one that is meant. */
   #unlessAnothers(found: Snapshot, owner: string | undefined): Snapshot | undefined {
     return this.#spaces.isolated && owner !== undefined && found.userId !== owner ? undefined : found;
   }
@@ -177,11 +177,11 @@ export class Conversations {
   }
 }
 
-/** Whether a row belongs to the conversation that an id of this owner has led to. */
+/** Whether a row belongs to the conversation to which an id of this owner leads. */
 export const isRowAt = (id: string, owner: string | undefined, { ownId }: IdPlace, row: Row): boolean =>
   isRowOf({ id, userId: ownId ? owner : undefined }, row);
 
-/** Names of memories have no control characters, so that no id and no user can make two keys alike. */
+/** A unique key: names of memories have no control characters, so no id and no user can make two keys equal. */
 const cacheKey = (memory: string, id: string, owner: string | undefined): string =>
   owner === undefined ? `${memory}\0${id}` : `${memory}\x01${owner.length}\0${owner}${id}`;
 
@@ -192,7 +192,7 @@ const ambiguousId = (id: string): ServiceError =>
   invalid(`several users have a conversation ${JSON.stringify(id.slice(0, 128))}: say whose with userId`);
 
 /**
- * Runs `work` again while its commit conflicts with others; from the second time on `reload` tells it to read from the store.
+ * Runs `work`, again while its commit conflicts with others; from the second time on, `reload` tells it to read from the store.
  *
  * @throws ServiceError `unavailable` after too many conflicts
  */
@@ -203,7 +203,7 @@ export async function retryOnConflict<T>(work: (reload: boolean) => Promise<T>):
     } catch (error) {
       if (!(error instanceof CommitConflict)) throw error;
       if (count >= MAX_RETRIES) throw tooBusy(error);
-      // The first retry is immediate. Later ones wait for a random time, so that many processes get out of step.
+      // The first retry is immediate. Later ones wait for a random time, so that many processes do not collide again.
       if (count > 0) await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(2 ** count, 50)));
     }
   }

@@ -1,4 +1,4 @@
-/** Ids that the service makes: UUIDs of version 7, which rise with time. */
+/** Ids that the service creates: UUIDs of version 7, which increase with time. */
 import { randomUUID } from "node:crypto";
 import { NUMBER_LIMIT } from "../../storage/encoding.ts";
 
@@ -22,7 +22,7 @@ export function createMessageId(time: number, sequence: number): string {
   return `${at.slice(0, 8)}-${at.slice(8)}-7${number.slice(0, 3)}-${random[19]}${number.slice(3, 6)}-${number.slice(6)}${random.slice(26)}`;
 }
 
-/** The position that an id of `createMessageId` encodes; undefined for ids of any other form. */
+/** The position that an id of `createMessageId` encodes; undefined for ids of any other format. */
 export function parseMessageId(id: string): { time: number; sequence: number } | undefined {
   const match = MESSAGE_ID.exec(id);
   if (match === null) return undefined;

@@ -1,4 +1,4 @@
-/** The index rows by which conversations are listed. They change in the commit that changes the conversation. */
+/** The index rows for lists of conversations. They change in the same commit as the conversation. */
 import { conversationKey, indexEntry, resourceIndex, resourceTotal, userIndex, userTotal } from "../../storage/keys.ts";
 import type { Draft } from "../semantic/semantic.ts";
 import { conversationRow, type Snapshot } from "./conversation.ts";
@@ -13,7 +13,7 @@ export function addConversation(draft: Draft, conversation: Change): void {
   draft.add.push([userTotal(memory, userId), 1], [resourceTotal(memory, resourceId), 1]);
 }
 
-/** Replaces a conversation. The commit fails unless it is still as it was before. */
+/** Replaces a conversation. The commit fails unless the stored one is still `before`. */
 export function changeConversation(draft: Draft, before: Snapshot, after: Change): void {
   const key = conversationKey(before.number);
   draft.expect.push([key, before.revision]);
@@ -23,7 +23,7 @@ export function changeConversation(draft: Draft, before: Snapshot, after: Change
   putEntries(draft, after);
 }
 
-/** Removes a conversation from the indexes. Deleting its own rows is up to the caller. */
+/** Removes a conversation from the indexes. The caller deletes its own rows. */
 export function removeConversation(draft: Draft, conversation: Snapshot): void {
   const { memory, number, userId, resourceId, revision } = conversation;
   draft.expect.push([conversationKey(number), revision]);

@@ -9,16 +9,16 @@ import { searchableText } from "./searchable-text.ts";
 
 const ROLES: ReadonlySet<string> = new Set(["system", "user", "assistant", "tool"]);
 
-/** Every row begins with its role and id, so that both can be read without parsing. */
+/** The start of a row. Role and id come first, so that both can be read without parsing. */
 export const roleHead = (role: string) => `{"role":${JSON.stringify(role)},`;
 
-/** A message that has been checked and serialized, ready to be saved. */
+/** A message that has been validated and serialized, ready to be saved. */
 export interface PreparedMessage {
   readonly role: string;
   readonly id: string | undefined;
-  /** Milliseconds since 1970, as the client says; undefined: after all stored messages. */
+  /** Date from the client in milliseconds since 1970; undefined for a place after all stored messages. */
   readonly createdAt: number | undefined;
-  /** Milliseconds since 1970 by the service's clock; undefined: when it is stored. */
+  /** Time on the service's clock in milliseconds since 1970; undefined for the time of storing. */
   readonly saidAt: number | undefined;
   /** The other members of the JSON object, as text. */
   readonly members: string;
@@ -47,7 +47,7 @@ export function messageText({ role, members }: PreparedMessage, id: string, time
   return `${roleHead(role)}"id":${JSON.stringify(id)},${members},"createdAt":"${createdAt}"}`;
 }
 
-/** The id of the message that a row holds. */
+/** The id of the message in a row. */
 export function idOf(text: string): string {
   const start = text.indexOf(',"id":') + 6;
   let end = start + 1;

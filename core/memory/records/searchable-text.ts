@@ -1,6 +1,4 @@
-/** The text of a message that semantic search uses. */
-
-/** The text of a stored or new message, UI form (`parts`) or model form (`content`); empty when it has none. */
+/** The text for semantic search of a stored or new message, in UI form (`parts`) or model form (`content`); empty when it has none. */
 export function searchableText(message: { parts?: unknown; content?: unknown }): string {
   const { parts, content } = message;
   if (typeof content === "string") return content.trim();
@@ -8,7 +6,7 @@ export function searchableText(message: { parts?: unknown; content?: unknown }):
   return list.map(partText).filter(Boolean).join("\n").trim();
 }
 
-/** Only text: nobody said reasoning, tool calls or files. */
+/** The text of a part. Reasoning, tool calls and files are not searched, because nobody said them. */
 function partText(part: unknown): string {
   if (typeof part !== "object" || part === null) return "";
   const { type, text } = part as { type?: unknown; text?: unknown };

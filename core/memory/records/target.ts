@@ -8,7 +8,7 @@ export interface Target {
   readonly userId: string;
 }
 
-/** How the semantic index refers to a message: the internal number of the conversation, and the position in it. */
+/** The semantic index's reference to a message: the internal number of the conversation, and the position in it. */
 export const messagePlace = (target: Target, position: string): MessagePlace => ({
   owner: target.userId,
   conversation: indexName(target.number),

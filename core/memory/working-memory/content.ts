@@ -10,7 +10,7 @@ import type { MemoryManifest } from "../../manifest/manifest.ts";
 type WorkingMemorySettings = NonNullable<MemoryManifest["workingMemory"]>;
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
-/** Bounded, since it goes into every prompt. */
+/** Bounded, because it becomes part of every prompt. */
 const MAX_CHARACTERS = 256 * 1024;
 
 /** The rules of the working memory of one memory. Its content is markdown, or a JSON object. */
@@ -19,7 +19,7 @@ export interface WorkingMemoryRules {
   /**
    * The new content as JSON text, as it is stored; for markdown it is the JSON text of a string.
    *
-   * @param stored the JSON text that is stored now; undefined: nothing is, or it is to be replaced
+   * @param stored the JSON text that is stored now; undefined when there is none, or when it is to be replaced
    * @throws ServiceError `invalid_input` for content of the wrong kind, that does not match the schema, or that is too large
    */
   next(content: string | Record<string, unknown>, stored: string | undefined): string;
@@ -98,7 +98,7 @@ function checkSize(text: string): string {
 export function merge(old: Json, added: Json): Json {
   if (Array.isArray(old) && Array.isArray(added)) return union(old, added);
   if (!isObject(old) || !isObject(added)) return added;
-  // `fromEntries` makes own properties of all keys, also of `__proto__`.
+  // `fromEntries` creates own properties for all keys, even for `__proto__`.
   const members = new Map(Object.entries(old));
   for (const [key, value] of Object.entries(added)) {
     const before = members.get(key);

@@ -10,7 +10,7 @@ import { retryOnConflict } from "../records/directory.ts";
 import type { Target } from "../records/target.ts";
 import type { WorkingMemoryRules } from "./content.ts";
 
-/** @throws ServiceError `invalid_input` when the memory has no working memory, or one of another scope */
+/** @throws ServiceError `invalid_input` when the memory has no working memory, or one with another scope */
 export function workingMemoryRulesFor(
   name: string,
   rules: WorkingMemoryRules | undefined,
@@ -22,7 +22,7 @@ export function workingMemoryRulesFor(
   throw invalid(`scope must be ${rules.settings.scope}: that is the one of this working memory`);
 }
 
-/** @throws ServiceError `invalid_input` when the request names another user, or none where it must */
+/** @throws ServiceError `invalid_input` when the request names another user, or none when it must name one */
 export function checkWorkingMemoryOwner(
   principal: Principal,
   { userId }: Target,
@@ -36,7 +36,7 @@ export function checkWorkingMemoryOwner(
   }
 }
 
-/** With scope `user` the conversation of the target need not exist. With the other it may be out of date: then nothing is found. */
+/** With scope `user` the conversation need not exist. With the other scope it may be out of date: then nothing is found. */
 export async function readWorkingMemory(
   { store }: Domain,
   rules: WorkingMemoryRules,

@@ -1,19 +1,19 @@
-/** A cassette: one request to a provider and what it answered, each time. Its file is YAML, to be read and compared. */
+/** A cassette: one request to a provider and its answers. The file is YAML, so that people can read and compare it. */
 import { createHash } from "node:crypto";
 import { parse, stringify } from "yaml";
 import { canonicalJson } from "../../lib/canonical-json.ts";
 
 export interface CassetteRequest {
-  /** Its key in the manifest. Its origin is not kept: it may be another one at each start. */
+  /** Its key in the manifest. The origin is not stored: it may differ at each start. */
   readonly provider: string;
   readonly method: string;
-  /** With the query. */
+  /** The path with the query. */
   readonly path: string;
-  /** Parsed where it is JSON. */
+  /** The parsed body if it is JSON, else its text. */
   readonly body?: unknown;
 }
 
-/** A piece of an answer as it came: text, or bytes that are no UTF-8 by themselves. */
+/** A chunk of an answer as it arrived: text, or bytes that are not valid UTF-8 on their own. */
 export type CassetteChunk = string | { readonly base64: string };
 
 export interface CassetteAnswer {
@@ -24,15 +24,15 @@ export interface CassetteAnswer {
 
 export interface Cassette {
   readonly request: CassetteRequest;
-  /** To the same request, in the order in which it was sent. */
+  /** The answers to the same request, in the order in which it was sent. */
   readonly answers: readonly CassetteAnswer[];
 }
 
-/** The same for equal requests, whatever the order of the keys in their bodies. */
+/** Identifies a request; the order of keys in its body does not matter. */
 export const requestKey = (request: CassetteRequest): string =>
   createHash("sha256").update(canonicalJson(request)).digest("hex");
 
-/** Below the folder of cassettes: by provider, model and content, so that a request keeps its file. */
+/** The path below the folder of cassettes: provider, model and hash, so that a request always has the same file. */
 export function fileName(request: CassetteRequest): string {
   const { provider, path, body } = request;
   const model = (body as { model?: unknown } | null | undefined)?.model;
@@ -68,7 +68,7 @@ export function encodeChunk(bytes: Uint8Array): CassetteChunk {
   try {
     return UTF8.decode(bytes);
   } catch {
-    // A character may be cut in two by a chunk.
+    // A chunk may end in the middle of a character.
     return { base64: Buffer.from(bytes).toString("base64") };
   }
 }

@@ -1,4 +1,4 @@
-/** Says how a request differs from the recorded one that is most like it. */
+/** Describes how a request differs from the most similar recorded one. */
 import { isObject } from "../../lib/is-object.ts";
 import { type Cassette, type CassetteRequest, fileName } from "./cassette.ts";
 
@@ -11,7 +11,7 @@ interface Difference {
 const MAX_NAMED = 3;
 const MAX_VALUE_LENGTH = 80;
 
-/** @param known what is recorded, of all providers */
+/** @param known the cassettes of all providers */
 export function describeDifference(request: CassetteRequest, known: Iterable<Cassette>): string {
   const ofProvider = [...known]
     .map((cassette) => cassette.request)
@@ -24,7 +24,7 @@ export function describeDifference(request: CassetteRequest, known: Iterable<Cas
   return `of ${fileName(nearest.recorded)} it differs in ${named}${more > 0 ? `; and ${more} more` : ""}`;
 }
 
-/** Whoever asks another endpoint asks for something else. */
+/** The number of differences; another endpoint counts most. */
 const distance = ({ differences }: { differences: readonly Difference[] }): number =>
   differences.length + (differences.some(({ place }) => place === "path") ? 1_000_000 : 0);
 
@@ -55,7 +55,7 @@ function firstDifference(left: string, right: string): number {
   return index;
 }
 
-/** Of a long value the part where the difference is. */
+/** Shortens a value for a message: of a long text, the part where the difference is. */
 function shown(value: unknown, from: number): string {
   if (typeof value !== "string") return cut(JSON.stringify(value) ?? String(value));
   const begin = value.length <= MAX_VALUE_LENGTH ? 0 : Math.max(0, from - 20);

@@ -1,4 +1,4 @@
-/** A request that the cassettes have no answer to. It is not tried again, and no other model stands in: a test is to fail then. */
+/** The cassettes have no answer to a request. There is no retry and no fallback to another model, so that a test fails. */
 export class AnswerNotRecorded extends Error {
   override readonly name = "AnswerNotRecorded";
 }

@@ -1,4 +1,4 @@
-/** Writes what providers answer. Only whole answers count: a call that was aborted or cut leaves nothing. */
+/** Records the answers of providers. Only whole answers are kept: a call that was aborted or cut off leaves nothing. */
 import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -15,31 +15,30 @@ import {
 } from "./cassette.ts";
 import { readRequest } from "./request.ts";
 
-/** To one request: each more is a file that is written anew. */
+/** Most answers to one request: each further one writes the whole file again. */
 const MAX_ANSWERS = 100;
-/** Those that a client of the provider acts on. Others change with each call, or tell of an account. */
+/** Response headers that a provider's client acts on. Others change with each call, or reveal something about an account. */
 const KEPT_HEADERS = ["content-type", "content-encoding", "retry-after", "retry-after-ms", "location"];
 
 /**
- * Gives what stands between a provider and its connections, as `dispatcher.compose` of undici takes it. `secrets` are those that the
- * provider is configured with.
+ * Makes the interceptor between a provider and its connections, for `dispatcher.compose` of undici. `secrets` are those in the settings
+ * of the provider.
  */
 export interface CassetteIntercept {
   (provider: string, secrets?: readonly string[]): Dispatcher.DispatcherComposeInterceptor;
-  /** Waits for answers that a client has, but whose end has not come yet, at most some milliseconds. */
+  /** Waits, at most some milliseconds, until answers that clients are reading have been recorded to their end. */
   idle?(timeout: number): Promise<void>;
 }
 
 /**
- * The first answer to a request replaces what an earlier recording has of it.
+ * Makes the interceptor that records. The first answer to a request replaces all that an earlier recording has for it.
  *
- * @returns what records a provider
  * @throws Error when the folder cannot be made
  */
 export function recordCassettes(folder: string, logger: Logger): CassetteIntercept {
-  // Also where nothing comes to be recorded, so that it can be replayed.
+  // Made even if nothing will be recorded, so that the folder can be replayed.
   mkdirSync(folder, { recursive: true });
-  /** By request; a place is taken when the request is sent. */
+  /** Answers by request; the place of an answer is reserved when its request is sent. */
   const tapes = new Map<string, (CassetteAnswer | undefined)[]>();
   const running = new Set<Promise<void>>();
   const record: CassetteIntercept =
@@ -71,14 +70,14 @@ export function recordCassettes(folder: string, logger: Logger): CassetteInterce
   return Object.assign(record, { idle });
 }
 
-/** A reader finds the old file or the new one. */
+/** Writes the file atomically: a reader finds the old one or the new one. */
 function writeWhole(file: string, text: string): void {
   mkdirSync(dirname(file), { recursive: true });
   writeFileSync(`${file}.new`, text);
   renameSync(`${file}.new`, file);
 }
 
-/** Hands everything on, and keeps a copy. */
+/** Passes everything on, and keeps a copy. */
 class Recorder implements Dispatcher.DispatchHandler {
   readonly #handler: Dispatcher.DispatchHandler;
   readonly #hide: (text: string) => string;
@@ -135,7 +134,7 @@ class Recorder implements Dispatcher.DispatchHandler {
   }
 }
 
-/** A secret may be cut in two by a chunk: the answer is then kept in one piece. */
+/** A chunk may end in the middle of a secret: then the answer is kept in one piece. */
 function hiddenChunks(chunks: readonly Uint8Array[], hide: (text: string) => string): CassetteChunk[] {
   const encoded = chunks.map(encodeChunk).map((chunk) => (typeof chunk === "string" ? hide(chunk) : chunk));
   const whole = encodeChunk(Buffer.concat(chunks));

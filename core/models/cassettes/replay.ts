@@ -1,4 +1,4 @@
-/** Answers in the place of providers with what was recorded, chunk by chunk. Nothing is sent. */
+/** Answers from cassettes, chunk by chunk, in place of the providers. Nothing is sent. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Dispatcher } from "undici";
@@ -10,9 +10,9 @@ import type { CassetteIntercept } from "./record.ts";
 import { readRequest } from "./request.ts";
 
 /**
- * A request that is sent again gets the next of its answers, and the last one from then on.
+ * Makes the interceptor that replays. A request that is sent again gets the next of its answers; the last one is repeated.
  *
- * @throws Error when the folder cannot be read, or a file in it is no cassette
+ * @throws Error when the folder cannot be read, or a file in it is not a cassette
  */
 export function replayCassettes(folder: string): CassetteIntercept {
   const cassettes = readAll(folder);
@@ -50,7 +50,7 @@ function readAll(folder: string): Map<string, Cassette> {
   return new Map(read);
 }
 
-/** Plays one answer, a chunk in each turn of the event loop, and pauses as a connection does. */
+/** Plays one answer, one chunk per turn of the event loop, and pauses like a connection. */
 class Playback implements Dispatcher.DispatchController {
   readonly #handler: Dispatcher.DispatchHandler;
   readonly #answer: CassetteAnswer | undefined;
@@ -87,7 +87,7 @@ class Playback implements Dispatcher.DispatchController {
     if (this.#isOver) return;
     this.#isOver = true;
     this.reason = reason;
-    // As a connection does: not before the caller has returned.
+    // Not before the caller has returned, like a connection.
     setImmediate(() => this.#handler.onResponseError?.(this, reason));
   }
 

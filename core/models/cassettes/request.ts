@@ -1,4 +1,4 @@
-/** What a cassette keeps of a request: no headers, and nothing that a key is in. */
+/** The part of a request that a cassette stores: no headers, and no secrets. */
 import type { Dispatcher } from "undici";
 import { type CassetteChunk, type CassetteRequest, encodeChunk } from "./cassette.ts";
 import { HIDDEN, hideSecrets, mayBeSecret } from "./secrets.ts";
@@ -9,7 +9,7 @@ interface ReadRequest {
   hide(text: string): string;
 }
 
-/** @param settings secrets that the provider is configured with */
+/** @param settings secrets in the settings of the provider */
 export function readRequest(
   provider: string,
   options: Dispatcher.DispatchOptions,
@@ -28,7 +28,7 @@ export function readRequest(
   return { request: { provider, method: options.method, path, ...(body !== undefined && { body }) }, hide };
 }
 
-/** Names and values in turn, or an object: the forms in which providers give them. */
+/** Reads both forms in which providers pass headers: a list of alternating names and values, or an object. */
 function headerEntries(headers: Dispatcher.DispatchOptions["headers"]): [string, string][] {
   if (!Array.isArray(headers)) return Object.entries(headers ?? {}).map(([name, value]) => [name, String(value)]);
   return headers.flatMap((name, index): [string, string][] =>

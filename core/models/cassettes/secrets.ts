@@ -1,13 +1,13 @@
-/** What a cassette must not hold: keys, wherever they stand. */
+/** Finds and hides what a cassette must not contain: keys, wherever they occur. */
 import { isObject } from "../../lib/is-object.ts";
 
 type Path = readonly (string | number)[];
 
-/** Of headers, of the query, and of settings. Wider than what spans hide: a value too many that is blanked does no harm here. */
+/** Names of secrets in headers, queries and settings. Wider than what spans hide: hiding one value too many does no harm here. */
 const SECRET_NAME = /auth|key|token|secret|password|signature|credential|cookie|^sig$/i;
-/** Settings that tell where a provider is, and not who asks. */
+/** Settings that say where a provider is, and not who calls it. */
 const PLAIN_SETTINGS: ReadonlySet<unknown> = new Set(["use", "name", "baseURL"]);
-/** Shorter texts may be anywhere by chance. */
+/** Shorter texts could occur anywhere by chance. */
 const MIN_LENGTH = 8;
 export const HIDDEN = "***";
 
@@ -24,10 +24,10 @@ export function secretSettings(settings: unknown, path: Path, isFromOutside: (pa
   return members.flatMap(([key, member]) => secretSettings(member, [...path, key], isFromOutside));
 }
 
-/** Replaces secrets in a text, in the forms that they have in URLs and in JSON too. */
+/** Makes a function that replaces secrets in a text, also in their URL-encoded and JSON-escaped forms. */
 export function hideSecrets(secrets: readonly string[]): (text: string) => string {
   const forms = secrets
-    // `Bearer KEY`: the key is the secret.
+    // In `Bearer KEY` only the key is the secret.
     .map((secret) => secret.slice(secret.lastIndexOf(" ") + 1))
     .filter((secret) => secret.length >= MIN_LENGTH)
     .flatMap((secret) => [secret, encodeURIComponent(secret), JSON.stringify(secret).slice(1, -1)])

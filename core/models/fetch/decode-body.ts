@@ -1,4 +1,4 @@
-/** Bodies that a provider has compressed although nobody asked for it. */
+/** Decodes bodies that a provider has compressed without being asked to. */
 import { type Duplex, pipeline, Readable, Transform } from "node:stream";
 import type { ReadableStream as NodeStream } from "node:stream/web";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
@@ -11,14 +11,14 @@ const DECODERS: ReadonlyMap<string, () => Duplex> = new Map<string, () => Duplex
   ["br", createBrotliDecompress],
 ]);
 
-/** The response itself when its body is plain. */
+/** Returns the response itself when its body is plain. */
 export function decodeBody(response: Response): Response {
   const encoding = response.headers.get("content-encoding");
   if (encoding === null || response.body === null) return response;
   const decoder = DECODERS.get(encoding.trim().toLowerCase())?.();
   if (decoder === undefined) return response;
   const encoded = Readable.fromWeb(response.body as NodeStream);
-  // The reader of the last one is told of failures.
+  // No error handler: the reader of the last stream gets the failures.
   const decoded = pipeline(encoded, decoder, bounded(), () => undefined);
   const body = Readable.toWeb(decoded) as ReadableStream<Uint8Array>;
   const headers = new Headers(response.headers);
@@ -27,7 +27,7 @@ export function decodeBody(response: Response): Response {
   return new Response(body, { status: response.status, statusText: response.statusText, headers });
 }
 
-/** A few bytes may stand for very many. */
+/** Limits the decoded size: a few bytes may expand to very many. */
 function bounded(): Transform {
   let bytes = 0;
   return new Transform({

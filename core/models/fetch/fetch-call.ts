@@ -30,7 +30,7 @@ export class FetchCall implements Dispatcher.DispatchHandler {
 
   onRequestStart(connection: Dispatcher.DispatchController): void {
     this.#connection = connection;
-    // Aborted while it waited for a connection.
+    // The call was aborted while it waited for a connection.
     if (this.ended) connection.abort(this.#problem ?? new Error("aborted"));
   }
 

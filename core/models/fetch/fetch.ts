@@ -1,6 +1,6 @@
 /**
- * The `fetch` that AI SDK packages are given: connections are kept by origin, an abort closes the socket at once, no time limit but
- * that for connecting, and no redirect leads to another origin, where the key would be sent along.
+ * The `fetch` that AI SDK packages get: it keeps connections by origin, an abort closes the socket at once, there is no time limit but
+ * that for connecting, and a redirect to another origin, which would receive the key, is not followed.
  */
 import { Agent, type Dispatcher } from "undici";
 import { decodeBody } from "./decode-body.ts";
@@ -13,14 +13,14 @@ interface PackageFetch {
 }
 
 interface FetchOptions {
-  /** Milliseconds until there is a connection. */
+  /** Milliseconds within which a connection must be established. */
   readonly connectTimeout: number;
-  /** What goes between it and its connections. */
+  /** Sits between the client and its connections, to record or replay. */
   readonly intercept?: Dispatcher.DispatcherComposeInterceptor | undefined;
 }
 
 const MAX_REDIRECTS = 5;
-/** Those that repeat the request as it is. */
+/** Redirects that repeat the request unchanged. */
 const REPEATING_REDIRECTS: ReadonlySet<number> = new Set([307, 308]);
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 
@@ -54,7 +54,7 @@ export function createFetch({ connectTimeout, intercept }: FetchOptions): Packag
   };
 }
 
-/** Forms, blobs and streams as body: `Request` knows how these are written. */
+/** Sends forms, blobs and streams as body: `Request` knows how to encode them. */
 async function fetchRequest(dispatcher: Dispatcher, request: Request): Promise<Response> {
   const { method, signal, redirect } = request;
   const body = request.body === null ? null : new Uint8Array(await request.arrayBuffer());

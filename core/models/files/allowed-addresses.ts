@@ -1,13 +1,13 @@
-/** Which addresses a URL of a client may lead to: public ones, and private ones that the manifest allows. */
+/** Which addresses a URL from a client may lead to: public ones, and private ones that the manifest allows. */
 import { type LookupAddress, type LookupOptions, lookup } from "node:dns";
 import { BlockList, isIP } from "node:net";
 import { isAddress, isLoopback } from "../../lib/host-name.ts";
 
-/** The only addresses of IPv6 that are public; those that are not assigned yet may become anything. */
+/** The only public addresses of IPv6; unassigned ones may get any use. */
 const PUBLIC_IPV6 = ["2000::/3"];
 /**
- * Not on the public internet: this machine, private and shared networks, link-local (cloud metadata), multicast, reserved, and those
- * that lead on to an address of IPv4.
+ * Networks that are not on the public internet: this machine, private and shared networks, link-local (cloud metadata), multicast,
+ * reserved, and those that embed an IPv4 address.
  */
 const PRIVATE_NETWORKS = [
   ...["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"],
@@ -46,20 +46,20 @@ export class AllowedAddresses {
     this.#names = new Set(allowPrivate.map((name) => name.toLowerCase()));
   }
 
-  /** Whether the host of a URL may be called; a name is only known once it is looked up. */
+  /** Whether the host of a URL may be called. Names are accepted here, and checked when they are looked up. */
   allowsHost(hostname: string): boolean {
     const address = hostname.replace(/^\[|\]$/g, "");
     return isIP(address) === 0 || this.#allows(address);
   }
 
-  /** The same of a name that is not looked up now, such as one in a setting: those that always are this machine are known. */
+  /** Like `allowsHost`, for a name in a setting, which is not looked up now: names of this machine are recognised. */
   mayAllowHost(hostname: string): boolean {
     const name = hostname.replace(/\.$/, "");
     if (isAddress(name) || !isLoopback(name) || this.#names.has(name)) return this.allowsHost(hostname);
     return LOOPBACK.some((address) => this.#allows(address));
   }
 
-  /** For sockets: they connect to the addresses that were checked, and no second lookup gives others. */
+  /** The lookup for sockets: they connect to the addresses that were checked, so that a second lookup cannot give others. */
   readonly lookup = (name: string, options: LookupOptions, found: Found): void => {
     lookup(name, { ...options, all: true }, (error, addresses) => {
       const wrong = this.#names.has(name.toLowerCase())
@@ -67,7 +67,7 @@ export class AllowedAddresses {
         : addresses?.find((one) => !this.#allows(one.address));
       const [first] = addresses ?? [];
       if (error !== null) found(error, []);
-      // Which one is nothing that a client should learn of a private network.
+      // The message does not name the address: clients must not explore a private network.
       else if (wrong !== undefined) found(new Error(`${name} is at a private address`), []);
       else if (options.all === true) found(null, addresses);
       else if (first === undefined) found(new Error(`${name} has no address`), []);

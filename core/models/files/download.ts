@@ -5,12 +5,12 @@ import { AllowedAddresses } from "./allowed-addresses.ts";
 
 export interface DownloadedFile {
   readonly data: Uint8Array;
-  /** As the server says. */
+  /** The content type that the server sent. */
   readonly mediaType: string | undefined;
 }
 
 export interface Downloader {
-  /** @param budget bytes that are left; what was read is taken off */
+  /** @param budget bytes that are left; reduced by what was read */
   download(url: URL, budget: { bytes: number }, signal: AbortSignal): Promise<DownloadedFile>;
   close(): Promise<void>;
 }
@@ -18,7 +18,7 @@ export interface Downloader {
 const MAX_REDIRECTS = 5;
 const CONNECT_TIMEOUT_MS = 5_000;
 
-/** @param allowPrivate host names, addresses or networks beside the public ones */
+/** @param allowPrivate host names, addresses or networks that are allowed beside the public ones */
 export function createDownloader(allowPrivate: readonly string[]): Downloader {
   const allowed = new AllowedAddresses(allowPrivate);
   const agent = new Agent({ connect: { lookup: allowed.lookup, timeout: CONNECT_TIMEOUT_MS } });
@@ -49,7 +49,7 @@ export function createDownloader(allowPrivate: readonly string[]): Downloader {
   };
 }
 
-/** Closes the connection. Leaving a body is an error event of it, which would end the process without a listener. */
+/** Closes the connection. The abandoned body emits an error event, which would end the process without a listener. */
 function leave(body: Readable): void {
   body.on("error", () => undefined);
   body.destroy();

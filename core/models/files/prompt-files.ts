@@ -1,4 +1,4 @@
-/** Files that a prompt names by URL: where the model does not take the URL, it is given what is there. */
+/** Files that a prompt names by URL: they are loaded for models that cannot load the URL themselves. */
 import type { LanguageModelV3FilePart, LanguageModelV3Message, LanguageModelV3Prompt } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../../lib/errors.ts";
 import type { DownloadedFile, Downloader } from "./download.ts";
@@ -8,16 +8,16 @@ type UserMessage = Extract<LanguageModelV3Message, { role: "user" }>;
 type Place = { readonly message: number; readonly part: number; readonly file: LanguageModelV3FilePart };
 
 interface FileLimits {
-  /** Bytes of all files of one call together. */
+  /** Most bytes of all files of one call together. */
   readonly max: number;
-  /** Milliseconds for all of them. */
+  /** Milliseconds for loading all of them. */
   readonly timeout: number;
 }
 
-/** Of one call; they are loaded at the same time. */
+/** Most files of one call; they are loaded in parallel. */
 const MAX_FILES = 32;
 
-/** Whether a file of the prompt is a URL, for any model. */
+/** Whether the prompt contains a file as a URL, for any model. */
 export const hasFileUrls = (prompt: LanguageModelV3Prompt): boolean =>
   prompt.some(({ role, content }) => role === "user" && content.some((part) => urlOf(part) !== null));
 
@@ -39,20 +39,20 @@ function isSupported(url: URL, mediaType: string, supported: SupportedUrls): boo
 export class PromptFiles {
   readonly #downloader: () => Promise<Downloader>;
   readonly #limits: FileLimits;
-  /** By part of a message, which stays the same from step to step of a run: nothing is asked for twice, also when it failed. */
+  /** Downloads by part of a message. The parts stay the same from step to step of a run, so none is loaded twice, even if it failed. */
   readonly #loaded = new WeakMap<LanguageModelV3FilePart, Promise<DownloadedFile>>();
 
-  /** @param downloader is asked for when the first file is to be loaded */
+  /** @param downloader called when the first file has to be loaded */
   constructor(downloader: () => Promise<Downloader>, limits: FileLimits) {
     this.#downloader = downloader;
     this.#limits = limits;
   }
 
   /**
-   * The prompt with the files that the model cannot load itself. An earlier file that cannot be loaded any more becomes a note:
-   * it must not end the conversation for good.
+   * The prompt with the files that the model cannot load itself. An earlier file that is no longer available becomes a note:
+   * it must not make the conversation unusable.
    *
-   * @throws ServiceError `invalid_input` when one of the last message cannot be loaded
+   * @throws ServiceError `invalid_input` when a file of the last message cannot be loaded
    */
   async load(
     prompt: LanguageModelV3Prompt,
@@ -79,7 +79,7 @@ export class PromptFiles {
         try {
           parts.set(file, await this.#fill(file, budget, until));
         } catch (thrown) {
-          // The other files are of no use then.
+          // The downloads of the other files are useless then.
           refused.abort();
           signal?.throwIfAborted();
           throw invalid(`part ${part + 1} of the last message: ${failureOf(file, thrown)}`, { cause: thrown });
@@ -124,7 +124,7 @@ const filesOf = ({ content }: UserMessage, message: number, supported: Supported
     return [{ message, part, file }];
   });
 
-/** `image/*` is what a client says who does not know: then the server's word counts. */
+/** The media type: the server's, if the client was not specific, as with `image/*`. */
 function preciseType(asked: string, served: string | undefined): string {
   if (served === undefined || !(asked.includes("*") || asked === "application/octet-stream")) return asked;
   return served.startsWith(asked.split("*")[0]!) || asked === "application/octet-stream" ? served : asked;

@@ -1,6 +1,6 @@
 /**
- * One answer as it comes: a stream of events, or a completion in one piece where the server does not stream. What came in one
- * piece of the network is one batch.
+ * One answer as it arrives: a stream of events, or a whole completion if the server does not stream. What arrives in one chunk from
+ * the network becomes one batch.
  */
 import { StringDecoder } from "node:string_decoder";
 import type { LanguageModelV3StreamPart, PartBatch, PartSource } from "../../plugin/plugin.ts";
@@ -18,7 +18,7 @@ interface Form {
   readonly raw: boolean;
 }
 
-/** Text that is read when it is complete. */
+/** Collects text that can only be parsed when it is complete. */
 class Whole {
   readonly #decoder = new StringDecoder("utf8");
   readonly #pieces: string[] = [];
@@ -41,7 +41,7 @@ export class ChatAnswer implements Receiver, PartSource {
   #call: UpstreamCall | null = null;
   #accepted!: () => void;
   #refused!: (thrown: unknown) => void;
-  /** Settles when the provider has accepted the call or refused it. */
+  /** Settles when the provider has accepted or refused the call. */
   readonly opened = new Promise<void>((resolve, reject) => {
     this.#accepted = resolve;
     this.#refused = reject;
@@ -50,7 +50,7 @@ export class ChatAnswer implements Receiver, PartSource {
   #headers: ResponseHeaders = {};
   #events: EventReader | null = null;
   #whole: Whole | null = null;
-  /** Whether `#whole` may be a completion: else it is an error, of which the beginning is enough. */
+  /** Whether `#whole` may be a completion; otherwise it is an error, of which the beginning is enough. */
   #mayBeAnswer = false;
   #buffered = 0;
   #ended = false;
@@ -62,7 +62,7 @@ export class ChatAnswer implements Receiver, PartSource {
     this.#parts = new ChatParts(form, first);
   }
 
-  /** Begins the call whose answer this is. */
+  /** Starts the call whose answer this is. */
   follow(call: UpstreamCall): void {
     this.#call = call;
     call.start();
@@ -80,7 +80,7 @@ export class ChatAnswer implements Receiver, PartSource {
   }
 
   cancel(): void {
-    // After its last event an answer only has to be closed by the server: its connection can be used again.
+    // After the last event the server only has to close the answer, and its connection can be used again.
     const running = !this.#ended;
     this.#ended = true;
     this.#failure = null;
@@ -101,7 +101,7 @@ export class ChatAnswer implements Receiver, PartSource {
     try {
       this.#read(chunk);
     } catch (thrown) {
-      // What came before it is still delivered.
+      // Parts that came before the failure are still delivered.
       this.#end({ thrown });
       throw thrown;
     }
@@ -129,7 +129,7 @@ export class ChatAnswer implements Receiver, PartSource {
     if (this.#events === null && this.#whole === null) {
       chunk = withoutLead(piece);
       if (chunk.length === 0) return;
-      // Only a JSON object and a page of HTML are something else, whatever the Content-Type says.
+      // Only a JSON object or an HTML page is something other than events, whatever the Content-Type says.
       if (chunk[0] === BRACE || chunk[0] === LESS_THAN) this.#beginWhole(chunk[0] === BRACE);
       else this.#events = new EventReader((data) => this.#parts.event(data));
     }
@@ -156,7 +156,7 @@ export class ChatAnswer implements Receiver, PartSource {
     if (!this.#parts.complete) this.#parts.finish();
   }
 
-  /** An event without its empty line may have been cut: then it is only missing, which shows if it was needed. */
+  /** Reads a last event without its empty line. A truncated one is skipped: `finish` throws if the answer is not complete. */
   #lastEvent(data: string): void {
     try {
       if (data !== "[DONE]") JSON.parse(data);
@@ -186,7 +186,7 @@ export class ChatAnswer implements Receiver, PartSource {
   #take(): PartBatch {
     const parts = this.#parts.take();
     this.#buffered = 0;
-    // It may read what has come in the meantime before it returns.
+    // `resume` may receive data before it returns, which must be counted from zero.
     this.#call?.resume();
     return parts;
   }
@@ -216,7 +216,7 @@ const BRACE = 123;
 /** White space, and the bytes of a byte order mark. */
 const LEAD: ReadonlySet<number> = new Set([9, 10, 13, 32, 0xef, 0xbb, 0xbf]);
 
-/** The bytes from the first on that says what kind of answer it is. */
+/** The chunk from the first byte on that tells what kind of answer it is. */
 function withoutLead(chunk: Buffer): Buffer {
   let index = 0;
   while (index < chunk.length && LEAD.has(chunk[index]!)) index++;

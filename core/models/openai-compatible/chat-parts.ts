@@ -1,4 +1,4 @@
-/** Turns the events of one answer into parts: one JSON.parse for each, and no object beside the parts themselves. */
+/** Turns the events of one answer into parts: one JSON.parse per event, and no objects beside the parts themselves. */
 import { InvalidResponseDataError } from "@ai-sdk/provider";
 import { isObject } from "../../lib/is-object.ts";
 import { type LanguageModelV3FinishReason, type LanguageModelV3StreamPart, ModelRefusal } from "../../plugin/plugin.ts";
@@ -15,7 +15,7 @@ const REASONING_START: LanguageModelV3StreamPart = Object.freeze({ type: "reason
 const REASONING_END: LanguageModelV3StreamPart = Object.freeze({ type: "reasoning-end", id: REASONING });
 const DONE = "[DONE]";
 
-/** An event of the stream, or a whole answer, that says what went wrong. The provider's own words are its `cause`. */
+/** An event of the stream, or a whole answer, that reports an error. The provider's own error is its `cause`. */
 class ProviderError extends Error {
   override readonly name = "ProviderError";
 
@@ -26,9 +26,9 @@ class ProviderError extends Error {
 }
 
 interface Form {
-  /** Key of the provider's metadata. */
+  /** The key of the provider's metadata. */
   readonly metadataKey: string;
-  /** Whether each event is passed on as it came, too. */
+  /** Whether each event is also passed on unchanged. */
   readonly raw: boolean;
 }
 
@@ -60,7 +60,7 @@ export class ChatParts {
     return parts;
   }
 
-  /** Reads the data of one event. Throws what the provider says went wrong, or what is wrong with the event itself. */
+  /** Reads the data of one event. Throws an error that the provider reports, or for an invalid event. */
   event(data: string): void {
     if (this.complete || data === "") return;
     const repeated = this.#open === "text" ? this.#repeated.read(data) : null;
@@ -82,14 +82,14 @@ export class ChatParts {
     if (isObject(usage)) this.#usage = usage;
     const choice = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined;
     if (!isObject(choice)) return;
-    // Some servers send an empty one with each delta.
+    // Some servers send an empty finish_reason with each delta.
     if (typeof choice.finish_reason === "string" && choice.finish_reason !== "")
       this.#finishReason = readFinishReason(choice.finish_reason);
     const delta = choice.delta ?? choice.message;
     if (isObject(delta)) this.#delta(delta);
   }
 
-  /** The answer has come to its end. Throws when it is not complete, and when the model has declined. */
+  /** Ends the answer. Throws when it is not complete, and when the model has declined. */
   finish(): void {
     if (this.complete) return;
     this.#close();
@@ -145,7 +145,7 @@ export class ChatParts {
     this.#parts.push({ type: "reasoning-delta", id: REASONING, delta });
   }
 
-  /** Mistral: a list of texts and of thoughts, each of which is a list of texts. */
+  /** Adds the content of Mistral: a list of texts and of thoughts, each of which is a list of texts. */
   #addContent(content: readonly unknown[]): void {
     for (const part of content) {
       if (!isObject(part)) continue;
@@ -164,7 +164,7 @@ export class ChatParts {
   }
 }
 
-/** The text of a chunk that has nothing else which counts, or null. */
+/** The text of a chunk that contains nothing else of interest, or null. */
 function plainDelta({ choices, usage, error, x_groq }: WireChunk): string | null {
   if (usage || error || x_groq || !Array.isArray(choices)) return null;
   const [choice] = choices;

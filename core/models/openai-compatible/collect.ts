@@ -30,7 +30,7 @@ export async function collectAnswer(source: PartSource): Promise<LanguageModelV3
   return { content, finishReason, usage, warnings, response, ...(providerMetadata && { providerMetadata }) };
 }
 
-/** Only one text or thought is open at a time, and it is the last of the content. */
+/** Appends to the last item of the content, which is the only one that can be open. */
 function addText(content: LanguageModelV3Content[], delta: string): void {
   const open = content.at(-1);
   if (open?.type === "text" || open?.type === "reasoning") open.text += delta;

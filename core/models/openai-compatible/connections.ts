@@ -1,20 +1,20 @@
-/** Connections to one origin, each with one call at a time. Calls wait in a queue where the number is limited. */
+/** Connections to one origin, each with one call at a time. If their number is limited, calls wait in a queue. */
 import type { Socket } from "node:net";
 import { buildConnector, Client, type Dispatcher } from "undici";
 import { ProviderQueueFull } from "../../plugin/plugin.ts";
 
-/** What waits for a connection. It is given one, and gives it back with `release` or `drop`. */
+/** A call that needs a connection. It gets one in `begin`, and must return it with `release` or `drop`. */
 export interface PooledCall {
   begin(connection: Connection): void;
   fail(reason: Error): void;
 }
 
 interface Limits {
-  /** Most connections at a time; default: as many as there are calls. */
+  /** Most simultaneous connections; default: one per call. */
   readonly connections?: number | undefined;
-  /** How many calls may wait for one of them. */
+  /** How many calls may wait for a connection. */
   readonly queue: number;
-  /** What goes between a call and its connection. */
+  /** Sits between a call and its connection, to record or replay. */
   readonly intercept?: Dispatcher.DispatcherComposeInterceptor | undefined;
 }
 
@@ -24,9 +24,9 @@ const CLIENT_OPTIONS = { pipelining: 1, headersTimeout: 0, bodyTimeout: 0 } as c
 export class Connections {
   readonly #origin: string;
   readonly #limits: Limits;
-  /** One for all, so that they share their TLS sessions. */
+  /** Shared by all clients, so that they reuse TLS sessions. */
   readonly #connector = buildConnector({ timeout: 0 });
-  /** The one that was used last is used next, so that those that are not needed are closed in time. */
+  /** A stack: the connection that was used last is used next, so that superfluous ones time out. */
   readonly #idle: Connection[] = [];
   readonly #open = new Set<Connection>();
   readonly #waiting = new Set<PooledCall>();
@@ -37,7 +37,7 @@ export class Connections {
     this.#limits = limits;
   }
 
-  /** Begins the call at once, or as soon as a connection is free. Throws ProviderQueueFull when too many wait already. */
+  /** Starts the call at once, or as soon as a connection is free. Throws ProviderQueueFull when too many wait already. */
   take(call: PooledCall): void {
     if (this.#closed) throw new Error("the service stops");
     const idle = this.#idle.pop();
@@ -54,12 +54,12 @@ export class Connections {
     this.#waiting.add(call);
   }
 
-  /** Takes a call out of the queue. */
+  /** Removes a call from the queue. */
   leave(call: PooledCall): void {
     this.#waiting.delete(call);
   }
 
-  /** After a complete answer: the connection may be used again. */
+  /** Returns the connection after a complete answer: it may be used again. */
   release(connection: Connection): void {
     if (!this.#open.has(connection)) return;
     const next = this.#nextWaiting();
@@ -67,7 +67,7 @@ export class Connections {
     else next.begin(connection);
   }
 
-  /** After anything else: the connection is closed at once. */
+  /** Closes the connection at once, after anything but a complete answer. */
   drop(connection: Connection, reason: Error): void {
     this.#forget(connection);
     connection.destroy(reason);
@@ -114,7 +114,7 @@ export class Connections {
   }
 }
 
-/** A client with one socket, which it opens with the first call, and again when it was closed in between. */
+/** A client with one socket, which it opens for the first call, and again if it was closed in between. */
 export class Connection {
   readonly #client: Client;
   readonly dispatcher: Dispatcher;
@@ -129,7 +129,7 @@ export class Connection {
     this.#client = new Client(origin, {
       ...CLIENT_OPTIONS,
       connect: (options, callback) => {
-        // The connector returns its socket, which is not in its type: an attempt can only be given up by it.
+        // The connector returns its socket, which its type does not mention: destroying it is the only way to give up an attempt.
         this.#connecting = connector(options, (...result) => {
           this.#connecting = null;
           callback(...result);

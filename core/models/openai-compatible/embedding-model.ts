@@ -21,7 +21,7 @@ interface EmbeddingModelConfig {
   readonly timeouts: ModelTimeouts;
 }
 
-/** OpenAI's own limit. */
+/** Most values per call, as documented by OpenAI. */
 const MAX_VALUES = 2048;
 
 export class EmbeddingModel implements EmbeddingModelV3 {
@@ -66,7 +66,7 @@ function check(name: string, value: unknown, type: "number" | "string"): void {
   throw new InvalidArgumentError({ argument: "providerOptions", message: `${name} must be a ${type}` });
 }
 
-/** A whole body of JSON. */
+/** Receives a whole JSON body. */
 class JsonReceiver implements Receiver {
   readonly #url: string;
   readonly #resolve: (data: unknown) => void;
@@ -99,7 +99,7 @@ class JsonReceiver implements Receiver {
         return;
       }
     } catch {
-      // What is not JSON is no answer.
+      // Not JSON: reported below as an invalid answer.
     }
     this.#reject(refusedCall({ url: this.#url, status: this.#status, headers: this.#headers, body }));
   }

@@ -1,4 +1,4 @@
-/** Reads server-sent events from bytes that are split anywhere, without a byte order mark before them. Only `data` counts. */
+/** Reads server-sent events from chunks that are split anywhere; skips a byte order mark. Only `data` fields are read. */
 import { StringDecoder } from "node:string_decoder";
 
 const LINE_FEED = 10;
@@ -9,14 +9,14 @@ const FIELD = "data";
 export class EventReader {
   readonly #receive: (data: string) => void;
   readonly #decoder = new StringDecoder("utf8");
-  /** The pieces of a line whose end has not come yet: joined once, so that a long line costs no more than its length. */
+  /** The pieces of an incomplete line: joined only once, so that a long line costs time in proportion to its length. */
   #pieces: string[] = [];
-  /** Of the event that has not ended yet. */
+  /** The data of an incomplete event. */
   #data: string | null = null;
-  /** Whether the last line ended with a carriage return: a line feed after it belongs to it. */
+  /** Whether the last line ended with a carriage return: then a following line feed belongs to it. */
   #afterReturn = false;
 
-  /** @param receive gets the data of each event */
+  /** @param receive called with the data of each event */
   constructor(receive: (data: string) => void) {
     this.#receive = receive;
   }
@@ -25,7 +25,7 @@ export class EventReader {
     this.#read(this.#decoder.write(chunk));
   }
 
-  /** The data of a last event that is not closed with an empty line, as some servers leave it; null if there is none. */
+  /** The data of a last event without a closing empty line, which some servers omit; null if there is none. */
   end(): string | null {
     this.#read(this.#decoder.end());
     if (this.#pieces.length > 0) this.#endLine("", 0, 0);

@@ -25,35 +25,35 @@ import {
 import { type Body, type ModelForm, metadataKeyOf, toBody, warningsOf } from "./request-body.ts";
 import type { Endpoint } from "./upstream.ts";
 
-/** What a provider has refused for one model: shared by all who call it. */
+/** What a provider has refused for one model: shared by all its calls. */
 export class Learned {
   readonly parameters = new LearnedRules();
-  /** Whether ids of calls are sent as Mistral takes them. */
+  /** Whether ids of calls are converted to Mistral's format. */
   shortCallIds = false;
 }
 
 /**
- * What it has refused of one call. Only a call that is accepted in the end proves it: the words of an error may be those of a client,
- * such as the name of a file in its prompt.
+ * What the provider has refused of one call. It is remembered only if the call is accepted in the end: the text of an error may quote
+ * the client, for example the name of a file in its prompt.
  */
 class Refused extends Learned {
-  /** What the log is told once it is proved. */
+  /** Log lines to write once the call is accepted. */
   readonly notes: { readonly fields: object; readonly message: string }[] = [];
 }
 
 interface ChatModelConfig extends ModelForm {
-  /** Name of the provider. */
+  /** The name of the provider. */
   readonly name: string;
   readonly endpoint: Endpoint;
   readonly settings: ModelSettings;
-  /** What the provider has refused for the model: shared by all who call it. */
+  /** What the provider has refused for the model: shared by all its calls. */
   readonly learned: Learned;
-  /** Whether the provider may be sent JSON Schemas. */
+  /** Whether the provider supports JSON Schemas. */
   readonly takesSchemas: boolean;
   readonly logger: Pick<Logger, "warn">;
 }
 
-/** How often one call is repeated because of what the provider does not take: it names one thing at a time. */
+/** How often one call is repeated without what the provider refuses: each refusal names only one thing. */
 const MAX_REPEATS = 8;
 const BAD_REQUEST: ReadonlySet<unknown> = new Set([400, 422]);
 const START: LanguageModelV3StreamPart = Object.freeze({ type: "stream-start", warnings: [] });
@@ -94,7 +94,7 @@ export class ChatModel implements LanguageModelV3 {
     return collectAnswer((await this.doStream(options)).batches);
   }
 
-  /** Refuses what the configuration says that the provider would refuse, in the same way. */
+  /** Throws the refusal that the provider would send, if the configuration says that it does not support schemas. */
   #requireSchemas({ responseFormat }: LanguageModelV3CallOptions): void {
     const { takesSchemas, settings, endpoint } = this.#config;
     if (takesSchemas || settings.structuredOutput !== "auto") return;
@@ -120,7 +120,7 @@ export class ChatModel implements LanguageModelV3 {
     const form = { url: endpoint.url, metadataKey, raw: options.includeRawChunks === true };
     const answer = new ChatAnswer(form, warnings.length === 0 ? START : { type: "stream-start", warnings });
     const { headers } = options;
-    // Reading the signal would make one.
+    // Reading the signal would create one.
     const aborts = (options as { aborts?: Aborts }).aborts ?? abortsOf(options.abortSignal);
     answer.follow(endpoint.post(JSON.stringify(body), answer, settings.timeouts, aborts, headers));
     return answer;
@@ -144,19 +144,19 @@ export class ChatModel implements LanguageModelV3 {
     return true;
   }
 
-  /** The provider has accepted the call without what it had refused. */
+  /** Remembers what was refused, once the provider has accepted the call without it. */
   #learn({ parameters, shortCallIds, notes }: Refused): void {
     const { learned, logger } = this.#config;
     const { omit, rename } = learned.parameters;
     const before = omit.size + rename.size;
     learned.shortCallIds ||= shortCallIds;
     learned.parameters.add(parameters);
-    // Calls at the same time learn the same.
+    // Simultaneous calls learn the same, but only one logs it.
     if (omit.size + rename.size > before) for (const { fields, message } of notes) logger.warn(fields, message);
   }
 }
 
-/** Whether it is the limit under its other name, which was the last thing to try. */
+/** Whether the refused parameter is the token limit under its other name, so that there is nothing left to try. */
 const isRenamed = ({ parameters }: Refused, parameter: string): boolean =>
   [...parameters.rename.values()].includes(parameter);
 

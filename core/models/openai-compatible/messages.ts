@@ -1,4 +1,4 @@
-/** The prompt in OpenAI's wire format. */
+/** Converts the prompt to OpenAI's wire format. */
 import { UnsupportedFunctionalityError } from "@ai-sdk/provider";
 import type { LanguageModelV3Prompt } from "../../plugin/plugin.ts";
 
@@ -15,7 +15,7 @@ const AUDIO_FORMATS: Readonly<Record<string, string>> = {
   "audio/mpeg": "mp3",
 };
 
-/** @param metadataKey under which a signature of Gemini came */
+/** @param metadataKey key of the metadata in which signatures of Gemini are kept */
 export function toMessages(prompt: LanguageModelV3Prompt, metadataKey: string): WireMessage[] {
   const messages: WireMessage[] = [];
   for (const message of prompt) {
@@ -40,7 +40,7 @@ function toMessage(message: Exclude<Message, { role: "tool" }>, metadataKey: str
   }
 }
 
-/** `providerOptions.openaiCompatible` of a message or a part becomes keys of its own. */
+/** Adds the keys in `providerOptions.openaiCompatible` of a message or a part. */
 function withExtras(wire: WireMessage, { providerOptions }: Pick<Message, "providerOptions">): WireMessage {
   const extras = providerOptions?.openaiCompatible;
   return extras === undefined ? wire : Object.assign(wire, extras);

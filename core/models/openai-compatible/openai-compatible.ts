@@ -24,7 +24,7 @@ const strings = { type: "object", additionalProperties: { type: "string" }, defa
 
 const DEFAULT_QUEUE = 1000;
 
-/** What is learned is kept for so many models: names that are computed for a request may be any. */
+/** Bound of the models for which refusals are remembered: a request may compute any name. */
 const MAX_LEARNED = 1000;
 
 function parseBaseURL(text: string): URL {
@@ -36,7 +36,7 @@ function parseBaseURL(text: string): URL {
   return url;
 }
 
-/** Else every call would fail. The values may be secrets, and are not shown. */
+/** Checks headers at boot, because an invalid one would fail every call. The values may be secrets, and are not shown. */
 function checkHeaders(headers: Record<string, string>, apiKey: string): void {
   for (const [name, value] of Object.entries(headers)) {
     if (!isTaken(() => validateHeaderName(name)))
@@ -57,7 +57,7 @@ function isTaken(validate: () => void): boolean {
   }
 }
 
-/** Where `providerOptions` of a request may stand: under the provider's name, and under that in camel case. */
+/** The keys of `providerOptions` in requests: the provider's name, and that in camel case. */
 function optionKeysOf(name: string): string[] {
   const key = name.split(".")[0]!.trim();
   const camel = key.replace(/[_-]([a-z])/g, (_, letter: string) => letter.toUpperCase());
@@ -103,7 +103,7 @@ export default defineProvider({
   },
   async create(config: Config, host) {
     const baseURL = parseBaseURL(config.baseURL);
-    // undici is a hundred files, which only a manifest that uses this provider has to load.
+    // undici is a hundred files, which only a manifest with this provider needs to load.
     const [{ ChatModel, Learned }, { EmbeddingModel }, { createUpstream }] = await Promise.all([
       import("./language-model.ts"),
       import("./embedding-model.ts"),

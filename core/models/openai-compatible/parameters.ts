@@ -1,5 +1,5 @@
 /**
- * Which parameters a model takes: what is known of common models by their name, what the manifest says, and what the provider
+ * Which parameters a model accepts: what is known about common models by their name, what the manifest says, and what the provider
  * has refused.
  */
 import { isObject } from "../../lib/is-object.ts";
@@ -14,7 +14,7 @@ export interface ParameterRules {
   readonly rename: ReadonlyMap<string, string>;
 }
 
-/** OpenAI's reasoning models, also behind the name of a vendor: `openai/gpt-5-mini`. */
+/** OpenAI's reasoning models, also after the name of a vendor: `openai/gpt-5-mini`. */
 const REASONING_MODELS = /(?:^|\/)(?:gpt-5|o1|o3|o4)[^/]*$/;
 const SAMPLING = ["temperature", "top_p", "frequency_penalty", "presence_penalty"];
 const LIMIT = "max_tokens";
@@ -24,7 +24,7 @@ const OTHER_LIMIT: ReadonlyMap<string, string> = new Map([
   [NEW_LIMIT, LIMIT],
 ]);
 
-/** What makes a request what it is: no rule takes it out. */
+/** Parameters that no rule removes. */
 const ESSENTIAL: ReadonlySet<string> = new Set([
   "model",
   "messages",
@@ -34,10 +34,10 @@ const ESSENTIAL: ReadonlySet<string> = new Set([
   "response_format",
 ]);
 
-/** A key of messages, to which rules apply as well: not every provider takes the thoughts of its model back. */
+/** A key of messages to which rules apply as well: not every provider accepts the reasoning of its model back. */
 const REASONING = "reasoning_content";
 
-/** @param given of the manifest; a parameter that it renames, even to itself, is sent */
+/** @param given rules of the manifest; a parameter that it renames, even to itself, is sent */
 export function rulesFor(modelId: string, given: ModelSettings["parameters"]): ParameterRules {
   const rename = new Map(Object.entries(given.rename));
   const omit = new Set(given.omit);
@@ -48,7 +48,7 @@ export function rulesFor(modelId: string, given: ModelSettings["parameters"]): P
   return { omit, rename };
 }
 
-/** Changes the body. A value that the body has under the new name already takes precedence. */
+/** Applies the rules to the body. A value that the body has under the new name already takes precedence. */
 export function applyRules(body: Body, { omit, rename }: ParameterRules): void {
   for (const name of omit) if (body[name] !== undefined && !ESSENTIAL.has(name)) body[name] = undefined;
   for (const [name, other] of rename) {
@@ -62,21 +62,21 @@ export function applyRules(body: Body, { omit, rename }: ParameterRules): void {
   if (spelling !== undefined) body.messages = body.messages.map((message) => withReasoningAs(spelling, message));
 }
 
-/** @param key null: without it */
+/** @param key the new key; null removes the reasoning */
 function withReasoningAs(key: string | null, message: Message): Message {
   if (message[REASONING] === undefined) return message;
   const { [REASONING]: thought, ...rest } = message;
   return key === null ? rest : { ...rest, [key]: thought };
 }
 
-/** What a model refused; it grows. */
+/** The parameters that a model has refused so far. */
 export class LearnedRules implements ParameterRules {
   readonly omit = new Set<string>();
   readonly rename = new Map<string, string>();
 
   /**
-   * Returns under which name the value of the parameter is sent from now on, if at all. A limit of tokens is not left out, since it
-   * bounds what a call costs: it is tried under its other name.
+   * Returns the name under which the parameter is sent from now on, or null if it is left out. A token limit is never left out, because
+   * it bounds the cost of a call: it is tried under its other name.
    */
   refuse(parameter: string): string | null {
     const other = OTHER_LIMIT.get(parameter) ?? null;
@@ -87,22 +87,22 @@ export class LearnedRules implements ParameterRules {
 
   add({ omit, rename }: ParameterRules): void {
     for (const name of omit) this.omit.add(name);
-    // One that leads back to where another begins would undo it.
+    // A rename whose new name is itself renamed would undo that one.
     for (const [name, other] of rename) if (!this.rename.has(other)) this.rename.set(name, other);
   }
 }
 
-/** What the provider says of a request that it does not take, in a form that can be searched. */
+/** A provider's error about a request, in a form that can be searched. */
 export interface Complaint {
   readonly code: string;
-  /** The parameter at fault, where the provider names it in a field of its own. */
+  /** The parameter at fault, if the provider names it in a separate field. */
   readonly param: string;
   readonly words: string;
 }
 
 const MAX_WORDS = 4000;
 
-/** Of OpenAI's `{error: {code, param, message}}`, and of FastAPI's `{detail: [{loc, msg}]}`, of which the first counts. */
+/** Reads OpenAI's `{error: {code, param, message}}`, and the first of FastAPI's `{detail: [{loc, msg}]}`. */
 export function readComplaint(data: unknown, text: string): Complaint {
   const root = isObject(data) ? data : {};
   const error = isObject(root.error) ? root.error : root;
@@ -115,27 +115,27 @@ export function readComplaint(data: unknown, text: string): Complaint {
 
 const asText = (value: unknown): string => (typeof value === "string" ? value : "");
 
-/** Words that say that a parameter is not taken at all, as against a value that is out of range. */
+/** Words which say that a parameter is not supported at all, as opposed to a value that is out of range. */
 const NOT_TAKEN =
   /unsupported|not (?:be )?(?:supported|permitted|allowed|enabled|recogni[sz]ed)|(?:does not|doesn't|don't) (?:support|allow)|unrecogni[sz]ed|unknown|unexpected|extra[ _](?:inputs|fields|forbidden)|deprecated|cannot both be|cannot find field/i;
 
-/** The parameter of the body that the provider does not take, or null. */
+/** The parameter of the body that the provider does not support, or null. */
 export function refusedParameter(complaint: Complaint, body: Body): string | null {
   const sent = Object.keys(body).filter((name) => body[name] !== undefined && !ESSENTIAL.has(name));
   if (body.messages.some((message) => message[REASONING] !== undefined)) sent.push(REASONING);
   const { code, param, words } = complaint;
-  // Another value might be taken, except of those that are sent without having been asked for.
+  // Another value might be accepted; but sampling parameters may have been sent without being asked for.
   if (code === "unsupported_value" && !SAMPLING.includes(param)) return null;
   if (!NOT_TAKEN.test(`${code} ${words}`)) return null;
   if (sent.includes(param)) return param;
-  // Where two are refused together, the one that matters less goes.
+  // If the provider refuses a combination of two, the less important one is left out.
   const order = ["frequency_penalty", "presence_penalty", "top_p", ...sent];
   return order.find((name) => sent.includes(name) && names(words, name)) ?? null;
 }
 
 const QUOTES = ['"', "'", "`"];
 
-/** A name that is also an English word counts only in quotes. */
+/** Whether the words name the parameter. One that is also an English word counts only in quotes. */
 function names(words: string, parameter: string): boolean {
   const camel = parameter.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
   const spellings = [parameter, camel];

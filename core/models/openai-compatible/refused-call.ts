@@ -1,9 +1,9 @@
-/** The error of a call that the provider has not answered as it should: with another status, or with another kind of body. */
+/** The error of a call that the provider answered with another status than expected, or with another kind of body. */
 import { APICallError } from "@ai-sdk/provider";
 import { isObject } from "../../lib/is-object.ts";
 import type { ResponseHeaders } from "./upstream-call.ts";
 
-/** Of a body that is not an answer. */
+/** How much is kept of a body that is not an answer. */
 export const MAX_ERROR_CHARACTERS = 64 * 1024;
 
 interface Response {
@@ -13,7 +13,7 @@ interface Response {
   readonly body: string;
 }
 
-/** The prompt is not in the error: it would come into the log with it. */
+/** Makes the error. It does not contain the prompt, which would get into the log. */
 export function refusedCall({ url, status, headers, body }: Response): APICallError {
   const data = parse(body);
   return new APICallError({
@@ -28,7 +28,7 @@ export function refusedCall({ url, status, headers, body }: Response): APICallEr
   });
 }
 
-/** Gemini sends a list with the error in it. */
+/** Parses the body. Gemini sends a list that contains the error. */
 function parse(body: string): unknown {
   try {
     const data: unknown = JSON.parse(body);
@@ -38,7 +38,7 @@ function parse(body: string): unknown {
   }
 }
 
-/** What the usual servers call it: `{error: {message}}`, `{error: "..."}`, `{message}`, `{detail}`. */
+/** The message as common servers send it: `{error: {message}}`, `{error: "..."}`, `{message}`, `{detail}`. */
 function errorMessage(data: unknown): string | null {
   if (!isObject(data)) return null;
   const { error, message, detail } = data;
@@ -46,7 +46,7 @@ function errorMessage(data: unknown): string | null {
   return candidates.find((each): each is string => typeof each === "string" && each !== "") ?? null;
 }
 
-/** One field of the request that the server's validation minds. */
+/** One field of the request that the server's validation rejects. */
 interface ValidationDetail {
   readonly type: string;
   /** Keys from the root of the request. */
@@ -54,7 +54,7 @@ interface ValidationDetail {
   readonly message: string;
 }
 
-/** FastAPI's `{detail: [{type, loc, msg}]}`: vLLM, and as `message` of the error Mistral. */
+/** Reads FastAPI's `{detail: [{type, loc, msg}]}`, which vLLM sends, and Mistral as the `message` of the error. */
 export function validationDetails(data: unknown): ValidationDetail[] {
   if (!isObject(data)) return [];
   const error = isObject(data.error) ? data.error : data;
@@ -72,12 +72,12 @@ const detailText = (data: unknown): string =>
     .map(({ place, message }) => `${place.join(".")}: ${message}`)
     .join("; ");
 
-/** It may hold a key. */
+/** Removes the query, which may contain a key. */
 const withoutQuery = (url: string): string => url.split("?", 1)[0]!;
 
 const MAX_EXCERPT = 200;
 
-/** What a page or a plain text says; JSON might be an answer, which is not for the log. */
+/** The start of an HTML page or plain text. Nothing of JSON, which might be an answer and must not be logged. */
 function excerpt(data: unknown, body: string): string {
   if (data !== undefined) return "";
   const [, title] = /<title>([^<]*)/i.exec(body) ?? [];

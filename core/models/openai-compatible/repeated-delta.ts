@@ -1,16 +1,16 @@
 /**
- * The deltas of one answer mostly differ in nothing but their text: such an event is recognised by what stands before and after
- * the text, and need not be parsed. Where an answer is not like that, nothing is recognised.
+ * Most deltas of one answer differ only in their text: such an event is recognised by what surrounds the text, and need not be
+ * parsed. If an answer is different, no event is recognised.
  */
 import type { WireChunk } from "./wire.ts";
 
-/** Does not occur in what a provider sends, and needs no escape. */
+/** Does not occur in what a provider sends, and needs no escaping in JSON. */
 const MARK = "\u2063penstock\u2063";
 const FIELD = '"content":';
-/** Learning takes another parse: some servers add something random to each event. */
+/** Learning takes a second parse, and would never succeed with servers that add something random to each event. */
 const MAX_ATTEMPTS = 3;
 
-/** What ends a JSON string, or makes it more than its characters. */
+/** Characters that end a JSON string, or stand for others. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON does not allow them either
 const NOT_PLAIN = /["\\\u0000-\u001f]/;
 
@@ -19,12 +19,12 @@ export class RepeatedDelta {
   #after = "";
   #attempts = 0;
 
-  /** The text of the event, if the event is like the one that was learned; null if it has to be parsed. */
+  /** The text of the event, if the event has the learned form; null if it has to be parsed. */
   read(data: string): string | null {
     const before = this.#before;
     const end = data.length - this.#after.length;
     if (before === "" || end <= before.length) return null;
-    // Slices, since `startsWith` and `endsWith` take four times as long.
+    // Compares slices, because `startsWith` and `endsWith` take four times as long.
     if (data.slice(0, before.length) !== before || data.slice(end) !== this.#after) return null;
     const text = data.slice(before.length, end);
     return NOT_PLAIN.test(text) ? null : text;
@@ -40,7 +40,7 @@ export class RepeatedDelta {
     if (field === -1 || start === -1) return;
     const before = data.slice(0, start + 1);
     const after = data.slice(start + literal.length - 1);
-    // Proof that what is between them is the text of the delta: any other would be read there just so.
+    // Proves that what is between them is the text of the delta: any other text would be read in the same place.
     if (contentOf(`${before}${MARK}${after}`) !== MARK) return;
     this.#before = before;
     this.#after = after;

@@ -1,4 +1,4 @@
-/** The options of a call as the body of the request. */
+/** Converts the options of a call to the body of the request. */
 import { InvalidArgumentError } from "@ai-sdk/provider";
 import type { LanguageModelV3CallOptions } from "../../plugin/plugin.ts";
 import { toMessages } from "./messages.ts";
@@ -8,15 +8,15 @@ export type Body = Record<string, unknown> & { messages: Record<string, unknown>
 
 type Warning = { type: "unsupported"; feature: string };
 
-/** What is the same for every call of a model. */
+/** The settings that are the same for every call of a model. */
 export interface ModelForm {
   readonly modelId: string;
-  /** Keys of `providerOptions`, the last one taking precedence: the provider's name, and that in camel case. */
+  /** Keys of `providerOptions`, of which the last takes precedence: the provider's name, and that in camel case. */
   readonly optionKeys: readonly string[];
   readonly includeUsage: boolean;
 }
 
-/** The options that have a name of their own in `providerOptions`, with their types. */
+/** The options in `providerOptions` that are renamed for the request, with their types. */
 const NAMED_OPTIONS: Readonly<Record<string, "string" | "boolean">> = {
   user: "string",
   reasoningEffort: "string",
@@ -33,7 +33,7 @@ interface NamedOptions {
   strictJsonSchema?: boolean;
 }
 
-/** Under which of the keys the request has its options: the metadata of the answer comes under the same. */
+/** The key under which the request has its options, which is also used for the metadata of the answer. */
 export function metadataKeyOf({ optionKeys }: ModelForm, { providerOptions }: LanguageModelV3CallOptions): string {
   return optionKeys.findLast((key) => providerOptions?.[key] !== undefined) ?? optionKeys[0]!;
 }
@@ -71,7 +71,7 @@ export function toBody(form: ModelForm, options: LanguageModelV3CallOptions): Bo
     ...passedThrough(form, options),
     reasoning_effort: named.reasoningEffort,
     verbosity: named.textVerbosity,
-    // Options of a request must not change what follows.
+    // After the client's own options, which must not override these.
     model: form.modelId,
     messages: toMessages(options.prompt, metadataKey),
     ...toResponseFormat(options.responseFormat, named.strictJsonSchema ?? true),
@@ -82,14 +82,14 @@ export function toBody(form: ModelForm, options: LanguageModelV3CallOptions): Bo
   };
 }
 
-/** What the options have that cannot be sent. */
+/** Warnings about options that cannot be sent. */
 export function warningsOf({ topK, tools = [] }: LanguageModelV3CallOptions): Warning[] {
   const features = tools.flatMap((tool) => (tool.type === "provider" ? [`provider-defined tool ${tool.id}`] : []));
   if (topK !== undefined && topK !== null) features.unshift("topK");
   return features.map((feature) => ({ type: "unsupported", feature }));
 }
 
-/** Options that the provider alone knows. */
+/** Options that only the provider knows. */
 function passedThrough({ optionKeys }: ModelForm, { providerOptions }: LanguageModelV3CallOptions): object | undefined {
   if (providerOptions === undefined) return undefined;
   const given = Object.entries(Object.assign({}, ...optionKeys.map((key) => providerOptions[key])));

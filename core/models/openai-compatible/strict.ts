@@ -1,6 +1,6 @@
 /**
- * OpenAI's strict mode accepts only schemas in which every property is required and no others are allowed: it is asked for only
- * when the schema is like that.
+ * OpenAI's strict mode accepts only schemas in which every property is required and no others are allowed: it is requested only
+ * for such schemas.
  */
 import { isObject } from "../../lib/is-object.ts";
 

@@ -1,6 +1,6 @@
 /**
- * Puts the tool calls of an answer together from their deltas. Servers leave out what they like: the index, the id, the name in
- * all deltas but one. A delta belongs to the call of its index; without one to that of its id, or to the last that was begun.
+ * Assembles the tool calls of an answer from their deltas. Servers omit many fields: the index, the id, the name in all deltas but
+ * one. A delta belongs to the call with its index; without an index to the call with its id, or to the last call that was started.
  */
 import { InvalidResponseDataError } from "@ai-sdk/provider";
 import type { LanguageModelV3StreamPart } from "../../plugin/plugin.ts";
@@ -9,16 +9,16 @@ import type { WireToolCall } from "./wire.ts";
 interface Call {
   readonly index: number | null;
   readonly wireId: string | null;
-  /** Set when the name has come, and with it the first part. */
+  /** Set when the name has arrived, and with it the first part. */
   id: string;
   name: string;
   input: string;
-  /** Of the input so far. Kept up to date, since parsing it with every delta would take the square of its length. */
+  /** Nesting of the input so far. Kept up to date, because parsing it again with every delta would take quadratic time. */
   readonly nesting: Nesting;
   signature: string | null;
 }
 
-/** How deep JSON text is nested where it ends, and whether that is in a text, or behind a backslash in it. */
+/** How deeply JSON text is nested at its end, and whether it ends inside a string, or after a backslash in one. */
 interface Nesting {
   depth: number;
   inText: boolean;
@@ -32,7 +32,7 @@ export class ToolCalls {
   readonly #byId = new Map<string, Call>();
   readonly #ids = new Set<string>();
 
-  /** @param metadataKey where a signature of Gemini stands in the provider's metadata of a call */
+  /** @param metadataKey key of a call's metadata in which a signature of Gemini is kept */
   constructor(metadataKey: string) {
     this.#metadataKey = metadataKey;
   }
@@ -56,7 +56,7 @@ export class ToolCalls {
     if (call.name !== "" && piece !== "") parts.push({ type: "tool-input-delta", id: call.id, delta: piece });
   }
 
-  /** The answer is complete, and so are its calls. */
+  /** Ends all calls, because the answer is complete. */
   finish(parts: LanguageModelV3StreamPart[]): void {
     const calls = this.#calls.every(({ index }) => index !== null)
       ? this.#calls.toSorted((left, right) => left.index! - right.index!)
@@ -73,7 +73,7 @@ export class ToolCalls {
   #find(index: number | null, wireId: string | null, name: string | null, piece: string): Call | undefined {
     const call = this.#candidate(index, wireId, name);
     if (call === undefined || name === null || call.name === "") return call;
-    // A server that gives every call the same index or id begins the next one with its name.
+    // A server that gives every call the same index or id marks a new call by its name.
     if (call.name !== name || (wireId !== null && call.wireId !== null && call.wireId !== wireId)) return undefined;
     return piece.startsWith("{") && isComplete(call) ? undefined : call;
   }
@@ -92,7 +92,7 @@ export class ToolCalls {
     return call;
   }
 
-  /** The provider's id, unless it has given it before or not at all: two calls of an answer never have the same. */
+  /** The provider's id if it is there and unique within the answer; else a new one. */
   #ownId(wireId: string | null): string {
     const id = wireId !== null && !this.#ids.has(wireId) ? wireId : `call_${crypto.randomUUID()}`;
     this.#ids.add(id);
@@ -102,7 +102,7 @@ export class ToolCalls {
 
 const nonBlank = (value: unknown): string | null => (typeof value === "string" && value.trim() !== "" ? value : null);
 
-/** Some servers send the arguments as the object that they stand for. */
+/** Returns the arguments as text; some servers send them as an object. */
 function inputText(value: unknown): string {
   if (typeof value === "string") return value;
   return value === null || value === undefined ? "" : JSON.stringify(value);

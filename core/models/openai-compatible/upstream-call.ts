@@ -7,17 +7,17 @@ import type { Connection, Connections, PooledCall } from "./connections.ts";
 
 interface UpstreamRequest {
   readonly path: string;
-  /** Names and values in turn. */
+  /** Alternating names and values. */
   readonly headers: string[];
   readonly body: string;
 }
 
 export type ResponseHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
-/** Takes the answer. Nothing comes after `completed` or `failed`. */
+/** Receives the answer. After `completed` or `failed` no method is called. */
 export interface Receiver {
   started(status: number, headers: ResponseHeaders): void;
-  /** Returns false when its reader is behind: more comes only after `resume`. Whatever it throws ends the call. */
+  /** Returns false when its reader is behind: then more comes only after `resume`. An exception ends the call. */
   received(chunk: Buffer): boolean;
   completed(): void;
   failed(thrown: unknown): void;
@@ -31,10 +31,10 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
   readonly #aborts: Aborts | undefined;
   #connection: Connection | null = null;
   #controller: Dispatcher.DispatchController | null = null;
-  /** The limit that applies beside the total one, and since when. */
+  /** The limit that applies beside the total one, and when it started. */
   #limit: Exclude<keyof ModelTimeouts, "total"> = "connect";
   #limitStart = 0;
-  /** When the first byte came; 0 before. */
+  /** When the first byte arrived; 0 before. */
   #firstByteAt = 0;
   #bytes = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -72,10 +72,10 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
     if (!this.ended) this.#watch();
   }
 
-  /** More of the answer is wanted. */
+  /** Continues after `received` has returned false. */
   resume(): void {
     if (this.ended || this.#controller?.paused !== true) return;
-    // The provider is not to blame for the pause.
+    // The provider is not responsible for the pause.
     this.#limitStart = performance.now();
     this.#controller.resume();
   }
@@ -139,8 +139,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
   }
 
   /**
-   * One timer for all limits, set for the shortest of those that apply now or later: so it is never late, and need not be set
-   * anew when a limit begins or a chunk comes.
+   * One timer for all limits, set for the shortest of those that apply now or later: so it is never late, and need not be reset
+   * when a limit starts or a chunk arrives.
    */
   #watch(): void {
     const now = performance.now();
@@ -171,5 +171,5 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
   }
 }
 
-/** What `setTimeout` takes. */
+/** Longest delay that `setTimeout` supports. */
 const MAX_TIMER_MS = 2 ** 31 - 1;

@@ -1,4 +1,4 @@
-/** The provider's server: its connections, and what every call to it has in common. */
+/** The provider's server: its connections, and the settings that all calls share. */
 import type { Aborts } from "../../lib/aborts.ts";
 import { VERSION } from "../../lib/version.ts";
 import type { Host, ModelTimeouts } from "../../plugin/plugin.ts";
@@ -18,7 +18,7 @@ interface UpstreamConfig {
 /** An endpoint below the base URL. */
 export interface Endpoint {
   readonly url: string;
-  /** @param headers of this call alone */
+  /** @param headers for this call only, beside those of all calls */
   post(
     body: string,
     receiver: Receiver,
@@ -63,6 +63,6 @@ export function createUpstream(config: UpstreamConfig): Upstream {
 const lowerCase = (headers: Readonly<Record<string, string | undefined>>): Record<string, string | undefined> =>
   Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
 
-/** Names and values in turn, which is what is written. */
+/** Alternating names and values, as they are written to the socket. */
 const toList = (headers: Readonly<Record<string, string | undefined>>): string[] =>
   Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [name, value]));

@@ -1,4 +1,4 @@
-/** The tokens that a provider counts, and its reasons to stop, in the AI SDK's words. */
+/** Converts a provider's token counts and finish reasons to the terms of the AI SDK. */
 import type { LanguageModelV3FinishReason, LanguageModelV3Usage } from "../../plugin/plugin.ts";
 import type { WireUsage } from "./wire.ts";
 

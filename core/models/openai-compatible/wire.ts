@@ -1,4 +1,4 @@
-/** What a provider may send, as far as it is read. Nothing of it is certain to be there. */
+/** The fields of a provider's answer that are read. Any of them may be missing. */
 
 export interface WireChunk {
   readonly id?: string | null;
@@ -6,24 +6,24 @@ export interface WireChunk {
   readonly created?: number | null;
   readonly choices?: readonly (WireChoice | null)[] | null;
   readonly usage?: WireUsage | null;
-  /** Groq, when it was not asked for `usage`. */
+  /** Sent by Groq when it was not asked for `usage`. */
   readonly x_groq?: { readonly usage?: WireUsage | null } | null;
   readonly error?: unknown;
 }
 
 interface WireChoice {
-  /** Of a stream. */
+  /** Set in a stream. */
   readonly delta?: WireDelta | null;
-  /** Of a completion in one piece. */
+  /** Set in a whole completion. */
   readonly message?: WireDelta | null;
   readonly finish_reason?: string | null;
 }
 
 export interface WireDelta {
   readonly content?: string | readonly unknown[] | null;
-  /** DeepSeek and most others. */
+  /** Sent by DeepSeek and most others. */
   readonly reasoning_content?: string | null;
-  /** OpenRouter, vLLM. */
+  /** Sent by OpenRouter and vLLM. */
   readonly reasoning?: string | null;
   readonly refusal?: string | null;
   readonly tool_calls?: readonly (WireToolCall | null)[] | null;
@@ -40,7 +40,7 @@ export interface WireUsage {
   readonly prompt_tokens?: number | null;
   readonly completion_tokens?: number | null;
   readonly prompt_tokens_details?: { readonly cached_tokens?: number | null } | null;
-  /** DeepSeek. */
+  /** Sent by DeepSeek. */
   readonly prompt_cache_hit_tokens?: number | null;
   readonly completion_tokens_details?: {
     readonly reasoning_tokens?: number | null;

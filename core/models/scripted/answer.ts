@@ -10,7 +10,7 @@ import type {
 } from "../../plugin/plugin.ts";
 import { type Pace, PacedParts } from "./pace.ts";
 
-/** A text, tool calls, or a failure. A failure beside a text comes after it. */
+/** A text, tool calls, or a failure. A failure beside a text comes after the text. */
 export interface ScriptedReply {
   text?: string;
   calls?: readonly { tool: string; input: unknown }[];
@@ -25,7 +25,7 @@ const STOP: LanguageModelV3FinishReason = { unified: "stop", raw: "stop" };
 const LENGTH: LanguageModelV3FinishReason = { unified: "length", raw: "length" };
 const TOOL_CALLS: LanguageModelV3FinishReason = { unified: "tool-calls", raw: "tool-calls" };
 
-/** Words are separated by white space. */
+/** Counts the words, which are separated by white space. */
 function countWords(text: string): number {
   let words = 0;
   let inside = false;
@@ -146,7 +146,7 @@ class Burst implements PartSource {
   }
 }
 
-/** The parts in groups that are sent one by one: each has one text delta, the last one all that follows as well. */
+/** Groups the parts to send them one by one: each group has one text delta, and the last one everything that follows it. */
 function groupParts(parts: LanguageModelV3StreamPart[]): LanguageModelV3StreamPart[][] {
   const groups: LanguageModelV3StreamPart[][] = [[]];
   let spoken = false;

@@ -1,7 +1,7 @@
 /** The failures of scripted models, in the form of a real provider's failures. */
 import { APICallError } from "@ai-sdk/provider";
 
-/** The HTTP status of a real provider for each reason that clients are told. */
+/** The HTTP status that a real provider sends for each reason in error messages. */
 const STATUSES: Readonly<Record<string, number>> = {
   "rate limited": 429,
   "timed out": 504,

@@ -2,7 +2,7 @@
  * Generates a JSON value for a JSON Schema, always the same one for the same input: the answer of a scripted model that is asked
  * for JSON when no rule applies. It supports type, properties, required, items, enum, const, default, examples, bounds,
  * formats, local $ref, allOf and the first entry of anyOf and oneOf. It ignores pattern, uniqueItems, not and if: the value may
- * not be valid against schemas with those.
+ * be invalid for schemas that use those.
  */
 import { isObject } from "../../lib/is-object.ts";
 
@@ -13,7 +13,7 @@ const MAX_NODES = 5000;
 const MAX_ITEMS = 100;
 const MAX_CHARACTERS = 10_000;
 const MAX_DEPTH = 32;
-/** Optional properties are left out below this depth, so that recursive schemas come to an end. */
+/** Optional properties are left out below this depth, so that recursive schemas terminate. */
 const MAX_OPTIONAL_DEPTH = 3;
 
 const FORMATS: Readonly<Record<string, string>> = {

@@ -1,16 +1,16 @@
-/** Answers with delays between their parts, to try streaming, aborts and slow models offline. */
+/** Answers with delays between their parts, to try out streaming, aborts and slow models offline. */
 import type { LanguageModelV3StreamPart, PartBatch, PartSource } from "../../plugin/plugin.ts";
 
 export interface Pace {
   /** Milliseconds between two deltas. */
   delay: number;
-  /** Milliseconds before the first. */
+  /** Milliseconds before the first delta. */
   firstDelay: number;
 }
 
 /**
  * Returns one group after the other: the first is due `firstDelay` after the call, each next one `delay` later. All times are
- * measured from the call, so that late timers do not add up; groups that have become due while the reader was busy come as one
+ * measured from the call, so that late timers do not add up; groups that became due while the reader was busy come as one
  * batch. `failure` is thrown after the last group.
  */
 export class PacedParts implements PartSource {

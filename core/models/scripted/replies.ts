@@ -28,7 +28,7 @@ interface Rule {
   when: RegExp;
   text: Template | undefined;
   calls: readonly { tool: string; input: Template }[] | undefined;
-  /** Whether `call` is one call: `result` is its output then, and a list of outputs otherwise. */
+  /** Whether `call` is a single call: then `result` is its output, and otherwise a list of outputs. */
   single: boolean;
   next: Template | undefined;
   error: string | undefined;

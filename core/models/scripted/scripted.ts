@@ -5,8 +5,8 @@
  * case-insensitive regular expression, matches the text is used; a rule without `when` always matches. It has one of `text`,
  * `call` (a tool call or a list of them), `object` (sent as JSON) or `error`; an `error` beside a `text` breaks the answer off
  * after the text. When the tools of `call` have run, the model replies with `then`, a template over `result`, or with the output
- * as JSON. Texts, inputs and objects may have templates over `input` (the user's text) and `match` (the groups of `when`). When
- * JSON is asked for and no rule applies, the model generates an object from the schema. Words are counted as tokens, and
+ * as JSON. Texts, inputs and objects may be templates over `input` (the user's text) and `match` (the groups of `when`). When
+ * JSON is requested and no rule applies, the model generates an object from the schema. Words are counted as tokens, and
  * `maxOutputTokens` is respected.
  */
 import {
@@ -67,7 +67,7 @@ function createModel(id: string, config: ModelConfig, at: string, host: Host): L
   const doStream = (options: LanguageModelV3CallOptions) => {
     try {
       const reply = respond(options);
-      // Without a text and a delay before it, a failure rejects the call itself instead of breaking the stream off.
+      // A failure without text and delay rejects the call itself instead of breaking off the stream.
       const rejects = reply.failure !== undefined && reply.text === undefined && pace.firstDelay === 0;
       return rejects ? Promise.reject(reply.failure) : Promise.resolve(createAnswer(reply, options, chunks, pace));
     } catch (error) {

@@ -1,4 +1,4 @@
-/** Models of the AI SDK's provider interface v2 (packages for AI SDK 5), as the core uses them. */
+/** Converts models of the AI SDK's provider interface v2 (packages for AI SDK 5) for the core. */
 import type {
   LanguageModelV2,
   LanguageModelV2CallOptions,
@@ -33,7 +33,7 @@ function toV2Options({ prompt, tools, ...rest }: LanguageModelV3CallOptions): La
 function toV2Message(message: LanguageModelV3Message): LanguageModelV2Message {
   if (message.role !== "tool" && message.role !== "assistant") return message as LanguageModelV2Message;
   const content = (message.content as { type: string; output?: LanguageModelV3ToolResultOutput }[])
-    // Approvals are the core's own affair: what became of the call is in its result.
+    // Approvals are handled by the core: the result of the call reflects them.
     .filter(({ type }) => type !== "tool-approval-response")
     .map((part) => (part.output === undefined ? part : { ...part, output: toV2Output(part.output) }));
   return { ...message, content } as LanguageModelV2Message;

@@ -1,4 +1,4 @@
-/** Models of the AI SDK's provider interface v4 (packages for AI SDK 7), as the core uses them. */
+/** Converts models of the AI SDK's provider interface v4 (packages for AI SDK 7) for the core. */
 import type {
   LanguageModelV3CallOptions,
   LanguageModelV3File,
@@ -111,7 +111,7 @@ function fromV4Part(part: V4Part): LanguageModelV3StreamPart | null {
   }
 }
 
-/** A file of which the provider gives only the address is a source: files of v3 are data. */
+/** A file for which the provider gives only an address becomes a source, because files of v3 are data. */
 function fromV4File({ data, ...rest }: Extract<V4Part, { type: "file" }>): LanguageModelV3StreamPart {
   if (data.type === "data") return { ...rest, data: data.data } satisfies LanguageModelV3File;
   const url = String(data.url);

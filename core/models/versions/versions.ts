@@ -1,4 +1,4 @@
-/** The versions of the AI SDK's provider interface that the core understands. It uses v3 itself. */
+/** The versions of the AI SDK's provider interface that the core supports. It uses v3 itself. */
 import type {
   EmbeddingModelV2,
   EmbeddingModelV3,
@@ -10,7 +10,7 @@ import type { StreamingModel } from "../part-source.ts";
 import { languageModelV2 } from "./v2.ts";
 import { type LanguageModelV4, languageModelV4 } from "./v4.ts";
 
-/** What a package or a plugin gives: it may have been made for any version. */
+/** A model from a package or a plugin, which may have been made for any version. */
 export type AnyLanguageModel = LanguageModelV2 | LanguageModelV3 | (LanguageModelV4 & { specificationVersion: "v4" });
 
 export const VERSIONS: readonly unknown[] = ["v2", "v3", "v4"];
@@ -29,7 +29,7 @@ export function toStreamingModel(model: AnyLanguageModel): StreamingModel {
   }
 }
 
-/** Embedding models of v4 are those of v3 by another version; those of v2 have no warnings. */
+/** Embedding models of v4 differ from v3 only in the version number; those of v2 have no warnings. */
 export function toEmbeddingModel(model: EmbeddingModelV2<string> | EmbeddingModelV3): EmbeddingModelV3 {
   if (model.specificationVersion !== "v2") return model;
   return {

@@ -1,6 +1,6 @@
 /** A histogram of durations: plain numbers in one array, so that an observation allocates nothing. */
 
-/** Upper bounds in seconds: the defaults of Prometheus, and longer ones for models. The last bucket has no bound. */
+/** Upper bounds in seconds: the defaults of Prometheus, and longer ones for models. The last bucket is unbounded. */
 export const BOUNDS: readonly number[] = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ];
@@ -8,7 +8,7 @@ export const BOUNDS: readonly number[] = [
 const BOUNDS_IN_MILLISECONDS = Float64Array.from(BOUNDS, (seconds) => seconds * 1000);
 const SUM = BOUNDS.length + 1;
 
-/** The place of a duration among the bounds; that after the last is for what is longer. */
+/** The index of the bucket for a duration; the last one is for longer durations. */
 export function bucketIndex(milliseconds: number): number {
   let bucket = 0;
   while (bucket < BOUNDS_IN_MILLISECONDS.length && milliseconds > BOUNDS_IN_MILLISECONDS[bucket]!) bucket++;
@@ -16,16 +16,16 @@ export function bucketIndex(milliseconds: number): number {
 }
 
 export class Durations {
-  /** How many in each bucket, the endless one included; behind them the sum in milliseconds. */
+  /** The count of each bucket, the unbounded one included, followed by the sum in milliseconds. */
   readonly #values = new Float64Array(BOUNDS.length + 2);
 
-  /** @param bucket what `bucketOf` gives, where it is at hand */
+  /** @param bucket the result of `bucketIndex`, if it is known already */
   observe(milliseconds: number, bucket: number = bucketIndex(milliseconds)): void {
     this.#values[bucket]!++;
     this.#values[SUM]! += milliseconds;
   }
 
-  /** Observations up to each bound, and up to the end: as a histogram is exposed. */
+  /** Cumulative counts, as a histogram is exposed. */
   get cumulative(): number[] {
     let count = 0;
     return [...this.#values.subarray(0, SUM)].map((inBucket) => {
@@ -38,7 +38,7 @@ export class Durations {
     return this.cumulative.at(-1)!;
   }
 
-  /** Seconds. */
+  /** Sum of the durations in seconds. */
   get sum(): number {
     return this.#values[SUM]! / 1000;
   }

@@ -1,4 +1,4 @@
-/** The families as text in the format of Prometheus, by prom-client. */
+/** Writes the families as text in the format of Prometheus, with prom-client. */
 import { type Metric, Registry } from "prom-client";
 import { collectFamilies } from "./families.ts";
 import type { Family } from "./family.ts";
@@ -22,7 +22,7 @@ export function createExposition(meters: Meters): Exposition {
   };
 }
 
-/** What the registry asks of a metric: its values when they are wanted. It has no type of its own there. */
+/** A metric as the registry expects it, whose values are computed on request. The registry has no type for this. */
 function lazyMetric({ name, help, type, samples }: Family): Metric {
   const get = async () => ({
     name,

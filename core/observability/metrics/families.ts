@@ -1,11 +1,11 @@
-/** From what was counted to the families of `/metrics`. The names are part of the interface: docs/observability.md, "Metrics". */
+/** Makes the families of `/metrics` from the counters. The names are part of the interface: docs/observability.md, "Metrics". */
 import { type Family, histogramSamples, type Sample, tallySamples } from "./family.ts";
 import type { Meters } from "./meters.ts";
 import { OTHER } from "./named.ts";
 import { CIRCUIT_STATES } from "./outcomes.ts";
 import type { RequestMeter } from "./request-meter.ts";
 
-/** Those that are there from 0 on; the others from the first on. */
+/** Statuses that are exposed even with a count of 0; the others only once they have occurred. */
 const USUAL: ReadonlySet<string> = new Set(["2xx", "4xx", "5xx"]);
 const NONE: ReadonlySet<string> = new Set();
 

@@ -1,4 +1,4 @@
-/** Metrics as Prometheus sees them: families of samples with labels. */
+/** Metrics in the terms of Prometheus: families of samples with labels. */
 import { BOUNDS, type Durations } from "./durations.ts";
 import type { Tally } from "./tally.ts";
 
@@ -7,7 +7,7 @@ type Labels = Readonly<Record<string, string>>;
 export interface Sample {
   readonly labels: Labels;
   readonly value: number;
-  /** What follows the name of the family. */
+  /** Appended to the name of the family. */
   readonly suffix?: "_bucket" | "_sum" | "_count";
 }
 
@@ -15,7 +15,7 @@ export interface Family {
   readonly name: string;
   readonly help: string;
   readonly type: "counter" | "gauge" | "histogram";
-  /** Read with every scrape. */
+  /** Called with every scrape. */
   samples(): readonly Sample[];
 }
 

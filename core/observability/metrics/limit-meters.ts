@@ -1,6 +1,6 @@
-/** How often each limit of the manifest has refused something, and how much of it is in use. By the path of the limit. */
+/** Counts, for each limit of the manifest by its path, how often it has refused something, and how much of it is in use. */
 
-/** Limits that refuse what would be beyond them. Of `body` there is one size, or one for each class of routes. */
+/** Limits that refuse what exceeds them. `body` is a single size, or has one for each class of routes. */
 const REFUSING = [
   "server.limits.body",
   "server.limits.body.default",
@@ -17,7 +17,7 @@ const REFUSING = [
 
 export type RefusingLimit = (typeof REFUSING)[number];
 
-/** Told by the part of the service that refuses. */
+/** Called by the part of the service that refuses. */
 export type CountRefusal = (limit: RefusingLimit) => void;
 
 export class LimitMeters {
@@ -28,17 +28,17 @@ export class LimitMeters {
     this.#refused.set(limit, this.#refused.get(limit)! + 1);
   };
 
-  /** Tells how to find out what is in use, in the unit of the limit. After a reload the part that serves then tells it. */
+  /** Sets the function that returns how much is in use, in the unit of the limit. After a reload, the new part sets it again. */
   measure(limit: string, read: () => number): void {
     this.#used.set(limit, read);
   }
 
-  /** Undefined for a limit that refuses nothing: a time that is waited, a size that something is cut to. */
+  /** Undefined for a limit that refuses nothing, such as a delay, or a size to which something is cut. */
   refused(limit: string): number | undefined {
     return this.#refused.get(limit);
   }
 
-  /** Undefined where it is not known. */
+  /** Undefined when it is unknown. */
   used(limit: string): number | undefined {
     return this.#used.get(limit)?.();
   }

@@ -1,5 +1,5 @@
 /**
- * All counters of a service. The code that does the work counts in place; `/metrics` reads the counters when it is requested.
+ * All counters of a service. The code that does the work increments them directly; `/metrics` reads them on request.
  * Nothing here knows labels or the text format.
  */
 import { Durations } from "./durations.ts";
@@ -9,12 +9,12 @@ import { COMMIT_OUTCOMES, RUN_OUTCOMES, type RunOutcome } from "./outcomes.ts";
 import { RequestMeter } from "./request-meter.ts";
 import { Tally } from "./tally.ts";
 
-/** For requests that no route matches: methods that are counted under their own name. */
+/** Methods that are counted under their own name in requests that no route matches. */
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /** A number that is read with every scrape. */
 interface Reading {
-  /** Without the prefix `penstock_`: `sockets_open`. */
+  /** The name without the prefix `penstock_`: `sockets_open`. */
   readonly name: string;
   readonly help: string;
   readonly type: "counter" | "gauge";
@@ -38,20 +38,20 @@ interface MeteredRoute {
 
 export class Meters {
   readonly models: NamedMeters<ModelMeter>;
-  /** By id. */
+  /** Outcomes of runs by agent id. */
   readonly agents: NamedMeters<Tally<RunOutcome>>;
   readonly tools: NamedMeters<ToolMeter>;
   readonly workflows: NamedMeters<WorkflowMeter>;
   readonly commits = new Tally(COMMIT_OUTCOMES);
   readonly limits = new LimitMeters();
-  /** Of successful commits. */
+  /** Durations of successful commits. */
   readonly commitDurations = new Durations();
-  /** By method, path and operation. */
+  /** Meters by method, path and operation. */
   readonly #routes = new Map<string, RequestMeter>();
   readonly #unmatched = new Map<string, RequestMeter>();
   readonly #preflight = new RequestMeter("preflight", "preflight", "OPTIONS");
   readonly #readings: Reading[] = [];
-  /** Of counters whose part of the service has ended, by name. */
+  /** The final values of counters whose part of the service has ended, by name. */
   readonly #ended = new Map<string, Reading>();
 
   constructor(names: MeterNames) {
@@ -64,7 +64,7 @@ export class Meters {
       this.#unmatched.set(method, new RequestMeter("unknown", "unknown", method));
   }
 
-  /** Names that are known from now on; those that were known keep what they have counted. */
+  /** Declares names; those that were known already keep their counts. */
   declare({ models, agents, tools, workflows }: MeterNames): void {
     this.models.declare(models);
     this.agents.declare(agents);
@@ -72,7 +72,7 @@ export class Meters {
     this.workflows.declare(workflows);
   }
 
-  /** One for each route, which goes on counting when the route is compiled anew. HEAD counts with its GET. */
+  /** The meter of a route, which is kept when the route is compiled again. HEAD counts as GET. */
   ofRoute({ operation, path, method }: MeteredRoute): RequestMeter {
     const key = `${method} ${path} ${operation}`;
     let meter = this.#routes.get(key);
@@ -83,7 +83,7 @@ export class Meters {
     return meter;
   }
 
-  /** For requests that no route matches: 404 and 405. */
+  /** The meter of requests that no route matches: 404 and 405. */
   ofUnmatched(method: string): RequestMeter {
     return this.#unmatched.get(method) ?? this.#unmatched.get(OTHER)!;
   }
@@ -102,8 +102,8 @@ export class Meters {
   }
 
   /**
-   * Adds a number that another part of the service keeps; numbers of one name are added up. The result takes it away again when that
-   * part ends. What a counter has counted by then stays.
+   * Adds a number that another part of the service maintains; numbers with the same name are summed. Returns a function that removes it
+   * when that part ends. The final value of a counter is kept.
    */
   add(reading: Reading): () => void {
     this.#readings.push(reading);
@@ -118,7 +118,7 @@ export class Meters {
     };
   }
 
-  /** One for each name. */
+  /** One reading per name. */
   get readings(): readonly Reading[] {
     return [...new Map(this.#all().map((reading) => [reading.name, reading])).values()].map(({ name, help, type }) => ({
       name,

@@ -1,4 +1,4 @@
-/** The meters of one model, one tool and one workflow, and meters by name. */
+/** The meters of a model, a tool and a workflow, and collections of meters by name. */
 import {
   type CircuitState,
   EXECUTION_OUTCOMES,
@@ -10,14 +10,14 @@ import {
 import { SampledDurations } from "./sampled-durations.ts";
 import { Tally } from "./tally.ts";
 
-/** The label of everything that the manifest does not name. */
+/** The label for everything that the manifest does not name. */
 export const OTHER = "other";
 
 export class ModelMeter {
   readonly calls = new Tally(MODEL_OUTCOMES);
   /** From the call to the end of the answer, for successful calls. */
   readonly durations = new SampledDurations();
-  /** Of its circuit breaker. */
+  /** The state of its circuit breaker. */
   circuit: CircuitState = "closed";
   inputTokens = 0;
   outputTokens = 0;
@@ -37,13 +37,13 @@ export class ToolMeter {
 
 export class WorkflowMeter {
   readonly executions = new Tally(EXECUTION_OUTCOMES);
-  /** How many run in this process. */
+  /** Number of executions that run in this process. */
   running = 0;
-  /** By path. */
+  /** Outcomes of steps by path. */
   readonly steps: NamedMeters<Tally<StepOutcome>> = new NamedMeters(() => new Tally(STEP_OUTCOMES));
 }
 
-/** Meters by names that are known at boot; all other names share one, so that no request makes a new series. */
+/** Meters by names that are known at boot; all other names share one, so that no request creates a new series. */
 export class NamedMeters<M> {
   readonly #known = new Map<string, M>();
   readonly #create: () => M;
@@ -65,7 +65,7 @@ export class NamedMeters<M> {
     return this.#other;
   }
 
-  /** Those that are known, in the order in which they were declared, and `other` once something was counted there. */
+  /** The known names in the order of their declaration, and `other` once something was counted there. */
   get entries(): [name: string, meter: M][] {
     const known = [...this.#known];
     return this.#other === null ? known : [...known, [OTHER, this.#other]];

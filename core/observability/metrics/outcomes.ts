@@ -1,6 +1,6 @@
-/** The outcomes that metrics have as labels. The lists are closed: nothing from a client, a model or a tool becomes a label. */
+/** The outcomes that metrics use as labels. The lists are closed: no text of a client, a model or a tool becomes a label. */
 
-/** Of one attempt with one model. */
+/** Outcomes of one attempt with one model. */
 export const MODEL_OUTCOMES = [
   "ok",
   "rate limited",
@@ -16,20 +16,20 @@ export const MODEL_OUTCOMES = [
 ] as const;
 export type ModelOutcome = (typeof MODEL_OUTCOMES)[number];
 
-/** Of a model's circuit breaker, in the order of the numbers that the metric has. */
+/** States of a model's circuit breaker, in the order of the numbers in the metric. */
 export const CIRCUIT_STATES = ["closed", "trial", "open"] as const;
 export type CircuitState = (typeof CIRCUIT_STATES)[number];
 
-/** Of a run of an agent, as its history has it. */
+/** Outcomes of an agent's run, as in its history. */
 export const RUN_OUTCOMES = ["completed", "error", "cancelled"] as const;
 export type RunOutcome = (typeof RUN_OUTCOMES)[number];
 
 export const TOOL_OUTCOMES = ["ok", "failed", "timed out", "invalid input", "not approved", "aborted"] as const;
 
-/** Of an execution, whenever it stops running. */
+/** Outcomes of an execution, whenever it stops running. */
 export const EXECUTION_OUTCOMES = ["completed", "error", "cancelled", "suspended"] as const;
 
-/** `failed` is the last attempt of a step, `retried` each one before it. */
+/** Outcomes of attempts: `failed` is the last attempt of a step, `retried` each one before it. */
 export const STEP_OUTCOMES = ["done", "failed", "retried", "suspended"] as const;
 export type StepOutcome = (typeof STEP_OUTCOMES)[number];
 

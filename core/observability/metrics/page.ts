@@ -1,4 +1,4 @@
-/** The text of `/metrics`, and what was counted lately. prom-client and the monitor of the event loop are loaded with the first request for it. */
+/** The text of `/metrics`, and recent activity. prom-client and the event loop monitor are loaded with the first request. */
 
 import type { Exposition } from "./exposition.ts";
 import type { Meters } from "./meters.ts";
@@ -19,7 +19,7 @@ export class MetricsPage {
     return (await this.#exposition).text();
   }
 
-  /** To be called when numbers have come or gone: the page is made anew with the next request for it. */
+  /** Must be called when numbers were added or removed: the page is rebuilt with the next request. */
   async renew(): Promise<void> {
     const before = this.#exposition;
     this.#exposition = null;

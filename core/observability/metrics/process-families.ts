@@ -1,9 +1,9 @@
-/** Metrics of the process, under the usual names of Prometheus clients. */
+/** Metrics of the process, under the names that Prometheus clients commonly use. */
 import { type IntervalHistogram, monitorEventLoopDelay, performance } from "node:perf_hooks";
 import { VERSION } from "../../lib/version.ts";
 import type { Family } from "./family.ts";
 
-/** Between two samples of the event loop delay, each of which costs some microseconds. */
+/** Interval of samples of the event loop delay, each of which costs some microseconds. */
 const SAMPLE_INTERVAL_MS = 20;
 const QUANTILES = [0.5, 0.9, 0.99];
 const NANOSECONDS = 1e9;
@@ -15,7 +15,7 @@ const family = (name: string, type: "counter" | "gauge", help: string, read: () 
   samples: () => [{ labels: {}, value: read() }],
 });
 
-/** @param delay the monitor of the event loop, which is reset with every scrape */
+/** @param delay the event loop monitor, which is reset with every scrape */
 export function processFamilies(delay: IntervalHistogram): Family[] {
   const labels = { version: VERSION, node: process.version };
   return [
@@ -51,7 +51,7 @@ export function watchEventLoop(): IntervalHistogram {
   return delay;
 }
 
-/** The histogram holds the times between two samples, each the resolution longer than the delay. */
+/** The histogram contains the times between two samples, each of which exceeds the delay by the resolution. */
 function delayFamily(delay: IntervalHistogram): Family {
   const seconds = (nanoseconds: number) => Math.max(0, nanoseconds / NANOSECONDS - SAMPLE_INTERVAL_MS / 1000);
   return {

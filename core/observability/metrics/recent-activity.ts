@@ -1,4 +1,4 @@
-/** What was done in each of the last sixty minutes, from counters that only ever grow: nothing is counted twice, and no request pays. */
+/** Activity in each of the last sixty minutes, as differences of counters that only grow, so that requests need no further counting. */
 import type { Meters } from "./meters.ts";
 
 const MINUTE_MS = 60_000;
@@ -9,20 +9,20 @@ interface Totals {
   readonly failed: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
-  /** In US dollars; 0 as well where no model has prices. */
+  /** In US dollars; also 0 when no model has prices. */
   readonly cost: number;
 }
 
-/** What was done from one moment until the next one. */
+/** The activity in one interval. */
 interface ActivityMinute extends Totals {
-  /** ISO 8601. */
+  /** Start of the interval, ISO 8601. */
   readonly from: string;
 }
 
 export class RecentActivity {
   readonly #meters: Meters;
   readonly #minutes: ActivityMinute[] = [];
-  /** When the minute that still goes on began, and what had been counted by then. */
+  /** Start of the current minute, and the totals at that time. */
   #from: number;
   #before: Totals;
   #timer: NodeJS.Timeout | null = null;
@@ -42,7 +42,7 @@ export class RecentActivity {
     this.#timer = null;
   }
 
-  /** Ends the minute that goes on, and begins the next one. */
+  /** Ends the current minute, and starts the next one. */
   turn(now: number): void {
     const totals = readTotals(this.#meters);
     this.#minutes.push(this.#since(totals));
@@ -51,7 +51,7 @@ export class RecentActivity {
     this.#before = totals;
   }
 
-  /** The oldest first. The last one still goes on. */
+  /** The oldest first. The last one is the current, incomplete minute. */
   get minutes(): ActivityMinute[] {
     return [...this.#minutes, this.#since(readTotals(this.#meters))];
   }
@@ -69,7 +69,7 @@ export class RecentActivity {
   }
 }
 
-/** Requests that do something: reads are left out, those of an open console and of probes among them. */
+/** Counts requests that do something: reads are left out, among them those of an open console and of probes. */
 function readTotals({ routes, models }: Meters): Totals {
   const totals = { requests: 0, failed: 0, inputTokens: 0, outputTokens: 0, cost: 0 };
   for (const { method, operation, statuses } of routes) {

@@ -1,8 +1,8 @@
-/** Counts the requests of one route. Every request passes here, so that it only changes numbers in place. */
+/** Counts the requests of one route. Runs for every request, so it only changes numbers in place. */
 import { SampledDurations } from "./sampled-durations.ts";
 import { Tally } from "./tally.ts";
 
-/** By the first digit of the status; `aborted` when the client left before the reply. */
+/** Outcomes by the first digit of the status; `aborted` when the client left before the reply. */
 const STATUSES = ["aborted", "1xx", "2xx", "3xx", "4xx", "5xx"] as const;
 
 /** The status that stands for a request whose client has left. */
@@ -23,8 +23,8 @@ export class RequestMeter {
   }
 
   /**
-   * @param milliseconds what it took, or `UNTIMED`
-   * @param waited whether it was not answered at once
+   * @param milliseconds the duration, or `UNTIMED`
+   * @param waited whether the reply was asynchronous
    */
   finished(status: number, milliseconds: number, waited: boolean): void {
     this.statuses.countAt(status === CLIENT_CLOSED_REQUEST ? 0 : Math.trunc(status / 100));

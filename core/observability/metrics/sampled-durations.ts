@@ -1,30 +1,30 @@
-/** Durations of work that mostly takes next to no time, so that reading the clock twice would cost too much. */
+/** Durations of work that is usually so short that reading the clock twice would cost too much. */
 import { bucketIndex, Durations } from "./durations.ts";
 
-/** The duration of work that was done at once and not timed. */
+/** The duration of synchronous work that was not timed. */
 export const UNTIMED = -1;
 
 /** One in this many is timed. Must be a power of two. */
 const SAMPLE_EVERY = 16;
 
 /**
- * Of the work that is done at once, one in sixteen is timed, and its duration stands for those that follow: counts are exact, and
- * the clock costs a sixteenth. Work that waits for something is always timed.
+ * Of synchronous work one in sixteen is timed, and its duration stands for those that follow: counts are exact, and the clock costs a
+ * sixteenth. Work that waits for something is always timed.
  */
 export class SampledDurations extends Durations {
   #turn = 0;
-  /** What the last one took that was done at once and timed. */
+  /** The last timed duration of synchronous work. */
   #typical = 0;
   #typicalBucket = 0;
 
-  /** Whether what begins now is to be timed, although it may be done at once. */
+  /** Whether to time the work that starts now, even if it turns out to be synchronous. */
   begin(): boolean {
     return (this.#turn++ & (SAMPLE_EVERY - 1)) === 0;
   }
 
   /**
-   * @param milliseconds what it took, or `UNTIMED`
-   * @param waited whether it was not done at once
+   * @param milliseconds the duration, or `UNTIMED`
+   * @param waited whether the work was asynchronous
    */
   ended(milliseconds: number, waited: boolean): void {
     if (milliseconds === UNTIMED) {

@@ -1,7 +1,7 @@
 /** Counts how often each of a few outcomes occurred. */
 export class Tally<K extends string> {
   readonly outcomes: readonly K[];
-  /** In the order of `outcomes`. Doubles: exact up to 2^53, and never boxed. */
+  /** Counts in the order of `outcomes`. Doubles are exact up to 2^53, and never boxed. */
   readonly #counts: Float64Array;
 
   constructor(outcomes: readonly K[]) {
@@ -13,7 +13,7 @@ export class Tally<K extends string> {
     this.#counts[this.outcomes.indexOf(outcome)]! += times;
   }
 
-  /** The same, by the place of the outcome. */
+  /** Counts an outcome by its index. */
   countAt(place: number): void {
     this.#counts[place]!++;
   }

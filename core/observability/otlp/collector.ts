@@ -9,16 +9,16 @@ interface CollectorSettings {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly source: SpanSource;
-  /** Milliseconds until a batch has failed, retries included. Default 10,000. */
+  /** Milliseconds after which a batch has failed, retries included. Default 10,000. */
   readonly timeout?: number;
 }
 
-/** What became of a batch. */
+/** The outcome of sending a batch. */
 export type Sent =
   | { readonly kind: "sent" }
-  /** It may be sent again. */
+  /** Sending failed, and may be retried. */
   | { readonly kind: "failed"; readonly reason: string }
-  /** It would be refused again. */
+  /** The collector rejected the batch, and would reject it again. */
   | { readonly kind: "refused"; readonly reason: string };
 
 type Settings = NonNullable<ConstructorParameters<typeof OTLPTraceExporter>[0]>;
@@ -52,7 +52,7 @@ export class Collector {
     });
   }
 
-  /** Closes the connection once requests under way have been answered. */
+  /** Closes the connection once pending requests have been answered. */
   close(): void {
     this.#exporter.shutdown().catch(() => {});
   }
@@ -60,7 +60,7 @@ export class Collector {
 
 const SENT: Sent = { kind: "sent" };
 
-/** Only what the collector refused for good has a status. */
+/** Only an error for a batch that the collector has finally rejected has a status. */
 function sendOutcome(error: Error & { code?: unknown }): Sent {
   if (typeof error.code === "number") return { kind: "refused", reason: `status ${error.code}` };
   return { kind: "failed", reason: messageOf(error) || String(error.code ?? error.name) };

@@ -1,11 +1,11 @@
-/** The address that spans are sent to, and the headers that authenticate the service. Both are computed at boot. */
+/** The address to which spans are sent, and the headers that authenticate the service. Both are computed at boot. */
 
 /** Path of the signal below a base address (OTLP specification, "OTLP/HTTP Request"). */
 const TRACES = "/v1/traces";
 
 /**
- * The address of a collector, as `OTEL_EXPORTER_OTLP_ENDPOINT` has it: spans go to `/v1/traces` below it. One that ends with
- * that path is taken as it is.
+ * The address of a collector as in `OTEL_EXPORTER_OTLP_ENDPOINT`: spans go to `/v1/traces` below it. An address that ends with
+ * that path is used unchanged.
  *
  * @throws TypeError for a text that is not a URL
  */
@@ -16,19 +16,19 @@ export function tracesUrl(endpoint: string): string {
   return url.href;
 }
 
-/** The address without user name, password and query, which may hold keys: for logs. */
+/** The address for logs: without user name, password and query, which may contain keys. */
 export function shownUrl(url: string): string {
   const { origin, pathname } = new URL(url);
   return origin + pathname;
 }
 
-/** The keys of the service. A pair is sent as a user and a password. */
+/** The keys of the service, which are sent as user name and password. */
 interface KeyPair {
   readonly publicKey: string;
   readonly secretKey: string;
 }
 
-/** The headers of the manifest, and one for the keys unless they name their own. */
+/** The headers of the manifest, and one for the keys unless they include an own `authorization`. */
 export function otlpHeaders(headers: Readonly<Record<string, string>>, keys: KeyPair | null): Record<string, string> {
   const named = Object.keys(headers).some((name) => name.toLowerCase() === "authorization");
   if (keys === null || named) return { ...headers };

@@ -1,4 +1,4 @@
-/** Opens the export of spans over OTLP. The exporter is loaded only where the manifest names a collector. */
+/** Opens the export of spans over OTLP. The exporter is loaded only if the manifest names a collector. */
 import type { Logger } from "pino";
 import { VERSION } from "../../lib/version.ts";
 import type { Meters } from "../metrics/meters.ts";
@@ -22,11 +22,11 @@ interface OtlpEnvironment {
 
 interface OtlpExport {
   readonly sink: SpanSink;
-  /** Sends what is left, for two seconds at most. */
+  /** Sends the remaining spans, for two seconds at most. */
   close(): Promise<void>;
 }
 
-/** @throws TypeError for an endpoint that is not a URL: the check of the manifest has refused it before */
+/** @throws TypeError for an endpoint that is not a URL, which the check of the manifest has refused before */
 export async function openOtlp(
   { name, version, observability: { otlp } }: OtlpManifest,
   { env, logger }: OtlpEnvironment,

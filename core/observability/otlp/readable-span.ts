@@ -1,15 +1,15 @@
-/** Converts spans to the form that OpenTelemetry's exporters read, when they are sent: the queue holds only a few fields of each. */
+/** Converts spans to the form of OpenTelemetry's exporters, when they are sent: the queue has only a few fields of each. */
 import { type Resource, resourceFromAttributes } from "@opentelemetry/resources";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import type { SpanData } from "../sink.ts";
 import type { Attributes } from "../span.ts";
 import type { QueuedSpan } from "./span-queue.ts";
 
-/** Of the service that sends. */
+/** The service that sends the spans. */
 export interface SpanSource {
   readonly name: string;
   readonly version: string;
-  /** What made the spans, and its version. */
+  /** The instrumentation that made the spans, and its version. */
   readonly scope: { readonly name: string; readonly version: string };
 }
 
@@ -53,14 +53,14 @@ const entityAttributes = ({ entity: { id, type, name } }: SpanData): ReadableSpa
   "entity.name": name,
 });
 
-/** Attributes that are undefined are left out. */
+/** Leaves out attributes that are undefined. */
 function present(attributes: Attributes | null): ReadableSpan["attributes"] {
   const given: Record<string, unknown> = {};
   for (const key in attributes) if (attributes[key] !== undefined) given[key] = attributes[key];
   return given as ReadableSpan["attributes"];
 }
 
-/** Seconds and nanoseconds of milliseconds with fractions. */
+/** Converts milliseconds with fractions to seconds and nanoseconds. */
 function hrTime(milliseconds: number): [number, number] {
   const seconds = Math.floor(milliseconds / 1000);
   const nanoseconds = Math.round((milliseconds - seconds * 1000) * 1e6);

@@ -1,6 +1,6 @@
 /**
- * The queue of spans that wait to be sent. It takes spans at once and never blocks. One batch is sent at a time. While the collector
- * is away, the queue fills up, and spans that find it full are dropped.
+ * The queue of spans that wait to be sent. It accepts spans immediately and never blocks. One batch is sent at a time. While the collector
+ * is unavailable, the queue fills up, and further spans are dropped.
  */
 import type { Logger } from "pino";
 import type { SpanData, SpanSink, TraceData } from "../sink.ts";
@@ -8,28 +8,28 @@ import type { Collector, Sent } from "./collector.ts";
 
 const MAX_WAITING_SPANS = 2048;
 const BATCH_SPANS = 256;
-/** How long a span waits for others to be sent with. */
+/** How long a span waits so that others are sent with it. */
 const BATCH_DELAY_MS = 1_000;
-/** The delay after a failure doubles from the first value to the second. */
+/** The delay after a failure doubles from this value to the next one. */
 const MIN_RETRY_DELAY_MS = 1_000;
 const MAX_RETRY_DELAY_MS = 30_000;
-/** When spans pile up, the next batch waits this many times as long as the last one took to write, so that requests come first. */
+/** When spans pile up, the pause before the next batch is this multiple of the time for the last one, so that requests come first. */
 const REST_FACTOR = 4;
-/** Between two log lines that say that spans are dropped. */
+/** Shortest time between two log lines about dropped spans. */
 const WARNING_INTERVAL_MS = 60_000;
-/** For the last spans when the service ends. */
+/** How long to send the last spans when the service ends. */
 const CLOSE_TIMEOUT_MS = 2_000;
 
 /** A copy of the data of a span: the span itself would keep its whole trace in memory. */
 export interface QueuedSpan extends SpanData {
-  /** Whether its parent is a span of the service that made the request. */
+  /** Whether its parent is a span of the calling service. */
   readonly remote: boolean;
 }
 
 export interface QueueSettings {
   readonly collector: Pick<Collector, "send" | "close">;
   readonly logger: Pick<Logger, "warn" | "info">;
-  /** What logs call the collector. */
+  /** The name of the collector in logs. */
   readonly where: string;
   /** Milliseconds in place of the constants above, for tests. */
   readonly times?: { readonly delay?: number; readonly pause?: number; readonly closeTimeout?: number };
@@ -41,16 +41,16 @@ export class SpanQueue implements SpanSink {
   #waiting: QueuedSpan[] = [];
   #sending: Promise<void> | null = null;
   #timer: NodeJS.Timeout | null = null;
-  /** Failures in a row. */
+  /** Consecutive failures. */
   #failures = 0;
   /** Milliseconds for which the last batch blocked the event loop. */
   #work = 0;
   /** Dropped spans that have not been logged. */
   #lost = 0;
-  /** No dropped spans are logged before this time, by `performance.now()`. */
+  /** No dropped spans are logged before this time on the clock of `performance.now()`. */
   #nextWarning = 0;
   #closed = false;
-  /** Since the start. */
+  /** Number of spans sent since the start. */
   sent = 0;
   dropped = 0;
 
@@ -66,7 +66,7 @@ export class SpanQueue implements SpanSink {
   started(): void {}
   ended(): void {}
 
-  /** Takes all spans or none: half a trace would be misleading. */
+  /** Accepts all spans or none: half a trace would be misleading. */
   take(trace: TraceData, spans: readonly SpanData[]): void {
     if (this.#closed || this.#waiting.length + spans.length > MAX_WAITING_SPANS) {
       this.#drop(spans.length);
@@ -76,11 +76,11 @@ export class SpanQueue implements SpanSink {
     for (const span of spans) this.#waiting.push(queuedSpan(span, trace));
     if (this.#sending !== null) return;
     if (this.#timer === null) this.#schedule(this.#delay());
-    // A full batch is sent now, but not within the work that has just ended.
+    // A full batch is sent soon, but not within the work that has just ended.
     else if (this.#failures === 0 && before < BATCH_SPANS && this.#waiting.length >= BATCH_SPANS) this.#schedule(0);
   }
 
-  /** Sends what is left, for at most two seconds; nothing to a collector that is away. */
+  /** Sends the remaining spans, for at most two seconds; none if the collector is unavailable. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
@@ -152,7 +152,7 @@ export class SpanQueue implements SpanSink {
     if (result.kind === "refused") this.#drop(count);
   }
 
-  /** Dropped spans are logged when the collector is back; while it works, once a minute. */
+  /** Logs dropped spans: once a minute while the collector works, and otherwise when it is back. */
   #drop(count: number): void {
     this.dropped += count;
     this.#lost += count;

@@ -10,13 +10,13 @@ import { parseEntries, parseRecordRow } from "../journal/rows.ts";
 import { applyEntry, initialState } from "../journal/state.ts";
 import { openReader, sendEntries } from "../run/follow.ts";
 
-/** Between two reads of the journal where nobody tells that there is more. */
+/** Pause between two reads of the journal when the store does not notify of new entries. */
 const JOURNAL_POLL_MS = 250;
 
 /**
- * The events after the one numbered `after`, until the execution comes to rest.
+ * The events after the one numbered `after`, until the execution settles.
  *
- * @param found an execution that runs
+ * @param found a running execution
  * @param pollInterval milliseconds
  */
 export function followRemoteExecution(
@@ -36,14 +36,14 @@ export function followRemoteExecution(
     };
     let rowsSent = 0;
     let last: string | undefined;
-    /** Revision of a record that has fewer journal rows than were read. */
+    /** Revision of a record row that counts fewer journal rows than were read. */
     let outdated: number | undefined;
     const watch = new Watch(store, openExecutionKey(start.number));
     try {
       await send(firstEntries(found));
       while (!sink.closed) {
         const now = await readExecution(store, start.number, start.id);
-        // Retention has removed it.
+        // Retention has removed the execution.
         if (now === null) return;
         const rows = await readJournal(store, start.number, last);
         rowsSent += rows.length;
@@ -52,7 +52,7 @@ export function followRemoteExecution(
         if (now.openRow === null && now.recordRow !== null) {
           const rest = parseRecordRow(now.recordRow.value);
           if (rowsSent === rest.rows) return await send(rest.tail);
-          // More rows than the record tells of: it was resumed between the two reads, so that a new record will follow.
+          // There are more rows than the record counts: the execution was resumed between the two reads, so a new record will follow.
           if (rowsSent < rest.rows || now.recordRow.revision === outdated) throw incompleteJournal(start.id);
           outdated = now.recordRow.revision;
         } else await watch.wait(pollInterval);

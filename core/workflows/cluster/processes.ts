@@ -1,5 +1,5 @@
 /**
- * What a process of a shared store does about the executions of the others: it recovers those of processes that are gone, and follows
+ * What a process of a shared store does about executions of the other processes: it recovers those of dead processes, and carries out
  * the stop requests for its own. A single execution needs no lease of its own: its open row names its process, and every commit to its
  * journal expects that row to be unchanged.
  */
@@ -12,14 +12,14 @@ import { StopRequests, stopsAsked } from "./stop-requests.ts";
 
 /** All in milliseconds. */
 export interface ProcessTimes extends MembershipTimes {
-  /** Between two reads of the stop requests that other processes have written. */
+  /** Pause between two reads of the stop requests that other processes have written. */
   readonly stopRequestInterval: number;
 }
 
 const STOP_REQUEST_INTERVAL_MS = 250;
-/** Between two looks at whether there is anything to recover, which are cheap. */
+/** Pause between two checks whether there is anything to recover; the check is cheap. */
 const CHECK_INTERVAL_MS = 250;
-/** All open executions are read every so many heartbeats, even when no process has gone: usually there is nothing to recover. */
+/** After this many heartbeats all open executions are read, even if every process lives: usually there is nothing to recover. */
 const HEARTBEATS_PER_FULL_SCAN = 60;
 
 export class Processes {
@@ -28,7 +28,7 @@ export class Processes {
   readonly #stopRequests: StopRequests;
   readonly #recovery: Interval;
   readonly #fullScanInterval: number;
-  /** Whether there may be executions to recover that have not been looked for. */
+  /** Whether there may be executions to recover that no scan has looked for yet. */
   #recoveryDue = true;
   #lastScan = Number.NEGATIVE_INFINITY;
   #stopped = false;
@@ -52,12 +52,12 @@ export class Processes {
 
   async start(): Promise<void> {
     await this.#membership.start();
-    // The start does not wait for executions that have to wait for a free slot.
+    // The boot does not wait for executions that have to wait for a free slot.
     await Promise.race([this.#recovery.begin(), this.#engine.capacity.full]);
     await this.#stopRequests.start();
   }
 
-  /** Recovers nothing from now on, but keeps the lease. */
+  /** Stops recovering executions, but keeps the lease. */
   stopRecovering(): void {
     this.#stopped = true;
   }
@@ -67,7 +67,7 @@ export class Processes {
     await Promise.all([this.#recovery.stop(), this.#stopRequests.close()]);
   }
 
-  /** Recovers the executions of processes that are gone. */
+  /** Recovers the executions of dead processes. */
   async #recover(): Promise<void> {
     if (!(await this.#isDue()) || this.#stopped) return;
     this.#recoveryDue = false;
@@ -85,7 +85,7 @@ export class Processes {
     const { mayHaveUnowned, leftAlone, store } = this.#engine;
     if (this.#recoveryDue || mayHaveUnowned) return true;
     if (performance.now() - this.#lastScan >= this.#fullScanInterval) return true;
-    // Nobody runs what was left alone, but it can be stopped.
+    // No process runs the executions that were left alone, but they can be stopped.
     return leftAlone.size > 0 && (await stopsAsked(store, leftAlone)).length > 0;
   }
 

@@ -1,4 +1,4 @@
-/** Recovers executions: those that a process which is gone left running go on here. */
+/** Recovers executions: those that a dead process left running continue here. */
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
 import { indexedExecution, journalKey, OPEN_EXECUTIONS } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
@@ -21,11 +21,11 @@ import { type StopRequest, stopsAsked } from "./stop-requests.ts";
 const ROWS_PER_READ = 100;
 
 /**
- * Goes on with every open execution whose process is gone, as soon as there are free slots. Resolves when all of them run here or
- * have run. Those that cannot go on are logged and tried again the next time.
+ * Continues every open execution whose process is dead, as soon as there are free slots. Resolves when all of them run here or
+ * have run. Those that cannot continue are logged and tried again the next time.
  *
  * @param isGone whether a process, other than this one, will not come back
- * @param isStopped whether nothing is to be recovered any more
+ * @param isStopped whether recovery has been stopped
  * @throws ServiceError `unavailable` while the store cannot be used
  */
 export async function recoverExecutions(
@@ -44,7 +44,7 @@ export async function recoverExecutions(
         const own = process === engine.environment.process;
         const number = indexedExecution(row.key);
         if (own ? live.has(number) || engine.abandoned.has(number) : !(await isGone(process))) continue;
-        // By the time that there is a free slot this process may be shutting down.
+        // By the time that a slot is free, this process may be shutting down.
         const recovered = await engine.capacity.whenFree(async () => !isStopped() && recoverOne(engine, row, number));
         if (recovered === true) count++;
         else if (recovered === LEFT_ALONE) leftAlone.set(number, row.revision);
@@ -59,7 +59,7 @@ export async function recoverExecutions(
   return count;
 }
 
-/** This process does not have what the execution needs, but another one may. */
+/** The execution needs something that this process does not have, but another one may. */
 const LEFT_ALONE = "left alone";
 
 async function recoverOne(engine: Engine, row: Row, number: number): Promise<boolean | typeof LEFT_ALONE> {
@@ -94,8 +94,8 @@ interface Claimed {
 }
 
 /**
- * Writes this process into the open row, so that commits of the process that had it fail, and counts the recovery. That is on disk before
- * the execution goes on, since it may kill this process too. Null when another process was first, or the execution has come to rest.
+ * Writes this process into the open row, so that commits of the previous process fail, and counts the recovery. Both are on disk before
+ * the execution continues, because it may kill this process too. Null when another process was first, or the execution has settled.
  */
 async function claim({ store, environment }: Engine, found: FoundExecution): Promise<Claimed | null> {
   const { number } = found.start;
@@ -103,7 +103,7 @@ async function claim({ store, environment }: Engine, found: FoundExecution): Pro
   const { process, recovered: before } = parseOpenRow(value);
   const read = await loadExecution(store, found);
   if (read === null) return null;
-  // What this process itself could not go on with, because the store was away, has not killed a process.
+  // An execution of this very process that stopped because the store was unavailable has not killed a process.
   const recovered = process === environment.process ? before : countRecovery(before, read.entries);
   const taken = takenOverRowText(value, environment.process, recovered);
   try {
@@ -112,7 +112,7 @@ async function claim({ store, environment }: Engine, found: FoundExecution): Pro
       value: taken,
       revision: await store.commit({ put: [[key, taken]], expect: [[key, revision]] }),
     };
-    // What the process that had it has written since the read, before its commits began to fail.
+    // The previous process may have written entries after the read and before its commits began to fail.
     const isBehind = (await readJournal(store, number, lastJournalKey(number, read))).length > 0;
     const loaded = isBehind ? await loadExecution(store, found) : read;
     return loaded === null ? null : { openRow, loaded, recovered };
@@ -125,7 +125,7 @@ async function claim({ store, environment }: Engine, found: FoundExecution): Pro
 const lastJournalKey = (number: number, { rows }: Loaded): string | undefined =>
   rows === 0 ? undefined : journalKey(number, rows - 1);
 
-/** When plugins of the definition are gone, it is nothing but its outline, and `problem` says what is missing. */
+/** When plugins of the definition are missing, the result has only its outline, and `problem` names what is missing. */
 async function findDefinition(
   { definitions }: Engine,
   hash: string,
@@ -135,7 +135,7 @@ async function findDefinition(
   return { definition: { outline: await definitions.outline(hash) } as WorkflowDefinition, problem: found };
 }
 
-/** A process of a newer release, or one that has the plugin, goes on with it: it begins there with its next start at the latest. */
+/** Leaves the execution to a process that has what it needs, at the latest when such a process starts. */
 function leaveAlone(
   { leftAlone, logger }: Engine,
   { id, number, workflowId }: ExecutionStart,
@@ -152,13 +152,13 @@ function stopAsAsked(execution: Execution, { kind, reason }: StopRequest): Promi
   return execution.writeRecord();
 }
 
-/** Nothing is lost: the execution can be resumed once what it needs is back. */
+/** Suspends the execution: it can be resumed once what it needs is back. */
 function suspendFor(execution: Execution, reason: string): Promise<void> {
   execution.append(["suspend", "", timeAfter(execution.state), reason, null]);
   return execution.writeRecord();
 }
 
-/** Nobody can resume the run of an agent that is gone. */
+/** Ends the run of an agent that does not exist any more: it could never be resumed. */
 function failWithoutAgent(execution: Execution): Promise<void> {
   execution.append([
     "error",
@@ -170,8 +170,8 @@ function failWithoutAgent(execution: Execution): Promise<void> {
 }
 
 /**
- * For `recovery: fail`, and for what kills its process. The step that began last is the one that was interrupted; the steps that contain it began before it. Steps of
- * branches that had already lost were not interrupted.
+ * Ends an execution with `recovery: fail`, or one that kills its process. The step that started last is the one that was interrupted; the
+ * steps that contain it started before it. Steps of branches that had already lost were not interrupted.
  */
 export function endInterrupted(execution: Execution, message: string): Promise<void> {
   const { state, definition } = execution;

@@ -1,7 +1,7 @@
 /**
- * Requests to resume a step that waits, in an execution that another process runs. They travel as stop requests do: the request is a
- * row, which the process that runs the execution reads, and whoever asked reads the execution. The journal says whether a request was
- * carried out, by its token, so that it is carried out once whatever happens to either process in between.
+ * Requests to resume a waiting step of an execution that another process runs. They work like stop requests: the request is a row,
+ * which the process that runs the execution reads, and the requester watches the execution. The journal records the token of each
+ * request that was carried out, so that it is carried out only once, whichever process dies in between.
  */
 import { randomBytes } from "node:crypto";
 import { removeUnchanged, unlessConflict } from "../../storage/conflict.ts";
@@ -20,7 +20,7 @@ const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 1_000;
 const GIVE_UP_AFTER_MS = 600_000;
 
-/** `open`: revision of the open row that it is about, as in a stop request. Data that was not given is left out. */
+/** `open`: revision of the open row that the request refers to, as in a stop request. Missing data is left out. */
 export type ResumeRequest = readonly [kind: "resume", token: string, open: number, path: StepPath, data?: unknown];
 
 const parseRequest = (row: Row): ResumeRequest => JSON.parse(row.value) as ResumeRequest;
@@ -28,11 +28,11 @@ const parseRequest = (row: Row): ResumeRequest => JSON.parse(row.value) as Resum
 type Look<T> = () => Promise<T | null>;
 
 /**
- * Resolves when the execution has come to rest after the resume, whichever process runs it by then.
+ * Resolves when the execution has settled after the resume, whichever process runs it by then.
  *
  * @param token of the request; default: a new one
- * @returns its state; null when it has come to rest, or the step was resumed, before the request was carried out
- * @throws ServiceError `conflict` while another request for the step is on its way
+ * @returns its state; null when it settled, or the step was resumed, before the request was carried out
+ * @throws ServiceError `conflict` while another request for the step is pending
  */
 export async function resumeRemoteExecution(
   store: Store,
@@ -52,7 +52,7 @@ export async function resumeRemoteExecution(
     if (!isGiven) return null;
     return await poll(watch, start.id, async () => {
       const found = await read();
-      // A record row that has changed: it came to rest, and was resumed since.
+      // A changed record row means that the execution settled and was resumed since.
       if (found.openRow !== null && found.recordRow?.revision === recordRow?.revision) return null;
       return (await loadExecution(store, found))?.state ?? null;
     });
@@ -71,7 +71,7 @@ async function poll<T>(watch: Watch, id: string, look: Look<T>): Promise<T> {
   throw stillRunning(id);
 }
 
-/** Looks whether the request was carried out, and writes it where there is none, or where it is about a run that is over. */
+/** Checks whether the request was carried out. Writes it when there is none yet, or when it refers to a run that has ended. */
 function asking(
   store: Store,
   read: () => Promise<FoundExecution>,
@@ -79,7 +79,7 @@ function asking(
   path: StepPath,
   data: unknown,
 ): Look<boolean> {
-  /** The revision of the open row that the request was written for. */
+  /** The revision of the open row to which the written request refers. */
   let asked: number | null = null;
   return async () => {
     const found = await read();
@@ -109,14 +109,14 @@ function asking(
 }
 
 /**
- * Carries out a request for an execution that runs here. Resolves when that is on disk, to false when it has to wait: the execution is
- * about to come to rest, and whoever asked sees to it then.
+ * Carries out a request for an execution that runs here. Resolves when the resume is on disk. False when the request has to wait: the
+ * execution is about to settle, which the requester will notice.
  */
 export async function carryOutResume(execution: Execution, request: ResumeRequest): Promise<boolean> {
   const [, token, , path, ...data] = request;
   const { state } = execution;
   if (!takesResume(execution)) return false;
-  // Otherwise somebody else has resumed it: whoever asked sees that too.
+  // Another request has resumed the step, which the requester notices as well.
   if (state.steps.get(path)?.status !== "waiting") return true;
   const at = timeAfter(state);
   const entry: JournalEntry = data.length === 0 ? ["resume", path, at] : ["resume", path, at, data[0]];

@@ -1,8 +1,8 @@
 /**
  * Stop requests between processes of a shared store: one process asks another to suspend or cancel an execution that the other one
- * runs. The request is a row. A process that runs executions reads these rows at an interval, and the process that asked reads the
- * execution until it has come to rest. Where the store can wake other processes, each of the two is woken by the other. Requests to
- * resume a step are rows of the same prefix (resume-requests.ts).
+ * runs. The request is a row. A process that runs executions reads these rows at an interval, and the requester reads the execution
+ * until it has settled. If the store can notify other processes, each of the two is notified by the other. Requests to resume a step
+ * are rows with the same prefix (resume-requests.ts).
  */
 import { messageOf } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
@@ -26,16 +26,16 @@ import type { Execution } from "../run/execution.ts";
 import type { Stop } from "../run/lifetime.ts";
 import { carryOutResume, type ResumeRequest } from "./resume-requests.ts";
 
-/** How long the steps of a cancelled execution may still work after their signal has aborted. */
+/** How long the steps of a cancelled execution may continue after their signal has aborted. */
 const CANCEL_GRACE_MS = 5_000;
-/** Pauses between two reads of the execution that is to stop, and how long it is read at all. */
+/** Pauses between two reads of the execution that is to stop. */
 const READ_PAUSES: ReadPauses = { first: 50, longest: 1_000 };
 const GIVE_UP_AFTER_MS = 600_000;
 const MAX_REQUESTS_PER_READ = 1_000;
 
 export type StopRequest = Pick<Stop, "reason"> & { readonly kind: "suspend" | "cancel" };
 
-/** Milliseconds; each is twice the one before. */
+/** Milliseconds; each pause is twice the one before. */
 interface ReadPauses {
   readonly first: number;
   readonly longest: number;
@@ -47,18 +47,18 @@ export const stopFromRequest = ({ kind, reason }: StopRequest): Stop => ({
   gracePeriod: kind === "cancel" ? CANCEL_GRACE_MS : Number.POSITIVE_INFINITY,
 });
 
-/** Enough for what asks for a stop; what a step is resumed with may be larger, and is read where it is needed. */
+/** Enough for a stop request. The data of a resume may be larger, and is then read separately. */
 const MAX_BYTES_PER_ROW = 65_536;
 
-/** `open`: revision of the open row that it is about, so that a run which was resumed since is not stopped. */
+/** `open`: revision of the open row that the request refers to, so that an execution which was resumed since is not stopped. */
 type StoredRequest = readonly [kind: StopRequest["kind"], reason: string, open: number];
 
 const parseRequest = (row: Row): StoredRequest => JSON.parse(row.value) as StoredRequest;
 
 /**
- * Asks for an execution to be stopped that another process runs. Resolves when it has come to rest, whichever process runs it by then.
+ * Requests to stop an execution that another process runs. Resolves when it has settled, whichever process runs it by then.
  *
- * @returns its state; "running" when it came to rest and was resumed before that was seen
+ * @returns its state; "running" when it settled and was resumed before this process noticed
  */
 export async function stopRemoteExecution(
   store: Store,
@@ -94,7 +94,7 @@ async function stopWatched(
         return loaded.state;
       }
     }
-    // When another process has recovered it, the request is about a row that is gone: write it again.
+    // When another process has recovered the execution, the request refers to a row that no longer exists: write it again.
     else if (openRow.revision !== asked && (await writeRequest(store, openRow, start.number, request)))
       asked = openRow.revision;
     await wait(pause);
@@ -102,7 +102,7 @@ async function stopWatched(
   throw stillRunning(start.id);
 }
 
-/** False when the execution, or the request for it, has changed meanwhile. */
+/** Writes the request. False when the execution, or an existing request for it, has changed meanwhile. */
 async function writeRequest(store: Store, open: Row, number: number, { kind, reason }: StopRequest): Promise<boolean> {
   const key = stopRequestKey(number);
   const known = await store.get(key);
@@ -121,7 +121,7 @@ async function writeRequest(store: Store, open: Row, number: number, { kind, rea
   return isWritten;
 }
 
-/** Removes the request for a run that is over, but not one that is already about the next run. */
+/** Removes the request for a run that has ended, but not one that refers to the next run already. */
 async function withdrawRequest(store: Store, number: number, open: number): Promise<void> {
   const row = await store.get(stopRequestKey(number));
   if (row === undefined || parseRequest(row)[2] !== open) return;
@@ -129,7 +129,7 @@ async function withdrawRequest(store: Store, number: number, open: number): Prom
 }
 
 /**
- * What is asked of executions that nobody runs.
+ * Reads the stop requests for executions that no process runs.
  *
  * @param open numbers of executions, and the revisions of their open rows
  */
@@ -163,7 +163,7 @@ export class StopRequests {
     );
   }
 
-  /** Removes requests for runs that are over, and begins to read. */
+  /** Removes requests for runs that have ended, and starts reading. */
   async start(): Promise<void> {
     const { store, environment } = this.#engine;
     this.#endWatch = store.watch?.(processKey(environment.process), () => this.#reads.hurry());
@@ -198,7 +198,7 @@ export class StopRequests {
       if (request[0] === "resume") await this.#resume(execution, request, row);
       else {
         execution.stop(stopFromRequest({ kind: request[0], reason: request[1] }));
-        // If this process ends before the execution has come to rest, whoever asked writes the request for the next process.
+        // If this process dies before the execution has settled, the requester writes the request for the next process.
         await removeUnchanged(store, row);
       }
     }
@@ -216,7 +216,7 @@ export class StopRequests {
 const scanRequests = (store: Store): Promise<Row[]> =>
   store.scan({ prefix: STOP_REQUESTS, limit: MAX_REQUESTS_PER_READ, longest: MAX_BYTES_PER_ROW });
 
-/** Null when it is gone by now. */
+/** Reads a request as a whole. Null when it was removed meanwhile. */
 async function readRequest(store: Store, row: Row): Promise<StoredRequest | ResumeRequest | null> {
   const whole = row.size === undefined ? row : await store.get(row.key);
   return whole === undefined ? null : (JSON.parse(whole.value) as StoredRequest | ResumeRequest);

@@ -12,7 +12,7 @@ const DEFAULT_RECOVERIES = 3;
 
 type CompiledDefinition =
   | { definition: WorkflowDefinition }
-  /** `missing`: what it names and is not there, `step plugin "x"`, `environment variable "TOKEN"`. */
+  /** `missing`: names in the definition that do not exist here: `step plugin "x"`, `environment variable "TOKEN"`. */
   | { problems: Problem[]; missing: string[] };
 
 export function compileDefinition(pinned: PinnedDefinition, parts: LinkedParts): CompiledDefinition {
@@ -57,7 +57,7 @@ export function compileDefinition(pinned: PinnedDefinition, parts: LinkedParts):
     resumeCheck: compileCheck(linking, workflow.resume, [...at, "resume"]),
     timeout: workflow.timeout ?? null,
     recovery: workflow.recovery,
-    // Definitions of earlier versions do not have it.
+    // Definitions that earlier versions have stored lack this key.
     recoveries: workflow.recoveries ?? DEFAULT_RECOVERIES,
     meter: parts.meters?.of(workflowId),
     uses: parts.uses,

@@ -30,11 +30,11 @@ interface Within {
   readonly workflow: WorkflowManifest;
   /** Prefix of the paths of its steps: `""`, `sub/`. */
   readonly prefix: string;
-  /** Its id, and those of the workflows that call it. */
+  /** Ids of the workflow and of the workflows that call it, to detect cycles. */
   readonly open: readonly string[];
-  /** What expressions may use: `error` too inside an `onError`. */
+  /** Names that expressions may use; inside an `onError` they include `error`. */
   readonly names: readonly string[];
-  /** For the data of suspensions and resumes, when a step has no schema of its own. */
+  /** Checks the data of suspensions when a step has no schema of its own; `resumeCheck` those of resumes. */
   readonly suspendCheck: ValueCheck | null;
   readonly resumeCheck: ValueCheck | null;
 }
@@ -51,13 +51,13 @@ export function compileWorkflowSteps(within: Within): StepsOfWorkflow {
 const compileOnError = (steps: StepList | undefined, at: Path, within: Within): Step[] | null =>
   steps === undefined ? null : compileSteps(steps, at, { ...within, names: SCOPES.workflowError });
 
-/** A step, or a list with lists in it, as steps one after the other. */
+/** Compiles a step, or a list that may contain lists, to consecutive steps. */
 function compileSteps(steps: StepManifest | StepList, at: Path, within: Within): Step[] {
   if (!Array.isArray(steps)) return compileStep(steps, at, within);
   return steps.flatMap((step, index) => compileSteps(step, [...at, index], within));
 }
 
-/** Nothing when something is missing: then the definition cannot be used anyway. */
+/** Returns no step when a part is missing: the definition cannot be used then. */
 function compileStep(step: StepManifest, at: Path, within: Within): Step[] {
   const type = stepType(step);
   const compiled = COMPILERS[type](step, [...at, type], within, compileBase(step, type, at, within));
@@ -74,7 +74,7 @@ const NO_RETRY: Retry = Object.freeze({
   jitter: false,
   unless: null,
 });
-/** The retry of the workflow is for the steps inside them, not for the container steps themselves. */
+/** Steps that do not inherit the retry of the workflow: it is for the steps inside them. */
 const CONTAINERS: readonly StepType[] = ["andWhen", "andAll", "andRace", "andWorkflow"];
 
 function compileBase(step: StepManifest, type: StepType, at: Path, within: Within) {
@@ -97,7 +97,7 @@ function compileBase(step: StepManifest, type: StepType, at: Path, within: Withi
   };
 }
 
-/** @param at of what has the retry */
+/** @param at path of the step or workflow that declares the retry */
 function compileRetry(linking: LinkContext, retry: RetryManifest, at: Path): Retry {
   const { attempts, delay, backoff, maxDelay = null, jitter = false, unless } = retry;
   const condition =
@@ -174,7 +174,7 @@ const compileBranches = (branches: StepList, at: Path, within: Within): Step[][]
 const workStep = (base: Base, tap: boolean, work: Work | null): WorkStep | null =>
   work === null ? null : { ...base, kind: "work", tap, ...work };
 
-/** Work that andThen and andTap share: a step plugin or a tool. */
+/** The keys that andThen and andTap share: a step plugin or a tool. */
 interface WorkManifest {
   readonly use?: string;
   readonly with?: Readonly<Record<string, unknown>>;

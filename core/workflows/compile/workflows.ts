@@ -12,13 +12,13 @@ export interface CompiledWorkflow extends Pinned {
 }
 
 interface CompiledWorkflows {
-  /** By id, in the order of the manifest. */
+  /** Workflows by id, in the order of the manifest. */
   workflows: Map<string, CompiledWorkflow>;
   problems: Problem[];
 }
 
 /**
- * A workflow that names something that does not exist is left out without a problem, because `checkReferences` reports it.
+ * Leaves out, without a problem, workflows that name something which does not exist: `checkReferences` reports it.
  *
  * @param manifest the whole manifest, or the valid part of it
  */
@@ -37,7 +37,7 @@ export function compileWorkflows(
       workflows.set(id, { ...pinned, definition });
       definition.meter?.steps.declare(definition.outline.keys());
     }
-    // A workflow that others call is compiled with each of them.
+    // A workflow that others call is compiled once with each of them, so problems are deduplicated.
     else for (const problem of compiled.problems) problems.set(JSON.stringify(problem), problem);
   }
   return { workflows, problems: [...problems.values()] };

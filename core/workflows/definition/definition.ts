@@ -1,4 +1,4 @@
-/** A workflow as the interpreter runs it: a tree of steps, with names resolved and expressions and schemas compiled. */
+/** A workflow in the form that the interpreter runs: a tree of steps, with names resolved and expressions and schemas compiled. */
 import type { Logger } from "pino";
 import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
@@ -7,34 +7,34 @@ import type { WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
 import type { StepPath, ValueSource } from "../journal/entries.ts";
 
-/** What expressions see. Step plugins get copies of these values. */
+/** The variables of expressions. Step plugins get copies of these values. */
 export interface StepScope {
-  /** The output of the step before. */
+  /** The output of the previous step. */
   readonly data: unknown;
   /** The input of the workflow; inside a sub-workflow, the input of that. */
   readonly input: unknown;
   readonly state: Readonly<Record<string, unknown>>;
   readonly context: Readonly<Record<string, unknown>>;
   readonly user: User | null;
-  /** Outputs by step id, of the steps of this workflow that are done. */
+  /** Outputs by step id, of the finished steps of this workflow. */
   readonly steps: Readonly<Record<string, unknown>>;
   /** The data of the last resume, or null. */
   readonly resume: unknown;
-  /** What a step failed with, in `onError` and where an expression is about that. */
+  /** The error of a step, inside `onError` and in expressions that judge an error. */
   readonly error?: StepError | undefined;
 }
 
 export interface StepError {
   readonly message: string;
-  /** As the step gave it with its error; null where it gave none. */
+  /** The code that the step gave with its error, or null. */
   readonly code: string | null;
   readonly stepId: StepPath;
 }
 
-/** Throws for a missing field. Then the step fails without another try. */
+/** Throws for a missing field; the step then fails without a retry. */
 export type EvaluateInScope = (scope: StepScope) => unknown;
 
-/** The problems of a value, joined by `; `, or null when it fits. `root` names the value in them: `input`, `output`. */
+/** Returns the problems of a value, joined by `; `, or null when it is valid. `root` names the value in them: `input`, `output`. */
 export type ValueCheck = (value: unknown, root: string) => string | null;
 
 export type StepType = "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" | "andAgent" | "andWorkflow" | "bail";
@@ -42,14 +42,14 @@ export type StepType = "andThen" | "andWhen" | "andAll" | "andRace" | "andTap" |
 export interface Retry {
   /** Tries after the first. */
   readonly attempts: number;
-  /** Milliseconds before the second try; with `exponential` twice as long before each further one. */
+  /** Milliseconds before the second try; with `exponential` it doubles before each further one. */
   readonly delay: number;
   readonly backoff: "exponential" | "fixed";
-  /** Longest wait in milliseconds; null where the manifest has none. */
+  /** Longest pause in milliseconds; null when the manifest sets none. */
   readonly maxDelay: number | null;
-  /** Whether waits are cut short by up to a half. */
+  /** Whether pauses are shortened at random, by up to a half. */
   readonly jitter: boolean;
-  /** Whether an error is not worth another try; null where the manifest does not say. */
+  /** Decides that an error is not worth another try; null when the manifest does not say. */
   readonly unless: EvaluateInScope | null;
 }
 
@@ -58,58 +58,56 @@ export interface StepCall {
   readonly scope: StepScope;
   readonly workflowId: string;
   readonly executionId: string;
-  /** The step, as its path in the execution. */
+  /** Path of the step in the execution. */
   readonly path: StepPath;
   readonly conversationId: string | undefined;
   /** The user that the execution belongs to. */
   readonly userId: string | undefined;
-  /** The kind of caller that began the execution. */
+  /** The kind of caller that started the execution. */
   readonly caller: Caller;
-  /** The same for every try, after a restart too: `executionId:path`. */
+  /** `executionId:path`: the same for every try, after a restart too. */
   readonly idempotencyKey: string;
-  /** When the execution began, in milliseconds since 1970. */
+  /** When the execution started, in milliseconds since 1970. */
   readonly startedAt: number;
-  /** From 1. */
+  /** Number of the try, from 1. */
   readonly attempt: number;
   /** Null unless the execution was resumed at this step. */
   readonly resume: { readonly data: unknown } | null;
   readonly requestId: string;
   readonly logger: Logger;
-  /** The span of the step; undefined when it is not traced. */
+  /** Parent of the spans of the work; undefined when it is not traced. */
   readonly trace?: SpanOrigin | undefined;
-  /** Made when first read. Aborts when the execution is to stop, at time limits, and when another branch has won. */
+  /** Created when first read. Aborts when the execution is to stop, at time limits, and when another branch has won. */
   readonly signal: AbortSignal;
-  /** The same after a restart, and another for every other try. */
+  /** Key of this try: the same after a restart, and different for every other try. */
   readonly tryKey: string;
-  /** What this try recorded before a crash, in order. */
+  /** The values that this try recorded before a crash, in order. */
   readonly kept: readonly unknown[];
-  /** When the step began, in milliseconds since 1970. */
+  /** When the step started, in milliseconds since 1970. */
   readonly begunAt: number;
-  /** Whether the try began before a crash, or before a suspension that stopped it. */
+  /** Whether the try started before a crash, or before a suspension that stopped it. */
   readonly isRepeated: boolean;
   /** Whether it sent parts to the stream before a crash. */
   readonly hasStreamed: boolean;
-  /** Whether the step was stopped and goes on later: the process ends, or the execution is to be suspended. */
+  /** Whether the step was stopped and will continue later, because the process ends or the execution is to be suspended. */
   readonly isInterrupted: boolean;
-  /** Records a value for `kept`. Resolves when it is on disk, with what else is to be written then; `later`: at once, and it is written with the next commit. */
+  /** Records a value for `kept`. Resolves when it is on disk; with `later` at once, and the next commit writes it. */
   keep(value: unknown, later?: boolean): Promise<void>;
   /** Changes shared state when this try succeeds; a failed try changes nothing. */
   setState(change: Record<string, unknown>): void;
-  /** To be asked before each effect but the first, as in `RunCall` of agents. */
+  /** Must be called before each side effect but the first, as in `RunCall` of agents. */
   confirm?(): Promise<void> | undefined;
-  /**
-   * Sends a part of an agent's run to the stream, `later`: with the next commit. The agent waits for the promise, if there is one.
-   */
+  /** Sends a part of an agent's run to the stream; with `later` in the next commit. The agent waits for the promise, if any. */
   part(part: unknown, later?: boolean): Promise<void> | undefined;
-  /** Resolves when all that was sent and recorded is on disk. */
+  /** Resolves when everything that was sent and recorded is on disk. */
   flush(): Promise<void>;
 }
 
-/** The work of a step returns this to wait until it is resumed. */
+/** Returned by the work of a step that has to wait until it is resumed. */
 export class Suspend {
   readonly reason: string;
   readonly data: unknown;
-  /** Whether the step wants what its schemas say; false where it waits for a person's approval. */
+  /** Whether the data must match the schemas of the step; false when it waits for a person's approval. */
   readonly isChecked: boolean;
   constructor(reason: string, data: unknown, isChecked = true) {
     this.reason = reason;
@@ -122,7 +120,7 @@ interface StepBase {
   readonly id: string;
   readonly path: StepPath;
   readonly type: StepType;
-  /** Each null where the manifest has no schema. */
+  /** This check and the next are null when the manifest has no schema. */
   readonly inputCheck: ValueCheck | null;
   readonly outputCheck: ValueCheck | null;
   readonly suspendCheck: ValueCheck | null;
@@ -130,36 +128,36 @@ interface StepBase {
   readonly retry: Retry;
   /** Time limit of one try in milliseconds, or null. */
   readonly timeout: number | null;
-  /** Steps that run when it has failed for good, and give its output; null where there are none. */
+  /** Steps that run when this one has finally failed, and provide its output; null when there are none. */
   readonly onError: readonly Step[] | null;
 }
 
-/** Computes its output without effects. */
+/** A step that computes its output without side effects. */
 type SetStep = StepBase & { readonly kind: "set"; readonly evaluate: EvaluateInScope };
-/** Ends its workflow with a result when its condition holds; else it passes its input on. */
+/** A step that ends its workflow with a result when its condition holds, and otherwise passes its input on. */
 export type BailStep = StepBase & {
   readonly kind: "bail";
   readonly condition: EvaluateInScope;
   readonly result: EvaluateInScope;
 };
-/** Waits to be resumed. Its output is `{...data, ...resumeData}` when both are objects, else the resume data. */
+/** A step that waits to be resumed. Its output is `{...data, ...resumeData}` when both are objects, else the resume data. */
 export type SuspendStep = StepBase & {
   readonly kind: "suspend";
   readonly reason: EvaluateInScope;
   readonly data: EvaluateInScope;
 };
-/** A step plugin, a tool or an agent. `run` returns the output, a Suspend, or a promise of either. Clients see the messages of its errors. */
+/** A step plugin, tool or agent. `run` returns the output, a Suspend, or a promise of either. Clients see the messages of its errors. */
 export type WorkStep = StepBase & {
   readonly kind: "work";
-  /** andTap: neither its output nor its failure matters. */
+  /** Whether it is an andTap: neither its output nor its failure matters. */
   readonly tap: boolean;
-  /** It changes nothing outside: it may run again after a crash, and before its begin is on disk. */
+  /** Whether it has no side effects: it may run again after a crash, and before its start is on disk. */
   readonly readOnly: boolean;
-  /** Within how many milliseconds the begin of read-only work is on disk. Default: as soon as it takes time. */
+  /** Milliseconds within which the start of read-only work must be on disk. Default: as soon as the work turns out to take time. */
   readonly recordWithin?: number;
   run(call: StepCall): unknown;
 };
-/** What a step does, whatever it is called and bound by. */
+/** The part of a step that does the work, without its name and limits. */
 export type Work = Pick<WorkStep, "run" | "readOnly">;
 export type WhenStep = StepBase & {
   readonly kind: "when";
@@ -173,14 +171,14 @@ export type SubStep = StepBase & {
   readonly kind: "sub";
   readonly workflowId: string;
   readonly input: EvaluateInScope;
-  /** Of the sub-workflow. Their paths begin with this step's and `/`. */
+  /** The steps of the sub-workflow. Their paths begin with this step's and `/`. */
   readonly called: StepsOfWorkflow;
-  /** The schemas of the sub-workflow. */
+  /** The checks of the sub-workflow's schemas. */
   readonly startCheck: ValueCheck | null;
   readonly resultCheck: ValueCheck | null;
 };
 
-/** The steps of a workflow. `onError`: those that run when one of the others has failed for good, and give the result; or null. */
+/** The steps of a workflow. `onError`: steps that run when one of the others has finally failed, and give the result; or null. */
 export interface StepsOfWorkflow {
   readonly steps: readonly Step[];
   readonly onError: readonly Step[] | null;
@@ -188,25 +186,25 @@ export interface StepsOfWorkflow {
 
 export type Step = SetStep | BailStep | SuspendStep | WorkStep | WhenStep | AllStep | RaceStep | SubStep;
 
-/** What events and states say of a step. It needs no plugins, so that it is known of old definitions too. */
+/** What events and states show of a step. It needs no plugins, so it is available for old definitions too. */
 export interface StepOutline {
   readonly path: StepPath;
   readonly id: string;
   readonly name: string;
   readonly type: StepType;
-  /** The index of the top-level step that it is, or that it is in. */
+  /** The index of the top-level step that it is, or is inside of. */
   readonly index: number;
   /** Position in the manifest: steps inside a step, and steps after it, have a higher one. */
   readonly order: number;
   /** The container steps around it, outermost first. */
   readonly parents: readonly StepPath[];
-  /** Whose `onError` it is in, outermost first: paths of steps, and prefixes of workflows. Absent when it is in none. */
+  /** Whose `onError` it belongs to, outermost first: paths of steps, and prefixes of workflows. Undefined when it belongs to none. */
   readonly handles?: readonly string[];
   /** The workflow that an andWorkflow step calls; absent for other steps. */
   readonly calls?: { readonly workflowId: string; readonly workflowName: string };
 }
 
-/** The lists of steps in a step that belong to the same workflow as it. */
+/** The lists of steps inside a step that belong to the same workflow. */
 export function listsInside(step: Step): readonly (readonly Step[])[] {
   const inside = step.onError === null ? [] : [step.onError];
   if (step.kind === "when") return [step.then, ...(step.else === null ? [] : [step.else]), ...inside];
@@ -222,22 +220,22 @@ export type Outline = ReadonlyMap<StepPath, StepOutline>;
 export interface WorkflowDefinition extends StepsOfWorkflow {
   readonly workflowId: string;
   readonly name: string;
-  /** The hash of the pinned definition, which is its key in the store. */
+  /** Hash of the pinned definition, which is its key in the store. */
   readonly hash: string;
   readonly outline: Outline;
   readonly inputCheck: ValueCheck | null;
   readonly resultCheck: ValueCheck | null;
-  /** For the data of a suspension and of a resume, when the step has no schema of its own. */
+  /** Checks the data of suspensions when a step has no schema of its own; `resumeCheck` those of resumes. */
   readonly suspendCheck: ValueCheck | null;
   readonly resumeCheck: ValueCheck | null;
   /** How many milliseconds an execution may run, not counting suspensions; or null. */
   readonly timeout: number | null;
   readonly recovery: "resume" | "fail";
-  /** How often it is taken up after its process died, while it makes no progress. */
+  /** How often it is recovered after its process died, while it makes no progress. */
   readonly recoveries: number;
   /** Counts its executions and steps. */
   readonly meter?: WorkflowMeter | undefined;
-  /** Counts the executions that run with what this one was compiled with. */
+  /** Counts the executions that use the parts with which this definition was compiled. */
   readonly uses?: Uses | undefined;
 }
 

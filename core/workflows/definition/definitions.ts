@@ -1,4 +1,4 @@
-/** Workflow definitions by their hash: those of the manifest, and older ones that executions in the store are pinned to. */
+/** Workflow definitions by their hash: those of the manifest, and older ones to which executions in the store are pinned. */
 import { unavailable } from "../../lib/errors.ts";
 import { unlessConflict } from "../../storage/conflict.ts";
 import { definitionKey } from "../../storage/keys.ts";
@@ -7,10 +7,10 @@ import type { Outline, WorkflowDefinition } from "./definition.ts";
 import { outlineSteps } from "./outline.ts";
 import { type PinnedDefinition, parsePinned } from "./pinned.ts";
 
-/** A definition of the manifest. */
+/** A workflow of the current manifest. */
 interface CurrentDefinition {
   readonly definition: WorkflowDefinition;
-  /** JSON text of what is pinned. */
+  /** The pinned definition as JSON. */
   readonly text: string;
 }
 
@@ -25,11 +25,11 @@ export class Definitions {
   readonly #link: LinkDefinition;
   readonly #current: ReadonlyMap<string, CurrentDefinition>;
   readonly #pinnedByHash = new Map<string, Promise<{ pinned: PinnedDefinition; outline: Outline } | null>>();
-  /** Compiled definitions by hash: those of the manifest, and old ones. */
+  /** Compiled definitions of the manifest by hash, and old ones. */
   readonly #currentByHash = new Map<string, WorkflowDefinition>();
   readonly #oldByHash = new Map<string, WorkflowDefinition>();
 
-  /** @param current by the id of the workflow */
+  /** @param current definitions of the manifest by workflow id */
   constructor(store: Store, current: ReadonlyMap<string, CurrentDefinition>, link: LinkDefinition) {
     this.#store = store;
     this.#link = link;
@@ -37,7 +37,7 @@ export class Definitions {
     for (const { definition } of current.values()) this.#currentByHash.set(definition.hash, definition);
   }
 
-  /** Adds one that is no workflow of the manifest: executions find it by its hash alone. */
+  /** Adds a definition that is not a workflow of the manifest: executions find it only by its hash. */
   add(definition: WorkflowDefinition): void {
     this.#currentByHash.set(definition.hash, definition);
   }
@@ -52,7 +52,7 @@ export class Definitions {
     for (const { definition, text } of this.#current.values()) {
       const key = definitionKey(definition.hash);
       if ((await this.#store.get(key)) !== undefined) continue;
-      // After a conflict another process has written the same.
+      // After a conflict, another process has written the same definition.
       await unlessConflict(this.#store.commit({ put: [[key, text]], expect: [[key, null]] }));
     }
   }
@@ -77,7 +77,7 @@ export class Definitions {
     return linked;
   }
 
-  /** The outline is known even when plugins of the definition are missing. */
+  /** The outline of a definition, which is available even when plugins are missing. */
   async outline(hash: string): Promise<Outline> {
     const known = this.#currentByHash.get(hash) ?? this.#oldByHash.get(hash);
     return known?.outline ?? (await this.#read(hash))?.outline ?? new Map();

@@ -1,4 +1,4 @@
-/** Workflows as `GET /workflows` and `GET /workflows/:id` show them. All but the status is known at boot. */
+/** Workflows as `GET /workflows` and `GET /workflows/:id` show them. Everything but the status is known at boot. */
 import type {
   StepManifest,
   WorkflowDetail,
@@ -28,7 +28,7 @@ export function describeWorkflow(id: string, workflow: WorkflowManifest): Descri
 
 const SCHEMAS = ["inputSchema", "outputSchema", "suspendSchema", "resumeSchema"] as const;
 
-/** A list of steps among steps has no id of its own: its steps are shown in its place. */
+/** A nested list of steps has no id of its own: its steps are shown in its place. */
 function describeStep(step: StepManifest): WorkflowStep {
   const { id, name, purpose } = step;
   const described: WorkflowStep = { id, name: name || id, type: stepType(step), purpose };

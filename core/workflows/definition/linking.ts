@@ -1,4 +1,4 @@
-/** What a definition is compiled with, and where its problems are collected. */
+/** What a definition is compiled with, and where the compiler collects its problems. */
 import type { Agent } from "../../agents/agent.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
@@ -13,36 +13,36 @@ import type { Registry } from "../../registry/registry.ts";
 import type { Tool } from "../../tools/tool.ts";
 import type { EvaluateInScope, StepScope, ValueCheck, Work } from "./definition.ts";
 
-/** What definitions may refer to. */
+/** The parts that definitions may refer to. */
 export interface LinkedParts {
   readonly tools: ReadonlyMap<string, Tool>;
   readonly agents: ReadonlyMap<string, Agent>;
   readonly registry: Registry;
   readonly schemas: SchemaCompiler;
-  /** For the settings of plugins: fills in defaults. */
+  /** Compiles the schemas of plugin settings: their validators fill in defaults. */
   readonly configs: SchemaCompiler;
   readonly env: Environment;
   /** The folder of the manifest, which relative paths of files start from. */
   readonly folder: string;
-  /** By the id of the workflow. */
+  /** Meters by workflow id. */
   readonly meters?: NamedMeters<WorkflowMeter>;
   /** Counts the executions that run with these parts. */
   readonly uses?: Uses;
 }
 
-/** One definition while it is compiled. */
+/** The state of compiling one definition. */
 export interface LinkContext {
   readonly parts: LinkedParts;
   readonly workflows: Readonly<Record<string, WorkflowManifest>>;
-  /** Compiled schemas and the work of steps, so that a workflow that is called twice is compiled once. */
+  /** Compiled schemas and step work, so that a workflow that is called twice is compiled once. */
   readonly checks: Map<object, ValueCheck | null>;
   readonly works: Map<object, Work | null>;
   readonly problems: Problem[];
-  /** What it names and is not there: `step plugin "x"`. */
+  /** Names in the definition that do not exist here: `step plugin "x"`. */
   readonly missing: Set<string>;
 }
 
-/** Null for a schema that is not declared. */
+/** Compiles a schema; null when none is declared. */
 export function compileCheck(linking: LinkContext, schema: object | undefined, at: Path): ValueCheck | null {
   if (schema === undefined) return null;
   const known = linking.checks.get(schema);
@@ -58,7 +58,7 @@ export function compileCheck(linking: LinkContext, schema: object | undefined, a
   return check;
 }
 
-/** A value with `{{ expressions }}` in it. */
+/** Compiles a value that contains `{{ expressions }}`. */
 export const compileValue = (
   linking: LinkContext,
   value: unknown,
@@ -66,7 +66,7 @@ export const compileValue = (
   names: readonly string[],
 ): EvaluateInScope => accept(linking, compileTemplate(value, names), at);
 
-/** The same for a text: other values are turned into text. */
+/** Compiles a text that contains `{{ expressions }}`: values that are not strings are converted. */
 export function compileText(
   linking: LinkContext,
   text: string,

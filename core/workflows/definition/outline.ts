@@ -4,7 +4,7 @@ import type { StepPath } from "../journal/entries.ts";
 import type { Outline, StepOutline, StepType } from "./definition.ts";
 import type { PinnedDefinition } from "./pinned.ts";
 
-/** Counts the steps of a workflow and of those that it calls, once for each call. */
+/** Most steps of a workflow and of those that it calls, which count once for each call. */
 export const MAX_STEPS = 10_000;
 
 const TYPES: readonly StepType[] = [
@@ -20,12 +20,12 @@ const TYPES: readonly StepType[] = [
 
 export const stepType = (step: StepManifest): StepType => TYPES.find((type) => step[type] !== undefined)!;
 
-/** A step, or a list with lists in it, as steps one after the other. */
+/** Flattens a step, or a list that may contain lists, to consecutive steps. */
 export function flattenSteps(steps: StepManifest | StepList): StepManifest[] {
   return Array.isArray(steps) ? steps.flatMap(flattenSteps) : [steps];
 }
 
-/** The lists of steps in a container step: branches of andWhen, andAll and andRace. Neither `onError` nor the steps of a sub-workflow are among them. */
+/** The lists of steps in a container step: branches of andWhen, andAll and andRace, without `onError` and sub-workflows. */
 export function branchesIn(step: StepManifest): StepManifest[][] {
   const { andWhen: when, andAll, andRace } = step;
   if (when !== undefined) return [when.then, ...(when.else === undefined ? [] : [when.else])].map(flattenSteps);
@@ -36,7 +36,7 @@ export function branchesIn(step: StepManifest): StepManifest[][] {
 export const onErrorOf = ({ onError }: StepManifest | WorkflowManifest): StepManifest[] =>
   onError === undefined ? [] : flattenSteps(onError);
 
-/** Every step of a workflow, with those inside others. Those of the workflows that it calls are not among them. */
+/** Every step of a workflow, including nested ones, but without those of the workflows that it calls. */
 export function allSteps(workflow: WorkflowManifest): StepManifest[] {
   const withInner = (step: StepManifest): StepManifest[] => [
     step,
@@ -52,11 +52,11 @@ export const workflowsCalled = (workflow: WorkflowManifest): string[] =>
 /**
  * Every step by its path, in the order of the manifest. Needs neither plugins nor the environment.
  *
- * @throws Error when there are more than MOST_STEPS
+ * @throws Error when there are more than `MAX_STEPS`
  */
 export function outlineSteps(pinned: PinnedDefinition): Outline {
   const outline = new Map<StepPath, StepOutline>();
-  /** The workflows around the current steps. One that calls itself is refused by checkReferences; here it must not recurse forever. */
+  /** The workflows around the current step. `checkReferences` refuses cycles; here they must not recurse forever. */
   const open: string[] = [pinned.workflowId];
   const add = (steps: readonly StepManifest[], within: Place, first = 0) => {
     const { prefix, parents, handles, top } = within;
@@ -77,7 +77,7 @@ export function outlineSteps(pinned: PinnedDefinition): Outline {
         addWorkflow(pinned.workflows[called]!, { ...inside, prefix: `${path}/` });
         open.pop();
       }
-      // Not inside the step: that has ended when they run.
+      // Not listed as inside the step, which has ended when they run.
       add(onErrorOf(step), { ...within, handles: [...handles, path], top: index });
     }
   };
@@ -90,10 +90,10 @@ export function outlineSteps(pinned: PinnedDefinition): Outline {
   return outline;
 }
 
-/** Where a list of steps stands. */
+/** The position of a list of steps in the workflow. */
 interface Place extends Required<Pick<StepOutline, "parents" | "handles">> {
   readonly prefix: string;
-  /** The index of the top-level step that it is in; null at the top. */
+  /** The index of the top-level step that contains the list; null at the top. */
   readonly top: number | null;
 }
 

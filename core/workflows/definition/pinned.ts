@@ -1,6 +1,6 @@
 /**
- * The definition that an execution is pinned to: its workflow and those that it calls, as JSON. In place of values from the environment
- * it has the references to them, so that no secret is stored. They are looked up when the definition is compiled.
+ * The definition that an execution is pinned to: its workflow and those that it calls, as JSON. It has references to the environment in
+ * place of their values, so that no secret is stored. They are looked up when the definition is compiled.
  */
 import { createHash } from "node:crypto";
 import { type Environment, substitute } from "../../manifest/environment.ts";
@@ -12,8 +12,8 @@ import { workflowsCalled } from "./outline.ts";
 export interface PinnedDefinition {
   readonly workflowId: string;
   /**
-   * By id. Durations are milliseconds. A text that refers to the environment is stored as `{"$env": "Bearer ${TOKEN}"}`. An object of
-   * the manifest that has such a key itself is stored as `{"$as": {...}}`.
+   * Workflows by id. Durations are milliseconds. A text that refers to the environment is stored as `{"$env": "Bearer ${TOKEN}"}`. An
+   * object of the manifest that has such a key itself is stored as `{"$as": {...}}`.
    */
   readonly workflows: Readonly<Record<string, WorkflowManifest>>;
 }
@@ -25,7 +25,7 @@ export interface Pinned {
   readonly pinned: PinnedDefinition;
 }
 
-/** @param manifest called workflows that it does not have are left out */
+/** @param manifest provides the workflows; called ones that it does not have are left out */
 export function pin(
   workflowId: string,
   manifest: Pick<Manifest, "workflows">,
@@ -40,24 +40,24 @@ export function pin(
   };
   add(workflowId);
   const text = JSON.stringify({ workflowId, workflows });
-  // Parsed from the text, so that it is exactly what it will be after a restart.
+  // Parsed from the text, so that it is exactly what a restart will read.
   return { hash: hashDefinition(text), text, pinned: parsePinned(text) };
 }
 
 export const parsePinned = (text: string): PinnedDefinition => JSON.parse(text) as PinnedDefinition;
 
-/** @param text of `pin` */
+/** @param text the JSON that `pin` returns */
 export const hashDefinition = (text: string): string =>
   createHash("sha256").update(text).digest("base64url").slice(0, 22);
 
 const REFERENCE = "$env";
 const ESCAPE = "$as";
 
-/** Keys of workflows and steps that contain further parts of workflows; under other keys are objects with keys of the user's own. */
+/** Keys of workflows and steps that contain nested parts; objects under other keys have keys of the user's choice. */
 const STRUCTURE = /^(steps|and[A-Z][a-z]+|bail|then|else|onError|retry)$/;
-/** Keys whose texts are stored as they are: the API shows them anyway, or plugins, tools and agents are found by them. */
+/** Keys whose texts are stored unchanged: the API shows them anyway, or they are the names of plugins, tools and agents. */
 const NAMES = /^(id|name|purpose|use|tool|agent|workflow)$/;
-/** Keys that do not change what is executed: retention and the user's own notes. */
+/** Keys that do not affect the execution: retention and the user's notes. */
 const LEFT_OUT = /^(retention|x-.*)$/;
 
 function conceal(value: unknown, path: Path, structural: boolean, referenceAt: LoadedManifest["referenceAt"]): unknown {
@@ -79,12 +79,12 @@ function conceal(value: unknown, path: Path, structural: boolean, referenceAt: L
 
 interface Revealed {
   pinned: PinnedDefinition;
-  /** What the environment does not have any more: `environment variable "TOKEN"`, `file "/run/secrets/x"`. */
+  /** References that cannot be resolved any more: `environment variable "TOKEN"`, `file "/run/secrets/x"`. */
   missing: string[];
 }
 
 /**
- * Replaces the references with what the environment has now.
+ * Replaces the references with the current values of the environment.
  *
  * @param folder which relative paths of files start from
  */

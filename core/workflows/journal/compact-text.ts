@@ -1,6 +1,6 @@
-/** JSON text in which a long value stands once, however often the text says it. */
+/** JSON text that stores a long value only once, however often it occurs. */
 
-/** Shorter values are written again: referring to them would cost more than it saves. */
+/** Shorter values are written again: a reference would cost more than it saves. */
 export const MIN_SHARED_CHARACTERS = 512;
 /** Neighbouring pieces up to this length are joined. */
 const SHORT_PIECE = 16 * 1024;
@@ -13,7 +13,7 @@ export interface CompactText {
   readonly repeats: readonly number[];
 }
 
-/** Builds a text from its begin to its end. */
+/** Builds a text from start to end. */
 export class CompactTextBuilder implements CompactText {
   text = "";
   readonly repeats: number[] = [];
@@ -24,7 +24,7 @@ export class CompactTextBuilder implements CompactText {
     return this;
   }
 
-  /** Adds a value as JSON: values of the same identity are repeated. */
+  /** Adds a value as JSON; the same object again becomes a reference to the first. */
   addValue(value: unknown): this {
     const known = this.#known.get(value);
     if (known === undefined) {
@@ -63,7 +63,7 @@ export function expand({ text, repeats }: CompactText): string[] {
   return pieces;
 }
 
-/** Characters of the whole text. */
+/** Length of the whole text in characters. */
 export function expandedLength({ text, repeats }: CompactText): number {
   let length = text.length;
   for (let at = 2; at < repeats.length; at += 3) length += repeats[at]! - 1;

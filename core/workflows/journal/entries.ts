@@ -1,4 +1,4 @@
-/** The journal of an execution: what it began with, and the entries that say what happened since. */
+/** The journal of an execution: what it started with, and the entries that record what happened since. */
 import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
 
@@ -11,19 +11,19 @@ type Time = number;
  */
 export type StepPath = string;
 
-/** What the paths of all steps of the workflow begin with that a step belongs to: `""` outside of sub-workflows, `sub/`. */
+/** The prefix that all steps of the step's workflow share in their paths: `""` outside of sub-workflows, else `sub/`. */
 export const workflowPrefix = (path: StepPath): string => path.slice(0, path.lastIndexOf("/") + 1);
 
 /**
- * Where a value comes from: the path of the step whose output it is, `""` for the input of the execution, or the path of a
+ * The place of a value: the path of the step whose output it is, `""` for the input of the execution, or the path of a
  * sub-workflow step followed by `/` for the input of the sub-workflow.
  */
 export type ValueSource = string;
 
-/** What an execution begins with. */
+/** What an execution starts with. */
 export interface ExecutionStart {
   readonly id: string;
-  /** Every execution has a higher number than the ones before. It is in the keys of all its rows. */
+  /** Increases from each execution to the next. It is part of the keys of all its rows. */
   readonly number: number;
   readonly workflowId: string;
   readonly workflowName: string;
@@ -34,20 +34,20 @@ export interface ExecutionStart {
   readonly ownId?: true;
   readonly input: unknown;
   readonly context: Record<string, unknown>;
-  /** Shared state at the beginning. */
+  /** Shared state at the start. */
   readonly state: Record<string, unknown>;
-  /** Absent when the execution belongs to no user. */
+  /** Undefined when the execution belongs to no user. */
   readonly userId?: string;
   readonly conversationId?: string;
-  /** Of a run: it is found by its agent, user and conversation while it runs. */
+  /** Set for the run of a chat, which can be found by agent, user and conversation while it runs. */
   readonly isResumable?: true;
   readonly metadata?: Record<string, unknown>;
   /** The user as the auth provider returned it. Steps see it as `user`, after a restart too. */
   readonly user?: User;
-  /** The kind of caller that began it, when that may see everything. */
+  /** The kind of caller that started it, when such a caller may see everything. */
   readonly caller?: Caller["kind"];
   readonly replay?: Replay;
-  /** Its first span when it is traced: `TRACE-SPAN`, the ids of W3C Trace Context. */
+  /** Its first span, if it is traced: `TRACE-SPAN`, the ids of W3C Trace Context. */
   readonly trace?: string;
 }
 
@@ -59,56 +59,56 @@ export interface Replay {
   readonly kept: readonly ReplayedEntry[];
   /** Replaces the input of the chosen step. */
   readonly input?: { readonly value: unknown };
-  /** What the chosen step is resumed with. `waited`: the step goes on as if it had suspended itself before. */
+  /** The resume of the chosen step. `waited`: the step continues as if it had suspended itself before. */
   readonly resume?: { readonly data: unknown; readonly waited: boolean };
-  /** What expressions saw as `resume` when the chosen step began. Absent for null. */
+  /** What expressions saw as `resume` when the chosen step started. Undefined for null. */
   readonly resumed?: unknown;
 }
 
 export type ReplayedEntry =
   | readonly ["done", StepPath, unknown]
   | readonly ["same", StepPath, ValueSource]
-  /** The step whose `onError` has the chosen step in it failed: message, code, and the step that failed in it. */
+  /** The failure of the step whose `onError` contains the chosen step: message, code, and the step inside it that failed. */
   | readonly ["fail", StepPath, string, string | null, StepPath]
   /** The choice of an andWhen, or the input of a sub-workflow, when the chosen step is inside it. */
   | readonly ["begin", StepPath, ValueSource, unknown];
 
-/** The input that andWorkflow gives: a value, or where the journal has it already. */
+/** The input that andWorkflow gives: a value, or its place in the journal if it is there already. */
 export type SubWorkflowInput = { readonly input: unknown } | { readonly same: ValueSource };
 
-/** What a step has chosen. `none`: it was skipped. `bail`: its workflow ends with its output. */
+/** What a step has decided. `none`: it was skipped. `bail`: its workflow ends with its output. */
 export type Branch = "then" | "else" | "none" | "bail";
 
 export type JournalEntry =
-  /** A step begins with the value from a source. Last: the choice of andWhen or bail, or the input that andWorkflow gives. */
+  /** A step starts with the value from a source. Last: the choice of andWhen or bail, or the input that andWorkflow gives. */
   | readonly ["begin", StepPath, Time, ValueSource, unknown?]
-  /** It has ended with an output, and perhaps a change of shared state. */
+  /** A step has finished with an output, and perhaps a change of shared state. */
   | readonly ["done", StepPath, Time, unknown, Record<string, unknown>?]
-  /** The same when its output is a value that is in the journal already. */
+  /** A step has finished with a value that is in the journal already. */
   | readonly ["same", StepPath, Time, ValueSource, Record<string, unknown>?]
-  /** It failed for good: message, the code of the error if it has one, and the step inside it that failed, if it was not itself. */
+  /** A step has finally failed: message, code of the error if any, and the step inside it that failed if it was not the step itself. */
   | readonly ["fail", StepPath, Time, string, (string | null)?, StepPath?]
-  /** A try failed, and another follows: its number (from 1), the message, and failed steps inside it that run again. */
+  /** A try failed, and another one follows: its number (from 1), the message, and failed steps inside the step that run again. */
   | readonly ["retry", StepPath, Time, number, string, (readonly StepPath[])?]
-  /** It waits to be resumed: reason, data, change of shared state. */
+  /** A step waits to be resumed: reason, data, change of shared state. */
   | readonly ["wait", StepPath, Time, string, unknown, Record<string, unknown>?]
-  /** A container step with a time limit came to wait, or was suspended: how many milliseconds of the limit its try has used. */
+  /** A container step with a time limit waits or is suspended: how many milliseconds of the limit its try has used. */
   | readonly ["rest", StepPath, Time, number]
   /** A part of the stream of an agent step. */
   | readonly ["part", StepPath, Time, unknown]
-  /** What the work of a step has recorded on the way, so that it can go on behind it after a crash. */
+  /** A value that the work of a step has recorded, so that it can continue from there after a crash. */
   | readonly ["keep", StepPath, Time, unknown]
-  /** The execution is suspended: the step it stands at (`""` for none), reason, data. */
+  /** The execution is suspended: the step at which it stopped (`""` for none), reason, data. */
   | readonly ["suspend", StepPath, Time, string, unknown]
-  /** The execution is resumed: the step that is given the data, and the data if there is any. */
+  /** The execution is resumed: the step that receives the data, and the data if any. */
   | readonly ["resume", StepPath, Time, unknown?]
-  /** The resume before it was asked for by another process: the token of its request. */
+  /** Another process requested the preceding resume: the token of its request. */
   | readonly ["answer", StepPath, Time, string]
-  /** The execution ends: with a result (null when a source is given that has it), with the error of a step (`""` for none), or cancelled with a reason. */
+  /** The execution ends with a result (null when a source is given), the error of a step (`""` for none), or a reason for cancelling. */
   | readonly ["end", "", Time, unknown, ValueSource?]
   | readonly ["error", StepPath, Time, string]
   | readonly ["cancel", "", Time, string]
-  /** The process stopped cleanly while it ran: the execution goes on later, and did not stop the process itself. */
+  /** The process stopped cleanly while the execution ran: it continues later, and is not counted as the cause of a crash. */
   | readonly ["interrupt", "", Time];
 
 export type EntryKind = JournalEntry[0];
@@ -124,7 +124,7 @@ export const STATUS_AFTER: Readonly<Partial<Record<EntryKind, ExecutionStatus>>>
   cancel: "cancelled",
 };
 
-/** How many events of the stream an entry stands for (events.ts). Events are numbered through the whole execution. */
+/** How many events of the stream an entry produces (events.ts). Events are numbered through the whole execution. */
 export const EVENT_COUNTS: Readonly<Record<EntryKind, number>> = {
   begin: 1,
   done: 1,

@@ -13,7 +13,7 @@ export const noExecution = (id: string) => notFound(`execution ${quoted(id)} doe
 export const severalUsers = (id: string) =>
   invalid(`several users have an execution ${quoted(id)}: say whose with userId`);
 
-/** @param waiting the steps that can be resumed while it runs */
+/** @param waiting the steps that can be resumed while the execution runs */
 export const notSuspended = (id: string, status: ExecutionStatus, waiting: readonly StepPath[] = []) => {
   const hint = waiting.length === 0 ? "" : `; name in options.stepId which step you mean: ${waiting.join(", ")}`;
   return notFound(`execution ${quoted(id)} is not suspended: it is ${describeStatus(status)}${hint}`);
@@ -27,13 +27,13 @@ export const alreadyEnded = (status: ExecutionStatus) => invalid(`the execution 
 export const executionIdTaken = (id: string) =>
   new ServiceError("conflict", `options.executionId: ${quoted(id)} is taken`);
 
-/** The execution came to rest, but was resumed before the request to suspend it was answered. */
+/** The execution settled, but was resumed before the request to suspend it was answered. */
 export const resumedMeanwhile = (id: string) =>
   new ServiceError("unavailable", "the execution has been resumed meanwhile: suspend it again", {
     headers: { "retry-after": "1", "x-execution-id": id },
   });
 
-/** The execution is in the store, and goes on after a restart or in another process. */
+/** The execution is in the store, and continues after a restart or in another process. */
 export const stillRunning = (id: string) =>
   new ServiceError("unavailable", "the execution has been interrupted: it goes on when the server is back", {
     headers: { "retry-after": "1", "x-execution-id": id },

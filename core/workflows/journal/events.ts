@@ -1,6 +1,6 @@
 /**
- * The events of an execution's stream, each as JSON text. They follow from its journal, so that a client that reads the stream later
- * gets the same events as one that is connected now.
+ * The events of an execution's stream, each as JSON text. They are derived from its journal, so that a client that reads the stream
+ * later gets the same events as one that is connected now.
  */
 
 import { isoTime } from "../../lib/iso-time.ts";
@@ -10,19 +10,19 @@ import { cancellationText, entryJson, errorText, outcomeText, type RestEntry, su
 import { isRun } from "./run-record.ts";
 import type { JournalState } from "./state.ts";
 
-/** What the events of an execution are. */
+/** How journal entries become events. */
 export interface EventForm {
-  /** The event with the number 1; null where the entries alone are events. */
+  /** Makes the first event; null when there is none beside those of the entries. */
   readonly start: ((state: JournalState, outline: Outline) => string) | null;
-  /** How many events an entry stands for. */
+  /** How many events an entry of each kind produces. */
   readonly counts: Readonly<Record<EntryKind, number>>;
-  /** These events. @param state after the entry, or after later ones */
+  /** The events of an entry. @param state after the entry, or after later ones */
   texts(entry: JournalEntry, state: JournalState, outline: Outline): string[];
 }
 
 const NO_EVENTS = Object.fromEntries(Object.keys(EVENT_COUNTS).map((kind) => [kind, 0])) as Record<EntryKind, number>;
 
-/** The stream of an agent's run: its parts, and how it ended when it did not say so itself. */
+/** The stream of an agent's run: its parts, and how it ended when the last part does not tell. */
 const RUN_EVENTS: EventForm = {
   start: null,
   counts: { ...NO_EVENTS, part: 1, error: 1, cancel: 1 },
@@ -39,7 +39,7 @@ export const startEvent = (state: JournalState, _outline: Outline): string =>
   `${workflowHead("workflow-start", state, state.start.at)},"status":"running","input":${entryJson(state.start.input)}}`;
 
 /**
- * The events that an entry stands for; `EVENT_COUNTS` says how many.
+ * The events that an entry produces, as many as `EVENT_COUNTS` says.
  *
  * @param state after the entry, or after later ones
  */
@@ -104,7 +104,7 @@ const EVENTS: EventTable = {
 
 const WORKFLOW_EVENTS: EventForm = { start: startEvent, counts: EVENT_COUNTS, texts: eventTexts };
 
-/** All events begin with this. Types, ids and paths contain nothing that JSON would escape. */
+/** The members that every event begins with. Types, ids and paths contain nothing that JSON would escape. */
 const head = (type: string, { start }: JournalState, at: number): string =>
   `{"type":"${type}","executionId":"${start.id}","timestamp":"${isoTime(at)}"`;
 

@@ -1,5 +1,5 @@
 /**
- * Ids of executions. An id that the engine makes has the number of the execution in it, so that no row is needed to find it. An id that
+ * Ids of executions. An id that the engine makes contains the number of the execution, so that no row is needed to find it. An id that
  * a client chose has a row.
  */
 import { randomBytes } from "node:crypto";
@@ -10,7 +10,7 @@ import type { ExecutionStart } from "./entries.ts";
 const OWN_ID = /^[0-9a-z]{9}-[0-9a-f]{16}$/;
 /** Random hex digits in an id, so that it cannot be guessed. */
 const RANDOM_DIGITS = 16;
-/** How many random bytes are made at once: a call for each id costs more. */
+/** How many random bytes are made at once: a call for each id would cost more. */
 const POOL_BYTES = 4096;
 
 /** Makes the id of the execution with a number. */
@@ -27,24 +27,24 @@ export function createExecutionIds(): (execution: number) => string {
   };
 }
 
-/** The number in an id that has the form of the engine's own; null for others. A client may have chosen an id of this form. */
+/** The number in an id that has the engine's format; null for others. A client may have chosen an id of this format. */
 export const parseOwnId = (id: string): number | null => (OWN_ID.test(id) ? decodeNumber(id.slice(0, 9)) : null);
 
 type NamedExecution = Pick<ExecutionStart, "id" | "ownId" | "userId">;
 
-/** The user that an execution belongs to; an empty text for none. */
+/** Id of the user that an execution belongs to; empty when it belongs to none. */
 export const executionOwner = ({ userId = "" }: Pick<ExecutionStart, "userId">): string => userId;
 
 /** The key of the row for an id that a client chose. */
 export const chosenIdKey = (start: NamedExecution): string =>
   executionNameKey(start.id, start.ownId === true ? executionOwner(start) : undefined);
 
-/** The key of an execution among those that run in this process. With an owner, the id is unique for that user only. */
+/** The key of a running execution in this process. With an owner, the id is unique for that user only. */
 export const liveKeyFor = (id: string, owner: string | undefined): string =>
   owner === undefined ? id : `${owner.length}/${owner}/${id}`;
 export const liveKey = (start: NamedExecution): string =>
   liveKeyFor(start.id, start.ownId === true ? executionOwner(start) : undefined);
 
-/** Idempotency keys of its steps begin with this. Two users with the same id must not have the same keys. */
+/** The prefix of the idempotency keys of its steps. Executions of two users with the same id must have different keys. */
 export const idempotencyPrefix = ({ id, number, ownId }: Pick<ExecutionStart, "id" | "number" | "ownId">): string =>
   ownId === true ? `${id}@${number}` : id;

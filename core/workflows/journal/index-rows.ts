@@ -1,14 +1,14 @@
-/** Index rows: executions at rest are listed by them. They are written when an execution comes to rest, and removed by its resume. */
+/** Index rows, by which lists find settled executions. They are written when an execution settles, and removed when it is resumed. */
 import { conversationRuns, executionEntry, executionIndex, openExecutionKey } from "../../storage/keys.ts";
 import type { ExecutionStart, ExecutionStatus } from "./entries.ts";
 import { isRun, runIdOf } from "./run-record.ts";
 
-/** The statuses of executions at rest. */
+/** The statuses of settled executions: they have ended or are suspended. */
 export const RESTING: readonly ExecutionStatus[] = ["suspended", "completed", "error", "cancelled"];
 /** The statuses of executions that have ended and cannot be resumed. */
 export const ENDED: readonly ExecutionStatus[] = ["completed", "error", "cancelled"];
 
-/** The keys of its index rows: two, and two more for an execution that belongs to a user. Runs of agents are in no list of all workflows. */
+/** The keys of its index rows: two, and two more if it belongs to a user. Runs of agents are not in the list of all workflows. */
 export function indexKeys(
   { at, number, workflowId, userId }: Pick<ExecutionStart, "at" | "number" | "workflowId" | "userId">,
   status: ExecutionStatus,
@@ -25,7 +25,7 @@ export function indexKeys(
   return keys;
 }
 
-/** The rows that an execution has while it runs: its open row with this value and, for the run of a chat, the one by which that finds it. */
+/** The rows of a running execution: its open row with this value, and for the run of a chat the row that leads to it. */
 export function openRows(start: ExecutionStart, value: string): [string, string][] {
   const open: [string, string] = [openExecutionKey(start.number), value];
   const key = conversationRunKey(start);

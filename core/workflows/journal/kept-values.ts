@@ -1,4 +1,4 @@
-/** What the work of a step has recorded on the way. */
+/** The values that the work of a step has recorded while it ran. */
 
 interface Keeps {
   kept: unknown[];
@@ -12,7 +12,7 @@ export function keepValue(step: Keeps, value: unknown): void {
   step.kept.push(value);
 }
 
-/** The step begins anew. */
+/** Forgets the values when the step starts anew. */
 export function forgetKept(step: Keeps): void {
   step.kept = NOTHING_KEPT;
   step.hasStreamed = false;

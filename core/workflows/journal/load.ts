@@ -10,22 +10,22 @@ import { parseEntries, parseOpenRow, parseRecordRow } from "./rows.ts";
 import { type JournalState, stateFromJournal } from "./state.ts";
 
 const ROWS_PER_READ = 200;
-/** How often an execution is read again that changed during the read. None comes to rest and is resumed so often in so short a time. */
+/** How often an execution that changed during the read is read again. None settles and is resumed that often in so short a time. */
 const MAX_READS = 20;
 
 /** The rows of an execution that is in the store, whether it runs or not, in this process or another. */
 export interface FoundExecution {
   readonly start: ExecutionStart;
-  /** Null unless it runs. */
+  /** Null unless the execution runs. */
   readonly openRow: Row | null;
-  /** Null while it runs for the first time. */
+  /** Null while the execution runs for the first time. */
   readonly recordRow: Row | null;
 }
 
-/** Which of the executions with an id is selector. */
+/** Selects one of the executions that have the same id. */
 export interface ExecutionSelector {
   readonly spaces: IdSpaces;
-  /** The user whose own ids count; undefined when ids are unique for all users. */
+  /** The user whose own ids are searched; undefined when ids are unique across users. */
   readonly owner: string | undefined;
   matches(start: ExecutionStart): boolean;
 }
@@ -52,7 +52,7 @@ export async function findExecution(
   return isSelected(named) ? named : null;
 }
 
-/** The starts of all executions with an id, of any user: at most `MAX_ID_PLACES` with a chosen id, and one with an id of the engine. */
+/** The starts of all executions with an id, of any user: at most `MAX_ID_PLACES` for a chosen id, and one for an engine's id. */
 export async function startsWithId(store: Store, spaces: IdSpaces, id: string): Promise<ExecutionStart[]> {
   const places = await findIdPlaces(store, spaces, executionNameKeys(id));
   const ours = parseOwnId(id);
@@ -61,7 +61,7 @@ export async function startsWithId(store: Store, spaces: IdSpaces, id: string): 
   return found.flatMap((each) => (each?.start.id === id ? [each.start] : []));
 }
 
-/** @param id when given, another execution of that number does not count */
+/** @param id when given, an execution with that number but another id is ignored */
 export async function readExecution(store: Store, number: number, id?: string): Promise<FoundExecution | null> {
   const [open, rest] = await store.getMany([openExecutionKey(number), executionKey(number)]);
   const start =
@@ -77,9 +77,9 @@ export interface Loaded {
   readonly entries: readonly JournalEntry[];
   /** Entries that were committed with the start. */
   readonly first: readonly JournalEntry[];
-  /** Entries in the record row. None while it runs. */
+  /** Entries in the record row. Empty while the execution runs. */
   readonly tail: readonly JournalEntry[];
-  /** Rows of the journal, and their bytes. */
+  /** Number of journal rows, and their bytes. */
   readonly rows: number;
   readonly journalBytes: number;
 }
@@ -95,7 +95,7 @@ export async function loadExecution(
   let rows = rests && resting.rows === 0 ? [] : await readJournal(store, start.number);
   if (rests) {
     if (rows.length < resting.rows) return null;
-    // Later rows are of a run that was resumed after the record row was read.
+    // Later rows belong to a run that was resumed after the record row was read.
     rows = rows.slice(0, resting.rows);
   }
   const tail = rests ? resting.tail : [];
@@ -105,7 +105,7 @@ export async function loadExecution(
 }
 
 /**
- * Everything of an execution, read again when it has changed between two reads.
+ * Loads everything of an execution, again when it has changed between two reads.
  *
  * @param find reads its rows; null when there is none
  * @param enough whether the entries that are known to exist are among those that were read
@@ -125,7 +125,7 @@ export async function loadWhole(
   }
 }
 
-/** How far somebody has read the entries of an execution: so many entries, in the rows up to the one with this key. */
+/** How far a reader has read the entries of an execution: their number, and the key of the last row. */
 export interface JournalPosition {
   entries: number;
   rows: number;
@@ -135,7 +135,7 @@ export interface JournalPosition {
 export const JOURNAL_BEGIN: JournalPosition = Object.freeze({ entries: 0, rows: 0, lastRow: undefined });
 
 /**
- * The entries behind a position, row by row, and after each the position behind it. Ends with what is on disk.
+ * The entries after a position, row by row, each with the position after it. Ends with what is on disk.
  *
  * @throws ServiceError `unavailable` when the execution has been removed
  */
@@ -167,7 +167,7 @@ export async function* entriesBehind(
   const { openRow, recordRow } = await find();
   if (openRow !== null || recordRow === null) return;
   const rest = parseRecordRow(recordRow.value);
-  // Otherwise it was resumed since, and the tail is in a further row.
+  // Otherwise the execution was resumed since, and the tail is in a further row.
   if (rest.rows === at.rows && rest.tail.length > 0) yield read(rest.tail, undefined);
 }
 
@@ -177,7 +177,7 @@ export function firstEntries({ openRow, recordRow }: FoundExecution): readonly J
   return first ?? (recordRow === null ? [] : parseRecordRow(recordRow.value).first);
 }
 
-/** The first entries of an execution, as many as are known to be on disk. */
+/** The first entries of an execution, up to the number that is known to be on disk. */
 export async function readEntries(
   store: Store,
   { number, id }: ExecutionStart,

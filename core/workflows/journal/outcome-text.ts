@@ -1,4 +1,4 @@
-/** How an execution came to rest, as JSON text for results, records, states and events. */
+/** How an execution settled, as JSON text for results, records, states and events. */
 
 import { isoTime } from "../../lib/iso-time.ts";
 import type { Outline } from "../definition/definition.ts";
@@ -6,14 +6,14 @@ import type { EntryKind, JournalEntry, StepPath } from "./entries.ts";
 import type { JournalState } from "./state.ts";
 
 type RestKind = Extract<EntryKind, "suspend" | "end" | "error" | "cancel">;
-/** An entry with which an execution comes to rest. */
+/** An entry with which an execution settles. */
 export type RestEntry = Extract<JournalEntry, readonly [RestKind, ...unknown[]]>;
 
 /** JSON text of a value; `null` for undefined. */
 export const entryJson = (value: unknown): string => JSON.stringify(value) ?? "null";
 
 /**
- * @param index the member for the index of the step: results and events call it differently
+ * @param index name of the member for the index of the step, which differs between results and events
  */
 export function suspensionText(
   [, stepId, at, reason, data]: Extract<JournalEntry, readonly ["suspend", ...unknown[]]>,
@@ -34,7 +34,7 @@ export function errorText(message: string, stepId: StepPath): string {
 export const cancellationText = (at: number, reason: string): string =>
   `{"cancelledAt":"${isoTime(at)}","reason":${JSON.stringify(reason)}}`;
 
-/** The member that says how it came to rest: `"suspension":{...}`, `"error":{...}` or `"cancellation":{...}`. */
+/** The member that says how the execution settled: `"suspension":{...}`, `"error":{...}` or `"cancellation":{...}`. */
 export function outcomeMembers(entry: Exclude<RestEntry, readonly ["end", ...unknown[]]>, outline: Outline): string {
   switch (entry[0]) {
     case "suspend":
@@ -46,7 +46,7 @@ export function outcomeMembers(entry: Exclude<RestEntry, readonly ["end", ...unk
   }
 }
 
-/** The members of an execution result, from `startAt` on. */
+/** The members of an execution result, starting with `startAt`. */
 export function outcomeText(startAt: number, entry: RestEntry, outline: Outline): string {
   const start = `"startAt":"${isoTime(startAt)}"`;
   if (entry[0] === "suspend") {
@@ -59,7 +59,7 @@ export function outcomeText(startAt: number, entry: RestEntry, outline: Outline)
   return `${end},"status":"${status}","result":null,${outcomeMembers(entry, outline)}`;
 }
 
-/** The entry with which it came to rest; null while it runs. */
+/** The entry with which the execution settled; null while it runs. */
 export function restEntry({
   suspension,
   cancellation,

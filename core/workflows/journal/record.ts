@@ -1,4 +1,4 @@
-/** An execution as the API shows it: the record of lists, the result, and the state. */
+/** An execution as the API shows it: the record in lists, the result, and the state. */
 import type { ExecutionState } from "../../../generated/types.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import type { Outline } from "../definition/definition.ts";
@@ -9,7 +9,7 @@ import type { JournalState } from "./state.ts";
 import { stepText } from "./step-text.ts";
 import { isSuperseded, waitingSteps } from "./superseded.ts";
 
-/** The record as JSON. It is written to the store when the execution comes to rest, and lists return what is in the store. */
+/** The record as JSON. It is written to the store when the execution settles, and lists return it from there. */
 export function executionRecord(state: JournalState, outline: Outline): CompactText {
   const { start, status, values } = state;
   if (isRun(start.workflowId)) return { text: runRecordText(state), repeats: [] };
@@ -37,7 +37,7 @@ export function executionRecord(state: JournalState, outline: Outline): CompactT
   return text.add(`,"createdAt":"${createdAt}","updatedAt":"${isoTime(state.updatedAt)}"}`);
 }
 
-/** Adds the members that say how the execution came to rest. */
+/** Adds the members that say how the execution settled. */
 function addOutcome(
   text: CompactTextBuilder,
   rest: RestEntry | null,
@@ -65,7 +65,7 @@ const END_TYPE = {
 } as const;
 const END_STATUS = { suspend: "suspended", end: "success", error: "error", cancel: "cancelled" } as const;
 
-/** Without its outcome and its end. A suspension has no end time, because the execution may go on. */
+/** The last step event of a record, still open for its outcome. A suspension has no end time, because the execution may continue. */
 function endText(rest: RestEntry, named: string): string {
   const [kind, , at] = rest;
   const time = isoTime(at);
@@ -73,14 +73,14 @@ function endText(rest: RestEntry, named: string): string {
   return `{"id":"end","type":"${END_TYPE[kind]}",${named},"startTime":"${time}"${end},"status":"${END_STATUS[kind]}"`;
 }
 
-/** The result of an execution at rest, as JSON. */
+/** The result of a settled execution, as JSON. */
 export function executionResultText(state: JournalState, outline: Outline): string {
   const rest = restEntry(state);
   if (rest === null) throw new Error(`execution ${state.start.id} has no result yet`);
   return `{"executionId":"${state.start.id}",${outcomeText(state.start.at, rest, outline)}}`;
 }
 
-/** The first step that waits while others run: as if the execution were suspended there. Null where none waits. */
+/** For the first step that waits while others run: the entry as if the execution were suspended there. Null when no step waits. */
 function waitEntry(state: JournalState, outline: Outline): RestEntry | null {
   const [step] = waitingSteps(state, outline);
   return step === undefined ? null : ["suspend", step.path, step.waitsSince, step.message, step.data];

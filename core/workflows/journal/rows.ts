@@ -1,9 +1,9 @@
 /**
  * The values of the rows of executions (storage/keys.ts has their keys).
  *
- * While an execution runs it has an open row, with the process that runs it, its start and the first entries, and journal rows with the
- * entries that follow. When it comes to rest, a record row replaces the open row. It has the record that lists return, the start, and
- * the first and last entries. The journal rows stay. A resume writes an open row again and keeps the record row.
+ * A running execution has an open row, with the process that runs it, its start and the first entries, and journal rows with the
+ * entries that follow. When it settles (it ends or is suspended), a record row replaces the open row: the record that lists return, the
+ * start, and the first and last entries. The journal rows stay. A resume writes an open row again and keeps the record row.
  */
 import { EXCERPT_CHARACTERS } from "../../storage/store.ts";
 import { type CompactText, expandedLength } from "./compact-text.ts";
@@ -14,7 +14,7 @@ interface RecordRow {
   readonly start: ExecutionStart;
   /** Entries that were committed with the start. */
   readonly first: readonly JournalEntry[];
-  /** How many journal rows there are. Their entries come next. */
+  /** How many journal rows there are; their entries are between `first` and `tail`. */
   readonly rows: number;
   /** Entries that were committed with the record: the last ones. */
   readonly tail: readonly JournalEntry[];
@@ -22,20 +22,20 @@ interface RecordRow {
 
 /** `start` and `first` are null after a resume: the record row has them. */
 interface OpenRow {
-  /** The process that runs it. */
+  /** The process that runs the execution. */
   readonly process: string;
   readonly start: ExecutionStart | null;
   readonly first: readonly JournalEntry[] | null;
   readonly recovered: Recovered;
 }
 
-/** How often it was taken up since it has made progress, and how far it had come by then. */
+/** How often the execution was recovered since it last made progress, and how far it had come by then. */
 export interface Recovered {
   readonly times: number;
   readonly progress: number;
 }
 
-/** The entries are JSON texts already, so that nothing is serialized twice. */
+/** Joins entries that are JSON texts already, so that nothing is serialized twice. */
 export const entriesText = (entries: readonly string[]): string => `[${entries.join()}]`;
 
 export const openRowText = (process: string, start: string, entries: readonly string[]): string =>
@@ -43,7 +43,7 @@ export const openRowText = (process: string, start: string, entries: readonly st
 
 export const reopenedRowText = (process: string): string => `[${JSON.stringify(process)},null,null]`;
 
-/** An open row with another process, and with how often the execution was taken up. */
+/** The open row after a recovery: with another process and the new count of recoveries. */
 export function takenOverRowText(value: string, process: string, { times, progress }: Recovered): string {
   const [, start, first] = JSON.parse(value) as unknown[];
   return JSON.stringify([process, start, first, times, progress]);
@@ -59,14 +59,14 @@ export const parseEntries = (value: string): JournalEntry[] => JSON.parse(value)
 
 const LENGTH_DIGITS = 10;
 const SHOWN_DIGITS = 15;
-/** Of a row whose record repeats values: how long the whole record is, the list of repeats, and the record in the row. */
+/** The end of a row whose record repeats values: length of the whole record, list of repeats, length of the record in the row. */
 const REPEATS_END = new RegExp(`,([ \\d]{${SHOWN_DIGITS}}),([ \\d]{${LENGTH_DIGITS}}),([ \\d]{${LENGTH_DIGITS}})\\]$`);
 
 const padded = (length: number, digits = LENGTH_DIGITS): string => String(length).padStart(digits);
 
 /**
  * The length of the record is at the end, so that a list can cut the record out without parsing the row. Before it are the values that
- * are repeated in the record, when there are any.
+ * the record repeats, if there are any.
  */
 export function recordRowText(record: CompactText, start: string, first: string, rows: number, tail: string): string {
   const { text } = record;
@@ -77,14 +77,14 @@ export function recordRowText(record: CompactText, start: string, first: string,
   return `${row},${repeats},${shown},${padded(repeats.length)},${padded(text.length)}]`;
 }
 
-/** Characters of the record in the row. */
+/** Length of the record in the row, in characters. */
 const recordLength = (value: string): number => Number(value.slice(-1 - LENGTH_DIGITS, -1));
 
-/** Characters of the record as lists show it. Also of an excerpt, which has the end of the row. */
+/** Length of the record as lists show it, in characters. Works for an excerpt too, which includes the end of the row. */
 export const shownLength = (value: string): number =>
   Number(REPEATS_END.exec(value.slice(-EXCERPT_CHARACTERS))?.[1] ?? recordLength(value));
 
-/** The record, which repeats no value. */
+/** The record as the row has it, with `0` in place of each value that it repeats. */
 export const compactRecordOfRow = (value: string): string => value.slice(1, 1 + recordLength(value));
 
 export function recordOfRow(value: string): CompactText {
@@ -100,16 +100,16 @@ export function parseRecordRow(value: string): RecordRow {
   return rest;
 }
 
-/** The part of the start from which the keys of its index rows and of its id follow. */
+/** The part of the start from which the keys of its index rows and of its id are made. */
 export type RecordHead = Pick<ExecutionStart, "id" | "number" | "workflowId" | "at" | "ownId" | "userId">;
 
-/** Matches the begin of the second part, which saves parsing a row that may be large. */
+/** Matches the start of the second part, to avoid parsing a row that may be large. */
 const HEAD =
   /^\{"start":\{"id":"([^"\\]*)","number":(\d+),"workflowId":"([^"\\]*)","workflowName":"(?:[^"\\]|\\.)*","definition":"[^"\\]*","at":(\d+),("ownId":true,)?/;
-/** Enough, unless the id or the names of the workflow are very long. */
+/** Long enough unless the id or the names of the workflow are very long. */
 const HEAD_LENGTH = 1000;
 
-/** Reads only the begin of the second part when the row has no `userId`, which comes later; otherwise parses the row. */
+/** Reads only the start of the second part when the row has no `userId`, which comes later; otherwise parses the row. */
 export function recordHead(value: string): RecordHead {
   const at = 2 + recordLength(value);
   const match = value.includes('"userId":', at) ? null : HEAD.exec(value.slice(at, at + HEAD_LENGTH));

@@ -1,13 +1,13 @@
-/** Executions that are runs of agents: they have a definition that no manifest has, and a record of their own. */
+/** Executions that are runs of agents: their definition is not in the manifest, and their record differs. */
 import type { PendingApproval } from "../../../generated/types.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import type { ExecutionStart, ExecutionStatus } from "./entries.ts";
 import { entryJson } from "./outcome-text.ts";
 import type { JournalState } from "./state.ts";
 
-/** No id of a workflow has a colon. */
+/** Marks workflow ids of runs: no id of a workflow has a colon. */
 const PREFIX = "agent:";
-/** In front of the ids of runs, so that they are not ids of executions. No id that a client chooses has a slash. */
+/** Prefix of the ids of runs, so that they differ from ids of executions: no id that a client chooses has a slash. */
 const ID_PREFIX = "run/";
 
 export const runDefinitionId = (agentId: string): string => PREFIX + agentId;
@@ -15,7 +15,7 @@ export const isRun = (workflowId: string): boolean => workflowId.startsWith(PREF
 export const runExecutionId = (runId: string): string => ID_PREFIX + runId;
 export const runIdOf = ({ id }: Pick<ExecutionStart, "id">): string => id.slice(ID_PREFIX.length);
 
-/** The statuses of runs by those of their executions. */
+/** The status of a run by that of its execution. */
 export const RUN_STATUS: Readonly<Record<ExecutionStatus, string>> = {
   running: "running",
   suspended: "waiting",
@@ -24,7 +24,7 @@ export const RUN_STATUS: Readonly<Record<ExecutionStatus, string>> = {
   cancelled: "cancelled",
 };
 
-/** What the step of a run gives. */
+/** The output of the step of a run. */
 export interface RunOutput {
   readonly output: unknown;
   readonly usage: unknown;

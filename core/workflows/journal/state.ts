@@ -1,4 +1,4 @@
-/** The state of an execution, which follows from its journal. Only `applyEntry` changes a state, one entry at a time. */
+/** The state of an execution, which is computed from its journal. Only `applyEntry` changes a state, one entry at a time. */
 import { storedTime } from "../../lib/clock.ts";
 import {
   type Branch,
@@ -29,13 +29,13 @@ interface Suspension {
 export interface JournalState {
   readonly start: ExecutionStart;
   status: ExecutionStatus;
-  /** How many events there are so far; the first is `workflow-start`. */
+  /** Number of events so far; the first is `workflow-start`. */
   sequence: number;
-  /** Steps that have begun, in that order. */
+  /** Steps that have started, in that order. */
   readonly steps: Map<StepPath, StepState>;
-  /** Outputs and inputs. The values themselves never change. */
+  /** Outputs and inputs by their source. The values themselves never change. */
   readonly values: Map<ValueSource, unknown>;
-  /** Where the result of a workflow is that has bailed, by the prefix of the paths of its steps. */
+  /** Where the result of each workflow that has bailed is, by the prefix of the paths of its steps. */
   readonly bailed: Map<string, ValueSource>;
   /** Shared state, a new object after each change. */
   state: Readonly<Record<string, unknown>>;
@@ -48,12 +48,12 @@ export interface JournalState {
   /** The time of the last entry. */
   updatedAt: number;
   endedAt: number | null;
-  /** Milliseconds that it had run before `since`, the time of the start or of the last resume. */
+  /** Milliseconds that the execution had run before `since`, the time of the start or of the last resume. */
   ran: number;
   since: number;
 }
 
-/** The state of an execution that has just begun. */
+/** The state of an execution that has just started. */
 export function initialState(start: ExecutionStart): JournalState {
   const current: JournalState = {
     start,
@@ -80,7 +80,7 @@ export function initialState(start: ExecutionStart): JournalState {
 /** The source of the input that a replay gives to its step. */
 export const REPLAY_INPUT: ValueSource = "!";
 
-/** Steps that a replay does not run again are done from the start, without events. */
+/** Applies what a replay takes over: steps that it does not run again are done from the start, without events. */
 function applyReplay(state: JournalState, { kept, stepId, input, resume, resumed }: Replay): void {
   const { at } = state.start;
   state.resume = resumed ?? null;
@@ -140,7 +140,7 @@ const APPLY: Appliers = {
     step.begunAt = at;
     step.endedAt = null;
     step.source = source;
-    // A resumed step goes on, every other one begins anew.
+    // A resumed step continues, any other starts anew.
     if (step.resume === null) {
       step.begunWith = state.sequence + 1;
       step.failures = 0;
@@ -204,23 +204,23 @@ const APPLY: Appliers = {
   resume(state, [, path, at, data]) {
     state.suspension = null;
     state.resume = data ?? null;
-    // The resume of an execution at rest does not wait for the end of a pause between two tries.
+    // After a resume of a settled execution, the pause before the next try is skipped.
     if (state.status === "suspended") for (const step of state.steps.values()) step.triedAt = 0;
     if (path === "") return;
     const known = state.steps.get(path);
     const waited = known?.status === "waiting";
-    // A step that was stopped from outside has not asked for data. Without data it goes on as if it had not been stopped.
+    // A step that was stopped from outside has not asked for data. Without data it continues as if it had not been stopped.
     if (!waited && data === undefined) return;
     const step = known ?? getOrAddStep(state, path, at);
     step.resume = { data, waited };
-    // It has not begun yet, or has to run again.
+    // The step has not started yet, or has to run again.
     if (waited || known === undefined) step.status = "failed";
   },
   end(state, [, , , output, source]) {
     state.output = source === undefined ? output : state.values.get(source);
   },
   error(state, [, stepId, , message]) {
-    // One that waited may be ended by hand.
+    // An execution may be ended by hand while it is suspended.
     state.suspension = null;
     state.error = { message, stepId };
   },

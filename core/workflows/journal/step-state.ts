@@ -1,4 +1,4 @@
-/** Where one step of an execution stands. */
+/** The state of one step of an execution. */
 import type { Branch, StepPath, ValueSource } from "./entries.ts";
 import { forgetKept, NOTHING_KEPT } from "./kept-values.ts";
 
@@ -9,37 +9,37 @@ export interface StepState {
   status: StepStatus;
   /** Milliseconds since 1970. */
   begunAt: number;
-  /** Null until it has ended, and again when it failed and is about to run again. */
+  /** Null until the step has ended, and again when it failed and is about to run again. */
   endedAt: number | null;
-  /** Where its input comes from. */
+  /** The source of its input. */
   source: ValueSource;
-  /** Where its output comes from once it is done: its own path, or the source of a value that it passed on. */
+  /** The source of its output once it is done: its own path, or the source of a value that it passed on. */
   output: ValueSource;
   /** How many tries have failed, and when the last of them did. */
   tries: number;
   triedAt: number;
-  /** How many tries have failed since it began anew: a wait does not change that. */
+  /** How many tries have failed since the step started anew; a wait does not reset the count. */
   failures: number;
-  /** Milliseconds of its time limit that the present try had used when it last came to rest. */
+  /** Milliseconds of its time limit that the present try had used when the step last waited or was suspended. */
   used: number;
-  /** The choice of andWhen or bail. */
+  /** What andWhen or bail has decided. */
   branch: Branch | null;
-  /** Why it waits, or why it failed. */
+  /** Why the step waits, or why it failed. */
   message: string;
-  /** Of the error that it failed with. */
+  /** Code of the error with which it failed. */
   code: string | null;
-  /** The step that failed: itself, or one inside it. Empty until it has failed; kept when its `onError` gives its output. */
+  /** The step that failed: itself, or one inside it. Empty until it has failed; kept when its `onError` provides the output. */
   failedAt: StepPath;
-  /** The data of its suspension, and since when it waits. */
+  /** The data of its suspension, and the time since which it waits. */
   data: unknown;
-  /** The number of the event that it began with, which no other begin has. */
+  /** The number of the event with which it started, which is unique to this start. */
   begunWith: number;
-  /** What its work has recorded since it began anew: after a crash it goes on behind that. */
+  /** The values that its work has recorded since it started anew: after a crash it continues from there. */
   kept: unknown[];
-  /** Whether it has sent parts to the stream since then. */
+  /** Whether it has sent parts to the stream since it started anew. */
   hasStreamed: boolean;
   waitsSince: number;
-  /** Set from a resume until it waits again or fails. `waited`: the step had suspended itself. */
+  /** Set from a resume until the step waits again or fails. `waited`: the step had suspended itself. */
   resume: { readonly data: unknown; readonly waited: boolean } | null;
 }
 
@@ -50,7 +50,7 @@ export function endStep(step: StepState, status: StepStatus, at: number, output:
   forgetKept(step);
 }
 
-/** @param state that the step is in */
+/** @param state of the execution */
 export function getOrAddStep(
   state: { readonly steps: Map<StepPath, StepState> },
   path: StepPath,

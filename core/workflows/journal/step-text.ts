@@ -16,7 +16,7 @@ const UNFINISHED: Readonly<Record<ExecutionStatus, string>> = {
 };
 
 /**
- * Without the output of one that is done, and without its last brace.
+ * The step as JSON without the closing brace, and without its output if it is done.
  *
  * @param status of the execution
  */
@@ -28,7 +28,7 @@ export function stepText(step: StepState, status: ExecutionStatus, outline: Outl
     case "skipped":
       return endedStepText("step-complete", step, name, `"skipped"`);
     case "failed":
-      // Otherwise it is about to run again.
+      // A failed step that is about to run again has no `endedAt`.
       if (step.resume === null && step.endedAt !== null)
         return endedStepText("step-error", step, name, `"error","error":${errorText(step.message, step.path)}`);
       return unfinishedStepText(step, name, UNFINISHED[status]);
@@ -39,7 +39,7 @@ export function stepText(step: StepState, status: ExecutionStatus, outline: Outl
   }
 }
 
-/** Why the step failed whose `onError` gave the output. */
+/** Why the step failed, if its `onError` provided the output. */
 const handledText = ({ message, failedAt }: StepState): string =>
   failedAt === "" ? "" : `,"error":${errorText(message, failedAt)}`;
 

@@ -6,14 +6,14 @@ import { isRun } from "../journal/run-record.ts";
 import type { ExecutionQuery } from "../workflows.ts";
 
 export type ExecutionListQuery = ExecutionQuery & {
-  /** The user whose executions the caller may see; null for those without a user; absent when the caller may see all. */
+  /** The user whose executions the caller may see; null for those without a user; undefined when the caller may see all. */
   owner?: string | null;
 };
 
 export interface Filter {
   readonly workflowId: string | undefined;
   readonly userId: string | undefined;
-  /** Whole milliseconds, inclusive. */
+  /** Milliseconds since 1970 as an integer, inclusive; as `to`. */
   readonly from: number;
   readonly to: number;
   /** Filters that index rows cannot decide; null when there are none. */
@@ -23,7 +23,7 @@ export interface Filter {
 interface RecordFilter {
   readonly withoutUser: boolean;
   readonly metadata: ReadonlyMap<string, readonly unknown[]>;
-  /** The text of a matching record contains at least one of each list. */
+  /** A matching record contains at least one text of each list. */
   readonly needles: readonly (readonly string[])[];
 }
 
@@ -49,11 +49,11 @@ export function executionFilter({
   return { workflowId, userId: userId ?? owner ?? undefined, ...bounds, record };
 }
 
-/** For an object only the key: the order of its keys is not known. */
+/** The text to search for. For an object only the key, because the order of its keys is unknown. */
 const searchText = (key: string, value: unknown): string =>
   `${JSON.stringify(key)}:${typeof value === "object" && value !== null ? "" : JSON.stringify(value)}`;
 
-/** The bounds of an index range. Both are exclusive, and the key of a row is longer than its time alone. */
+/** The bounds of an index range. Both are exclusive, but the key of a row is longer than its time alone. */
 export function timeBounds(prefix: string, { from, to }: Filter): { after: string; before?: string } {
   const after = prefix + encodeNumber(from);
   return to + 1 < NUMBER_LIMIT ? { after, before: prefix + encodeNumber(to + 1) } : { after };
@@ -63,7 +63,7 @@ export function matchesStart(
   filter: Filter,
   start: FilteredFields & Pick<ExecutionStart, "workflowId" | "at">,
 ): boolean {
-  // A list of all workflows has no runs of agents.
+  // The list of all workflows has no runs of agents.
   if (filter.workflowId === undefined ? isRun(start.workflowId) : filter.workflowId !== start.workflowId) return false;
   if (filter.userId !== undefined && filter.userId !== start.userId) return false;
   return start.at >= filter.from && start.at <= filter.to && matchesRecordFilter(filter.record, start);
@@ -72,7 +72,7 @@ export function matchesStart(
 /** Whether an execution that was found by its index row matches the filters that the index cannot decide. */
 export function matchesRecord({ record }: Filter, text: string): boolean {
   if (record === null) return true;
-  // Parsing costs more than all else: a search in the text spares it for most records that do not match.
+  // Parsing costs more than all else: a text search avoids it for most records that do not match.
   return (
     record.needles.every((some) => some.some((needle) => text.includes(needle))) &&
     matchesRecordFilter(record, JSON.parse(text) as FilteredFields)

@@ -1,7 +1,7 @@
 /**
- * Pages of executions, newest first. Executions at rest are found by index rows (by workflow, status, user and time), and their records
- * are cut out of their rows without parsing: a page costs the same however many executions there are. Metadata is in no index: it is
- * compared record by record, from the newest on, until the page is full. Large records are only measured at first, and read while the reply is sent.
+ * Pages of executions, newest first. Settled executions are found by index rows (by workflow, status, user and time), and their records
+ * are cut out of their rows without parsing: a page costs the same however many executions there are. Metadata is in no index: records
+ * are compared one by one, newest first, until the page is full. Large records are only measured, and read while the reply is sent.
  */
 import { invalid } from "../../lib/errors.ts";
 import { between, Serialized, SerializedStream } from "../../lib/serialized.ts";
@@ -30,14 +30,14 @@ import { IndexWalk, type Item } from "./walk.ts";
 const RECORDS_PER_READ = 100;
 /** Larger records are read when it is their turn to be sent. */
 const LARGE_RECORD_BYTES = 32 * 1024;
-/** What a running execution is taken for until its record is made. */
+/** Estimated size of a running execution until its record is made. */
 const ASSUMED_BYTES = 128 * 1024;
 const MAX_PAGE_CHARACTERS = 64 * 1024 * 1024;
 
 /** An execution that runs in this process. */
 export interface RunningHere {
   readonly start: ExecutionStart;
-  /** Its record at present. Null once it has come to rest: then the record in the store counts. */
+  /** Its current record. Null once it has settled: then the record is in the store. */
   record(): CompactText | null;
 }
 
@@ -50,19 +50,19 @@ interface ListSources {
   outlineOf(hash: string): Promise<Outline>;
 }
 
-/** A record of the page. `text` is null for a large one. */
+/** An item of the page. `text` is null when the record is large. */
 interface Listed {
   readonly item: Item;
   readonly text: string | null;
-  /** Characters of the record. */
+  /** Length of the record in characters. */
   readonly length: number;
-  /** Bytes of its row. */
+  /** Size of its row in bytes. */
   readonly bytes: number;
 }
 
 /**
  * @returns `data` of the reply: an array of execution records
- * @throws ServiceError `invalid_input` for an offset that is too large, and for a page that is
+ * @throws ServiceError `invalid_input` when the offset or the page is too large
  */
 export async function listExecutions(query: ExecutionListQuery, sources: ListSources): Promise<Serialized> {
   const { limit, offset, status } = query;
@@ -70,7 +70,7 @@ export async function listExecutions(query: ExecutionListQuery, sources: ListSou
   const filter = executionFilter(query);
   if (filter === null) return new Serialized("[]");
   const walk = await openWalk(query, filter, sources);
-  // When records decide, only matching ones count for the offset.
+  // When records decide, only matching ones count towards the offset.
   let toSkip = filter.record === null ? 0 : offset;
   if (filter.record === null) await walk.skip(offset);
   const page: Listed[] = [];
@@ -88,7 +88,7 @@ export async function listExecutions(query: ExecutionListQuery, sources: ListSou
     }
     // As many as are missing; when records decide, more each time, because few may match.
     count = filter.record === null ? limit - page.length : count * 2;
-    // One alone is sent in pieces that share their memory.
+    // A single large record is allowed: it is sent in pieces that share their memory.
     if (length > MAX_PAGE_CHARACTERS && page.length > 1)
       throw invalid("these executions are larger than 64 MiB together: ask for fewer with limit");
   }
@@ -97,7 +97,7 @@ export async function listExecutions(query: ExecutionListQuery, sources: ListSou
   return new Serialized(`[${page.map(({ text }) => text).join()}]`);
 }
 
-/** The records of items, of large ones only the length; null for those that do not belong to the list any more. */
+/** The records of items, or only the length of large ones; null for items that no longer belong to the list. */
 async function measured(
   items: readonly Item[],
   status: ExecutionStatus | undefined,
@@ -134,7 +134,7 @@ function listedText(item: Item, record: CompactText | null, bytes: number): List
   return { item, text, length, bytes: Math.max(bytes, record.text.length) };
 }
 
-/** The records with commas between them. Of an execution that has been removed since there is none. */
+/** The records with commas between them. Executions that have been removed since are skipped. */
 async function* pieces(
   page: readonly Listed[],
   status: ExecutionStatus | undefined,
@@ -152,7 +152,7 @@ async function* pieces(
       if (record === null || record === undefined) continue;
       short += separator;
       separator = ",";
-      // Long ones are pieces of their own, so that they are not copied.
+      // Long pieces are sent on their own, so that they are not copied.
       for (const piece of expand(record)) {
         if (piece.length < LARGE_RECORD_BYTES) {
           short += piece;
@@ -189,7 +189,7 @@ async function openWalk(
     sources.remote?.starts() ?? [],
     offset === 0 ? walk.fill(Math.min(RECORDS_PER_READ, limit)) : undefined,
   ]);
-  // Once more, for an execution that was resumed before its index row was read, and after the first call.
+  // Again, for an execution that was resumed after the first call and before its index row was read.
   addRunningHere();
   for (const start of elsewhere) running.set(start.number, start);
   walk.add([...running.values()].filter((start) => matchesStart(filter, start)).map(toItem));
@@ -198,7 +198,7 @@ async function openWalk(
 
 const toItem = ({ at, number }: ListedStart): Item => ({ entry: executionEntry(at, number), number, revision: null });
 
-/** The records of items; null for those that do not belong to the list any more. */
+/** The records of items; null for those that no longer belong to the list. */
 async function loadRecords(
   items: readonly Item[],
   status: ExecutionStatus | undefined,
@@ -218,13 +218,13 @@ async function loadRecords(
     if (text !== undefined) return text;
     const open = rows.get(openExecutionKey(number));
     if (open !== undefined) return remoteRecord(store, open, record, sources.outlineOf);
-    // It has come to rest meanwhile.
+    // The execution has settled meanwhile.
     return record === undefined || status === "running" ? null : recordOfRow(record.value);
   };
   return Promise.all(items.map(one));
 }
 
-/** The records of items that still run here; the store has those of the others. */
+/** The records of items that still run here; the store has the others. */
 function recordsHere(items: readonly Item[], { running }: ListSources): Map<number, CompactText> {
   const texts = new Map<number, CompactText>();
   const wanted = new Set<number>();
@@ -237,7 +237,7 @@ function recordsHere(items: readonly Item[], { running }: ListSources): Map<numb
   return texts;
 }
 
-/** The rows of items, by their keys: those that are at rest by their index, or may be. */
+/** The rows of items by key: record rows, and open rows of those that were running. */
 async function readRows(store: Store, items: readonly Item[], longest?: number): Promise<Map<string, Row>> {
   const keys: string[] = [];
   for (const { number, revision } of items) {
@@ -252,7 +252,7 @@ async function readRows(store: Store, items: readonly Item[], longest?: number):
 const LISTED_FIELDS = ["status", "workflowId", "userId"] as const;
 type ListedFields = Record<(typeof LISTED_FIELDS)[number], string | undefined>;
 
-/** Index row and record row are written together: when their revisions differ, the execution was resumed between the two reads. */
+/** The record of a settled execution. Its rows are written together: different revisions mean that it was resumed between the reads. */
 function recordAtRest(
   row: Row | undefined,
   revision: number,
@@ -260,12 +260,12 @@ function recordAtRest(
   filter: Filter,
 ): CompactText | null {
   if (row === undefined) return null;
-  // What is compared is not among the values that may be repeated.
+  // The compared fields are never among the values that may be repeated.
   const text = compactRecordOfRow(row.value);
   if (row.revision !== revision) {
     const record = JSON.parse(text) as ListedFields;
     const ofRuns = filter.workflowId !== undefined && isRun(filter.workflowId);
-    // Whose it is as well: the number may have become another execution's.
+    // The owner is compared as well: another execution may have the number by now.
     const wanted: Partial<ListedFields> = ofRuns
       ? { status: status && RUN_STATUS[status], userId: filter.userId }
       : { status, workflowId: filter.workflowId, userId: filter.userId };

@@ -25,7 +25,7 @@ export interface StoredExecution {
   readonly loaded: Loaded;
 }
 
-/** How often the store is read when it has an execution as running that does not run here, and no other process uses the store. */
+/** How often to read an execution that the store lists as running but that does not run here, when no other process uses the store. */
 const MAX_READS = 3;
 
 /** Every method throws ServiceError `not_found` for an unknown workflow or execution. */
@@ -34,7 +34,7 @@ export class ExecutionLookup {
   readonly #principal: Principal;
   readonly declared: (workflowId: string) => unknown;
 
-  /** @param declared throws for ids that are not known; default: knows the workflows of the manifest */
+  /** @param declared throws for unknown ids; default: knows the workflows of the manifest */
   constructor(engine: Engine, principal: Principal, declared: (id: string) => unknown = (id) => engine.declared(id)) {
     this.#engine = engine;
     this.#principal = principal;
@@ -42,9 +42,9 @@ export class ExecutionLookup {
   }
 
   /**
-   * The execution when it runs here, else what the store has of it. While its begin or its end is being committed here, waits for that.
+   * The execution when it runs here, else what the store has of it. Waits while its start or its end is being committed here.
    *
-   * @param userId whose execution is meant when several users have one with this id
+   * @param userId the owner, needed when several users have an execution with this id
    */
   async find(workflowId: string, id: string, userId?: string): Promise<Execution | StoredExecution> {
     this.declared(workflowId);
@@ -55,7 +55,7 @@ export class ExecutionLookup {
       const execution = this.#live(id, selector);
       if (execution === undefined) {
         const record = await this.#readStored(id, selector);
-        // Since the first check it may have begun here, or have come to rest.
+        // Since the first check the execution may have started here, or have settled.
         if (record.found.openRow === null || tries > MAX_READS) return record;
         if (environment.shared && this.#live(id, selector) === undefined) return record;
       } else if (!execution.isRecorded) await Promise.race([execution.progress(), execution.settled]).catch(() => {});
@@ -90,7 +90,7 @@ export class ExecutionLookup {
     return { spaces: this.#engine.spaces, owner, matches };
   }
 
-  /** Whose execution with this id is meant. A caller who sees everything and names no user means the only one there is. */
+  /** The owner of the execution that is meant. A caller who sees everything and names no user means the only one there is. */
   #owner(workflowId: string, id: string, userId: string | undefined): string | undefined | Promise<string> {
     const acting = permittedUser(this.#principal, userId);
     return acting !== undefined || !this.#engine.spaces.owned ? acting : this.#onlyOwner(workflowId, id);
@@ -105,14 +105,14 @@ export class ExecutionLookup {
       if (start.id === id && start.workflowId === workflowId) owners.set(start.number, executionOwner(start));
     const [only] = owners.values();
     if (only === undefined) throw noExecution(id);
-    // There may be more than were read.
+    // There may be more owners than were read.
     if (owners.size > 1 || stored.length >= MAX_ID_PLACES) throw severalUsers(id);
     return only;
   }
 }
 
-/** @throws ServiceError `unavailable` while that cannot be recorded */
+/** Waits until the execution has settled. @throws ServiceError `unavailable` while that cannot be recorded */
 export async function waitForRest(execution: Execution): Promise<void> {
-  // After a conflict another process has recovered it.
+  // After a conflict, another process has recovered it.
   await unlessConflict(Promise.race([execution.settled, execution.commitFailure()]));
 }

@@ -16,20 +16,20 @@ const ROWS_PER_READ = 100;
 /** The part of the start that decides whether an execution is in a list, and where. */
 export type ListedStart = Pick<ExecutionStart, "number" | "at" | "workflowId" | "userId" | "metadata">;
 
-/** Reads what other processes run. That takes a full scan, so that lists which ask at the same time share one. */
+/** Reads the executions that other processes run. That takes a full scan, so simultaneous lists share one. */
 export class RemoteExecutions {
   readonly #store: Store;
   readonly #liveNumbers: () => { has(number: number): boolean };
   #reading: Promise<unknown> = Promise.resolve();
   #next: Promise<readonly ListedStart[]> | null = null;
 
-  /** @param liveNumbers of executions that run in this process */
+  /** @param liveNumbers numbers of the executions that run in this process */
   constructor(store: Store, liveNumbers: () => { has(number: number): boolean }) {
     this.#store = store;
     this.#liveNumbers = liveNumbers;
   }
 
-  /** Waits for a scan that begins after the call: one that is under way may have missed what has begun since. */
+  /** Waits for a scan that starts after the call: one that is in progress may have missed executions that have started since. */
   starts(): Promise<readonly ListedStart[]> {
     if (this.#next === null) {
       this.#next = this.#reading.then(() => {
@@ -56,7 +56,7 @@ async function readStarts(store: Store, known: { has(number: number): boolean })
   return starts;
 }
 
-/** The input may be large. */
+/** Drops the input, which may be large. */
 const withoutInput = ({ number, at, workflowId, userId, metadata }: ExecutionStart): ListedStart => ({
   number,
   at,
@@ -66,7 +66,7 @@ const withoutInput = ({ number, at, workflowId, userId, metadata }: ExecutionSta
 });
 
 /**
- * The record of an execution that another process runs, from its journal.
+ * The record of an execution that another process runs, computed from its journal.
  *
  * @param record its record row from before it was resumed
  * @returns null when neither row has the start, because the execution has been removed meanwhile

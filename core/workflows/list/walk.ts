@@ -1,18 +1,18 @@
-/** Merges the executions of several index ranges, and those that run, into one list, newest first. */
+/** Merges the executions of several index ranges and the running ones into one list, newest first. */
 import { MAX_SKIPPED_ROWS } from "../../storage/check.ts";
 import { indexedEntry, indexedExecution } from "../../storage/keys.ts";
 import type { Range, Store } from "../../storage/store.ts";
 
-/** Rows read at once from a range. */
+/** Fewest rows read at once from a range. */
 const MIN_ROWS_PER_READ = 16;
 const MAX_ROWS_PER_READ = 256;
 
-/** An execution by its place in the list. */
+/** An execution and its place in the list. */
 export interface Item {
-  /** Orders items: time of creation, then number. */
+  /** The sort key: time of creation, then number. */
   readonly entry: string;
   readonly number: number;
-  /** Revision of its index row; null for one that runs. */
+  /** Revision of its index row; null for a running one. */
   readonly revision: number | null;
 }
 
@@ -26,11 +26,11 @@ export class IndexWalk {
     this.#cursors = ranges.map((range) => ({ range, items: [], next: 0 }));
   }
 
-  /** Adds items of running executions. To be called before anything is skipped or read. */
+  /** Adds items of running executions. Must be called before anything is skipped or read. */
   add(items: readonly Item[]): void {
     if (items.length === 0) return;
     const sorted = [...items].sort((a, b) => (a.entry < b.entry ? 1 : -1));
-    // In front, so that an execution which is found twice counts as running.
+    // First, so that an execution which is found twice counts as running.
     this.#cursors.unshift({ range: null, items: sorted, next: 0 });
   }
 
@@ -43,7 +43,7 @@ export class IndexWalk {
 
   /**
    * Skips items without reading them. With n ranges, look at the item at position left/n of each range. The newest of these, and what
-   * comes before it in its range, is certainly among the items to skip, so that the whole share of this range is skipped at once.
+   * comes before it in its range, is certainly among the items to skip, so the whole share of this range is skipped at once.
    */
   async skip(count: number): Promise<void> {
     let left = count;
@@ -86,7 +86,7 @@ export class IndexWalk {
       let first = open[0]!;
       for (const cursor of open) if (currentEntry(cursor) > currentEntry(first)) first = cursor;
       const item = first.items[first.next++]!;
-      // An execution that has come to rest meanwhile is among the running ones and in an index.
+      // An execution that has settled meanwhile is found twice: among the running ones and in an index.
       if (item.entry !== this.#last) taken.push(item);
       this.#last = item.entry;
       if (first.next < first.items.length) continue;

@@ -13,7 +13,7 @@ import { executionLogger } from "./logger.ts";
 
 const NOTHING: readonly unknown[] = Object.freeze([]);
 
-/** Stops after which the step goes on later. */
+/** Kinds of stops after which the step continues later. */
 const GOES_ON: ReadonlySet<Stop["kind"]> = new Set<Stop["kind"]>(["suspend", "closing", "lost"]);
 
 export class StepAttempt implements StepCall {
@@ -130,7 +130,7 @@ export class StepAttempt implements StepCall {
     if (this.#hasEnded || this.#lifetime.isAbandoned) throw new GivenUp("the step has ended");
     execution.append(["keep", this.#step.path, timeAfter(execution.state), value]);
     if (later) return;
-    // What is appended in the same turn comes into the same commit.
+    // What is appended in the same turn goes into the same commit.
     await null;
     await execution.flush();
   }
@@ -143,9 +143,9 @@ export class StepAttempt implements StepCall {
 }
 
 /**
- * After a pause, or when this process itself stood still, another one may have the execution by now. Undefined when it cannot.
+ * Checks the lease: after a pause of this process, another one may have the execution by now. Undefined when it cannot.
  *
- * @throws GivenUp, also by the promise, when the work was stopped
+ * @throws GivenUp, also through the promise, when the work was stopped
  */
 function confirmLease({ lease }: Execution, lifetime: Lifetime): Promise<void> | undefined {
   if (lifetime.stopped === null && (lease === null || lease.isHeld())) return undefined;
@@ -154,7 +154,7 @@ function confirmLease({ lease }: Execution, lifetime: Lifetime): Promise<void> |
   return lease?.confirm(signal).then(() => signal.throwIfAborted());
 }
 
-/** A copy as the journal will have it. */
+/** A copy of the value as the journal will store it. */
 function jsonCopy(change: Record<string, unknown>): object {
   try {
     const copy: unknown = JSON.parse(JSON.stringify(change));

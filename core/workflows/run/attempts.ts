@@ -1,4 +1,4 @@
-/** Runs the work of a step: its tries, their time limits and pauses, and the entry that each of them ends with. */
+/** Runs the work of a step: its tries, their time limits and pauses, and the entry with which each of them ends. */
 
 import { createHash } from "node:crypto";
 import { storedTime } from "../../lib/clock.ts";
@@ -16,14 +16,14 @@ import { type Outcome, stopped } from "./outcome.ts";
 import { EvaluationFailure, evaluate, expressionScope, type Frame, type StepInput } from "./scope.ts";
 import { failStep, failTap, recordOutput, recordSame, suspendStep } from "./step-entries.ts";
 
-/** Where the manifest does not say how long a wait that doubles may become. */
+/** Longest pause when the manifest sets none, because exponential pauses grow quickly. */
 const MAX_RETRY_DELAY_MS = 3_600_000;
-/** Entries that steps without effects leave to the next commit. */
+/** How many entries steps without side effects leave to the next commit. */
 const MAX_UNWRITTEN = 64;
 
 /**
  * @param attempt the try that failed, from 1
- * @param key of the step in its execution: with jitter it decides the wait, so that a restart does not change it
+ * @param key of the step in its execution: the jitter is derived from it, so that a restart does not change the pause
  */
 export function retryDelay({ delay, backoff, maxDelay, jitter }: Retry, attempt: number, key: string): number {
   const wanted = backoff === "fixed" ? delay : delay * 2 ** (attempt - 1);
@@ -31,15 +31,15 @@ export function retryDelay({ delay, backoff, maxDelay, jitter }: Retry, attempt:
   return jitter ? Math.ceil(longest * (1 - fraction(`${key}:${attempt}`) / 2)) : longest;
 }
 
-/** From 0 to 1, the same for the same text. */
+/** A number from 0 to 1, derived from the text. */
 const fraction = (text: string): number => createHash("sha256").update(text).digest().readUInt32BE() / 2 ** 32;
 
-/** Milliseconds that are left of the pause before the next try. A restart does not cut the pause short, a resume does. */
+/** Milliseconds left of the pause before the next try. A restart does not shorten the pause, a resume does. */
 export function pauseLeft({ state }: Execution, { retry, path }: Step): number {
   const known = state.steps.get(path);
   if (known === undefined || known.tries === 0) return 0;
   const pause = retryDelay(retry, known.tries, `${state.start.id}:${path}`);
-  // When the clock was set back, the pause does not become longer.
+  // A clock that was set back must not lengthen the pause.
   return Math.min(Math.max(known.triedAt + pause - storedTime(), 0), pause);
 }
 
@@ -61,7 +61,7 @@ class Failure {
 /**
  * Whether the manifest says that an error is not worth another try.
  *
- * @returns a message when that cannot be told: then there is no further try either
+ * @returns a message when the expression fails: then there is no further try either
  */
 export function isFinalError(
   execution: Execution,
@@ -85,11 +85,11 @@ export async function runWork(
   lifetime: Lifetime,
 ): Promise<Outcome> {
   for (let attempt = (execution.state.steps.get(step.path)?.tries ?? 0) + 1; ; attempt++) {
-    // The begin entry, or the failure of the last try, is on disk before the work has any effect: a restart must not repeat a try.
+    // The begin entry, or the failure of the last try, is on disk before the work has side effects: a restart must not repeat a try.
     if (!step.readOnly || attempt > 1 || execution.unwritten > MAX_UNWRITTEN) await execution.flush();
     const pause = pauseLeft(execution, step);
     if (pause > 0) await lifetime.sleep(pause);
-    // After a long pause, or when this process itself stood still, another one may have the execution by now.
+    // After a long pause, or when this process itself was paused, another one may have the execution by now.
     const { lease } = execution;
     if (lease !== null && !lease.isHeld()) await lease.confirm(lifetime.signal);
     if (lifetime.stopped !== null) return stopped(step.path);
@@ -105,7 +105,7 @@ export async function runWork(
     if (result === null || lifetime.isAbandoned) return stopped(step.path);
     if (result instanceof Suspend) return suspendStep(execution, step, result, change);
     if (!(result instanceof Failure)) {
-      // A tap passes its input on, whatever it gave itself.
+      // A tap passes its input on, whatever its own output is.
       if (step.tap) return recordSame(execution, step, given.data, given.source, change);
       return recordOutput(execution, step, result.output, result.text, change);
     }
@@ -119,7 +119,7 @@ export async function runWork(
   }
 }
 
-/** @returns null when the work was stopped, so that its result does not count */
+/** @returns null when the work was stopped, so that its result is ignored */
 async function runAttempt(
   execution: Execution,
   step: WorkStep,
@@ -133,13 +133,13 @@ async function runAttempt(
     return result instanceof Suspend ? suspendAsJson(result) : outputAsJson(execution, step, result);
   } catch (thrown) {
     if (lifetime.stopped !== null) return null;
-    // Otherwise it was its own time limit.
+    // Otherwise the time limit of the try itself has stopped it.
     if (own.stopped !== null) return new Failure(`timed out after ${formatDuration(step.timeout ?? 0)}`, true);
     return toFailure(thrown);
   }
 }
 
-/** Work without effects begins before that is on disk. If it takes time, that is written meanwhile; a failure shows at the next commit. */
+/** Work without side effects starts before its entry is on disk. If it takes time, the entry is written meanwhile. */
 async function waitFor(
   execution: Execution,
   { readOnly, recordWithin }: WorkStep,

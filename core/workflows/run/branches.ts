@@ -14,8 +14,8 @@ const BRANCH_DECIDED: Stop = { kind: "branch", reason: "another branch has decid
 const EXECUTION_LOST: Stop = { kind: "lost", reason: "the execution cannot go on here", gracePeriod: 0 };
 
 /**
- * Runs all branches until the outcome of one of them decides, which stops the others. A branch that waits goes on when a step in it is
- * resumed while others still run.
+ * Runs all branches until the outcome of one of them decides, which stops the others. A branch that waits continues when a step in it
+ * is resumed while others still run.
  *
  * @param decisive the kind of outcome that decides; a branch that bails always does
  * @returns the outcomes; undefined for branches that were stopped and have not returned yet
@@ -62,7 +62,7 @@ function runBranches(
     };
     const run = (index: number) => {
       runSteps(execution, branches[index]!, frame, given, group).then((outcome) => {
-        // The branches have been decided: later outcomes do not count.
+        // Another branch has decided already: later outcomes are ignored.
         if (group.stoppedItself) return;
         if (isAnswered(execution, outcome)) return run(index);
         outcomes[index] = outcome;
@@ -73,7 +73,7 @@ function runBranches(
         } else if (running === 0) finish(null);
         else {
           if (outcome.kind === "suspended") wait(index, outcome.paths);
-          // The others may run for long: write the outcome of this one now, so that a crash does not lose it.
+          // The other branches may run for long: write the outcome of this one now, so that a crash does not lose it.
           execution.flush().catch(abort);
         }
       }, abort);
@@ -81,7 +81,7 @@ function runBranches(
     const beginAll = async () => {
       for (const index of branches.keys()) {
         while (execution.slice.isOver) await execution.slice.next();
-        // One of those that have begun has decided.
+        // A branch that has already started has decided.
         if (group.stoppedItself) return;
         run(index);
       }
@@ -90,7 +90,7 @@ function runBranches(
   });
 }
 
-/** When no branch has decided: stopped if one of them was, suspended if some of them wait; otherwise undefined. */
+/** The outcome when no branch has decided: stopped if one of them was, suspended if some of them wait; otherwise undefined. */
 function unfinishedOutcome(outcomes: readonly (Outcome | undefined)[]): Outcome | undefined {
   const stop = outcomes.find((outcome) => outcome?.kind === "stopped");
   if (stop !== undefined) return stop;
@@ -98,7 +98,7 @@ function unfinishedOutcome(outcomes: readonly (Outcome | undefined)[]): Outcome 
   return paths.length === 0 ? undefined : { kind: "suspended", paths };
 }
 
-/** A branch that fails stops the others. While a branch waits to be resumed, the others finish and keep their outputs. */
+/** Runs the branches of an andAll. One that fails stops the others. While one waits, the others finish and keep their outputs. */
 export async function runAll(
   runSteps: RunSteps,
   execution: Execution,
@@ -118,7 +118,7 @@ export async function runAll(
   return recordOutput(execution, step, merged);
 }
 
-/** One object of all outputs: the members of those that are objects, the others by the id of the last step of their branch. */
+/** Merges all outputs into one object: members of objects, and other outputs by the id of the last step of their branch. */
 function mergeOutputs(branches: AllStep["branches"], outcomes: readonly (Outcome | undefined)[]): object {
   const members = new Map<string, unknown>();
   for (const [index, outcome] of outcomes.entries()) {
@@ -127,11 +127,11 @@ function mergeOutputs(branches: AllStep["branches"], outcomes: readonly (Outcome
     if (isObject(data)) for (const key of Object.keys(data)) members.set(key, (data as Record<string, unknown>)[key]);
     else members.set(branches[index]!.at(-1)?.id ?? "", data);
   }
-  // A member of any name is one of its own, `__proto__` too.
+  // `fromEntries` makes every name an own member, even `__proto__`.
   return Object.fromEntries(members);
 }
 
-/** After a restart: the output of the branch that had won by then. The others are not run again. */
+/** After a restart: the output of the branch that had won before it. The others are not run again. */
 function recordedWinner({ state }: Execution, { branches }: RaceStep): { data: unknown; source: ValueSource } | null {
   const last = branches.map((steps) => state.steps.get(steps.at(-1)?.path ?? ""));
   const over = last.filter((step) => step?.status === "done" || step?.status === "skipped");
@@ -139,7 +139,7 @@ function recordedWinner({ state }: Execution, { branches }: RaceStep): { data: u
   return first === undefined ? null : { data: state.values.get(first.output), source: first.output };
 }
 
-/** The first branch that succeeds wins and stops the others. It waits only when no branch can succeed without being resumed. */
+/** Runs the branches of an andRace. The first that succeeds wins and stops the others. Waits only when no branch can succeed unresumed. */
 export async function runRace(
   runSteps: RunSteps,
   execution: Execution,

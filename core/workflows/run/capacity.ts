@@ -9,7 +9,7 @@ export class ExecutionCapacity {
   #reserved = 0;
   readonly #waiting: (() => void)[] = [];
   #resolveFull: () => void = () => {};
-  /** Resolves when something has to wait for a slot for the first time. */
+  /** Resolves when an execution has to wait for a slot for the first time. */
   readonly full: Promise<void> = new Promise((resolve) => {
     this.#resolveFull = resolve;
   });
@@ -21,7 +21,7 @@ export class ExecutionCapacity {
     this.#refused = refused;
   }
 
-  /** From now on. What runs is not touched. */
+  /** Sets the limit from now on. Running executions are not affected. */
   set limit(limit: number) {
     this.#limit = limit;
     this.slotFreed();
@@ -32,7 +32,7 @@ export class ExecutionCapacity {
   }
 
   /**
-   * For an execution that a client asks for. It does not wait for a slot, and it does not overtake those that do.
+   * Checks for a free slot for an execution that a client requests: it does not wait, and does not overtake those that do.
    *
    * @throws ServiceError `unavailable`
    */
@@ -42,7 +42,7 @@ export class ExecutionCapacity {
     throw unavailable(`${this.#limit} executions are running, as many as server.limits.executions allows: try again`);
   }
 
-  /** Runs `work`, which may begin an execution, as soon as there is a free slot for it. */
+  /** Runs `work`, which may start an execution, as soon as there is a free slot for it. */
   async whenFree<T>(work: () => Promise<T>): Promise<T> {
     if (this.#free) this.#reserved++;
     else {
@@ -57,14 +57,14 @@ export class ExecutionCapacity {
     }
   }
 
-  /** To be called when an execution has ended, or will not begin after all. */
+  /** Must be called when an execution has ended, or will not start after all. */
   slotFreed(): void {
     if (this.#waiting.length === 0 || !this.#free) return;
     this.#reserved++;
     this.#waiting.shift()!();
   }
 
-  /** Lets everything that waits go on at once, for the shutdown: it sees for itself that nothing may begin any more. */
+  /** Lets everything that waits proceed at once, for the shutdown: it checks by itself that nothing may start any more. */
   releaseWaiting(): void {
     for (const proceed of this.#waiting.splice(0)) {
       this.#reserved++;

@@ -1,4 +1,4 @@
-/** Tries the commit of an execution again until a store that is unavailable is back. */
+/** Retries the commit of an execution until an unavailable store is back. */
 import { CommitConflict, ServiceError } from "../../lib/errors.ts";
 import type { Commit, Store } from "../../storage/store.ts";
 
@@ -6,11 +6,11 @@ import type { Commit, Store } from "../../storage/store.ts";
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5_000;
 
-/** Whether the store cannot be used at present. Any other error would come again with the next try. */
+/** Whether the store is temporarily unavailable. Any other error would occur again with the next try. */
 export const isStoreUnavailable = (error: unknown): error is ServiceError =>
   error instanceof ServiceError && error.kind === "unavailable";
 
-/** Another try would not help. The message is for clients. */
+/** The commit fails in a way that another try would not help. The message is for clients. */
 export class UnrecordableError extends Error {
   override readonly name = "Unrecordable";
 
@@ -20,7 +20,7 @@ export class UnrecordableError extends Error {
   }
 }
 
-/** What clients are told of an execution that waits until it can be recorded. */
+/** The error for clients while an execution waits until it can be recorded. */
 export const notRecordedYet = (id: string, { message }: ServiceError): ServiceError =>
   new ServiceError("unavailable", message, { headers: { "x-execution-id": id, "retry-after": "1" } });
 
@@ -58,7 +58,7 @@ export async function commitWithRetry(
 }
 
 /**
- * When the connection is lost during a commit, the commit may have happened all the same, and its second try conflicts with the first.
+ * When the connection is lost during a commit, the commit may have happened all the same: then its second try conflicts with the first.
  *
  * @returns the revision of the first try when it did happen, else the error
  */

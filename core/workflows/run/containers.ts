@@ -67,22 +67,22 @@ export async function tryContainer(
       outcome.message,
       failedSteps(execution, step.path),
     ]);
-    // On disk before the next try begins: a restart must not grant this one again.
+    // On disk before the next try starts: a restart must not grant this one again.
     await execution.flush();
   }
 }
 
-/** Whether it goes on later with the same try. */
+/** Whether the same try continues later. */
 const comesToRest = ({ kind }: Outcome, { stopped }: Lifetime): boolean =>
   kind === "suspended" ? stopped === null || stopped.kind === "suspend" : stopped?.kind === "suspend";
 
-/** The time limit goes on from there: the time in which nothing inside runs does not count. */
+/** Records the used part of the time limit, which continues from there: time in which nothing inside runs does not count. */
 function recordUsed(execution: Execution, { path }: ContainerStep, before: number, begun: number): void {
   const used = before + Math.round(performance.now() - begun);
   if (used !== before) execution.append(["rest", path, timeAfter(execution.state), used]);
 }
 
-/** The steps in a container that failed, and that run again with its next try. A failed tap does not: its failure does not matter. */
+/** The failed steps in a container, which run again with its next try. Failed taps do not: their failure does not matter. */
 const failedSteps = ({ state, definition }: Execution, path: StepPath): StepPath[] =>
   [...state.steps.values()]
     .filter((step) => step.status === "failed" && step.endedAt !== null)
@@ -162,7 +162,7 @@ async function runWhen(
 
 const NOT_A_CONDITION = "the condition gave neither true nor false";
 
-/** The input as the journal has it: a value that is there already is referred to. */
+/** The input as the journal stores it: a reference if the value is there already. */
 function subWorkflowInput({ known, state }: Execution, source: ValueSource, input: unknown): SubWorkflowInput {
   if (state.values.has(source)) return { same: source };
   const text = entryJson(input);

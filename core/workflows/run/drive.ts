@@ -1,4 +1,4 @@
-/** Runs an execution from where its journal stands until it comes to rest, and records how it came out. */
+/** Runs an execution from the state in its journal until it settles, and records the outcome. */
 
 import { formatDuration } from "../../lib/duration.ts";
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
@@ -15,7 +15,7 @@ import { isAnswered } from "./resume-beside.ts";
 import { createFrame } from "./scope.ts";
 
 /**
- * Resolves when the execution has come to rest, or was interrupted because the process is closing. Rejects when it cannot go on here:
+ * Resolves when the execution has settled, or was interrupted because the process is closing. Rejects when it cannot continue here:
  * its id is taken, another process has recovered it, or its first commit failed.
  */
 export async function drive(execution: Execution): Promise<void> {
@@ -37,7 +37,7 @@ export async function drive(execution: Execution): Promise<void> {
     // A bug of ours must not leave the execution hanging. Branches that still run are stopped and record nothing more.
     lifetime.stop({ kind: "lost", reason: "internal error", gracePeriod: 0 });
     executionLogger(execution).error({ err: error }, messageOf(error));
-    // The outcome itself may be what cannot be recorded: then the state before it counts.
+    // The outcome itself may be what cannot be recorded: then the state before it is used.
     if (error instanceof UnrecordableError || state.status !== "running") await execution.rollBack();
     const message = error instanceof UnrecordableError ? error.message : "internal error";
     execution.append(["error", "", timeAfter(execution.state), message]);
@@ -51,7 +51,7 @@ async function conclude(execution: Execution, outcome: Outcome): Promise<void> {
   const entry = outcomeEntry(execution, outcome);
   if (entry === null) {
     const stop = execution.lifetime.stopped?.kind;
-    // Else the next process would take it for one that has stopped this one.
+    // Without this entry, the next process would think that the execution has killed this one.
     if (stop === "closing" && execution.isRecorded) execution.append(["interrupt", "", timeAfter(execution.state)]);
     await execution.flush();
     if (stop !== "lost") return;
@@ -61,7 +61,7 @@ async function conclude(execution: Execution, outcome: Outcome): Promise<void> {
   return execution.writeRecord();
 }
 
-/** The entry for the outcome; null when the execution was interrupted and goes on later. */
+/** The entry for the outcome; null when the execution was interrupted and continues later. */
 function outcomeEntry(execution: Execution, outcome: Outcome): JournalEntry | null {
   const { state, definition } = execution;
   const at = timeAfter(execution.state);

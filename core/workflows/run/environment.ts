@@ -1,38 +1,38 @@
-/** What an execution is given when it runs in this process: the store, the caller, and what is on disk of it already. */
+/** What an execution needs to run in this process: the store, the caller, and the rows that are on disk already. */
 import type { Logger } from "pino";
 import type { SpanOrigin } from "../../observability/span.ts";
 import type { Membership } from "../../storage/membership.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Loaded } from "../journal/load.ts";
 
-/** Whether this process still has what it runs, for effects that come long after the last commit. */
+/** Tells whether this process still owns its executions, for side effects long after the last commit. */
 export type Lease = Pick<Membership, "isHeld" | "confirm">;
 
 export interface ExecutionEnvironment {
   readonly store: Store;
-  /** The name of this process in open rows, at present. */
+  /** The current name of this process in open rows. */
   readonly process: string;
   /** Whether other processes use the store too: then each commit makes sure that none of them has recovered the execution. */
   readonly shared: boolean;
-  /** Null where no other process uses the store. */
+  /** Null when no other process uses the store. */
   readonly lease: Lease | null;
-  /** Whether the store ends with the process: then no journal is written, because nobody could go on from it. */
+  /** Whether the store ends with the process: then no journal is written, because nobody could continue from it. */
   readonly volatile: boolean;
-  /** How much an execution that begins or goes on now may record: its start and the entries of its journal. */
+  /** How many bytes an execution that starts or continues now may record: its start and the entries of its journal. */
   readonly maxBytes: number;
-  /** Told of each that has recorded more. */
+  /** Called for each execution that has recorded more. */
   tooLarge?(): void;
 }
 
-/** The request on whose behalf the execution runs at present. */
+/** The request for which the execution runs at present. */
 export interface ExecutionCaller {
   readonly requestId: string;
   readonly logger: Logger;
-  /** What its spans begin from. */
+  /** Parent of its spans. */
   readonly trace?: SpanOrigin | undefined;
 }
 
-/** What is on disk of an execution that goes on: one of the two rows is null. */
+/** The rows of an execution that continues: one of the two is null. */
 export interface StoredRows {
   readonly loaded: Loaded;
   /** `openRow` when it is recovered, `recordRow` when it is resumed. */

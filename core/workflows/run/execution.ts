@@ -1,7 +1,7 @@
 /**
  * An execution that runs in this process: its state, and the journal entries that are still on their way to disk. Entries are applied
- * to the state at once and committed in groups. Readers of events see committed entries only. What the store has of an execution that
- * runs, and of one that has come to rest because it has ended or is suspended, says journal/rows.ts.
+ * to the state at once and committed in groups. Readers of events see committed entries only. journal/rows.ts says what the store has
+ * of a running execution, and of one that has settled because it has ended or is suspended.
  */
 import { CommitConflict, type ServiceError } from "../../lib/errors.ts";
 import { journalKey, openExecutionKey } from "../../storage/keys.ts";
@@ -34,26 +34,26 @@ export class Execution {
   readonly takenUp: OpenTries | null;
   readonly slice = new Slice();
   caller: ExecutionCaller;
-  /** Lets branches go on that wait beside others which run, by the step that they wait at. */
+  /** Callbacks that continue branches which wait while others run, by the path of the step that waits. */
   readonly resumable = new Map<StepPath, () => void>();
-  /** Null when it is not traced. */
+  /** Null when the execution is not traced. */
   spans: ExecutionSpans | null = null;
   readonly #environment: ExecutionEnvironment;
   /** The start, as JSON. */
   readonly #startText: string;
   /** The entries that were committed together with the start, as JSON. Null until then. */
   #firstText: string | null = null;
-  /** Whether nothing of it is in the store yet. */
+  /** Whether the store has no row of it yet. */
   #isNew = true;
   #journalRows = 0;
   #revision = 0;
   /** Entries that are not on disk yet, as text. */
   #pending: string[] = [];
-  /** Of its start and all entries. */
+  /** Size of its start and all entries. */
   readonly #size: RecordedSize;
   readonly #log = new EntryLog();
   #committed = 0;
-  /** The commit under way, and the one that follows it with what was appended meanwhile. */
+  /** The commit in progress, and the next one with what was appended meanwhile. */
   #writing: Promise<void> | null = null;
   #nextWrite: Promise<void> | null = null;
   /** Set from a resume to the first commit after it, which has to turn the record row back into an open row. */
@@ -61,9 +61,9 @@ export class Execution {
   readonly #progress = new ProgressSignal();
   isAtRest = false;
   #known: KnownValues | null = null;
-  /** Those who want to know when the store cannot take a commit. */
+  /** Called when the store cannot take a commit. */
   #failureListeners: ((error: unknown) => void)[] = [];
-  /** Set by the engine: resolves when the execution has come to rest, rejects when this process gives it up. */
+  /** Set by the engine: resolves when the execution has settled, rejects when this process gives it up. */
   settled: Promise<void> = Promise.resolve();
 
   constructor(
@@ -94,19 +94,19 @@ export class Execution {
     else if (recordRow !== null) this.#reopen(recordRow, loaded.tail);
   }
 
-  /** A resume: with the first commit the entries that the record row holds move into the journal. */
+  /** Prepares a resume: with the first commit the entries that the record row holds move into the journal. */
   #reopen(recordRow: Row, tail: readonly JournalEntry[]): void {
     this.#pending = tail.map((entry) => JSON.stringify(entry));
     for (const text of this.#pending) this.#size.add(text);
     this.#reopening = reopeningCommit(this.state, recordRow);
   }
 
-  /** Whether the store knows that it runs here, or that it has come to rest. */
+  /** Whether the store knows that the execution runs here, or that it has settled. */
   get isRecorded(): boolean {
     return this.isAtRest || (this.#firstText !== null && this.#reopening === null);
   }
 
-  /** Of its open row: stop requests name it. */
+  /** Revision of its open row, which stop requests name. */
   get revision(): number {
     return this.#revision;
   }
@@ -115,7 +115,7 @@ export class Execution {
     return this.#environment.lease;
   }
 
-  /** Set by the engine once this process has given it up before it came to rest. */
+  /** Set by the engine when this process has given the execution up before it settled. */
   abandoned = false;
 
   /** How many entries have to be written. */
@@ -128,7 +128,7 @@ export class Execution {
     return this.#committed;
   }
 
-  /** The values that its journal has. */
+  /** The values that its journal contains. */
   get known(): KnownValues {
     this.#known ??= new KnownValues(this.state);
     return this.#known;
@@ -140,9 +140,9 @@ export class Execution {
   }
 
   /**
-   * An entry that makes it larger than it may be is not recorded, and stops it. The entry with which it comes to rest always is.
+   * Records an entry. One that exceeds the size limit is not recorded and stops the execution, except for the entry that settles it.
    *
-   * @param text the entry as JSON, where the caller has it already
+   * @param text the entry as JSON, if the caller has it already
    */
   append(entry: JournalEntry, text: string = JSON.stringify(entry)): void {
     if (!this.#size.add(text) && STATUS_AFTER[entry[0]] === undefined) {
@@ -158,7 +158,7 @@ export class Execution {
     this.slice.add(text.length);
   }
 
-  /** Resolves when all that was appended is on disk. Rejects when that can never be: another process has the execution. */
+  /** Resolves when everything that was appended is on disk. Rejects when that can never be: another process has the execution. */
   flush(): Promise<void> {
     if (this.#environment.volatile && this.#reopening === null) {
       this.#firstText ??= "[]";
@@ -172,7 +172,7 @@ export class Execution {
     return this.#nextWrite;
   }
 
-  /** Resolves when more entries are on disk, when the execution comes to rest, and when it is given up. */
+  /** Resolves when more entries are on disk, when the execution settles, and when it is given up. */
   progress(): Promise<void> {
     return this.#progress.wait();
   }
@@ -222,7 +222,7 @@ export class Execution {
     return this.#writing;
   }
 
-  /** Writes the record row, with the entries that are not on disk yet in it, and removes the open row. */
+  /** Writes the record row, including the entries that are not on disk yet, and removes the open row. */
   async writeRecord(): Promise<void> {
     while (this.#nextWrite !== null || this.#writing !== null) await (this.#nextWrite ?? this.#writing);
     const { state } = this;
@@ -258,7 +258,7 @@ export class Execution {
     return this.#ifStillOwned({ put, delete: openRowKeys(start) });
   }
 
-  /** On a shared store the commit fails when another process has recovered the execution. */
+  /** Adds an expectation on a shared store: the commit fails when another process has recovered the execution. */
   #ifStillOwned(commit: Commit): Commit {
     if (!this.#environment.shared) return commit;
     return { ...commit, expect: [[openExecutionKey(this.state.start.number), this.#revision]] };
@@ -269,11 +269,11 @@ export class Execution {
     this.#committed = count;
     if (!this.#environment.volatile) this.#log.trim(count);
     this.notifyReaders();
-    // Readers in other processes.
+    // Wakes readers in other processes.
     this.#environment.store.wake?.(openExecutionKey(this.state.start.number));
   }
 
-  /** A failed first commit ends the execution. Later ones are tried again until the store is back. */
+  /** A failed first commit ends the execution. Later ones are retried until the store is back. */
   async #commit(commit: Commit): Promise<number> {
     const { store } = this.#environment;
     try {

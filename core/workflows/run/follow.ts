@@ -1,4 +1,4 @@
-/** Sends the events of an execution that runs in this process, or of one at rest, to a client that reads them. */
+/** Sends a client the events of an execution that runs in this process, or of a settled one. */
 import type { EventProducer, EventSink } from "../../lib/event-sink.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
@@ -23,7 +23,7 @@ interface EventReader {
 /** The events after one event of an execution that this process does not run any more. */
 type FollowElsewhere = (after: number) => Promise<EventProducer>;
 
-/** The events after the one numbered `after` of an execution that runs here, until it comes to rest. */
+/** The events after the one numbered `after` of an execution that runs here, until it settles. */
 export function followLive(
   execution: Execution,
   after: number,
@@ -50,7 +50,7 @@ export function followLive(
 }
 
 /**
- * For a reader who is so far behind that the next entries are not in memory any more: sends what is on disk until the rest is in
+ * For a reader that is so far behind that the next entries are no longer in memory: sends what is on disk until the rest is in
  * memory. Every row is read once, however often the reader falls behind.
  *
  * @param position how far the rows have been read
@@ -65,7 +65,7 @@ async function sendStored(
   const { start } = execution.state;
   let last = position;
   for await (const read of entriesBehind(store, start, position)) {
-    // Not what came after the execution was resumed elsewhere.
+    // Without entries from after the execution was resumed elsewhere.
     await sendEntries(read.entries.slice(reader.index - last.entries, execution.committed - last.entries), reader);
     if (reader.index >= read.position.entries) last = read.position;
     if (reader.sink.closed || reader.index >= execution.log.from) return last;
@@ -73,7 +73,7 @@ async function sendStored(
   throw incompleteJournal(start.id);
 }
 
-/** The events of an execution at rest. */
+/** The events of a settled execution. */
 export function followLoaded({ state, entries }: Loaded, outline: Outline, after: number): EventProducer {
   return (sink) => sendEntries(entries, openReader(state, outline, after, sink));
 }

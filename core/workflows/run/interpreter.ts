@@ -1,6 +1,6 @@
 /**
- * Walks the tree of steps of a definition with the state of an execution. A step that is recorded as done is not done again, so that
- * the same walk begins an execution, resumes it, replays it, and recovers it after a crash.
+ * Walks the tree of steps of a definition with the state of an execution. A step that is recorded as done is not run again, so that
+ * the same walk starts an execution, resumes it, replays it, and recovers it after a crash.
  *
  * Nothing of an abandoned branch may be recorded: `isAbandoned` is checked after every await, before an entry is appended.
  */
@@ -94,7 +94,7 @@ function tryStep(
 
 const isTap = (step: Step): boolean => step.kind === "work" && step.tap;
 
-/** Usually the output of the step before. A replay may give its first step another input. */
+/** Usually the output of the previous step. A replay may give its first step another input. */
 function inputFor({ state }: Execution, step: Step, known: StepState | undefined, before: StepInput): StepInput {
   const { replay } = state.start;
   if (replay?.stepId === step.path && replay.input !== undefined) {

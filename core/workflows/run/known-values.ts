@@ -7,11 +7,11 @@ import type { JournalState } from "../journal/state.ts";
 
 export class KnownValues {
   readonly #values: JournalState["values"];
-  /** Objects by identity. */
+  /** Sources of objects by identity. */
   readonly #objects = new Map<unknown, ValueSource>();
-  /** Long values by the hash of their JSON text; null until there is one to compare with. */
+  /** Sources of long values by the hash of their JSON text; null until there is one to compare with. */
   #texts: Map<string, ValueSource> | null = null;
-  /** The last text that was looked for: when it is not known it is added next. */
+  /** The last text that was looked for: if it is unknown it will be added next. */
   #last: { readonly text: string; readonly hash: string } | null = null;
 
   constructor({ values }: Pick<JournalState, "values">) {
@@ -19,7 +19,7 @@ export class KnownValues {
     for (const [source, value] of values) this.#add(source, value);
   }
 
-  /** The source of the very same object. */
+  /** The source of the same object (by identity). */
   sourceOf(value: unknown): ValueSource | undefined {
     return this.#objects.get(value);
   }
@@ -29,7 +29,7 @@ export class KnownValues {
     return text.length < MIN_SHARED_CHARACTERS ? undefined : this.#textsKnown().get(this.#hash(text));
   }
 
-  /** To be called with each value that is recorded, before it is. @param text the value as JSON */
+  /** Must be called before each value is recorded. @param text the value as JSON */
   add(source: ValueSource, value: unknown, text: string): void {
     this.#add(source, value);
     if (text.length >= MIN_SHARED_CHARACTERS) this.#textsKnown().set(this.#hash(text), source);

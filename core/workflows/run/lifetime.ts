@@ -1,10 +1,10 @@
 /**
- * How long something may run. Lifetimes form a tree: execution, branch, attempt. Stopping one stops all below it. Abort signals,
- * timers and listeners are made when they are first needed, and end with the lifetime.
+ * How long work may run. Lifetimes form a tree: execution, branch, attempt. Stopping one stops all below it. Abort signals,
+ * timers and listeners are created when they are first needed, and end with the lifetime.
  */
 import { setMaxListeners } from "node:events";
 
-/** Why something is stopped. A stop of a higher rank replaces one of a lower rank. */
+/** Why work is stopped. A stop of a higher rank replaces one of a lower rank. */
 type StopKind = "suspend" | "cancel" | "timeout" | "size" | "branch" | "closing" | "lost";
 
 const STOP_RANK: Readonly<Record<StopKind, number>> = {
@@ -19,7 +19,7 @@ const STOP_RANK: Readonly<Record<StopKind, number>> = {
 
 export interface Stop {
   readonly kind: StopKind;
-  /** For people. */
+  /** The reason as text for people. */
   readonly reason: string;
   /** Milliseconds that work may still take after its signal has aborted, before it is abandoned and its result discarded. */
   readonly gracePeriod: number;
@@ -34,9 +34,9 @@ export class GivenUp extends Error {
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export class Lifetime {
-  /** Why it has to stop, or null while it may go on. */
+  /** Why the work has to stop, or null while it may continue. */
   stopped: Stop | null = null;
-  /** Whether the stop was for this lifetime, and not for one above it. */
+  /** Whether this lifetime itself was stopped, and not one above it. */
   stoppedItself = false;
   readonly #parent: Lifetime | null;
   #children: Set<Lifetime> | null = null;
@@ -56,7 +56,7 @@ export class Lifetime {
     if (limit !== null) this.setTimeLimit(limit);
   }
 
-  /** Stops it by itself after some milliseconds. */
+  /** Stops the lifetime after some milliseconds. */
   setTimeLimit(milliseconds: number): void {
     const stop: Stop = { kind: "timeout", reason: "timed out", gracePeriod: 0 };
     const left = milliseconds - MAX_TIMER_MS;
@@ -74,7 +74,7 @@ export class Lifetime {
   get signal(): AbortSignal {
     if (this.#controller === null) {
       this.#controller = new AbortController();
-      // Each of many parallel branches may listen. Node would take that for a leak and warn.
+      // Each of many parallel branches may listen, which Node would take for a leak.
       setMaxListeners(0, this.#controller.signal);
       if (this.stopped !== null) this.#controller.abort(new GivenUp(this.stopped.reason));
     }
@@ -136,7 +136,7 @@ export class Lifetime {
     return this.stopped === null;
   }
 
-  /** Clears timers and leaves the tree. To be called when what it is for has ended. */
+  /** Clears timers and leaves the tree. Must be called when the work has ended. */
   end(): void {
     const siblings = this.#parent === null ? null : this.#parent.#children;
     siblings?.delete(this);

@@ -1,10 +1,10 @@
-/** Counts executions when they come to rest, and steps by the entries of the journal. */
+/** Counts executions when they settle, and steps by the entries of the journal. */
 import type { WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { StepOutcome } from "../../observability/metrics/outcomes.ts";
 import type { EntryKind, JournalEntry } from "../journal/entries.ts";
 import type { Execution } from "./execution.ts";
 
-/** The outcome of a step that an entry stands for. */
+/** The outcome of a step that an entry records. */
 const OUTCOMES: Readonly<Partial<Record<EntryKind, StepOutcome>>> = {
   done: "done",
   same: "done",

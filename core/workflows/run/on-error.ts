@@ -1,6 +1,6 @@
 /**
- * `onError`: steps that run when a step, or one of a workflow, has failed for good. What is on record says where they stand: a failed
- * step is not run again, so that a walk after a restart comes to the same error, and from there to the steps that handle it.
+ * `onError`: steps that run when a step, or a step of a workflow, has finally failed. Their progress is recorded like any other: a
+ * failed step is not run again, so a walk after a restart reaches the same error, and from there the steps that handle it.
  */
 import type { Step, StepsOfWorkflow } from "../definition/definition.ts";
 import type { Execution } from "./execution.ts";
@@ -11,17 +11,17 @@ import { failStep, passValueOn } from "./step-entries.ts";
 
 type Failed = Outcome & { kind: "failed" };
 
-/** What an `onError` sees as `error`. */
+/** Adds the variable `error` for the expressions of an `onError`. */
 const handling = (frame: Frame, { message, code, path }: Failed): Frame => ({
   ...frame,
   error: { message, code, stepId: path },
 });
 
 /**
- * The outcome of a step with an `onError`: the output of that takes the place of what failed.
+ * The outcome of a step with an `onError`, whose output replaces that of the failed step.
  *
  * @param tried the outcome of the step itself, after all its tries
- * @param given what the step was given, and its `onError` is
+ * @param given the input of the step, which its `onError` gets too
  */
 export async function handleFailure(
   runSteps: RunSteps,
@@ -42,7 +42,7 @@ export async function handleFailure(
   return passed.kind === "failed" ? failStep(execution, step, passed.message) : passed;
 }
 
-/** Runs the steps of a workflow, then its `onError` if one of them has failed. One that has bailed by a restart is not walked again. */
+/** Runs the steps of a workflow, then its `onError` if one of them has failed. A workflow that bailed before a restart is not run again. */
 export async function runWorkflow(
   runSteps: RunSteps,
   execution: Execution,

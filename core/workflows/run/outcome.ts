@@ -3,21 +3,21 @@ import type { StepPath, ValueSource } from "../journal/entries.ts";
 
 export type Outcome = Done | Bailed | Suspended | Failed | Stopped;
 
-/** An output, and where the journal has it. */
+/** An output and its source in the journal. */
 export interface Done {
   readonly kind: "done";
   readonly data: unknown;
   readonly source: ValueSource;
 }
 
-/** Its workflow ends with this result. */
+/** The workflow of the step ends with this result. */
 interface Bailed {
   readonly kind: "bailed";
   readonly data: unknown;
   readonly source: ValueSource;
 }
 
-/** Waits to be resumed at these steps, in the order of branches. */
+/** The execution waits to be resumed at these steps, in the order of branches. */
 interface Suspended {
   readonly kind: "suspended";
   readonly paths: readonly StepPath[];
@@ -26,14 +26,14 @@ interface Suspended {
 interface Failed {
   readonly kind: "failed";
   readonly message: string;
-  /** Of the error, null where it has none. */
+  /** Code of the error, or null. */
   readonly code: string | null;
   readonly path: StepPath;
   /** Whether another try would fail in the same way. */
   readonly isPermanent: boolean;
 }
 
-/** Stopped from outside before the step had ended. Its lifetime has the reason. */
+/** The step was stopped from outside before it had ended. Its lifetime has the reason. */
 interface Stopped {
   readonly kind: "stopped";
   readonly path: StepPath;

@@ -1,4 +1,4 @@
-/** Tells those who wait that something has moved on. */
+/** Notifies waiting readers of progress. */
 export class ProgressSignal {
   #next: { readonly promise: Promise<void>; readonly resolve: () => void } | null = null;
 

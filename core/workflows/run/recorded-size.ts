@@ -1,4 +1,4 @@
-/** How much an execution has recorded, in bytes of JSON, and how much it may. */
+/** How many bytes of JSON an execution has recorded, and how many it may record. */
 import { formatSize } from "../../lib/size.ts";
 import type { Stop } from "./lifetime.ts";
 
@@ -10,13 +10,13 @@ export class RecordedSize {
     this.#max = max;
   }
 
-  /** Why an execution is stopped that would record more. */
+  /** The reason to stop an execution that would record more. */
   get tooLarge(): Stop {
     const reason = `the execution has recorded more than server.limits.execution allows: ${formatSize(this.#max)}`;
     return { kind: "size", reason, gracePeriod: 0 };
   }
 
-  /** @param recorded JSON text, or the bytes of some. @returns whether it is as much as it may be, or less */
+  /** @param recorded JSON text, or a number of bytes. @returns whether the total is within the limit */
   add(recorded: string | number): boolean {
     this.#bytes += typeof recorded === "number" ? recorded : Buffer.byteLength(recorded);
     return this.#bytes <= this.#max;

@@ -67,14 +67,14 @@ function replayResume(
   return recorded === null ? {} : { resume: recorded };
 }
 
-/** The resume that the step was last given after it had asked for one. */
+/** The last resume that the step got after it had suspended itself. */
 function recordedResume(
   { start: { replay } }: JournalState,
   entries: readonly JournalEntry[],
   path: StepPath,
 ): NonNullable<Replay["resume"]> | null {
   let waited = false;
-  // In a replay of a replay from the same step, it began as if it had waited.
+  // In a replay of a replay from the same step, the step started as if it had waited.
   let resume = replay?.stepId === path ? (replay.resume ?? null) : null;
   for (const [kind, other, , data] of entries) {
     if (other !== path) continue;
@@ -84,12 +84,12 @@ function recordedResume(
   return resume;
 }
 
-/** The outputs of steps that come before the chosen one in the definition, and the choices of the container steps it is in. */
+/** The outputs of steps that come before the chosen one in the definition, and the choices of the container steps around it. */
 function keptEntries(source: JournalState, outline: Outline, step: StepOutline): ReplayedEntry[] {
   const kept: ReplayedEntry[] = [];
-  /** Where the replay has the values that the source has at these places. */
+  /** Maps sources of the original execution to sources of the replay that have the same value. */
   const given = new Map<ValueSource, ValueSource>([["", ""]]);
-  // A race is run anew when one of its branches is replayed: a recorded winner would end it at once.
+  // A race runs again when one of its branches is replayed: a recorded winner would end it at once.
   const { handles = [] } = step;
   const anew = step.parents.filter((path) => outline.get(path)?.type === "andRace");
   const steps = [...source.steps.values()]
@@ -109,9 +109,9 @@ function keptEntries(source: JournalState, outline: Outline, step: StepOutline):
       continue;
     }
     const runsAnew = anew.some((race) => parents.includes(race));
-    // What stands in for a failed step does not run that step again, so that what it has done counts in a race as well.
+    // The handler of a failed step does not run that step again, so what is done inside it is kept even in a race that runs again.
     if (place.order >= step.order || (runsAnew && !handles.some((handled) => parents.includes(handled)))) continue;
-    // One that has bailed in a branch beside decides anew: kept, it would end its workflow at once.
+    // A bail in a parallel branch decides again: if it were kept, it would end its workflow at once.
     if (current.branch === "bail") continue;
     const passed = current.status === "failed" && place.type === "andTap";
     if (current.status !== "done" && current.status !== "skipped" && !passed) continue;
@@ -127,7 +127,7 @@ function keptEntries(source: JournalState, outline: Outline, step: StepOutline):
   return kept;
 }
 
-/** Whether a step has failed, and an `onError` has taken its place: that of the step itself, or of the workflow which ended with it. */
+/** Whether a step has failed and an `onError` has handled it: that of the step itself, or of the workflow that ended with it. */
 const isHandled = ({ path, status, failedAt }: StepState, place: string, outline: Outline): boolean =>
   failedAt !== "" &&
   (place === path ||
@@ -136,16 +136,16 @@ const isHandled = ({ path, status, failedAt }: StepState, place: string, outline
       outline.get(path)?.type !== "andTap" &&
       !outline.get(path)?.handles?.includes(place)));
 
-/** What expressions saw as `resume` when the step first began. */
+/** What expressions saw as `resume` when the step first started. */
 function resumeDataBefore({ start }: JournalState, entries: readonly JournalEntry[], path: StepPath): unknown {
   const first = entries.findIndex(([kind, other]) => kind === "begin" && other === path);
   return stateFromJournal(start, entries.slice(0, Math.max(first, 0))).resume;
 }
 
 /**
- * Shared state after the steps that are taken over: as it was when the chosen step began, but without the changes of parallel steps.
+ * Shared state after the steps that are taken over: as it was when the chosen step started, but without the changes of parallel steps.
  *
- * @param waited the chosen step, when it goes on as if it had waited: the changes that it had made by then count too
+ * @param waited the chosen step, if it continues as if it had waited: then the changes that it had made by then are included
  */
 function sharedStateBefore(
   { start }: JournalState,

@@ -1,4 +1,4 @@
-/** Checks the data of a resume or replay, and finds the step that a resume goes on with. */
+/** Checks the data of a resume or replay, and finds the step at which a resume continues. */
 
 import type { ReplayExecutionRequest, ResumeExecutionRequest } from "../../../generated/types.ts";
 import { invalid } from "../../lib/errors.ts";
@@ -19,7 +19,7 @@ import { waitingSteps } from "../journal/superseded.ts";
 /**
  * @param state of a suspended execution
  * @returns the entry that resumes it
- * @throws ServiceError `invalid_input` for a step that does not wait, and for data that does not fit
+ * @throws ServiceError `invalid_input` for a step that does not wait, and for invalid data
  */
 export function planResume(
   state: JournalState,
@@ -30,8 +30,8 @@ export function planResume(
 }
 
 /**
- * The same for an execution that runs, while a step of it waits. That step has to be named: who does not name it means an execution at
- * rest, or resumes it for a second time.
+ * Plans the resume of a waiting step of a running execution. The request has to name the step: one without a step is meant for a
+ * suspended execution, or is a repetition.
  *
  * @throws ServiceError `not_found` when no step or one that does not wait is named, `conflict` when it has been resumed already
  */
@@ -55,7 +55,7 @@ function resumeEntry(
   resumeData: unknown,
 ): JournalEntry {
   const waits = state.steps.get(path)?.status === "waiting";
-  // An execution that was suspended by a request has not asked for data: it may go on without.
+  // An execution that was suspended by a request has not asked for data: it may continue without.
   const check = waits || resumeData !== undefined ? resumeCheckFor(definition, path) : null;
   const problem = check?.(resumeData ?? null, "resumeData") ?? null;
   if (problem !== null) throw invalid(resumeData === undefined ? `resumeData is required: ${problem}` : problem);
@@ -63,7 +63,7 @@ function resumeEntry(
   return resumeData === undefined ? ["resume", path, at] : ["resume", path, at, resumeData];
 }
 
-/** @throws ServiceError `invalid_input` for data of a replay that does not fit its step */
+/** @throws ServiceError `invalid_input` for data of a replay that does not match the schema of its step */
 export function checkReplay(definition: WorkflowDefinition, path: StepPath, body: ReplayExecutionRequest): void {
   const { inputData, resumeData } = body;
   const problems: (string | null | undefined)[] = [];
@@ -84,7 +84,7 @@ function findResumeTarget(state: JournalState, { outline }: WorkflowDefinition, 
   throw invalid(`options.stepId: step ${JSON.stringify(path)} does not wait to be resumed${hint}`);
 }
 
-/** The schema of the step itself goes before that of the workflow. */
+/** The schema of the step itself takes precedence over that of the workflow. */
 function resumeCheckFor(definition: WorkflowDefinition, path: StepPath): ValueCheck | null {
   return findStep(definition, path)?.resumeCheck ?? definition.resumeCheck;
 }

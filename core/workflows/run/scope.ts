@@ -1,4 +1,4 @@
-/** What the expressions of a step are computed from: its input, and the outputs of the steps of its workflow. */
+/** The values from which the expressions of a step are computed: its input, and the outputs of the steps of its workflow. */
 import { messageOf } from "../../lib/errors.ts";
 import { ExpressionError } from "../../manifest/expression.ts";
 import {
@@ -14,23 +14,23 @@ import type { Execution } from "./execution.ts";
 import type { Lifetime } from "./lifetime.ts";
 import type { Outcome } from "./outcome.ts";
 
-/** The input and outputs of one workflow while it runs: the one of the execution, or a sub-workflow. */
+/** The input and outputs of one workflow while it runs: the workflow of the execution, or a sub-workflow. */
 export interface Frame {
   readonly input: unknown;
-  /** Outputs by step id. Grows while the workflow runs, so that an expression for the whole object gives a copy. */
+  /** Outputs by step id. Grows while the workflow runs, so an expression for the whole object returns a copy. */
   readonly steps: Record<string, unknown>;
-  /** Inside an `onError`: what it handles. */
+  /** The error that is handled, inside an `onError`. */
   readonly error?: StepError;
 }
 
-/** The input of a step, and where in the journal it comes from. */
+/** The input of a step, and its source in the journal. */
 export interface StepInput {
   readonly data: unknown;
   readonly source: ValueSource;
 }
 
 /**
- * Runs steps one after the other. The interpreter passes its function down to the container steps, which run steps themselves, so
+ * Runs steps one after the other. The interpreter passes this function down to the container steps, which run steps themselves, so
  * that the files do not import one another in a circle.
  */
 export type RunSteps = (

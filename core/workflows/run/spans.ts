@@ -1,5 +1,5 @@
 /**
- * The trace of an execution, from its begin or resume until it comes to rest: one span per step. The spans follow from the entries of
+ * The trace of an execution, from its start or resume until it settles: one span per step. The spans are derived from the entries of
  * the journal, so that trace and record agree. A later resume is a trace of its own, linked to the first one.
  */
 import { CommitConflict } from "../../lib/errors.ts";
@@ -47,7 +47,7 @@ function parseContext(text: string): SpanContext {
   return { traceId, spanId };
 }
 
-/** The status of a step that is still open when its execution comes to rest, by the entry with which that happens. */
+/** The status of a step that is still open when its execution settles, by the entry with which that happens. */
 const STATUS_WHEN_LEFT_OPEN: Readonly<Partial<Record<JournalEntry[0], "suspended" | "cancelled">>> = {
   suspend: "suspended",
   end: "cancelled",
@@ -58,7 +58,7 @@ const STATUS_WHEN_LEFT_OPEN: Readonly<Partial<Record<JournalEntry[0], "suspended
 export class ExecutionSpans {
   readonly root: Span;
   readonly #outline: Outline;
-  /** Spans of steps that have begun and not ended, by path. The span of a called workflow has the path of its step and `/`. */
+  /** Spans of steps that have started and not ended, by path. The span of a called workflow has the path of its step and `/`. */
   readonly #open = new Map<string, Span>();
   /** The open spans directly inside a span, by the same keys. */
   readonly #inside = new Map<string, Set<string>>();
@@ -72,12 +72,12 @@ export class ExecutionSpans {
     if (before !== undefined) root.link(parseContext(before));
   }
 
-  /** The span of a running step. For a step that began before a restart, a new span begins. */
+  /** The span of a running step. A step that started before a restart gets a new span. */
   of(path: StepPath): Span {
     return this.#open.get(path) ?? this.#begin(path);
   }
 
-  /** Begins and ends spans for an entry that was appended. `state` is the state after it. */
+  /** Starts and ends spans for an entry that was appended. `state` is the state after it. */
   entry(entry: JournalEntry, state: JournalState): void {
     const [kind, path] = entry;
     const left = STATUS_WHEN_LEFT_OPEN[kind];
@@ -89,7 +89,7 @@ export class ExecutionSpans {
     else if (kind === "retry") this.#open.get(path)?.event(STEP_RETRY, { "workflow.step.attempt": entry[3] });
   }
 
-  /** The execution has come to rest, or is given up in this process because of `thrown`. */
+  /** Ends all spans: the execution has settled, or this process gives it up because of `thrown`. */
   end({ status, error, output }: JournalState, thrown?: unknown): void {
     const { root } = this;
     this.#closeAll("cancelled");
@@ -130,7 +130,7 @@ export class ExecutionSpans {
     return span;
   }
 
-  /** The key of the span that the spans of the steps in a container step are in. */
+  /** The key of the span that contains the spans of the steps inside a container step. */
   #keyInside(path: StepPath): string {
     return this.#outline.get(path)?.calls === undefined ? path : `${path}/`;
   }
@@ -156,7 +156,7 @@ export class ExecutionSpans {
     }
   }
 
-  /** The latest first, and before each what is inside it. */
+  /** Ends the spans inside a span, the latest first, and before each those inside it. */
   #closeInside(outer: string, status: "suspended" | "cancelled"): void {
     const inside = this.#inside.get(outer);
     if (inside === undefined) return;

@@ -1,4 +1,4 @@
-/** Records how a step begins and how it comes out: appends the entry, and returns the outcome that follows from it. */
+/** Records how a step starts and ends: appends the entry, and returns the outcome that follows from it. */
 import type { Step, Suspend, ValueCheck } from "../definition/definition.ts";
 import type { ValueSource } from "../journal/entries.ts";
 import { entryJson } from "../journal/outcome-text.ts";
@@ -8,7 +8,7 @@ import { executionLogger } from "./logger.ts";
 import { type Done, done, failed, type Outcome } from "./outcome.ts";
 import type { StepInput } from "./scope.ts";
 
-/** Records that a step begins, unless it was running already when an earlier process ended. */
+/** Records that a step starts, unless it was running already when an earlier process ended. */
 export function beginStep(
   execution: Execution,
   step: Step,
@@ -21,14 +21,14 @@ export function beginStep(
   else execution.append(["begin", step.path, timeAfter(execution.state), given.source, extra]);
 }
 
-/** @param code of the error */
+/** Records a failure of the step. @param code of the error */
 export function failStep(execution: Execution, step: Step, message: string, code: string | null = null): Outcome {
   const outcome = failed(step.path, message, false, code);
   recordFailure(execution, step, outcome);
   return outcome;
 }
 
-/** @param failure of the step, or of one inside it */
+/** Records a failure. @param failure of the step, or of one inside it */
 export function recordFailure(execution: Execution, { path }: Step, failure: Outcome & { kind: "failed" }): void {
   const { message, code } = failure;
   const at = timeAfter(execution.state);
@@ -36,16 +36,16 @@ export function recordFailure(execution: Execution, { path }: Step, failure: Out
   else execution.append(code === null ? ["fail", path, at, message] : ["fail", path, at, message, code]);
 }
 
-/** Records an output, or a failure when the output does not fit its schema. */
+/** Records an output, or a failure when the output does not match its schema. */
 export function completeStep(execution: Execution, step: Step, output: unknown): Outcome {
   const problem = step.outputCheck?.(output, "output") ?? null;
   return problem === null ? recordOutput(execution, step, output) : failStep(execution, step, problem);
 }
 
 /**
- * Records an output that fits its schema: a value that is in the journal already is referred to.
+ * Records an output that matches its schema; a value that is in the journal already becomes a reference.
  *
- * @param text the output as JSON, where the caller has it already
+ * @param text the output as JSON, if the caller has it already
  * @param change of shared state
  */
 export function recordOutput(
@@ -83,7 +83,7 @@ export function recordSame(
   return done(data, source);
 }
 
-/** Records that the output is a value which is in the journal already. A failure to fit the schema is returned without being recorded. */
+/** Records that the output is a value which is in the journal already. A mismatch with the schema is returned without being recorded. */
 export function passValueOn(execution: Execution, step: Step, data: unknown, source: ValueSource): Outcome {
   const problem = step.outputCheck?.(data, "output") ?? null;
   return problem === null ? recordSame(execution, step, data, source) : failed(step.path, problem);

@@ -50,19 +50,19 @@ async function runAgent(agent: Agent, { prompt, result, stream }: AgentTask, cal
     return result === undefined ? { text: outcome.text } : outcome.output;
   } catch (error) {
     if (error instanceof RunWaits) return suspendForApproval(error.approvals[0]!);
-    // The message of any other error is for the log alone. When the step was stopped, the error does not matter.
+    // The message of any other error is for the log only. When the step was stopped, the error does not matter.
     if (error instanceof ServiceError || call.signal.aborted) throw error;
     throw new Error(`agent ${JSON.stringify(agent.id)} failed`, { cause: error });
   }
 }
 
-/** After a crash the run goes on behind what the step has recorded, under the same id. */
+/** After a crash the run continues after what the step has recorded, under the same id. */
 const keptRun = (call: StepCall): Required<Pick<TaskBody, "runId" | "journal">> => ({
   runId: runIdFrom(call.tryKey),
   journal: stepJournal(call),
 });
 
-/** The journal of a run that is the work of a step. */
+/** The journal of a run inside a step. */
 const stepJournal = (call: StepCall): RunJournal => ({
   recorded: call.kept as readonly RunEntry[],
   isRepeated: call.isRepeated,
@@ -75,7 +75,7 @@ const stepJournal = (call: StepCall): RunJournal => ({
   },
   flush: () => call.flush(),
   record: (entry) => call.keep(entry),
-  // Where the step has ended nothing of it counts.
+  // Once the step has ended, a note no longer matters.
   note: (entry) => void call.keep(entry, true).catch(() => {}),
 });
 
@@ -93,7 +93,7 @@ class StepSink implements PartSink {
   }
 }
 
-/** Leaves out fields of the provider that deltas may carry. */
+/** Removes provider-specific fields that deltas may carry. */
 function streamedPart(part: AgentPart): unknown {
   if (part.type !== "text-delta" && part.type !== "reasoning-delta") return part;
   const { type, id, delta, subAgentId, subAgentName, subAgentCallId } = part;

@@ -14,7 +14,7 @@ interface PluginWork {
   readonly tap: boolean;
 }
 
-/** @returns null when there is no such plugin, or its settings do not fit */
+/** @returns null when there is no such plugin, or its settings are invalid */
 export function compilePlugin(linking: LinkContext, work: PluginWork, at: Path): Work | null {
   const plugin = linking.parts.registry.get("step", work.use);
   if (plugin === undefined) {

@@ -38,7 +38,7 @@ export function compileTool(
 
 type AskedFor = Pick<ApprovalNeeded, "approvalId" | "toolName" | "input">;
 
-/** The step waits for the answer, which resumes it. Whoever resumes it before that makes it ask again, and nothing more. */
+/** Suspends the step until the approval is answered, which resumes it. A resume before that only makes it ask again. */
 function suspendIfAsked(error: unknown): Suspend {
   if (!(error instanceof ApprovalNeeded)) throw error;
   return suspendForApproval(error);
@@ -48,7 +48,7 @@ export function suspendForApproval({ approvalId, toolName, input }: AskedFor): S
   return new Suspend(`tool ${JSON.stringify(toolName)} needs approval`, { approvalId, toolName, input }, false);
 }
 
-/** On whose behalf tools and agents run in a step. The signal is made when it is first read. */
+/** The caller of tools and agents that run in a step. The signal is created when it is first read. */
 export class StepCaller {
   readonly user: User | null;
   readonly caller: Caller;
@@ -80,7 +80,7 @@ export class StepCaller {
 }
 
 class StepOrigin implements ToolOrigin {
-  /** A tool that does not heed its signal has done what it was to do: the lifetime of the step says how long that is waited for. */
+  /** The result of a tool that ignores its signal counts, because its effects have happened. The lifetime of the step bounds the wait. */
   readonly waitsForLate = true;
   readonly call: StepCaller;
   readonly context: Record<string, unknown>;

@@ -10,7 +10,7 @@ import { ended, type TaskRecord } from "../../../core/a2a/task.ts";
 import { TaskRows } from "../../../core/a2a/task-rows.ts";
 import { NOBODY } from "../../../core/identity/caller.ts";
 import { AllowedAddresses } from "../../../core/models/files/allowed-addresses.ts";
-import { processKey } from "../../../core/storage/keys.ts";
+import { PROCESSES, processKey } from "../../../core/storage/keys.ts";
 import { Membership } from "../../../core/storage/membership.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { TASK_NOTICES, TASK_PUSHES, taskNoticeKey } from "../../../core/storage/push-keys.ts";
@@ -71,6 +71,20 @@ async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
 
 const isTold = async (store: Store) => (await store.scan({ prefix: TASK_NOTICES, limit: 1 })).length === 0;
 
+/** The store as one process has it, which counts how often that one looks at the others. */
+function countedLooks(store: Store) {
+  let looks = 0;
+  const scan: Store["scan"] = (range) => {
+    if (range.prefix === PROCESSES) looks++;
+    return store.scan(range);
+  };
+  const more = (count: number) => {
+    const wanted = looks + count;
+    return until(() => looks >= wanted);
+  };
+  return { store: { ...store, scan }, more };
+}
+
 describe("two processes on one store", () => {
   test("the end of a task is told once where two processes look for what is due at the same time", async (t) => {
     const store = shared();
@@ -86,7 +100,10 @@ describe("two processes on one store", () => {
   test("what a process was telling when it was lost is told by another one", async (t) => {
     const store = shared();
     const receiver = await pushReceiver(t, (index) => (index === 0 ? null : 204));
-    const [one, two] = [await processOn(t, store), await processOn(t, store)];
+    const looks = countedLooks(store);
+    const [one, two] = [await processOn(t, looks.store), await processOn(t, store)];
+    // The first must have seen the second, or it cannot miss it: the second look begins once the first one is over.
+    await looks.more(2);
     await Promise.all([one.sender.start(), two.sender.start()]);
     await endTask(one.rows, await beginTask(one.rows, receiver.url));
     await receiver.when(1);

@@ -1,4 +1,4 @@
-/** The bench's own least client (`bench/upstream/wire.ts`) as a provider: with it, what is left is the cost of the rest of Penstock. */
+/** The bench's minimal client (`bench/upstream/wire.ts`) as a provider: what remains is the cost of the rest of Penstock. */
 import { Pool } from "undici";
 import {
   defineProvider,

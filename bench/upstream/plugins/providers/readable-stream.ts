@@ -1,4 +1,4 @@
-/** What an AI SDK package is without its HTTP: a model that answers with a ReadableStream of 32 deltas, all there at once. */
+/** An AI SDK package without its HTTP: a model that answers with a ReadableStream of 32 deltas, all available at once. */
 import { defineProvider, type LanguageModelV3StreamPart } from "#plugin";
 import { DELTAS, WORDS } from "../../../replies.ts";
 

@@ -21,7 +21,7 @@ import { allSteps, loadTree } from "./workflow-tree.js";
 /** @import { Place } from "./router.js" */
 /** @import { WorkflowTree } from "./workflow-tree.js" */
 
-/** Between two looks at an execution that waits, in milliseconds: somebody else may answer. */
+/** Between two looks at an execution that has not ended, in milliseconds: somebody else may answer. */
 const PAUSE = 2000;
 
 /** @param {Place} place */
@@ -142,10 +142,12 @@ function show(place, path, known, tree) {
 
   /** Sees when somebody else answers. */
   async function lookAgain() {
-    if (status !== "suspended") return;
+    // One that runs is here once nobody reads it: it went on between the end of the stream and the look after that.
+    if (status !== "suspended" && status !== "running") return;
+    const before = status;
     /** @type {ExecutionState} */
     const { status: now } = await api.get(`${path}/state${owner}`, { signal });
-    if (now === "suspended" || status !== "suspended") return;
+    if (now === before || status !== before) return;
     await follower.readOn().catch(() => {});
     await refresh();
   }
