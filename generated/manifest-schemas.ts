@@ -1838,6 +1838,16 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/PluginChoice",
         "default": "exact"
       },
+      "pgvector": {
+        "description": "Whether PostgreSQL compares the vectors of `exact`, with its extension pgvector: where it can (`auto`), never (`off`), or else the service does not start (`required`).",
+        "type": "string",
+        "enum": [
+          "auto",
+          "off",
+          "required"
+        ],
+        "default": "auto"
+      },
       "limit": {
         "description": "How many similar messages are retrieved.",
         "type": "integer",

@@ -789,6 +789,10 @@ export interface SemanticMemoryManifest {
    */
   vectors: PluginChoice;
   /**
+   * Whether PostgreSQL compares the vectors of `exact`, with its extension pgvector: where it can (`auto`), never (`off`), or else the service does not start (`required`).
+   */
+  pgvector: "auto" | "off" | "required";
+  /**
    * How many similar messages are retrieved.
    */
   limit: number;

@@ -9,6 +9,7 @@ export class MeasuredStore implements Store {
   readonly wake: Store["wake"];
   readonly watch: Store["watch"];
   readonly held: Store["held"];
+  readonly vectors: Store["vectors"];
   readonly #store: Store;
   readonly #meters: Pick<Meters, "commits" | "commitDurations">;
 
@@ -18,6 +19,7 @@ export class MeasuredStore implements Store {
     this.wake = store.wake?.bind(store);
     this.watch = store.watch?.bind(store);
     this.held = store.held?.bind(store);
+    this.vectors = store.vectors?.bind(store);
     this.#store = store;
     this.#meters = meters;
   }

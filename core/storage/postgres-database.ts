@@ -120,6 +120,27 @@ export class PostgresDatabase extends KeyvPostgres {
     return this.#query("read", this.#readers, statement, MAX_LOST_CONNECTION_TRIES);
   }
 
+  /** A statement that only reads, under settings of its own. It may safely run twice. */
+  async readWith(settings: readonly string[], statement: QueryConfig): Promise<QueryResult> {
+    if (this.#newer !== null) throw this.#failed("read", this.#newer);
+    return this.#again("read", MAX_LOST_CONNECTION_TRIES, () =>
+      this.use(this.#readers, async (session) => {
+        let result: QueryResult | undefined;
+        await session.transaction(settings, async () => {
+          result = await session.query(statement);
+          return true;
+        });
+        return result as QueryResult;
+      }),
+    );
+  }
+
+  /** Runs `work` on a connection of a pool, which `createPool` has made. */
+  async use<T>(pool: Pool, work: (session: Session) => Promise<T>): Promise<T> {
+    const session = new Session(await pool.connect(), this.#direct);
+    return work(session).finally(() => session.release());
+  }
+
   /** Runs `work`, and again after a conflict with another process, or on another connection. What it throws must not have happened. */
   async write<T>(work: (session: Session) => Promise<T>): Promise<T> {
     for (let tries = 1; ; tries++) {
@@ -202,9 +223,13 @@ export class PostgresDatabase extends KeyvPostgres {
 
   async #query(side: Side, pool: Pool, statement: QueryConfig, tries: number): Promise<QueryResult> {
     const { name: _, ...unnamed } = statement;
+    return this.#again(side, tries, () => pool.query(this.#direct ? statement : unnamed));
+  }
+
+  async #again(side: Side, tries: number, work: () => Promise<QueryResult>): Promise<QueryResult> {
     for (let attempt = 1; ; attempt++) {
       try {
-        const result = await pool.query(this.#direct ? statement : unnamed);
+        const result = await work();
         this.#health.worked(side);
         return result;
       } catch (error) {

@@ -79,6 +79,10 @@ export const mayWorkOnAnotherConnection = (error: unknown): boolean =>
 export const isStatementError = (error: unknown): boolean =>
   STATEMENT.test(postgresErrorCode(error)) || error instanceof TypeError || error instanceof RangeError;
 
+/** Something that a statement names is gone, as after DROP EXTENSION. */
+export const isGone = (error: unknown): boolean =>
+  isStatementError(error) || (error instanceof Error && postgresErrorCode(error.cause) === "42P01");
+
 /** A message for logs and clients, without addresses. */
 export function explainPostgres(error: unknown): string {
   if (error instanceof LayoutError) return error.message;

@@ -38,7 +38,7 @@ export async function preparePostgresSchema(database: PostgresDatabase, logger: 
   const [{ meta, schema, isolation } = {}] = found;
   if (meta === null) {
     const creation = schema === null ? [`CREATE SCHEMA IF NOT EXISTS ${names.schema}`] : [];
-    await create(database, [...creation, ...createTables(names)]);
+    await createTogether(database, [...creation, ...createTables(names)]);
   }
   if ((await pendingPostgresSteps(database)).length > 0) {
     throw new Error(
@@ -64,7 +64,7 @@ async function prepareFunction(database: PostgresDatabase, logger: Logger): Prom
     [commitSignature(names), names.schema],
   );
   if (there === true) return true;
-  if (possible === true) await create(database, [createCommitFunction(names)]);
+  if (possible === true) await createTogether(database, [createCommitFunction(names)]);
   else
     logger.warn(
       `PostgreSQL: this user may not make the function ${names.commitFunction}: a commit takes several round trips, and not one`,
@@ -73,7 +73,7 @@ async function prepareFunction(database: PostgresDatabase, logger: Logger): Prom
 }
 
 /** Processes that start at once wait for each other. */
-const create = (database: PostgresDatabase, statements: readonly string[]): Promise<void> =>
+export const createTogether = (database: PostgresDatabase, statements: readonly string[]): Promise<void> =>
   database.write((session) => session.transaction([`SELECT ${database.names.alone}`, ...statements], async () => true));
 
 export const postgresVersion = async (database: PostgresDatabase): Promise<number> =>

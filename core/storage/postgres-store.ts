@@ -11,6 +11,7 @@ import { PostgresNotices } from "./postgres-notices.ts";
 import { PostgresPresence } from "./postgres-presence.ts";
 import { createPostgresReader } from "./postgres-read.ts";
 import { preparePostgresSchema } from "./postgres-schema.ts";
+import { createPostgresVectors } from "./postgres-vectors.ts";
 import { createGroupWriter } from "./postgres-write.ts";
 import { scanInSlices } from "./ranges.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
@@ -23,12 +24,17 @@ const CHARACTERS_PER_WEIGHT = 8 * 1024;
 /**
  * Connects, and creates the tables where they are missing.
  * @param url `postgres://user:password@host:port/database`
+ * @param options `indexedFrom`: so many vectors are searched by an index
  * @throws Error with a message for the user when there is no connection, or when a newer release has written the database
  */
-export async function openPostgresStore(url: string, { logger }: { logger: Logger }): Promise<Store> {
+export async function openPostgresStore(
+  url: string,
+  { logger, indexedFrom }: { logger: Logger; indexedFrom?: number },
+): Promise<Store> {
   const { database, calls } = await connect(url, logger);
   const notices = new PostgresNotices(database.createPool(1), database, logger);
   const presence = new PostgresPresence(database.createPool(1), database, logger);
+  const vectors = createPostgresVectors(database, { logger, ...(indexedFrom === undefined ? {} : { indexedFrom }) });
   const commits = createBatch<Commit, number>(createGroupWriter(database, calls), {
     limit: REVISIONS_PER_BLOCK,
     weigh: commitWeight,
@@ -51,6 +57,7 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
   async function close(): Promise<void> {
     await notices.close();
     await presence.close();
+    await vectors.close();
     await Promise.all([commits.idle(), gets.idle(), scans.idle(), tails.idle()]);
     await database.disconnect();
   }
@@ -77,6 +84,7 @@ export async function openPostgresStore(url: string, { logger }: { logger: Logge
       return commits(commit);
     },
     presence,
+    vectors: (rows) => vectors.open(rows),
     wake: (topic) => notices.wake(topic),
     watch: (topic, woken) => notices.watch(topic, woken),
     problem: async () => (await database.problem()) ?? waiting(commits.oldest()),

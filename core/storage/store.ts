@@ -4,6 +4,7 @@
  */
 
 import type { Presence } from "./presence.ts";
+import type { VectorRows, VectorTables } from "./vector-tables.ts";
 
 /** One row. `value` is JSON text, or the decimal text of a counter. `revision` changes with every write of the row. */
 export interface Row {
@@ -102,6 +103,11 @@ export interface Store {
   held?(space: string): number;
   /** Only of stores that can tell which processes have a session with the database. */
   readonly presence?: Presence;
+  /**
+   * Only of stores whose database can compare vectors, if it has what is needed: the tables of the vectors in these rows, or why there are
+   * none. A second call has the same result.
+   */
+  vectors?(rows: VectorRows): Promise<VectorTables | { problem: string }>;
   /** For `/readyz`: why the store cannot be used now, or null. */
   problem(): Promise<string | null>;
   close(): Promise<void>;

@@ -257,7 +257,7 @@ test("GET /api/memory/search: plugins of kind embedding and vectors serve a memo
   assert.deepEqual(await found(service, { searchQuery: "aa" }), []);
 });
 
-test("GET /api/memory/search: a plugin that is no index of vectors, or an embedding that is not there, does not boot", async (t) => {
+test("GET /api/memory/search: a plugin that is no index of vectors, an embedding that is not there, or pgvector that is required without PostgreSQL, does not boot", async (t) => {
   const broken =
     'import { defineVectors } from "#plugin";\nexport default defineVectors({ create: () => ({ put() {} }) as never });\n';
   const folder = await files(t, { "vectors/broken.ts": broken });
@@ -278,6 +278,12 @@ test("GET /api/memory/search: a plugin that is no index of vectors, or an embedd
     /^memory\.default\.semantic\.vectors .*delete is missing; search is missing; clear is missing/,
   );
   assert.deepEqual(rest, []);
+  assert.deepEqual(await messagesOf({ embedding: "local/hash", pgvector: "required" }), [
+    "memory.default.semantic.pgvector cannot be required: the store is not PostgreSQL",
+  ]);
+  assert.deepEqual(await messagesOf({ embedding: "local/hash", vectors: "broken", pgvector: "required" }), [
+    "memory.default.semantic.pgvector cannot be required of the plugin broken, but of exact alone",
+  ]);
   const [unknown] = await messagesOf({ embedding: "local/us" });
   assert.match(unknown!, /local\/us.*did you mean "?local\/use/);
   assert.equal((await messagesOf({ embedding: "nobody/model" })).length, 1);

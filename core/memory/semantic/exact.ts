@@ -1,13 +1,15 @@
 /**
  * `exact`: vectors in the store beside the messages. Each is a row of its own, which a commit writes or deletes together with the message.
  * A thread compares all vectors of an owner roughly, as bytes, and names candidates; these are compared again by their rows. So scores
- * are exact, and nothing is found whose row is gone, whatever the thread still knows.
+ * are exact, and nothing is found whose row is gone, whatever the thread still knows. Where the database of the store compares vectors by
+ * itself, it names the candidates.
  */
 import type { Logger } from "pino";
 import { CommitConflict } from "../../lib/errors.ts";
 import { RecentMap } from "../../lib/recent-map.ts";
 import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
 import type { Commit, Store } from "../../storage/store.ts";
+import type { VectorTables } from "../../storage/vector-tables.ts";
 import { BlockCleaner } from "./block-cleaner.ts";
 import { type IndexLayout, type OwnerKeys, shortKey } from "./layout.ts";
 import { OwnerVectors } from "./owner-vectors.ts";
@@ -16,6 +18,7 @@ import { type VectorRow, writeVector } from "./rows.ts";
 import { VectorSearch } from "./search.ts";
 import { createDraft, type Draft, type MessagePlace } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
+import { TableSearch } from "./table-search.ts";
 import { VectorCache } from "./vector-cache.ts";
 import type { FinishedRow, VectorIndex } from "./vector-index.ts";
 
@@ -27,6 +30,8 @@ interface ExactOptions {
   /** Stops the work in the background. */
   signal?: AbortSignal;
   logger?: Logger;
+  /** Of a store whose database compares vectors by itself. */
+  tables?: VectorTables;
 }
 
 export class ExactVectors implements VectorIndex, Vectors {
@@ -36,7 +41,8 @@ export class ExactVectors implements VectorIndex, Vectors {
   readonly #cache: VectorCache;
   readonly #packer: Packer;
   readonly #cleaner: BlockCleaner;
-  readonly #search: VectorSearch;
+  readonly #search: Pick<VectorSearch, "find">;
+  readonly #tables: VectorTables | undefined;
   /** How many vectors of an owner were written since they were last packed, of owners with blocks. */
   #packed = new RecentMap<number>(COUNTED_OWNERS);
   /** The same of owners who had no blocks when one was last written. */
@@ -44,15 +50,19 @@ export class ExactVectors implements VectorIndex, Vectors {
 
   /** @param state what commits of vectors expect to be unchanged; null to write vectors without that check */
   constructor(store: Store, layout: IndexLayout, state: IndexState | null, options: ExactOptions = {}) {
-    const { cache = new VectorCache(), signal, logger } = options;
+    const { cache = new VectorCache(), signal, logger, tables } = options;
     this.#store = store;
     this.#layout = layout;
     this.#state = state;
     this.#cache = cache;
     this.#packer = new Packer({ store, state, thread: cache.thread, signal, logger });
     this.#cleaner = new BlockCleaner({ store, layout, thread: cache.thread, signal, logger });
-    const owners = new OwnerVectors(store, cache, (keys) => this.#packer.check(keys));
-    this.#search = new VectorSearch(store, layout, cache, owners);
+    const owners = new OwnerVectors(store, cache, (keys) => {
+      if (tables === undefined) this.#packer.check(keys);
+    });
+    const search = new VectorSearch(store, layout, cache, owners);
+    this.#search = tables === undefined ? search : new TableSearch(store, layout, tables, search);
+    this.#tables = tables;
   }
 
   start(): void {
@@ -60,7 +70,7 @@ export class ExactVectors implements VectorIndex, Vectors {
   }
 
   async idle(): Promise<void> {
-    await Promise.all([this.#packer.idle(), this.#cleaner.idle()]);
+    await Promise.all([this.#packer.idle(), this.#cleaner.idle(), this.#tables?.idle()]);
   }
 
   dropMessages(draft: Draft, places: readonly MessagePlace[]): void {
@@ -131,6 +141,11 @@ export class ExactVectors implements VectorIndex, Vectors {
 
   #count(keys: OwnerKeys): void {
     const known = this.#packed.get(keys.vectors);
+    if (this.#tables !== undefined) {
+      this.#tables.wake();
+      // What the database compares needs no blocks, but those of before go on: otherwise what is recent would never end.
+      if (known === undefined) return;
+    }
     const counts = known === undefined ? this.#unpacked : this.#packed;
     const count = (counts.get(keys.vectors) ?? 0) + 1;
     counts.set(keys.vectors, count % VECTORS_PER_BLOCK);

@@ -4,6 +4,9 @@ import type { MessagePlace } from "./semantic.ts";
 
 const ROOT = "semantic";
 
+/** What the keys of the vectors of all memories begin with. */
+export const ALL_VECTORS = `${ROOT}/vectors/`;
+
 export interface IndexLayout {
   /** Provider, model and dimensions of the vectors. */
   readonly state: string;

@@ -6,13 +6,15 @@ import type { Manifest } from "../../manifest/manifest.ts";
 import { createInstance } from "../../registry/create.ts";
 import { guarded } from "../../registry/guarded.ts";
 import type { Store } from "../../storage/store.ts";
+import type { VectorTables } from "../../storage/vector-tables.ts";
 import type { NamedEmbedding } from "../embedding/embedding.ts";
 import { type EmbeddingSource, openEmbedding } from "../embedding/open.ts";
 import { ExactVectors } from "./exact.ts";
 import { SemanticIndex } from "./index.ts";
-import { createLayout, type IndexLayout } from "./layout.ts";
+import { ALL_VECTORS, createLayout, type IndexLayout } from "./layout.ts";
 import { PluginVectors } from "./plugin-vectors.ts";
 import { EmbeddingQueue } from "./queue.ts";
+import { readVector } from "./rows.ts";
 import type { Semantic } from "./semantic.ts";
 import { type IndexSettings, IndexState } from "./state.ts";
 import { VectorCache } from "./vector-cache.ts";
@@ -90,7 +92,7 @@ const isModelName = (embedding: SemanticMemoryManifest["embedding"], { registry 
 
 type OpenedIndex =
   | { semantic: Semantic; index: VectorIndex; gaps: boolean }
-  | { problem: string; at: "embedding" | "vectors" };
+  | { problem: string; at: "embedding" | "vectors" | "pgvector" };
 
 async function openIndex(
   name: string,
@@ -108,7 +110,7 @@ async function openIndex(
   try {
     index = await openVectors(name, settings, layout, state, source, cache);
   } catch (error) {
-    return { problem: messageOf(error), at: "vectors" };
+    return { problem: messageOf(error), at: error instanceof PgvectorMissing ? "pgvector" : "vectors" };
   }
   const logger = host.logger.child({ memory: name });
   const queue = new EmbeddingQueue({ store, layout, state, index, embedding, logger, signal: host.signal });
@@ -140,6 +142,18 @@ export const indexSettings = (embedding: NamedEmbedding, { vectors }: SemanticMe
   vectors: typeof vectors === "string" ? vectors : vectors.use,
 });
 
+class PgvectorMissing extends Error {}
+
+/** What the database compares the vectors with. Null: this process compares them. */
+async function openTables({ pgvector }: SemanticMemoryManifest, { vectors }: Store): Promise<VectorTables | null> {
+  if (pgvector === "off") return null;
+  const opened = await vectors?.({ prefix: ALL_VECTORS, decode: (value) => readVector(value).vector });
+  if (opened !== undefined && !("problem" in opened)) return opened;
+  if (pgvector !== "required") return null;
+  if (opened === undefined) throw new PgvectorMissing("cannot be required: the store is not PostgreSQL");
+  throw new PgvectorMissing(`cannot be required of this database: ${opened.problem}`);
+}
+
 /** @throws Error with a message for the author of the manifest */
 export async function openVectors(
   name: string,
@@ -155,8 +169,11 @@ export async function openVectors(
   const logger = host.logger.child({ memory: name });
   if (plugin === undefined) {
     if (use !== "exact") throw new Error(`no vectors plugin "${use}"`);
-    return new ExactVectors(store, layout, state, { cache, signal, logger });
+    const tables = await openTables(settings, store);
+    return new ExactVectors(store, layout, state, { cache, signal, logger, ...(tables === null ? {} : { tables }) });
   }
+  if (settings.pgvector === "required")
+    throw new PgvectorMissing(`cannot be required of the plugin ${use}, but of exact alone`);
   const vectors = await createInstance(plugin, config, { name, logger, env, signal, onClose, keyv });
   return new PluginVectors(store, layout, state, guarded(vectors, ["put", "delete", "search", "clear"]));
 }

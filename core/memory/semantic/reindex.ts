@@ -1,5 +1,6 @@
 /** Rebuilds an index from the messages: after a change of the embedding, or when messages are missing from it. */
 import type { SemanticMemoryManifest } from "../../../generated/types.ts";
+import type { Store } from "../../storage/store.ts";
 import type { NamedEmbedding } from "../embedding/embedding.ts";
 import { EmbeddingRefused } from "../embedding/embedding.ts";
 import { MAX_TEXT_CHARACTERS } from "./index.ts";
@@ -14,6 +15,7 @@ import { VectorCache } from "./vector-cache.ts";
 
 /** Texts that are embedded and stored together. */
 const BATCH_TEXTS = 64;
+const VECTORS_PER_REMOVAL = 1_000;
 
 export interface SearchedMessage extends MessagePlace {
   /** Messages without text are skipped. */
@@ -45,10 +47,8 @@ export async function reindex(
   const { store, host } = source;
   const embedding = await source.embeddings(settings);
   const layout = createLayout(name);
-  const state = await IndexState.begin(store, layout.state, indexSettings(embedding, settings), [
-    layout.vectors(),
-    layout.packs,
-  ]);
+  const state = await IndexState.begin(store, layout.state, indexSettings(embedding, settings), [layout.packs]);
+  await removeVectors(store, layout.vectors());
   const cache = new VectorCache();
   host.onClose(() => cache.thread.close());
   const index = await openVectors(name, settings, layout, state, source, cache);
@@ -71,6 +71,15 @@ export async function reindex(
   await index.idle();
   await state.finish();
   return done;
+}
+
+/** In slices, while nobody uses the index: where the database compares vectors, each takes some time with it. */
+async function removeVectors(store: Store, prefix: string): Promise<void> {
+  for (;;) {
+    const rows = await store.scan({ prefix, limit: VECTORS_PER_REMOVAL, longest: 1 });
+    if (rows.length === 0) return;
+    await store.commit({ delete: rows.map(({ key }) => key) });
+  }
 }
 
 async function* batches(messages: AsyncIterable<SearchedMessage>): AsyncGenerator<SearchedMessage[]> {

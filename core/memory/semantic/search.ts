@@ -12,11 +12,11 @@ import { rowsBelow, storedVectors } from "./stored-vectors.ts";
 import type { CachedOwner, VectorCache } from "./vector-cache.ts";
 
 /** More candidates than hits are wanted: bytes show the order of similar scores only roughly. */
-const candidatesFor = (limit: number): number => limit + (limit >> 2) + 16;
+export const candidatesFor = (limit: number): number => limit + (limit >> 2) + 16;
 /** How far a score by bytes may be from the exact one, with room to spare. */
 const ROUGHNESS = 0.05;
 /** Decoding so many takes a millisecond. */
-const ROWS_PER_READ = 128;
+export const ROWS_PER_READ = 128;
 /** Counters of one read, in a search of everybody's vectors. */
 const OWNERS_PER_READ = 500;
 
@@ -196,7 +196,7 @@ export class VectorSearch {
   }
 }
 
-function offer(nearest: Nearest<MessagePlace>, query: Float32Array, value: string): void {
+export function offer(nearest: Nearest<MessagePlace>, query: Float32Array, value: string): void {
   const { vector, ...place } = readVector(value);
   if (vector.length === query.length) nearest.offer(similarity(query, vector, 0), place);
 }

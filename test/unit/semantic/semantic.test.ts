@@ -6,7 +6,7 @@ import { createHashEmbedding } from "../../../core/memory/embedding/hash.ts";
 import { ExactVectors } from "../../../core/memory/semantic/exact.ts";
 import { createLayout } from "../../../core/memory/semantic/layout.ts";
 import { openSemantics } from "../../../core/memory/semantic/open.ts";
-import { reindex } from "../../../core/memory/semantic/reindex.ts";
+import { reindex, type SearchedMessage } from "../../../core/memory/semantic/reindex.ts";
 import { createDraft, type MessagePlace, type Semantic } from "../../../core/memory/semantic/semantic.ts";
 import type { VectorEntry, Vectors } from "../../../core/plugin/plugin.ts";
 import { createHost } from "../../../core/registry/host.ts";
@@ -409,27 +409,39 @@ test("ten thousand messages saved at once are embedded in batches and all found"
   assert.equal(hits[0]!.message, "m4711");
 });
 
+/** What `penstock reindex` does with one memory. */
+function rebuild(
+  context: TestContext,
+  store: Store,
+  messages: AsyncIterable<SearchedMessage>,
+  embed: typeof HASH.embed = HASH.embed,
+) {
+  const host = createHost({ logger: silent, env: {} });
+  context.after(() => host.close());
+  const settings = {
+    ...{ embedding: "local/hash", vectors: "exact", limit: 5, threshold: 0.7 },
+    ...{ scope: "user" as const, pgvector: "auto" as const },
+  };
+  const models = {
+    embedding: () => {
+      throw new Error("no models here");
+    },
+  };
+  const source = { store, host, registry: new Registry([]), models, embeddings: async () => ({ ...HASH, embed }) };
+  return reindex("default", settings, source, messages, () => {});
+}
+
 test("a reindex that was interrupted is an error at boot, and the next one makes the index whole", async (context) => {
   const store = createMemoryStore();
   const { semantic } = await open(context, { store });
   await save(store, semantic, place("stale"), "the ferry leaves at noon");
   assert.deepEqual(await find(semantic, "ferry leaves noon"), ["stale"]);
-  const host = createHost({ logger: silent, env: {} });
-  context.after(() => host.close());
-  const settings = { embedding: "local/hash", vectors: "exact", limit: 5, threshold: 0.7, scope: "user" as const };
   const run = (broken: boolean) => {
     let calls = 0;
-    const embed = async (texts: readonly string[]) => {
+    return rebuild(context, store, messages(), async (texts) => {
       if (broken && ++calls > 1) throw new Error("power cut");
       return HASH.embed(texts);
-    };
-    const models = {
-      embedding: () => {
-        throw new Error("no models here");
-      },
-    };
-    const source = { store, host, registry: new Registry([]), models, embeddings: async () => ({ ...HASH, embed }) };
-    return reindex("default", settings, source, messages(), () => {});
+    });
   };
   async function* messages() {
     for (let count = 0; count < 100; count++)
@@ -443,4 +455,29 @@ test("a reindex that was interrupted is an error at boot, and the next one makes
   assert.deepEqual(after.problems, []);
   assert.equal((await find(after.semantic, "parcel 77"))[0], "m77");
   assert.deepEqual(await find(after.semantic, "ferry leaves noon"), []);
+});
+
+test("a reindex removes the vectors from before in slices: no commit removes more than 1,000", async (context) => {
+  const inner = createMemoryStore();
+  const layout = createLayout("default");
+  const vector = new Float32Array([1]);
+  await new ExactVectors(inner, layout, null).put(
+    Array.from({ length: 2_500 }, (_, index) => ({ owner: "u", conversation: "c", message: `m${index}`, vector })),
+  );
+  const left = async () => (await inner.scan({ prefix: layout.vectors(), limit: 3_000, longest: 1 })).length;
+  const removed: number[] = [];
+  const store: Store = {
+    ...inner,
+    commit: async (commit) => {
+      const before = await left();
+      const revision = await inner.commit(commit);
+      removed.push(before - (await left()));
+      return revision;
+    },
+  };
+  await rebuild(context, store, (async function* () {})());
+  assert.deepEqual(
+    removed.filter((count) => count > 0),
+    [1_000, 1_000, 500],
+  );
 });
