@@ -42,7 +42,7 @@ export class BackgroundResponses {
   }
 
   /**
-   * Stores the response and starts its run. Resolves when both are on disk.
+   * Stores the response and begins its run. Resolves when both are on disk.
    *
    * @throws ServiceError `rate_limited` when too many of its owner run, `unavailable` when too many executions run or the store fails
    */

@@ -63,7 +63,7 @@ export class ResponseRows {
     });
   }
 
-  /** Resolves to the new revision, or to null when it was changed or deleted by somebody else since. */
+  /** Resolves to its new revision, or to null when somebody else has changed or deleted it since. */
   async change(record: ResponseRecord, revision: number): Promise<number | null> {
     const key = responseKey(record.resource.id);
     return this.#unlessChanged({ put: [[key, JSON.stringify(record)]], expect: [[key, revision]] });

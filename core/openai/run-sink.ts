@@ -1,4 +1,4 @@
-/** Passes the output of a run to a translation, for a reply that is sent whole or as a stream. */
+/** Hands what a run says to a translation, for a reply that is sent whole or as a stream. */
 import type { ProtocolRun } from "../agents/agent.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { EVENT_HEADERS } from "../http/event-writer.ts";
