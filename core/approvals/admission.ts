@@ -1,4 +1,4 @@
-/** Decides whether a call that needs approval may run now. What it says goes by where the call comes from, and how its question stands. */
+/** Decides whether a call that needs approval may run now, depending on the origin of the call and the state of its question. */
 import { createHash, randomBytes } from "node:crypto";
 import { userIdOf } from "../identity/user.ts";
 import { canonicalJson } from "../lib/canonical-json.ts";
@@ -10,20 +10,20 @@ import { expire } from "./expire.ts";
 import { type ApprovalRecord, approvedInput } from "./record.ts";
 import type { ApprovalRows, FoundApproval } from "./rows.ts";
 
-/** A person has to read it. */
+/** Longest input of a question, because a person has to read it. */
 const MAX_INPUT_CHARACTERS = 64 * 1024;
-/** How often a decision is taken anew that another process was ahead of. */
+/** How often a decision is repeated after conflicts with other processes. */
 const MAX_TRIES = 20;
 const ID_BYTES = 16;
 const DIRECT: ApprovalClaim = { kind: "direct" };
 
 type AskingKind = ApprovalRecord["kind"];
-/** How the question of a call stands. */
+/** The state of the question of a call. */
 type Standing = "none" | "open" | "approved" | "used" | "denied" | "expired";
-/** `ask` anew, `wait` for the answer, `use` it, run `again` what has begun with it, or `refuse`. */
+/** `ask` a new question, `wait` for the answer, `use` it, run `again` the call that has used it, or `refuse`. */
 type Action = "ask" | "wait" | "use" | "again" | "refuse";
 
-/** Of a call that brings the id of an approval. */
+/** The action for a call that brings the id of an approval. */
 const WITH_ID: Readonly<Record<Standing, Action>> = {
   none: "refuse",
   open: "wait",
@@ -33,18 +33,18 @@ const WITH_ID: Readonly<Record<Standing, Action>> = {
   expired: "refuse",
 };
 
-/** Of a call that does not, by where it comes from. */
+/** The action for a call without an id, by its origin. */
 const WITHOUT_ID: Readonly<Record<AskingKind, Readonly<Record<Standing, Action>>>> = {
-  // The client repeats the call with the id. Without it, it asks.
+  // The client repeats the call with the id; a call without one asks a new question.
   direct: { none: "ask", open: "wait", approved: "wait", used: "ask", denied: "ask", expired: "ask" },
   chat: { none: "ask", open: "wait", approved: "wait", used: "refuse", denied: "refuse", expired: "refuse" },
-  // A step that has begun runs again after a crash, with the same key, as every step does.
+  // A step that has started runs again after a crash, with the same key, like every step.
   step: { none: "ask", open: "wait", approved: "use", used: "again", denied: "refuse", expired: "refuse" },
-  // A no stands, so that a model does not go on asking.
+  // A refusal stands, so that a model does not keep asking.
   model: { none: "ask", open: "wait", approved: "use", used: "ask", denied: "refuse", expired: "ask" },
 };
 
-/** Resolves to the input to run with. @throws as `ApprovalInbox.admit` */
+/** Resolves to the input with which to run. @throws like `ApprovalInbox.admit` */
 export async function admit(rows: ApprovalRows, asked: AskedCall, clock: Clock = storedTime): Promise<unknown> {
   const { tool, input, origin, rule } = asked;
   const { approval: claim = DIRECT } = origin;
@@ -71,7 +71,7 @@ export async function admit(rows: ApprovalRows, asked: AskedCall, clock: Clock =
         case "wait":
           throw waits(found!.record);
         case "refuse":
-          // A step has the answer now: nobody need resume it.
+          // The step has the answer now, so nothing needs to resume it.
           if (found !== undefined && found.record.usedAt === undefined) await rows.use(found, clock());
           throw refusal(found?.record, stands, tool.name);
         case "again":
@@ -97,7 +97,7 @@ interface Digests {
   readonly call: string;
 }
 
-/** The approval, if it is one of this call, with its expiry noted. */
+/** The approval, if it belongs to this call; marked as expired if it has expired. */
 async function current(
   rows: ApprovalRows,
   found: FoundApproval | undefined,
@@ -105,24 +105,24 @@ async function current(
   { owner }: Call,
   clock: Clock,
 ): Promise<FoundApproval | undefined | "changed"> {
-  // What belongs to another user, another tool or another input does not exist for this call.
+  // An approval for another user, another tool or another input does not exist for this call.
   if (found === undefined || found.record.call !== call || found.record.owner !== owner) return undefined;
   if (found.record.status !== "open" || found.record.expiresAt > clock()) return found;
   await expire(rows, found);
   return "changed";
 }
 
-/** @param since when the execution began that the call belongs to */
+/** @param since start of the execution to which the call belongs */
 function standing(record: ApprovalRecord | undefined, now: number, since = 0): Standing {
   if (record === undefined) return "none";
   const { status, usedAt, kind, createdAt, expiresAt, decidedAt } = record;
   if (status !== "approved") return status;
   if (usedAt !== undefined) return usedAt < since ? "none" : "used";
-  // A yes is not good for ever. A step has asked to go on with it, whenever its process is back.
+  // An approval does not last forever. But a step that was approved may continue whenever its process is back.
   return kind === "step" || decidedAt! + (expiresAt - createdAt) > now ? "approved" : "expired";
 }
 
-/** By `key` the question is found again; `call` is what an approval is good for. */
+/** `key` finds the question again; `call` identifies the calls for which an approval is valid. */
 function digestsOf({ tool, input, origin }: AskedCall, { kind, owner, ...claim }: Call): Digests {
   const what = [tool.name, input ?? null];
   const { context, conversationId, executionId, idempotencyKey } = origin;

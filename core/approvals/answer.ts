@@ -1,4 +1,4 @@
-/** A person answers. The first answer is the decision; the same answer again is no error, another one is. */
+/** Takes a person's answer. The first answer is the decision; the same answer again is accepted, a different one is an error. */
 import type { AnswerApprovalRequest } from "../../generated/types.ts";
 import { mayAccess } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
@@ -11,20 +11,20 @@ import { type ApprovalRecord, decided } from "./record.ts";
 import type { ApprovalRows } from "./rows.ts";
 
 const MAX_TRIES = 20;
-/** Of an id in an error: clients choose how long they are. */
+/** Longest id in an error, because clients choose how long they are. */
 const MAX_NAMED_ID = 128;
 const MAX_INPUT_CHARACTERS = 64 * 1024;
 
-/** Who answers. */
+/** The person who answers. */
 interface Approver {
   readonly principal: Principal;
-  /** For the record: a user's id, or what kind of caller it is. */
+  /** The name in the record: a user's id, or the kind of caller. */
   readonly name: string;
-  /** Whether it may answer for the console. */
+  /** Whether it may answer as the console. */
   readonly isConsole: boolean;
 }
 
-/** @throws ServiceError `not_found`, `forbidden`, `invalid_input` for an input that does not fit, `conflict` when it is decided otherwise */
+/** @throws ServiceError `not_found`, `forbidden`, `invalid_input` for an invalid input, `conflict` when it is decided differently */
 export async function answer(
   rows: ApprovalRows,
   id: string,

@@ -1,4 +1,4 @@
-/** The inbox of approvals: tools ask it whether a call may run, people list and answer what it holds. */
+/** The inbox of approvals: tools ask it whether a call may run, and people list and answer its questions. */
 import type { Logger } from "pino";
 import type { AnswerApprovalRequest, Approval, ApprovalsQuery } from "../../generated/types.ts";
 import { mayAccess, ownerOf } from "../identity/ownership.ts";
@@ -17,7 +17,7 @@ import { type Deliver, type Delivery, settleDue, Upkeep } from "./upkeep.ts";
 interface ApprovalOptions {
   /** Whether stored objects belong to the token's user. */
   readonly isolated: boolean;
-  /** Whether there is no authentication: then everybody is the console, as everywhere. Read for every answer. */
+  /** Whether there is no authentication: then everybody has the rights of the console. Read for every answer. */
   readonly open: boolean;
   /** Milliseconds for which a decided approval is kept. Read for every decision. */
   readonly retention: number;
@@ -44,17 +44,17 @@ export class Approvals implements ApprovalInbox {
     this.#upkeep = new Upkeep(this.#rows, this.#options.logger);
   }
 
-  /** From now on the inputs of answers are checked for these tools. */
+  /** Uses these tools to validate the inputs of answers from now on. */
   useTools(tools: { get(name: string): Tool | undefined }): void {
     this.#tools = tools;
   }
 
-  /** @param deliver how a step is told its answer */
+  /** @param deliver notifies a step of its answer */
   start(deliver: Deliver): void {
     this.#upkeep?.start((record) => (record.taskId === undefined ? deliver(record) : this.#tellTask(record)));
   }
 
-  /** To be called before `start`. @param deliver how a task of A2A is told its answer */
+  /** Must be called before `start`. @param deliver notifies an A2A task of its answer */
   tellTasks(deliver: (record: ApprovalRecord) => Promise<Delivery>): void {
     this.#tellTask = deliver;
   }
@@ -75,18 +75,18 @@ export class Approvals implements ApprovalInbox {
     }
   }
 
-  /** Newest first. Users see their own. */
+  /** Approvals, newest first. Users see their own. */
   async list(query: ApprovalsQuery, requester: Requester): Promise<Approval[]> {
     const rows = this.#connected();
     const principal = principalOf(requester, this.#options.isolated);
-    // What has expired is no longer open, whether or not anybody has noticed.
+    // An expired approval is no longer open, even if it has not been marked yet.
     if ((await settleDue(rows)) > 0) this.#upkeep?.hurry();
     const { status = "open", agentId, limit = DEFAULT_LIMIT, offset = 0 } = query;
     const owner = principal.isolated ? ownerOf(principal) : undefined;
     return (await rows.list({ status, agentId, owner, limit, offset })).map(approvalView);
   }
 
-  /** The approval of that id, if the requester may see it. */
+  /** The approval with that id, if the requester may see it. */
   async find(id: string, requester: Requester): Promise<Approval | undefined> {
     const found = await this.#connected().read(id);
     const principal = principalOf(requester, this.#options.isolated);
@@ -105,7 +105,7 @@ export class Approvals implements ApprovalInbox {
     return approvalView(record);
   }
 
-  /** How questions stand, by their ids: of those that exist. */
+  /** The statuses of questions by id, for those that exist. */
   async statusOf(ids: readonly string[]): Promise<Map<string, ApprovalStatus>> {
     const records = await this.#connected().readMany(ids);
     return new Map(records.map(({ id, status }) => [id, status]));

@@ -1,8 +1,8 @@
-/** No answer in time is a no. */
+/** A question without an answer in time counts as refused. */
 import { unlessConflict } from "../storage/conflict.ts";
 import { decided } from "./record.ts";
 import type { ApprovalRows, FoundApproval } from "./rows.ts";
 
-/** Notes that an open approval has expired, unless somebody has just changed it. */
+/** Marks an open approval as expired, unless it has just been changed. */
 export const expire = (rows: ApprovalRows, found: FoundApproval): Promise<boolean> =>
   unlessConflict(rows.decide(found, decided(found.record, "expired", { at: found.record.expiresAt })));

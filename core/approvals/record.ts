@@ -1,4 +1,4 @@
-/** A question that a person is asked about one call of a tool, as the store has it and as the API shows it. */
+/** A question to a person about one tool call, as it is stored and as the API shows it. */
 import type { Approval } from "../../generated/types.ts";
 import type { ApprovalClaim, CallKind } from "../tools/approval.ts";
 
@@ -10,14 +10,14 @@ export interface ApprovalRecord
   extends Pick<ApprovalClaim, "agentId" | "toolCallId" | "taskId" | "workflowId" | "stepId" | "runId"> {
   readonly id: string;
   readonly toolName: string;
-  /** As it was asked. */
+  /** The input of the call. */
   readonly input: unknown;
   readonly kind: Exclude<CallKind, "none">;
-  /** The user whose call it is; empty for none. */
+  /** The user to whom the call belongs; empty for none. */
   readonly owner: string;
-  /** The digest by which the same question is found again. */
+  /** Digest by which the same question is found again. */
   readonly key: string;
-  /** The digest of what a call must be that brings this approval. */
+  /** Digest of the calls for which the approval is valid. */
   readonly call: string;
   readonly consoleOnly: boolean;
   readonly executionId?: string | undefined;
@@ -28,19 +28,19 @@ export interface ApprovalRecord
   readonly decidedAt?: number;
   readonly decidedBy?: string;
   readonly reason?: string | undefined;
-  /** In a list of its own, because null is an input too. */
+  /** The edited input, in a list because null is an input too. */
   readonly edited?: readonly [input: unknown];
-  /** When the call took the answer. An approved call begins with this. */
+  /** When the call used the answer. For an approved call this is its start. */
   readonly usedAt?: number;
-  /** The key of that call, which is the same when it runs again after a crash. */
+  /** Idempotency key of that call, which is the same when it runs again after a crash. */
   readonly usedBy?: string;
 }
 
-/** Whether somebody is to be told of the answer, who goes on with it: a step, or a task of A2A. */
+/** Whether something waits for the answer and must be notified: a step, or an A2A task. */
 export const isAwaited = ({ kind, taskId }: Pick<ApprovalRecord, "kind" | "taskId">): boolean =>
   kind === "step" || taskId !== undefined;
 
-/** What runs. */
+/** The input with which the call runs. */
 export const approvedInput = ({ edited, input }: Pick<ApprovalRecord, "edited" | "input">): unknown =>
   edited === undefined ? input : edited[0];
 
@@ -48,7 +48,7 @@ const iso = (time: number | undefined) => (time === undefined ? undefined : new 
 
 export function approvalView(record: ApprovalRecord): Approval {
   const { id, toolName, input, owner, agentId, conversationId, toolCallId, taskId, runId } = record;
-  // To its clients a kept run is not an execution.
+  // For its clients a kept run is not an execution.
   const { executionId, workflowId, stepId } = runId === undefined ? record : ({} as Partial<ApprovalRecord>);
   const { status, createdAt, expiresAt, decidedAt, decidedBy, reason, edited, usedAt, consoleOnly } = record;
   return {
@@ -76,7 +76,7 @@ export function approvalView(record: ApprovalRecord): Approval {
   };
 }
 
-/** The record with the answer, or with none that came in time. */
+/** The record after an answer, or after the time for one. */
 export function decided(
   record: ApprovalRecord,
   status: Verdict,

@@ -1,4 +1,4 @@
-/** Approvals in the store. Every change expects the row as it was read: of two changes at once, one is a `CommitConflict`. */
+/** Approvals in the store. Every change expects the row as it was read: of two simultaneous changes, one is a `CommitConflict`. */
 import {
   APPROVAL_ANSWERS,
   APPROVAL_TIMES,
@@ -20,12 +20,12 @@ export interface FoundApproval {
   readonly revision: number;
 }
 
-/** With the row of its time, which the retention of today need not lead to. */
+/** With the row of its time, whose key cannot be computed because the retention may have changed. */
 interface DueApproval extends FoundApproval {
   readonly time: Row;
 }
 
-/** Which approvals, newest first. An owner may be empty: that of calls without a user. */
+/** Selects approvals, newest first. An empty owner selects calls without a user. */
 interface ApprovalFilter {
   readonly status: ApprovalStatus;
   readonly agentId?: string | undefined;
@@ -50,14 +50,14 @@ export class ApprovalRows {
     return parse(await this.store.get(approvalKey(id)));
   }
 
-  /** What was last asked of a call, and the revision of the row that says so; null: nothing was. */
+  /** The last question about a call, and the revision of the row that names it; null when there is none. */
   async lastOf(key: string): Promise<{ found: FoundApproval | undefined; revision: number | null }> {
     const row = await this.store.get(approvalCallKey(key));
     if (row === undefined) return { found: undefined, revision: null };
     return { found: await this.read(JSON.parse(row.value)), revision: row.revision };
   }
 
-  /** @param revision as `lastOf` gave it: two processes that ask for one call ask once */
+  /** @param revision from `lastOf`: of two processes that ask about the same call, only one creates a question */
   async create(record: ApprovalRecord, revision: number | null): Promise<void> {
     const { id, key } = record;
     const call = approvalCallKey(key);
@@ -72,7 +72,7 @@ export class ApprovalRows {
     });
   }
 
-  /** Decides. An answer that a step or a task waits for is noted until it has been taken. */
+  /** Stores a decision. If a step or a task waits for it, a further row keeps it until it has been delivered. */
   async decide({ record, revision }: FoundApproval, after: ApprovalRecord): Promise<void> {
     const { id } = record;
     const waits = isAwaited(record);
@@ -89,7 +89,7 @@ export class ApprovalRows {
     if (waits) this.store.wake?.(APPROVAL_ANSWERS);
   }
 
-  /** The call takes the answer: of an approved call, this is its begin. @param usedBy the key of the call */
+  /** Marks the answer as used: for an approved call, this is its start. @param usedBy the key of the call */
   async use({ record, revision }: FoundApproval, usedAt: number, usedBy?: string): Promise<void> {
     const key = approvalKey(record.id);
     await this.store.commit({
@@ -99,11 +99,11 @@ export class ApprovalRows {
     });
   }
 
-  /** @throws CommitConflict when it has been decided since its time was read: then its time is another */
+  /** @throws CommitConflict when it has been decided since its time was read, because its time differs then */
   async remove({ record, revision, time }: DueApproval): Promise<void> {
     const { id, key } = record;
     const call = await this.store.get(approvalCallKey(key));
-    // The same call may have been asked for again since.
+    // A later question about the same call may exist.
     const isLast = call !== undefined && JSON.parse(call.value) === id;
     await this.store.commit({
       delete: [
@@ -126,14 +126,14 @@ export class ApprovalRows {
     return this.#readAll(await rowsAt(this.store, { prefix, reverse: true, limit }, offset));
   }
 
-  /** Those with something to be done by `time`: to expire, or to be forgotten. */
+  /** Approvals with something to do by `time`: to expire, or to be removed. */
   async due(time: number, limit: number): Promise<DueApproval[]> {
     const rows = await this.store.scan({ prefix: APPROVAL_TIMES, before: approvalTimesBefore(time + 1), limit });
     const times = new Map(rows.map((row) => [indexedApproval(row.key), row]));
     return (await this.#findAll(rows)).map((found) => ({ ...found, time: times.get(found.record.id)! }));
   }
 
-  /** Answers that no step has taken yet, after one of them. */
+  /** A page of answers that have not been delivered, after the given one. */
   async answers(after: string | undefined, limit: number): Promise<FoundApproval[]> {
     const range = { prefix: APPROVAL_ANSWERS, limit };
     return this.#findAll(
@@ -141,12 +141,12 @@ export class ApprovalRows {
     );
   }
 
-  /** Nobody waits for the answer any more. */
+  /** Removes an answer from those to be delivered. */
   async forgetAnswer(id: string): Promise<void> {
     await this.store.commit({ delete: [approvalAnswerKey(id)] });
   }
 
-  /** Those with these ids that exist. */
+  /** The approvals with these ids, as far as they exist. */
   async readMany(ids: readonly string[]): Promise<ApprovalRecord[]> {
     const found = await this.store.getMany(ids.map(approvalKey));
     return found.flatMap((row) => parse(row)?.record ?? []);
@@ -170,7 +170,7 @@ export class ApprovalRows {
 const parse = (row: Row | undefined): FoundApproval | undefined =>
   row === undefined ? undefined : { record: JSON.parse(row.value), revision: row.revision };
 
-/** All indexes have every approval, so that isolation may be switched on later. */
+/** The index rows. All indexes contain every approval, so that isolation may be switched on later. */
 function indexRows({ id, status, agentId, owner, createdAt }: ApprovalRecord): Put {
   const entry = approvalEntry(createdAt, id);
   const prefixes = [approvalIndex(status), approvalIndex(status, undefined, owner)];

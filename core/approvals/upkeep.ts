@@ -1,4 +1,4 @@
-/** What happens to approvals without a request: those that nobody answers expire, old ones are forgotten, steps and tasks are told the answer. */
+/** Background work on approvals: marks those without an answer as expired, removes old ones, and notifies steps and tasks of answers. */
 import type { Logger } from "pino";
 import { type Clock, systemTime } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
@@ -10,16 +10,16 @@ import type { ApprovalRecord } from "./record.ts";
 import type { ApprovalRows } from "./rows.ts";
 
 const ROUND_INTERVAL_MS = 5_000;
-/** After the first round in which a step has not taken its answer, such as one that is about to suspend; then twice as long each time. */
+/** Delay after the first round with an undelivered answer, for example because the step is about to suspend; it doubles each time. */
 const RETRY_DELAY_MS = 50;
 const RECORDS_PER_PAGE = 50;
 
-/** `later`: the step has not taken the answer yet, whether it was resumed or cannot be so far. `gone`: nothing waits for the answer. */
+/** `later`: the answer is not delivered yet, whether the step was resumed or cannot be resumed so far. `gone`: nothing waits for it. */
 export type Delivery = "later" | "gone";
 /** Resumes the step, or the task, that waits for an approval. */
 export type Deliver = (record: ApprovalRecord) => Promise<Delivery>;
 
-/** Expires what is due, and removes what has been kept long enough: at most one page. @returns how many there were */
+/** Expires what is due, and removes approvals whose retention is over: at most one page. @returns their number */
 export async function settleDue(rows: ApprovalRows, clock: Clock = systemTime): Promise<number> {
   const due = await rows.due(clock(), RECORDS_PER_PAGE);
   for (const found of due) {
@@ -50,14 +50,14 @@ export class Upkeep {
     );
   }
 
-  /** @param deliver how a step is told its answer */
+  /** @param deliver notifies a step of its answer */
   start(deliver: Deliver): void {
     this.#deliver = deliver;
     this.#endWatch = this.#rows.store.watch?.(APPROVAL_ANSWERS, () => this.hurry());
     this.#rounds.start(0);
   }
 
-  /** A step's question has been answered. */
+  /** Starts a round now, because a step's question has been answered. */
   hurry(): void {
     this.#retryDelay = RETRY_DELAY_MS;
     if (this.#deliver !== null) this.#rounds.hurry();

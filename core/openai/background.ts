@@ -1,7 +1,7 @@
 /**
- * Responses in the background: each is a kept run of its agent, which goes on without its client and after its process. The row of the
- * response is there before the run begins. It gets its end when the run has ended, from the process that ran it or from whoever reads it
- * first: what is read off the journal is the same everywhere.
+ * Responses in the background: each is a kept run of its agent, which continues without its client and after its process. The row of the
+ * response is written before the run starts. Its end is stored when the run has ended, by the process that ran it or by the first request
+ * that reads it: both compute the same from the journal.
  */
 import type { Logger } from "pino";
 import type { KeptProtocolRun } from "../agents/agent.ts";
@@ -22,7 +22,7 @@ import { DONE, sseTexts } from "./response-stream.ts";
 import { RunReader, type Said } from "./run-parts.ts";
 import { HEARTBEAT } from "./run-sink.ts";
 
-/** A client that leaves does not end its responses. Of all users together `server.limits.executions` run. */
+/** Limit per owner, because a response continues when its client leaves. For all users together `server.limits.executions` applies. */
 const MAX_RUNNING_OF_USER = 100;
 
 type RunEnding = NonNullable<Awaited<ReturnType<ReturnType<KeptRuns["for"]>["ending"]>>>;
@@ -31,7 +31,7 @@ export class BackgroundResponses {
   readonly #rows: ResponseRows;
   readonly #runs: KeptRuns;
   readonly #logger: Logger;
-  /** How many have begun here and go on, by owner. */
+  /** How many that started here are running, by owner. */
   readonly #running = new Map<string, number>();
   #closed = false;
 
@@ -75,7 +75,7 @@ export class BackgroundResponses {
     return begun.record;
   }
 
-  /** The response as it stands. Where its run has ended it has its end, which is stored if it was not. */
+  /** The current state of the response. If its run has ended, adds the end and stores it unless that has happened before. */
   async settled(found: FoundResponse, principal: Principal): Promise<FoundResponse> {
     const { record, revision } = found;
     const { resource, owner } = record;
@@ -97,17 +97,17 @@ export class BackgroundResponses {
       try {
         await this.#runsOf(principal).cancel(agentId, runId, record.owner || undefined);
       } catch (error) {
-        // It has ended meanwhile.
+        // The run has ended meanwhile.
         if (!(error instanceof ServiceError) || error.kind !== "invalid_input") throw error;
       }
     });
   }
 
   /**
-   * The events after the one numbered `after`, then those to come.
+   * The events after the one numbered `after`, then new ones.
    *
    * @param find reads the response when its run has ended
-   * @throws OpenaiError when its run is gone
+   * @throws OpenaiError when its run no longer exists
    */
   async follow(
     record: ResponseRecord,
@@ -134,7 +134,7 @@ export class BackgroundResponses {
     };
   }
 
-  /** From now on ends are left to those who read the responses. */
+  /** From now on the ends of responses are stored only by requests that read them. */
   close(): void {
     this.#closed = true;
   }
@@ -162,7 +162,7 @@ export class BackgroundResponses {
     );
   }
 
-  /** Responses are not lost with their agent. */
+  /** The runs, including those of agents that no longer exist. */
   #runsOf = (principal: Principal) => this.#runs.for(principal, true);
 
   /** Undefined when there is no such run. */
@@ -188,7 +188,7 @@ export class BackgroundResponses {
 /** The id of the run of a response. */
 export const responseRunId = (responseId: string): string => responseId.slice("resp_".length);
 
-/** @param hear may resolve when its reader has caught up */
+/** @param hear may return a promise, which resolves when its reader has caught up */
 async function read(
   { run }: ResponseRecord,
   follow: EventProducer,
@@ -226,7 +226,7 @@ function ended(resource: ResponseResource, { status, error }: RunEnding, output:
   return failed("server_error", "the response is too large to be stored");
 }
 
-/** Its process ended before the run was on disk, its agent is gone, or the run was removed. */
+/** The state of a response whose process ended before the run was on disk, or whose run was removed. */
 const lost = (resource: ResponseResource): ResponseResource => ({
   ...resource,
   ...failedEnd("server_error", "the run of the response is gone"),

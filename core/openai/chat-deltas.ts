@@ -1,4 +1,4 @@
-/** Chat completions: what a run says, as deltas of one message. */
+/** Chat completions: the output of a run, as deltas of one message. */
 import type { FinishReason, Usage } from "../agents/run/parts.ts";
 import type { Said } from "./run-parts.ts";
 
@@ -16,14 +16,14 @@ export type ChatDelta =
 
 type ChatFinish = "stop" | "length" | "tool_calls" | "content_filter";
 
-/** Texts of several steps are one text for the client. */
+/** Separates the texts of several steps, which are one text for the client. */
 const BETWEEN_TEXTS = "\n\n";
 
 export class ChatDeltas {
   #hasText = false;
   #calls = 0;
 
-  /** Null for what this protocol has no words for. */
+  /** Null for output that this protocol cannot express. */
   of(said: Said): ChatDelta | null {
     switch (said.type) {
       case "text-start":
@@ -43,7 +43,7 @@ export class ChatDeltas {
     }
   }
 
-  /** A run that may not go on with its own tools was cut off. */
+  /** The finish reason. A run that may not continue with its own tools counts as cut off. */
   finish(reason: FinishReason): ChatFinish {
     if (this.#calls > 0) return "tool_calls";
     if (reason === "content-filter") return "content_filter";
@@ -59,7 +59,7 @@ export const chatUsage = (usage: Usage) => ({
   completion_tokens_details: { reasoning_tokens: usage.reasoningTokens },
 });
 
-/** The message of all deltas. */
+/** Joins all deltas to one message. */
 export function chatMessage(deltas: readonly ChatDelta[]) {
   let content = "";
   let reasoning = "";

@@ -1,4 +1,4 @@
-/** The messages of a chat completion in the form that agents read. */
+/** Converts the messages of a chat completion to the form that agents read. */
 import { MAX_JSON_DEPTH, parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
@@ -62,7 +62,7 @@ export function readChatMessages(messages: readonly Fields[]): InputMessage[] {
   });
 }
 
-/** Null for an answer that says nothing: chats keep those that were broken off. */
+/** Null for an empty answer: chats keep answers that were broken off. */
 function readAssistant(
   { content, refusal, tool_calls: list }: Fields,
   path: string,
@@ -89,7 +89,7 @@ function readCall(call: unknown, path: string, calls: Calls): InputPart {
   return { type: "tool-call", toolCallId: id, toolName: called.name, input };
 }
 
-/** The arguments of a call, as a model has written them. */
+/** Parses the arguments of a call, as a model has written them. */
 export function parseArguments(text: unknown, path: string): unknown {
   if (isNothing(text) || text === "") return {};
   const value = typeof text === "string" ? parseJsonText(text) : undefined;

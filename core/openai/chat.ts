@@ -113,7 +113,7 @@ const DONE = "data: [DONE]\n\n";
 /** Writes the chunks of a stream. */
 class ChunkWriter implements StreamTranslation {
   readonly #deltas = new ChatDeltas();
-  /** What all chunks begin with. */
+  /** The start of all chunks. */
   readonly #head: string;
   readonly #withUsage: boolean;
   #usage: Usage | null = null;

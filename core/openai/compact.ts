@@ -1,4 +1,4 @@
-/** `POST /v1/responses/compact`: the agent's model sums up a conversation, which goes on behind the summary. */
+/** `POST /v1/responses/compact`: the agent's model summarizes a conversation, which continues after the summary. */
 import { randomUUID } from "node:crypto";
 import type { CompactResponseRequest } from "../../generated/types.ts";
 import type { Agent, RunCall } from "../agents/agent.ts";
@@ -16,7 +16,7 @@ import { readInput } from "./response-input.ts";
 import type { Responses } from "./responses.ts";
 import { isNothing } from "./tools.ts";
 
-/** Of the text that is summed up: a model reads all of it. */
+/** Most characters of the text to summarize, because a model reads all of it. */
 const MAX_CHARACTERS = 2 * 1024 * 1024;
 
 export async function compactConversation(
@@ -56,7 +56,7 @@ function messageLine({ role, content }: InputMessage): string[] {
   return texts.length === 0 ? [] : [`${role}: ${texts.join("\n")}`];
 }
 
-/** What is no text is named. Reasoning has led to what was said. */
+/** A part as text. Parts that are not text are named; reasoning is left out, because its result is in the answer. */
 function partText({ type, text, mediaType, toolName, input, output }: InputPart): string[] {
   switch (type) {
     case "text":
@@ -74,7 +74,7 @@ function partText({ type, text, mediaType, toolName, input, output }: InputPart)
   }
 }
 
-/** The bytes of images and files are left out. */
+/** A result as text, without the bytes of images and files. */
 function resultText(output: unknown): string {
   const { type, value } = isObject(output) ? output : {};
   if (type !== "content" || !Array.isArray(value))

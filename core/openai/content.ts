@@ -7,17 +7,17 @@ import { placed } from "./places.ts";
 type Fields = Readonly<Record<string, unknown>>;
 /** A part of a message, for the input of an agent. */
 export type InputPart = Fields & { readonly type: string };
-/** Reads a part of a message; `path` is where it stands in the request. */
+/** Reads a part of a message; `path` is its place in the request. */
 type PartReader = (part: Fields, path: string) => InputPart;
 export type PartReaders = Readonly<Record<string, PartReader>>;
 
-/** A message as agents read it. */
+/** A message in the form that agents read. */
 export interface InputMessage {
   readonly role: "system" | "user" | "assistant" | "tool";
   readonly content: string | readonly InputPart[];
 }
 
-/** A text, or its parts. */
+/** Reads a text, or a list of parts. */
 export function readContent(content: unknown, readers: PartReaders, path: string): readonly InputPart[] {
   if (typeof content === "string") return [{ type: "text", text: content }];
   if (!Array.isArray(content)) throw invalid(`${path} must be string or array`);
@@ -33,7 +33,7 @@ export function readContent(content: unknown, readers: PartReaders, path: string
   });
 }
 
-/** The same as one text. */
+/** Reads content and joins it to one text. */
 export const readText = (content: unknown, readers: PartReaders, path: string): string =>
   readContent(content, readers, path)
     .map(({ text }) => text as string)
@@ -45,12 +45,12 @@ function requireText(part: Fields, key: string, path: string): string {
   return value;
 }
 
-/** A text in the field `key`. */
+/** Makes a reader of parts with a text in the field `key`. */
 export const textPart =
   (key = "text"): PartReader =>
   (part, path) => ({ type: "text", text: requireText(part, key, path) });
 
-/** A web address or a `data:` URL. */
+/** Reads an image: a web address or a `data:` URL. */
 export function readImage(url: unknown, path: string): InputPart {
   if (typeof url !== "string" || url === "") throw invalid(`${path} must be a data: or http(s) URL`);
   return placed({ type: "image", image: url }, path);
@@ -58,7 +58,7 @@ export function readImage(url: unknown, path: string): InputPart {
 
 const PDF = "application/pdf";
 
-/** The bytes as a `data:` URL or base64 text, or a web address. What does not say its type is taken for a PDF. */
+/** Reads a file: bytes as a `data:` URL or base64 text, or a web address. Without a media type it is assumed to be a PDF. */
 export function readFile(file: Fields, path: string): InputPart {
   const { file_id: id, file_data: bytes, file_url: url, filename } = file;
   if (typeof id === "string" && bytes === undefined && url === undefined)

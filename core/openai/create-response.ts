@@ -1,4 +1,4 @@
-/** `POST /v1/responses`: an agent answers items, and what is stored can be continued. */
+/** `POST /v1/responses`: an agent answers items, and stored responses can be continued. */
 import type { CreateResponseRequest } from "../../generated/types.ts";
 import type { Agent, RunCall } from "../agents/agent.ts";
 import type { RawReply } from "../http/route.ts";
@@ -40,13 +40,13 @@ export async function createResponse(agent: Agent, body: Body, call: RunCall, re
 
 const OWN_CALLS = "penstock:tool_call";
 
-/** Released clients refuse a whole reply with items that they do not know, and skip such items in streams. */
+/** Hides items that clients may not know: released clients refuse a whole reply with such items, but skip them in streams. */
 function shown(resource: ResponseResource, { include }: Body): ResponseResource {
   if (include?.includes(OWN_CALLS)) return resource;
   return { ...resource, output: resource.output.filter(({ type }) => type !== OWN_CALLS) };
 }
 
-/** The resource of a run that has ended, stored if it is to be. */
+/** The resource of a run that has ended, which is stored if requested. */
 export async function finished({ record, output }: NewResponse, { rows }: Responses): Promise<ResponseResource> {
   const { end, items, usage } = output;
   if (end === null) throw unavailable("the run was stopped");
@@ -58,7 +58,7 @@ export async function finished({ record, output }: NewResponse, { rows }: Respon
   try {
     return (await rows.createOnce(stored, text)).record.resource;
   } catch (cause) {
-    // What the run did must not be done again.
+    // The request must not be repeated, because the run has happened.
     const message = `the response could not be stored: ${messageOf(cause)}`;
     throw new ServiceError("unavailable", message, { headers: { "x-should-retry": "false" }, cause });
   }

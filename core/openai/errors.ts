@@ -1,10 +1,10 @@
-/** Failures as OpenAI writes them: `{error: {message, type, param, code}}`. Clients branch on the status and on `code`. */
+/** Failures in OpenAI's format: `{error: {message, type, param, code}}`. Clients branch on the status and on `code`. */
 import { type ErrorForm, JSON_TYPE } from "../http/encode.ts";
 import { type ErrorKind, invalid, messageOf, ServiceError, STATUS } from "../lib/errors.ts";
 import type { InputMessage } from "./content.ts";
 import { inPlaces } from "./places.ts";
 
-/** A failure with a code of its own. */
+/** A failure with a specific code. */
 export class OpenaiError extends ServiceError {
   readonly code: string;
   readonly param: string;
@@ -34,7 +34,7 @@ const CODES: Partial<Record<ErrorKind, string>> = {
   context_length: "context_length_exceeded",
 };
 
-/** @param kind as it is on record: an `ErrorKind`, or nothing */
+/** @param kind from the store: an `ErrorKind`, or nothing */
 export const codeOfKind = (kind: string | null | undefined): string => CODES[kind as ErrorKind] ?? "server_error";
 
 const TYPES: Readonly<Record<number, string>> = {
@@ -45,18 +45,18 @@ const TYPES: Readonly<Record<number, string>> = {
   503: "server_error",
 };
 
-/** OpenAI's clients repeat these by themselves, and a run may have had effects by then: they are told not to. */
+/** Statuses after which OpenAI's clients repeat a request by themselves; a header tells them not to, as a run may have had effects. */
 const REPEATED_BY_CLIENTS = new Set([409, 500]);
 
 interface ErrorFields {
   readonly message: string;
   readonly type: string;
-  /** Texts, empty where there is none: some clients lose the message of an error with a null in it. */
+  /** Like `code`, an empty string for no value: some clients lose the message of an error that contains null. */
   readonly param: string;
   readonly code: string;
 }
 
-/** @param message in place of the error's own */
+/** @param message replaces the error's own */
 export function errorFields(error: unknown, message = messageOf(error)): ErrorFields {
   const known = error instanceof ServiceError ? error : new ServiceError("internal", message);
   const own = known instanceof OpenaiError ? known : undefined;
@@ -68,23 +68,23 @@ export function errorFields(error: unknown, message = messageOf(error)): ErrorFi
   };
 }
 
-/** What does not fit into the model's context is the request's fault here. */
+/** Here a prompt that exceeds the model's context is the request's fault. */
 export const statusOf = ({ kind }: ServiceError): number => (kind === "context_length" ? 400 : STATUS[kind]);
 
-/** Messages about a request begin with the field that they are about. */
+/** Messages about a request begin with the name of the field. */
 const FIELD = /^([a-z_]+(?:\[\d+\]|\.[\w$-]+)*)(?= must | is |:)/;
 const paramOf = (message: string): string => FIELD.exec(message)?.[1]?.replace(/^body$/, "") ?? "";
 
-/** The route's failures, and those of unknown paths beside it. */
+/** The failures of the routes, and of unknown paths beside them. */
 export const openaiErrors: ErrorForm = (error) => {
   const status = statusOf(error);
-  // Said twice it would read "false, false", which no client knows.
+  // A second header would make it "false, false", which no client understands.
   const isSaid = error.headers?.["x-should-retry"] !== undefined;
   const headers = REPEATED_BY_CLIENTS.has(status) && !isSaid ? ["x-should-retry", "false"] : [];
   return { status, headers, body: JSON.stringify({ error: errorFields(error) }) };
 };
 
-/** The failure of a run that may have had effects: OpenAI's clients do not repeat its request by themselves. */
+/** The failure of a run that may have had side effects: tells OpenAI's clients not to repeat its request by themselves. */
 export const notAgain = (error: unknown): unknown =>
   error instanceof ServiceError
     ? new ServiceError(error.kind, error.message, {
@@ -95,10 +95,10 @@ export const notAgain = (error: unknown): unknown =>
       })
     : error;
 
-/** What the agent calls its options, in the words of the request. */
+/** The agent's names of options, mapped to those of the request. */
 export type FieldNames = Readonly<Record<string, string>>;
 
-/** Runs `prepare`, and says what is wrong with an option, a message or a part in the words of the request. */
+/** Runs `prepare`; errors about an option, a message or a part use the names of the request. */
 export function inOwnWords<T>(names: FieldNames, messages: readonly InputMessage[], prepare: () => T): T {
   try {
     return prepare();

@@ -1,4 +1,4 @@
-/** Items in the form that agents read, and the checks of those that a client sends. */
+/** Converts items to the form that agents read, and validates those that a client sends. */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import { summarySection } from "../agents/conversation/summary.ts";
 import { parseJsonText } from "../http/decode.ts";
@@ -35,7 +35,7 @@ const CONTENT: Readonly<Record<MessageItem["role"], PartReaders>> = {
 /** Names of functions by the ids of their calls that have no output yet. */
 export type OpenCalls = Map<string, string>;
 
-/** @param path where the item stands, for messages @throws ServiceError `invalid_input` that names the field */
+/** @param path of the item, for messages @throws ServiceError `invalid_input` that names the field */
 export function partsOf(item: ConversationItem, path: string, open: OpenCalls): readonly InputPart[] {
   const parts = readParts(item, path, open);
   const field = item.type === "reasoning" ? "encrypted_content" : "provider_metadata";
@@ -87,11 +87,11 @@ function carriedBy(item: ConversationItem): { providerOptions: SharedV3ProviderM
   return metadata === undefined ? undefined : { providerOptions: metadata };
 }
 
-/** What a provider wants back with its reasoning, as one text. */
+/** Encodes the metadata that a provider expects back with its reasoning as one text. */
 export const sealed = (metadata: SharedV3ProviderMetadata): string =>
   Buffer.from(JSON.stringify(metadata)).toString("base64url");
 
-/** Opaque, but no secret: a client could say the same in a message of its own. */
+/** Encodes a summary. It is opaque, but not secret: a client could send the same text in a message of its own. */
 export const sealedSummary = (summary: string): string =>
   Buffer.from(JSON.stringify({ summary })).toString("base64url");
 
@@ -101,7 +101,7 @@ function unsealedSummary(text: string, path: string): string {
   throw invalid(`${path}.encrypted_content must be that of an item which /v1/responses/compact has given`);
 }
 
-/** What was sealed elsewhere means nothing here. */
+/** Decodes the metadata; undefined for a text that another service has encoded. */
 function unsealed({ encrypted_content: text }: ReasoningItem): SharedV3ProviderMetadata | undefined {
   if (text === undefined) return undefined;
   const metadata = parseJsonText(Buffer.from(text, "base64url").toString());
@@ -113,7 +113,7 @@ function unsealed({ encrypted_content: text }: ReasoningItem): SharedV3ProviderM
 const resultOf = (value: unknown) =>
   typeof value === "string" ? { type: "text", value } : { type: "json", value: value ?? null };
 
-/** Texts are one text for the model; with images and files they are a list. */
+/** Texts become one text for the model; with images and files they stay a list. */
 function outputOf({ output }: CallOutputItem, path: string): Fields {
   if (typeof output === "string") return { type: "text", value: output };
   const parts = readContent(output, USER_PARTS, `${path}.output`);

@@ -1,4 +1,4 @@
-/** Items of a response: what is said, and what is called, by either side. */
+/** Items of a response: messages and calls of either side. */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import type { InputMessage, InputPart } from "./content.ts";
 import { placed } from "./places.ts";
@@ -8,7 +8,7 @@ type ItemStatus = "in_progress" | "completed" | "incomplete";
 interface Common {
   readonly id: string;
   readonly status: ItemStatus;
-  /** What the provider of the model wants back with it. */
+  /** The metadata that the provider of the model expects back with the text. */
   readonly provider_metadata?: SharedV3ProviderMetadata;
 }
 
@@ -22,7 +22,7 @@ interface TextContent {
 export type MessageItem = Common & {
   readonly type: "message";
   readonly role: "user" | "system" | "developer" | "assistant";
-  /** Of a request: as its client wrote it. */
+  /** For the message of a request: as its client wrote it. */
   readonly content: readonly (TextContent | Readonly<Record<string, unknown>>)[];
 };
 
@@ -42,11 +42,11 @@ export type CallOutputItem = Common & {
 export type ReasoningItem = Common & {
   readonly type: "reasoning";
   readonly summary: readonly { readonly type: "summary_text"; readonly text: string }[];
-  /** Opaque to clients: what stands for the reasoning at the provider. */
+  /** Opaque to clients: represents the reasoning at the provider. */
   readonly encrypted_content?: string;
 };
 
-/** A call that the agent has made itself, with what came of it. */
+/** A call that the agent has made itself, with its result. */
 export type OwnCallItem = Common & {
   readonly type: "penstock:tool_call";
   readonly call_id: string;
@@ -56,7 +56,7 @@ export type OwnCallItem = Common & {
   readonly error: string | null;
 };
 
-/** What came before, summed up: opaque to clients. */
+/** The summary of earlier items, opaque to clients. */
 export type CompactionItem = Common & {
   readonly type: "compaction";
   readonly encrypted_content: string;
@@ -74,28 +74,28 @@ const PREFIXES: Readonly<Record<ConversationItem["type"], string>> = {
   compaction: "cmp",
 };
 
-/** Ids of items tell the response that has them. @param place among the items of its output, or of its input */
+/** Makes the id of an item, which contains the id of its response. @param place in the output or input of the response */
 export const itemId = (type: ConversationItem["type"], response: string, place: string): string =>
   `${PREFIXES[type]}_${response.slice("resp_".length)}_${place}`;
 
 const ITEM_ID = /^[a-z]+_([0-9a-f]{32})_i?\d+$/;
-/** The response that has the item; undefined where the id is none of ours. */
+/** The id of the response that contains the item; undefined when the id has another format. */
 export function responseOfItem(id: string): string | undefined {
   const response = ITEM_ID.exec(id)?.[1];
   return response === undefined ? undefined : `resp_${response}`;
 }
 
-/** An item as messages read it: its parts in the form of agents. */
+/** An item with its parts in the form that agents read. */
 export interface ReadItem {
   readonly item: ConversationItem;
-  /** Where it stands in the request. */
+  /** Its place in the request. */
   readonly path: string;
   readonly parts: readonly InputPart[];
 }
 
 /**
- * The conversation that items tell. Those of the assistant that follow each other are one message, and results of its calls come after
- * it.
+ * The messages of a conversation, from its items. Consecutive items of the assistant become one message, and results of its calls come
+ * after it.
  */
 export function messagesOf(items: readonly ReadItem[]): InputMessage[] {
   const messages: InputMessage[] = [];
@@ -114,7 +114,7 @@ export function messagesOf(items: readonly ReadItem[]): InputMessage[] {
       messages.push(placed({ role, content: parts }, path));
     } else if (item.type === "function_call_output") results.push(...parts);
     else {
-      // After results the assistant speaks again; calls beside others belong to the same step.
+      // After results the assistant starts a new message; parallel calls belong to the same step.
       const isCall = item.type === "function_call" || item.type === "penstock:tool_call";
       if (results.length > 0 && !isCall) flush();
       for (const part of parts) (part.type === "tool-result" ? results : said).push(part);

@@ -12,7 +12,7 @@ export function agentOf(agents: Agents, model: string): Agent {
   throw new OpenaiError("not_found", message, "model_not_found", "model");
 }
 
-/** Nothing says when an agent was written: `created` is 0. */
+/** `created` is 0, because the time at which an agent was written is unknown. */
 export const modelOf = ({ id }: Agent) => ({ id, object: "model" as const, created: 0, owned_by: "penstock" });
 
 export const modelList = (agents: Agents) => ({

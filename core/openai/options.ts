@@ -1,4 +1,4 @@
-/** Options that Chat Completions and Responses share, as agents call them. */
+/** Options that Chat Completions and Responses share, converted to those of agents. */
 import type { GenerateOptions } from "../../generated/types.ts";
 import type { ProtocolBody } from "../agents/agent.ts";
 import { invalid } from "../lib/errors.ts";
@@ -13,7 +13,7 @@ interface Sampling {
   readonly metadata?: Record<string, string> | null;
 }
 
-/** Null is as good as absent: then the agent's own option holds. The metadata is the context of the run. */
+/** Null counts as missing: then the agent's own option applies. The metadata becomes the context of the run. */
 export function samplingOptions(body: Sampling, tokens: number | null | undefined): GenerateOptions {
   const { temperature, top_p: topP, presence_penalty: presence, frequency_penalty: frequency } = body;
   return {
@@ -26,7 +26,7 @@ export function samplingOptions(body: Sampling, tokens: number | null | undefine
   };
 }
 
-/** @param field where the schema stands in the request */
+/** @param field the place of the schema in the request */
 export function readFormat(type: string | undefined, schema: unknown, field: string): ProtocolBody["json"] {
   if (type === undefined || type === "text") return undefined;
   if (type === "json_object") return { schema: undefined, field };

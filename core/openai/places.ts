@@ -1,21 +1,21 @@
 /**
- * Where what the agent is given stands in the request. Its list is another one than that of the client: instructions come first, items
- * become parts of one message, and answers that say nothing are left out.
+ * Maps parts of the agent's input to their places in the request. The lists differ: in the agent's input instructions come first, items
+ * become parts of one message, and empty answers are left out.
  */
 import type { InputMessage } from "./content.ts";
 
 const PLACES = new WeakMap<object, string>();
 
-/** Notes the place of a message, or of the field that a part was made of. */
+/** Records the place of a message, or of the field from which a part was made. */
 export function placed<T extends object>(value: T, path: string): T {
   PLACES.set(value, path);
   return value;
 }
 
-/** `messages[2].content[1].image`, as the agent names it. */
+/** A place in the agent's input, such as `messages[2].content[1].image`. */
 const PLACE = /^(?:messages|input)\[(\d+)\](?:\.content\[(\d+)\](?:\.\w+)?)?/;
 
-/** What is wrong with a message or a part, in the places of the request. */
+/** Replaces the place in a message about a problem with that of the request. */
 export function inPlaces(problem: string, messages: readonly InputMessage[]): string {
   const found = PLACE.exec(problem);
   const message = found === null ? undefined : messages[Number(found[1])];

@@ -1,21 +1,21 @@
 /**
- * The newest response of each open WebSocket, so that the next one can continue it although it is not stored. Beyond a bound over all
- * sockets the oldest are forgotten: their clients are told that the response does not exist, and begin anew with the whole conversation.
+ * The newest response of each open WebSocket, so that the next one can continue it although it is not stored. When all of them exceed
+ * a bound the oldest are dropped: their clients get the error that the response does not exist, and send the whole conversation again.
  */
 import type { EarlierItems } from "./response-context.ts";
 
-/** Characters that all of them have together, and one alone. */
+/** Most characters of all of them together, and of a single one. */
 const MAX_CHARACTERS = 64 * 1024 * 1024;
 const MAX_CHARACTERS_OF_ONE = 8 * 1024 * 1024;
 
 interface Recent {
   readonly id: string;
-  /** Of the conversation up to its end. */
+  /** The items of the conversation up to its end. */
   readonly items: EarlierItems;
 }
 
 export class RecentResponses {
-  /** The oldest first. */
+  /** Responses by their socket, the oldest first. */
   readonly #bySocket = new Map<object, Recent>();
   #size = 0;
 

@@ -1,4 +1,4 @@
-/** The response resource: every key is there, null where nothing applies, since clients check that. */
+/** The response resource: every key is present, with null where it does not apply, because clients check that. */
 import type { CreateResponseRequest } from "../../generated/types.ts";
 import type { ClientTool } from "../agents/run/client-tools.ts";
 import type { FinishReason, Usage } from "../agents/run/parts.ts";
@@ -6,7 +6,7 @@ import type { OutputItem } from "./items.ts";
 
 type ResponseStatus = "in_progress" | "completed" | "incomplete" | "failed" | "cancelled";
 
-/** What a response says of its end. */
+/** The fields of a response that describe its end. */
 export interface ResponseEnd {
   readonly status: ResponseStatus;
   readonly completed_at: number | null;
@@ -17,7 +17,7 @@ export interface ResponseEnd {
 export interface ResponseResource extends ResponseEnd {
   readonly id: string;
   readonly object: "response";
-  /** Seconds since 1970, as all times here. */
+  /** Seconds since 1970, like all times here. */
   readonly created_at: number;
   readonly model: string;
   readonly background: boolean;
@@ -35,7 +35,7 @@ interface Beginning {
   readonly store: boolean;
 }
 
-/** The resource of a response that begins, with what the request has set. */
+/** The resource of a response at its start, with the settings of the request. */
 export function beginResource({ id, createdAt, body, tools, store }: Beginning): ResponseResource {
   return {
     id,
@@ -75,14 +75,14 @@ export function beginResource({ id, createdAt, body, tools, store }: Beginning):
   };
 }
 
-/** Why an answer is not complete. A run that may not go on with its own tools was cut off too. */
+/** Why an answer is incomplete. A run that may not continue with its own tools counts as cut off too. */
 const INCOMPLETE: Partial<Record<FinishReason, string>> = {
   length: "max_output_tokens",
   "content-filter": "content_filter",
   "tool-calls": "max_steps",
 };
 
-/** @param hasCalls whether the client is to run something: then the response is complete as it is */
+/** @param hasCalls whether the client has to run something: then the response counts as complete */
 export function endOf(reason: FinishReason, hasCalls: boolean, now: number): ResponseEnd {
   const missing = hasCalls ? undefined : INCOMPLETE[reason];
   if (missing !== undefined)

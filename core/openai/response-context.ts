@@ -1,4 +1,4 @@
-/** What a response goes on from: the responses before it, and the items that its request refers to. */
+/** The context of a response: the responses before it, and the items to which its request refers. */
 import { mayAccess } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { InputMessage } from "./content.ts";
@@ -9,25 +9,25 @@ import type { InputItem } from "./response-input.ts";
 import type { ResponseRecord, ResponseRows } from "./response-rows.ts";
 import type { Responses } from "./responses.ts";
 
-/** Responses that one may continue, and responses whose items one request may refer to. */
+/** Most responses that one may continue, and most responses to whose items one request may refer. */
 const MAX_CHAIN = 500;
-/** Of all that is read for one request. */
+/** Most characters that are read for one request. */
 const MAX_CHARACTERS = 32 * 1024 * 1024;
 
-/** What can be continued has been said to its end. */
+/** Statuses of responses that can be continued, because they have ended. */
 const CONTINUED: ReadonlySet<string> = new Set(["completed", "incomplete"]);
 
 export interface EarlierItems {
   readonly items: readonly ConversationItem[];
   /** Ids of the responses, the oldest first. */
   readonly chain: readonly string[];
-  /** In characters. */
+  /** Size in characters. */
   readonly size: number;
 }
 
 export const NOTHING_EARLIER: EarlierItems = { items: [], chain: [], size: 0 };
 
-/** The conversation up to the end of a response. What is read from the store later begins after one that is not stored. */
+/** The conversation up to the end of a response. What is read from the store later starts after one that is not stored. */
 export function continued({ items, chain, size }: EarlierItems, record: ResponseRecord): EarlierItems {
   const { id, store } = record.resource;
   const own = itemsOf(record);
@@ -35,9 +35,9 @@ export function continued({ items, chain, size }: EarlierItems, record: Response
 }
 
 /**
- * What was said in the response and those before it. Where one of them is gone, it begins after that.
+ * The items of the response and of those before it. If one of them no longer exists, starts after that.
  *
- * @throws OpenaiError when it does not exist for this principal, is not at its end, or there is too much before it
+ * @throws OpenaiError when the response does not exist for this principal, has not ended, or has too much before it
  */
 export async function readEarlier(responses: Responses, id: string, principal: Principal): Promise<EarlierItems> {
   const { rows } = responses;
@@ -69,7 +69,7 @@ export function requireChain(chain: readonly string[]): void {
   if (chain.length > MAX_CHAIN) throw tooLong(`previous_response_id has more than ${MAX_CHAIN} responses before it`);
 }
 
-/** Where an earlier response is gone, there may be outputs of calls that went with it. */
+/** Removes outputs without a call: the call may have been in an earlier response that no longer exists. */
 function withTheirCalls(items: readonly ConversationItem[]): ConversationItem[] {
   const calls = new Set<string>();
   return items.filter((item) => {
@@ -86,7 +86,7 @@ const tooLong = (message: string) => unusable("context_length_exceeded", `${mess
 const previousNotFound = (id: string) =>
   unusable("previous_response_not_found", `previous response ${JSON.stringify(id.slice(0, 128))} does not exist`);
 
-/** The items with those that they refer to in place of the references. @throws OpenaiError for one that does not exist for this principal */
+/** Replaces references to items by these items. @throws OpenaiError for an item that does not exist for this principal */
 export async function resolveReferences(
   rows: ResponseRows,
   items: readonly InputItem[],
@@ -124,7 +124,7 @@ export async function resolveReferences(
 const referenceError = (code: string, message: string) =>
   new OpenaiError("invalid_input", `input ${message}`, code, "input");
 
-/** All of it as messages. @throws ServiceError `invalid_input` that names the field of the request */
+/** The whole conversation as messages. @throws ServiceError `invalid_input` that names the field of the request */
 export function conversationOf(
   instructions: string | null | undefined,
   { items: earlier }: EarlierItems,

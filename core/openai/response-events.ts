@@ -4,7 +4,7 @@ import { failedEnd, type ResponseResource } from "./resource.ts";
 import type { ResponseEvent, ResponseOutput } from "./response-output.ts";
 import type { Said } from "./run-parts.ts";
 
-/** As it is sent. */
+/** An event as it is sent. */
 export interface NumberedEvent {
   readonly type: string;
   readonly number: number;
@@ -16,7 +16,7 @@ export class ResponseEvents {
   readonly #output: ResponseOutput;
   #sequence = 0;
 
-  /** @param resource as the response begins */
+  /** @param resource at the start of the response */
   constructor(resource: ResponseResource, output: ResponseOutput) {
     this.#resource = resource;
     this.#output = output;
@@ -34,7 +34,7 @@ export class ResponseEvents {
     return this.#numbered(this.#output.of(said));
   }
 
-  /** @param response as it has ended. Clients that hear of an error alone do not know its response, and the other way round */
+  /** @param response at its end. A failure is sent as two events, because some clients read only the error, and others only the response */
   end(response: ResponseResource): readonly NumberedEvent[] {
     const { status, error } = response;
     if (status === "completed" || status === "incomplete")
@@ -47,7 +47,7 @@ export class ResponseEvents {
   }
 
   fail(message: string, error: unknown): readonly NumberedEvent[] {
-    // Clients want to hear of the response before they hear of its end.
+    // Clients expect the start of a response before its end.
     const begun = this.#sequence === 0 ? this.begin() : [];
     const fields = errorFields(error, message);
     const end = failedEnd(fields.code, message);
@@ -60,7 +60,7 @@ export class ResponseEvents {
     return [...begun, ...this.#numbered(events)];
   }
 
-  /** The stream ends before the response. With the number of the event before it: readers go on after that. */
+  /** The error event when the stream ends before the response. It has the number of the previous event, after which readers continue. */
   cut(message: string): NumberedEvent {
     const [type, number] = ["error", Math.max(0, this.#sequence - 1)];
     return { type, number, json: JSON.stringify({ type, sequence_number: number, error: errorFields(null, message) }) };

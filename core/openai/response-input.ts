@@ -1,4 +1,4 @@
-/** `input` of a response: a text or items, as items that have an id. */
+/** Reads `input` of a response: a text or items, as items with an id. */
 import { invalid } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { type ConversationItem, itemId, type MessageItem } from "./items.ts";
@@ -6,7 +6,7 @@ import { isNothing } from "./tools.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A reference to an item that a stored response has. */
+/** A reference to an item of a stored response. */
 interface ItemReference {
   readonly type: "item_reference";
   readonly id: string;
@@ -17,7 +17,7 @@ export type InputItem = ConversationItem | ItemReference;
 const ROLES: readonly string[] = ["user", "system", "developer", "assistant"] satisfies MessageItem["role"][];
 const MAX_CALL_ID = 256;
 
-/** Each reads one type of item, and makes its own of it: nothing that it does not know is kept. */
+/** Readers by type of item. Each builds a new item, so that unknown fields are dropped. */
 const READERS: Readonly<Record<string, (item: Fields, path: string, newId: NewId) => InputItem>> = {
   message: readMessage,
   function_call(item, path, newId) {
@@ -81,7 +81,7 @@ export function readInput(input: unknown, response: string): InputItem[] {
   return input.map((item, index) => {
     const path = `input[${index}]`;
     if (!isObject(item)) throw invalid(`${path} must be object`);
-    // Messages need not say that they are messages, and some clients leave out the type of a reference.
+    // The type of messages is optional, and some clients leave out the type of a reference.
     const type = item.type ?? (item.role === undefined ? "item_reference" : "message");
     const reader = typeof type === "string" && Object.hasOwn(READERS, type) ? READERS[type] : undefined;
     if (reader === undefined)

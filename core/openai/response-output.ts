@@ -1,4 +1,4 @@
-/** The output of a response: what a run says becomes items, and the events that tell of them. */
+/** The output of a response: turns the output of a run into items, and the events about them. */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import { sealed } from "./item-parts.ts";
 import {
@@ -12,7 +12,7 @@ import {
 import { endOf, type ResponseEnd, responseUsage } from "./resource.ts";
 import type { Said } from "./run-parts.ts";
 
-/** Without its number in the stream. */
+/** An event without its number in the stream. */
 export interface ResponseEvent {
   readonly type: string;
   readonly [key: string]: unknown;
@@ -22,7 +22,7 @@ const NONE: readonly ResponseEvent[] = [];
 const IN_PROGRESS = { status: "in_progress" } as const;
 const COMPLETED = { status: "completed" } as const;
 
-/** The text that grows. */
+/** The text block that is being written. */
 interface Block {
   readonly id: string;
   readonly index: number;
@@ -32,16 +32,16 @@ interface Block {
 export class ResponseOutput {
   readonly #response: string;
   readonly #now: () => number;
-  /** In the order of `output_index`, with those that do not count any more. */
+  /** Items in the order of `output_index`, including those that were dropped. */
   readonly #items: OutputItem[] = [];
   readonly #dropped = new Set<OutputItem>();
-  /** The number of items when the step began. */
+  /** The number of items at the start of the step. */
   #stepBegin = 0;
   usage: object | null = null;
-  /** Set by the end of the run. */
+  /** Set at the end of the run. */
   end: ResponseEnd | null = null;
   #block: Block = { id: "", index: -1, text: "" };
-  /** Places of the agent's own calls that have not ended. */
+  /** Indexes of the agent's own calls that have not ended. */
   readonly #calls = new Map<string, number>();
   #hasCalls = false;
 
@@ -55,7 +55,7 @@ export class ResponseOutput {
     return this.#dropped.size === 0 ? this.#items : this.#items.filter((item) => !this.#dropped.has(item));
   }
 
-  /** The events for what was said, in their order. */
+  /** The events for a piece of output, in their order. */
   of(said: Said): readonly ResponseEvent[] {
     switch (said.type) {
       case "step":
@@ -100,7 +100,7 @@ export class ResponseOutput {
 
   #nextId = (type: OutputItem["type"]): string => itemId(type, this.#response, String(this.#items.length));
 
-  /** The fields of events about the text that grows. */
+  /** The fields of events about the current text block. */
   #place = () => ({ item_id: this.#block.id, output_index: this.#block.index });
 
   #delta(type: string, delta: string, more: object): ResponseEvent {
@@ -181,7 +181,7 @@ export class ResponseOutput {
     ];
   }
 
-  /** Clients know the items by their index, so that they keep it; those that were not finished are told to be incomplete. */
+  /** Drops the items of a step. They keep their index, by which clients know them; unfinished ones are reported as incomplete. */
   #dropStep(): readonly ResponseEvent[] {
     const events: ResponseEvent[] = [];
     for (let index = this.#stepBegin; index < this.#items.length; index++) {
@@ -194,7 +194,7 @@ export class ResponseOutput {
     return events;
   }
 
-  /** The items of a run that ended too early: what was not finished says so. */
+  /** The items of a run that ended early: unfinished ones are marked as incomplete. */
   cutOff(): readonly OutputItem[] {
     return this.items.map((item) => (item.status === "in_progress" ? this.#unfinished(item) : item));
   }

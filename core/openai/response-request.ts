@@ -1,4 +1,4 @@
-/** What `/v1/responses` is asked, over HTTP and over WebSockets: the run of the agent, and the response as it begins. */
+/** Reads a request for a response, over HTTP or a WebSocket: prepares the run of the agent, and the response at its start. */
 import { randomUUID } from "node:crypto";
 import type { CreateResponseRequest } from "../../generated/types.ts";
 import type { ProtocolBody } from "../agents/agent.ts";
@@ -30,7 +30,7 @@ import { chooseTools, isNothing, readFunction, requireFunction } from "./tools.t
 type Fields = Readonly<Record<string, unknown>>;
 type Body = CreateResponseRequest;
 
-/** Options of agents in the words of the request. */
+/** The request's names for options of agents. */
 export const FIELDS: FieldNames = {
   temperature: "temperature",
   maxOutputTokens: "max_output_tokens",
@@ -39,12 +39,12 @@ export const FIELDS: FieldNames = {
   presencePenalty: "presence_penalty",
 };
 
-/** A response that begins. */
+/** A response that is about to start. */
 export interface NewResponse {
   readonly record: ResponseRecord;
   readonly earlier: EarlierItems;
   readonly output: ResponseOutput;
-  /** For the agent. */
+  /** The messages for the agent. */
   readonly messages: readonly InputMessage[];
   readonly asked: ProtocolBody;
 }
@@ -105,7 +105,7 @@ function readTools({ tools }: Body): ClientTool[] {
   });
 }
 
-/** Whether the response is stored. By default one that is too large is not, and says so. */
+/** Whether the response is stored. One that is too large is not stored by default, which the response shows. */
 function isStored(body: Body, input: readonly ConversationItem[]): boolean {
   const { store, background } = body;
   if (store === false) return false;

@@ -1,4 +1,4 @@
-/** Stored responses: who owns them, what they were asked, and what they have said. */
+/** Stored responses: their owners, requests and output. */
 import { CommitConflict } from "../lib/errors.ts";
 import { responseKey, responseTime } from "../storage/keys.ts";
 import { rowsOf } from "../storage/large-rows.ts";
@@ -8,14 +8,14 @@ import type { ResponseResource } from "./resource.ts";
 
 export interface ResponseRecord {
   readonly resource: ResponseResource;
-  /** Empty: nobody in particular. */
+  /** Empty for nobody in particular. */
   readonly owner: string;
   /** Milliseconds since 1970. */
   readonly createdAt: number;
   readonly input: readonly ConversationItem[];
   /** Ids of the responses that it continues, the oldest first. */
   readonly chain: readonly string[];
-  /** Of one in the background: how the parts of its run are read. */
+  /** For a response in the background: how the parts of its run are read. */
   readonly run?: ResponseRun;
 }
 
@@ -30,7 +30,7 @@ export interface FoundResponse {
   readonly revision: number;
 }
 
-/** Of one response with its input: one that is longer is not stored. */
+/** Most characters of one response with its input: a longer one is not stored. */
 export const MAX_STORED_CHARACTERS = 8 * 1024 * 1024;
 
 export class ResponseRows {
@@ -45,7 +45,7 @@ export class ResponseRows {
     return row && found(row);
   }
 
-  /** Those of these ids that exist, in their order and a few at a time. */
+  /** The responses with these ids that exist, in their order and a few at a time. */
   async *readAll(ids: readonly string[]): AsyncGenerator<readonly { record: ResponseRecord; size: number }[], void> {
     for await (const rows of rowsOf(this.store, ids.map(responseKey)))
       yield rows.map((row) => ({ record: found(row).record, size: row.value.length }));
@@ -82,7 +82,7 @@ export class ResponseRows {
     return this.#unlessChanged({ put: [[key, JSON.stringify(record)]], expect: [[key, revision]] });
   }
 
-  /** Resolves to false when somebody else has changed or deleted it since. */
+  /** Resolves to false when it was changed or deleted by somebody else since. */
   async delete({ resource: { id }, createdAt }: ResponseRecord, revision: number): Promise<boolean> {
     const key = responseKey(id);
     const removal = { delete: [key, responseTime(createdAt, id)], expect: [[key, revision]] } satisfies Commit;

@@ -1,4 +1,4 @@
-/** Stored responses: read, continued, cancelled and deleted by those who own them, and kept as long as runs are. */
+/** Stored responses: read, continued, cancelled and deleted by their owners, and kept as long as runs are. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { defaults } from "../../generated/defaults.ts";
@@ -35,16 +35,16 @@ interface ResponsesSource {
 export class Responses {
   readonly rows: ResponseRows;
   readonly background: BackgroundResponses;
-  /** Of WebSockets. */
+  /** The newest responses of open WebSockets. */
   readonly recent = new RecentResponses();
-  /** Responses over WebSockets: their sockets do not say whether they are at work. */
+  /** Counts responses over WebSockets, because sockets do not show whether they are busy. */
   readonly working = new Uses();
-  /** From then on sockets begin no more responses. */
+  /** Once true, sockets start no more responses. */
   stopping = false;
   readonly #manifest: Manifest;
   readonly #retention: Interval;
 
-  /** @param manifest read when it is needed, since a reload may change it */
+  /** @param manifest read when it is needed, because a reload may change it */
   constructor(manifest: Manifest, { store, runs, logger }: ResponsesSource) {
     this.#manifest = manifest;
     this.rows = new ResponseRows(store);
@@ -79,9 +79,9 @@ export class Responses {
   }
 
   /**
-   * The events after the one numbered `query.starting_after`, then those to come.
+   * The events after the one numbered `query.starting_after`, then new ones.
    *
-   * @throws OpenaiError for one that did not run in the background
+   * @throws OpenaiError for a response that did not run in the background
    */
   async follow(id: string, { starting_after: after = -1 }: ResponseQuery, principal: Principal): Promise<TextStream> {
     const { record } = await this.#find(id, principal);
@@ -89,7 +89,7 @@ export class Responses {
     return this.background.follow(record, principal, after, () => this.#find(id, principal));
   }
 
-  /** What runs in the background is stopped. */
+  /** Deletes a response; one that runs in the background is stopped. */
   async delete(id: string, principal: Principal): Promise<{ id: string; object: "response"; deleted: true }> {
     for (;;) {
       const { record, revision } = await this.#find(id, principal);
@@ -98,7 +98,7 @@ export class Responses {
     }
   }
 
-  /** Gives the response as it is afterwards: one that had ended before stays as it was. */
+  /** Cancels a response and returns it; one that had ended before is unchanged. */
   async cancel(id: string, principal: Principal): Promise<ResponseResource> {
     for (;;) {
       const { record } = await this.#find(id, principal);
@@ -114,7 +114,7 @@ export class Responses {
     return itemPage(input, query);
   }
 
-  /** Removes what began before `time`, in milliseconds since 1970. */
+  /** Removes responses that started before `time`, in milliseconds since 1970. */
   async removeBefore(time: number): Promise<void> {
     const range = { prefix: RESPONSE_TIMES, before: responsesBefore(Math.max(0, time)) };
     for await (const rows of pagesInBackground(this.rows.store, range, ROWS_PER_COMMIT, this.#retention.signal)) {
@@ -123,7 +123,7 @@ export class Responses {
     }
   }
 
-  /** Undefined when it does not exist for this principal. */
+  /** The response; undefined when it does not exist for this principal. */
   async lookUp(id: string, principal: Principal): Promise<FoundResponse | undefined> {
     const found = await this.rows.read(id);
     if (found === undefined || !mayAccess(principal, found.record.owner, undefined)) return undefined;

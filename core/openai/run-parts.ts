@@ -1,22 +1,22 @@
-/** What the parts of a run say to OpenAI's clients: its text, its reasoning, its own tool calls, and the calls that the client runs. */
+/** Reads the output of a run for OpenAI's clients: its text, its reasoning, its own tool calls, and the calls that the client runs. */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import type { ProtocolRun } from "../agents/agent.ts";
 import type { AgentPart, FinishReason, ToolCall, Usage } from "../agents/run/parts.ts";
 
-/** What the provider wants back with a block or a call. */
+/** The metadata that the provider expects back with a block or a call. */
 type Metadata = SharedV3ProviderMetadata | undefined;
 type Call = ToolCall & { readonly providerMetadata?: Metadata };
 
 export type Said =
-  /** `restart`: what was said since the last step began does not count, it is said anew. */
+  /** `restart`: the output since the last step started is void, and is sent again. */
   | { readonly type: "step" | "restart" }
   | { readonly type: "text-start" | "reasoning-start" }
   | { readonly type: "text" | "reasoning"; readonly delta: string }
   | { readonly type: "text-end" | "reasoning-end"; readonly metadata: Metadata }
-  /** Of the agent itself: `own-result` tells its end. */
+  /** A call of the agent itself: `own-result` is its end. */
   | { readonly type: "own-call"; readonly call: Call }
   | { readonly type: "own-result"; readonly id: string; readonly output: unknown; readonly error: string | null }
-  /** For the client. */
+  /** A call for the client. */
   | { readonly type: "call"; readonly call: Call }
   | { readonly type: "end"; readonly finishReason: FinishReason; readonly usage: Usage };
 
@@ -27,15 +27,15 @@ const RESTART: Said = { type: "restart" };
 /**
  * Reads the parts of one run. Blocks of text and reasoning come one after the other, each between its start and its end.
  *
- * A call of a client's tool is the client's when its step ends without a result of it: one whose input is wrong is answered by the
- * service.
+ * A call of a client's tool is passed to the client when its step ends without a result for it: a call with an invalid input is answered
+ * by the service.
  */
 export class RunReader {
   readonly #run: Pick<ProtocolRun, "isJson" | "isForClient">;
-  /** Calls of the step that may be the client's. */
+  /** Calls of the step that may be for the client. */
   readonly #open = new Map<string, Call>();
   #block: "text" | "reasoning" | null = null;
-  /** The text of the step, where an answer in JSON is told only once it is known to fit. */
+  /** The text of the step, if a JSON answer must be held back until it is known to be valid. */
   #held = "";
 
   constructor(run: Pick<ProtocolRun, "isJson" | "isForClient">) {
@@ -43,7 +43,7 @@ export class RunReader {
   }
 
   read(part: AgentPart): readonly Said[] {
-    // A sub-agent's answer is the result of the call that asked it.
+    // A sub-agent's answer is the result of the call that started it.
     if (part.subAgentId !== undefined) return NOTHING;
     switch (part.type) {
       case "text-delta":
@@ -100,7 +100,7 @@ export class RunReader {
     return [{ type, metadata }];
   }
 
-  /** A provider may keep its reasoning to itself, and want back what stands for it. */
+  /** Ends the reasoning. A provider may hide it, and expect metadata back in its place. */
   #endReasoning(metadata: Metadata): readonly Said[] {
     if (this.#block === "reasoning") return this.#endBlock(metadata);
     if (metadata === undefined) return NOTHING;
@@ -126,7 +126,7 @@ export class RunReader {
   #endStep(): readonly Said[] {
     const calls = [...this.#open.values()];
     this.#open.clear();
-    // An answer in JSON that ends with calls of the client is not the answer yet.
+    // JSON text in a step that ends with calls for the client is not the answer yet.
     const held = calls.length > 0 && this.#held !== "" ? whole(this.#held) : NOTHING;
     return [...this.#endBlock(), ...held, ...calls.map((call): Said => ({ type: "call", call }))];
   }

@@ -12,11 +12,11 @@ import { RunReader, type Said } from "./run-parts.ts";
 export interface StreamTranslation {
   /** The text that begins the stream. */
   begin(): string;
-  /** The text for what was said; empty where there is none. */
+  /** The text for a piece of output; empty when there is none. */
   write(said: Said): string;
-  /** The text after a run that has ended well. */
+  /** The text after a run that has succeeded. */
   end(): string | Promise<string>;
-  /** The text after a run that has failed. @param error undefined: it was ended from outside */
+  /** The text after a run that has failed. @param error undefined when the run was ended from outside */
   fail(message: string, error: unknown): string;
 }
 
@@ -77,7 +77,7 @@ class StreamSink implements PartSink {
   }
 }
 
-/** Runs to the end, and calls `hear` with all that is said. @throws ServiceError `unavailable` when it was aborted */
+/** Runs to the end, and calls `hear` with all output. @throws ServiceError `unavailable` when it was aborted */
 export async function hearRun(run: ProtocolRun, hear: (said: Said) => void): Promise<void> {
   const reader = new RunReader(run);
   let aborted = false;

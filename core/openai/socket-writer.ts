@@ -1,7 +1,7 @@
-/** Writes to a WebSocket whose messages must all arrive: whoever writes waits while the peer is behind. */
+/** Writes to a WebSocket whose messages must all arrive: the writer has to wait while the peer is behind. */
 import type { Peer } from "../http/socket.ts";
 
-/** Bytes that may wait for the peer before the writer is behind. Enough that the transport tells when they have gone. */
+/** Most bytes that may wait for the peer. More than one buffer of the transport, so that it reports when they are sent. */
 const MAX_WAITING_BYTES = 64 * 1024;
 
 export class SocketWriter {
@@ -17,7 +17,7 @@ export class SocketWriter {
     return this.#peer.closed;
   }
 
-  /** Undefined unless the peer is behind; resolves when it has caught up, or is gone. */
+  /** Undefined unless the peer is behind; resolves when it has caught up, or has left. */
   get behind(): Promise<void> | undefined {
     if (this.#peer.closed || this.#peer.buffered <= MAX_WAITING_BYTES) return undefined;
     this.#behind ??= new Promise((resolve) => {
@@ -33,7 +33,7 @@ export class SocketWriter {
     });
   }
 
-  /** To be called when the peer has read some of what waits, and when it is gone. */
+  /** Must be called when the peer has read some of what waits, and when it has left. */
   drained(): void {
     if (!this.#peer.closed && this.#peer.buffered > MAX_WAITING_BYTES) return;
     this.#behind = undefined;

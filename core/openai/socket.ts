@@ -23,7 +23,7 @@ import { RunReader, type Said } from "./run-parts.ts";
 import { SocketWriter } from "./socket-writer.ts";
 import { isNothing } from "./tools.ts";
 
-/** How long a socket may be open: clients know the end by its code, and connect anew. */
+/** How long a socket may be open: clients recognise the end by its code, and reconnect. */
 const MAX_AGE_MS = 60 * 60_000;
 
 interface ServiceOfSocket {
@@ -31,7 +31,7 @@ interface ServiceOfSocket {
   readonly responses: Responses;
 }
 
-/** What a message may not have that the body of a request may. */
+/** Options of the request body that are not allowed in a message. */
 const NOT_HERE: Readonly<Record<string, (value: unknown) => boolean>> = {
   background: (value) => value === true,
   generate: (value) => value === false,
@@ -41,7 +41,7 @@ const NOT_HERE: Readonly<Record<string, (value: unknown) => boolean>> = {
 export function openResponsesSocket(peer: Peer, service: ServiceOfSocket, maxAge = MAX_AGE_MS): SocketHandlers {
   const { responses } = service;
   const socket = new ResponsesSocket(peer, service);
-  // Every tool that runs at the same time adds a listener.
+  // Every tool that runs in parallel adds a listener.
   setMaxListeners(0, peer.signal);
   const timer = setTimeout(() => socket.expire(), maxAge);
   timer.unref();
@@ -60,7 +60,7 @@ class ResponsesSocket {
   readonly writer: SocketWriter;
   readonly #peer: Peer;
   readonly #service: ServiceOfSocket;
-  /** The end of the message before. */
+  /** The end of the previous message. */
   #turn: Promise<void> = Promise.resolve();
 
   constructor(peer: Peer, service: ServiceOfSocket) {
@@ -69,13 +69,13 @@ class ResponsesSocket {
     this.writer = new SocketWriter(peer);
   }
 
-  /** Messages wait for each other. */
+  /** Messages are handled one after the other. */
   take(work: () => Promise<void> | void): Promise<void> {
     this.#turn = this.#turn.then(() => (this.#peer.closed ? undefined : work()));
     return this.#turn;
   }
 
-  /** What was asked before is still answered. */
+  /** Closes the socket once earlier messages have been answered. */
   expire(): void {
     const end = () => {
       const message = "the connection has been open for 60 minutes: connect anew";
@@ -99,12 +99,12 @@ class ResponsesSocket {
       this.#log(error);
       this.#refuse(error);
       this.#evict(previous);
-      // A client that reads nothing must not fill the memory with refusals.
+      // A client that reads nothing must not fill the memory with error messages.
       await this.writer.behind;
     }
   }
 
-  /** @throws what went wrong before the client has heard of the response */
+  /** @throws any error that occurs before the first event of the response was sent */
   async #respond(body: CreateResponseRequest): Promise<void> {
     const { agents, responses } = this.#service;
     const { user, caller, requestId, signal, logger, trace, client } = this.#peer;
@@ -132,7 +132,7 @@ class ResponsesSocket {
     await this.writer.behind;
   }
 
-  /** After a failure clients begin with the whole conversation. */
+  /** Forgets the recent response: after a failure clients send the whole conversation again. */
   #evict(previous: string | null | undefined): void {
     if (this.#recent(previous) !== undefined) this.#service.responses.recent.forget(this.#peer);
   }
@@ -176,9 +176,9 @@ function readMessage(text: string): CreateResponseRequest {
   return body as unknown as CreateResponseRequest;
 }
 
-/** Sends what a run says. */
+/** Sends the output of a run. */
 class EventSink implements PartSink {
-  /** Whether the client has heard of the response. */
+  /** Whether the first event of the response was sent. */
   isOpen = false;
   readonly #events: ResponseEvents;
   readonly #reader: RunReader;

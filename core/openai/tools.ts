@@ -1,4 +1,4 @@
-/** The functions that a request brings, and which of them the model may call. */
+/** The functions in a request, and which of them the model may call. */
 import type { ProtocolBody } from "../agents/agent.ts";
 import type { ClientTool } from "../agents/run/client-tools.ts";
 import { invalid } from "../lib/errors.ts";
@@ -11,7 +11,7 @@ export type ToolsOfRequest = Pick<ProtocolBody, "clientTools" | "toolChoice">;
 const NAME = /^[A-Za-z0-9_-]{1,64}$/;
 const NO_PARAMETERS = { type: "object", properties: {} };
 
-/** A function of a request. @param fields that have its name, at `path` */
+/** Reads a function of a request. @param fields an object with its name, at `path` */
 export function readFunction({ name, description, parameters, strict }: Fields, path: string): ClientTool {
   const field = `${path}.name`;
   if (typeof name !== "string" || !NAME.test(name))
@@ -22,17 +22,17 @@ export function readFunction({ name, description, parameters, strict }: Fields, 
   return typeof strict === "boolean" ? { ...tool, strict } : tool;
 }
 
-/** Only functions: there are no other tools that a client could bring. */
+/** Accepts only functions, because a client can bring no other tools. */
 export function requireFunction(tool: Fields, path: string): void {
   if (tool.type !== "function")
     throw unsupported(`${path}.type`, 'must be "function": other tools are those of the agent');
 }
 
 /**
- * `tool_choice` is about the functions of the request. They are all that `required` and a name can mean, and `none` leaves the agent its
- * own tools.
+ * Reads `tool_choice`, which is about the functions of the request: `required` and a name can only mean these, and with `none` the agent
+ * keeps its own tools.
  *
- * @param nameOf reads the name of a function where the choice names one
+ * @param nameOf returns the name of a function if the choice names one
  */
 export function chooseTools(
   tools: readonly ClientTool[],
@@ -50,7 +50,7 @@ export function chooseTools(
   return { ...brought(tools), toolChoice: { type: "tool", toolName: name } };
 }
 
-/** The others are not offered at all, so that the model cannot call them. */
+/** The allowed functions. The others are not offered at all, so that the model cannot call them. */
 function allowedTools(
   tools: readonly ClientTool[],
   choice: Fields,
@@ -81,5 +81,5 @@ function namedTool(tools: readonly ClientTool[], name: unknown, field: string): 
   return tool;
 }
 
-/** Clients send null for what they do not set. */
+/** Whether a value is missing: clients send null for options that they do not set. */
 export const isNothing = (value: unknown): value is null | undefined => value === null || value === undefined;
