@@ -24,8 +24,8 @@ import type { LinkedParts } from "./definition/linking.ts";
 import { Engine } from "./engine.ts";
 import { ExecutionRetention } from "./retention.ts";
 
-/** How many ended executions `memory:` keeps, because they are in the heap, and about how many bytes of executions. */
-const IN_MEMORY = { maxEnded: 20_000, maxBytes: 48 * 1024 * 1024 };
+/** How many ended executions `memory:` keeps, because they are in the heap. */
+const IN_MEMORY = { maxEnded: 20_000 };
 
 interface WorkflowParts {
   readonly store: Store;

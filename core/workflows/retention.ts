@@ -18,6 +18,7 @@ import {
   workflowIndex,
   workflowIndexOf,
 } from "../storage/keys.ts";
+import { excessBytes } from "../storage/memory-shares.ts";
 import { firstRows } from "../storage/ranges.ts";
 import type { Store } from "../storage/store.ts";
 import { ENDED } from "./journal/index-rows.ts";
@@ -40,10 +41,8 @@ interface RetentionPeriods {
 
 interface ExecutionRetentionOptions extends RetentionPeriods {
   readonly logger: Logger;
-  /** About how many ended executions are kept at all; the oldest are removed. */
+  /** About how many ended executions are kept at all, and no more than `memory:` has room for; the oldest are removed. */
   readonly maxEnded?: number;
-  /** The same in bytes of all executions, where the store tells them. */
-  readonly maxBytes?: number;
 }
 
 export class ExecutionRetention {
@@ -62,10 +61,10 @@ export class ExecutionRetention {
     const failed = (error: unknown) =>
       options.logger.warn({ err: error }, `ended executions cannot be removed: ${messageOf(error)}`);
     this.#expiry = new Interval(ROUND_INTERVAL_MS, () => this.removeExpired(Date.now()), failed);
-    const { maxEnded, maxBytes = Number.POSITIVE_INFINITY } = options;
+    const { maxEnded } = options;
     const removeSurplus = async (count: number) => {
       await this.#removeSurplus(count);
-      await this.removeBytes(maxBytes);
+      await this.removeBytes(this.#held() - excessBytes(this.#store, "executions"));
     };
     this.#surplus =
       maxEnded === undefined ? null : new Interval(COUNT_INTERVAL_MS, () => removeSurplus(maxEnded), failed);
@@ -118,7 +117,7 @@ export class ExecutionRetention {
   /** Removes the oldest ended executions until all executions that are kept take about `maxBytes`, or none that has ended is left. */
   async removeBytes(maxBytes: number): Promise<void> {
     const store = this.#store;
-    const excess = () => (store.held?.(EXECUTIONS) ?? 0) - maxBytes;
+    const excess = () => this.#held() - maxBytes;
     for (let left = excess(), before = Number.POSITIVE_INFINITY; left > 0 && left < before; left = excess()) {
       before = left;
       const oldest = await this.#oldestEntries();
@@ -129,6 +128,11 @@ export class ExecutionRetention {
       if (last === undefined || this.#expiry.signal.aborted) return;
       await this.#removeUpTo(last);
     }
+  }
+
+  /** Without the rows by which they are found. */
+  #held(): number {
+    return this.#store.held?.(EXECUTIONS) ?? 0;
   }
 
   /** Of those that have ended. */
