@@ -85,6 +85,9 @@ export async function openWorkflows(
     ...retentionPeriods(manifest),
     logger,
     ...(isVolatile(store) && IN_MEMORY),
+    fits: (fit) => {
+      engine.capacity.hasRoom = fit;
+    },
   });
   /** Set when the shutdown begins: what still waits for a free slot is left to the next process. */
   let isStopping = false;

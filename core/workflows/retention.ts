@@ -43,6 +43,8 @@ interface ExecutionRetentionOptions extends RetentionPeriods {
   readonly logger: Logger;
   /** About how many ended executions are kept at all, and no more than `memory:` has room for; the oldest are removed. */
   readonly maxEnded?: number;
+  /** Told after every look whether they fit. Where they do not, there is none left that has ended. */
+  readonly fits?: (fit: boolean) => void;
 }
 
 export class ExecutionRetention {
@@ -65,6 +67,7 @@ export class ExecutionRetention {
     const removeSurplus = async (count: number) => {
       await this.#removeSurplus(count);
       await this.removeBytes(this.#held() - excessBytes(this.#store, "executions"));
+      options.fits?.(excessBytes(this.#store, "executions") <= 0);
     };
     this.#surplus =
       maxEnded === undefined ? null : new Interval(COUNT_INTERVAL_MS, () => removeSurplus(maxEnded), failed);

@@ -166,6 +166,38 @@ test("POST /workflows/:id/execute with memory: the executions that are kept take
   await assert.rejects(access.state("w", "e0"), /e0/);
 });
 
+test("POST /workflows/:id/execute with memory: is refused while executions that wait take all the room, until one of them goes on", async (t) => {
+  const steps = [
+    { id: "ask", andThen: { suspend: { reason: "Is it right?" } } },
+    { id: "last", andThen: { set: { n: 1 } } },
+  ];
+  const { access, opened } = await (await processesOf(t, { workflows: { w: { steps } } }))(createMemoryStore());
+  t.after(() => opened.close());
+  const text = "x".repeat(900_000);
+  const ids: string[] = [];
+  const execute = async () => {
+    const id = `e${ids.length}`;
+    await access.execute("w", { input: { text }, options: { executionId: id } }, CALL);
+    ids.push(id);
+  };
+  const refused = async () => {
+    try {
+      await execute();
+      return false;
+    } catch (error) {
+      assert.match((error as Error).message, /executions in memory: take all their room/);
+      return true;
+    }
+  };
+  // Looks are at intervals, between which as many as come are begun.
+  for (let count = 0; count < 60; count++) await refused();
+  await until(refused, "a refusal");
+  assert.ok(ids.length > 20, `${ids.length} wait`);
+  for (const id of ids) assert.equal((await access.state("w", id)).status, "suspended", "none is removed");
+  for (const id of ids) await access.resume("w", id, {}, CALL);
+  await until(async () => !(await refused()), "room");
+});
+
 test("retention of executions: removeBytes removes as many of the oldest that have ended as are too large together, and no other", async () => {
   const store = createMemoryStore();
   const samples = Array.from(

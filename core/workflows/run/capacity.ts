@@ -1,4 +1,4 @@
-/** Limits how many executions run in this process at once. */
+/** Limits how many executions run in this process at once, and begins none where there is no room for it. */
 import { unavailable } from "../../lib/errors.ts";
 
 export class ExecutionCapacity {
@@ -8,6 +8,8 @@ export class ExecutionCapacity {
   /** Slots reserved for executions that are about to run. */
   #reserved = 0;
   readonly #waiting: (() => void)[] = [];
+  /** False: those that are kept take all the room of `memory:`, and none of them has ended. */
+  hasRoom = true;
   #resolveFull: () => void = () => {};
   /** Resolves when something has to wait for a slot for the first time. */
   readonly full: Promise<void> = new Promise((resolve) => {
@@ -40,6 +42,18 @@ export class ExecutionCapacity {
     if (this.#free && this.#waiting.length === 0) return;
     this.#refused?.();
     throw unavailable(`${this.#limit} executions are running, as many as server.limits.executions allows: try again`);
+  }
+
+  /**
+   * For a new execution. One that goes on needs no more room.
+   *
+   * @throws ServiceError `unavailable`
+   */
+  requireRoom(): void {
+    if (this.hasRoom) return;
+    throw unavailable(
+      "the executions in memory: take all their room, and none has ended: resume or cancel some, try again",
+    );
   }
 
   /** Runs `work`, which may begin an execution, as soon as there is a free slot for it. */

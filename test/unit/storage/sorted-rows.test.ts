@@ -54,7 +54,12 @@ test("SortedRows.bytes counts what rows take in the heap: short ones, long ones,
     collect();
     return process.memoryUsage().heapUsed;
   };
-  const texts = { short: "1", long: "x".repeat(2_000), wide: `\u2014${"x".repeat(2_000)}`, latin: "\u00e9".repeat(2_000) };
+  const texts = {
+    short: "1",
+    long: "x".repeat(2_000),
+    wide: `\u2014${"x".repeat(2_000)}`,
+    latin: "\u00e9".repeat(2_000),
+  };
   for (const [kind, text] of Object.entries(texts)) {
     const rows = new SortedRows();
     const before = used();
