@@ -9,7 +9,7 @@ import type { Store } from "./store.ts";
 
 const MIB = 1024 * 1024;
 /** Of all kinds together. */
-const ROOM = 48 * MIB;
+const ROOM = 42 * MIB;
 
 interface Kind {
   /** What the keys of its rows begin with. */
@@ -19,18 +19,18 @@ interface Kind {
 }
 
 const KINDS = {
-  conversations: { spaces: CONVERSATION_SPACES, share: 18 * MIB, most: ROOM },
+  conversations: { spaces: CONVERSATION_SPACES, share: 16 * MIB, most: ROOM },
   executions: {
     spaces: [EXECUTIONS, "xo/", "xn/", "xi/", "xs/", "xw/", "xu/", "xv/", "xr/"],
-    share: 12 * MIB,
+    share: 10 * MIB,
     most: ROOM,
   },
-  tasks: { spaces: [TASKS, TASK_PUSHES, "a2i/", "a2u/"], share: 6 * MIB, most: 16 * MIB },
+  tasks: { spaces: [TASKS, TASK_PUSHES, "a2i/", "a2u/"], share: 5 * MIB, most: 16 * MIB },
   traces: { spaces: [SEGMENTS, "td/", "tl/", "tf/"], share: 4 * MIB, most: 16 * MIB },
   /** Replies to requests with an Idempotency-Key. */
   replies: { spaces: [KEPT_REPLY_TIMES, "ik/"], share: 4 * MIB, most: 16 * MIB },
   /** Of `/v1/responses`. */
-  responses: { spaces: [RESPONSE_TIMES, "rs/"], share: 4 * MIB, most: 16 * MIB },
+  responses: { spaces: [RESPONSE_TIMES, "rs/"], share: 3 * MIB, most: 16 * MIB },
 } as const satisfies Record<string, Kind>;
 
 export type KindOfRows = keyof typeof KINDS;

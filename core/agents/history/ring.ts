@@ -14,7 +14,7 @@ import {
 
 const MAX_RUNS = 1000;
 /** Characters of input and output of all agents: thousands of runs with large files must not fill the memory. */
-const MAX_CONTENT = 8 * 1024 * 1024;
+const MAX_CONTENT = 4 * 1024 * 1024;
 
 /** The agents share `MAX_CONTENT`. One that is compiled again goes on with what it has. */
 export function ringHistories(): AgentHistories {
