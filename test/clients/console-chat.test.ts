@@ -89,7 +89,7 @@ describe("chats, tools and memory in the console at GET /", { skip: browserMissi
     await page.goto(`${service.url}/#/agents/assistant`);
     await say("prices please");
     await answer().getByRole("link", { name: "Trace" }).waitFor();
-    await answer().getByRole("heading", { name: "Prices" }).waitFor();
+    assert.equal(await answer().getByRole("heading").textContent(), "Prices", (await answer().textContent()) ?? "");
     assert.equal(
       await answer().getByRole("link", { name: "the list" }).getAttribute("href"),
       "https://example.com/list",
@@ -163,6 +163,34 @@ describe("chats, tools and memory in the console at GET /", { skip: browserMissi
     const found = data.conversations.find(({ title }) => title.includes("parcel"))!;
     const stored = await (await service.get(`/api/memory/conversations/${found.id}/messages?userId=ada`)).json();
     assert.equal((stored as { data: { messages: unknown[] } }).data.messages.length, 4, "one conversation");
+    await assertSound(opened);
+  });
+
+  test("agents: what is said before the page knows the agent, or has the conversation, is answered there and not lost", async () => {
+    const options = { memory: { conversationId: "lates", userId: "lin" } };
+    await service.post("/agents/assistant/text", { input: "first words", options });
+    for (const [path, late] of [
+      ["agents/assistant", "**/agents/assistant"],
+      ["agents/assistant?conversation=lates&userId=lin", "**/conversations/lates/messages?*"],
+    ] as const) {
+      let release = () => {};
+      const released = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      await page.route(late, async (route) => {
+        await released;
+        await route.continue();
+      });
+      await page.goto(`${service.url}/#/${path}`);
+      await page.reload();
+      await say(`hello to ${path}`);
+      release();
+      await answer().getByText("Good day.").waitFor();
+      await page.getByRole("log").getByText(`hello to ${path}`).waitFor();
+      await page.unroute(late);
+    }
+    await page.getByRole("log").getByText("first words").first().waitFor();
+    await page.getByRole("region", { name: "Conversations" }).getByRole("link", { name: "hello to agents" }).waitFor();
     await assertSound(opened);
   });
 

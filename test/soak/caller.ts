@@ -7,7 +7,7 @@ import type { Random } from "../fuzz/random.ts";
 export type Loose = any;
 
 /** Answered as it should be, refused within the rules (the reason is counted), or left by the client itself. */
-export type Outcome = "answered" | "left" | `refused: ${string}`;
+export type Outcome = "answered" | "left" | "late" | `refused: ${string}`;
 
 export interface Caller {
   readonly url: string;

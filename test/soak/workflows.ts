@@ -83,13 +83,22 @@ export const stop: Visit = async (caller) => {
   const { n, path, body } = started(caller, "slow");
   const cancels = caller.random.chance(0.5);
   let asked: Promise<Loose> | null = null;
-  let last: Loose;
+  let last: Loose = {};
   for await (const { data } of eventsOf(await openStream(caller, "slow", body))) {
-    asked ??= call(caller, "POST", `${path}/${cancels ? "cancel" : "suspend"}`, { reason: "from outside" });
+    asked ??= call(caller, "POST", `${path}/${cancels ? "cancel" : "suspend"}`, { reason: "from outside" }).catch(
+      (error: Error) => error,
+    );
     last = data;
   }
+  const answer = await asked;
+  if (answer instanceof Error) {
+    // On a busy machine it may be over before it hears of the stop; then it must have ended as if nobody had asked.
+    if (!answer.message.includes("is already completed")) throw answer;
+    assert.deepEqual([last.type, last.status, last.result?.n], ["workflow-result", "completed", n]);
+    return "late";
+  }
   const expected = cancels ? "cancelled" : "suspended";
-  assert.equal((await asked)?.status, expected);
+  assert.equal(answer?.status, expected);
   assert.deepEqual([last.type, last.status], ["workflow-result", expected]);
   if (cancels) return "answered";
   const done = await call(caller, "POST", `${path}/resume`, {});

@@ -72,7 +72,21 @@ test("store postgres: a commit of a user who may not make the function: a few st
   assert.match(sent[0]!, /^BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared\(.*; UPDATE /s);
 });
 
-const ROUNDS = 5;
+/** At least so many of each request, and as many more as it takes until nothing else falls into one of them. */
+const ROUNDS = 3;
+const MOST_ROUNDS = 60;
+
+const COSTS: Readonly<Record<string, Counted>> = {
+  create: { reads: 0, commits: 1 },
+  save: { reads: 0, commits: 1 },
+  // One takes the conversation, so that no other process has a turn there meanwhile.
+  text: { reads: 1, commits: 2 },
+  execute: { reads: 0, commits: 1 },
+  suspend: { reads: 0, commits: 1 },
+  page: { reads: 1, commits: 0 },
+  list: { reads: 3, commits: 0 },
+  resume: { reads: 1, commits: 1 },
+};
 
 test("requests to a service on PostgreSQL: each commits in as few statements as it has steps with an effect", {
   skip,
@@ -110,24 +124,17 @@ test("requests to a service on PostgreSQL: each commits in as few statements as 
   const operations = { create: create("other"), save, text, execute, suspend, page, list, resume } as const;
   const table: Record<string, Counted> = {};
   for (const [name, run] of Object.entries(operations)) {
-    // Heartbeats, history and the like may fall into it: the least of some runs is the operation's own.
-    const runs: Counted[] = [];
-    for (let round = 0; round < ROUNDS; round++)
-      runs.push(summary(await counted(t, name === "create" ? create(`other-${round}`) : run)));
-    table[name] = {
-      reads: Math.min(...runs.map(({ reads }) => reads)),
-      commits: Math.min(...runs.map(({ commits }) => commits)),
-    };
+    // Heartbeats, history and the like may fall into it: the least of some runs is the request's own.
+    const least: Counted = { reads: Number.POSITIVE_INFINITY, commits: Number.POSITIVE_INFINITY };
+    const { reads, commits } = COSTS[name]!;
+    for (let round = 0; round < MOST_ROUNDS; round++) {
+      if (round >= ROUNDS && least.reads <= reads && least.commits <= commits) break;
+      if (name === "resume" && suspended.length === 0) await suspend();
+      const cost = summary(await counted(t, name === "create" ? create(`other-${round}`) : run));
+      least.reads = Math.min(least.reads, cost.reads);
+      least.commits = Math.min(least.commits, cost.commits);
+    }
+    table[name] = least;
   }
-  assert.deepEqual(table, {
-    create: { reads: 0, commits: 1 },
-    save: { reads: 0, commits: 1 },
-    // One takes the conversation, so that no other process has a turn there meanwhile.
-    text: { reads: 1, commits: 2 },
-    execute: { reads: 0, commits: 1 },
-    suspend: { reads: 0, commits: 1 },
-    page: { reads: 1, commits: 0 },
-    list: { reads: 3, commits: 0 },
-    resume: { reads: 1, commits: 1 },
-  });
+  assert.deepEqual(table, COSTS);
 });

@@ -18,11 +18,14 @@ export function agentView(place) {
   const about = element("div");
   const beside = element("div");
   let answered = () => {};
-  const chat = buildChat(place, id, () => answered());
-  const asideOfChat = element("div", { class: "beside chat-view" }, section("Chat", chat.body), beside);
-  body.append(about, asideOfChat);
   const conversation = query.get("conversation");
-  if (conversation !== null) void chat.open(conversation, query.get("userId") ?? "");
+  const chat = buildChat(place, id, {
+    keeps: asked.then(({ memory }) => memory !== null),
+    stored: conversation === null ? null : { id: conversation, userId: query.get("userId") ?? "" },
+    answered: () => answered(),
+  });
+  const asideOfChat = element("div", { class: "beside chat-view" }, section("Chat", chat), beside);
+  body.append(about, asideOfChat);
   return load(place, about, asked, (agent) => {
     title(agent.name);
     if (agent.memory !== null) {
@@ -34,7 +37,6 @@ export function agentView(place) {
       });
       answered = () => void list.refresh();
       replace(beside, section("Conversations", list.body));
-      if (conversation === null) chat.begin(true);
     }
     return [
       element("p", { class: "lead" }, agent.description),

@@ -13,11 +13,14 @@ import { jsonField } from "./value-form.js";
 /** @typedef {{ role: "user" | "assistant", parts: { type: "text", text: string }[] }} Message */
 
 /**
+ * What is said before it is known whether the agent has a memory, or before a stored conversation is shown, waits for that.
+ *
  * @param {Place} place
  * @param {string} agentId
- * @param {() => void} answered
+ * @param {{ keeps: Promise<boolean>, stored: { id: string, userId: string } | null, answered: () => void }} options whether the agent
+ *   has a memory, and the conversation to go on with
  */
-export function buildChat({ api, signal, announce }, agentId, answered) {
+export function buildChat({ api, signal, announce }, agentId, { keeps, stored, answered }) {
   /** All messages so far. They are sent with every request, because an agent without a memory keeps none. @type {Message[]} */
   const said = [];
   /** @type {AbortController | null} */
@@ -33,7 +36,7 @@ export function buildChat({ api, signal, announce }, agentId, answered) {
     { type: "button", class: "plain", disabled: true, onclick: () => running?.abort() },
     "Stop",
   );
-  const anew = element("button", { type: "button", class: "plain", onclick: () => begin(keeps) }, "New chat");
+  const anew = element("button", { type: "button", class: "plain", onclick: begin }, "New chat");
   const form = element(
     "form",
     { onsubmit: submit },
@@ -48,8 +51,10 @@ export function buildChat({ api, signal, announce }, agentId, answered) {
       context.body,
     ),
   );
-  /** Whether the agent has a memory. */
-  let keeps = false;
+  /** What is said waits for it. @type {Promise<void>} */
+  let ready;
+  if (stored === null) nameConversation();
+  else ready = open(stored);
 
   /** @param {Event} event */
   function sendOnEnter(event) {
@@ -66,20 +71,28 @@ export function buildChat({ api, signal, announce }, agentId, answered) {
     void ask(words);
   }
 
-  /** Forgets what was said here. With a memory, the next words begin a conversation. @param {boolean} kept */
-  function begin(kept) {
+  /** With a memory, the next words begin a conversation. */
+  function nameConversation() {
+    ready = keeps.then((kept) => {
+      if (kept && conversation.value === "") conversation.value = `console-${newTrace().id.slice(0, 12)}`;
+    });
+    // Whoever says something is told what is wrong.
+    ready.catch(() => {});
+  }
+
+  /** Forgets what was said here. */
+  function begin() {
     running?.abort();
-    keeps = kept;
     said.length = 0;
     replace(log);
     log.hidden = true;
-    conversation.value = kept ? `console-${newTrace().id.slice(0, 12)}` : "";
+    conversation.value = "";
+    nameConversation();
     if (document.activeElement === anew) text.focus();
   }
 
-  /** Shows a conversation that is stored, and goes on with it. @param {string} id @param {string} userId */
-  async function open(id, userId) {
-    keeps = true;
+  /** Shows a conversation that is stored, and goes on with it. @param {{ id: string, userId: string }} conversation */
+  async function open({ id, userId }) {
     conversation.value = id;
     user.value = userId;
     const query = new URLSearchParams({ agentId, limit: "200", ...(userId !== "" && { userId }) });
@@ -99,15 +112,17 @@ export function buildChat({ api, signal, announce }, agentId, answered) {
     const run = new AbortController();
     const answer = new Answer();
     const trace = newTrace();
-    const started = performance.now();
+    running = run;
     let body;
     try {
+      await ready;
       body = bodyFor(words);
     } catch (error) {
+      running = null;
       log.hidden = false;
       return log.append(problem(error));
     }
-    running = run;
+    const started = performance.now();
     text.value = "";
     log.hidden = false;
     log.append(
@@ -170,7 +185,7 @@ export function buildChat({ api, signal, announce }, agentId, answered) {
   const scrollDown = () => {
     log.scrollTop = log.scrollHeight;
   };
-  return { body: element("div", { class: "chat" }, log, form), begin, open };
+  return element("div", { class: "chat" }, log, form);
 }
 
 /** @param {"user" | "assistant"} role @param {string} text @returns {Message} */
