@@ -183,8 +183,7 @@ export class Engine implements Workflows {
    * @throws ServiceError `unavailable` when too many are running, or waiting in `memory:`
    */
   begin(start: ExecutionStart, definition: WorkflowDefinition, caller: ExecutionCaller, before?: string): Execution {
-    this.capacity.requireFree();
-    this.capacity.requireRoom();
+    this.capacity.requireFree({ isNew: true });
     const root = isRun(start.workflowId) ? null : beginWorkflow(caller.trace, start);
     const known = root === null ? start : { ...start, trace: contextText(root) };
     const execution = new Execution(initialState(known), definition, caller, this.environment, null);

@@ -38,22 +38,13 @@ export class ExecutionCapacity {
    *
    * @throws ServiceError `unavailable`
    */
-  requireFree(): void {
+  requireFree({ isNew = false } = {}): void {
+    // One that goes on needs no more room.
+    if (isNew && !this.hasRoom)
+      throw unavailable("the executions in memory: take all their room, and none has ended: resume or cancel some");
     if (this.#free && this.#waiting.length === 0) return;
     this.#refused?.();
     throw unavailable(`${this.#limit} executions are running, as many as server.limits.executions allows: try again`);
-  }
-
-  /**
-   * For a new execution. One that goes on needs no more room.
-   *
-   * @throws ServiceError `unavailable`
-   */
-  requireRoom(): void {
-    if (this.hasRoom) return;
-    throw unavailable(
-      "the executions in memory: take all their room, and none has ended: resume or cancel some, try again",
-    );
   }
 
   /** Runs `work`, which may begin an execution, as soon as there is a free slot for it. */
