@@ -67,7 +67,7 @@ export class ExecutionRetention {
     const removeSurplus = async (count: number) => {
       await this.#removeSurplus(count);
       await this.removeBytes(this.#held() - excessBytes(this.#store, "executions"));
-      options.fits?.(excessBytes(this.#store, "executions") <= 0);
+      options.fits?.(excessBytes(this.#store, "executions") <= 0 || (await this.#oldestEntries()).length > 0);
     };
     this.#surplus =
       maxEnded === undefined ? null : new Interval(COUNT_INTERVAL_MS, () => removeSurplus(maxEnded), failed);
@@ -121,15 +121,17 @@ export class ExecutionRetention {
   async removeBytes(maxBytes: number): Promise<void> {
     const store = this.#store;
     const excess = () => this.#held() - maxBytes;
-    for (let left = excess(), before = Number.POSITIVE_INFINITY; left > 0 && left < before; left = excess()) {
-      before = left;
+    let removed: string | undefined;
+    for (let left = excess(); left > 0; left = excess()) {
       const oldest = await this.#oldestEntries();
       const records = await store.getMany(oldest.map((entry) => executionKey(indexedExecution(entry))));
       let count = 0;
       for (let freed = 0; freed < left && count < records.length; count++) freed += records[count]?.value.length ?? 0;
       const last = oldest[count - 1];
-      if (last === undefined || this.#expiry.signal.aborted) return;
+      // One that could not be removed is found again.
+      if (last === undefined || last === removed || this.#expiry.signal.aborted) return;
       await this.#removeUpTo(last);
+      removed = last;
     }
   }
 
