@@ -1,19 +1,17 @@
 /** Limits the bytes of tasks in a store that ends with the process: the oldest tasks that have ended are removed. */
 import { unlessConflict } from "../storage/conflict.ts";
-import { indexedTask, TASKS, taskIndex, taskKey } from "../storage/keys.ts";
-import { TASK_PUSHES } from "../storage/push-keys.ts";
+import { indexedTask, taskIndex, taskKey } from "../storage/keys.ts";
+import { excessBytes } from "../storage/memory-shares.ts";
 import { allRows } from "../storage/ranges.ts";
 import type { Row } from "../storage/store.ts";
 import type { IndexValue, TaskRows } from "./task-rows.ts";
 
-const MAX_BYTES = 16 * 1024 * 1024;
-/** The oldest tasks of each agent that are read together. */
+/** The oldest of each agent that are looked at together. */
 const TASKS_PER_LOOK = 200;
 
-/** Removes tasks until all take at most 16 MiB, or only running ones are left. A task that waits for an answer may be removed too. */
+/** Removes tasks until all take no more than their room in `memory:`, or only those are left that still work. One that waits for an answer makes room too. */
 export async function removeSurplusTasks(rows: TaskRows, signal: AbortSignal): Promise<void> {
-  const held = (space: string) => rows.store.held?.(space) ?? 0;
-  const excess = () => held(TASKS) + held(TASK_PUSHES) - MAX_BYTES;
+  const excess = () => excessBytes(rows.store, "tasks");
   for (let left = excess(), before = Number.POSITIVE_INFINITY; left > 0 && left < before; left = excess()) {
     before = left;
     await removeOldest(rows, left);

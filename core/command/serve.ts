@@ -5,6 +5,7 @@ import { BootError, type Running, start } from "../app/start.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { ServerManifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
+import { boundHeapGrowth } from "../platform/heap.ts";
 import { pluginFileOf } from "../registry/blame.ts";
 import { shortPath } from "../registry/problem.ts";
 import { printIssues, printWarning } from "./inspect.ts";
@@ -18,6 +19,7 @@ const EXIT_TIMEOUT_MS = 1_000;
 export async function serve(invocation: Invocation): Promise<number> {
   // Output that cannot be written (a full disk, a closed terminal) must not end the service.
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
+  boundHeapGrowth();
   let running: Awaited<ReturnType<typeof start>>;
   try {
     running = await start(invocation);

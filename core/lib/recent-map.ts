@@ -1,7 +1,7 @@
 /** A bounded map of the most recently used entries. It has two generations, because deleting the oldest key of one large `Map` is slow. */
 export class RecentMap<V, K = string> {
   readonly #capacity: number;
-  readonly #weigh: (value: V) => number;
+  readonly #weigh: (value: V, key: K) => number;
   #current = new Map<K, V>();
   #previous = new Map<K, V>();
   /** Weight of the entries in `#current`. */
@@ -11,7 +11,7 @@ export class RecentMap<V, K = string> {
    * @param capacity the weight of a generation: the map keeps entries of at least this weight, and of at most twice as much
    * @param weigh default: each entry weighs 1
    */
-  constructor(capacity: number, weigh: (value: V) => number = () => 1) {
+  constructor(capacity: number, weigh: (value: V, key: K) => number = () => 1) {
     this.#capacity = capacity;
     this.#weigh = weigh;
   }
@@ -23,7 +23,7 @@ export class RecentMap<V, K = string> {
   /** Sets an entry and marks it as used: one that is only read, and not set again, is dropped eventually. */
   set(key: K, value: V): void {
     const known = this.#current.get(key);
-    this.#weight += this.#weigh(value) - (known === undefined ? 0 : this.#weigh(known));
+    this.#weight += this.#weigh(value, key) - (known === undefined ? 0 : this.#weigh(known, key));
     this.#current.set(key, value);
     if (this.#weight < this.#capacity) return;
     this.#previous = this.#current;
@@ -33,7 +33,7 @@ export class RecentMap<V, K = string> {
 
   delete(key: K): void {
     const known = this.#current.get(key);
-    if (known !== undefined) this.#weight -= this.#weigh(known);
+    if (known !== undefined) this.#weight -= this.#weigh(known, key);
     this.#current.delete(key);
     this.#previous.delete(key);
   }

@@ -18,6 +18,8 @@ export interface Domain {
   readonly numbers: Sequence;
   /** Semantic indexes by the name of the memory. */
   readonly semantic: ReadonlyMap<string, Semantic>;
+  /** In `memory:`: removes conversations until those that are left fit into their room. */
+  readonly makeRoom?: (() => void) | undefined;
   /** Milliseconds since 1970; never goes backwards. */
   readonly now: () => number;
 }

@@ -2,6 +2,8 @@
 import type { Logger } from "pino";
 import { isIsolated } from "../identity/principal.ts";
 import { type Clock, risingClock, storedTime } from "../lib/clock.ts";
+import { messageOf } from "../lib/errors.ts";
+import { Interval } from "../lib/interval.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../lib/json-schema.ts";
 import { createKeyedMutex } from "../lib/keyed-mutex.ts";
 import type { Manifest, MemoryManifest } from "../manifest/manifest.ts";
@@ -48,9 +50,15 @@ export async function createMemories(
 export interface MemoryDomain {
   /** Throws like `createMemories`. */
   memories(manifest: Pick<Manifest, "memory">): Promise<Map<string, Memory>>;
+  /** In `memory:`, conversations that nobody uses make room for other rows as well. */
+  start(): void;
+  close(): Promise<void>;
 }
 
-/** Reads nothing before the first memory is created. */
+/** Between two looks at the room that other rows have left. */
+const ROOM_INTERVAL_MS = 250;
+
+/** Nothing is read before the first memory. */
 export function openDomain(store: Store, options: MemoriesOptions): MemoryDomain {
   let opened: Promise<{ domain: Domain; saver: ReturnType<typeof createSaver> }> | undefined;
   const open = async () => {
@@ -58,7 +66,16 @@ export function openDomain(store: Store, options: MemoriesOptions): MemoryDomain
     await discardUnfinishedCopies(domain);
     return { domain, saver: createSaver(domain) };
   };
+  const room = isVolatile(store)
+    ? new Interval(
+        ROOM_INTERVAL_MS,
+        async () => (await opened)?.domain.makeRoom?.(),
+        (error) => options.logger?.warn({ err: error }, `conversations cannot make room: ${messageOf(error)}`),
+      )
+    : null;
   return {
+    start: () => room?.start(),
+    close: async () => room?.stop(),
     async memories(manifest) {
       const memories = new Map<string, Memory>();
       const settings = Object.entries(manifest.memory ?? {});
@@ -98,6 +115,7 @@ async function createDomain(
     mutex: createKeyedMutex(),
     numbers: await createSequence(store, CONVERSATION_SEQUENCE, [CONVERSATIONS]),
     semantic,
+    makeRoom: bound && (() => bound.makeRoom(domain)),
     now: now === undefined ? storedTime : risingClock(() => Math.max(0, now())),
   };
   return domain;

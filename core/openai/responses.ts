@@ -15,6 +15,7 @@ import type { KeptRuns } from "../runs/kept-runs.ts";
 import { unlessConflict } from "../storage/conflict.ts";
 import { RESPONSE_TIMES, responseKey, responseOfTime, responsesBefore } from "../storage/keys.ts";
 import { pagesInBackground } from "../storage/ranges.ts";
+import { roomKeeper } from "../storage/remove-oldest.ts";
 import type { Store } from "../storage/store.ts";
 import { BackgroundResponses } from "./background.ts";
 import { OpenaiError, unsupported } from "./errors.ts";
@@ -43,21 +44,30 @@ export class Responses {
   stopping = false;
   readonly #manifest: Manifest;
   readonly #retention: Interval;
+  readonly #room: Interval | null;
 
   /** @param manifest read when it is needed, because a reload may change it */
   constructor(manifest: Manifest, { store, runs, logger }: ResponsesSource) {
     this.#manifest = manifest;
     this.rows = new ResponseRows(store);
     this.background = new BackgroundResponses(this.rows, runs, logger);
+    const failed = (error: unknown) =>
+      logger.warn({ err: error }, `old responses could not be removed: ${messageOf(error)}`);
     this.#retention = new Interval(
       RETENTION_INTERVAL_MS,
       () => this.removeBefore(systemTime() - manifest.history.retention),
-      (error) => logger.warn({ err: error }, `old responses could not be removed: ${messageOf(error)}`),
+      failed,
     );
+    const keyOf = async (id: string) => {
+      const found = await this.rows.read(id);
+      return found?.record.resource.status === "in_progress" ? null : responseKey(id);
+    };
+    this.#room = roomKeeper(store, { kind: "responses", times: RESPONSE_TIMES, idOf: responseOfTime, keyOf, failed });
   }
 
   start(): void {
     this.#retention.start();
+    this.#room?.start();
   }
 
   /** Waits for the responses over WebSockets, at most some milliseconds. */
@@ -68,7 +78,7 @@ export class Responses {
 
   async close(): Promise<void> {
     this.background.close();
-    await this.#retention.stop();
+    await Promise.all([this.#retention.stop(), this.#room?.stop()]);
   }
 
   principalOf = (requester: Requester): Principal => principalOf(requester, isIsolated(this.#manifest));

@@ -15,6 +15,7 @@ import { KEPT_REPLY_TIMES, keptRepliesBefore, keptReplyKey, keptReplyOfTime, kep
 import type { Membership } from "./membership.ts";
 import { nameProcess } from "./process-name.ts";
 import { pagesInBackground } from "./ranges.ts";
+import { roomKeeper } from "./remove-oldest.ts";
 import type { Commit, Row, Store } from "./store.ts";
 import { Watch } from "./watch.ts";
 
@@ -67,6 +68,7 @@ export class KeptReplies implements ReplyKeeper {
   readonly #late = new Set<() => Promise<void>>();
   readonly #retention: Interval;
   readonly #retries: Interval;
+  readonly #room: Interval | null;
 
   constructor(store: Store, membership: Membership | null, logger: Logger) {
     this.#store = store;
@@ -76,15 +78,18 @@ export class KeptReplies implements ReplyKeeper {
     };
     this.#retention = new Interval(RETENTION_INTERVAL_MS, () => this.removeBefore(systemTime() - KEPT_MS), failed);
     this.#retries = new Interval(RETRY_INTERVAL_MS, () => this.#writeLate(), failed);
+    const keyOf = (id: string) => (this.#pending.has(id) ? null : keptReplyKey(id)); // A claim stays for as long as it is at work.
+    this.#room = roomKeeper(store, { kind: "replies", times: KEPT_REPLY_TIMES, idOf: keptReplyOfTime, keyOf, failed });
   }
 
   start(): void {
     this.#retention.start();
     this.#retries.start();
+    this.#room?.start();
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#retention.stop(), this.#retries.stop()]);
+    await Promise.all([this.#retention.stop(), this.#retries.stop(), this.#room?.stop()]);
   }
 
   async take(request: KeyedRequest, signal: AbortSignal): Promise<KeptReply | KeyClaim> {

@@ -130,7 +130,10 @@ export class SortedRows {
   }
 }
 
-const bytesOf = ({ key, value }: Row): number => BYTES_PER_ROW + key.length + Buffer.byteLength(value);
+const bytesOf = ({ key, value }: Row): number => BYTES_PER_ROW + key.length + heapBytes(value);
+
+/** A text with a single character beyond Latin-1 takes two bytes for each of its characters. One of Latin-1 is counted so as well. */
+const heapBytes = (text: string): number => (Buffer.byteLength(text) === text.length ? 1 : 2) * text.length;
 
 /** Index of the first slot whose key is not less than `key`. */
 function lowerBound(block: readonly Slot[], key: string): number {

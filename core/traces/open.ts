@@ -5,6 +5,7 @@ import { VERSION } from "../lib/version.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { TRACE_COUNTERS } from "../storage/keys.ts";
+import { roomFor } from "../storage/memory-shares.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import { Recorder } from "./recorder.ts";
@@ -14,8 +15,6 @@ import type { Origin } from "./segment.ts";
 import { SpanFeed } from "./span-feed.ts";
 import type { Traces } from "./traces.ts";
 
-/** Size limit for a store in the memory of the process. */
-const MAX_CHARACTERS_IN_MEMORY = 16 * 1024 * 1024;
 /** In memory the limit is checked more often than on disk. */
 const RETENTION_INTERVAL_IN_MEMORY_MS = 1_000;
 
@@ -49,7 +48,8 @@ export function openTraces(
       return manifest.observability.retention;
     },
     get size() {
-      return inMemory ? Math.min(manifest.observability.size, MAX_CHARACTERS_IN_MEMORY) : manifest.observability.size;
+      const { size } = manifest.observability;
+      return inMemory ? Math.min(size, roomFor(store, "traces")) : size;
     },
     logger,
     ...(inMemory && { round: RETENTION_INTERVAL_IN_MEMORY_MS }),

@@ -180,10 +180,10 @@ export class Engine implements Workflows {
   /**
    * Starts an execution; its `settled` resolves when it settles. `before` is `ExecutionStart.trace` of the one that it replays.
    *
-   * @throws ServiceError `unavailable` when too many are running
+   * @throws ServiceError `unavailable` when too many are running, or waiting in `memory:`
    */
   begin(start: ExecutionStart, definition: WorkflowDefinition, caller: ExecutionCaller, before?: string): Execution {
-    this.capacity.requireFree();
+    this.capacity.requireFree({ isNew: true });
     const root = isRun(start.workflowId) ? null : beginWorkflow(caller.trace, start);
     const known = root === null ? start : { ...start, trace: contextText(root) };
     const execution = new Execution(initialState(known), definition, caller, this.environment, null);

@@ -24,8 +24,8 @@ import type { LinkedParts } from "./definition/linking.ts";
 import { Engine } from "./engine.ts";
 import { ExecutionRetention } from "./retention.ts";
 
-/** Limits for `memory:`, which is in the heap: how many ended executions are kept, and about how many bytes of executions. */
-const IN_MEMORY = { maxEnded: 20_000, maxBytes: 48 * 1024 * 1024 };
+/** How many ended executions `memory:` keeps, because they are in the heap. */
+const IN_MEMORY = { maxEnded: 20_000 };
 
 interface WorkflowParts {
   readonly store: Store;
@@ -85,6 +85,9 @@ export async function openWorkflows(
     ...retentionPeriods(manifest),
     logger,
     ...(isVolatile(store) && IN_MEMORY),
+    fits: (fit) => {
+      engine.capacity.hasRoom = fit;
+    },
   });
   /** Set when the shutdown starts: executions that still wait for a free slot are left to the next process. */
   let isStopping = false;

@@ -18,6 +18,7 @@ import {
   workflowIndex,
   workflowIndexOf,
 } from "../storage/keys.ts";
+import { excessBytes } from "../storage/memory-shares.ts";
 import { firstRows } from "../storage/ranges.ts";
 import type { Store } from "../storage/store.ts";
 import { ENDED } from "./journal/index-rows.ts";
@@ -40,10 +41,10 @@ interface RetentionPeriods {
 
 interface ExecutionRetentionOptions extends RetentionPeriods {
   readonly logger: Logger;
-  /** About how many ended executions are kept; the oldest are removed. */
+  /** About how many ended executions are kept at all, and no more than `memory:` has room for; the oldest are removed. */
   readonly maxEnded?: number;
-  /** About how many bytes of executions are kept, if the store can measure them. */
-  readonly maxBytes?: number;
+  /** Told after every look whether they fit. Where they do not, there is none left that has ended. */
+  readonly fits?: (fit: boolean) => void;
 }
 
 export class ExecutionRetention {
@@ -62,10 +63,11 @@ export class ExecutionRetention {
     const failed = (error: unknown) =>
       options.logger.warn({ err: error }, `ended executions cannot be removed: ${messageOf(error)}`);
     this.#expiry = new Interval(ROUND_INTERVAL_MS, () => this.removeExpired(Date.now()), failed);
-    const { maxEnded, maxBytes = Number.POSITIVE_INFINITY } = options;
+    const { maxEnded } = options;
     const removeSurplus = async (count: number) => {
       await this.#removeSurplus(count);
-      await this.removeBytes(maxBytes);
+      await this.removeBytes(this.#held() - excessBytes(this.#store, "executions"));
+      options.fits?.(excessBytes(this.#store, "executions") <= 0 || (await this.#oldestEntries()).length > 0);
     };
     this.#surplus =
       maxEnded === undefined ? null : new Interval(COUNT_INTERVAL_MS, () => removeSurplus(maxEnded), failed);
@@ -118,20 +120,27 @@ export class ExecutionRetention {
   /** Removes the oldest ended executions until all that are kept take about `maxBytes`, or no ended one is left. */
   async removeBytes(maxBytes: number): Promise<void> {
     const store = this.#store;
-    const excess = () => (store.held?.(EXECUTIONS) ?? 0) - maxBytes;
-    for (let left = excess(), before = Number.POSITIVE_INFINITY; left > 0 && left < before; left = excess()) {
-      before = left;
+    const excess = () => this.#held() - maxBytes;
+    let removed: string | undefined;
+    for (let left = excess(); left > 0; left = excess()) {
       const oldest = await this.#oldestEntries();
       const records = await store.getMany(oldest.map((entry) => executionKey(indexedExecution(entry))));
       let count = 0;
       for (let freed = 0; freed < left && count < records.length; count++) freed += records[count]?.value.length ?? 0;
       const last = oldest[count - 1];
-      if (last === undefined || this.#expiry.signal.aborted) return;
+      // One that could not be removed is found again.
+      if (last === undefined || last === removed || this.#expiry.signal.aborted) return;
       await this.#removeUpTo(last);
+      removed = last;
     }
   }
 
-  /** Index entries of the oldest executions that have ended. */
+  /** Without the rows by which they are found. */
+  #held(): number {
+    return this.#store.held?.(EXECUTIONS) ?? 0;
+  }
+
+  /** Of those that have ended. */
   async #oldestEntries(): Promise<string[]> {
     const pages = await Promise.all(
       ENDED.map((status) => this.#store.scan({ prefix: executionIndex(status), limit: OLDEST_PER_LOOK })),

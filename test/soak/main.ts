@@ -1,7 +1,8 @@
 /**
  * `npm run test:soak`: an hour of agents over a real HTTP upstream with faults, memory, workflows and sockets, and at the end the
  * process must be what it was. `PENSTOCK_SOAK` is how long (`5m`), `PENSTOCK_SOAK_RATE` how many visits a second,
- * `PENSTOCK_SOAK_TRANSPORT` which transport, `PENSTOCK_SOAK_SEED` what chance decides. Exits with 1 when something is wrong.
+ * `PENSTOCK_SOAK_TRANSPORT` which transport, `PENSTOCK_SOAK_STORE` which store (`memory:`), `PENSTOCK_SOAK_SEED` what chance decides. Exits
+ * with 1 when something is wrong.
  */
 import { formatDuration, parseDuration } from "../../core/lib/duration.ts";
 import { judge } from "./judge.ts";
@@ -14,6 +15,7 @@ const duration = parseDuration(process.env.PENSTOCK_SOAK ?? "1h");
 const rate = Number(process.env.PENSTOCK_SOAK_RATE ?? 60);
 const seed = Number(process.env.PENSTOCK_SOAK_SEED ?? Date.now() % 1_000_000_007);
 const transport = process.env.PENSTOCK_SOAK_TRANSPORT ?? "auto";
+const store = process.env.PENSTOCK_SOAK_STORE;
 
 function print({ outcomes, measures, base, end, sockets }: SoakReport): void {
   for (const [name, counts] of [...outcomes].toSorted()) {
@@ -36,7 +38,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => 
 let problems: string[];
 try {
   const { signal } = interrupted;
-  const settings = { duration, rate, seed, transport, signal, tell: console.log };
+  const settings = { duration, rate, seed, transport, signal, tell: console.log, ...(store && { store }) };
   const report = await soak(test as Parameters<typeof soak>[0], settings);
   print(report);
   problems = signal.aborted ? [...report.wrong, "interrupted"] : judge(report, GROWTH);

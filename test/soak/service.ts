@@ -2,12 +2,11 @@
 import type { TestContext } from "node:test";
 import { type Measured, serveMeasured } from "../support/measured.ts";
 
-/** The store: a file of SQLite. */
 const MANIFEST = `
 name: Soak
 version: 1.0.0
 server: { port: 0, transport: "\${TRANSPORT}", limits: { request: 15s } }
-store: sqlite:data/soak.db
+store: "\${STORE}"
 logs: { level: warn, buffer: 500 }
 providers:
   up:
@@ -44,5 +43,9 @@ workflows:
       - { id: last, andThen: { set: { n: "{{ input.n }}" } } }
 `;
 
-export const serveSoaked = (test: Pick<TestContext, "after">, upstream: string, transport: string): Promise<Measured> =>
-  serveMeasured(test, MANIFEST, { UPSTREAM: upstream, TRANSPORT: transport });
+export const serveSoaked = (
+  test: Pick<TestContext, "after">,
+  upstream: string,
+  transport: string,
+  store: string,
+): Promise<Measured> => serveMeasured(test, MANIFEST, { UPSTREAM: upstream, TRANSPORT: transport, STORE: store });

@@ -57,6 +57,8 @@ interface SoakSettings {
   readonly rate: number;
   readonly seed: number;
   readonly transport: string;
+  /** As the manifest names it; default: a file of SQLite. */
+  readonly store?: string;
   /** Ends it early. */
   readonly signal?: AbortSignal;
   /** Told now and then how it goes. */
@@ -79,9 +81,9 @@ export interface SoakReport {
 type Registrar = Parameters<typeof serve>[0];
 
 export async function soak(test: Registrar, settings: SoakSettings): Promise<SoakReport> {
-  const { duration, seed, transport, signal, tell } = settings;
+  const { duration, seed, transport, store = "sqlite:data/soak.db", signal, tell } = settings;
   const model = await serve(test, [process.execPath, "--import", "tsx", "test/soak/upstream.ts", String(seed)]);
-  const served = await serveSoaked(test, model.url, transport);
+  const served = await serveSoaked(test, model.url, transport, store);
   const before = served.sockets();
   const base = await served.measure();
   const report = { outcomes: new Map(), wrong: [] as string[], measures: [] as Measure[], base, served };
@@ -140,8 +142,8 @@ function within<T>(visit: Promise<T>): Promise<T> {
   return Promise.race([visit, late]).finally(() => clearTimeout(timer));
 }
 
-export const describeMeasure = ({ rss, heapUsed, external, user, system }: Measure): string =>
-  `resident ${mega(rss)}, heap ${mega(heapUsed)}, external ${mega(external)}, processor ${((user + system) / 1e6).toFixed(1)} s`;
+export const describeMeasure = ({ rss, peak, heapUsed, external, user, system }: Measure): string =>
+  `resident ${mega(rss)}, at most ${mega(peak)}, heap ${mega(heapUsed)}, external ${mega(external)}, processor ${((user + system) / 1e6).toFixed(1)} s`;
 
 const mega = (bytes: number) => `${(bytes / 1e6).toFixed(1)} MB`;
 

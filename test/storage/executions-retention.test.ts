@@ -166,6 +166,73 @@ test("POST /workflows/:id/execute with memory: the executions that are kept take
   await assert.rejects(access.state("w", "e0"), /e0/);
 });
 
+test("retention of executions: they fit into memory: as long as they end, also when others come while the oldest are removed", async (t) => {
+  const inner = createMemoryStore();
+  let number = 0;
+  const end = (count: number) =>
+    putExecutions(
+      inner,
+      Array.from({ length: count }, (): Sample => ({ number: ++number, status: "completed", at: NOW + number })),
+    );
+  let arrivals = 5;
+  const store: Store = {
+    ...inner,
+    // Each as if it were large.
+    held: (space) => inner.held!(space) * 1_000,
+    async commit(commit) {
+      const revision = await inner.commit(commit);
+      if (arrivals-- > 0) await end(500);
+      return revision;
+    },
+  };
+  await end(500);
+  const told: boolean[] = [];
+  const periods = { workflows: new Map(), otherWorkflows: DAY };
+  const keeper = new ExecutionRetention(store, {
+    ...periods,
+    logger: silent,
+    maxEnded: 100_000,
+    fits: (fit) => told.push(fit),
+  });
+  t.after(() => keeper.close());
+  keeper.start();
+  await until(() => told.length > 0, "a look");
+  assert.equal(told[0], true);
+  assert.ok(store.held!(EXECUTIONS) <= 42 * 1024 * 1024, `${store.held!(EXECUTIONS)} bytes after one look`);
+});
+
+test("POST /workflows/:id/execute with memory: is refused while executions that wait take all the room, until one of them goes on", async (t) => {
+  const steps = [
+    { id: "ask", andThen: { suspend: { reason: "Is it right?" } } },
+    { id: "last", andThen: { set: { n: 1 } } },
+  ];
+  const { access, opened } = await (await processesOf(t, { workflows: { w: { steps } } }))(createMemoryStore());
+  t.after(() => opened.close());
+  const text = "x".repeat(900_000);
+  const ids: string[] = [];
+  const execute = async () => {
+    const id = `e${ids.length}`;
+    await access.execute("w", { input: { text }, options: { executionId: id } }, CALL);
+    ids.push(id);
+  };
+  const refused = async () => {
+    try {
+      await execute();
+      return false;
+    } catch (error) {
+      assert.match((error as Error).message, /executions in memory: take all their room/);
+      return true;
+    }
+  };
+  // Looks are at intervals, between which as many as come are begun.
+  for (let count = 0; count < 60; count++) await refused();
+  await until(refused, "a refusal");
+  assert.ok(ids.length > 20, `${ids.length} wait`);
+  for (const id of ids) assert.equal((await access.state("w", id)).status, "suspended", "none is removed");
+  for (const id of ids) await access.resume("w", id, {}, CALL);
+  await until(async () => !(await refused()), "room");
+});
+
 test("retention of executions: removeBytes removes as many of the oldest that have ended as are too large together, and no other", async () => {
   const store = createMemoryStore();
   const samples = Array.from(

@@ -12,7 +12,7 @@ process.on("SIGUSR2", () => {
   setImmediate(() => {
     collect();
     const { rss, heapUsed, external } = process.memoryUsage();
-    const { userCPUTime: user, systemCPUTime: system } = process.resourceUsage();
-    appendFileSync(process.env.PENSTOCK_MEASURES, `${JSON.stringify({ rss, heapUsed, external, user, system })}\n`);
+    const { userCPUTime: user, systemCPUTime: system, maxRSS } = process.resourceUsage();
+    appendFileSync(process.env.PENSTOCK_MEASURES, `${JSON.stringify({ rss, peak: maxRSS * 1024, heapUsed, external, user, system })}\n`);
   });
 });

@@ -11,6 +11,8 @@ import { EXAMPLES } from "./plugin-folder.ts";
 /** After a garbage collection; bytes, and microseconds of processor time since the start. */
 export interface Measure {
   readonly rss: number;
+  /** The most that was resident since the start, at any time. */
+  readonly peak: number;
   readonly heapUsed: number;
   readonly external: number;
   readonly user: number;

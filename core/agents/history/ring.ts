@@ -13,8 +13,8 @@ import {
 } from "./history.ts";
 
 const MAX_RUNS = 1000;
-/** Most characters of input and output of all agents: thousands of runs with large files must not fill the memory. */
-const MAX_CONTENT = 64 * 1024 * 1024;
+/** Characters of input and output of all agents: thousands of runs with large files must not fill the memory. */
+const MAX_CONTENT = 4 * 1024 * 1024;
 
 /** Creates the histories, which share `MAX_CONTENT`. An agent that is compiled again keeps its history. */
 export function ringHistories(): AgentHistories {

@@ -4,6 +4,7 @@ import { messageOf } from "../../lib/errors.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
 import { openDomain } from "../../memory/memories.ts";
 import { markGaps, openSemantics } from "../../memory/semantic/open.ts";
+import type { Semantic } from "../../memory/semantic/semantic.ts";
 import { followingEmbeddings } from "./embeddings.ts";
 import type { Stage } from "./stage.ts";
 
@@ -15,7 +16,11 @@ export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
 ) => {
   const isolated = isIsolated(manifest);
   const { logger } = options;
-  if (options.semantic === false) return { parts: { memoryDomain: openDomain(store, { isolated, logger }) } };
+  const opened = (semantic?: ReadonlyMap<string, Semantic>) => {
+    const memoryDomain = openDomain(store, { isolated, logger, ...(semantic && { semantic }) });
+    return { parts: { memoryDomain }, begin: () => memoryDomain.start(), end: () => memoryDomain.close() };
+  };
+  if (options.semantic === false) return opened();
   const embeddings = followingEmbeddings({ models, uses });
   const vectorBytes = manifest.server.limits.vectors;
   try {
@@ -23,17 +28,21 @@ export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
     const declared = options.vectors === "exact" ? withExactVectors(manifest) : manifest;
     const { semantics, problems, vectorBytes: used, start } = await openSemantics(declared, source);
     meters.limits.measure("server.limits.vectors", used);
+    const { begin, ...built } = opened(semantics);
     return {
-      parts: { memoryDomain: openDomain(store, { isolated, logger, semantic: semantics }) },
+      ...built,
       problems,
-      begin: start,
+      begin: async () => {
+        await start();
+        begin();
+      },
       adopt: (next) => ({
         begin: () => markGaps(next.manifest, store),
         apply: () => embeddings.follow(next),
       }),
     };
   } catch (error) {
-    return { parts: { memoryDomain: openDomain(store, { isolated, logger }) }, problems: [unreadable(error)] };
+    return { ...opened(), problems: [unreadable(error)] };
   }
 };
 

@@ -1,11 +1,12 @@
 /** Deleting conversations and messages, with everything that belongs to them, in one commit. */
 import { conversationRows } from "../../storage/keys.ts";
+import { isVolatile } from "../../storage/sharing.ts";
 import type { Domain } from "../domain.ts";
 import { dropSummaryOf } from "../messages/summary.ts";
 import { findMessages, removeMessages } from "../messages/write.ts";
 import { idRowKey, type Snapshot } from "../records/conversation.ts";
 import { type Known, retryOnConflict } from "../records/directory.ts";
-import { changeConversation, removeConversation } from "../records/index-rows.ts";
+import { changeConversation, removeConversation, removeEmptyTotals } from "../records/index-rows.ts";
 import { indexName } from "../records/target.ts";
 import { createDraft } from "../semantic/semantic.ts";
 
@@ -25,6 +26,7 @@ export function deleteConversation(domain: Domain, found: Known): Promise<void> 
       await store.commit(draft);
       conversations.forget(conversation);
       index?.committed();
+      if (isVolatile(store)) await removeEmptyTotals(store, conversation);
     }),
   );
 }

@@ -1,16 +1,12 @@
-/**
- * Limits the bytes of conversations in a store that ends with the process: the least recently changed ones are removed.
- */
+/** Conversations in a store that ends with the process: they have a bounded room, which those that changed least recently make. */
 import type { Logger } from "pino";
 import { messageOf } from "../../lib/errors.ts";
-import { CONVERSATION_SPACES } from "../../storage/keys.ts";
+import { excessBytes } from "../../storage/memory-shares.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Domain } from "../domain.ts";
 import { ConversationGone, type Known } from "../records/directory.ts";
 import { deleteConversation } from "./remove.ts";
 
-/** Limit for the rows of all conversations together. */
-const MAX_BYTES = 48 * 1024 * 1024;
 /** How much is freed at once. */
 const ROOM_BYTES = 1024 * 1024;
 /** Removals before other work gets its turn. */
@@ -29,13 +25,18 @@ export class VolatileConversations {
     this.#logger = logger;
   }
 
-  /** Called for every conversation that changes or is read from the store. Space is freed in the background. */
+  /** Called for every conversation that changes, or is read from the store. */
   use(domain: Domain, { memory, number, id, ownId, userId }: Known): void {
     this.#used.delete(number);
     this.#used.set(number, { memory, number, id, ownId, userId });
-    if (this.#isMakingRoom || this.#bytes() <= MAX_BYTES) return;
+    this.makeRoom(domain);
+  }
+
+  /** In the background, where conversations take more than their room. */
+  makeRoom(domain: Domain): void {
+    if (this.#isMakingRoom || this.#excess() <= 0) return;
     this.#isMakingRoom = true;
-    this.#makeRoom(domain)
+    this.#removeOldest(domain)
       .catch((error) => this.#logger?.warn({ err: error }, `conversations cannot make room: ${messageOf(error)}`))
       .finally(() => {
         this.#isMakingRoom = false;
@@ -46,12 +47,12 @@ export class VolatileConversations {
     this.#used.delete(number);
   }
 
-  async #makeRoom(domain: Domain): Promise<void> {
+  async #removeOldest(domain: Domain): Promise<void> {
     this.#warn();
     let removed = 0;
     for (const used of this.#used.values()) {
-      // The most recently changed conversation is kept, because it is in use.
-      if (this.#used.size === 1 || this.#bytes() <= MAX_BYTES - ROOM_BYTES) return;
+      // The one that changed last is somebody's at this moment.
+      if (this.#used.size === 1 || this.#excess() <= -ROOM_BYTES) return;
       try {
         await deleteConversation(domain, used);
       } catch (error) {
@@ -66,13 +67,11 @@ export class VolatileConversations {
     if (this.#hasWarned) return;
     this.#hasWarned = true;
     this.#logger?.warn(
-      "the conversations in memory: take 48 MiB; from now on those that changed least recently are removed",
+      "the conversations in memory: take as much as they may; from now on those that changed least recently are removed",
     );
   }
 
-  #bytes(): number {
-    let bytes = 0;
-    for (const space of CONVERSATION_SPACES) bytes += this.#store.held?.(space) ?? 0;
-    return bytes;
+  #excess(): number {
+    return excessBytes(this.#store, "conversations");
   }
 }

@@ -8,14 +8,15 @@ import { Overlaps } from "../../lib/overlaps.ts";
 import { RecentMap } from "../../lib/recent-map.ts";
 import type { Text } from "../../lib/serialized.ts";
 import { conversationOfKey } from "../../storage/keys.ts";
-import { isShared } from "../../storage/sharing.ts";
+import { isShared, isVolatile } from "../../storage/sharing.ts";
 import type { Commit, Row, Store } from "../../storage/store.ts";
 import { parseMessages } from "../records/message.ts";
 import { type KeptMessages, keepMessages, keptBytes, newestOf, stateAfter } from "./kept.ts";
 
-/** Limit for each of the two generations of the cache. */
+/** Of each of the two generations of the cache. Less where the rows are in the heap as well, and quick to read. */
 const MAX_BYTES = 8 * 1024 * 1024;
-/** Larger entries are not cached, because they would displace many others. */
+const MAX_BYTES_IN_MEMORY = 2 * 1024 * 1024;
+/** What takes more is not kept, since it would displace many others. */
 const MAX_ENTRY_BYTES = 256 * 1024;
 /** Bytes of an entry in addition to its messages. */
 const ENTRY_BYTES = 512;
@@ -45,13 +46,14 @@ export class RecentMessages {
   readonly store: Store;
   readonly #store: Store;
   readonly #shared: boolean;
-  /** Entries by the number of the conversation. */
-  readonly #entries = new RecentMap<Entry, number>(MAX_BYTES, ({ bytes }) => bytes);
+  /** By the number of the conversation. */
+  readonly #entries: RecentMap<Entry, number>;
   readonly #overlaps = new Overlaps<number>();
 
   constructor(store: Store) {
     this.#store = store;
     this.#shared = isShared(store);
+    this.#entries = new RecentMap(isVolatile(store) ? MAX_BYTES_IN_MEMORY : MAX_BYTES, ({ bytes }) => bytes);
     this.store = {
       kind: store.kind,
       get: (key) => store.get(key),

@@ -6,10 +6,13 @@ import { conversationIdKeys, conversationKey } from "../../storage/keys.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import { type ConversationRef, conversationIdentity, isRowOf, parseSnapshot, type Snapshot } from "./conversation.ts";
 
-/** Snapshots in each of the two generations of the cache. */
-const MAX_CACHED_SNAPSHOTS = 10_000;
-/** Numbers are small, so many are cached: with its number, a conversation that is not cached takes one read instead of two. */
-const MAX_CACHED_NUMBERS = 100_000;
+/** Of the snapshots in each of the two generations of the cache: some ten thousand. */
+const MAX_SNAPSHOT_BYTES = 5 * 1024 * 1024;
+const SNAPSHOT_BYTES = 512;
+/** Numbers are small, so many are kept: with its number a conversation that is not cached takes one read, not two. */
+const MAX_NUMBER_BYTES = 12 * 1024 * 1024;
+/** Beside its key. */
+const NUMBER_BYTES = 80;
 /** Conversations with larger metadata are not cached. */
 const MAX_CACHED_CHARACTERS = 4096;
 /** Every race has a winner, so only a process that is always slower than the others loses this often. */
@@ -38,9 +41,12 @@ export class Conversations {
   readonly #store: Store;
   readonly #spaces: IdSpaces;
   readonly #usage: Usage | undefined;
-  readonly #cache = new RecentMap<Snapshot>(MAX_CACHED_SNAPSHOTS);
-  /** Numbers by id. That of a deleted conversation leads to no row, or to the row of another one, which is detected. */
-  readonly #numbers = new RecentMap<number>(MAX_CACHED_NUMBERS);
+  readonly #cache = new RecentMap<Snapshot>(
+    MAX_SNAPSHOT_BYTES,
+    ({ head }, key) => SNAPSHOT_BYTES + head.length + key.length,
+  );
+  /** Of a deleted conversation the number finds nothing, or the row of another one, which says so. */
+  readonly #numbers = new RecentMap<number>(MAX_NUMBER_BYTES, (_, key) => NUMBER_BYTES + key.length);
 
   constructor(store: Store, spaces: IdSpaces, usage?: Usage) {
     this.#store = store;

@@ -1,5 +1,7 @@
-/** The index rows for lists of conversations. They change in the same commit as the conversation. */
+/** The index rows by which conversations are listed. They change in the commit that changes the conversation. */
+import { removeUnchanged } from "../../storage/conflict.ts";
 import { conversationKey, indexEntry, resourceIndex, resourceTotal, userIndex, userTotal } from "../../storage/keys.ts";
+import type { Store } from "../../storage/store.ts";
 import type { Draft } from "../semantic/semantic.ts";
 import { conversationRow, type Snapshot } from "./conversation.ts";
 
@@ -29,6 +31,14 @@ export function removeConversation(draft: Draft, conversation: Snapshot): void {
   draft.expect.push([conversationKey(number), revision]);
   deleteEntries(draft, conversation);
   draft.add.push([userTotal(memory, userId), -1], [resourceTotal(memory, resourceId), -1]);
+}
+
+/** Counters of nothing, which take room in a store that ends with the process. Without a row they count from 0 as well. */
+export async function removeEmptyTotals(store: Store, { memory, userId, resourceId }: Snapshot): Promise<void> {
+  for (const key of [userTotal(memory, userId), resourceTotal(memory, resourceId)]) {
+    const row = await store.get(key);
+    if (row?.value === "0") await removeUnchanged(store, row);
+  }
 }
 
 function putEntries(draft: Draft, { memory, number, userId, resourceId, updatedAt }: Change): void {

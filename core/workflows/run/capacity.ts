@@ -1,4 +1,4 @@
-/** Limits how many executions run in this process at once. */
+/** Limits how many executions run in this process at once, and begins none where there is no room for it. */
 import { unavailable } from "../../lib/errors.ts";
 
 export class ExecutionCapacity {
@@ -8,6 +8,8 @@ export class ExecutionCapacity {
   /** Slots reserved for executions that are about to run. */
   #reserved = 0;
   readonly #waiting: (() => void)[] = [];
+  /** False: those that are kept take all the room of `memory:`, and none of them has ended. */
+  hasRoom = true;
   #resolveFull: () => void = () => {};
   /** Resolves when an execution has to wait for a slot for the first time. */
   readonly full: Promise<void> = new Promise((resolve) => {
@@ -36,7 +38,10 @@ export class ExecutionCapacity {
    *
    * @throws ServiceError `unavailable`
    */
-  requireFree(): void {
+  requireFree({ isNew = false } = {}): void {
+    // One that goes on needs no more room.
+    if (isNew && !this.hasRoom)
+      throw unavailable("the executions in memory: take all their room, and none has ended: resume or cancel some");
     if (this.#free && this.#waiting.length === 0) return;
     this.#refused?.();
     throw unavailable(`${this.#limit} executions are running, as many as server.limits.executions allows: try again`);

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { SortedRows } from "../../../core/storage/sorted-rows.ts";
 
@@ -42,5 +44,31 @@ test("rows can all be deleted and begun anew", () => {
     for (let index = 0; index < 2_000; index++) rows.set({ key: keyOf(index), value: "1", revision: round });
     for (const key of rows.keys("k/")) rows.delete(key);
     assert.deepEqual([rows.size, rows.keys("k/"), rows.scan({ prefix: "k/", limit: 9, reverse: true })], [0, [], []]);
+  }
+});
+
+test("SortedRows.bytes counts what rows take in the heap: short ones, long ones, and texts of which a single character is wide", () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const used = () => {
+    collect();
+    return process.memoryUsage().heapUsed;
+  };
+  const texts = {
+    short: "1",
+    long: "x".repeat(2_000),
+    wide: `\u2014${"x".repeat(2_000)}`,
+    latin: "\u00e9".repeat(2_000),
+  };
+  for (const [kind, text] of Object.entries(texts)) {
+    const rows = new SortedRows();
+    const before = used();
+    // As bytes first, so that no row shares its text with another one.
+    for (let index = 0; index < 10_000; index++) {
+      const value = Buffer.from(text).toString();
+      rows.set({ key: Buffer.from(keyOf((index * 7_919) % 10_007)).toString(), value, revision: index });
+    }
+    const taken = (used() - before) / rows.bytes("k/");
+    assert.ok(taken > 0.45 && taken < 1.2, `${kind}: the heap has grown by ${taken} of what is counted`);
   }
 });

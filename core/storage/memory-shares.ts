@@ -1,0 +1,54 @@
+/**
+ * How the rows of `memory:`, which are in the heap of the process, share their room. Each kind may take `most` while the others leave
+ * it that much, and keeps its share whatever they do. The shares add up to the room: when no kind is over its limit, all of them together
+ * fit into it.
+ */
+import { CONVERSATION_SPACES, EXECUTIONS, KEPT_REPLY_TIMES, RESPONSE_TIMES, SEGMENTS, TASKS } from "./keys.ts";
+import { TASK_PUSHES } from "./push-keys.ts";
+import type { Store } from "./store.ts";
+
+const MIB = 1024 * 1024;
+/** Of all kinds together. */
+const ROOM = 42 * MIB;
+
+interface Kind {
+  /** What the keys of its rows begin with. */
+  readonly spaces: readonly string[];
+  readonly share: number;
+  readonly most: number;
+}
+
+const KINDS = {
+  conversations: { spaces: CONVERSATION_SPACES, share: 16 * MIB, most: ROOM },
+  executions: {
+    spaces: [EXECUTIONS, "xo/", "xn/", "xi/", "xs/", "xw/", "xu/", "xv/", "xr/"],
+    share: 10 * MIB,
+    most: ROOM,
+  },
+  tasks: { spaces: [TASKS, TASK_PUSHES, "a2i/", "a2u/"], share: 5 * MIB, most: 16 * MIB },
+  traces: { spaces: [SEGMENTS, "td/", "tl/", "tf/"], share: 4 * MIB, most: 16 * MIB },
+  /** Replies to requests with an Idempotency-Key. */
+  replies: { spaces: [KEPT_REPLY_TIMES, "ik/"], share: 4 * MIB, most: 16 * MIB },
+  /** Of `/v1/responses`. */
+  responses: { spaces: [RESPONSE_TIMES, "rs/"], share: 3 * MIB, most: 16 * MIB },
+} as const satisfies Record<string, Kind>;
+
+export type KindOfRows = keyof typeof KINDS;
+
+function heldBytes(store: Pick<Store, "held">, kind: KindOfRows): number {
+  let bytes = 0;
+  for (const space of KINDS[kind].spaces) bytes += store.held?.(space) ?? 0;
+  return bytes;
+}
+
+/** How many bytes the rows of a kind may take now. */
+export function roomFor(store: Pick<Store, "held">, kind: KindOfRows): number {
+  let left = ROOM;
+  for (const other of Object.keys(KINDS) as KindOfRows[]) if (other !== kind) left -= heldBytes(store, other);
+  const { share, most } = KINDS[kind];
+  return Math.max(share, Math.min(most, left));
+}
+
+/** By how many bytes they are over it; 0 or less: they are not. */
+export const excessBytes = (store: Pick<Store, "held">, kind: KindOfRows): number =>
+  heldBytes(store, kind) - roomFor(store, kind);
