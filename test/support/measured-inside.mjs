@@ -13,6 +13,9 @@ process.on("SIGUSR2", () => {
     collect();
     const { rss, heapUsed, external } = process.memoryUsage();
     const { userCPUTime: user, systemCPUTime: system, maxRSS } = process.resourceUsage();
-    appendFileSync(process.env.PENSTOCK_MEASURES, `${JSON.stringify({ rss, peak: maxRSS * 1024, heapUsed, external, user, system })}\n`);
+    appendFileSync(
+      process.env.PENSTOCK_MEASURES,
+      `${JSON.stringify({ rss, peak: maxRSS * 1024, heapUsed, external, user, system })}\n`,
+    );
   });
 });

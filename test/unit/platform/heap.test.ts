@@ -23,7 +23,16 @@ const CHURN = `
 function heapOf(options: readonly string[]): number {
   const { href } = pathToFileURL(`${ROOT}/core/platform/heap.ts`);
   const script = `const { boundHeapGrowth } = await import(${JSON.stringify(href)});\nboundHeapGrowth();\n${CHURN}`;
-  const args = ["--max-old-space-size=4096", "--max-semi-space-size=8", ...options, "--import", "tsx", "--input-type=module", "-e", script];
+  const args = [
+    "--max-old-space-size=4096",
+    "--max-semi-space-size=8",
+    ...options,
+    "--import",
+    "tsx",
+    "--input-type=module",
+    "-e",
+    script,
+  ];
   return Number(
     execFileSync(process.execPath, args, { cwd: ROOT, encoding: "utf8", env: { ...process.env, NODE_OPTIONS: "" } }),
   );
