@@ -42,7 +42,7 @@ function heldBytes(store: Pick<Store, "held">, kind: KindOfRows): number {
 }
 
 /** How many bytes the rows of a kind may take now. */
-export function roomFor(store: Pick<Store, "held">, kind: KindOfRows): number {
+function roomFor(store: Pick<Store, "held">, kind: KindOfRows): number {
   let left = ROOM;
   for (const other of Object.keys(KINDS) as KindOfRows[]) if (other !== kind) left -= heldBytes(store, other);
   const { share, most } = KINDS[kind];

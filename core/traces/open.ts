@@ -5,7 +5,7 @@ import { VERSION } from "../lib/version.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { TRACE_COUNTERS } from "../storage/keys.ts";
-import { roomFor } from "../storage/memory-shares.ts";
+import { excessBytes } from "../storage/memory-shares.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import { Recorder } from "./recorder.ts";
@@ -48,11 +48,10 @@ export function openTraces(
       return manifest.observability.retention;
     },
     get size() {
-      const { size } = manifest.observability;
-      return inMemory ? Math.min(size, roomFor(store, "traces")) : size;
+      return manifest.observability.size;
     },
     logger,
-    ...(inMemory && { round: RETENTION_INTERVAL_IN_MEMORY_MS }),
+    ...(inMemory && { round: RETENTION_INTERVAL_IN_MEMORY_MS, excess: () => excessBytes(store, "traces") }),
   });
   const places = { store, recorder, origin };
   const feed = new SpanFeed(recorder, origin);

@@ -18,6 +18,8 @@ interface TraceRetentionOptions {
   readonly retention: number;
   /** How many characters of traces are kept. */
   readonly size: number;
+  /** By how many bytes they take more of the heap than they may, in a store that is there. */
+  readonly excess?: () => number;
   readonly logger: Logger;
   /** Milliseconds between two rounds; default ten seconds. */
   readonly round?: number;
@@ -68,6 +70,6 @@ export class TraceRetention {
 
   async #excess(size: number): Promise<number> {
     const row = await this.#store.get(TRACE_COUNTERS.size);
-    return Number(row?.value ?? 0) - size;
+    return Math.max(Number(row?.value ?? 0) - size, this.#options.excess?.() ?? 0);
   }
 }

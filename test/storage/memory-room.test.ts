@@ -7,9 +7,11 @@ import { Responses } from "../../core/openai/responses.ts";
 import { KeptReplies } from "../../core/storage/kept-replies.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";
+import { openTraces } from "../../core/traces/open.ts";
 import { openMemories, said, textsOf } from "../support/memories.ts";
 import { until } from "../support/probe.ts";
 import { silent } from "../support/providers.ts";
+import { record } from "../support/spans.ts";
 
 const MIB = 1024 * 1024;
 const SIGNAL = new AbortController().signal;
@@ -19,6 +21,7 @@ const heldBy = (store: Store, spaces: readonly string[]) =>
   spaces.reduce((sum, space) => sum + (store.held?.(space) ?? 0), 0);
 const REPLIES = ["ik/", "it/"];
 const RESPONSES = ["rs/", "rt/"];
+const TRACES = ["th/", "td/", "tl/", "tf/"];
 const CONVERSATIONS = ["c/", "id/", "iu/", "u/", "r/"];
 
 async function claim(replies: KeptReplies, id: string) {
@@ -68,6 +71,20 @@ test("POST /v1/responses with memory: stored responses take 16 MiB together: the
   assert.equal((await store.scan({ prefix: "rt/", limit: 500 })).length, left.length);
   assert.ok(left.some(({ key }) => key === "rs/resp_working") && left.some(({ key }) => key === "rs/resp_299"));
   assert.equal(await responses.lookUp("resp_0", EVERYTHING), undefined);
+});
+
+test("traces in memory: take 16 MiB of the heap, also when many short ones come one by one", async (t) => {
+  const store = createMemoryStore();
+  const observability = { sample: 1, retention: 7 * 86_400_000, size: 64 * MIB };
+  const traces = openTraces({ name: "T", version: "1", observability } as never, store, silent);
+  t.after(() => traces.close());
+  while (heldBy(store, TRACES) < 20 * MIB) {
+    record(traces.sink);
+    await traces.status();
+  }
+  traces.start();
+  await until(() => heldBy(store, TRACES) <= 16 * MIB, "room");
+  assert.ok(heldBy(store, TRACES) > 15 * MIB, "no more than is needed");
 });
 
 test("rows in memory: take 42 MiB together: conversations that nobody uses make room for other rows, down to their share", async (t) => {
