@@ -188,7 +188,6 @@ export class Execution {
 
   #write(): Promise<void> {
     this.#nextWrite = null;
-    // Somebody else's commit had them.
     if (this.isAtRest) return RESOLVED;
     const texts = this.#pending;
     const { count } = this.#log;
@@ -201,13 +200,9 @@ export class Execution {
     return this.#writing;
   }
 
-  async #written(): Promise<void> {
-    while (this.#nextWrite !== null || this.#writing !== null) await (this.#nextWrite ?? this.#writing);
-  }
-
   /** Writes the record row, including the entries that are not on disk yet, and removes the open row. */
   async writeRecord(): Promise<void> {
-    await this.#written();
+    while (this.#nextWrite !== null || this.#writing !== null) await (this.#nextWrite ?? this.#writing);
     const texts = this.#pending;
     this.#pending = [];
     const { commit, done } = this.#rows.rest(this.state, this.definition.outline, texts);
@@ -218,20 +213,13 @@ export class Execution {
   }
 
   /**
-   * Comes to rest with these entries in somebody else's commit: `store` is given what belongs to it. Nobody sees the entries before
-   * that has happened; when it fails it is as if there had been none.
+   * Ends with these entries in somebody else's commit: `store` is given what belongs to it. Nobody sees the entries before that.
    *
    * @returns whether it has ended: not when nothing was committed, or when the entries are more than it may record
    * @throws what `store` does; CommitConflict when the execution cannot end here any more
    */
-  endWith(entries: () => readonly JournalEntry[], store: (joined: JoinedChanges) => Promise<void>): Promise<boolean> {
-    const ended = this.#endWith(entries, store);
-    this.ending = ended.catch(() => {});
-    return ended;
-  }
-
-  async #endWith(...[entries, store]: Parameters<Execution["endWith"]>): Promise<boolean> {
-    await this.#written();
+  async endWith(entries: () => readonly JournalEntry[], store: (joined: JoinedChanges) => Promise<void>) {
+    while (this.#nextWrite !== null || this.#writing !== null) await (this.#nextWrite ?? this.#writing);
     const added = entries();
     const texts = added.map((entry) => JSON.stringify(entry));
     if (!this.#size.fits(texts)) return false;
