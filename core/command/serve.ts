@@ -19,7 +19,6 @@ const EXIT_TIMEOUT_MS = 1_000;
 export async function serve(invocation: Invocation): Promise<number> {
   // Output that cannot be written (a full disk, a closed terminal) must not end the service.
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
-  boundHeapGrowth();
   let running: Awaited<ReturnType<typeof start>>;
   try {
     running = await start(invocation);
@@ -28,6 +27,8 @@ export async function serve(invocation: Invocation): Promise<number> {
     printIssues(error.booted.issues);
     return 1;
   }
+  // With its rows in the heap, four times of what is in use is much; with a file or a database it is little, and collections cost time.
+  if (running.service.manifest.store === "memory:") boundHeapGrowth();
   // Before the address is printed: without a listener a signal would end the process at once.
   const stopped = untilStopped(running);
   printIssues(running.booted.issues);
