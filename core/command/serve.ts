@@ -8,6 +8,8 @@ import { isPublic } from "../manifest/notices.ts";
 import { boundHeapGrowth } from "../platform/heap.ts";
 import { pluginFileOf } from "../registry/blame.ts";
 import { shortPath } from "../registry/problem.ts";
+import { areRowsLarge } from "../storage/memory-shares.ts";
+import { isVolatile } from "../storage/sharing.ts";
 import { printIssues, printWarning } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 import { SAME_SIGNAL_WINDOW_MS } from "./signals.ts";
@@ -27,8 +29,8 @@ export async function serve(invocation: Invocation): Promise<number> {
     printIssues(error.booted.issues);
     return 1;
   }
-  // With its rows in the heap, four times of what is in use is much; with a file or a database it is little, and collections cost time.
-  if (running.service.manifest.store === "memory:") boundHeapGrowth();
+  const { store } = running.service;
+  if (isVolatile(store)) boundHeapGrowth(() => areRowsLarge(store));
   // Before the address is printed: without a listener a signal would end the process at once.
   const stopped = untilStopped(running);
   printIssues(running.booted.issues);
