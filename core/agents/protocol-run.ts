@@ -50,7 +50,7 @@ async function tellKept(run: KeptRun, sink: PartSink): Promise<void> {
     get closed() {
       return sink.closed;
     },
-    onLeave() {},
+    onLeave: (listener) => sink.onLeave?.(listener),
   });
   if (failure !== undefined) throw new ServiceError("provider_failed", failure);
 }

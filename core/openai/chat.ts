@@ -35,7 +35,7 @@ export async function answerChat(agent: Agent, body: Body, call: RunCall): Promi
     model: agent.id,
   };
   if (body.stream !== true) return jsonReply(await wholeCompletion(completion, run));
-  return streamTranslated(run, new ChunkWriter(completion, body.stream_options?.include_usage === true), isKept);
+  return streamTranslated(run, new ChunkWriter(completion, body.stream_options?.include_usage === true));
 }
 
 interface Completion {

@@ -32,8 +32,10 @@ export async function createResponse(agent: Agent, body: Body, call: RunCall, re
   const isKept = readsTogether(body, call);
   const run = inOwnWords(FIELDS, messages, () => agent.prepare({ ...asked, isKept }, call));
   const finish = () => finished(begun, responses);
-  if (stream === true)
-    return streamTranslated(run, responseStream(new ResponseEvents(resource, output), finish), isKept);
+  if (stream === true) {
+    const events = responseStream(new ResponseEvents(resource, output), finish);
+    return streamTranslated(run, events, isKept && resource.store ? responses.storing : undefined);
+  }
   await hearRun(run, (said) => output.of(said));
   return jsonReply(shown(await finish(), body));
 }

@@ -38,6 +38,8 @@ export class Responses {
   readonly background: BackgroundResponses;
   /** The newest responses of open WebSockets. */
   readonly recent = new RecentResponses();
+  /** Streamed runs that are heard to the end although their clients leave, so that their responses are stored. */
+  readonly storing = new Set<string>();
   /** Counts responses over WebSockets, because sockets do not show whether they are busy. */
   readonly working = new Uses();
   /** Once true, sockets start no more responses. */

@@ -27,8 +27,11 @@ export const HEARTBEAT = ": \n\n";
 export const readsTogether = ({ stream }: { readonly stream?: boolean | null }, { keyed }: RunCall): boolean =>
   stream === true && keyed !== undefined;
 
-/** @param goesOn whether the run is heard to its end although its client leaves, as it is carried out then */
-export function streamTranslated(run: ProtocolRun, translation: StreamTranslation, goesOn: boolean): TextStream {
+/**
+ * @param storing of a run whose end is to be stored: the runs that a request hears to the end although its client leaves. One request for each
+ *   run is enough.
+ */
+export function streamTranslated(run: ProtocolRun, translation: StreamTranslation, storing?: Set<string>): TextStream {
   let failure: unknown;
   return {
     status: 200,
@@ -37,12 +40,16 @@ export function streamTranslated(run: ProtocolRun, translation: StreamTranslatio
     heartbeat: HEARTBEAT,
     failure: (message) => translation.fail(message, failure),
     async stream(sink) {
+      const goesOn = storing?.has(run.messageId) === false;
+      if (goesOn) storing.add(run.messageId);
       try {
         await run.start(new StreamSink(sink, run, translation, goesOn));
         await sink.send(await translation.end());
       } catch (error) {
         failure = error;
         throw error;
+      } finally {
+        if (goesOn) storing.delete(run.messageId);
       }
     },
   };
@@ -64,6 +71,10 @@ class StreamSink implements PartSink {
 
   get closed(): boolean {
     return this.#sink.closed && !this.#goesOn;
+  }
+
+  onLeave(listener: () => void): void {
+    this.#sink.onLeave(listener);
   }
 
   accepted(): void {

@@ -402,6 +402,34 @@ for (const stream of [false, true])
     assert.equal((await dataOf(second.get("/agents/assistant/runs"))).length, 1);
   });
 
+for (const [path, store] of [[CHAT], [RESPONSES, true], [RESPONSES, false]] as const)
+  test(`POST ${path} with stream${store === undefined ? "" : `, store: ${store}`} and an Idempotency-Key: clients that leave while the run is silent leave nothing behind that reads it, but for one that stores the response`, async (t) => {
+    // The call must not end by itself, and its readers with it, while the test waits for them.
+    const service = await serve(t, { tools: { charge: { use: "charge", timeout: "10m" } } });
+    const release = hold();
+    const body = { ...openaiBody(path), stream: true, ...(store !== undefined && { store }) };
+    const { uses } = service.booted.generation!;
+    const leaving = new AbortController();
+    for (let client = 0; client < 5; client++) {
+      const reply = await fetch(`${service.url}${path}`, {
+        method: "POST",
+        headers: { "content-type": "application/json", ...keyed("k") },
+        body: JSON.stringify(body),
+        signal: leaving.signal,
+      });
+      await openEvents(reply).next();
+    }
+    await until(() => world.calls.length === 1, "the call");
+    assert.ok(uses.count > 7, String(uses.count));
+    leaving.abort();
+    // The run counts twice: as its execution and as its step.
+    const left = store === true ? 3 : 2;
+    await until(() => uses.count === left, `${left} uses`);
+    release();
+    assert.match(await textOf(await service.post(path, body, keyed("k"))), /charged/);
+    await until(() => uses.count === 0, "the end");
+  });
+
 test("POST /v1/chat/completions with stream and the Idempotency-Key of a request that failed before anything was told runs again", async (t) => {
   const service = await serve(t);
   for (const path of [CHAT, RESPONSES]) {

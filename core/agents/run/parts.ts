@@ -83,6 +83,8 @@ export interface PartSink {
   part(part: AgentPart): Promise<void> | undefined;
   /** True once the reader has left: the run is aborted then. */
   readonly closed: boolean;
+  /** For a kept run, which goes on without its reader: `listener` is called once, when the reader leaves. */
+  onLeave?(listener: () => void): void;
 }
 
 /** Discards all parts: only the result of the run is wanted. */
