@@ -79,7 +79,10 @@ export class KeptReplies implements ReplyKeeper {
     this.#retention = new Interval(RETENTION_INTERVAL_MS, () => this.removeBefore(systemTime() - KEPT_MS), failed);
     this.#retries = new Interval(RETRY_INTERVAL_MS, () => this.#writeLate(), failed);
     const keyOf = (id: string) => (this.#pending.has(id) ? null : keptReplyKey(id)); // A claim stays for as long as it is at work.
-    this.#room = roomKeeper(store, { kind: "replies", times: KEPT_REPLY_TIMES, idOf: keptReplyOfTime, keyOf, failed });
+    // Without a reply it names a run that may go on, which a repeated request must find.
+    const isNeeded = async (key: string) => !(await store.get(key))?.value.includes('"reply":');
+    const times = { times: KEPT_REPLY_TIMES, idOf: keptReplyOfTime };
+    this.#room = roomKeeper(store, { kind: "replies", ...times, keyOf, isNeeded, failed });
   }
 
   start(): void {

@@ -18,6 +18,8 @@ interface Aged {
   idOf(timeKey: string): string;
   /** The key of its own row; null: it stays for now. */
   keyOf(id: string): string | null | Promise<string | null>;
+  /** Whether it goes only when there is nothing else to remove. */
+  isNeeded?(key: string): Promise<boolean>;
   failed(error: unknown): void;
 }
 
@@ -28,14 +30,17 @@ export function roomKeeper(store: Store, aged: Aged): Interval | null {
   return interval;
 }
 
-async function removeOldest(store: Store, { kind, times, idOf, keyOf }: Aged, signal: AbortSignal): Promise<void> {
-  if (excessBytes(store, kind) <= 0) return;
-  for await (const rows of pagesInBackground(store, { prefix: times }, ROWS_PER_PAGE, signal)) {
-    for (const time of rows) {
-      const key = await keyOf(idOf(time.key));
-      if (key === null) continue;
-      await unlessConflict(store.commit({ delete: [time.key, key], expect: [[time.key, time.revision]] }));
-      if (excessBytes(store, kind) <= 0) return;
+async function removeOldest(store: Store, aged: Aged, signal: AbortSignal): Promise<void> {
+  const { kind, times, idOf, keyOf, isNeeded } = aged;
+  for (const spares of isNeeded === undefined ? [false] : [true, false]) {
+    if (excessBytes(store, kind) <= 0) return;
+    for await (const rows of pagesInBackground(store, { prefix: times }, ROWS_PER_PAGE, signal)) {
+      for (const time of rows) {
+        const key = await keyOf(idOf(time.key));
+        if (key === null || (spares && (await isNeeded?.(key)))) continue;
+        await unlessConflict(store.commit({ delete: [time.key, key], expect: [[time.key, time.revision]] }));
+        if (excessBytes(store, kind) <= 0) return;
+      }
     }
   }
 }
