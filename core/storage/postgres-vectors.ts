@@ -88,12 +88,14 @@ async function openTables(
       const nearest = await (how === "exact"
         ? database.read({ text, values })
         : database.readWith(searchSettings(candidates), { text, values }));
-      return nearest.rows.map(({ key }) => key as string);
+      return nearest.rows as { key: string; large: boolean }[];
     };
-    if (Number(large) < indexedFrom) return { keys: await ask("exact"), unfilled: waiting };
-    const keys = await ask("indexed");
-    // The index gives up where too many of others are nearer.
-    return { keys: keys.length < limit ? await ask("exact") : keys, unfilled: waiting };
+    const isIndexed = Number(large) >= indexedFrom;
+    let nearest = await ask(isIndexed ? "indexed" : "exact");
+    // The index gives up where too many of others are nearer. Those beside it are no replacement for what it has not found.
+    const fromIndex = nearest.filter((row) => row.large).length;
+    if (isIndexed && fromIndex < Math.min(limit, Number(large))) nearest = await ask("exact");
+    return { keys: nearest.map(({ key }) => key), unfilled: waiting };
   }
 
   return {
