@@ -30,7 +30,12 @@ interface PostgresVectors {
 export function createPostgresVectors(database: PostgresDatabase, options: Options): PostgresVectors {
   let opened: Promise<Tables | { problem: string }> | undefined;
   return {
-    open: (rows) => (opened ??= openTables(database, rows, options)),
+    open: (rows) =>
+      (opened ??= openTables(database, rows, options).catch((error: unknown) => {
+        // It may work when it is asked for again, as by a reload.
+        opened = undefined;
+        throw error;
+      })),
     async close() {
       const tables = await opened?.catch(() => undefined);
       if (tables !== undefined && "close" in tables) await tables.close();
