@@ -118,21 +118,30 @@ const sameNotes = (notes: string, sent: string) =>
      WHERE note.revision = sent.revision AND note.dimensions IS NULL FOR UPDATE OF note SKIP LOCKED`;
 const SENT = "unnest($1::text[], $2::bigint[]) AS sent (key, revision)";
 
+/**
+ * The same of notes whose row stays until the vector is in its table. A note that `walkOn` has made may be of a row that another
+ * transaction has deleted already and not committed: its trigger has run, and would remove neither the note nor the vector.
+ */
+const sameRows = ({ notes, table }: VectorNames, sent: string) =>
+  `SELECT note.key FROM ${notes} AS note JOIN ${sent} ON sent.key = note.key JOIN ${table} AS stored ON stored.key = note.key
+     WHERE note.revision = sent.revision AND note.dimensions IS NULL FOR UPDATE OF note SKIP LOCKED FOR KEY SHARE OF stored SKIP LOCKED`;
+
 /** @param count of vectors, each of them a key, the revision of its note, and the vector in the binary form of pgvector */
-export const fillTable = ({ notes, tableOf }: VectorNames, extension: string, dimensions: number, count: number) => {
+export const fillTable = (names: VectorNames, extension: string, dimensions: number, count: number) => {
+  const { notes, tableOf } = names;
   const rows = Array.from({ length: count }, (_, row) => {
     return `($${3 * row + 1}::text, $${3 * row + 2}::bigint, $${3 * row + 3}::${extension}.vector)`;
   });
   return `WITH sent (key, revision, embedding) AS (VALUES ${rows.join()}),
-     same AS (${sameNotes(notes, "sent")}),
+     same AS (${sameRows(names, "sent")}),
      filled AS (INSERT INTO ${tableOf(dimensions)} (key, embedding) SELECT key, embedding FROM sent WHERE key IN (SELECT key FROM same)
        ON CONFLICT (key) DO UPDATE SET embedding = excluded.embedding, large = false)
    UPDATE ${notes} SET dimensions = ${dimensions} WHERE key IN (SELECT key FROM same)`;
 };
 
 /** For what pgvector does not take. */
-export const fillNothing = ({ notes }: VectorNames) =>
-  `WITH same AS (${sameNotes(notes, SENT)}) UPDATE ${notes} SET dimensions = 0 WHERE key IN (SELECT key FROM same)`;
+export const fillNothing = (names: VectorNames) =>
+  `WITH same AS (${sameRows(names, SENT)}) UPDATE ${names.notes} SET dimensions = 0 WHERE key IN (SELECT key FROM same)`;
 
 /** Notes without a row. One that is written at this moment changes the revision of its note. */
 export const removeOrphans = ({ notes, table }: VectorNames) =>

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, type TestContext, test } from "node:test";
+import pg from "pg";
 import { BootError } from "../../core/app/start.ts";
 import { ExactVectors } from "../../core/memory/semantic/exact.ts";
 import { ALL_VECTORS, createLayout } from "../../core/memory/semantic/layout.ts";
@@ -309,6 +310,42 @@ test("store postgres: processes that start at once on a new database all compare
   // Of two schemas, so that they do not wait for each other.
   const urls = [(await db.createSchema()).url, (await db.createSchema()).url];
   await Promise.all([...urls, ...urls, ...urls].map((url) => open(t, url)));
+});
+
+test("store postgres: a row that is being deleted while an older database is noted leaves nothing in the tables of pgvector", {
+  skip: db.name === "PGlite" && "PGlite has one session",
+}, async (t) => {
+  const { schema, url } = await db.createSchema();
+  const here = await open(t, url);
+  await here.vectors.put([entry("a", 1)]);
+  await here.vectors.idle();
+  // As before the row was noted.
+  await db.query(
+    `DELETE FROM ${schema}.${NOTES}; UPDATE ${schema}.penstock_meta SET value = '' WHERE key = 'vectors_1'`,
+  );
+  const pool = new pg.Pool({ connectionString: url, max: 1 });
+  t.after(() => pool.end());
+  const other = await pool.connect();
+  const key = LAYOUT.vector({ owner: "u", conversation: "c", message: "a" });
+  await other.query({ text: `BEGIN; DELETE FROM ${schema}.penstock WHERE key = '${key}'` });
+  here.tables.wake();
+  await here.tables.idle();
+  assert.equal(await count(schema, NOTES), 1);
+  await other.query({ text: "COMMIT" });
+  other.release();
+  here.tables.wake();
+  await here.tables.idle();
+  assert.deepEqual([await count(schema, NOTES), await count(schema, TABLE)], [0, 0]);
+});
+
+test("store postgres: where the tables of pgvector could not be opened once, they can be the next time", async (t) => {
+  const { schema, url } = await db.createSchema();
+  const store = await openPostgresStore(url, { logger: recordingLogger().logger });
+  t.after(() => store.close());
+  await db.query(`ALTER SCHEMA ${schema} RENAME TO away_${schema}`);
+  await assert.rejects(store.vectors!(ROWS));
+  await db.query(`ALTER SCHEMA away_${schema} RENAME TO ${schema}`);
+  assert.ok("nearest" in (await store.vectors!(ROWS)));
 });
 
 test("search of exact: what somebody adds to the tables of pgvector alone, or leaves there, is not found", async (t) => {
