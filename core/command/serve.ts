@@ -8,6 +8,8 @@ import { isPublic } from "../manifest/notices.ts";
 import { boundHeapGrowth } from "../platform/heap.ts";
 import { pluginFileOf } from "../registry/blame.ts";
 import { shortPath } from "../registry/problem.ts";
+import { areRowsLarge } from "../storage/memory-shares.ts";
+import { isVolatile } from "../storage/sharing.ts";
 import { printIssues, printWarning } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 import { SAME_SIGNAL_WINDOW_MS } from "./signals.ts";
@@ -19,7 +21,6 @@ const EXIT_TIMEOUT_MS = 1_000;
 export async function serve(invocation: Invocation): Promise<number> {
   // Output that cannot be written (a full disk, a closed terminal) must not end the service.
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
-  boundHeapGrowth();
   let running: Awaited<ReturnType<typeof start>>;
   try {
     running = await start(invocation);
@@ -28,6 +29,8 @@ export async function serve(invocation: Invocation): Promise<number> {
     printIssues(error.booted.issues);
     return 1;
   }
+  const { store } = running.service;
+  if (isVolatile(store)) boundHeapGrowth(() => areRowsLarge(store));
   // Before the address is printed: without a listener a signal would end the process at once.
   const stopped = untilStopped(running);
   printIssues(running.booted.issues);

@@ -9,8 +9,22 @@ const FLAG = "--heap-growing-percent";
  */
 const GROWTH = 40;
 
-/** For a process that stays. A value that was given to Node.js is left as it is. */
-export function boundHeapGrowth(): void {
+/** Milliseconds between two looks. */
+const INTERVAL_MS = 1_000;
+
+/**
+ * For a process that stays: bounds the growth while `isLarge` holds, and leaves it to V8 otherwise, since collections take processor time.
+ * A value that was given to Node.js is left as it is.
+ */
+export function boundHeapGrowth(isLarge: () => boolean): void {
   const given = [...process.execArgv, process.env.NODE_OPTIONS ?? ""].join(" ").replaceAll("_", "-");
-  if (!given.includes(FLAG)) setFlagsFromString(`${FLAG}=${GROWTH}`);
+  if (given.includes(FLAG)) return;
+  let growth = 0;
+  const look = () => {
+    const wanted = isLarge() ? GROWTH : 0;
+    if (wanted !== growth) setFlagsFromString(`${FLAG}=${wanted}`);
+    growth = wanted;
+  };
+  look();
+  setInterval(look, INTERVAL_MS).unref();
 }

@@ -295,8 +295,5 @@ function readable(reply: KeptReply): KeptReply {
   throw new ServiceError("conflict", `a request with this Idempotency-Key came before: ${what}`);
 }
 
-const keyReused = (): ServiceError =>
-  new ServiceError(
-    "key_reused",
-    "this Idempotency-Key was used for another request: send a new key with a new request",
-  );
+const REUSED = "this Idempotency-Key was used for another request: send a new key with a new request";
+const keyReused = () => new ServiceError("key_reused", REUSED);

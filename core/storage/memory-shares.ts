@@ -52,3 +52,10 @@ export function roomFor(store: Pick<Store, "held">, kind: KindOfRows): number {
 /** By how many bytes they are over it; 0 or less: they are not. */
 export const excessBytes = (store: Pick<Store, "held">, kind: KindOfRows): number =>
   heldBytes(store, kind) - roomFor(store, kind);
+
+/** From here on the rows decide how large the heap is. */
+const LARGE = 16 * MIB;
+
+/** Whether the rows of `memory:` take much of the heap. */
+export const areRowsLarge = (store: Pick<Store, "held">): boolean =>
+  (Object.keys(KINDS) as KindOfRows[]).reduce((bytes, kind) => bytes + heldBytes(store, kind), 0) > LARGE;

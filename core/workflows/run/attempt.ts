@@ -149,7 +149,9 @@ export class StepAttempt implements StepCall {
         ["end", "", at, null, path],
       ];
     };
-    return execution.endWith(entries, store);
+    const ended = execution.endWith(entries, store);
+    execution.ending = ended.catch(() => {});
+    return ended;
   }
 
   /** Ends the try, so that nothing it does from now on has an effect. @returns its changes of shared state */

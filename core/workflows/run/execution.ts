@@ -3,28 +3,28 @@
  * to the state at once and committed in groups. Readers of events see committed entries only. journal/rows.ts says what the store has
  * of a running execution, and of one that has settled because it has ended or is suspended.
  */
-import { CommitConflict, type ServiceError } from "../../lib/errors.ts";
+import type { CommitConflict } from "../../lib/errors.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import { openExecutionKey } from "../../storage/keys.ts";
-import type { Commit, Row } from "../../storage/store.ts";
+import type { Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import { type JournalEntry, STATUS_AFTER, type StepPath } from "../journal/entries.ts";
 import { readEntries } from "../journal/load.ts";
 import { applyEntry, copyOfState, type JournalState, stateFromJournal } from "../journal/state.ts";
-import { commitWithRetry, isStoreUnavailable, notRecordedYet } from "./commit-retry.ts";
+import { isStoreUnavailable } from "./commit-retry.ts";
 import { EntryLog } from "./entry-log.ts";
 import type { ExecutionCaller, ExecutionEnvironment, Lease, StoredRows } from "./environment.ts";
-import { EndLost, endUnknown, reopeningCommit } from "./execution-commits.ts";
+import { EndLost, reopeningCommit } from "./execution-commits.ts";
 import { ExecutionRows } from "./execution-rows.ts";
 import { KnownValues } from "./known-values.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
-import { executionLogger } from "./logger.ts";
 import { countStep } from "./metrics.ts";
 import { OpenTries } from "./open-tries.ts";
 import { ProgressSignal } from "./progress.ts";
 import { RecordedSize } from "./recorded-size.ts";
 import { Slice } from "./slice.ts";
 import type { ExecutionSpans } from "./spans.ts";
+import { WaitingCommits } from "./waiting-commits.ts";
 
 export class Execution {
   readonly state: JournalState;
@@ -39,6 +39,7 @@ export class Execution {
   spans: ExecutionSpans | null = null;
   readonly #environment: ExecutionEnvironment;
   readonly #rows: ExecutionRows;
+  readonly #commits: WaitingCommits;
   /** Entries that are not on disk yet, as text. */
   #pending: string[] = [];
   /** Size of its start and all entries. */
@@ -55,8 +56,6 @@ export class Execution {
   ending: Promise<unknown> | null = null;
   /** Set when it cannot end in that commit, because it is not this process's any more, or its number or id is taken. */
   endLost: CommitConflict | null = null;
-  /** Called when the store cannot take a commit. */
-  #failureListeners: ((error: unknown) => void)[] = [];
   /** Set by the engine: resolves when the execution has settled, rejects when this process gives it up. */
   settled: Promise<void> = Promise.resolve();
 
@@ -71,6 +70,7 @@ export class Execution {
     this.definition = definition;
     this.caller = caller;
     this.#environment = environment;
+    this.#commits = new WaitingCommits(this, environment.store);
     const startText = JSON.stringify(state.start);
     this.#rows = new ExecutionRows(state.start, startText, environment);
     this.#size = new RecordedSize(environment.maxBytes);
@@ -179,7 +179,7 @@ export class Execution {
 
   /** Rejects when the store cannot take a commit. The execution itself waits until the store is back. */
   commitFailure(): Promise<never> {
-    return new Promise((_resolve, reject) => this.#failureListeners.push(reject));
+    return this.#commits.failure();
   }
 
   stop(stop: Stop): void {
@@ -188,50 +188,38 @@ export class Execution {
 
   #write(): Promise<void> {
     this.#nextWrite = null;
-    // Somebody else's commit had them.
     if (this.isAtRest) return RESOLVED;
     const texts = this.#pending;
     const { count } = this.#log;
     this.#pending = [];
     const { commit, done } = this.#rows.entries(texts);
-    this.#writing = this.#commit(commit).then((revision) => {
+    this.#writing = this.#commits.commit(commit, this.#rows.isInDoubt).then((revision) => {
       done(revision);
       this.#onCommitted(count);
     });
     return this.#writing;
   }
 
-  async #written(): Promise<void> {
-    while (this.#nextWrite !== null || this.#writing !== null) await (this.#nextWrite ?? this.#writing);
-  }
-
   /** Writes the record row, including the entries that are not on disk yet, and removes the open row. */
   async writeRecord(): Promise<void> {
-    await this.#written();
+    while (this.#nextWrite !== null || this.#writing !== null) await (this.#nextWrite ?? this.#writing);
     const texts = this.#pending;
     this.#pending = [];
     const { commit, done } = this.#rows.rest(this.state, this.definition.outline, texts);
     const { count } = this.#log;
-    done(await this.#commit(commit));
+    done(await this.#commits.commit(commit, this.#rows.isInDoubt));
     this.isAtRest = true;
     this.#onCommitted(count);
   }
 
   /**
-   * Comes to rest with these entries in somebody else's commit: `store` is given what belongs to it. Nobody sees the entries before
-   * that has happened; when it fails it is as if there had been none.
+   * Ends with these entries in somebody else's commit: `store` is given what belongs to it. Nobody sees the entries before that.
    *
    * @returns whether it has ended: not when nothing was committed, or when the entries are more than it may record
    * @throws what `store` does; CommitConflict when the execution cannot end here any more
    */
-  endWith(entries: () => readonly JournalEntry[], store: (joined: JoinedChanges) => Promise<void>): Promise<boolean> {
-    const ended = this.#endWith(entries, store);
-    this.ending = ended.catch(() => {});
-    return ended;
-  }
-
-  async #endWith(...[entries, store]: Parameters<Execution["endWith"]>): Promise<boolean> {
-    await this.#written();
+  async endWith(entries: () => readonly JournalEntry[], store: (joined: JoinedChanges) => Promise<void>) {
+    while (this.#nextWrite !== null || this.#writing !== null) await (this.#nextWrite ?? this.#writing);
     const added = entries();
     const texts = added.map((entry) => JSON.stringify(entry));
     if (!this.#size.fits(texts)) return false;
@@ -280,29 +268,6 @@ export class Execution {
     this.notifyReaders();
     // Wakes readers in other processes.
     this.#environment.store.wake?.(openExecutionKey(this.state.start.number));
-  }
-
-  /** A failed first commit ends the execution. Later ones are retried until the store is back. */
-  async #commit(commit: Commit): Promise<number> {
-    const { store } = this.#environment;
-    try {
-      return await store.commit(commit);
-    } catch (error) {
-      const isConflict = error instanceof CommitConflict;
-      // Perhaps with its own end.
-      if (isConflict && !this.isRecorded && this.#rows.isInDoubt) throw endUnknown(error);
-      if (!this.isRecorded || isConflict) throw error;
-      return await commitWithRetry(store, commit, error, {
-        report: (failure, isFirst) => this.#report(failure, isFirst),
-        isOver: () => this.lifetime.stopped?.kind === "closing",
-      });
-    }
-  }
-
-  #report(error: ServiceError, isFirst: boolean): void {
-    if (isFirst)
-      executionLogger(this).error({ err: error }, `an execution cannot be recorded and waits: ${error.message}`);
-    for (const reject of this.#failureListeners.splice(0)) reject(notRecordedYet(this.state.start.id, error));
   }
 }
 

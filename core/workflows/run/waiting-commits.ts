@@ -1,0 +1,54 @@
+/** Commits what belongs to an execution. While the store is away the execution waits, and whoever waits for the execution hears of it. */
+import { CommitConflict, type ServiceError } from "../../lib/errors.ts";
+import type { Commit, Store } from "../../storage/store.ts";
+import { commitWithRetry, notRecordedYet } from "./commit-retry.ts";
+import type { Execution } from "./execution.ts";
+import { endUnknown } from "./execution-commits.ts";
+import { executionLogger } from "./logger.ts";
+
+export class WaitingCommits {
+  readonly #execution: Execution;
+  readonly #store: Store;
+  #listeners: ((error: unknown) => void)[] = [];
+
+  constructor(execution: Execution, store: Store) {
+    this.#execution = execution;
+    this.#store = store;
+  }
+
+  /** Rejects when the store cannot take a commit. */
+  failure(): Promise<never> {
+    return new Promise((_resolve, reject) => this.#listeners.push(reject));
+  }
+
+  /**
+   * A failed first commit ends the execution. Later ones are retried until the store is back.
+   *
+   * @param isInDoubt whether an earlier commit may have ended the execution
+   * @returns the revision of the rows
+   */
+  async commit(commit: Commit, isInDoubt: boolean): Promise<number> {
+    const { isRecorded, lifetime } = this.#execution;
+    try {
+      return await this.#store.commit(commit);
+    } catch (error) {
+      const isConflict = error instanceof CommitConflict;
+      if (isConflict && !isRecorded && isInDoubt) throw endUnknown(error);
+      if (!isRecorded || isConflict) throw error;
+      return await commitWithRetry(this.#store, commit, error, {
+        report: (failure, isFirst) => this.#report(failure, isFirst),
+        isOver: () => lifetime.stopped?.kind === "closing",
+      });
+    }
+  }
+
+  #report(error: ServiceError, isFirst: boolean): void {
+    if (isFirst)
+      executionLogger(this.#execution).error(
+        { err: error },
+        `an execution cannot be recorded and waits: ${error.message}`,
+      );
+    const failure = notRecordedYet(this.#execution.state.start.id, error);
+    for (const reject of this.#listeners.splice(0)) reject(failure);
+  }
+}
