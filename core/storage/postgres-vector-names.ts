@@ -6,7 +6,7 @@ const VERSION = 1;
 
 export interface VectorNames extends PostgresNames {
   readonly notes: string;
-  /** Without the schema: what the tables of vectors begin with. Behind it are the dimensions. */
+  /** Without the schema: what the tables of vectors begin with, and the rows of the meta table that say which there must be. Behind it are the dimensions. */
   readonly tablePrefix: string;
   tableOf(dimensions: number): string;
   /** Function of the trigger. */

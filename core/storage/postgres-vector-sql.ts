@@ -29,7 +29,7 @@ const inRange = "key >= $1 AND key < $2";
 
 /** The notes, and the trigger that keeps them. */
 export const createNotes = (names: VectorNames, prefix: string): string[] => {
-  const { notes, note, trigger, table, meta, walk } = names;
+  const { notes, note, trigger, table, meta, walk, tablePrefix } = names;
   const concerns = (row: string) => `(starts_with(${row}.key, '${prefix}') AND ${row}.revision > 0)`;
   return [
     `CREATE TABLE IF NOT EXISTS ${notes} (key text COLLATE "C" PRIMARY KEY, revision bigint NOT NULL, dimensions int)`,
@@ -46,12 +46,15 @@ export const createNotes = (names: VectorNames, prefix: string): string[] => {
        END IF;
        RETURN NULL;
      END $penstock$`,
+    // A table of somebody else must not get it as its trigger.
+    `REVOKE ALL ON FUNCTION ${note}() FROM PUBLIC`,
     `DROP TRIGGER IF EXISTS ${trigger}_written ON ${table}`,
     `DROP TRIGGER IF EXISTS ${trigger}_deleted ON ${table}`,
     `CREATE TRIGGER ${trigger}_written AFTER INSERT OR UPDATE ON ${table}
        FOR EACH ROW WHEN ${concerns("NEW")} EXECUTE FUNCTION ${note}()`,
     `CREATE TRIGGER ${trigger}_deleted AFTER DELETE ON ${table}
        FOR EACH ROW WHEN ${concerns("OLD")} EXECUTE FUNCTION ${note}()`,
+    `DELETE FROM ${meta} WHERE starts_with(key, '${tablePrefix}')`,
     `INSERT INTO ${meta} VALUES ('${walk}', '') ON CONFLICT (key) DO UPDATE SET value = ''`,
   ];
 };
@@ -62,7 +65,7 @@ export const createNotes = (names: VectorNames, prefix: string): string[] => {
  * @param extension the schema in which pgvector is
  */
 export function createVectorTable(
-  { notes, tableOf, tablePrefix }: VectorNames,
+  { notes, tableOf, tablePrefix, meta }: VectorNames,
   extension: string,
   dimensions: number,
 ): string[] {
@@ -81,6 +84,8 @@ export function createVectorTable(
     `CREATE INDEX IF NOT EXISTS ${name}_small ON ${table} (key) WHERE NOT large`,
     `CREATE INDEX IF NOT EXISTS ${name}_large ON ${table} (key) WHERE large`,
     ...index,
+    // The notes say what is in the table: it must not be missing later, as when it was not restored.
+    `INSERT INTO ${meta} VALUES ('${name}', '') ON CONFLICT DO NOTHING`,
   ];
 }
 
@@ -113,21 +118,30 @@ const sameNotes = (notes: string, sent: string) =>
      WHERE note.revision = sent.revision AND note.dimensions IS NULL FOR UPDATE OF note SKIP LOCKED`;
 const SENT = "unnest($1::text[], $2::bigint[]) AS sent (key, revision)";
 
+/**
+ * The same of notes whose row stays until the vector is in its table. A note that `walkOn` has made may be of a row that another
+ * transaction has deleted already and not committed: its trigger has run, and would remove neither the note nor the vector.
+ */
+const sameRows = ({ notes, table }: VectorNames, sent: string) =>
+  `SELECT note.key FROM ${notes} AS note JOIN ${sent} ON sent.key = note.key JOIN ${table} AS stored ON stored.key = note.key
+     WHERE note.revision = sent.revision AND note.dimensions IS NULL FOR UPDATE OF note SKIP LOCKED FOR KEY SHARE OF stored SKIP LOCKED`;
+
 /** @param count of vectors, each of them a key, the revision of its note, and the vector in the binary form of pgvector */
-export const fillTable = ({ notes, tableOf }: VectorNames, extension: string, dimensions: number, count: number) => {
+export const fillTable = (names: VectorNames, extension: string, dimensions: number, count: number) => {
+  const { notes, tableOf } = names;
   const rows = Array.from({ length: count }, (_, row) => {
     return `($${3 * row + 1}::text, $${3 * row + 2}::bigint, $${3 * row + 3}::${extension}.vector)`;
   });
   return `WITH sent (key, revision, embedding) AS (VALUES ${rows.join()}),
-     same AS (${sameNotes(notes, "sent")}),
+     same AS (${sameRows(names, "sent")}),
      filled AS (INSERT INTO ${tableOf(dimensions)} (key, embedding) SELECT key, embedding FROM sent WHERE key IN (SELECT key FROM same)
        ON CONFLICT (key) DO UPDATE SET embedding = excluded.embedding, large = false)
    UPDATE ${notes} SET dimensions = ${dimensions} WHERE key IN (SELECT key FROM same)`;
 };
 
 /** For what pgvector does not take. */
-export const fillNothing = ({ notes }: VectorNames) =>
-  `WITH same AS (${sameNotes(notes, SENT)}) UPDATE ${notes} SET dimensions = 0 WHERE key IN (SELECT key FROM same)`;
+export const fillNothing = (names: VectorNames) =>
+  `WITH same AS (${sameRows(names, SENT)}) UPDATE ${names.notes} SET dimensions = 0 WHERE key IN (SELECT key FROM same)`;
 
 /** Notes without a row. One that is written at this moment changes the revision of its note. */
 export const removeOrphans = ({ notes, table }: VectorNames) =>
@@ -155,12 +169,12 @@ export function lookAtRange({ notes, meta, walk, tableOf }: VectorNames, dimensi
      ${count("large")} AS large, ${count("NOT large")} AS small, $4::int AS most`;
 }
 
-/** The nearest $4 of a range to $3. */
+/** The nearest $4 of a range to $3; by the index, the nearest $4 of those in it, and of the others. */
 export function nearestKeys({ tableOf }: VectorNames, extension: string, dimensions: number, how: "exact" | "indexed") {
   const distance = `embedding OPERATOR(${extension}.<->) $3::${extension}.vector::${extension}.halfvec(${dimensions})`;
   // The sum keeps the planner from using the index.
   const nearest = (which: string, order: string) =>
-    `(SELECT key FROM ${tableOf(dimensions)} WHERE ${inRange} ${which} ORDER BY ${order} LIMIT $4)`;
+    `(SELECT key, large FROM ${tableOf(dimensions)} WHERE ${inRange} ${which} ORDER BY ${order} LIMIT $4)`;
   const one = `(${distance}) + 0`;
   return how === "exact"
     ? nearest("", one)

@@ -30,7 +30,12 @@ interface PostgresVectors {
 export function createPostgresVectors(database: PostgresDatabase, options: Options): PostgresVectors {
   let opened: Promise<Tables | { problem: string }> | undefined;
   return {
-    open: (rows) => (opened ??= openTables(database, rows, options)),
+    open: (rows) =>
+      (opened ??= openTables(database, rows, options).catch((error: unknown) => {
+        // It may work when it is asked for again, as by a reload.
+        opened = undefined;
+        throw error;
+      })),
     async close() {
       const tables = await opened?.catch(() => undefined);
       if (tables !== undefined && "close" in tables) await tables.close();
@@ -88,12 +93,14 @@ async function openTables(
       const nearest = await (how === "exact"
         ? database.read({ text, values })
         : database.readWith(searchSettings(candidates), { text, values }));
-      return nearest.rows.map(({ key }) => key as string);
+      return nearest.rows as { key: string; large: boolean }[];
     };
-    if (Number(large) < indexedFrom) return { keys: await ask("exact"), unfilled: waiting };
-    const keys = await ask("indexed");
-    // The index gives up where too many of others are nearer.
-    return { keys: keys.length < limit ? await ask("exact") : keys, unfilled: waiting };
+    const isIndexed = Number(large) >= indexedFrom;
+    let nearest = await ask(isIndexed ? "indexed" : "exact");
+    // The index gives up where too many of others are nearer. Those beside it are no replacement for what it has not found.
+    const fromIndex = nearest.filter((row) => row.large).length;
+    if (isIndexed && fromIndex < Math.min(limit, Number(large))) nearest = await ask("exact");
+    return { keys: nearest.map(({ key }) => key), unfilled: waiting };
   }
 
   return {

@@ -1,6 +1,8 @@
 /** The store of PostgreSQL compares vectors by pgvector: what is searched follows from the rows, whoever writes them. */
 import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
 import { after, type TestContext, test } from "node:test";
+import pg from "pg";
 import { BootError } from "../../core/app/start.ts";
 import { ExactVectors } from "../../core/memory/semantic/exact.ts";
 import { ALL_VECTORS, createLayout } from "../../core/memory/semantic/layout.ts";
@@ -79,6 +81,14 @@ const count = async (schema: string, table: string) =>
   Number((await db.query(`SELECT count(*) AS count FROM ${schema}.${table}`))[0]?.count);
 const NOTES = "penstock_vector_notes_1";
 const TABLE = "penstock_vectors_1_4";
+
+/** A role without rights. In PGlite everybody is the role that `SET ROLE` names, until the end of the test. */
+async function createRole(t: TestContext): Promise<string> {
+  const role = `role_${randomUUID().replaceAll("-", "")}`;
+  await db.query(`CREATE ROLE ${role}`);
+  t.after(() => db.query(`RESET ROLE; DROP OWNED BY ${role} CASCADE; DROP ROLE ${role}`));
+  return role;
+}
 
 const requiring = (store: string) =>
   manifestWith({}, { store, memory: { default: { semantic: { embedding: "local/hash", pgvector: "required" } } } });
@@ -212,6 +222,130 @@ test("store postgres: DROP EXTENSION vector stops neither commits nor searches, 
   await third.vectors.idle();
   assert.deepEqual(await find(third.vectors), ["b", "c", "d"]);
   assert.equal(await inTables(third), 3);
+});
+
+test("search of exact: where the index of pgvector gives up on vectors of others, those of the user are compared one by one, also beside new ones", async (t) => {
+  const { url } = await db.createSchema();
+  // Of the database for connections to a server, and of the session that PGlite has.
+  const bounded = (value: string) =>
+    db.query(
+      `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET hnsw.max_scan_tuples = ${value}', current_database()); END $$;
+       SET hnsw.max_scan_tuples = ${value}`,
+    );
+  await bounded("1");
+  t.after(() => bounded("20000"));
+  const { vectors } = await open(t, url, 50);
+  const make = (count: number, degrees: number, owner: string) =>
+    Array.from({ length: count }, (_, index) => entry(`${degrees}/${index}`, degrees + index / 100, "c", owner));
+  await vectors.put([...make(500, 0, "v"), ...make(60, 30, "u")]);
+  await vectors.idle();
+  for (const owner of ["u", "v"]) await vectors.search({ vector: at(0), owner, limit: 1, threshold: 0.5 });
+  await vectors.idle();
+  await vectors.put(make(40, 50, "u"));
+  await vectors.idle();
+  assert.deepEqual(await find(vectors, 0, 3), ["30/0", "30/1", "30/2"]);
+});
+
+test("store postgres: vectors whose table is gone are brought into a new one, as where pg_restore could not make it", async (t) => {
+  const { schema, url } = await db.createSchema();
+  const before = await open(t, url);
+  await before.vectors.put([entry("a", 1), entry("b", 2)]);
+  await before.vectors.idle();
+  await db.query(`DROP TABLE ${schema}.${TABLE}`);
+  const next = await open(t, url);
+  assert.deepEqual(await find(next.vectors), ["a", "b"]);
+  await next.vectors.idle();
+  assert.equal(await inTables(next), 2);
+});
+
+test("store postgres: a user who may not create the extension vector is told so, and the store is not said to fail", async (t) => {
+  const { schema, url } = await db.createSchema();
+  const user = await createRole(t);
+  await db.query("DROP EXTENSION vector CASCADE");
+  await db.query(`CREATE SCHEMA ${schema} AUTHORIZATION ${user}`);
+  // For connections to a server by the URL, and for the session that PGlite has.
+  await db.query(`SET ROLE ${user}`);
+  t.after(() => db.query("CREATE EXTENSION vector"));
+  const { logger, lines } = recordingLogger();
+  const store = await openPostgresStore(`${url}&options=-c%20role%3D${user}`, { logger });
+  t.after(() => store.close());
+  const tables = await store.vectors!(ROWS);
+  const problem = "the extension vector (pgvector) cannot be created: permission denied to create extension";
+  assert.ok("problem" in tables && tables.problem.startsWith(problem), JSON.stringify(tables));
+  assert.deepEqual(
+    lines.filter((line) => !line.startsWith("info")),
+    [],
+  );
+});
+
+test("store postgres: the tables of pgvector of another user are not used, and no store fails for it", async (t) => {
+  const { schema, url } = await db.createSchema();
+  const before = await open(t, url);
+  await before.vectors.put([entry("a", 1)]);
+  await before.vectors.idle();
+  const user = await createRole(t);
+  await db.query(`GRANT ALL ON SCHEMA ${schema} TO ${user}`);
+  await db.query(`ALTER TABLE ${schema}.penstock OWNER TO ${user}; ALTER TABLE ${schema}.penstock_meta OWNER TO ${user};
+    GRANT ALL ON SEQUENCE ${schema}.penstock_revision TO ${user}; SET ROLE ${user}`);
+  const { logger, lines } = recordingLogger();
+  const store = await openPostgresStore(`${url}&options=-c%20role%3D${user}`, { logger });
+  t.after(() => store.close());
+  const problem = "this user does not own its tables, or may not make more in its schema";
+  assert.deepEqual(await store.vectors!(ROWS), { problem, wasUsed: true });
+  assert.deepEqual(lines, [`warn: PostgreSQL: vectors are compared in this process, not in the database: ${problem}`]);
+});
+
+test("store postgres: nobody else can make the function that notes vectors the trigger of a table of their own", async (t) => {
+  const { schema, url } = await db.createSchema();
+  await open(t, url);
+  const user = await createRole(t);
+  await db.query(`CREATE SCHEMA own_${schema} AUTHORIZATION ${user}; GRANT USAGE ON SCHEMA ${schema} TO ${user}`);
+  const make = `CREATE TABLE own_${schema}.rows (key text, value text, revision bigint);
+    CREATE TRIGGER mine AFTER DELETE ON own_${schema}.rows FOR EACH ROW EXECUTE FUNCTION ${schema}.penstock_note_vector_1()`;
+  await assert.rejects(db.query(`SET ROLE ${user}; ${make}`), /permission denied for function/);
+});
+
+test("store postgres: processes that start at once on a new database all compare vectors by pgvector", async (t) => {
+  await db.query("DROP EXTENSION vector CASCADE");
+  // Of two schemas, so that they do not wait for each other.
+  const urls = [(await db.createSchema()).url, (await db.createSchema()).url];
+  await Promise.all([...urls, ...urls, ...urls].map((url) => open(t, url)));
+});
+
+test("store postgres: a row that is being deleted while an older database is noted leaves nothing in the tables of pgvector", {
+  skip: db.name === "PGlite" && "PGlite has one session",
+}, async (t) => {
+  const { schema, url } = await db.createSchema();
+  const here = await open(t, url);
+  await here.vectors.put([entry("a", 1)]);
+  await here.vectors.idle();
+  // As before the row was noted.
+  await db.query(
+    `DELETE FROM ${schema}.${NOTES}; UPDATE ${schema}.penstock_meta SET value = '' WHERE key = 'vectors_1'`,
+  );
+  const pool = new pg.Pool({ connectionString: url, max: 1 });
+  t.after(() => pool.end());
+  const other = await pool.connect();
+  const key = LAYOUT.vector({ owner: "u", conversation: "c", message: "a" });
+  await other.query({ text: `BEGIN; DELETE FROM ${schema}.penstock WHERE key = '${key}'` });
+  here.tables.wake();
+  await here.tables.idle();
+  assert.equal(await count(schema, NOTES), 1);
+  await other.query({ text: "COMMIT" });
+  other.release();
+  here.tables.wake();
+  await here.tables.idle();
+  assert.deepEqual([await count(schema, NOTES), await count(schema, TABLE)], [0, 0]);
+});
+
+test("store postgres: where the tables of pgvector could not be opened once, they can be the next time", async (t) => {
+  const { schema, url } = await db.createSchema();
+  const store = await openPostgresStore(url, { logger: recordingLogger().logger });
+  t.after(() => store.close());
+  await db.query(`ALTER SCHEMA ${schema} RENAME TO away_${schema}`);
+  await assert.rejects(store.vectors!(ROWS));
+  await db.query(`ALTER SCHEMA away_${schema} RENAME TO ${schema}`);
+  assert.ok("nearest" in (await store.vectors!(ROWS)));
 });
 
 test("search of exact: what somebody adds to the tables of pgvector alone, or leaves there, is not found", async (t) => {
