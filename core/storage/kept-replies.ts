@@ -8,35 +8,24 @@ import type { Logger } from "pino";
 import { isFinal, type KeptReply, type KeyClaim, type KeyedRequest, type ReplyKeeper } from "../http/idempotency.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { systemTime } from "../lib/clock.ts";
-import { CommitConflict, messageOf, ServiceError } from "../lib/errors.ts";
+import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { unlessConflict } from "./conflict.ts";
+import { bounded, type Claimed, type KeyRow, keyReused, keyRows, readable, settling } from "./key-row.ts";
 import { KEPT_REPLY_TIMES, keptRepliesBefore, keptReplyKey, keptReplyOfTime, keptReplyTime } from "./keys.ts";
 import type { Membership } from "./membership.ts";
 import { nameProcess } from "./process-name.ts";
 import { pagesInBackground } from "./ranges.ts";
 import { roomKeeper } from "./remove-oldest.ts";
-import type { Commit, Row, Store } from "./store.ts";
+import type { Row, Store } from "./store.ts";
 import { Watch } from "./watch.ts";
 
 const KEPT_MS = 24 * 60 * 60 * 1_000;
-const MAX_BODY_BYTES = 1024 * 1024;
 /** Between two looks at a request that another process works on, where nobody tells of its reply. */
 const POLL_INTERVAL_MS = 500;
 const RETENTION_INTERVAL_MS = 60_000;
 const RETRY_INTERVAL_MS = 1_000;
 const ROWS_PER_COMMIT = 100;
-
-/** What a row holds. */
-interface KeyRow {
-  readonly fingerprint: string;
-  /** When it was claimed: milliseconds since 1970. */
-  readonly at: number;
-  readonly runId: string;
-  /** Who works on it; empty: nobody. Absent once there is a reply. */
-  readonly process?: string;
-  readonly reply?: { readonly status: number; readonly headers: readonly string[]; readonly body: string | null };
-}
 
 /** A key of which a request of this process is at work, or finds out whether one is elsewhere. */
 interface Pending {
@@ -44,20 +33,6 @@ interface Pending {
   /** Resolves with the reply; null when none is kept. */
   readonly done: Promise<KeptReply | null>;
 }
-
-/** A claim as it was written. */
-interface Claimed {
-  readonly id: string;
-  readonly row: KeyRow;
-  readonly revision: number;
-  readonly isRepeated: boolean;
-}
-
-const keyRows = (id: string, row: KeyRow) =>
-  [
-    [keptReplyKey(id), JSON.stringify(row)],
-    [keptReplyTime(row.at, id), ""],
-  ] as const;
 
 export class KeptReplies implements ReplyKeeper {
   readonly #store: Store;
@@ -78,11 +53,15 @@ export class KeptReplies implements ReplyKeeper {
     };
     this.#retention = new Interval(RETENTION_INTERVAL_MS, () => this.removeBefore(systemTime() - KEPT_MS), failed);
     this.#retries = new Interval(RETRY_INTERVAL_MS, () => this.#writeLate(), failed);
-    const keyOf = (id: string) => (this.#pending.has(id) ? null : keptReplyKey(id)); // A claim stays for as long as it is at work.
-    // Without a reply it names a run that may go on, which a repeated request must find.
-    const isNeeded = async (key: string) => !(await store.get(key))?.value.includes('"reply":');
-    const times = { times: KEPT_REPLY_TIMES, idOf: keptReplyOfTime };
-    this.#room = roomKeeper(store, { kind: "replies", ...times, keyOf, isNeeded, failed });
+    this.#room = roomKeeper(store, {
+      kind: "replies",
+      times: KEPT_REPLY_TIMES,
+      idOf: keptReplyOfTime,
+      keyOf: (id) => (this.#pending.has(id) ? null : keptReplyKey(id)),
+      // Without a reply it names a run that may go on, which a repeated request must find.
+      isNeeded: async (key) => !(await store.get(key))?.value.includes('"reply":'),
+      failed,
+    });
   }
 
   start(): void {
@@ -264,39 +243,3 @@ export class KeptReplies implements ReplyKeeper {
 
 /** Tells those who wait for the reply. @param isWritten whether the store has it too */
 type End = (reply: KeptReply | null, isWritten: boolean) => void;
-
-/**
- * The last change of a claim: its reply, or the key is free again.
- *
- * @param mayGoOn whether what the request has started may go on without it: then the next one is told of it
- */
-function settling({ id, row, revision }: Claimed, kept: KeptReply | null, mayGoOn: boolean): Commit {
-  const key = keptReplyKey(id);
-  const expect = [[key, revision]] as const;
-  const { process: _, ...rest } = row;
-  if (kept !== null) {
-    const { status, headers, body } = kept;
-    const text = body instanceof Uint8Array ? Buffer.from(body).toString() : body;
-    return {
-      put: [[key, JSON.stringify({ ...rest, reply: { status, headers, body: text } } satisfies KeyRow)]],
-      expect,
-    };
-  }
-  if (mayGoOn) return { put: [[key, JSON.stringify({ ...row, process: "" } satisfies KeyRow)]], expect };
-  return { delete: [key, keptReplyTime(row.at, id)], expect };
-}
-
-function bounded(reply: KeptReply): KeptReply {
-  const { body } = reply;
-  return body !== null && Buffer.byteLength(body) > MAX_BODY_BYTES ? { ...reply, body: null } : reply;
-}
-
-/** @throws ServiceError `conflict` for one that was too large: the request was carried out, and must not be again */
-function readable(reply: KeptReply): KeptReply {
-  if (reply.body !== null) return reply;
-  const what = `it was carried out with status ${reply.status}, and its reply is over the 1 MiB that is kept`;
-  throw new ServiceError("conflict", `a request with this Idempotency-Key came before: ${what}`);
-}
-
-const REUSED = "this Idempotency-Key was used for another request: send a new key with a new request";
-const keyReused = () => new ServiceError("key_reused", REUSED);

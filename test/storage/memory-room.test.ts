@@ -38,6 +38,7 @@ test("replies to an Idempotency-Key in memory: take 16 MiB together: the oldest 
   const replies = new KeptReplies(store, null, silent);
   t.after(() => replies.close());
   const working = await claim(replies, "working");
+  const named = await replies.name({ id: "named", fingerprint: "f" }, SIGNAL);
   for (let count = 0; count < 300; count++) await keep(replies, `r${count}`);
   assert.ok(heldBy(store, REPLIES) > 28 * MIB);
   replies.start();
@@ -49,6 +50,12 @@ test("replies to an Idempotency-Key in memory: take 16 MiB together: the oldest 
   );
   assert.ok("body" in (await replies.take({ id: "r299", fingerprint: "f" }, SIGNAL)), "the newest is kept");
   assert.ok(await store.get("ik/working"));
+  const again = await replies.name({ id: "named", fingerprint: "f" }, SIGNAL);
+  assert.deepEqual(
+    [again.isRepeated, again.runId],
+    [true, named.runId],
+    "one that names a run goes after those with replies",
+  );
   await working.free();
   await claim(replies, "r0");
 });
