@@ -217,38 +217,42 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
     opened.complaints.length = 0;
   });
 
-  test("executions: one that somebody answers while the page looks at it, and that works on, is seen to end", async (t) => {
-    const workflow = {
-      resume: {},
-      steps: [
-        { id: "ask", andThen: { suspend: {} } },
-        { id: "work", andAgent: { agent: "assistant", prompt: "hello" } },
-      ],
-    };
-    const model = { providers: { demo: { use: "scripted", chunks: 2, delay: "1s", replies: [{ text: "Done." }] } } };
-    const own = await startService(t, manifestWith({}, { ...model, workflows: { late: workflow } }));
-    await own.post("/workflows/late/execute", { input: {}, options: { executionId: "one" } });
-    const path = "/workflows/late/executions/one";
-    const isAt = async (status: string) => {
-      const { data } = (await (await own.get(`${path}/state`)).json()) as { data: { status: string } };
-      return data.status === status;
-    };
-    const { page, context } = await openPage(browser);
-    t.after(() => context.close());
-    let looks = 0;
-    let answered: Promise<unknown> = Promise.resolve();
-    await page.route(`**${path}/state`, async (route) => {
-      // The first look draws the page, and the second comes when it has read all events.
-      if (++looks === 2) {
-        answered = own.post(`${path}/resume`, { resumeData: {} });
-        await eventually(() => isAt("running"), "the answer");
-      }
-      await route.continue();
+  for (const [what, status, work] of [
+    ["works on", "running", { andAgent: { agent: "assistant", prompt: "hello" } }],
+    ["ends at once", "completed", { andThen: { set: "Done." } }],
+  ] as const)
+    test(`executions: one that somebody answers while the page looks at it, and that ${what}, is seen to end`, async (t) => {
+      const workflow = {
+        resume: {},
+        steps: [
+          { id: "ask", andThen: { suspend: {} } },
+          { id: "work", ...work },
+        ],
+      };
+      const model = { providers: { demo: { use: "scripted", chunks: 2, delay: "1s", replies: [{ text: "Done." }] } } };
+      const own = await startService(t, manifestWith({}, { ...model, workflows: { late: workflow } }));
+      await own.post("/workflows/late/execute", { input: {}, options: { executionId: "one" } });
+      const path = "/workflows/late/executions/one";
+      const isAt = async (wanted: string) => {
+        const { data } = (await (await own.get(`${path}/state`)).json()) as { data: { status: string } };
+        return data.status === wanted;
+      };
+      const { page, context } = await openPage(browser);
+      t.after(() => context.close());
+      let looks = 0;
+      let answered: Promise<unknown> = Promise.resolve();
+      await page.route(`**${path}/state`, async (route) => {
+        // The first look draws the page, and the second comes when it has read all events.
+        if (++looks === 2) {
+          answered = own.post(`${path}/resume`, { resumeData: {} });
+          await eventually(() => isAt(status), "the answer");
+        }
+        await route.continue();
+      });
+      await page.goto(`${own.url}/#${path}`);
+      await page.getByRole("region", { name: "Result" }).getByText("Done.").waitFor();
+      await answered;
     });
-    await page.goto(`${own.url}/#${path}`);
-    await page.getByRole("region", { name: "Result" }).getByText("Done.").waitFor();
-    await answered;
-  });
 
   test("traces: a chat is found, its spans are drawn as a waterfall, and one shows its attributes", async () => {
     await visit(page, "Traces");

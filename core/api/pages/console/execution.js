@@ -86,7 +86,8 @@ function show(place, path, known, tree) {
     if (event.type === "error") throw new Error(event.error);
     timeline.take(event);
     progress.take(event);
-    if (event.type === "workflow-result") result = event.result;
+    // That of one which is suspended says null.
+    if (event.type === "workflow-result" && event.status === "completed") result = event.result;
     if (event.type === "workflow-start" && waitsAnew(undefined)) replace(waiting);
     events.append(eventItem(event));
   }
