@@ -2,6 +2,7 @@
 import type { Principal } from "../identity/principal.ts";
 import type { Entity } from "../observability/sink.ts";
 import type { SegmentHead } from "./segment.ts";
+import { wholeMilliseconds } from "./times.ts";
 import type { TraceQuery, TraceStatus } from "./traces.ts";
 
 export interface TraceFilter extends Omit<TraceQuery, "limit" | "offset"> {
@@ -30,9 +31,10 @@ export function matches(filter: TraceFilter, trace: FilteredTrace): boolean {
   const { status, from, to, owner, entityId, entityType } = filter;
   if (status !== undefined && status !== trace.status) return false;
   if (!isVisible(owner, trace.userId)) return false;
-  if (from !== undefined && trace.start < from) return false;
-  // Clients compare with the times that they were shown, which are whole milliseconds.
-  if (to !== undefined && Math.floor(trace.start) > to) return false;
+  // Clients compare with the times that they were shown.
+  const start = wholeMilliseconds(trace.start);
+  if (from !== undefined && start < from) return false;
+  if (to !== undefined && start > to) return false;
   if (entityId === undefined && entityType === undefined) return true;
   for (const { id, type } of trace.entities()) if (isWanted(filter, type, id)) return true;
   return false;

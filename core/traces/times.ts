@@ -20,4 +20,6 @@ export function timeOfSpan(id: string, now: number): number {
   return time > now + DAY_MS ? time - WRAP_MS : time;
 }
 
+/** The whole milliseconds of a time as it is stored, and shown to clients: rounded to microseconds. */
+export const wholeMilliseconds = (time: number): number => Math.floor(Math.round(time * 1_000) / 1_000);
 export const wholeSeconds = (time: number): number => Math.floor(time / 1_000);
