@@ -104,7 +104,9 @@ function processes() {
   // Replaced timers, listeners and descriptors would be those of other files as well, what is measured would be theirs too, and
   // what is seen while modules are imported must not have been imported before.
   const isAlone = (file) =>
-    /mock\.timers|\/proc\/self\/fd|serveMeasured|process\.on\("|patternsBuiltBy/.test(readFileSync(file, "utf8"));
+    /mock\.timers|\/proc\/self\/fd|serveMeasured|process\.on\("|patternsBuiltBy|runInNewContext\("gc"\)/.test(
+      readFileSync(file, "utf8"),
+    );
   const folderOf = (file) =>
     isAlone(file) ? undefined : Object.keys(SHARING).find((folder) => file.startsWith(folder));
   const early = first.map((file, index) => bundle(`0-${String(index).padStart(2, "0")}`, [file]));
