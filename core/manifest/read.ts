@@ -2,6 +2,7 @@
 
 import { type Alias, isAlias, isScalar, isSeq, LineCounter, type Node, type Pair, parseDocument } from "yaml";
 import { isObject } from "../lib/is-object.ts";
+import { changedInteger } from "../lib/large-integers.ts";
 import type { Path, Problem } from "../lib/problem.ts";
 import { type Position, Positions } from "./positions.ts";
 
@@ -94,7 +95,10 @@ class Reader {
       const { value, range } = node;
       if (typeof value === "string" && range)
         this.#source.positions.addText(path, { start: range[0], end: range[1], value });
-      return typeof node.value === "bigint" ? Number(node.value) : node.value;
+      const [integer] = (typeof value === "number" && /^[-0-9][0-9]+$/.exec(node.source ?? "")) || [];
+      if (integer !== undefined && changedInteger(integer) !== null)
+        this.#problem(path, offset, `${integer} is too large for a number: write it as a string`);
+      return typeof value === "bigint" ? Number(value) : value;
     }
     this.#anchor(node);
     this.#openNodes.push(node);

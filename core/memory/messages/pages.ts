@@ -43,7 +43,8 @@ export async function messagePage(
   const bounds = keyBoundsFor(conversation, query);
   if (bounds !== null && (beforeId !== undefined || afterId !== undefined)) {
     const problem = await narrow(store, conversation, bounds, { beforeId, afterId });
-    if (problem !== undefined) return { conversation: await store.get(conversationKey(conversation)), messages: [], problem };
+    if (problem !== undefined)
+      return { conversation: await store.get(conversationKey(conversation)), messages: [], problem };
   }
   if (bounds !== null && query.roles === undefined && limit > 0) {
     const load = () => joinedPage(store, conversation, bounds, limit);
