@@ -379,3 +379,20 @@ test("DELETE /api/memory/conversations/:id is 404 where nothing is stored and no
   assert.equal((await first).status, 200);
   assert.equal((await history(service)).length, 2);
 });
+
+test("POST /api/memory/messages/delete: a message that is deleted while it is answered is not stored by the turn of the answer", async (t) => {
+  for (const stepwise of [false, true]) {
+    const { service, hold, asked } = await serve(t, {});
+    assert.equal((await send(service, "text", "zero")).status, 200);
+    const release = hold("one");
+    const input = [{ id: "mine", role: "user", parts: [{ type: "text", text: "one" }] }];
+    const memory = { ...options.memory, options: stepwise ? STEPS : {} };
+    const first = send(service, "text", "", { more: { input, options: { memory } } });
+    await until(() => asked.includes("one"), "the call of the model");
+    const body = { userId: "ada", conversationId: "c", messageIds: ["mine"] };
+    await dataOf(service.post("/api/memory/messages/delete", body));
+    release();
+    assert.equal((await first).status, 200);
+    assert.deepEqual(await history(service), ["user: zero", "assistant: ...zero", "assistant: ...zero|one"]);
+  }
+});

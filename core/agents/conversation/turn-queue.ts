@@ -90,6 +90,13 @@ export class TurnQueue {
     return elsewhere || here.length > 0;
   }
 
+  /** Messages of a conversation that are about to be deleted: once it resolves, no turn of this process stores them any more. */
+  async drop(place: Pick<TicketOptions, "memory" | "conversation" | "user">, ids: readonly string[]): Promise<void> {
+    const line = this.#lines.get(turnClaimKey(place.memory, place.conversation, place.user)) ?? [];
+    for (const ticket of line) ticket.dropped = new Set([...(ticket.dropped ?? []), ...ids]);
+    await Promise.allSettled(line.map(({ writing }) => writing));
+  }
+
   #withdrawHere(key: string): readonly TurnTicket[] {
     const line = [...(this.#lines.get(key) ?? [])];
     for (const ticket of line) ticket.withdraw();
@@ -150,6 +157,8 @@ export class TurnTicket {
   wait: Wait | null = null;
   /** Why the turn may not write any more; null while it may. */
   withdrawn: ServiceError | null = null;
+  /** Ids of messages that were deleted while the turn is at work. */
+  dropped: ReadonlySet<string> | null = null;
   /** Settles when what it has begun to write is written. */
   writing: Promise<unknown> | null = null;
 

@@ -221,7 +221,9 @@ export class Turn {
     const guard = ticket === null ? undefined : queue.guard(ticket, ended !== null);
     // What fails for good goes first.
     const all = [joined, guard].filter((each) => each !== undefined);
-    const append = (messages: readonly NewMessage[], place?: TurnPlace) => {
+    const append = (said: readonly NewMessage[], place?: TurnPlace) => {
+      const dropped = ticket?.dropped;
+      const messages = dropped == null ? said : said.filter(({ id }) => id === undefined || !dropped.has(id));
       const save = () => access.append(begun, messages, place, all.length === 0 ? undefined : all);
       return ticket === null ? save() : ticket.write(save);
     };

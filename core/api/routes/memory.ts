@@ -179,9 +179,11 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       failures: ["not_found"],
       output: { json: "DeletedMessages" },
       async handle({ query, body }, call) {
-        const { access, principal } = open(call, body.agentId ?? query.agentId);
-        const userId = requiredUser(principal, body.userId);
-        return { deleted: await access.deleteMessages(body.conversationId, body.messageIds, userId) };
+        const { memory, access, principal } = open(call, body.agentId ?? query.agentId);
+        const user = requiredUser(principal, body.userId);
+        const { conversationId: conversation, messageIds } = body;
+        await call.service.turns.queue.drop({ memory: memory.name, conversation, user }, messageIds);
+        return { deleted: await access.deleteMessages(conversation, messageIds, user) };
       },
     }),
     typedRoute<Service, "WorkingMemoryQuery">({
