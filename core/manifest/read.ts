@@ -36,7 +36,8 @@ export function readYaml(text: string): ManifestSource {
     if (lastErrorLine > 0 && !textLines.slice(lastErrorLine, position.line).some((row) => /^[^\s#]/.test(row)))
       continue;
     lastErrorLine = position.line;
-    const explained = explainSyntax(message, textLines[position.line - 1]);
+    const isVariable = text.startsWith("${", pos[0] - 1);
+    const explained = isVariable ? BARE_VARIABLE : explainSyntax(message, textLines[position.line - 1]);
     source.problems.push({ path: [], position, message: explained, severity: "error" });
   }
   for (const { message, pos } of document.warnings) {
@@ -48,6 +49,9 @@ export function readYaml(text: string): ManifestSource {
   source.value = contents === null ? null : reader.read(contents, [], undefined);
   return source;
 }
+
+// biome-ignore lint/suspicious/noTemplateCurlyInString: the manifest's own syntax
+const BARE_VARIABLE = 'not YAML: a variable between { } or [ ] needs quotes: "${NAME}"';
 
 /** Messages of the parser and their usual cause. */
 const SYNTAX: readonly [RegExp, string][] = [

@@ -11,7 +11,7 @@ import { threadsOf } from "../../memory/threads.ts";
  * @param named user whose conversation is meant
  * @throws ServiceError `not_found` when there is none, and no answer is under way that would begin it
  */
-export async function deleteConversation(
+export async function deleteConversationAndThreads(
   service: Service,
   memory: Memory,
   principal: Principal,

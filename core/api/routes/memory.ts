@@ -7,7 +7,7 @@ import { principalOf } from "../../identity/principal.ts";
 import { invalid } from "../../lib/errors.ts";
 import { type ChosenMemory, namedMemory } from "../../memory/choose.ts";
 import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../../memory/input.ts";
-import { deleteConversation } from "./delete-conversation.ts";
+import { deleteConversationAndThreads } from "./delete-conversation.ts";
 
 /** Chooses the memory of a request by its `agentId`. */
 type Choose = (service: Service, agentId: string | undefined) => ChosenMemory;
@@ -109,7 +109,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       output: { json: "DeletedConversation" },
       async handle({ params, query }, call) {
         const { memory, principal } = open(call, query.agentId);
-        await deleteConversation(call.service, memory, principal, conversationIdOf(params), query.userId);
+        await deleteConversationAndThreads(call.service, memory, principal, conversationIdOf(params), query.userId);
         return { deleted: true };
       },
     }),
