@@ -39,6 +39,8 @@ export async function upgradeSqlite(
   await backupSqlite({ file, where }, backup);
   report(`${where}: the backup before the upgrade is ${backup}`);
   await upgradeSqliteSchema(connection, steps);
+  // The log holds everything that was moved, and would keep that size.
+  await connection.query("PRAGMA wal_checkpoint(TRUNCATE)");
   for (const { from, what } of steps) report(`${where}: upgraded from schema ${from} to ${from + 1}: ${what}`);
   return true;
 }

@@ -298,15 +298,15 @@ test("store sqlite: a file of another version is refused with its version, and l
   await other.close();
   await assert.rejects(
     open(t, { file: store.file }),
-    /^Error: sqlite:test.db was written by a newer version \(schema 7; this one knows 2\): run that version, or name another file$/,
+    /^Error: sqlite:test.db was written by a newer version \(schema 7; this one knows 3\): run that version, or name another file$/,
   );
   // The refusal has let go of the file.
   const older = await otherConnection(t, store.file);
   await older.run("UPDATE penstock SET value = '1' WHERE key = 'schema'");
   await older.close();
-  await assert.rejects(open(t, { file: store.file }), /before the first release \(schema 1; this one needs 2\)/);
+  await assert.rejects(open(t, { file: store.file }), /before the first release \(schema 1; this one needs 3\)/);
   const again = await otherConnection(t, store.file);
-  await again.run("UPDATE penstock SET value = '2' WHERE key = 'schema'");
+  await again.run("UPDATE penstock SET value = '3' WHERE key = 'schema'");
   await again.close();
   assert.equal((await (await open(t, { file: store.file })).get("a"))?.value, "1");
 });

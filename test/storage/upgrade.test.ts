@@ -10,7 +10,7 @@ import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import { migratePostgres } from "../../core/storage/postgres-upgrade.ts";
 import { openSqliteConnection } from "../../core/storage/sqlite-connection.ts";
 import { migrateSqlite } from "../../core/storage/sqlite-owned.ts";
-import type { SqliteLayout } from "../../core/storage/sqlite-schema.ts";
+import { SQLITE_LAYOUT, type SqliteLayout } from "../../core/storage/sqlite-schema.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import { upgradeSqlite } from "../../core/storage/sqlite-upgrade.ts";
 import { penstock } from "../support/command-line.ts";
@@ -25,19 +25,20 @@ after(() => server?.close());
 
 const silent = pino({ level: "silent" });
 const NEXT = LAYOUT_VERSION + 1;
+const PRESENT = SQLITE_LAYOUT.version;
 
 /** Two versions further: the first step moves rows, the second adds a column. */
 const NEWER: SqliteLayout = {
-  version: LAYOUT_VERSION + 2,
+  version: PRESENT + 2,
   steps: [
     {
-      from: LAYOUT_VERSION,
+      from: PRESENT,
       what: "moves what was at old/ to new/",
       apply: async (connection) =>
         void (await connection.query("UPDATE rows SET key = 'new/' || substr(key, 5) WHERE key LIKE 'old/%'")),
     },
     {
-      from: NEXT,
+      from: PRESENT + 1,
       what: "gives every row a length",
       apply: async (connection) => {
         await connection.query("ALTER TABLE rows ADD COLUMN length INTEGER");
@@ -52,7 +53,7 @@ const failing: SqliteLayout = {
   steps: [
     NEWER.steps[0]!,
     {
-      from: NEXT,
+      from: PRESENT + 1,
       what: "fails",
       apply: async () => {
         throw new Error("it failed");
@@ -83,8 +84,8 @@ async function contentOf(t: TestContext, file: string): Promise<{ version: strin
   return { version: meta!.value, keys: rows.map(({ key }) => key) };
 }
 
-const OLD = { version: String(LAYOUT_VERSION), keys: ["b", "n/x", "old/a"] };
-const UPGRADED = { version: String(LAYOUT_VERSION + 2), keys: ["b", "n/x", "new/a"] };
+const OLD = { version: String(PRESENT), keys: ["b", "n/x", "old/a"] };
+const UPGRADED = { version: String(PRESENT + 2), keys: ["b", "n/x", "new/a"] };
 const backupsOf = async (file: string) =>
   (await readdir(dirname(file))).filter((name) => name.endsWith(".backup")).map((name) => join(dirname(file), name));
 
@@ -102,8 +103,8 @@ test("store sqlite: a start brings a small file of an older layout through all s
   assert.deepEqual(await contentOf(t, backup!), OLD);
   assert.deepEqual(lines, [
     `info: sqlite:test.db: the backup before the upgrade is ${backup}`,
-    `info: sqlite:test.db: upgraded from schema ${LAYOUT_VERSION} to ${NEXT}: moves what was at old/ to new/`,
-    `info: sqlite:test.db: upgraded from schema ${NEXT} to ${NEXT + 1}: gives every row a length`,
+    `info: sqlite:test.db: upgraded from schema ${PRESENT} to ${PRESENT + 1}: moves what was at old/ to new/`,
+    `info: sqlite:test.db: upgraded from schema ${PRESENT + 1} to ${PRESENT + 2}: gives every row a length`,
   ]);
 });
 
@@ -114,9 +115,7 @@ test("store sqlite: a file that was upgraded is opened again without another bac
   assert.equal((await backupsOf(file)).length, 1);
   await assert.rejects(
     openSqliteStore({ file, where: "sqlite:test.db", logger: silent }),
-    new RegExp(
-      `sqlite:test.db was written by a newer version \\(schema ${NEXT + 1}; this one knows ${LAYOUT_VERSION}\\)`,
-    ),
+    new RegExp(`sqlite:test.db was written by a newer version \\(schema ${PRESENT + 2}; this one knows ${PRESENT}\\)`),
   );
 });
 
@@ -135,7 +134,7 @@ test("penstock migrate: upgrades a file that is too large for a start, which nam
   const named = { file, where: "sqlite:test.db" };
   await assert.rejects(
     upgradeSqlite(connection, named, { layout: NEWER, upTo: 1_000, report: () => {} }),
-    /sqlite:test\.db was written by an older version \(schema 2; this one needs 4\), and with \d+ bytes it is too large .*: run penstock migrate$/,
+    /sqlite:test\.db was written by an older version \(schema 3; this one needs 5\), and with \d+ bytes it is too large .*: run penstock migrate$/,
   );
   await connection.close();
   assert.deepEqual(await contentOf(t, file), OLD);
@@ -160,7 +159,7 @@ test("penstock migrate: has nothing to do with a file of this version, and refus
   assert.equal(refused.code, 1);
   assert.match(
     refused.stderr,
-    /^penstock: sqlite:test\.db was written by a newer version \(schema 4; this one knows 2\).*\n$/,
+    /^penstock: sqlite:test\.db was written by a newer version \(schema 5; this one knows 3\).*\n$/,
   );
 });
 
