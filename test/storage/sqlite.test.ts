@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { closeSync, openSync, readdirSync, readlinkSync, renameSync } from "node:fs";
 import { chmod, link, mkdir, mkdtemp, readdir, rename, rm, stat, symlink, unlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { type TestContext, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { pino } from "pino";
@@ -15,7 +15,7 @@ import type { Commit, Store } from "../../core/storage/store.ts";
 import { storeSuite } from "../suites/store.suite.ts";
 import { openMemories, pageOf, said } from "../support/memories.ts";
 import { until } from "../support/probe.ts";
-import { otherConnection, otherProcess, recordingLogger, temporaryFolder } from "../support/storage.ts";
+import { otherConnection, otherProcess, recordingLogger, strayValues, temporaryFolder } from "../support/storage.ts";
 
 const silent = pino({ level: "silent" });
 
@@ -26,7 +26,19 @@ async function open(t: TestContext, options: Partial<SqliteOptions> = {}): Promi
   return Object.assign(store, { file });
 }
 
-storeSuite("sqlite:FILE", { open });
+storeSuite("sqlite:FILE", {
+  async open(t) {
+    const file = join(await mkdtemp(join(tmpdir(), "penstock-suite-")), "test.db");
+    const store = await openSqliteStore({ file, logger: silent });
+    t.after(async () => {
+      await store.close();
+      const strays = await strayValues(file);
+      await rm(dirname(file), { recursive: true });
+      assert.deepEqual(strays, [], "every large value belongs to a row");
+    });
+    return store;
+  },
+});
 
 const isUnavailable = (pattern: RegExp) => (error: unknown) => {
   const { kind, message } = error as { kind?: unknown; message: string };
