@@ -35,7 +35,8 @@ export async function upgradeSqlite(
         `and with ${size} bytes it is too large to be upgraded by a start: run penstock migrate`,
     );
   }
-  const backup = `${file}.schema-${version}-${new Date().toISOString().replace(/[-:]|\..*/g, "")}.backup`;
+  // To the millisecond: a process that dies in this is started again at once.
+  const backup = `${file}.schema-${version}-${new Date().toISOString().replace(/[-:.Z]/g, "")}.backup`;
   await backupSqlite({ file, where }, backup);
   report(`${where}: the backup before the upgrade is ${backup}`);
   await upgradeSqliteSchema(connection, steps);
