@@ -329,7 +329,7 @@ export function storeSuite(name: string, under: StoreUnderTest): void {
         const tail = await store.tail({ prefix: "g/", limit: 4, otherKey: keys[0]! });
         assert.equal(Buffer.from(tail!.text as string).toString(), values.slice(-4).join());
         assert.deepEqual(tail!.other, whole[0]);
-        await assert.rejects(store.commit({ add: [[keys[shift % keys.length]!, 1]] }), /not a counter/);
+        await assert.rejects(store.commit({ add: [[keys[shift % keys.length]!, 1]] }));
       }
       await store.commit({ delete: keys.slice(0, 5), clear: ["g/5", "g/6", "g/7"] });
       assert.deepEqual(await keysOf(store, { prefix: "g/", limit: 100 }), keys.slice(8));
