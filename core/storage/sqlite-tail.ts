@@ -65,11 +65,11 @@ async function readTogether(
 
 /**
  * Finds the first key of the tail, then reads upwards: going over the keys twice is cheaper than reversing the text.
- * `MATERIALIZED` makes SQLite look for the first key only once. Values that are too long are left out of the text, which then is not used.
+ * `MATERIALIZED` makes SQLite look for the first key only once. Large values that are too long are left out of the text, which then is not used.
  */
 function tailSql(limit: number, longest: number): string {
   const { size, whole } = SQLITE;
-  const joined = `group_concat(CASE WHEN ${size} <= ${longest} THEN ${whole} END, ',')`;
+  const joined = `group_concat(iif(size > ${longest}, NULL, ${whole}), ',')`;
   const text = limit < MIN_VALUES_AS_BYTES ? joined : `CAST(${joined} AS BLOB)`;
   return `WITH asked AS MATERIALIZED (
       SELECT key AS n, value ->> 0 AS low, value ->> 1 AS high, value ->> 2 AS beside FROM json_each(?1)
