@@ -117,17 +117,10 @@ export async function pendingSqliteSteps(
   return version === 0 ? [] : pendingSteps(layout, version, { where, instead: "another file" });
 }
 
-/** Runs the steps in one transaction: the file is of the old version or of the new one. */
-export async function upgradeSqliteSchema(
-  connection: SqliteConnection,
-  steps: readonly LayoutStep<SqliteConnection>[],
-): Promise<void> {
+async function inTransaction(connection: SqliteConnection, work: () => Promise<void>): Promise<void> {
   await connection.query("BEGIN IMMEDIATE");
   try {
-    for (const { apply, from } of steps) {
-      await apply(connection);
-      await setMeta(connection, "schema", String(from + 1));
-    }
+    await work();
     await connection.query("COMMIT");
   } catch (error) {
     await connection.query("ROLLBACK").catch(() => {});
@@ -135,15 +128,25 @@ export async function upgradeSqliteSchema(
   }
 }
 
-/** Creates what is missing in a file of the present version, or in a new one. */
-export async function prepareSqliteSchema(
+/** Runs the steps in one transaction: the file is of the old version or of the new one. */
+export const upgradeSqliteSchema = (
   connection: SqliteConnection,
-  version = SQLITE_LAYOUT.version,
-): Promise<void> {
-  for (const statement of [CREATE_ROWS, CREATE_REMOVAL_TRIGGER, ...CREATE_LARGE_VALUES])
-    await connection.query(statement);
-  if ((await sqliteVersion(connection)) === 0) await setMeta(connection, "schema", String(version));
-}
+  steps: readonly LayoutStep<SqliteConnection>[],
+): Promise<void> =>
+  inTransaction(connection, async () => {
+    for (const { apply, from } of steps) {
+      await apply(connection);
+      await setMeta(connection, "schema", String(from + 1));
+    }
+  });
+
+/** Creates what is missing in a file of the present version, or in a new one. */
+export const prepareSqliteSchema = (connection: SqliteConnection, version = SQLITE_LAYOUT.version): Promise<void> =>
+  inTransaction(connection, async () => {
+    for (const statement of [CREATE_ROWS, CREATE_REMOVAL_TRIGGER, ...CREATE_LARGE_VALUES])
+      await connection.query(statement);
+    if ((await sqliteVersion(connection)) === 0) await setMeta(connection, "schema", String(version));
+  });
 
 export interface Revisions {
   /** Takes `count` numbers that no row of the file has or ever had, and returns the first. One call at a time, outside of transactions. */
