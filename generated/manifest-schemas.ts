@@ -974,6 +974,12 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "maximum": 1000000,
         "default": 10000
       },
+      "userExecutions": {
+        "description": "Most of them that one known user may have at work; more are answered 429. Left out: a quarter of `executions`.",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1000000
+      },
       "execution": {
         "description": "Most bytes that one workflow execution may record: its input, the outputs of its steps, what it waits for. Beyond, it ends with an error.",
         "$ref": "#/$defs/Size",

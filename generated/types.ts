@@ -1133,6 +1133,10 @@ export interface LimitsManifest {
    */
   executions: number;
   /**
+   * Most of them that one known user may have at work; more are answered 429. Left out: a quarter of `executions`.
+   */
+  userExecutions?: number;
+  /**
    * Most bytes that one workflow execution may record: its input, the outputs of its steps, what it waits for. Beyond, it ends with an error.
    */
   execution: Size;

@@ -161,7 +161,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     const earlier = own === undefined ? null : await this.#earlier({ workflowId, id: own, userId }, call);
     if (earlier !== null) return earlier;
     const { found, loaded } = await this.#atRest(workflowId, id, userId);
-    this.#engine.capacity.requireFree();
+    this.#engine.capacity.requireFree(found.start.user);
     const { start } = found;
     const outline = await this.#engine.definitions.outline(start.definition);
     const { replay, state } = planReplay(loaded.state, loaded.entries, outline, body);

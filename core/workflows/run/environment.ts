@@ -19,7 +19,7 @@ export interface ExecutionEnvironment {
   /** Whether the store ends with the process: then no journal is written, because nobody could continue from it. */
   readonly volatile: boolean;
   /** How many bytes an execution that starts or continues now may record: its start and the entries of its journal. */
-  readonly maxBytes: number;
+  maxBytes: number;
   /** Called for each execution that has recorded more. */
   tooLarge?(): void;
 }
