@@ -958,7 +958,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "default": {}
       },
       "uploads": {
-        "description": "Most bytes of request bodies in memory at once, of all requests together; more are answered 503.",
+        "description": "Most bytes of request bodies and of messages on WebSockets in memory at once, all together, until the work that they ask for has ended; more are answered 503.",
         "$ref": "#/$defs/Size",
         "default": "256MiB"
       },

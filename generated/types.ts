@@ -1121,7 +1121,7 @@ export interface LimitsManifest {
    */
   body: number | BodyLimitsManifest;
   /**
-   * Most bytes of request bodies in memory at once, of all requests together; more are answered 503.
+   * Most bytes of request bodies and of messages on WebSockets in memory at once, all together, until the work that they ask for has ended; more are answered 503.
    */
   uploads: Size;
   /**

@@ -216,7 +216,9 @@ export class Engine implements Workflows {
 
   async #runToRest(execution: Execution, work: (execution: Execution) => Promise<void>): Promise<void> {
     const { start } = execution.state;
+    const { charge } = execution.caller;
     const key = liveKey(start);
+    charge?.enter();
     try {
       await work(execution);
       execution.spans?.end(execution.state);
@@ -230,6 +232,7 @@ export class Engine implements Workflows {
       this.#count(start.workflowId, -1);
       countEnd(execution);
       execution.definition.uses?.leave();
+      charge?.leave();
       this.capacity.left(start.user);
       execution.abandoned = !execution.isAtRest;
       execution.notifyReaders();
