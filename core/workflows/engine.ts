@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
 import type { Delivery } from "../approvals/upkeep.ts";
 import type { Principal } from "../identity/principal.ts";
+import { Copies } from "../lib/copies.ts";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { KeyCounts } from "../lib/key-counts.ts";
 import { Serialized } from "../lib/serialized.ts";
@@ -69,6 +70,8 @@ export class Engine implements Workflows {
   /** The executions that run here, by `liveKey`. */
   readonly live = new Map<string, Execution>();
   readonly capacity: ExecutionCapacity;
+  /** Replays, which copy what their execution has recorded. */
+  readonly copies = new Copies();
   /**
    * Set when the store was unavailable during a commit, so that it is unknown whether the commit happened: the store may have an open
    * row of this process for an execution that does not run.
