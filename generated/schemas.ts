@@ -1732,6 +1732,16 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "input": {
         "description": "The input of the call, as it was asked."
       },
+      "context": {
+        "type": "object",
+        "description": "The `context` of the call, which is part of what is approved: an empty object when there is none. A question of an older release has none.",
+        "additionalProperties": true
+      },
+      "contextTruncated": {
+        "type": "boolean",
+        "description": "Set when `context` is more than 16 KiB and is shown cut. The whole of it is approved.",
+        "const": true
+      },
       "agentId": {
         "type": "string",
         "description": "The agent that called the tool."
@@ -1835,6 +1845,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "orderId": "A-1002",
           "amount": 620
         },
+        "context": {},
         "agentId": "support",
         "toolCallId": "call_1",
         "conversationId": "order-1042",

@@ -2781,6 +2781,16 @@ export interface Approval {
    */
   input: unknown;
   /**
+   * The `context` of the call, which is part of what is approved: an empty object when there is none. A question of an older release has none.
+   */
+  context?: {
+    [k: string]: unknown;
+  };
+  /**
+   * Set when `context` is more than 16 KiB and is shown cut. The whole of it is approved.
+   */
+  contextTruncated?: true;
+  /**
    * The agent that called the tool.
    */
   agentId?: string;

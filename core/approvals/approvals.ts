@@ -64,15 +64,16 @@ export class Approvals implements ApprovalInbox {
   }
 
   async admit(call: AskedCall): Promise<unknown> {
-    return admit(this.#connected(), call);
-  }
-
-  async hear(id: string, answer: { approved: boolean; reason?: string }, from: Requester): Promise<void> {
-    try {
-      await this.answer(id, answer, from);
-    } catch (error) {
-      if (!(error instanceof ServiceError) || error.kind === "unavailable") throw error;
-    }
+    return admit(this.#connected(), call, {
+      // One that does not count, because somebody has answered before or the user is not permitted to, is ignored.
+      hear: async (id, { from, ...answer }) => {
+        try {
+          await this.answer(id, answer, from);
+        } catch (error) {
+          if (!(error instanceof ServiceError) || error.kind === "unavailable") throw error;
+        }
+      },
+    });
   }
 
   /** Approvals, newest first. Users see their own. */

@@ -217,7 +217,7 @@ describe("POST /agents/:id/ag-ui", () => {
     const [wrong] = (await run(service, { runId: "r2", messages: dearer, resume })).filter(
       ({ type }) => type === "TOOL_CALL_RESULT",
     );
-    assert.match(wrong.content, /names no approval of this call/);
+    assert.match(wrong.content, /not approved/);
     assert.deepEqual(ran, []);
     await run(service, { runId: "r3", messages: ASKED, resume });
     assert.deepEqual(ran, [5]);

@@ -1,7 +1,6 @@
 /** The tools that a run may call, and how they are described to the model. */
 import type { LanguageModelV3FunctionTool } from "@ai-sdk/provider";
 import type { Span } from "../../observability/span.ts";
-import type { ApprovalInbox } from "../../tools/approval.ts";
 import { executeTool } from "../../tools/execute.ts";
 import type { Tool, ToolOrigin } from "../../tools/tool.ts";
 import type { RunCall } from "../agent.ts";
@@ -37,8 +36,8 @@ export interface AgentTool {
   readonly definition: LanguageModelV3FunctionTool;
   /** Most bytes of a result that the model is shown; undefined: as the agent says. */
   readonly outputLimit?: number | undefined;
-  /** Where a person is asked whether it may run. */
-  readonly inbox?: ApprovalInbox | undefined;
+  /** Whether a person may have been asked about a call of it. */
+  readonly mayAsk?: boolean;
   /** Run by the client: what is wrong with an input, or null. */
   readonly clientInput?: (input: unknown) => string | null;
   /** Returns the result or a promise of it. May throw. */
@@ -82,11 +81,10 @@ export const NO_TOOLS: ToolSet = Object.freeze(toolSet([]));
 /** Adapts a tool of the registry for agents. `executeTool` checks approval, input, time limit and signal. */
 function agentTool(tool: Tool): AgentTool {
   const { name, outputLimit, changes = false } = tool;
-  const inbox = tool.approval === false ? undefined : tool.approval.inbox;
   const run: AgentTool["run"] = (input, { origin }) => executeTool(tool, input, origin);
   if (!changes) {
     const definition = functionTool(name, tool.description, tool.parameters);
-    if (!tool.client) return { name, outputLimit, run, definition, inbox };
+    if (!tool.client) return { name, outputLimit, run, definition, mayAsk: tool.inbox !== undefined };
     return { name, outputLimit, run, definition, clientInput: (input) => tool.validate(input) };
   }
   return {

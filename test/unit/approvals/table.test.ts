@@ -22,6 +22,7 @@ type Kind = (typeof KINDS)[number];
 
 const pay = tool((input) => input, {
   name: "pay",
+  approval: { expires: DAY, consoleOnly: false, asks: () => true },
   validate: (input) => (Array.isArray(input) ? "input is wrong" : null),
 });
 
@@ -60,14 +61,8 @@ function processOn(store: Store, now = 1_000) {
           approval: claim(kind, { id, since, isRecorded: recorded === undefined ? undefined : true }),
         },
       );
-      const rule = {
-        expires: DAY,
-        consoleOnly: false,
-        inbox: { admit: () => assert.fail(), hear: async () => {} },
-        asks: () => true,
-      };
       try {
-        return { runs: await admit(rows, { tool: pay, input, origin: of, rule }, time) };
+        return { runs: await admit(rows, { tool: pay, input, origin: of }, { clock: time }) };
       } catch (error) {
         if (error instanceof ApprovalNeeded) return { waits: error.approvalId };
         assert.ok(error instanceof ServiceError, String(error));
