@@ -1788,12 +1788,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "status": {
         "type": "string",
-        "description": "`expired` when nobody answered in time, which means no.",
+        "description": "`expired` when nobody answered in time, which means no; `withdrawn` when nobody needs the answer any more.",
         "enum": [
           "open",
           "approved",
           "denied",
-          "expired"
+          "expired",
+          "withdrawn"
         ]
       },
       "createdAt": {
@@ -1808,7 +1809,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "decidedAt": {
         "type": "string",
-        "description": "When it was answered, or expired.",
+        "description": "When it was answered, expired or was withdrawn.",
         "format": "date-time"
       },
       "decidedBy": {
@@ -1817,7 +1818,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "reason": {
         "type": "string",
-        "description": "What was said with the answer."
+        "description": "What was said with the answer. When it was withdrawn: `cancelled` or `ended` (the run, execution or task), `conversation_deleted`, `superseded` by a further message of its user, or `tool_removed`."
       },
       "approvedInput": {
         "description": "The input that runs, where the answer changed it."
@@ -1875,7 +1876,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "open",
           "approved",
           "denied",
-          "expired"
+          "expired",
+          "withdrawn"
         ],
         "default": "open"
       },

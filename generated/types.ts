@@ -2831,9 +2831,9 @@ export interface Approval {
    */
   approvers: "owner" | "console";
   /**
-   * `expired` when nobody answered in time, which means no.
+   * `expired` when nobody answered in time, which means no; `withdrawn` when nobody needs the answer any more.
    */
-  status: "open" | "approved" | "denied" | "expired";
+  status: "open" | "approved" | "denied" | "expired" | "withdrawn";
   /**
    * When it was asked.
    */
@@ -2843,7 +2843,7 @@ export interface Approval {
    */
   expiresAt: string;
   /**
-   * When it was answered, or expired.
+   * When it was answered, expired or was withdrawn.
    */
   decidedAt?: string;
   /**
@@ -2851,7 +2851,7 @@ export interface Approval {
    */
   decidedBy?: string;
   /**
-   * What was said with the answer.
+   * What was said with the answer. When it was withdrawn: `cancelled` or `ended` (the run, execution or task), `conversation_deleted`, `superseded` by a further message of its user, or `tool_removed`.
    */
   reason?: string;
   /**
@@ -2876,7 +2876,7 @@ export interface ApprovalsQuery {
   /**
    * Those with this status.
    */
-  status?: "open" | "approved" | "denied" | "expired";
+  status?: "open" | "approved" | "denied" | "expired" | "withdrawn";
   /**
    * Only those that this agent asked for.
    */

@@ -27,7 +27,7 @@ const DIRECT: ApprovalClaim = { kind: "direct" };
 
 type AskingKind = ApprovalRecord["kind"];
 /** The state of the question of a call. */
-type Standing = "none" | "open" | "approved" | "used" | "denied" | "expired";
+type Standing = "none" | "open" | "approved" | "used" | "denied" | "expired" | "withdrawn";
 /** `ask` a new question, `wait` for the answer, `use` it, run `again` the call that has used it, or `refuse`. */
 type Action = "ask" | "wait" | "use" | "again" | "refuse";
 
@@ -39,17 +39,18 @@ const WITH_ID: Readonly<Record<Standing, Action>> = {
   used: "refuse",
   denied: "refuse",
   expired: "refuse",
+  withdrawn: "refuse",
 };
 
 /** The action for a call without an id, by its origin. */
 const WITHOUT_ID: Readonly<Record<AskingKind, Readonly<Record<Standing, Action>>>> = {
   // The client repeats the call with the id; a call without one asks a new question.
-  direct: { none: "ask", open: "wait", approved: "wait", used: "ask", denied: "ask", expired: "ask" },
-  chat: { none: "ask", open: "wait", approved: "wait", used: "refuse", denied: "refuse", expired: "refuse" },
+  direct: { ...WITH_ID, none: "ask", approved: "wait", used: "ask", denied: "ask", expired: "ask", withdrawn: "ask" },
+  chat: { ...WITH_ID, none: "ask", approved: "wait" },
   // A step that has started runs again after a crash, with the same key, like every step.
-  step: { none: "ask", open: "wait", approved: "use", used: "again", denied: "refuse", expired: "refuse" },
+  step: { ...WITH_ID, none: "ask", used: "again" },
   // A refusal stands, so that a model does not keep asking.
-  model: { none: "ask", open: "wait", approved: "use", used: "ask", denied: "refuse", expired: "ask" },
+  model: { ...WITH_ID, none: "ask", used: "ask", expired: "ask", withdrawn: "ask" },
 };
 
 type ReportedAnswer = NonNullable<ApprovalClaim["answer"]>;
@@ -247,9 +248,10 @@ function refusal(record: ApprovalRecord | undefined, stands: Standing, tool: str
     used: `approval ${record?.id} has been used: a call runs once`,
     denied: `tool ${name} was refused${because}`,
     expired: `the approval of tool ${name} has expired`,
+    withdrawn: `the approval of tool ${name} was withdrawn${because}`,
   };
   const message = messages[stands]!;
-  const isNo = stands === "denied" || stands === "expired";
+  const isNo = stands !== "none" && stands !== "used";
   return isNo ? new ApprovalRefused(message, record?.reason ?? message) : new ServiceError("conflict", message);
 }
 

@@ -5,6 +5,8 @@ import type { ApprovalClaim, CallKind } from "../tools/approval.ts";
 
 export type ApprovalStatus = Approval["status"];
 type Verdict = Exclude<ApprovalStatus, "open">;
+/** Why a question is withdrawn. */
+export type WithdrawalReason = "cancelled" | "ended" | "conversation_deleted" | "superseded" | "tool_removed";
 
 /** Times are milliseconds since 1970. */
 export interface ApprovalRecord

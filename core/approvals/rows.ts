@@ -1,4 +1,6 @@
 /** Approvals in the store. Every change expects the row as it was read: of two simultaneous changes, one is a `CommitConflict`. */
+
+import { encodeShortText } from "../storage/encoding.ts";
 import {
   APPROVAL_ANSWERS,
   APPROVAL_TIMES,
@@ -66,10 +68,17 @@ export class ApprovalRows {
         [approvalKey(id), JSON.stringify(record)],
         [call, JSON.stringify(id)],
         ...indexRows(record),
+        ...placeRows(record),
         [approvalTimeKey(this.#nextTime(record), id), "1"],
       ],
       expect: [[call, revision]],
     });
+  }
+
+  /** A page of the open questions of a place, which `approvalPlace` names, after the given one. */
+  async openAt(place: string, after: string | undefined, limit: number): Promise<FoundApproval[]> {
+    const range = { prefix: place, limit };
+    return this.#findAll(await this.store.scan(after === undefined ? range : { ...range, after: place + after }));
   }
 
   /** Stores a decision. If a step or a task waits for it, a further row keeps it until it has been delivered. */
@@ -83,7 +92,7 @@ export class ApprovalRows {
         [approvalTimeKey(this.#nextTime(after), id), "1"],
         ...(waits ? ([[approvalAnswerKey(id), "1"]] as const) : []),
       ],
-      delete: [...keysOf(indexRows(record)), approvalTimeKey(this.#nextTime(record), id)],
+      delete: [...keysOf(indexRows(record)), ...keysOf(placeRows(record)), approvalTimeKey(this.#nextTime(record), id)],
       expect: [[approvalKey(id), revision]],
     });
     if (waits) this.store.wake?.(APPROVAL_ANSWERS);
@@ -176,6 +185,23 @@ function indexRows({ id, status, agentId, owner, createdAt }: ApprovalRecord): P
   const prefixes = [approvalIndex(status), approvalIndex(status, undefined, owner)];
   if (agentId !== undefined) prefixes.push(approvalIndex(status, agentId), approvalIndex(status, agentId, owner));
   return prefixes.map((prefix) => [prefix + entry, "1"]);
+}
+
+type Place = "execution" | "task" | "conversation" | "user";
+
+/** Prefix of the open questions of an execution (of a user), a task, a conversation, or those that count for a user. */
+export const approvalPlace = (kind: Place, ...names: string[]): string =>
+  `aw/${kind}/${names.map(encodeShortText).join("/")}/`;
+
+/** Rows of an open question alone. */
+function placeRows({ id, kind, owner, executionId, taskId, conversationId, runId }: ApprovalRecord): Put {
+  const places: string[] = [];
+  if (kind === "step" && executionId !== undefined) places.push(approvalPlace("execution", owner, executionId));
+  if (taskId !== undefined) places.push(approvalPlace("task", taskId));
+  if (conversationId !== undefined) places.push(approvalPlace("conversation", conversationId));
+  // Those of workflows are bounded by their executions.
+  if (owner !== "" && (kind !== "step" || runId !== undefined)) places.push(approvalPlace("user", owner));
+  return places.map((place) => [place + id, "1"]);
 }
 
 const keysOf = (rows: Put): string[] => rows.map(([key]) => key);

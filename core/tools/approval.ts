@@ -71,6 +71,10 @@ export interface ApprovalInbox {
    * call was refused, when the approval has expired, or when it belongs to another call
    */
   admit(call: AskedCall): Promise<unknown>;
+  /** Withdraws questions of a run that has ended. Never rejects. */
+  withdraw(ids: readonly string[], reason: "cancelled" | "ended"): Promise<void>;
+  /** Withdraws those of an agent's user, who may answer them and has said something else instead. Never rejects. */
+  supersede(ids: readonly string[], agentId: string, userId: string): Promise<void>;
 }
 
 export interface ApprovalRule {

@@ -196,9 +196,9 @@ test("POST /a2a/:id: a task whose question nobody answers in time is rejected, a
 test("POST /a2a/:id: a canceled task does not go on when its question is answered", async (t) => {
   const { peer, approvals, decide } = await serve(t);
   const task = await peer.send("clerk", said("pay 5"));
-  await peer.result("clerk", "CancelTask", { id: task.id });
   const [{ approvalId }] = (await approvals()) as [Loose];
-  await dataOf(decide(approvalId, { approved: true }));
+  await peer.result("clerk", "CancelTask", { id: task.id });
+  assert.equal((await decide(approvalId, { approved: true })).status, 409);
   const other = await peer.send("clerk", said("pay 6"));
   await peer.send("clerk", answerTo(other, { text: "yes" }));
   assert.deepEqual(ran, [6]);

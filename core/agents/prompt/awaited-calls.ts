@@ -33,3 +33,20 @@ function awaitedCall({ type, toolName, toolCallId, state, input, approval }: Fie
   const name = type === "dynamic-tool" ? toolName : String(type).slice("tool-".length);
   return [{ approvalId: id, toolCallId: toolCallId as string, toolName: name as string, input, answer }];
 }
+
+/**
+ * Ids of the approvals that calls wait for in the answer before the user's message with which the request ends.
+ *
+ * @param recalled those of the stored conversation before the request
+ */
+export function questionsLeft(input: unknown, recalled: readonly string[] = []): readonly string[] {
+  if (!Array.isArray(input)) return recalled;
+  const messages = input as readonly Fields[];
+  if (messages.at(-1)?.role !== "user") return [];
+  const answer = messages.findLast(({ role }) => role === "assistant");
+  return answer === undefined ? recalled : [...recalled, ...questionsIn(answer)];
+}
+
+/** Ids of the approvals that calls of a message wait for. */
+export const questionsIn = ({ parts }: { readonly parts?: unknown }): string[] =>
+  Array.isArray(parts) ? (parts as Fields[]).flatMap(awaitedCall).map(({ approvalId }) => approvalId) : [];

@@ -187,9 +187,12 @@ function callTool(of: StepCall, call: CallToRun): unknown {
   const { plan } = of;
   const { toolName, input } = call.part;
   const tool = plan.tools.byName.get(toolName);
-  if (tool === undefined) throw new Error(unknownToolMessage(plan, toolName));
+  if (tool === undefined) {
+    const message = unknownToolMessage(plan, toolName);
+    throw call.brings === undefined ? new Error(message) : new ApprovalRefused(message, "tool_removed");
+  }
   if (call.problem !== null) throw new Error(call.problem);
-  if (call.brings !== undefined && tool.mayAsk !== true) throw notApproved(toolName);
+  if (call.brings !== undefined && tool.inbox === undefined) throw notApproved(toolName);
   return tool.run(input, callContext(of, call));
 }
 

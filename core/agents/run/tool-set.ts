@@ -1,6 +1,7 @@
 /** The tools that a run may call, and how they are described to the model. */
 import type { LanguageModelV3FunctionTool } from "@ai-sdk/provider";
 import type { Span } from "../../observability/span.ts";
+import type { ApprovalInbox } from "../../tools/approval.ts";
 import { executeTool } from "../../tools/execute.ts";
 import type { Tool, ToolOrigin } from "../../tools/tool.ts";
 import type { RunCall } from "../agent.ts";
@@ -36,8 +37,8 @@ export interface AgentTool {
   readonly definition: LanguageModelV3FunctionTool;
   /** Most bytes of a result that the model is shown; undefined: as the agent says. */
   readonly outputLimit?: number | undefined;
-  /** Whether a person may have been asked about a call of it. */
-  readonly mayAsk?: boolean;
+  /** Where people are asked whether it may run. */
+  readonly inbox?: ApprovalInbox | undefined;
   /** Run by the client: what is wrong with an input, or null. */
   readonly clientInput?: (input: unknown) => string | null;
   /** Returns the result or a promise of it. May throw. */
@@ -84,7 +85,7 @@ function agentTool(tool: Tool): AgentTool {
   const run: AgentTool["run"] = (input, { origin }) => executeTool(tool, input, origin);
   if (!changes) {
     const definition = functionTool(name, tool.description, tool.parameters);
-    if (!tool.client) return { name, outputLimit, run, definition, mayAsk: tool.inbox !== undefined };
+    if (!tool.client) return { name, outputLimit, run, definition, inbox: tool.inbox };
     return { name, outputLimit, run, definition, clientInput: (input) => tool.validate(input) };
   }
   return {

@@ -81,7 +81,7 @@ function processOn(store: Store, now = 1_000) {
       const body = input === undefined ? { approved } : { approved, input };
       try {
         const approver = { principal, name: "x", isConsole };
-        return (await answer(rows, id, body, approver, new Map([["pay", pay]]), time)).status;
+        return (await answer(rows, id, body, approver, { tools: new Map([["pay", pay]]), clock: time })).status;
       } catch (error) {
         assert.ok(error instanceof ServiceError, String(error));
         return error.kind;

@@ -104,7 +104,10 @@ test("a tool that gives nothing gives null, at once or later", async () => {
 
 /** A rule that asks about every call, of an inbox that answers in the same way. */
 function inboxThat(admit: ApprovalInbox["admit"]): Pick<Tool, "approval" | "inbox"> {
-  return { approval: { expires: 1000, consoleOnly: false, asks: () => true }, inbox: { admit } };
+  return {
+    approval: { expires: 1000, consoleOnly: false, asks: () => true },
+    inbox: { admit, withdraw: async () => {}, supersede: async () => {} },
+  };
 }
 
 test("a call that needs approval does not run while the inbox has not admitted it", async () => {
