@@ -1858,13 +1858,6 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     ]
   },
-  "ApprovalList": {
-    "type": "array",
-    "description": "Approvals, newest first.",
-    "items": {
-      "$ref": "#/components/schemas/Approval"
-    }
-  },
   "ApprovalsQuery": {
     "type": "object",
     "description": "Which approvals.",
@@ -1887,6 +1880,21 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "minLength": 1,
         "maxLength": 256
       },
+      "userId": {
+        "type": "string",
+        "description": "Only those of this user.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "order": {
+        "type": "string",
+        "description": "By the time when they were asked: `asc`, the oldest first, or `desc`.",
+        "enum": [
+          "asc",
+          "desc"
+        ],
+        "default": "asc"
+      },
       "limit": {
         "type": "integer",
         "description": "Most approvals, at most 100.",
@@ -1902,6 +1910,34 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "maximum": 1000000
       }
     }
+  },
+  "ApprovalsReply": {
+    "type": "object",
+    "description": "A page of approvals.",
+    "properties": {
+      "success": {
+        "const": true,
+        "description": "Always true."
+      },
+      "data": {
+        "type": "array",
+        "description": "Those of the page, in the order that was asked for.",
+        "items": {
+          "$ref": "#/components/schemas/Approval"
+        }
+      },
+      "total": {
+        "type": "integer",
+        "description": "How many there are on all pages.",
+        "minimum": 0
+      }
+    },
+    "required": [
+      "success",
+      "data",
+      "total"
+    ],
+    "additionalProperties": true
   },
   "AttachQuery": {
     "type": "object",

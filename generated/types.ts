@@ -1141,6 +1141,10 @@ export interface LimitsManifest {
    */
   userTasks: number;
   /**
+   * Most open questions about direct calls and agent runs of one user that wait for a person's approval.
+   */
+  approvals: number;
+  /**
    * Longest time until the headers of the reply are out.
    */
   request: Duration;
@@ -2865,9 +2869,23 @@ export interface Approval {
 }
 
 /**
- * Approvals, newest first.
+ * A page of approvals.
  */
-export type ApprovalList = Approval[];
+export interface ApprovalsReply {
+  /**
+   * Always true.
+   */
+  success: true;
+  /**
+   * Those of the page, in the order that was asked for.
+   */
+  data: Approval[];
+  /**
+   * How many there are on all pages.
+   */
+  total: number;
+  [k: string]: unknown;
+}
 
 /**
  * Which approvals.
@@ -2881,6 +2899,14 @@ export interface ApprovalsQuery {
    * Only those that this agent asked for.
    */
   agentId?: string;
+  /**
+   * Only those of this user.
+   */
+  userId?: string;
+  /**
+   * By the time when they were asked: `asc`, the oldest first, or `desc`.
+   */
+  order?: "asc" | "desc";
   /**
    * Most approvals, at most 100.
    */
@@ -8312,7 +8338,7 @@ export interface Schemas {
   AgentList: AgentList;
   AgentDetail: AgentDetail;
   Approval: Approval;
-  ApprovalList: ApprovalList;
+  ApprovalsReply: ApprovalsReply;
   ApprovalsQuery: ApprovalsQuery;
   AnswerApprovalRequest: AnswerApprovalRequest;
   ErrorEnvelope: ErrorEnvelope;

@@ -8,11 +8,11 @@ import { mayAccess } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { UserBound } from "../lib/user-bound.ts";
 import { OPEN_TASKS, taskKey } from "../storage/keys.ts";
 import { isShared } from "../storage/sharing.ts";
 import { ENDED_BY_STOP, endingForError, endingForWaiting } from "./endings.ts";
 import { type NewTask, newRecord, RepeatedMessage } from "./new-task.ts";
-import { OpenTasks } from "./open-tasks.ts";
 import type { TaskApprovals } from "./questions.ts";
 import { RunningTasks } from "./running-tasks.ts";
 import { type Ending, ended, isOver, resumed, type Task, type TaskRecord, type WaitingFor } from "./task.ts";
@@ -48,8 +48,7 @@ export type TaskCaller = Omit<RunCall, "signal">;
 
 export class Tasks {
   readonly rows: TaskRows;
-  readonly #logger: Logger;
-  readonly #approvals: TasksOptions["approvals"];
+  readonly #options: TasksOptions;
   readonly #watched: RunningTasks;
   /** Tasks whose end has not been written, by id. */
   readonly #runs = new Map<string, TaskRun>();
@@ -58,16 +57,17 @@ export class Tasks {
   /** Writes of ends that the store has not accepted yet. */
   readonly #writing = new Set<Promise<void>>();
   readonly #closing = new AbortController();
-  readonly #openTasks: OpenTasks;
+  readonly #openTasks: UserBound;
 
-  constructor(
-    rows: TaskRows,
-    { logger, openTasks = () => Number.POSITIVE_INFINITY, refused, pollInterval, approvals }: TasksOptions,
-  ) {
+  constructor(rows: TaskRows, options: TasksOptions) {
+    const { logger, openTasks = () => Number.POSITIVE_INFINITY, pollInterval } = options;
     this.rows = rows;
-    this.#approvals = approvals;
-    this.#logger = logger;
-    this.#openTasks = new OpenTasks(rows, openTasks, refused);
+    this.#options = options;
+    this.#openTasks = new UserBound({
+      count: (user, most) => rows.countOpen(user, most),
+      limit: openTasks,
+      tooMany: (limit) => `the user has ${limit} open tasks already: wait until one has ended, or cancel one`,
+    });
     this.#watched = new RunningTasks(rows, this.#runs, {
       logger,
       pollInterval,
@@ -97,7 +97,7 @@ export class Tasks {
       const isFull = error instanceof ServiceError && error.kind === "rate_limited";
       if (!isFull && !(error instanceof CommitConflict)) throw error;
       const known = await this.rows.ofMessage(key);
-      if (isFull && known === undefined) this.#openTasks.refused?.();
+      if (isFull && known === undefined) this.#options.refused?.();
       if (known === undefined) throw isFull ? error : unavailable("the task could not begin: try again");
       if (known[1] !== content) throw invalid("params.message.messageId must be new: another message had it");
       throw new RepeatedMessage(known[0]);
@@ -191,7 +191,7 @@ export class Tasks {
       run.resolve(written);
       this.#runs.delete(id);
     } catch (error) {
-      this.#logger.error({ err: error, task: id }, `the end of a task cannot be written: ${messageOf(error)}`);
+      this.#options.logger.error({ err: error, task: id }, `the end of a task cannot be written: ${messageOf(error)}`);
       run.resolve(record);
       const writing = this.#writeLater(before, record).finally(() => {
         this.#runs.delete(id);
@@ -270,7 +270,7 @@ export class Tasks {
 
   async #withdraw({ task }: TaskRecord): Promise<void> {
     const reason = task.status.state === "TASK_STATE_CANCELED" ? "cancelled" : "ended";
-    if (isOver(task)) await this.#approvals?.withdrawAt(approvalPlace("task", task.id), reason);
+    if (isOver(task)) await this.#options.approvals?.withdrawAt(approvalPlace("task", task.id), reason);
   }
 
   /** Waits for all running tasks, at most some milliseconds. */

@@ -97,7 +97,8 @@ export async function markAwaited(
     if (fits(call, approval!)) known.push(answer);
   }
   if (calls.size === 0) return known;
-  const open = await approvals.list({ status: "open", agentId, limit: MAX_OPEN }, requester);
+  const newest = { status: "open", agentId, limit: MAX_OPEN, order: "desc" } as const;
+  const { data: open } = await approvals.list(newest, requester);
   for (const { approvalId, toolCallId = "", conversationId } of open) {
     const call = conversationId === threadId ? calls.get(toolCallId) : undefined;
     if (call === undefined) continue;

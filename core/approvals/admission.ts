@@ -4,6 +4,7 @@ import { userIdOf } from "../identity/user.ts";
 import { canonicalJson } from "../lib/canonical-json.ts";
 import { type Clock, storedTime } from "../lib/clock.ts";
 import { CommitConflict, invalid, ServiceError, unavailable } from "../lib/errors.ts";
+import type { UserBound } from "../lib/user-bound.ts";
 import {
   type ApprovalClaim,
   ApprovalNeeded,
@@ -16,7 +17,7 @@ import {
 import type { ToolOrigin } from "../tools/tool.ts";
 import { expire } from "./expire.ts";
 import { type ApprovalRecord, approvedInput, shownContext } from "./record.ts";
-import type { ApprovalRows, FoundApproval } from "./rows.ts";
+import { type ApprovalRows, countsForUser, type FoundApproval } from "./rows.ts";
 
 /** Longest input of a question, because a person has to read it. */
 const MAX_INPUT_CHARACTERS = 64 * 1024;
@@ -59,13 +60,15 @@ interface AdmissionOptions {
   readonly clock?: Clock;
   /** Takes the answer that a client reports, if its user may give it. */
   hear?(id: string, answer: ReportedAnswer): Promise<void>;
+  /** Of the open questions of a user; default: there may be any number. */
+  readonly bound?: UserBound;
 }
 
 /** Resolves to the input with which to run. @throws like `ApprovalInbox.admit` */
 export async function admit(
   rows: ApprovalRows,
   asked: AskedCall,
-  { clock = storedTime, hear }: AdmissionOptions = {},
+  { clock = storedTime, hear, bound }: AdmissionOptions = {},
 ): Promise<unknown> {
   const { tool, input, origin } = asked;
   const { approval: claim = DIRECT } = origin;
@@ -95,7 +98,8 @@ export async function admit(
       switch (action) {
         case "ask": {
           const record = question(asked, call, digests, clock());
-          await rows.create(record, last.revision);
+          const create = () => rows.create(record, last.revision);
+          await (bound !== undefined && countsForUser(record) ? bound.claim(record.owner, create) : create());
           throw new ApprovalNeeded(record.id, tool.name, input);
         }
         case "wait":

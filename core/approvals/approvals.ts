@@ -1,11 +1,13 @@
 /** The inbox of approvals: tools ask it whether a call may run, and people list and answer its questions. */
 import type { Logger } from "pino";
-import type { AnswerApprovalRequest, Approval, ApprovalsQuery } from "../../generated/types.ts";
-import { mayAccess, ownerOf } from "../identity/ownership.ts";
+import { defaults } from "../../generated/defaults.ts";
+import type { AnswerApprovalRequest, Approval, ApprovalsQuery, ApprovalsReply } from "../../generated/types.ts";
+import { mayAccess, permittedUser } from "../identity/ownership.ts";
 import { principalOf, type Requester, seesEverything } from "../identity/principal.ts";
 import { userIdOf } from "../identity/user.ts";
 import { storedTime } from "../lib/clock.ts";
 import { messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { UserBound } from "../lib/user-bound.ts";
 import type { Store } from "../storage/store.ts";
 import type { ApprovalInbox, AskedCall } from "../tools/approval.ts";
 import type { Tool } from "../tools/tool.ts";
@@ -23,10 +25,13 @@ interface ApprovalOptions {
   readonly open: boolean;
   /** Milliseconds for which a decided approval is kept. Read for every decision. */
   readonly retention: number;
+  /** How many questions of one user may be open. Read for every question. */
+  readonly limit: number;
+  /** Called for each question above that. */
+  readonly refused: () => void;
   readonly logger: Logger;
 }
 
-const DEFAULT_LIMIT = 50;
 const OPEN_PER_PAGE = 100;
 
 /** What calls may be made of, and by whom. */
@@ -90,6 +95,7 @@ export class Approvals implements ApprovalInbox {
 
   async admit(call: AskedCall): Promise<unknown> {
     return admit(this.#connected(), call, {
+      bound: this.#bound,
       // One that does not count, because somebody has answered before or the user is not permitted to, is ignored.
       hear: async (id, { from, ...answer }) => {
         try {
@@ -101,15 +107,18 @@ export class Approvals implements ApprovalInbox {
     });
   }
 
-  /** Approvals, newest first. Users see their own. */
-  async list(query: ApprovalsQuery, requester: Requester): Promise<Approval[]> {
+  /** A page of approvals, and how many there are. Users see their own. */
+  async list(query: ApprovalsQuery, requester: Requester): Promise<ApprovalsReply> {
     const rows = this.#connected();
     const principal = principalOf(requester, this.#options.isolated);
     // An expired approval is no longer open, even if it has not been marked yet.
     if ((await settleDue(rows)) > 0) this.#upkeep?.hurry();
-    const { status = "open", agentId, limit = DEFAULT_LIMIT, offset = 0 } = query;
-    const owner = principal.isolated ? ownerOf(principal) : undefined;
-    return (await rows.list({ status, agentId, owner, limit, offset })).map(approvalView);
+    const { ApprovalsQuery: usual } = defaults;
+    const { status = usual.status, agentId, limit = usual.limit, offset = usual.offset, order = usual.order } = query;
+    const filter = { status, agentId, owner: permittedUser(principal, query.userId) };
+    const data = (await rows.list(filter, { limit, offset, order })).map(approvalView);
+    const isLast = data.length < limit && (data.length > 0 || offset === 0);
+    return { success: true, data, total: isLast ? offset + data.length : await rows.count(filter) };
   }
 
   /** The approval with that id, if the requester may see it. */
@@ -184,6 +193,15 @@ export class Approvals implements ApprovalInbox {
     await Promise.all(open.map((each) => withdraw(rows, each, reason, storedTime()))).catch(this.#logFailure);
     if (open.some(({ record }) => isAwaited(record))) this.#upkeep?.hurry();
   }
+
+  readonly #bound = new UserBound({
+    count: (user, most) => this.#connected().countOpen(user, most),
+    limit: () => this.#options.limit,
+    tooMany: (limit) => {
+      this.#options.refused();
+      return `the user has ${limit} open approvals already: answer some of them first`;
+    },
+  });
 
   readonly #logFailure = (error: unknown): [] => {
     this.#options.logger.warn({ err: error }, `approvals could not be withdrawn: ${messageOf(error)}`);

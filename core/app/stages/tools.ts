@@ -9,7 +9,11 @@ import { compileTools } from "../../tools/compile.ts";
 import { hasStepEnded, tellAwaitingStep } from "../../workflows/approved-step.ts";
 import type { Stage } from "./stage.ts";
 
-export const approvals: Stage<"manifest" | "options", "approvals"> = ({ manifest, options: { logger } }) => {
+export const approvals: Stage<"manifest" | "meters" | "options", "approvals"> = ({
+  manifest,
+  meters,
+  options: { logger },
+}) => {
   const approvals = new Approvals({
     isolated: isIsolated(manifest),
     // Getters, because a reload may change the values.
@@ -19,6 +23,10 @@ export const approvals: Stage<"manifest" | "options", "approvals"> = ({ manifest
     get retention() {
       return manifest.history.retention;
     },
+    get limit() {
+      return manifest.server.limits.approvals;
+    },
+    refused: () => meters.limits.count("server.limits.approvals"),
     logger,
   });
   return { parts: { approvals } };

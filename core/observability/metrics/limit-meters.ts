@@ -9,6 +9,7 @@ const REFUSING = [
   "server.limits.executions",
   "server.limits.execution",
   "server.limits.userTasks",
+  "server.limits.approvals",
   "server.limits.request",
   "server.limits.stall",
   "server.limits.connections",

@@ -192,7 +192,7 @@ for (const kind of KINDS) {
             const first = await process.call(kind);
             const id = first.waits;
             if (id === undefined) {
-              const [found] = await process.rows.list({ status: "approved", limit: 1, offset: 0 });
+              const [found] = await process.rows.list({ status: "approved" }, { limit: 1, offset: 0, order: "desc" });
               if ("runs" in first) ran.push(found!.id);
               return first;
             }
@@ -204,7 +204,7 @@ for (const kind of KINDS) {
           const done = life(processOn(dying));
           await Promise.race([dying.cut, done]);
           done.catch(() => {});
-          const open = await processOn(store).rows.list({ status: "open", limit: 10, offset: 0 });
+          const open = await processOn(store).rows.list({ status: "open" }, { limit: 10, offset: 0, order: "asc" });
           assert.ok(open.length <= 1, "one call is one question");
           const last = await life(processOn(store));
           assert.ok("runs" in last || kind === "chat", JSON.stringify(last));
