@@ -20,15 +20,20 @@ const RESPONSE_SCHEMA = {
   required: ["approved"],
 };
 
-export function interruptOf({ approvalId, toolCallId, toolName }: PendingApproval, found?: Approval): AgUiInterrupt {
-  return {
-    id: approvalId,
-    reason: "tool_call",
-    message: `The tool ${toolName} waits for approval.`,
-    toolCallId,
-    ...(found !== undefined && { expiresAt: found.expiresAt }),
-    responseSchema: RESPONSE_SCHEMA,
-  };
+/** The interrupts for calls whose questions are open, but for those that the requester cannot answer. */
+export async function interruptsOf(
+  calls: readonly Omit<PendingApproval, "input">[],
+  approvals: Approvals,
+  requester: Requester,
+): Promise<AgUiInterrupt[]> {
+  const found = await Promise.all(calls.map(({ approvalId }) => approvals.find(approvalId, requester)));
+  return calls.flatMap(({ toolCallId, toolName }, index) => {
+    const asked = found[index];
+    if (asked?.status !== "open" || !approvals.mayAnswer(asked, requester)) return [];
+    const { approvalId: id, expiresAt } = asked;
+    const message = `The tool ${toolName} waits for approval.`;
+    return [{ id, reason: "tool_call", message, toolCallId, expiresAt, responseSchema: RESPONSE_SCHEMA }];
+  });
 }
 
 interface ResumeAnswer {

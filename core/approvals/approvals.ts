@@ -121,6 +121,11 @@ export class Approvals implements ApprovalInbox {
     return { success: true, data, total: isLast ? offset + data.length : await rows.count(filter) };
   }
 
+  /** Whether the requester may answer it, if it may see it. */
+  mayAnswer({ approvers }: Approval, { caller }: Requester): boolean {
+    return approvers === "owner" || this.#options.open || seesEverything(caller);
+  }
+
   /** The approval with that id, if the requester may see it. */
   async find(id: string, requester: Requester): Promise<Approval | undefined> {
     const found = await this.#connected().read(id);

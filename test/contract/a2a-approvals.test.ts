@@ -210,7 +210,8 @@ test("POST /a2a/:id: with users, a task is answered by its own, and by the conso
   const [ada, bob] = [new A2aCaller(service, as("ada")), new A2aCaller(service, as("bob"))];
   const task = await ada.send("clerk", said("pay 5"));
   assert.equal((await bob.error("clerk", "SendMessage", answerTo(task, { text: "yes" })))[0], -32001);
-  assert.match((await ada.error("clerk", "SendMessage", answerTo(task, { text: "yes" })))[1], /by the console alone/);
+  const [code, message] = await ada.error("clerk", "SendMessage", answerTo(task, { text: "yes" }));
+  assert.deepEqual([code, message], [-32004, 'tool "pay" is approved by the console alone']);
   assert.deepEqual(ran, []);
   const open = (await (await service.get("/approvals", CONSOLE)).json()) as Loose;
   await dataOf(decide(open.data[0].approvalId, { approved: true }, CONSOLE));

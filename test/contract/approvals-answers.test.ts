@@ -9,7 +9,7 @@ import { pluginFolder } from "../support/plugin-folder.ts";
 import { until } from "../support/probe.ts";
 import { reload } from "../support/reload.ts";
 import { dataOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
-import { manifestWith, type TestService } from "../support/service.ts";
+import { manifestWith, parseEvents, type TestService } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
 
 const tool = (name: string) => `export default { kind: "tool", name: "${name}",
@@ -105,6 +105,19 @@ const answered = (name: string, input: object, approval: object, more: Fields = 
 const answerMessages = (parts: object[]) => [
   user("pay 5"),
   { id: "a1", role: "assistant", parts: [{ type: "step-start" }, ...parts] },
+];
+
+/** The same as the AI SDK's own loop has it. */
+const modelMessages = (toolName: string, approvalId: string, answer: object) => [
+  { role: "user", content: "pay 5" },
+  {
+    role: "assistant",
+    content: [
+      { type: "tool-call", toolCallId: "c1", toolName, input: { amount: 5 } },
+      { type: "tool-approval-request", approvalId, toolCallId: "c1" },
+    ],
+  },
+  { role: "tool", content: [{ type: "tool-approval-response", approvalId, ...answer }] },
 ];
 
 beforeEach(() => void ran.splice(0));
@@ -262,6 +275,8 @@ describe("an answer that names no question of this call", () => {
     },
     "POST /agents/:id/text of a durable agent": (name, id, approved) =>
       post("/agents/kept/text", { input: ui(name, { id, approved }) }),
+    "POST /agents/:id/text with model messages": (name, id, approved) =>
+      post("/agents/clerk/text", { input: modelMessages(name, id, { approved }) }),
     "POST /agents/:id/ag-ui": (name, id, approved) => {
       const call = { id: "c1", type: "function", function: { name, arguments: JSON.stringify(INPUT) } };
       const messages = [
@@ -467,4 +482,57 @@ describe("the context of a call", () => {
     });
     assert.deepEqual(ran, [["pay", 5, A]]);
   });
+});
+
+test("POST /agents/:id/text: an answer in model messages counts, a yes and a no", async (t) => {
+  const { service, upstream } = await serve(t);
+  const ask = async () =>
+    (await dataOf(service.post("/agents/clerk/text", { input: "pay 5" }))).approvals[0].approvalId;
+  const no = await ask();
+  await dataOf(
+    service.post("/agents/clerk/text", { input: modelMessages("pay", no, { approved: false, reason: "too much" }) }),
+  );
+  const denied = await item(service, no);
+  assert.deepEqual([denied.status, denied.reason, ran], ["denied", "too much", []]);
+  assert.deepEqual(upstream.requests.at(-1)!.toolOutputs, ["too much"]);
+  const yes = await ask();
+  const input = modelMessages("pay", yes, { approved: true });
+  assert.match((await dataOf(service.post("/agents/clerk/text", { input }))).text, /"paid":5/);
+  assert.deepEqual(ran, [["pay", 5, {}]]);
+  await dataOf(service.post("/agents/clerk/text", { input }));
+  assert.equal(ran.length, 1, "it runs once");
+});
+
+test("POST /agents/:id/ag-ui: an interrupt is offered to whom may answer it alone, in the run and in the stored thread", async (t) => {
+  const { service } = await serve(t, { approval: true, approvers: "console" }, { auth: AUTH });
+  const run = async (messages: object[]) => {
+    const body = { threadId: "t", runId: "r", messages };
+    const events = parseEvents(await (await service.post("/agents/friend/ag-ui", body, as("ada"))).text());
+    return JSON.parse(events.at(-1)!.data);
+  };
+  for (const messages of [[{ id: "u1", role: "user", content: "pay 5" }], []]) {
+    const { type, outcome } = await run(messages);
+    assert.deepEqual([type, outcome], ["RUN_FINISHED", { type: "success" }]);
+  }
+  assert.equal((await open(service, CONSOLE)).length, 1);
+});
+
+test("GET /agents/:id/runs: users list their own; the console's key reads, follows and cancels all that it lists", async (t) => {
+  const store = `sqlite:${join(await temporaryFolder(t), "test.db")}`;
+  const { service } = await serve(t, { approval: true }, { auth: AUTH, store });
+  const ids: string[] = [];
+  for (const who of ["ada", "bob"])
+    ids.push((await service.post("/agents/kept/text", { input: "pay 5" }, as(who))).headers.get("x-run-id")!);
+  const list = async (headers: Record<string, string>) =>
+    (await dataOf(service.get("/agents/kept/runs", headers))).map(({ runId }: Loose) => runId);
+  assert.deepEqual(await list(as("ada")), [ids[0]]);
+  assert.deepEqual(await list(CONSOLE), [...ids].reverse());
+  assert.equal((await service.get("/agents/kept/runs")).status, 401);
+  assert.equal((await service.get(`/agents/kept/runs/${ids[1]}`, as("ada"))).status, 404);
+  for (const id of ids) {
+    assert.equal((await dataOf(service.get(`/agents/kept/runs/${id}`, CONSOLE))).status, "waiting");
+    await dataOf(service.post(`/agents/kept/runs/${id}/cancel`, {}, CONSOLE));
+    const parts = await (await service.get(`/agents/kept/runs/${id}/stream`, CONSOLE)).text();
+    assert.match(parts, /"abort"/);
+  }
 });
