@@ -3846,7 +3846,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "runId": {
         "type": "string",
-        "description": "Id of the run. Left out: the server makes one. The reply has it in `x-run-id`.",
+        "description": "Id of the run. Left out: the server makes one. The reply has that of a kept run in `x-run-id`.",
         "pattern": "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{1,128}$"
       },
       "background": {

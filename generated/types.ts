@@ -5276,7 +5276,7 @@ export interface GenerateOptions {
   };
   output?: OutputOptions;
   /**
-   * Id of the run. Left out: the server makes one. The reply has it in `x-run-id`.
+   * Id of the run. Left out: the server makes one. The reply has that of a kept run in `x-run-id`.
    */
   runId?: string;
   /**

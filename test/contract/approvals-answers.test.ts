@@ -536,3 +536,18 @@ test("GET /agents/:id/runs: users list their own; the console's key reads, follo
     assert.match(parts, /"abort"/);
   }
 });
+
+test("POST /v1/chat/completions and POST /v1/responses: the reply names the approval that a call needs in x-approval-id", async (t) => {
+  const { service } = await serve(t);
+  const messages = [{ role: "user", content: "pay 5" }];
+  for (const [path, body] of [
+    ["/v1/chat/completions", { model: "clerk", messages }],
+    ["/v1/responses", { model: "clerk", input: "pay 6" }],
+  ] as const) {
+    const reply = await service.post(path, body);
+    assert.equal(reply.status, 200, await reply.text());
+    const [{ approvalId }] = await dataOf(service.get("/approvals?order=desc"));
+    assert.equal(reply.headers.get("x-approval-id"), approvalId, path);
+    assert.equal(reply.headers.get("x-run-id"), null, "nobody can read it");
+  }
+});

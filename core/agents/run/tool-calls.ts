@@ -131,13 +131,19 @@ interface Failure {
   readonly approval?: PendingApproval;
 }
 
-function failure({ clientApproves, record }: RunPlan, { part }: CallToRun, error: unknown, message: string): Failure {
+function failure(
+  { clientApproves, record, call }: RunPlan,
+  { part }: CallToRun,
+  error: unknown,
+  message: string,
+): Failure {
   const { toolCallId, toolName, input } = part;
   const mayWait = clientApproves || record?.waitsAt !== undefined;
   if (mayWait && error instanceof ApprovalNeeded) {
     const approval = { approvalId: error.approvalId, toolCallId, toolName, input };
     return { part: { type: "tool-approval-request", ...approval }, output: null, approval };
   }
+  if (error instanceof ApprovalNeeded) call.nameApproval(error.approvalId);
   if (mayWait && error instanceof ApprovalRefused) {
     const why = error.reason === undefined ? undefined : { reason: error.reason };
     return { part: { type: "tool-output-denied", toolCallId, toolName, ...why }, output: denial(error.reason) };
