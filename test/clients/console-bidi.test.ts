@@ -26,25 +26,27 @@ const MANIFEST = {
   },
 };
 
-/** Where the page shows a text: the left edges of its characters, which rise from left to right unless something turns it. */
-const edges = (page: Page, text: string): Promise<number[][]> =>
-  page.evaluate((wanted) => {
-    const found: number[][] = [];
-    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-    for (let node = walker.nextNode(); node !== null; node = walker.nextNode()) {
-      const at = node.textContent!.indexOf(wanted);
-      if (at === -1) continue;
-      const lefts: number[] = [];
-      for (let index = at; index < at + wanted.length; index++) {
-        const range = document.createRange();
-        range.setStart(node, index);
-        range.setEnd(node, index + 1);
-        lefts.push(Math.round(range.getBoundingClientRect().left));
-      }
-      found.push(lefts);
+/** Runs in the page: where it shows a text, the left edges of its characters. */
+const EDGES = `(wanted) => {
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node !== null; node = walker.nextNode()) {
+    const at = node.textContent.indexOf(wanted);
+    if (at === -1) continue;
+    const lefts = [];
+    for (let index = at; index < at + wanted.length; index++) {
+      const range = document.createRange();
+      range.setStart(node, index);
+      range.setEnd(node, index + 1);
+      lefts.push(Math.round(range.getBoundingClientRect().left));
     }
-    return found;
-  }, text);
+    found.push(lefts);
+  }
+  return found;
+}`;
+
+/** The edges rise from left to right unless something turns the text. */
+const edges = (page: Page, text: string): Promise<number[][]> => page.evaluate(`(${EDGES})(${JSON.stringify(text)})`);
 
 describe("text that turns in the console at GET /", { skip: browserMissing() }, () => {
   let browser: Browser;
@@ -68,9 +70,7 @@ describe("text that turns in the console at GET /", { skip: browserMissing() }, 
         `${text} reads from left to right`,
       );
     assert.ok(
-      !/[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]/.test(
-        await page.evaluate(() => document.body.textContent ?? ""),
-      ),
+      !/[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]/.test(await page.evaluate<string>("document.body.textContent")),
     );
   }
 

@@ -190,7 +190,8 @@ export async function execute(
   const { turn, record } = plan;
   beginRunSpan(agent, prepared);
   if (turn !== null || prepared.sources !== null) await completePrompt(agent, prepared, outcome);
-  await supersede(prepared);
+  const superseded = supersede(prepared);
+  if (superseded !== undefined) await superseded;
   keepAllowed(agent.bounds.providerOptions, plan.prompt);
   const begun = (at?: number) =>
     agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId, at);
@@ -229,13 +230,13 @@ export async function execute(
 }
 
 /** Withdraws what the user has left open with a further message. */
-async function supersede({ plan, input }: PreparedRun): Promise<void> {
+function supersede({ plan, input }: PreparedRun): Promise<void> | undefined {
   const { turn, record, call, depth, settings } = plan;
-  if (depth > 0 || record?.isRepeated === true) return;
+  if (depth > 0 || record?.isRepeated === true) return undefined;
   const left = questionsLeft(input, turn?.asked);
-  if (left.length === 0) return;
+  if (left.length === 0) return undefined;
   const userId = settings.memory.userId ?? userIdOf(call.user) ?? "";
-  await inboxOf(plan)?.supersede(left, call.agentId, userId);
+  return inboxOf(plan)?.supersede(left, call.agentId, userId);
 }
 
 /** Withdraws what a kept run has asked that cannot go on. */
