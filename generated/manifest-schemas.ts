@@ -992,6 +992,13 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "maximum": 1000000,
         "default": 100
       },
+      "approvals": {
+        "description": "Most open questions about direct calls and agent runs of one user that wait for a person's approval.",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1000000,
+        "default": 100
+      },
       "request": {
         "description": "Longest time until the headers of the reply are out.",
         "$ref": "#/$defs/Duration",

@@ -8,6 +8,8 @@ import type { RecentMessages } from "./messages/recent.ts";
 import type { Conversations } from "./records/directory.ts";
 import type { Semantic } from "./semantic/semantic.ts";
 
+export type OnDelete = (conversation: { memory: string; id: string; userId: string }) => Promise<void>;
+
 export interface Domain {
   readonly store: Store;
   readonly spaces: IdSpaces;
@@ -22,6 +24,8 @@ export interface Domain {
   readonly semantic: ReadonlyMap<string, Semantic>;
   /** In `memory:`: removes conversations until those that are left fit into their room. */
   readonly makeRoom?: (() => void) | undefined;
+  /** Called when a client has deleted a conversation. Must not reject. */
+  readonly onDelete?: OnDelete | undefined;
   /** Milliseconds since 1970; never goes backwards. */
   readonly now: () => number;
 }

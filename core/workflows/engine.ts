@@ -2,7 +2,6 @@
 
 import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
-import type { Delivery } from "../approvals/upkeep.ts";
 import type { Principal } from "../identity/principal.ts";
 import { Copies } from "../lib/copies.ts";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
@@ -16,7 +15,7 @@ import { nameProcess } from "../storage/process-name.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
-import { type AwaitingStep, resumeAwaitingStep } from "./approved-step.ts";
+import { mayHaveWaited } from "./approved-step.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Definitions } from "./definition/definitions.ts";
 import type { DescribedWorkflow } from "./definition/describe.ts";
@@ -81,6 +80,8 @@ export class Engine implements Workflows {
   readonly abandoned = new Set<number>();
   /** Executions that no process runs because this one lacks what they need, with the revisions of their open rows. */
   leftAlone: ReadonlyMap<number, number> = new Map();
+  /** Called when an execution has ended that may have asked a person something. Must not reject. */
+  onEnd: ((state: JournalState) => Promise<void>) | null = null;
   readonly membership: Membership | null;
   /** Reads executions of other processes; null when only this process uses the store. */
   readonly remote: RemoteExecutions | null;
@@ -152,10 +153,6 @@ export class Engine implements Workflows {
     return new ScopedWorkflows(this, principal);
   }
 
-  tellAnswer(step: AwaitingStep): Promise<Delivery> {
-    return resumeAwaitingStep(this, step);
-  }
-
   /** The running execution with an id: the owner's own first, else the one in the shared space, which may belong to another user. */
   liveExecution(id: string, owner: string | undefined): Execution | undefined {
     const own = owner === undefined || !this.spaces.owned ? undefined : this.live.get(liveKeyFor(id, owner));
@@ -225,6 +222,7 @@ export class Engine implements Workflows {
     try {
       await work(execution);
       execution.spans?.end(execution.state);
+      if (mayHaveWaited(execution)) await this.onEnd?.(execution.state);
     } catch (error) {
       execution.spans?.end(execution.state, error);
       if (isStoreUnavailable(error) || execution.lifetime.stopped?.kind === "lost") this.mayHaveUnowned = true;

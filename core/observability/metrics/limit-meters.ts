@@ -10,6 +10,7 @@ const REFUSING = [
   "server.limits.userExecutions",
   "server.limits.execution",
   "server.limits.userTasks",
+  "server.limits.approvals",
   "server.limits.request",
   "server.limits.stall",
   "server.limits.connections",
