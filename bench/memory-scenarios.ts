@@ -32,7 +32,7 @@ const TEXT: HttpScenario = {
   body: JSON.stringify({ input: WORDS, options: { memory: { userId: USER, conversationId: CONVERSATION } } }),
   numbers: { below: IN_USE, pick: "turn" },
   // Windows are full from the first request on.
-  prepare: (port) => fillConversations(port, IN_USE, 12),
+  prepare: (port, count = IN_USE) => fillConversations(port, count, 12),
   aim: { measure: "requests/s", least: 8_000 },
   check: enveloped((data) => (data.text === WORDS && data.finishReason === "stop" ? null : "another text")),
 };
@@ -61,7 +61,7 @@ const SAVE: HttpScenario = {
   path: "/api/memory/save-messages",
   body: saving([message]),
   numbers: { below: IN_USE, pick: "turn" },
-  prepare: (port) => createConversations(port, IN_USE),
+  prepare: (port, count = IN_USE) => createConversations(port, count),
   aim: { measure: "requests/s", least: 30_000 },
   check: saved(1),
 };
@@ -127,7 +127,7 @@ export const MEMORY_SCENARIOS: readonly HttpScenario[] = [
     path: `/api/memory/conversations/${CONVERSATION}/messages?limit=${PAGE}`,
     body: null,
     numbers: { below: IN_USE, pick: "turn" },
-    prepare: (port) => fillConversations(port, IN_USE, PAGE),
+    prepare: (port, count = IN_USE) => fillConversations(port, count, PAGE),
     aim: { measure: "requests/s", least: 8_000 },
     check: enveloped((data) => {
       const { messages } = data as unknown as Page;

@@ -32,8 +32,8 @@ export interface HttpScenario {
   keyed?: true;
   /** A second request after each first one, about what that one created; both are counted. */
   next?: Next;
-  /** Fills the store before the first request. */
-  prepare?(port: number): Promise<void>;
+  /** Fills the store before the first request, with fewer conversations than usual if `count` is given. */
+  prepare?(port: number, count?: number): Promise<void>;
   /** A row with the same replies with which this one is compared: it runs beside it, in the same rounds. */
   twin?: HttpScenario;
   aim: Aim;

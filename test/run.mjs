@@ -83,6 +83,7 @@ const LONG = [
   "test/generate",
   "test/security/patterns",
   "test/storage/large-reads",
+  "test/exact/",
   "test/size/",
   "test/fuzz/wire",
 ];
