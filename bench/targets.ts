@@ -40,7 +40,7 @@ interface PenstockOptions {
 interface Served {
   manifest: string;
   file: boolean;
-  /** Whether its models are behind a provider over HTTP, which is started with it. */
+  /** Whether its models are behind a provider over HTTP, which is started with it unless there is one in BENCH_PROVIDER. */
   provider?: true;
   /** Variables for the manifest, or for the service itself. */
   env?: Readonly<Record<string, string>>;
@@ -56,9 +56,9 @@ export const SERVICES: Readonly<Record<Service, Served>> = {
   traced: { manifest: "service.yaml", file: false, env: { BENCH_SAMPLE: "1" } },
   "traced-content": { manifest: "service.yaml", file: false, env: { BENCH_SAMPLE: "1", BENCH_CONTENT: "redacted" } },
   auth: { manifest: "auth.yaml", file: false, env: AUTH_ENV },
-  upstream: { manifest: "upstream/service.yaml", file: false },
+  upstream: { manifest: "upstream/service.yaml", file: false, provider: true },
   processes: { manifest: "processes.yaml", file: false },
-  everything: { manifest: "upstream/everything.yaml", file: true, env: AUTH_ENV },
+  everything: { manifest: "upstream/everything.yaml", file: true, provider: true, env: AUTH_ENV },
   package: { manifest: "package.yaml", file: false },
   init: { manifest: "init.yaml", file: true, provider: true, env: AUTH_ENV },
 };
@@ -70,7 +70,7 @@ export async function startPenstock(options: PenstockOptions = {}): Promise<Runn
   const { root = ROOT, entry = "core/penstock.js", transport = "auto", nodeOptions = [] } = options;
   const { service = "plain" } = options;
   const { manifest, file, provider, env = {} } = SERVICES[service];
-  const upstream = provider ? await startProvider() : null;
+  const upstream = provider && options.env?.BENCH_PROVIDER === undefined ? await startProvider() : null;
   const folder = file ? mkdtempSync(join(tmpdir(), "penstock-bench-")) : null;
   const more = {
     ...(folder !== null && { BENCH_STORE: `sqlite:${options.file ?? join(folder, "penstock.db")}` }),
