@@ -9,7 +9,7 @@ import type { Options } from "./options.ts";
 import type { HttpScenario } from "./scenarios.ts";
 import { ROOT, type Running, startPenstock } from "./targets.ts";
 
-export interface Tree {
+interface Tree {
   name: string;
   root: string;
 }
