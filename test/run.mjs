@@ -84,6 +84,8 @@ const LONG = [
   "test/generate",
   "test/security/patterns",
   "test/storage/large-reads",
+  "test/exact/",
+  "test/size/",
   "test/fuzz/wire",
 ];
 /** Not below node_modules, where newer versions of Node look for no tests. */
