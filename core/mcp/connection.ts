@@ -17,6 +17,7 @@ import type { Logger } from "pino";
 import type { SourceRequest } from "../agents/run/sources.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { isObject } from "../lib/is-object.ts";
+import { withoutSecrets } from "../lib/secrets.ts";
 import type { OnToolProgress } from "../lib/tool-progress.ts";
 import { VERSION } from "../lib/version.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
@@ -294,5 +295,5 @@ export function failureReason(error: unknown, hide: (text: string) => string = (
   if (error instanceof SdkHttpError) return `it answered ${error.status}`;
   if (error instanceof SdkError && error.code === SdkErrorCode.RequestTimeout) return "it did not answer in time";
   if (error instanceof UnauthorizedError) return "it answered 401";
-  return error instanceof Error ? hide(error.message).replace(/\s+/g, " ").slice(0, 200) : "it failed";
+  return error instanceof Error ? withoutSecrets(hide(error.message)).replace(/\s+/g, " ").slice(0, 200) : "it failed";
 }
