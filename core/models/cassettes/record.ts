@@ -15,6 +15,8 @@ import {
 } from "./cassette.ts";
 import { readRequest } from "./request.ts";
 
+/** Prompts are for the owner of the process alone, unless files are shared with intent. */
+const PRIVATE_FOLDER = 0o700;
 /** Most answers to one request: each further one writes the whole file again. */
 const MAX_ANSWERS = 100;
 /** Response headers that a provider's client acts on. Others change with each call, or reveal something about an account. */
@@ -37,7 +39,7 @@ export interface CassetteIntercept {
  */
 export function recordCassettes(folder: string, logger: Logger): CassetteIntercept {
   // Made even if nothing will be recorded, so that the folder can be replayed.
-  mkdirSync(folder, { recursive: true });
+  mkdirSync(folder, { recursive: true, mode: PRIVATE_FOLDER });
   /** Answers by request; the place of an answer is reserved when its request is sent. */
   const tapes = new Map<string, (CassetteAnswer | undefined)[]>();
   const running = new Set<Promise<void>>();
@@ -72,8 +74,8 @@ export function recordCassettes(folder: string, logger: Logger): CassetteInterce
 
 /** Writes the file atomically: a reader finds the old one or the new one. */
 function writeWhole(file: string, text: string): void {
-  mkdirSync(dirname(file), { recursive: true });
-  writeFileSync(`${file}.new`, text);
+  mkdirSync(dirname(file), { recursive: true, mode: PRIVATE_FOLDER });
+  writeFileSync(`${file}.new`, text, { mode: 0o600 });
   renameSync(`${file}.new`, file);
 }
 
