@@ -59,7 +59,12 @@ function named(sign: ":" | "="): Rule[] {
       pattern: new RegExp(`(authorization|cookie)${between}${quotes})[^\\r\\n"']+`, "gi"),
       blank: `$1$2${BLANK}`,
     },
-    { sign, pattern: new RegExp(`(${names}|[?&]key)${between})${value}`, "gi"), blank: `$1$2${BLANK}` },
+    // What is blanked already stays as it is: replayed texts are redacted again.
+    {
+      sign,
+      pattern: new RegExp(`(${names}|[?&]key)${between})(?!\\[redacted\\])${value}`, "gi"),
+      blank: `$1$2${BLANK}`,
+    },
   ];
 }
 

@@ -5,14 +5,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Dispatcher } from "undici";
 import { messageOf } from "../../lib/errors.ts";
-import {
-  type CassetteAnswer,
-  type CassetteChunk,
-  encodeChunk,
-  fileName,
-  requestKey,
-  writeCassette,
-} from "./cassette.ts";
+import { type CassetteAnswer, fileName, requestKey, writeCassette } from "./cassette.ts";
+import { cleanAnswer } from "./clean.ts";
 import { readRequest } from "./request.ts";
 
 /** Prompts are for the owner of the process alone, unless files are shared with intent. */
@@ -53,10 +47,10 @@ export function recordCassettes(folder: string, logger: Logger): CassetteInterce
       if (tape.length === MAX_ANSWERS) return dispatch(options, handler);
       tapes.set(key, tape);
       const place = tape.push(undefined) - 1;
-      const keep = (answer: CassetteAnswer) => {
-        tape[place] = answer;
-        const answers = tape.filter((each) => each !== undefined);
+      const keep: Keep = (status, headers, bytes) => {
         try {
+          tape[place] = cleanAnswer(status, headers, bytes, hide);
+          const answers = tape.filter((each) => each !== undefined);
           writeWhole(join(folder, fileName(request)), writeCassette({ request, answers }));
         } catch (error) {
           logger.error({ err: error }, `an answer of ${provider} could not be recorded: ${messageOf(error)}`);
@@ -79,22 +73,20 @@ function writeWhole(file: string, text: string): void {
   renameSync(`${file}.new`, file);
 }
 
+type Keep = (status: number, headers: Readonly<Record<string, string>>, bytes: readonly Uint8Array[]) => void;
+
 /** Passes everything on, and keeps a copy. */
 class Recorder implements Dispatcher.DispatchHandler {
   readonly #handler: Dispatcher.DispatchHandler;
   readonly #hide: (text: string) => string;
-  readonly #keep: (answer: CassetteAnswer) => void;
+  readonly #keep: Keep;
   readonly #chunks: Uint8Array[] = [];
   readonly ended: Promise<void>;
   #end!: () => void;
   #status = 0;
   #headers: Record<string, string> = {};
 
-  constructor(
-    handler: Dispatcher.DispatchHandler,
-    hide: (text: string) => string,
-    keep: (answer: CassetteAnswer) => void,
-  ) {
+  constructor(handler: Dispatcher.DispatchHandler, hide: (text: string) => string, keep: Keep) {
     this.#handler = handler;
     this.#hide = hide;
     this.#keep = keep;
@@ -125,7 +117,7 @@ class Recorder implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(controller: Dispatcher.DispatchController, trailers: Record<string, string | string[]>): void {
-    this.#keep({ status: this.#status, headers: this.#headers, chunks: hiddenChunks(this.#chunks, this.#hide) });
+    this.#keep(this.#status, this.#headers, this.#chunks);
     this.#end();
     this.#handler.onResponseEnd?.(controller, trailers);
   }
@@ -134,14 +126,4 @@ class Recorder implements Dispatcher.DispatchHandler {
     this.#end();
     this.#handler.onResponseError?.(controller, error);
   }
-}
-
-/** A chunk may end in the middle of a secret: then the answer is kept in one piece. */
-function hiddenChunks(chunks: readonly Uint8Array[], hide: (text: string) => string): CassetteChunk[] {
-  const encoded = chunks.map(encodeChunk).map((chunk) => (typeof chunk === "string" ? hide(chunk) : chunk));
-  const whole = encodeChunk(Buffer.concat(chunks));
-  if (typeof whole !== "string") return encoded;
-  const hidden = hide(whole);
-  const pieces = encoded.every((chunk) => typeof chunk === "string") ? encoded.join("") : null;
-  return hidden === whole || hidden === pieces ? encoded : [hidden];
 }
