@@ -1,6 +1,7 @@
 /** Parses tool calls, whose input models write as JSON text. */
 import type { LanguageModelV3ToolCall, LanguageModelV3ToolResult } from "@ai-sdk/provider";
 import { isTooDeep, MAX_JSON_DEPTH } from "../../http/decode.ts";
+import { changedInteger, parseExactly } from "../../lib/large-integers.ts";
 import { providerFailed } from "../../models/failure.ts";
 import type { ToolCall } from "./parts.ts";
 
@@ -31,7 +32,9 @@ function parseInput(text: string): { input: unknown; problem: string | null } {
     throw providerFailed({ reason: "unavailable", retryAfter: null }, cause);
   }
   try {
-    return { input: JSON.parse(text), problem: null };
+    const path = changedInteger(text);
+    const problem = path === null ? null : `${path || "the input"} is too large for a number: send it as a string`;
+    return { input: parseExactly(text), problem };
   } catch {
     return { input: text, problem: "the input is not valid JSON" };
   }
