@@ -286,11 +286,7 @@ function systemFailure(error: unknown): { code: string; syscall?: string } | nul
   return null;
 }
 
-/**
- * Why a server cannot be reached, in one line.
- *
- * @param hide removes tokens from what the server said, before that is cut: a part of a token would not be found any more
- */
+/** Why a server cannot be reached, in one line. @param hide removes tokens before the text is cut: a part would not be found */
 export function failureReason(error: unknown, hide: (text: string) => string = (text) => text): string {
   const { code, syscall } = systemFailure(error) ?? {};
   if (code !== undefined) return syscall?.startsWith("spawn ") ? `cannot run ${syscall.slice(6)}: ${code}` : code;
