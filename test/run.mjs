@@ -93,10 +93,25 @@ const bundles = mkdtempSync(join(tmpdir(), "penstock-tests-"));
 /** What is made for this run, and removed after it. */
 const temporary = [bundles];
 
-/** A module that imports test files. Node runs files in the order of their paths, so that the name decides when its turn is. */
+/**
+ * A module that imports test files. Node runs files in the order of their paths, so that the name decides when its turn is. No test runs
+ * before all files are there: as soon as all tests that it knows have ended, Node runs the `after` hooks of all files, and would close
+ * what a file has just opened.
+ */
 function bundle(name, mine) {
   const path = `${bundles}/${name}.test.mjs`;
-  writeFileSync(path, mine.map((file) => `import ${JSON.stringify(pathToFileURL(resolve(file)).href)};\n`).join(""));
+  const imports = mine.map((file) => `await import(${JSON.stringify(pathToFileURL(resolve(file)).href)});`);
+  const lines = [
+    'import { before } from "node:test";',
+    "let loaded;",
+    "const loading = new Promise((resolve) => { loaded = resolve; });",
+    "const alive = setInterval(() => {}, 60_000);",
+    "before(() => loading);",
+    ...imports,
+    "clearInterval(alive);",
+    "loaded();",
+  ];
+  writeFileSync(path, `${lines.join("\n")}\n`);
   return path;
 }
 
