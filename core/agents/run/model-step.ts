@@ -210,9 +210,7 @@ export class ModelStep {
     const { part } = pending;
     this.#outcome.toolCalls.push(part);
     const providerOptions = mergeMetadata(this.#inputMetadata?.get(toolCallId), call.providerMetadata);
-    // Models accept only objects in a prompt, even if they wrote something else themselves.
-    const input = typeof part.input === "object" && part.input !== null ? part.input : {};
-    this.content.push({ ...part, toolName: modelToolName(part.toolName), input, providerOptions });
+    this.content.push({ ...part, toolName: modelToolName(part.toolName), providerOptions });
     if (part.providerExecuted !== true) this.calls.push(pending);
     return this.#sink.part(providerOptions === undefined ? part : { ...part, providerMetadata: providerOptions });
   }
