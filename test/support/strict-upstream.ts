@@ -73,9 +73,10 @@ export async function startStrictUpstream(test: Pick<TestContext, "after">, dial
         return;
       }
       try {
-        const flaw = promptFlaw(dialect.whole?.(body) ?? body, incoming.url ?? "");
+        const path = incoming.url ?? "";
+        dialect.check(body, path);
+        const flaw = promptFlaw(dialect.whole?.(body) ?? body, path);
         if (flaw !== null) throw new Refusal(400, flaw, { error: { message: flaw, type: "invalid_request_error" } });
-        dialect.check(body, incoming.url ?? "");
         const answer = queue.shift() ?? { text: "There is nothing more to say." };
         const events = dialect.events(answer, body);
         const { breaksAfter = events.length } = answer;
