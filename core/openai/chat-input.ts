@@ -69,7 +69,8 @@ const callsIn = ({ tool_calls: list }: Fields): [string, string][] =>
   );
 
 /** Null for an empty answer: chats keep answers that were broken off. */
-function readAssistant({ content, refusal, tool_calls: list }: Fields, path: string): InputMessage | null {
+function readAssistant(message: Fields, path: string): InputMessage | null {
+  const { content, refusal, tool_calls: list } = message;
   const said = isNothing(content) ? [] : readContent(content, ASSISTANT_PARTS, `${path}.content`);
   const refused = typeof refusal === "string" ? [{ type: "text", text: refusal }] : [];
   if (!isNothing(list) && !Array.isArray(list)) throw invalid(`${path}.tool_calls must be array`);
@@ -77,7 +78,26 @@ function readAssistant({ content, refusal, tool_calls: list }: Fields, path: str
   const parts = [...said, ...refused, ...called].filter(
     ({ type, text }) => type !== "text" || (text as string).trim() !== "",
   );
-  return parts.length === 0 ? null : { role: "assistant", content: parts };
+  return parts.length === 0 ? null : { role: "assistant", content: [...readThoughts(message), ...parts] };
+}
+
+/** Thoughts, and what else the provider of a model wants back with its answer. Other providers are not sent it. */
+function readThoughts({
+  reasoning_content: thought,
+  reasoning,
+  reasoning_details,
+  extra_content,
+}: Fields): InputPart[] {
+  const [text, name] = typeof thought === "string" ? [thought] : [reasoning, "reasoning"];
+  const message = {
+    ...(Array.isArray(reasoning_details) && { reasoning_details }),
+    ...(isObject(extra_content) && { extra_content }),
+  };
+  const words = typeof text === "string" ? text : "";
+  if (words === "" && Object.keys(message).length === 0) return [];
+  return [
+    { type: "reasoning", text: words, providerOptions: { openaiCompatible: { ...(name && { name }), message } } },
+  ];
 }
 
 function readCall(call: unknown, path: string): InputPart {
@@ -85,7 +105,15 @@ function readCall(call: unknown, path: string): InputPart {
   if (typeof id !== "string" || id === "") throw invalid(`${path}.id must be a non-empty string`);
   if (!isObject(called) || typeof called.name !== "string") throw invalid(`${path}.function.name must be string`);
   const input = parseArguments(called.arguments, `${path}.function.arguments`);
-  return { type: "tool-call", toolCallId: id, toolName: called.name, input };
+  return { type: "tool-call", toolCallId: id, toolName: called.name, input, ...readExtras(call as Fields) };
+}
+
+/** The extras of a call, and in them the signature of Gemini for its own package too. */
+function readExtras({ extra_content: extras }: Fields) {
+  if (!isObject(extras)) return undefined;
+  const { thought_signature: signature } = isObject(extras.google) ? extras.google : {};
+  const google = signature === undefined ? undefined : { google: { thoughtSignature: signature } };
+  return { providerOptions: { openaiCompatible: { extra_content: extras }, ...google } };
 }
 
 /** Parses the arguments of a call. Text of a model that is no JSON object stands in the prompt as `{}`. */

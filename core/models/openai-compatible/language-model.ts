@@ -11,6 +11,7 @@ import type {
   ModelSettings,
   PartSource,
 } from "../../plugin/plugin.ts";
+import type { ThoughtName } from "./carried.ts";
 import { ChatAnswer } from "./chat-answer.ts";
 import { collectAnswer } from "./collect.ts";
 import {
@@ -27,6 +28,8 @@ import type { Endpoint } from "./upstream.ts";
 /** What a provider has refused for one model: shared by all its calls. */
 export class Learned {
   readonly parameters = new LearnedRules();
+  /** The name under which its thoughts come. */
+  thoughts: ThoughtName = "reasoning_content";
 }
 
 /**
@@ -110,10 +113,10 @@ export class ChatModel implements LanguageModelV3 {
   }
 
   #call(options: LanguageModelV3CallOptions, body: Body): ChatAnswer {
-    const { endpoint, settings } = this.#config;
+    const { endpoint, settings, learned } = this.#config;
     const warnings = warningsOf(options);
     const metadataKey = metadataKeyOf(this.#config, options);
-    const form = { url: endpoint.url, metadataKey, raw: options.includeRawChunks === true };
+    const form = { url: endpoint.url, metadataKey, raw: options.includeRawChunks === true, learned };
     const answer = new ChatAnswer(form, warnings.length === 0 ? START : { type: "stream-start", warnings });
     const { headers } = options;
     // Reading the signal would create one.
