@@ -4,7 +4,6 @@
  */
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
-import { lastUserIndex } from "./fit.ts";
 
 type Message = LanguageModelV3Message;
 type Call = Extract<AssistantContent[number], { type: "tool-call" }>;
@@ -14,7 +13,8 @@ type Call = Extract<AssistantContent[number], { type: "tool-call" }>;
  * Null when the prompt contains none of these.
  */
 export function plainPrompt(prompt: readonly Message[]): Message[] | null {
-  const spoken = lastUserIndex(prompt);
+  // What the user says right behind results is one message with them for Anthropic: the turn goes on.
+  const spoken = prompt.findLastIndex(({ role }, index) => role === "user" && prompt[index - 1]?.role !== "tool");
   const calls = new Map<string, Call>();
   let changed = false;
   const plain = prompt.flatMap((message, index): Message[] => {
