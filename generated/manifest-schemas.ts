@@ -958,7 +958,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "default": {}
       },
       "uploads": {
-        "description": "Most bytes of request bodies in memory at once, of all requests together; more are answered 503.",
+        "description": "Most bytes of request bodies and of messages on WebSockets in memory at once, all together, until the work that they ask for has ended; more are answered 503.",
         "$ref": "#/$defs/Size",
         "default": "256MiB"
       },
@@ -973,6 +973,12 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "minimum": 1,
         "maximum": 1000000,
         "default": 10000
+      },
+      "userExecutions": {
+        "description": "Most of them that one known user may have at work; more are answered 429. Left out: a quarter of `executions`.",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1000000
       },
       "execution": {
         "description": "Most bytes that one workflow execution may record: its input, the outputs of its steps, what it waits for. Beyond, it ends with an error.",

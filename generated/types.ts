@@ -1121,7 +1121,7 @@ export interface LimitsManifest {
    */
   body: number | BodyLimitsManifest;
   /**
-   * Most bytes of request bodies in memory at once, of all requests together; more are answered 503.
+   * Most bytes of request bodies and of messages on WebSockets in memory at once, all together, until the work that they ask for has ended; more are answered 503.
    */
   uploads: Size;
   /**
@@ -1132,6 +1132,10 @@ export interface LimitsManifest {
    * Most workflow executions that run at once in this process; more are answered 503.
    */
   executions: number;
+  /**
+   * Most of them that one known user may have at work; more are answered 429. Left out: a quarter of `executions`.
+   */
+  userExecutions?: number;
   /**
    * Most bytes that one workflow execution may record: its input, the outputs of its steps, what it waits for. Beyond, it ends with an error.
    */
@@ -4093,6 +4097,14 @@ export interface MessagesQuery {
    * Only messages after this moment (ISO 8601).
    */
   after?: string;
+  /**
+   * Only messages before the one with this id, those of the same moment too.
+   */
+  beforeId?: string;
+  /**
+   * Only messages after the one with this id, those of the same moment too.
+   */
+  afterId?: string;
   /**
    * Only messages of these roles, separated by commas: `user,assistant`.
    */

@@ -1,5 +1,6 @@
 /** Limits how many tasks of one user are open at once: in progress, or waiting for an answer. */
 import { ServiceError } from "../lib/errors.ts";
+import { KeyCounts } from "../lib/key-counts.ts";
 import type { TaskRows } from "./task-rows.ts";
 
 export class OpenTasks {
@@ -8,7 +9,7 @@ export class OpenTasks {
   /** Must be called for a task that `claim` has refused, unless it repeats an earlier one, which is answered nevertheless. */
   readonly refused: (() => void) | undefined;
   /** Number of tasks that are about to start here, by user: they are not in the store yet. */
-  readonly #beginning = new Map<string, number>();
+  readonly #beginning = new KeyCounts();
 
   /** @param limit called for every task */
   constructor(rows: TaskRows, limit: () => number, refused?: () => void) {
@@ -21,21 +22,14 @@ export class OpenTasks {
   async claim<T>(user: string, begin: () => Promise<T>): Promise<T> {
     const limit = this.#limit();
     if (user === "" || limit === Number.POSITIVE_INFINITY) return begin();
-    this.#add(user, 1);
     try {
       // Counted before the first await, so that simultaneous starts are all counted.
-      if (this.#beginning.get(user)! > limit) throw tooMany(limit);
-      if ((await this.#rows.countOpen(user, limit)) + this.#beginning.get(user)! > limit) throw tooMany(limit);
+      if (this.#beginning.add(user, 1) > limit) throw tooMany(limit);
+      if ((await this.#rows.countOpen(user, limit)) + this.#beginning.of(user) > limit) throw tooMany(limit);
       return await begin();
     } finally {
-      this.#add(user, -1);
+      this.#beginning.add(user, -1);
     }
-  }
-
-  #add(user: string, count: number): void {
-    const sum = (this.#beginning.get(user) ?? 0) + count;
-    if (sum === 0) this.#beginning.delete(user);
-    else this.#beginning.set(user, sum);
   }
 }
 

@@ -147,21 +147,14 @@ export class Tasks {
     }
     if (isShared(this.rows.store)) this.#watched.begin();
     const working = this.#work(run, work).finally(() => this.#working.delete(working));
+    work.caller.charge?.during(working);
     this.#working.add(working);
     return run;
   }
 
   async #work(run: TaskRun, { agent, body, caller }: Work): Promise<void> {
-    const { user, requestId, logger, trace } = caller;
-    const call = {
-      user,
-      caller: caller.caller,
-      requestId,
-      logger,
-      trace,
-      signal: run.signal,
-      taskId: run.record.task.id,
-    };
+    const { user, caller: by, requestId, logger, trace } = caller;
+    const call = { user, caller: by, requestId, logger, trace, signal: run.signal, taskId: run.record.task.id };
     try {
       const waiting = await agent.runOrWait(body, call, run);
       await this.#end(run, waiting === null ? { state: "TASK_STATE_COMPLETED" } : endingForWaiting(waiting));

@@ -1,4 +1,5 @@
 /** What the files of the memory domain share: the store, the caches and the semantic indexes. */
+import type { Copies } from "../lib/copies.ts";
 import type { KeyedMutex } from "../lib/keyed-mutex.ts";
 import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Sequence } from "../storage/sequence.ts";
@@ -14,6 +15,7 @@ export interface Domain {
   readonly recent: RecentMessages;
   /** Serializes work on one conversation within this process. */
   readonly mutex: KeyedMutex;
+  readonly copies: Copies;
   /** Internal numbers of conversations. */
   readonly numbers: Sequence;
   /** Semantic indexes by the name of the memory. */

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import { isIsolated } from "../identity/principal.ts";
 import { type Clock, risingClock, storedTime } from "../lib/clock.ts";
+import { Copies } from "../lib/copies.ts";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../lib/json-schema.ts";
@@ -113,6 +114,7 @@ async function createDomain(
     conversations: new Conversations(store, spaces, usage),
     recent,
     mutex: createKeyedMutex(),
+    copies: new Copies(),
     numbers: await createSequence(store, CONVERSATION_SEQUENCE, [CONVERSATIONS]),
     semantic,
     makeRoom: bound && (() => bound.makeRoom(domain)),

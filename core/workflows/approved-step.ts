@@ -31,7 +31,7 @@ export async function resumeAwaitingStep(engine: Engine, step: AwaitingStep): Pr
     const waits = state.steps.get(stepId)?.status === "waiting" && !isSuperseded(stepId, state, definition.outline);
     if (state.status !== "suspended" || !waits) return "gone";
     if (engine.live.has(liveKey(found.start))) return "later";
-    engine.capacity.requireFree();
+    engine.capacity.requireFree(found.start.user);
     const caller = { requestId: "", logger: engine.logger, trace: engine.trace };
     const resumed = engine.restore(state, definition, caller, { loaded, openRow: null, recordRow: found.recordRow });
     engine.beginTrace(resumed, "resume");
@@ -42,7 +42,8 @@ export async function resumeAwaitingStep(engine: Engine, step: AwaitingStep): Pr
     return "later";
   } catch (error) {
     if (error instanceof ServiceError && error.kind === "not_found") return "gone";
-    if (error instanceof ServiceError && error.kind === "unavailable") return "later";
+    if (error instanceof ServiceError && (error.kind === "unavailable" || error.kind === "rate_limited"))
+      return "later";
     throw error;
   }
 }

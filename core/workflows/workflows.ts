@@ -22,7 +22,7 @@ export type WorkflowCall = Pick<
   Context<unknown>,
   "user" | "caller" | "requestId" | "logger" | "trace" | "unavailableHeaders" | "replyWith"
 > &
-  Partial<Pick<Context<unknown>, "keyed" | "signal">>;
+  Partial<Pick<Context<unknown>, "keyed" | "signal" | "charge">>;
 
 /** An execution must match all filters. Times are milliseconds since 1970, inclusive. */
 export interface ExecutionQuery {

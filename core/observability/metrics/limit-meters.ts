@@ -7,6 +7,7 @@ const REFUSING = [
   "server.limits.body.generation",
   "server.limits.uploads",
   "server.limits.executions",
+  "server.limits.userExecutions",
   "server.limits.execution",
   "server.limits.userTasks",
   "server.limits.request",
