@@ -112,5 +112,7 @@ for (const name of NAMES)
     };
     await fc.assert(fc.asyncProperty(fc.constantFrom(...DOORS), events, send), { numRuns: RUNS });
     // What one provider alone refuses is learned, with one refusal for each such thing.
-    assert.ok(upstream.refusals.length <= MOST_LEARNED, upstream.refusals.join("\n"));
+    // Thoughts that are missing are told of with each history: they are of other models.
+    const learned = upstream.refusals.filter((words) => !/thinking/.test(words));
+    assert.ok(learned.length <= MOST_LEARNED, learned.join("\n"));
   });
