@@ -8695,6 +8695,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "input": {
         "description": "What the tool was called with."
+      },
+      "providerMetadata": {
+        "$ref": "#/components/schemas/ProviderMetadata",
+        "description": "What the provider wants back with the call: `providerOptions` of the part when it is sent again."
       }
     },
     "required": [

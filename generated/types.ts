@@ -3207,6 +3207,10 @@ export interface ToolCall {
    * What the tool was called with.
    */
   input: unknown;
+  /**
+   * What the provider wants back with the call: `providerOptions` of the part when it is sent again.
+   */
+  providerMetadata?: ProviderMetadata;
 }
 
 /**

@@ -13,17 +13,18 @@ export interface UiMessage {
   readonly parts: UiPart[];
 }
 
-/** An answer that is being assembled. */
-interface Answer {
-  readonly message: UiMessage;
-  readonly calls: Map<string, UiPart>;
+/** The calls of a conversation by their ids, and results that came before their call. */
+interface Calls {
+  readonly known: Map<string, UiPart>;
+  readonly early: Map<string, { readonly outcome: UiPart; readonly path: string }>;
 }
 
 /** @throws ServiceError `invalid_input` that names the field */
 export function readMessages(messages: readonly unknown[]): UiMessage[] {
   const read: UiMessage[] = [];
   const ofSubAgents = new Set<string>();
-  let answer: Answer | null = null;
+  const calls: Calls = { known: new Map(), early: new Map() };
+  let answer: UiMessage | null = null;
   for (const [index, message] of messages.entries()) {
     const path = `messages[${index}]`;
     if (!isObject(message)) throw invalid(`${path} must be object`);
@@ -43,14 +44,14 @@ export function readMessages(messages: readonly unknown[]): UiMessage[] {
       case "reasoning":
       case "assistant":
         if (answer === null) {
-          answer = { message: { role: "assistant", parts: [] }, calls: new Map() };
-          read.push(answer.message);
+          answer = { role: "assistant", parts: [] };
+          read.push(answer);
         }
         if (role === "reasoning") addReasoning(answer, message, path);
-        else addAnswer(answer, message, path);
+        else addAnswer(answer, message, path, calls);
         break;
       case "tool":
-        addResult(answer, message, path);
+        addResult(calls, message, path);
         break;
       case "activity":
         break;
@@ -60,6 +61,10 @@ export function readMessages(messages: readonly unknown[]): UiMessage[] {
         );
     }
   }
+  for (const [id, { path }] of calls.early)
+    throw invalid(
+      `${path}.toolCallId: there is no call ${JSON.stringify(id.slice(0, MAX_ID))} to which this is the result`,
+    );
   return read.filter(({ parts }) => parts.some(saysSomething));
 }
 
@@ -77,7 +82,7 @@ function isOfSubAgent({ role, subagentRunId, toolCalls, toolCallId }: Fields, ca
 
 const idOf = ({ id }: Fields) => (typeof id === "string" ? { id } : undefined);
 
-function addReasoning({ message }: Answer, fields: Fields, path: string): void {
+function addReasoning(message: UiMessage, fields: Fields, path: string): void {
   beginStep(message);
   const text = textOf(fields.content, `${path}.content`);
   message.parts.push({ type: "reasoning", text, ...carried(fields, "providerMetadata") });
@@ -88,7 +93,7 @@ function beginStep({ parts }: UiMessage): void {
   if (parts.at(-1)?.type !== "reasoning") parts.push({ type: "step-start" });
 }
 
-function addAnswer({ message, calls }: Answer, fields: Fields, path: string): void {
+function addAnswer(message: UiMessage, fields: Fields, path: string, { known, early }: Calls): void {
   if (message.id === undefined) Object.assign(message, idOf(fields));
   beginStep(message);
   const text = textOf(fields.content, `${path}.content`);
@@ -104,21 +109,25 @@ function addAnswer({ message, calls }: Answer, fields: Fields, path: string): vo
     const input = inputIn(stringAt(call.function, "arguments", `${here}.function`));
     if (name === "") throw invalid(`${here}.function.name must not be empty`);
     const part = { type: `tool-${name}`, toolCallId, state: "input-available", input };
-    const whole: UiPart = { ...part, ...carried(call, "callProviderMetadata") };
-    calls.set(toolCallId, whole);
+    const whole: UiPart = { ...part, ...carried(call, "callProviderMetadata"), ...early.get(toolCallId)?.outcome };
+    early.delete(toolCallId);
+    known.set(toolCallId, whole);
     message.parts.push(whole);
   }
 }
 
-function addResult(answer: Answer | null, fields: Fields, path: string): void {
+/** Wherever the result stands: people type while a tool runs. */
+function addResult({ known, early }: Calls, fields: Fields, path: string): void {
   const id = stringAt(fields, "toolCallId", path);
-  const call = answer?.calls.get(id);
-  if (call === undefined)
-    throw invalid(`${path}.toolCallId: there is no call ${JSON.stringify(id.slice(0, MAX_ID))} before this result`);
   const { error } = fields;
   const content = textOf(fields.content, `${path}.content`);
-  if (typeof error === "string") Object.assign(call, { state: "output-error", errorText: error });
-  else Object.assign(call, { state: "output-available", output: resultIn(content) });
+  const outcome =
+    typeof error === "string"
+      ? { state: "output-error", errorText: error }
+      : { state: "output-available", output: resultIn(content) };
+  const call = known.get(id);
+  if (call === undefined) early.set(id, { outcome, path });
+  else Object.assign(call, outcome);
 }
 
 /** Longest id in an error, because clients choose how long they are. */

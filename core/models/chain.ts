@@ -11,6 +11,7 @@ import type { Circuit } from "./circuit.ts";
 import type { PromptFiles } from "./files/prompt-files.ts";
 import { splitModelName } from "./names.ts";
 import type { PartSource, StreamingModel } from "./part-source.ts";
+import type { PromptRules } from "./prompt-rules.ts";
 import type { ThinkHabit } from "./think-tags.ts";
 import { createTokenScale, type TokenScale } from "./token-scale.ts";
 
@@ -75,6 +76,8 @@ export interface ChainedModel {
   readonly contextWindow?: number | undefined;
   /** Shared by all chains of the model. Default: a new one for this chain. */
   readonly tokens?: TokenScale;
+  /** What is changed in its prompts. Shared like `tokens`. */
+  readonly rules?: PromptRules;
   /** The metrics of its calls. */
   readonly meter?: ModelMeter;
   readonly prices?: ModelPrices | undefined;
@@ -84,7 +87,7 @@ export interface ChainedModel {
   readonly think?: ThinkHabit;
 }
 
-export type ScaledModel = ChainedModel & Required<Pick<ChainedModel, "tokens">>;
+export type ScaledModel = ChainedModel & Required<Pick<ChainedModel, "tokens" | "rules">>;
 
 export interface ChainSettings {
   logger: Pick<Logger, "info" | "warn">;
@@ -100,7 +103,7 @@ export interface ChainSettings {
 export function createModelChain(models: readonly ChainedModel[], settings: ChainSettings): ModelChain {
   // Models that have answered in batches: these handle the abort signal themselves, so this file need not listen to it.
   const batched = new WeakSet<StreamingModel>();
-  const scaled = models.map((model): ScaledModel => ({ ...model, tokens: model.tokens ?? createTokenScale() }));
+  const scaled = models.map((model): ScaledModel => ({ tokens: createTokenScale(), rules: new Map(), ...model }));
   const { id, contextWindow, tokens } = scaled[0]!;
   const named = splitModelName(id);
   return {

@@ -3,7 +3,7 @@
  */
 import type { SharedV3Warning } from "@ai-sdk/provider";
 import { pause, untilAborted } from "../lib/abortable.ts";
-import { caught, type ServiceError } from "../lib/errors.ts";
+import { caught, invalid, type ServiceError } from "../lib/errors.ts";
 import { isThenable } from "../lib/thenable.ts";
 import { fallbackAttributes, MODEL_EVENTS, retryAttributes, warningAttributes } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
@@ -25,9 +25,13 @@ import {
   type StreamingResult,
   StreamSource,
 } from "./part-source.ts";
+import { applyRules, keepRules, learnRules, type PromptRules, refusedFile } from "./prompt-rules.ts";
 import { ThinkTags } from "./think-tags.ts";
 import type { TokenScale } from "./token-scale.ts";
 import { warningText } from "./warning-log.ts";
+
+/** Failures that may be due to the prompt: llama.cpp answers 500 to a file that its model does not take. */
+const REFUSED: ReadonlySet<ModelFailure["reason"]> = new Set(["refused the request", "unavailable"]);
 
 /** When a model asks for a longer pause, the next one of the chain is called. */
 const MAX_RETRY_AFTER_MS = 30_000;
@@ -55,6 +59,8 @@ export class ChainedAnswer implements ModelStream {
   #limits: CallLimits | null = null;
   /** Whether the current try is the trial of a model whose circuit is open. */
   #isTrial = false;
+  /** What is changed in the prompt for the current model after it has refused that. */
+  #tried: PromptRules | null = null;
   /** The last failure of the model that was called last. */
   #failure: ServiceError | null = null;
 
@@ -75,8 +81,9 @@ export class ChainedAnswer implements ModelStream {
 
   async open(): Promise<ModelStream> {
     for (;;) {
-      const { model, meter, timeouts } = this.#admit();
-      const options = this.#hasFileUrls ? await this.#withFiles(model) : this.#options;
+      const { model, meter, timeouts, rules } = this.#admit();
+      const isSent = rules.size === 0 && this.#tried === null && !this.#hasFileUrls;
+      const options = isSent ? this.#options : await this.#adapted(model, rules);
       try {
         this.#calling = true;
         // A model that answers in batches may answer at once, which takes less time than reading the clock: only a sample is timed.
@@ -85,6 +92,7 @@ export class ChainedAnswer implements ModelStream {
         this.#startedAt = timed ? performance.now() : 0;
         if (inBatches) this.#open(model, await model.doStream(options), null);
         else await this.#call(model, options, new CallLimits(timeouts, this.#options.abortSignal));
+        if (this.#tried !== null) this.#keep(this.#tried);
         return this;
       } catch (thrown) {
         await this.#chooseNextTry(thrown);
@@ -92,22 +100,37 @@ export class ChainedAnswer implements ModelStream {
     }
   }
 
-  /** The options of the call, with the files that the model cannot load itself. */
-  async #withFiles(model: StreamingModel): Promise<ModelCallOptions> {
+  /** The options of the call, without what the model refuses and with the files that it cannot load itself. */
+  async #adapted(model: StreamingModel, rules: PromptRules): Promise<ModelCallOptions> {
     const { prompt, abortSignal: signal } = this.#options;
     try {
-      const loaded = await this.#settings.files?.load(prompt, await model.supportedUrls, signal);
-      if (loaded === undefined || loaded === prompt) return this.#options;
+      let taken = applyRules(prompt, rules);
+      if (this.#tried !== null) taken = applyRules(taken, this.#tried);
+      if (this.#hasFileUrls)
+        taken = (await this.#settings.files?.load(taken, await model.supportedUrls, signal)) ?? taken;
+      if (taken === prompt) return this.#options;
       // The signal may be given by a getter, which a spread leaves out.
-      return { ...this.#options, prompt: loaded, ...(signal === undefined ? {} : { abortSignal: signal }) };
+      return { ...this.#options, prompt: taken, ...(signal === undefined ? {} : { abortSignal: signal }) };
     } catch (thrown) {
       if (this.#isTrial) this.#models[this.#position]!.circuit?.abandoned();
       throw thrown;
     }
   }
 
+  /** Remembers what the provider refused, now that it has taken the prompt without it. */
+  #keep(tried: PromptRules): void {
+    this.#tried = null;
+    const { id: model, rules } = this.#models[this.#position]!;
+    for (const refused of keepRules(rules, tried))
+      this.#logger.warn({ model, refused }, "the model does not take this in a prompt: no longer sent to it");
+  }
+
+  get #logger() {
+    return this.#options.logger ?? this.#settings.logger;
+  }
+
   /** The model of the next try: the first one, from the current position on, whose circuit admits a call. */
-  #admit(): ChainedModel {
+  #admit(): ScaledModel {
     for (let position = this.#position; position < this.#models.length; position++) {
       const model = this.#models[position]!;
       const { circuit } = model;
@@ -266,9 +289,9 @@ export class ChainedAnswer implements ModelStream {
     this.#count(signal?.aborted ? "aborted" : failure.reason, failure);
     if (signal?.aborted) throw signal.reason;
     const { id, retries } = this.#models[this.#position]!;
-    if (this.#options.adapt?.(thrown, this.tokens)) return;
+    if (this.#learn(thrown, failure) || this.#options.adapt?.(thrown, this.tokens)) return;
     this.#failure = providerFailed(failure, thrown, this.#models[this.#position]);
-    const { logger = this.#settings.logger } = this.#options;
+    const logger = this.#logger;
     const wait = failure.retryAfter ?? backoff(this.#retries, this.#settings.backoff);
     if (this.#isWorthRetrying(failure) && this.#retries < retries && wait <= MAX_RETRY_AFTER_MS) {
       this.#retries++;
@@ -277,11 +300,32 @@ export class ChainedAnswer implements ModelStream {
       return pause(wait, signal);
     }
     const next = this.#models[this.#position + 1];
-    if (next === undefined || !failure.fallback) throw this.#failure;
+    if (next === undefined || !failure.fallback) throw this.#fileRefused(thrown, failure) ?? this.#failure;
     this.#span?.event(MODEL_EVENTS.fallback, fallbackAttributes(id, failure.reason, next.id));
     logger.warn({ model: id, err: thrown, next: next.id }, `model ${failure.reason}, falling back`);
     this.#position++;
     this.#retries = 0;
+    this.#tried = null;
+  }
+
+  /** Whether the same model may take the prompt without what its provider has refused in it. */
+  #learn(thrown: unknown, { reason }: ModelFailure): boolean {
+    if (!REFUSED.has(reason)) return false;
+    const tried: PromptRules = this.#tried ?? new Map();
+    const sent = applyRules(applyRules(this.#options.prompt, this.#models[this.#position]!.rules), tried);
+    if (!learnRules(thrown, sent, tried)) return false;
+    this.#tried = tried;
+    return true;
+  }
+
+  /** The client's mistake, when what it sends now has a file that is refused. */
+  #fileRefused(cause: unknown, { reason }: ModelFailure): ServiceError | null {
+    const file = REFUSED.has(reason) ? refusedFile(cause, this.#options.prompt) : null;
+    if (file === null) return null;
+    const { id } = this.#models[this.#position]!;
+    return invalid(`part ${file.part} of the last message: ${id} does not take this file (${file.mediaType})`, {
+      cause,
+    });
   }
 
   /** Whether to retry the same model: not one that has timed out once, if another one of the chain could answer. */

@@ -10,7 +10,7 @@ import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { CassetteIntercept } from "./cassettes/record.ts";
-import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts";
+import { type ChainedModel, createModelChain, type ModelChain, type ScaledModel } from "./chain.ts";
 import { findModelFlaw, type ModelFlaw } from "./check.ts";
 import { Circuits } from "./circuits.ts";
 import { knownContextWindow } from "./context-windows.ts";
@@ -24,7 +24,7 @@ import { modelSettings } from "./settings.ts";
 import { modelWarnings } from "./settings-problems.ts";
 import { LearnedModes, withStructuredOutput } from "./structured-output.ts";
 import { ThinkHabit } from "./think-tags.ts";
-import { createTokenScale, type TokenScale } from "./token-scale.ts";
+import { createTokenScale } from "./token-scale.ts";
 import { type AnyLanguageModel, toEmbeddingModel, toStreamingModel } from "./versions/versions.ts";
 import { WarningLog } from "./warning-log.ts";
 
@@ -58,7 +58,7 @@ interface ModelsOptions {
 /** Number of tries after the first, for providers that set none. */
 const DEFAULT_RETRIES = 2;
 /** Bound of the cache, because names may be computed from requests. */
-const MAX_TOKEN_SCALES = 1_000;
+const MAX_LEARNED = 1_000;
 const PACKAGE_FOLDER = fileURLToPath(new URL("../..", import.meta.url));
 
 /**
@@ -158,7 +158,7 @@ class ModelTable implements Models {
   readonly #meters: NamedMeters<ModelMeter>;
   readonly #circuits: Circuits;
   readonly #warnings: WarningLog;
-  readonly #tokens = new RecentMap<TokenScale>(MAX_TOKEN_SCALES);
+  readonly #learned = new RecentMap<Pick<ScaledModel, "tokens" | "rules">>(MAX_LEARNED);
   readonly #files: PromptFiles;
 
   constructor(
@@ -191,7 +191,7 @@ class ModelTable implements Models {
         retries,
         timeouts: entry.timeouts,
         contextWindow: contextWindow ?? knownContextWindow(model),
-        tokens: this.#tokensOf(name),
+        ...this.#learnedOf(name),
         circuit: this.#circuits.of(name),
         meter,
         prices,
@@ -223,9 +223,10 @@ class ModelTable implements Models {
     }
   }
 
-  #tokensOf(name: string): TokenScale {
-    const known = this.#tokens.get(name) ?? createTokenScale();
-    this.#tokens.set(name, known);
+  /** What the answers of a model have shown. */
+  #learnedOf(name: string): Pick<ScaledModel, "tokens" | "rules"> {
+    const known = this.#learned.get(name) ?? { tokens: createTokenScale(), rules: new Map() };
+    this.#learned.set(name, known);
     return known;
   }
 

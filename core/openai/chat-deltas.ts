@@ -1,5 +1,7 @@
 /** Chat completions: the output of a run, as deltas of one message. */
+import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import type { FinishReason, Usage } from "../agents/run/parts.ts";
+import { isObject } from "../lib/is-object.ts";
 import type { Said } from "./run-parts.ts";
 
 interface CallDelta {
@@ -7,12 +9,19 @@ interface CallDelta {
   readonly id: string;
   readonly type: "function";
   readonly function: { readonly name: string; readonly arguments: string };
+  readonly extra_content?: object;
+}
+
+/** What the provider wants back with the message. Clients that keep the message as it is send it again. */
+interface Wanted {
+  readonly reasoning_details?: readonly unknown[];
+  readonly extra_content?: object;
 }
 
 export type ChatDelta =
   | { readonly content: string }
   | { readonly reasoning_content: string }
-  | { readonly tool_calls: readonly [CallDelta] };
+  | (Wanted & { readonly tool_calls?: readonly [CallDelta] });
 
 type ChatFinish = "stop" | "length" | "tool_calls" | "content_filter";
 
@@ -34,10 +43,14 @@ export class ChatDeltas {
       case "reasoning":
         return { reasoning_content: said.delta };
       case "call": {
-        const { toolCallId: id, toolName: name, input } = said.call;
-        const called = { name, arguments: JSON.stringify(input) };
-        return { tool_calls: [{ index: this.#calls++, id, type: "function", function: called }] };
+        const { toolCallId: id, toolName: name, input, providerMetadata } = said.call;
+        const { message, extras } = wantedBack(providerMetadata);
+        const called = { type: "function", function: { name, arguments: JSON.stringify(input) }, ...extras } as const;
+        return { ...message, tool_calls: [{ index: this.#calls++, id, ...called }] };
       }
+      case "text-end":
+      case "reasoning-end":
+        return wantedBack(said.metadata).message ?? null;
       default:
         return null;
     }
@@ -59,21 +72,43 @@ export const chatUsage = (usage: Usage) => ({
   completion_tokens_details: { reasoning_tokens: usage.reasoningTokens },
 });
 
+/** The fields of the message and of a call, from the metadata of one part. */
+function wantedBack(metadata: SharedV3ProviderMetadata = {}) {
+  let message: Wanted | undefined;
+  let extras: { readonly extra_content: object } | null = null;
+  for (const { message: given, extra_content, thoughtSignature } of Object.values(metadata)) {
+    if (isObject(extra_content)) extras = { extra_content };
+    else if (thoughtSignature) extras = { extra_content: { google: { thought_signature: thoughtSignature } } };
+    if (!isObject(given)) continue;
+    const { reasoning_details: details, extra_content: own } = given;
+    if (Array.isArray(details)) message = { ...message, reasoning_details: details };
+    if (isObject(own)) message = { ...message, extra_content: own };
+  }
+  return { message, extras };
+}
+
 /** Joins all deltas to one message. */
 export function chatMessage(deltas: readonly ChatDelta[]) {
   let content = "";
   let reasoning = "";
   const calls: Omit<CallDelta, "index">[] = [];
+  let wanted: Wanted = {};
   for (const delta of deltas) {
     if ("content" in delta) content += delta.content;
     else if ("reasoning_content" in delta) reasoning += delta.reasoning_content;
-    else for (const { index: _, ...call } of delta.tool_calls) calls.push(call);
+    else {
+      const { tool_calls: called = [], ...more } = delta;
+      const details = [...(wanted.reasoning_details ?? []), ...(more.reasoning_details ?? [])];
+      wanted = { ...wanted, ...more, ...(details.length > 0 && { reasoning_details: details }) };
+      for (const { index: _, ...call } of called) calls.push(call);
+    }
   }
   return {
     role: "assistant" as const,
     content: content === "" && calls.length > 0 ? null : content,
     refusal: null,
     ...(reasoning !== "" && { reasoning_content: reasoning }),
+    ...wanted,
     ...(calls.length > 0 && { tool_calls: calls }),
   };
 }

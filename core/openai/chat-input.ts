@@ -1,5 +1,5 @@
 /** Converts the messages of a chat completion to the form that agents read. */
-import { MAX_JSON_DEPTH, parseJsonText } from "../http/decode.ts";
+import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import {
@@ -27,8 +27,8 @@ const USER_PARTS = {
 };
 const ASSISTANT_PARTS = { text: textPart(), refusal: textPart("refusal") };
 
-/** Names of functions by the ids of their calls, in the messages so far. */
-type Calls = Map<string, string>;
+/** Names of functions by the ids of their calls. */
+type Calls = ReadonlyMap<string, string>;
 
 const READERS: Readonly<Record<string, (message: Fields, path: string, calls: Calls) => InputMessage | null>> = {
   system: ({ content }, path) => ({ role: "system", content: readText(content, TEXTS, `${path}.content`) }),
@@ -37,7 +37,7 @@ const READERS: Readonly<Record<string, (message: Fields, path: string, calls: Ca
   assistant: readAssistant,
   tool({ tool_call_id: id, content }, path, calls) {
     const toolName = typeof id === "string" ? calls.get(id) : undefined;
-    if (toolName === undefined) throw invalid(`${path}.tool_call_id must be the id of a call in the messages before`);
+    if (toolName === undefined) throw invalid(`${path}.tool_call_id must be the id of a call in the messages`);
     const value = readText(content, TEXTS, `${path}.content`);
     const part = { type: "tool-result", toolCallId: id, toolName, output: { type: "text", value } };
     return { role: "tool", content: [part] };
@@ -46,7 +46,7 @@ const READERS: Readonly<Record<string, (message: Fields, path: string, calls: Ca
 
 /** @throws ServiceError `invalid_input` that names the field */
 export function readChatMessages(messages: readonly Fields[]): InputMessage[] {
-  const calls: Calls = new Map();
+  const calls: Calls = new Map(messages.flatMap(callsIn));
   return messages.flatMap((message, index) => {
     const path = `messages[${index}]`;
     const { role } = message;
@@ -62,37 +62,63 @@ export function readChatMessages(messages: readonly Fields[]): InputMessage[] {
   });
 }
 
+/** The calls of a message as far as they are valid: a client may put a result before its call. */
+const callsIn = ({ tool_calls: list }: Fields): [string, string][] =>
+  (Array.isArray(list) ? list : []).flatMap((call): [string, string][] =>
+    isObject(call) && isObject(call.function) ? [[String(call.id), String(call.function.name)]] : [],
+  );
+
 /** Null for an empty answer: chats keep answers that were broken off. */
-function readAssistant(
-  { content, refusal, tool_calls: list }: Fields,
-  path: string,
-  calls: Calls,
-): InputMessage | null {
+function readAssistant(message: Fields, path: string): InputMessage | null {
+  const { content, refusal, tool_calls: list } = message;
   const said = isNothing(content) ? [] : readContent(content, ASSISTANT_PARTS, `${path}.content`);
   const refused = typeof refusal === "string" ? [{ type: "text", text: refusal }] : [];
   if (!isNothing(list) && !Array.isArray(list)) throw invalid(`${path}.tool_calls must be array`);
-  const called = ((list ?? []) as unknown[]).map((call, index) =>
-    readCall(call, `${path}.tool_calls[${index}]`, calls),
-  );
+  const called = ((list ?? []) as unknown[]).map((call, index) => readCall(call, `${path}.tool_calls[${index}]`));
   const parts = [...said, ...refused, ...called].filter(
     ({ type, text }) => type !== "text" || (text as string).trim() !== "",
   );
-  return parts.length === 0 ? null : { role: "assistant", content: parts };
+  return parts.length === 0 ? null : { role: "assistant", content: [...readThoughts(message), ...parts] };
 }
 
-function readCall(call: unknown, path: string, calls: Calls): InputPart {
+/** Thoughts, and what else the provider of a model wants back with its answer. Other providers are not sent it. */
+function readThoughts({
+  reasoning_content: thought,
+  reasoning,
+  reasoning_details,
+  extra_content,
+}: Fields): InputPart[] {
+  const [text, name] = typeof thought === "string" ? [thought] : [reasoning, "reasoning"];
+  const message = {
+    ...(Array.isArray(reasoning_details) && { reasoning_details }),
+    ...(isObject(extra_content) && { extra_content }),
+  };
+  const words = typeof text === "string" ? text : "";
+  if (words === "" && Object.keys(message).length === 0) return [];
+  return [
+    { type: "reasoning", text: words, providerOptions: { openaiCompatible: { ...(name && { name }), message } } },
+  ];
+}
+
+function readCall(call: unknown, path: string): InputPart {
   const { id, function: called } = (isObject(call) ? call : {}) as { id?: unknown; function?: unknown };
   if (typeof id !== "string" || id === "") throw invalid(`${path}.id must be a non-empty string`);
   if (!isObject(called) || typeof called.name !== "string") throw invalid(`${path}.function.name must be string`);
-  calls.set(id, called.name);
   const input = parseArguments(called.arguments, `${path}.function.arguments`);
-  return { type: "tool-call", toolCallId: id, toolName: called.name, input };
+  return { type: "tool-call", toolCallId: id, toolName: called.name, input, ...readExtras(call as Fields) };
 }
 
-/** Parses the arguments of a call, as a model has written them. */
+/** The extras of a call, and in them the signature of Gemini for its own package too. */
+function readExtras({ extra_content: extras }: Fields) {
+  if (!isObject(extras)) return undefined;
+  const { thought_signature: signature } = isObject(extras.google) ? extras.google : {};
+  const google = signature === undefined ? undefined : { google: { thoughtSignature: signature } };
+  return { providerOptions: { openaiCompatible: { extra_content: extras }, ...google } };
+}
+
+/** Parses the arguments of a call. Text of a model that is no JSON object stands in the prompt as `{}`. */
 export function parseArguments(text: unknown, path: string): unknown {
-  if (isNothing(text) || text === "") return {};
-  const value = typeof text === "string" ? parseJsonText(text) : undefined;
-  if (value === undefined) throw invalid(`${path} must be JSON text of at most ${MAX_JSON_DEPTH} levels`);
-  return value;
+  if (isNothing(text)) return {};
+  if (typeof text !== "string") throw invalid(`${path} must be string`);
+  return parseJsonText(text) ?? {};
 }

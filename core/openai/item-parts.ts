@@ -33,7 +33,19 @@ const CONTENT: Readonly<Record<MessageItem["role"], PartReaders>> = {
 };
 
 /** Names of functions by the ids of their calls that have no output yet. */
-export type OpenCalls = Map<string, string>;
+export type OpenCalls = ReadonlyMap<string, string[]>;
+
+/** @param items of the whole conversation: a client may put an output before its call */
+export function openCalls(items: readonly ConversationItem[]): OpenCalls {
+  const open = new Map<string, string[]>();
+  for (const item of items) {
+    if (item.type !== "function_call") continue;
+    const names = open.get(item.call_id) ?? [];
+    open.set(item.call_id, names);
+    names.push(item.name);
+  }
+  return open;
+}
 
 /** @param path of the item, for messages @throws ServiceError `invalid_input` that names the field */
 export function partsOf(item: ConversationItem, path: string, open: OpenCalls): readonly InputPart[] {
@@ -53,14 +65,12 @@ function readParts(item: ConversationItem, path: string, open: OpenCalls): reado
     }
     case "function_call": {
       const { call_id: toolCallId, name: toolName } = item;
-      open.set(toolCallId, toolName);
       const input = parseArguments(item.arguments, `${path}.arguments`);
       return [{ type: "tool-call", toolCallId, toolName, input, ...carried }];
     }
     case "function_call_output": {
-      const toolName = open.get(item.call_id);
+      const toolName = open.get(item.call_id)?.shift();
       if (toolName === undefined) throw invalid(`${path}.call_id must be the id of a call that has no output yet`);
-      open.delete(item.call_id);
       return [{ type: "tool-result", toolCallId: item.call_id, toolName, output: outputOf(item, path) }];
     }
     case "penstock:tool_call": {

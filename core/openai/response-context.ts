@@ -3,7 +3,7 @@ import { mayAccess } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { InputMessage } from "./content.ts";
 import { OpenaiError } from "./errors.ts";
-import { type OpenCalls, partsOf } from "./item-parts.ts";
+import { openCalls, partsOf } from "./item-parts.ts";
 import { type ConversationItem, messagesOf, type ReadItem, responseOfItem } from "./items.ts";
 import type { InputItem } from "./response-input.ts";
 import type { ResponseRecord, ResponseRows } from "./response-rows.ts";
@@ -71,11 +71,8 @@ export function requireChain(chain: readonly string[]): void {
 
 /** Removes outputs without a call: the call may have been in an earlier response that no longer exists. */
 function withTheirCalls(items: readonly ConversationItem[]): ConversationItem[] {
-  const calls = new Set<string>();
-  return items.filter((item) => {
-    if (item.type === "function_call") calls.add(item.call_id);
-    return item.type !== "function_call_output" || calls.has(item.call_id);
-  });
+  const calls = openCalls(items);
+  return items.filter((item) => item.type !== "function_call_output" || calls.has(item.call_id));
 }
 
 const itemsOf = ({ input, resource }: ResponseRecord): readonly ConversationItem[] => [...input, ...resource.output];
@@ -130,7 +127,7 @@ export function conversationOf(
   { items: earlier }: EarlierItems,
   input: readonly ConversationItem[],
 ): InputMessage[] {
-  const open: OpenCalls = new Map();
+  const open = openCalls([...earlier, ...input]);
   const read = (items: readonly ConversationItem[], pathOf: (index: number) => string): ReadItem[] =>
     items.map((item, index) => ({ item, path: pathOf(index), parts: partsOf(item, pathOf(index), open) }));
   const messages = messagesOf([...read(earlier, () => "previous_response_id"), ...read(input, (at) => `input[${at}]`)]);

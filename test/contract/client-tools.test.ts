@@ -227,7 +227,7 @@ for (const [how, agent, settings] of [
     const input = [{ role: "user", content: "Delete it" }, answer("c1", 1), { role: "user", content: "Well?" }];
     assert.deepEqual(await errorOf(service.post(TEXT, { input, options: settings })), {
       status: 400,
-      error: 'input[1].content[0].toolCallId: there is no call "c1" before this result',
+      error: 'input[1].content[0].toolCallId: there is no call "c1" to which this is the result',
     });
     assert.equal(upstream.requests.length, 0);
   });
@@ -248,8 +248,8 @@ test("POST /agents/:id/text takes a client's own history with a call that nobody
     upstream.requests[1]!.body.messages.slice(2).map(({ role, tool_call_id: id }: Loose) => [role, id]),
     [
       ["assistant", undefined],
-      ["tool", "c2"],
       ["tool", "c1"],
+      ["tool", "c2"],
       ["user", undefined],
     ],
   );

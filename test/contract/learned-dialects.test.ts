@@ -10,7 +10,7 @@ const withTools = { tools: ["sum"] };
 const rest = { tools: { sum: { use: "add" } }, provider: {} };
 const schema = { type: "object", properties: { n: { type: "number" } }, required: ["n"], additionalProperties: false };
 
-for (const name of ["Groq", "Mistral"] as const)
+for (const name of ["Mistral"] as const)
   test(`POST /agents/:id/text on ${name}: a field of messages that the provider refuses is left out from then on`, async (t) => {
     const { service, upstream } = await serveStrict(t, name, withTools, rest);
     const ask = async () => {

@@ -90,7 +90,6 @@ test("POST /v1/chat/completions refuses a bad body with 400 in OpenAI's shape, a
 
 const RESPONSES = "/v1/responses";
 /** JSON that is nested more deeply than a body may be. */
-const DEEP = "[".repeat(10_000) + "]".repeat(10_000);
 const asks = (body: object) => ({ model: "assistant", input: "Hello", ...body });
 const item = (fields: object) => asks({ input: [fields] });
 
@@ -111,8 +110,7 @@ const REFUSED_RESPONSES: [body: unknown, status: number, param: string, code?: s
     "input[0].content[0].file_id",
     "unsupported_parameter",
   ],
-  [item({ type: "function_call", call_id: "c", name: "x", arguments: "{" }), 400, "input[0].arguments"],
-  [item({ type: "function_call", call_id: "c", name: "x", arguments: DEEP }), 400, "input[0].arguments"],
+  [item({ type: "function_call", call_id: "c", name: "x", arguments: 5 }), 400, "input[0].arguments"],
   [item({ type: "function_call_output", call_id: "c", output: "x" }), 400, "input[0].call_id"],
   [item({ type: "item_reference", id: "msg_none" }), 404, "input", "item_not_found"],
   [asks({ temperature: 3 }), 400, "temperature"],

@@ -24,7 +24,7 @@ const COMES_BACK: Record<(typeof STRICT_NAMES)[number], RegExp> = {
   Anthropic:
     /"thinking":"A sum.","signature":"sig\d+"},{"type":"redacted_thinking","data":"redacted\d+"},{"type":"tool_use"/,
   Azure: /"tool_calls":/,
-  OpenRouter: /"reasoning_content":"A sum."/,
+  OpenRouter: /"reasoning":"A sum.","reasoning_details":\[.*"signature":"sig\d+"}.*"data":"ENC\d+"/,
   DeepSeek: /"reasoning_content":"A sum."/,
   Groq: /"tool_calls":/,
   Mistral: /"tool_calls":/,

@@ -90,7 +90,7 @@ test("POST /agents/:id/text: a model that calls many tools at once gets all answ
 
 test("the arguments of a tool call that come with its name in very many deltas take time in proportion to their length", () => {
   const work = (text: string): void => {
-    const calls = new ToolCalls("up");
+    const calls = new ToolCalls();
     const add = (piece: string) => calls.add({ index: 0, id: "1", function: { name: "f", arguments: piece } }, []);
     add('{"a":"');
     for (let index = 0; index < text.length; index++) add("{}");

@@ -1,4 +1,5 @@
 /** Providers that speak OpenAI's chat completions, each in its own way: what they refuse is refused here, in their words. */
+import { isDeepStrictEqual } from "node:util";
 import { openAIChat } from "./strict-openai-chat.ts";
 import { type Answer, type Dialect, event, type Json, Refusal } from "./strict-upstream.ts";
 
@@ -111,11 +112,10 @@ export function deepSeek(): Dialect {
     base: "",
     check(body, path) {
       if (body.response_format?.type === "json_schema") refuse("This response_format type is unavailable now");
-      const spoken = body.messages.findLastIndex(({ role }: Json) => role === "user");
-      body.messages.slice(spoken + 1).forEach(({ tool_calls = [], reasoning_content }: Json, index: number) => {
+      body.messages.forEach(({ tool_calls = [], reasoning_content }: Json, index: number) => {
         const thought = thoughts.get(tool_calls[0]?.id);
         if (thought !== undefined && reasoning_content !== thought)
-          refuse(`Missing \`reasoning_content\` field in the assistant message at message index ${spoken + 1 + index}`);
+          refuse(`Missing \`reasoning_content\` field in the assistant message at message index ${index}`);
       });
       chat.check(body, `/v1${path}`);
     },
@@ -136,18 +136,51 @@ export function deepSeek(): Dialect {
   };
 }
 
-/** Comments while the model thinks, thoughts in two fields, and usage in an event whose choice is empty. */
+/**
+ * Comments while the model thinks, thoughts in two fields, and usage in an event whose choice is empty. The details of thoughts come in
+ * pieces, and calls without those that led to them are refused.
+ */
 export function openRouter(): Dialect {
   const chat = openAIChat();
+  const known = new Map<string, { thought: string; details: object[] }>();
+  let count = 0;
   return {
     base: "/api/v1",
-    check: (body, path) => chat.check(body, path.replace("/api", "")),
+    check(body, path) {
+      body.messages.forEach(
+        ({ tool_calls = [], reasoning, reasoning_content, reasoning_details }: Json, index: number) => {
+          const wanted = known.get(tool_calls[0]?.id);
+          if (wanted === undefined) return;
+          if (!isDeepStrictEqual(reasoning_details, wanted.details))
+            refuse(
+              `messages.${index}: reasoning_details must be those of the answer, got ${JSON.stringify(reasoning_details)}`,
+            );
+          // Most clients know but one of the two names. The details have the thought too.
+          if ((reasoning ?? reasoning_content ?? wanted.thought) !== wanted.thought)
+            refuse(`messages.${index}: the reasoning must be that of the answer`);
+        },
+      );
+      chat.check(body, path.replace("/api", ""));
+    },
     events(answer, body) {
+      const text = { type: "reasoning.text", format: "anthropic-claude-v1", index: 0 };
+      const signature = `sig${++count}`;
+      const locked = { type: "reasoning.encrypted", data: `ENC${count}`, id: `rs_${count}`, index: 1 };
       const chunks = chunksOf(chat, answer, body, (reasoning) => ({
         content: "",
         reasoning,
-        reasoning_details: [{ type: "reasoning.text", text: reasoning, format: "unknown", index: 0 }],
+        reasoning_details: [{ ...text, text: reasoning.slice(0, 2) }],
       }));
+      if (answer.thought !== undefined) {
+        const more = (...reasoning_details: object[]) => ({
+          ...chunks[0],
+          choices: [{ index: 0, delta: { role: "assistant", content: "", reasoning_details }, finish_reason: null }],
+        });
+        chunks.splice(2, 0, more({ ...text, text: answer.thought.slice(2) }), more({ ...text, signature }, locked));
+        const called = chunks.map((chunk) => chunk.choices[0]?.delta.tool_calls?.[0].id).find(Boolean);
+        const details = [{ ...text, text: answer.thought, signature }, locked];
+        if (called !== undefined) known.set(called, { thought: answer.thought, details });
+      }
       const empty = { index: 0, delta: { role: "assistant", content: "" }, finish_reason: null };
       const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15, cost: 0.0001 };
       return [

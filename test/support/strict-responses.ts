@@ -40,6 +40,7 @@ export function openAIResponses(): Dialect {
         );
       checkInput(body.input, known);
     },
+    whole: ({ input, ...body }) => ({ ...body, input: input.map((item: Json) => known.get(item.id)?.item ?? item) }),
     events: (answer, body) => answerEvents(answer, body, newId, known),
   };
 }

@@ -5,6 +5,7 @@
 import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
+import { promptFlaw } from "./prompt-rules.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies of other people's protocols
 export type Json = any;
@@ -42,6 +43,8 @@ export interface Dialect {
   readonly base: string;
   /** @throws Refusal */
   check(body: Json, path: string): void;
+  /** The body with all that it only refers to. */
+  whole?(body: Json): Json;
   /** The events of the answer, as text for the socket. */
   events(answer: Answer, body: Json): string[];
 }
@@ -70,7 +73,10 @@ export async function startStrictUpstream(test: Pick<TestContext, "after">, dial
         return;
       }
       try {
-        dialect.check(body, incoming.url ?? "");
+        const path = incoming.url ?? "";
+        dialect.check(body, path);
+        const flaw = promptFlaw(dialect.whole?.(body) ?? body, path);
+        if (flaw !== null) throw new Refusal(400, flaw, { error: { message: flaw, type: "invalid_request_error" } });
         const answer = queue.shift() ?? { text: "There is nothing more to say." };
         const events = dialect.events(answer, body);
         const { breaksAfter = events.length } = answer;

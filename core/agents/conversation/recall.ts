@@ -10,7 +10,6 @@ import { spanned } from "../../observability/spans.ts";
 import type { RunCall } from "../agent.ts";
 import { questionsIn } from "../prompt/awaited-calls.ts";
 import { pushMessage } from "../prompt/input.ts";
-import { repairPrompt } from "../prompt/repair.ts";
 import type { MemorySettings } from "../run/options.ts";
 import { type CompletedMessage, completed, requireOpen } from "./open-calls.ts";
 import type { TurnInput } from "./turn-input.ts";
@@ -174,5 +173,5 @@ function toPrompt(
     prompt.push(...converted);
     if (converted.length > 0) converts(message, converted[0]!);
   }
-  return repairPrompt(prompt);
+  return prompt;
 }

@@ -4,7 +4,6 @@
  */
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
-import { lastUserIndex } from "./fit.ts";
 
 type Message = LanguageModelV3Message;
 type Call = Extract<AssistantContent[number], { type: "tool-call" }>;
@@ -14,7 +13,7 @@ type Call = Extract<AssistantContent[number], { type: "tool-call" }>;
  * Null when the prompt contains none of these.
  */
 export function plainPrompt(prompt: readonly Message[]): Message[] | null {
-  const spoken = lastUserIndex(prompt);
+  const spoken = beginOfTurn(prompt);
   const calls = new Map<string, Call>();
   let changed = false;
   const plain = prompt.flatMap((message, index): Message[] => {
@@ -36,6 +35,17 @@ export function plainPrompt(prompt: readonly Message[]): Message[] | null {
     return content.length === 0 ? [] : [{ role: "assistant", content }];
   });
   return changed ? plain : null;
+}
+
+/** The index of the user's message that the turn answers: what the user says right behind results is one message with them for Anthropic. */
+function beginOfTurn(prompt: readonly Message[]): number {
+  let before: Message["role"] = "system";
+  let begin = -1;
+  for (const [index, { role }] of prompt.entries()) {
+    if (role === "user" && before !== "tool") begin = index;
+    if (role !== "user") before = role;
+  }
+  return begin;
 }
 
 /** Whether a part is reasoning, or a call that the provider has run: other providers refuse both. */

@@ -24,21 +24,20 @@ export function callsIn({ parts, content }: Fields): string[] {
 }
 
 /**
- * Checks that every result comes after its call.
+ * Checks that every result has a call.
  *
  * @param messages checked by `buildPrompt`
  * @param end index from which the calls of results may be in the store instead
  * @throws ServiceError `invalid_input` that names the field
  */
 export function requireCalls(messages: readonly Fields[], field: string, end: number): void {
-  const calls = new Set<string>();
-  for (const [index, message] of messages.slice(0, end).entries()) {
-    for (const id of callsIn(message)) calls.add(id);
-    if (message.role !== "tool") continue;
-    for (const [position, { type, toolCallId }] of (message.content as readonly Fields[]).entries())
+  const calls = new Set(messages.flatMap(callsIn));
+  for (const [index, { role, content }] of messages.slice(0, end).entries()) {
+    if (role !== "tool") continue;
+    for (const [position, { type, toolCallId }] of (content as readonly Fields[]).entries())
       if (type === "tool-result" && !calls.has(toolCallId as string))
         throw invalid(
-          `${field}[${index}].content[${position}].toolCallId: there is no call ${JSON.stringify(toolCallId)} before this result`,
+          `${field}[${index}].content[${position}].toolCallId: there is no call ${JSON.stringify(toolCallId)} to which this is the result`,
         );
   }
 }

@@ -3,7 +3,6 @@ import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@a
 import { invalid } from "../../lib/errors.ts";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
 import { filePart } from "./file-data.ts";
-import { withoutLooseEnds } from "./order.ts";
 import { readProviderOptions } from "./provider-options.ts";
 import { modelToolName } from "./tool-names.ts";
 import { toolFailure, toolOutput } from "./tool-output.ts";
@@ -102,8 +101,7 @@ const readFile = (part: Fields, path: string) => ({
 });
 
 function pushStep(prompt: LanguageModelV3Message[], content: AssistantContent, answers: ToolContent): void {
-  const said = withoutLooseEnds(content);
-  if (said.length > 0) prompt.push({ role: "assistant", content: said });
+  if (content.length > 0) prompt.push({ role: "assistant", content });
   if (answers.length > 0) prompt.push({ role: "tool", content: answers });
 }
 
@@ -119,15 +117,13 @@ function pushTool(
   if (typeof toolCallId !== "string") throw invalid(`${path}.toolCallId must be string`);
   if (part.state === "input-streaming") return;
   const output = toolResultOutput(part, path);
-  // Models accept only objects: text that a model wrote in place of JSON is not shown to it again.
-  const input = typeof part.input === "object" && part.input !== null ? part.input : {};
   const byProvider = part.providerExecuted === true;
   const toolName = modelToolName(name);
   content.push({
     type: "tool-call",
     toolCallId,
     toolName,
-    input,
+    input: part.input,
     ...(byProvider && { providerExecuted: true }),
     ...readProviderOptions(part, "callProviderMetadata", path),
   });

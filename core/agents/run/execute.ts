@@ -11,7 +11,6 @@ import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
 import { awaitedCalls, NO_CALLS, questionsLeft } from "../prompt/awaited-calls.ts";
 import { buildPrompt } from "../prompt/input.ts";
-import { repairPrompt } from "../prompt/repair.ts";
 import { beginOfResults, requireCalls } from "../prompt/results.ts";
 import { wasAborted } from "./abort.ts";
 import { keepAllowed } from "./allowed-options.ts";
@@ -96,7 +95,7 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const record = request.journal === undefined ? null : new RunRecord(request.journal, awaited.length > 0);
   const chain = agent.chain(scope);
   const caller = new RunCaller(call, agent.id, settings.memory);
-  const prompt = repairPrompt(buildPrompt(instructions, request.input, request.field));
+  const prompt = buildPrompt(instructions, request.input, request.field);
   checkInputBounds(agent.bounds, request.input, request.field);
   const turn =
     agent.memory === null

@@ -2,8 +2,9 @@
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { ServiceError } from "../../lib/errors.ts";
 import type { ModelStream } from "../../models/chain.ts";
+import { acceptable, tidy } from "../prompt/acceptable.ts";
 import type { ToolContent } from "../prompt/content.ts";
-import { inAcceptedOrder, withoutLooseEnds } from "../prompt/order.ts";
+
 import { Aborted } from "./abort.ts";
 import { ModelStep } from "./model-step.ts";
 import type { OutputSpec } from "./output.ts";
@@ -46,9 +47,9 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
       return;
     }
   }
-  const options = new CallOptions(plan);
-  options.prompt = inAcceptedOrder(plan.prompt);
-  const run: Run = { plan, isResumed, options, calls: new RunCalls(plan.tools, plan.prompt), sink, outcome };
+  const prompt = acceptable(plan.prompt);
+  const options = new CallOptions(plan, prompt);
+  const run: Run = { plan, isResumed, options, calls: new RunCalls(plan.tools, prompt), sink, outcome };
   for (let count = 1; ; count++) {
     const { step, answers, open } = await runStep(run, count);
     // The client posts the results of its calls: the answer goes on from them.
@@ -190,9 +191,9 @@ function settle(
 /** Adds the answer of a step and the results of its tool calls to the prompt of the next call, as a new list. */
 function extendPrompt(options: CallOptions, step: ModelStep, answers: ToolContent): void {
   const prompt: LanguageModelV3Message[] = [...options.prompt];
-  const content = withoutLooseEnds(step.content);
-  if (content.length > 0) prompt.push({ role: "assistant", content });
-  if (answers.length > 0) prompt.push({ role: "tool", content: answers });
+  const said = tidy({ role: "assistant", content: step.content });
+  if (said.content.length > 0) prompt.push(said);
+  if (answers.length > 0) prompt.push(tidy({ role: "tool", content: answers }));
   options.prompt = prompt;
 }
 

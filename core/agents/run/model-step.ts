@@ -208,13 +208,12 @@ export class ModelStep {
     const toolCallId = this.#runCalls.complete(call.toolCallId);
     const pending = parseToolCall(call, toolCallId, this.#runCalls.toolName(call.toolName));
     const { part } = pending;
-    this.#outcome.toolCalls.push(part);
     const providerOptions = mergeMetadata(this.#inputMetadata?.get(toolCallId), call.providerMetadata);
-    // Models accept only objects in a prompt, even if they wrote something else themselves.
-    const input = typeof part.input === "object" && part.input !== null ? part.input : {};
-    this.content.push({ ...part, toolName: modelToolName(part.toolName), input, providerOptions });
+    const whole = providerOptions === undefined ? part : { ...part, providerMetadata: providerOptions };
+    this.#outcome.toolCalls.push(whole);
+    this.content.push({ ...part, toolName: modelToolName(part.toolName), providerOptions });
     if (part.providerExecuted !== true) this.calls.push(pending);
-    return this.#sink.part(providerOptions === undefined ? part : { ...part, providerMetadata: providerOptions });
+    return this.#sink.part(whole);
   }
 
   #addFile(part: LanguageModelV3File): Wait {

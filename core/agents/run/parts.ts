@@ -16,7 +16,7 @@ import type { ToolProgress } from "../../lib/tool-progress.ts";
 export type { FinishReason, PendingApproval, Usage };
 
 /** `providerExecuted` marks a tool that the provider ran itself. */
-export type ToolCall = Call & { providerExecuted?: true };
+export type ToolCall = Carried<Omit<Call, "providerMetadata">> & { providerExecuted?: true };
 
 export type ToolResult = Result & { providerExecuted?: true };
 

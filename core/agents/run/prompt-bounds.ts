@@ -32,9 +32,9 @@ export class PromptBounds {
   /** What the provider said when it refused a prompt: remembered for all runs once it has taken the shorter one. */
   #stated: { readonly tokens: TokenScale; readonly limit: number } | null = null;
 
-  constructor(plan: RunPlan) {
+  constructor(plan: RunPlan, prompt: Prompt) {
     this.#plan = plan;
-    this.#kept = plan.prompt[lastUserIndex(plan.prompt)];
+    this.#kept = prompt[lastUserIndex(prompt)];
   }
 
   /** What is sent of a prompt. */

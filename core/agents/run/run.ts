@@ -117,10 +117,10 @@ export class CallOptions implements ModelCallOptions {
   readonly #call: RunCall;
   readonly #bounds: PromptBounds;
 
-  constructor(plan: RunPlan) {
+  constructor(plan: RunPlan, prompt: LanguageModelV3Message[]) {
     const { settings } = plan;
-    this.#bounds = new PromptBounds(plan);
-    this.prompt = plan.prompt;
+    this.#bounds = new PromptBounds(plan, prompt);
+    this.prompt = prompt;
     this.maxOutputTokens = settings.maxOutputTokens;
     this.temperature = settings.temperature;
     this.topP = settings.topP;

@@ -30,7 +30,7 @@ export class ResultSink implements PartSink {
         result.text += part.delta;
         return;
       case "tool-call":
-        result.toolCalls.push(withoutMetadata(part));
+        result.toolCalls.push(part);
         return;
       case "tool-result":
         if (part.providerExecuted === true) result.toolResults.push(withoutMetadata(part));

@@ -4,6 +4,7 @@
  */
 import { StringDecoder } from "node:string_decoder";
 import type { LanguageModelV3StreamPart, PartBatch, PartSource } from "../../plugin/plugin.ts";
+import type { ThoughtName } from "./carried.ts";
 import { ChatParts, parseEvent } from "./chat-parts.ts";
 import { EventReader } from "./event-reader.ts";
 import { MAX_ERROR_CHARACTERS, refusedCall } from "./refused-call.ts";
@@ -16,6 +17,7 @@ interface Form {
   readonly url: string;
   readonly metadataKey: string;
   readonly raw: boolean;
+  readonly learned: { thoughts: ThoughtName };
 }
 
 /** Collects text that can only be parsed when it is complete. */

@@ -1,18 +1,21 @@
 /** Turns the events of one answer into parts: one JSON.parse per event, and no objects beside the parts themselves. */
-import { InvalidResponseDataError } from "@ai-sdk/provider";
+import { InvalidResponseDataError, type SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import { isObject } from "../../lib/is-object.ts";
 import { type LanguageModelV3FinishReason, type LanguageModelV3StreamPart, ModelRefusal } from "../../plugin/plugin.ts";
+import { Carried, type ThoughtName } from "./carried.ts";
 import { RepeatedDelta } from "./repeated-delta.ts";
 import { ToolCalls } from "./tool-calls.ts";
 import { readFinishReason, readUsage } from "./usage.ts";
 import type { WireChoice, WireChunk, WireDelta, WireUsage } from "./wire.ts";
 
+type End = Extract<LanguageModelV3StreamPart, { type: "text-end" | "reasoning-end" }>;
+
 const TEXT = "txt-0";
 const REASONING = "reasoning-0";
 const TEXT_START: LanguageModelV3StreamPart = Object.freeze({ type: "text-start", id: TEXT });
-const TEXT_END: LanguageModelV3StreamPart = Object.freeze({ type: "text-end", id: TEXT });
+const TEXT_END: End = Object.freeze({ type: "text-end", id: TEXT });
 const REASONING_START: LanguageModelV3StreamPart = Object.freeze({ type: "reasoning-start", id: REASONING });
-const REASONING_END: LanguageModelV3StreamPart = Object.freeze({ type: "reasoning-end", id: REASONING });
+const REASONING_END: End = Object.freeze({ type: "reasoning-end", id: REASONING });
 const DONE = "[DONE]";
 
 /** An event of the stream, or a whole answer, that reports an error. The provider's own error is its `cause`. */
@@ -30,6 +33,8 @@ interface Form {
   readonly metadataKey: string;
   /** Whether each event is also passed on unchanged. */
   readonly raw: boolean;
+  /** Takes note of the name under which thoughts come. */
+  readonly learned: { thoughts: ThoughtName };
 }
 
 export class ChatParts {
@@ -38,6 +43,7 @@ export class ChatParts {
   readonly #repeated = new RepeatedDelta();
   #open: "text" | "reasoning" | null = null;
   #tools: ToolCalls | null = null;
+  #carried: Carried | null = null;
   #refusal = "";
   #begun = false;
   #finishReason: LanguageModelV3FinishReason | null = null;
@@ -92,8 +98,9 @@ export class ChatParts {
   /** Ends the answer. Throws when it is not complete, and when the model has declined. */
   finish(): void {
     if (this.complete) return;
-    this.#close();
-    this.#tools?.finish(this.#parts);
+    const carried = this.#carried?.ofMessage(this.#tools !== null);
+    this.#close(this.#tools === null ? carried : undefined);
+    this.#tools?.finish(this.#parts, this.#form.metadataKey, carried);
     if (this.#refusal !== "") throw new ModelRefusal(this.#refusal);
     const finishReason = this.#finishReason;
     if (finishReason === null)
@@ -114,16 +121,20 @@ export class ChatParts {
   }
 
   #delta(delta: WireDelta): void {
-    const reasoning = delta.reasoning_content ?? delta.reasoning;
-    if (typeof reasoning === "string" && reasoning !== "") this.#addReasoning(reasoning);
-    const { content } = delta;
+    const { content, reasoning_content: thought, reasoning = null } = delta;
+    if (thought) this.#addReasoning(thought, "reasoning_content");
+    else if (reasoning) this.#addReasoning(reasoning, "reasoning");
+    if (delta.reasoning_details || delta.extra_content) {
+      this.#carried ??= new Carried();
+      this.#carried.add(delta);
+    }
     if (typeof content === "string") {
       if (content !== "") this.#addText(content);
     } else if (Array.isArray(content)) this.#addContent(content);
     if (typeof delta.refusal === "string") this.#refusal += delta.refusal;
     if (!Array.isArray(delta.tool_calls) || delta.tool_calls.length === 0) return;
     if (this.#open === "reasoning") this.#close();
-    this.#tools ??= new ToolCalls(this.#form.metadataKey);
+    this.#tools ??= new ToolCalls();
     for (const call of delta.tool_calls) if (isObject(call)) this.#tools.add(call, this.#parts);
   }
 
@@ -136,12 +147,16 @@ export class ChatParts {
     this.#parts.push({ type: "text-delta", id: TEXT, delta });
   }
 
-  #addReasoning(delta: string): void {
+  #addReasoning(delta: string, name: ThoughtName): void {
+    if (typeof delta !== "string") return;
     if (this.#open !== "reasoning") {
       this.#close();
       this.#open = "reasoning";
       this.#parts.push(REASONING_START);
     }
+    this.#carried ??= new Carried();
+    this.#carried.thought(name, delta);
+    this.#form.learned.thoughts = name;
     this.#parts.push({ type: "reasoning-delta", id: REASONING, delta });
   }
 
@@ -154,13 +169,19 @@ export class ChatParts {
       const thought = part.thinking
         .map((each) => (isObject(each) && each.type === "text" && typeof each.text === "string" ? each.text : ""))
         .join("");
-      if (thought !== "") this.#addReasoning(thought);
+      if (thought !== "") this.#addReasoning(thought, "reasoning_content");
     }
   }
 
-  #close(): void {
-    if (this.#open !== null) this.#parts.push(this.#open === "text" ? TEXT_END : REASONING_END);
+  /** @param carried the metadata of the message, which its last part has */
+  #close(carried?: object): void {
+    const open = this.#open;
     this.#open = null;
+    if (open === null) return;
+    const end = open === "text" ? TEXT_END : REASONING_END;
+    const own = open === "text" ? carried : { ...this.#carried?.ofThoughts(), ...carried };
+    const providerMetadata = { [this.#form.metadataKey]: own } as SharedV3ProviderMetadata;
+    this.#parts.push(own === undefined || Object.keys(own).length === 0 ? end : { ...end, providerMetadata });
   }
 }
 
@@ -173,8 +194,9 @@ function plainDelta(chunk: WireChunk): string | null {
   if (chunk.usage || chunk.error || chunk.x_groq) return null;
   const choice = firstChoice(chunk);
   if (!isObject(choice) || choice.finish_reason || choice.message || !isObject(choice.delta)) return null;
-  const { content, reasoning_content, reasoning, refusal, tool_calls } = choice.delta as WireDelta;
-  const others = reasoning_content || reasoning || refusal || tool_calls;
+  const { content, reasoning_content, reasoning, refusal, tool_calls, ...more } = choice.delta as WireDelta;
+  const others =
+    reasoning_content || reasoning || refusal || tool_calls || more.reasoning_details || more.extra_content;
   return typeof content === "string" && content !== "" && !others ? content : null;
 }
 

@@ -7,6 +7,7 @@ import type {
 } from "../../plugin/plugin.ts";
 
 type Finish = Extract<LanguageModelV3StreamPart, { type: "finish" }>;
+type End = Extract<LanguageModelV3StreamPart, { type: "text-end" | "reasoning-end" }>;
 type Start = Extract<LanguageModelV3StreamPart, { type: "stream-start" }>;
 
 export async function collectAnswer(source: PartSource): Promise<LanguageModelV3GenerateResult> {
@@ -21,6 +22,7 @@ export async function collectAnswer(source: PartSource): Promise<LanguageModelV3
       else if (part.type === "text-start") content.push({ type: "text", text: "" });
       else if (part.type === "reasoning-start") content.push({ type: "reasoning", text: "" });
       else if (part.type === "text-delta" || part.type === "reasoning-delta") addText(content, part.delta);
+      else if (part.type === "text-end" || part.type === "reasoning-end") carry(content, part);
       else if (part.type === "tool-call") content.push(part);
       else if (part.type === "finish") finish = part;
     }
@@ -34,6 +36,10 @@ export async function collectAnswer(source: PartSource): Promise<LanguageModelV3
 function addText(content: LanguageModelV3Content[], delta: string): void {
   const open = content.at(-1);
   if (open?.type === "text" || open?.type === "reasoning") open.text += delta;
+}
+
+function carry(content: LanguageModelV3Content[], { providerMetadata }: End): void {
+  if (providerMetadata !== undefined) Object.assign(content.at(-1)!, { providerMetadata });
 }
 
 function withoutType({ type: _, ...rest }: Extract<LanguageModelV3StreamPart, { type: "response-metadata" }>) {

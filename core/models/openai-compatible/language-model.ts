@@ -11,7 +11,7 @@ import type {
   ModelSettings,
   PartSource,
 } from "../../plugin/plugin.ts";
-import { refusesCallIds, shortenCallIds } from "./call-ids.ts";
+import type { ThoughtName } from "./carried.ts";
 import { ChatAnswer } from "./chat-answer.ts";
 import { collectAnswer } from "./collect.ts";
 import {
@@ -28,8 +28,8 @@ import type { Endpoint } from "./upstream.ts";
 /** What a provider has refused for one model: shared by all its calls. */
 export class Learned {
   readonly parameters = new LearnedRules();
-  /** Whether ids of calls are converted to Mistral's format. */
-  shortCallIds = false;
+  /** The name under which its thoughts come. */
+  thoughts: ThoughtName = "reasoning_content";
 }
 
 /**
@@ -109,15 +109,14 @@ export class ChatModel implements LanguageModelV3 {
     applyRules(body, this.#rules);
     applyRules(body, learned.parameters);
     if (refused !== null) applyRules(body, refused.parameters);
-    if (learned.shortCallIds || refused?.shortCallIds) shortenCallIds(body);
     return body;
   }
 
   #call(options: LanguageModelV3CallOptions, body: Body): ChatAnswer {
-    const { endpoint, settings } = this.#config;
+    const { endpoint, settings, learned } = this.#config;
     const warnings = warningsOf(options);
     const metadataKey = metadataKeyOf(this.#config, options);
-    const form = { url: endpoint.url, metadataKey, raw: options.includeRawChunks === true };
+    const form = { url: endpoint.url, metadataKey, raw: options.includeRawChunks === true, learned };
     const answer = new ChatAnswer(form, warnings.length === 0 ? START : { type: "stream-start", warnings });
     const { headers } = options;
     // Reading the signal would create one.
@@ -131,11 +130,6 @@ export class ChatModel implements LanguageModelV3 {
     if (!APICallError.isInstance(error) || !BAD_REQUEST.has(error.statusCode)) return false;
     const model = `${this.#config.name}/${this.modelId}`;
     const complaint = readComplaint(error.data, error.responseBody ?? "");
-    if (refusesCallIds(complaint, body)) {
-      if (refused.shortCallIds) return false;
-      refused.shortCallIds = true;
-      return true;
-    }
     const parameter = refusedParameter(complaint, body);
     if (parameter === null || isRenamed(refused, parameter)) return false;
     const as = refused.parameters.refuse(parameter);
@@ -145,11 +139,10 @@ export class ChatModel implements LanguageModelV3 {
   }
 
   /** Remembers what was refused, once the provider has accepted the call without it. */
-  #learn({ parameters, shortCallIds, notes }: Refused): void {
+  #learn({ parameters, notes }: Refused): void {
     const { learned, logger } = this.#config;
     const { omit, rename } = learned.parameters;
     const before = omit.size + rename.size;
-    learned.shortCallIds ||= shortCallIds;
     learned.parameters.add(parameters);
     // Simultaneous calls learn the same, but only one logs it.
     if (omit.size + rename.size > before) for (const { fields, message } of notes) logger.warn(fields, message);

@@ -1,6 +1,7 @@
 /** Converts the prompt to OpenAI's wire format. */
 import { UnsupportedFunctionalityError } from "@ai-sdk/provider";
 import type { LanguageModelV3Prompt } from "../../plugin/plugin.ts";
+import { carriedBy, extrasOf, type ThoughtName } from "./carried.ts";
 
 type Message = LanguageModelV3Prompt[number];
 type Content<R extends Message["role"]> = Extract<Message, { role: R }>["content"][number];
@@ -15,17 +16,25 @@ const AUDIO_FORMATS: Readonly<Record<string, string>> = {
   "audio/mpeg": "mp3",
 };
 
-/** @param metadataKey key of the metadata in which signatures of Gemini are kept */
-export function toMessages(prompt: LanguageModelV3Prompt, metadataKey: string): WireMessage[] {
+/** @param keys of the metadata with what the provider wants back @param thoughts the name of thoughts that do not say theirs */
+export function toMessages(
+  prompt: LanguageModelV3Prompt,
+  keys: readonly string[],
+  thoughts: ThoughtName,
+): WireMessage[] {
   const messages: WireMessage[] = [];
   for (const message of prompt) {
     if (message.role === "tool") addToolResults(message.content, messages);
-    else messages.push(toMessage(message, metadataKey));
+    else messages.push(toMessage(message, keys, thoughts));
   }
   return messages;
 }
 
-function toMessage(message: Exclude<Message, { role: "tool" }>, metadataKey: string): WireMessage {
+function toMessage(
+  message: Exclude<Message, { role: "tool" }>,
+  keys: readonly string[],
+  thoughts: ThoughtName,
+): WireMessage {
   switch (message.role) {
     case "system":
       return withExtras({ role: "system", content: message.content }, message);
@@ -36,7 +45,7 @@ function toMessage(message: Exclude<Message, { role: "tool" }>, metadataKey: str
       return withExtras({ role: "user", content: message.content.map(toUserPart) }, message);
     }
     case "assistant":
-      return withExtras(toAssistantMessage(message.content, metadataKey), message);
+      return withExtras(toAssistantMessage(message.content, keys, thoughts), message);
   }
 }
 
@@ -75,27 +84,31 @@ function fileText(data: File["data"]): string {
   return (typeof data === "string" ? Buffer.from(data, "base64") : Buffer.from(data)).toString();
 }
 
-function toAssistantMessage(content: Content<"assistant">[], metadataKey: string): WireMessage {
+function toAssistantMessage(
+  content: Content<"assistant">[],
+  keys: readonly string[],
+  thoughts: ThoughtName,
+): WireMessage {
   let text = "";
   let reasoning = "";
   const calls: WireMessage[] = [];
   for (const part of content) {
     if (part.type === "text") text += part.text;
     else if (part.type === "reasoning") reasoning += part.text;
-    else if (part.type === "tool-call") calls.push(toWireCall(part, metadataKey));
+    else if (part.type === "tool-call") calls.push(toWireCall(part, keys));
   }
   const message: WireMessage = { role: "assistant", content: calls.length > 0 && text === "" ? null : text };
-  if (reasoning !== "") message.reasoning_content = reasoning;
+  Object.assign(message, carriedBy(content, keys, reasoning, thoughts));
   if (calls.length > 0) message.tool_calls = calls;
   return message;
 }
 
-function toWireCall(part: ToolCall, metadataKey: string): WireMessage {
-  const { toolCallId: id, toolName: name, input, providerOptions } = part;
-  const call = withExtras({ id, type: "function", function: { name, arguments: JSON.stringify(input) } }, part);
-  const signature = providerOptions?.[metadataKey]?.thoughtSignature ?? providerOptions?.google?.thoughtSignature;
-  if (signature) call.extra_content = { google: { thought_signature: String(signature) } };
-  return call;
+function toWireCall(part: ToolCall, keys: readonly string[]): WireMessage {
+  const { toolCallId: id, toolName: name, input } = part;
+  const own = { id, type: "function", function: { name, arguments: JSON.stringify(input) } };
+  const { message: _, ...call } = withExtras(own, part);
+  const extras = extrasOf(part, keys);
+  return extras ? { ...call, extra_content: extras } : call;
 }
 
 function addToolResults(content: Content<"tool">[], messages: WireMessage[]): void {

@@ -4,6 +4,7 @@
  */
 import { isObject } from "../../lib/is-object.ts";
 import type { ModelSettings } from "../../plugin/plugin.ts";
+import { DETAILS, THOUGHTS } from "./carried.ts";
 import { validationDetails } from "./refused-call.ts";
 import type { Body } from "./request-body.ts";
 
@@ -34,8 +35,8 @@ const ESSENTIAL: ReadonlySet<string> = new Set([
   "response_format",
 ]);
 
-/** A key of messages to which rules apply as well: not every provider accepts the reasoning of its model back. */
-const REASONING = "reasoning_content";
+/** Keys of messages to which rules apply as well: not every provider accepts the reasoning of its model back. */
+const MESSAGE_KEYS = [...THOUGHTS, DETAILS];
 
 /** @param given rules of the manifest; a parameter that it renames, even to itself, is sent */
 export function rulesFor(modelId: string, given: ModelSettings["parameters"]): ParameterRules {
@@ -57,16 +58,22 @@ export function applyRules(body: Body, { omit, rename }: ParameterRules): void {
     body[name] = undefined;
     body[other] ??= value;
   }
-  if (omit.has(REASONING)) body.messages = body.messages.map((message) => withReasoningAs(null, message));
-  const spelling = rename.get(REASONING);
-  if (spelling !== undefined) body.messages = body.messages.map((message) => withReasoningAs(spelling, message));
+  for (const key of MESSAGE_KEYS) {
+    // What is said of thoughts under their common name holds for them under the other too.
+    const names = key === "reasoning" ? [key, THOUGHTS[0]] : [key];
+    const spelling = names.map((name) => rename.get(name)).find((name) => name !== undefined);
+    if (names.some((name) => omit.has(name)))
+      body.messages = body.messages.map((message) => renamed(key, null, message));
+    else if (spelling !== undefined && spelling !== key)
+      body.messages = body.messages.map((message) => renamed(key, spelling, message));
+  }
 }
 
-/** @param key the new key; null removes the reasoning */
-function withReasoningAs(key: string | null, message: Message): Message {
-  if (message[REASONING] === undefined) return message;
-  const { [REASONING]: thought, ...rest } = message;
-  return key === null ? rest : { ...rest, [key]: thought };
+/** @param name the new key; null removes it */
+function renamed(key: string, name: string | null, message: Message): Message {
+  if (message[key] === undefined) return message;
+  const { [key]: value, ...rest } = message;
+  return name === null ? rest : { ...rest, [name]: value };
 }
 
 /** The parameters that a model has refused so far. */
@@ -122,7 +129,7 @@ const NOT_TAKEN =
 /** The parameter of the body that the provider does not support, or null. */
 export function refusedParameter(complaint: Complaint, body: Body): string | null {
   const sent = Object.keys(body).filter((name) => body[name] !== undefined && !ESSENTIAL.has(name));
-  if (body.messages.some((message) => message[REASONING] !== undefined)) sent.push(REASONING);
+  sent.push(...MESSAGE_KEYS.filter((key) => body.messages.some((message) => message[key] !== undefined)));
   const { code, param, words } = complaint;
   // Another value might be accepted; but sampling parameters may have been sent without being asked for.
   if (code === "unsupported_value" && !SAMPLING.includes(param)) return null;

@@ -1,6 +1,7 @@
 /** Converts the options of a call to the body of the request. */
 import { InvalidArgumentError } from "@ai-sdk/provider";
 import type { LanguageModelV3CallOptions } from "../../plugin/plugin.ts";
+import type { ThoughtName } from "./carried.ts";
 import { toMessages } from "./messages.ts";
 import { canBeStrict } from "./strict.ts";
 
@@ -14,6 +15,7 @@ export interface ModelForm {
   /** Keys of `providerOptions`, of which the last takes precedence: the provider's name, and that in camel case. */
   readonly optionKeys: readonly string[];
   readonly includeUsage: boolean;
+  readonly learned: { readonly thoughts: ThoughtName };
 }
 
 /** The options in `providerOptions` that are renamed for the request, with their types. */
@@ -57,7 +59,6 @@ function namedOptions({ optionKeys }: ModelForm, { providerOptions }: LanguageMo
 
 export function toBody(form: ModelForm, options: LanguageModelV3CallOptions): Body {
   const named = namedOptions(form, options);
-  const metadataKey = metadataKeyOf(form, options);
   const tools = options.tools === undefined || options.tools.length === 0 ? undefined : options.tools;
   return {
     user: named.user,
@@ -73,7 +74,7 @@ export function toBody(form: ModelForm, options: LanguageModelV3CallOptions): Bo
     verbosity: named.textVerbosity,
     // After the client's own options, which must not override these.
     model: form.modelId,
-    messages: toMessages(options.prompt, metadataKey),
+    messages: toMessages(options.prompt, [...SHARED_KEYS, ...form.optionKeys], form.learned.thoughts),
     ...toResponseFormat(options.responseFormat, named.strictJsonSchema ?? true),
     tools: tools && toTools(tools),
     tool_choice: tools && toToolChoice(options.toolChoice),

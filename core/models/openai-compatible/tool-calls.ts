@@ -2,7 +2,8 @@
  * Assembles the tool calls of an answer from their deltas. Servers omit many fields: the index, the id, the name in all deltas but
  * one. A delta belongs to the call with its index; without an index to the call with its id, or to the last call that was started.
  */
-import { InvalidResponseDataError } from "@ai-sdk/provider";
+import { InvalidResponseDataError, type JSONObject } from "@ai-sdk/provider";
+import { isObject } from "../../lib/is-object.ts";
 import type { LanguageModelV3StreamPart } from "../../plugin/plugin.ts";
 import type { WireToolCall } from "./wire.ts";
 
@@ -15,7 +16,7 @@ interface Call {
   input: string;
   /** Nesting of the input so far. Kept up to date, because parsing it again with every delta would take quadratic time. */
   readonly nesting: Nesting;
-  signature: string | null;
+  extras: unknown;
 }
 
 /** How deeply JSON text is nested at its end, and whether it ends inside a string, or after a backslash in one. */
@@ -26,16 +27,10 @@ interface Nesting {
 }
 
 export class ToolCalls {
-  readonly #metadataKey: string;
   readonly #calls: Call[] = [];
   readonly #byIndex = new Map<number, Call>();
   readonly #byId = new Map<string, Call>();
   readonly #ids = new Set<string>();
-
-  /** @param metadataKey key of a call's metadata in which a signature of Gemini is kept */
-  constructor(metadataKey: string) {
-    this.#metadataKey = metadataKey;
-  }
 
   add(delta: WireToolCall, parts: LanguageModelV3StreamPart[]): void {
     const index = typeof delta.index === "number" ? delta.index : null;
@@ -43,7 +38,7 @@ export class ToolCalls {
     const name = nonBlank(delta.function?.name);
     const piece = inputText(delta.function?.arguments);
     const call = this.#find(index, wireId, name, piece) ?? this.#begin(index, wireId);
-    call.signature ??= nonBlank(delta.extra_content?.google?.thought_signature);
+    call.extras ??= delta.extra_content;
     if (call.name === "" && name !== null) {
       call.name = name;
       call.id = this.#ownId(wireId ?? call.wireId);
@@ -56,17 +51,18 @@ export class ToolCalls {
     if (call.name !== "" && piece !== "") parts.push({ type: "tool-input-delta", id: call.id, delta: piece });
   }
 
-  /** Ends all calls, because the answer is complete. */
-  finish(parts: LanguageModelV3StreamPart[]): void {
+  /** Ends all calls, because the answer is complete. @param carried the metadata of the message, which the first call has */
+  finish(parts: LanguageModelV3StreamPart[], metadataKey: string, carried: object | undefined): void {
     const calls = this.#calls.every(({ index }) => index !== null)
       ? this.#calls.toSorted((left, right) => left.index! - right.index!)
       : this.#calls;
-    for (const { id, name, input, signature } of calls) {
+    for (const [index, { id, name, input, extras }] of calls.entries()) {
       if (name === "") throw new InvalidResponseDataError({ data: input, message: "a tool call has no name" });
       parts.push({ type: "tool-input-end", id });
       const call = { type: "tool-call", toolCallId: id, toolName: name, input } as const;
-      const providerMetadata = { [this.#metadataKey]: { thoughtSignature: signature } };
-      parts.push(signature === null ? call : { ...call, providerMetadata });
+      const own = { ...(isObject(extras) && { extra_content: extras }), ...(index === 0 && carried) };
+      const providerMetadata = { [metadataKey]: own as JSONObject };
+      parts.push(Object.keys(own).length === 0 ? call : { ...call, providerMetadata });
     }
   }
 
@@ -85,7 +81,7 @@ export class ToolCalls {
   }
 
   #begin(index: number | null, wireId: string | null): Call {
-    const call: Call = { index, wireId, id: "", name: "", input: "", nesting: newNesting(), signature: null };
+    const call: Call = { index, wireId, id: "", name: "", input: "", nesting: newNesting(), extras: null };
     this.#calls.push(call);
     if (index !== null) this.#byIndex.set(index, call);
     if (wireId !== null) this.#byId.set(wireId, call);

@@ -27,6 +27,10 @@ export interface WireDelta {
   readonly reasoning_content?: string | null;
   /** Sent by OpenRouter and vLLM. */
   readonly reasoning?: string | null;
+  /** Sent by OpenRouter, in pieces: wanted back. */
+  readonly reasoning_details?: readonly unknown[] | null;
+  /** Sent by Gemini: wanted back. */
+  readonly extra_content?: unknown;
   readonly refusal?: string | null;
   readonly tool_calls?: readonly (WireToolCall | null)[] | null;
 }
@@ -35,7 +39,7 @@ export interface WireToolCall {
   readonly index?: number | null;
   readonly id?: string | null;
   readonly function?: { readonly name?: string | null; readonly arguments?: unknown } | null;
-  readonly extra_content?: { readonly google?: { readonly thought_signature?: string | null } | null } | null;
+  readonly extra_content?: unknown;
 }
 
 export interface WireUsage {

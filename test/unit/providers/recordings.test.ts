@@ -30,6 +30,15 @@ const DIFFERENCES: Readonly<Record<string, { why: string; ours: (outcome: Outcom
       assert.deepEqual(finish.usage.inputTokens, { total: 19, noCache: 3, cacheRead: 16 });
     },
   },
+  reasoning: { why: "the name of the thought goes back", ours: carries("reasoning-end", { name: "reasoning" }) },
+  "reasoning before a tool call": {
+    why: "a call has the thought that led to it, as its provider may want both back",
+    ours: carries("tool-call", { message: { reasoning_content: "hm" } }),
+  },
+  "Gemini: a tool call with a thought signature": {
+    why: "the extras of a call go back as they came",
+    ours: carries("tool-call", { extra_content: { google: { thought_signature: "c2ln" } } }),
+  },
   "an empty event": { why: "an event without data says nothing", ours: answers("a") },
   "ended in mid-stream after empty finish reasons": {
     why: "an empty reason is none, and the answer is not complete",
@@ -81,6 +90,15 @@ const DIFFERENCES: Readonly<Record<string, { why: string; ours: (outcome: Outcom
     },
   },
 };
+
+/** The parts of a type have this metadata of the provider. */
+function carries(type: string, metadata: object): (outcome: Outcome) => void {
+  return ({ parts, failure }) => {
+    assert.equal(failure, null);
+    const part = (parts as { type: string; providerMetadata?: object }[]).find((each) => each.type === type);
+    assert.deepEqual(Object.values(part?.providerMetadata ?? {}), [metadata]);
+  };
+}
 
 function answers(text: string): (outcome: Outcome) => void {
   return ({ parts, failure }) => {

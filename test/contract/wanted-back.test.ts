@@ -1,0 +1,183 @@
+/** What a provider of chat completions wants back with an answer, through every door that hands it out: within a run, from clients, from the store. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { dataOf, type Loose } from "../support/served-upstream.ts";
+import { type StrictName, serveStrict } from "../support/strict-providers.ts";
+
+const TEXT = "/agents/assistant/text";
+const ASK = { name: "ask" };
+const agent = { tools: ["sum", "ask"] };
+const rest = { tools: { sum: { use: "add" }, ask: { client: true, description: "Asks" } }, memory: { default: {} } };
+const NAMES: StrictName[] = ["OpenRouter", "DeepSeek", "Gemini's chat completions"];
+const functions = [{ type: "function", function: { name: "where", parameters: { type: "object", properties: {} } } }];
+const QUESTION = { role: "user", content: "Where?" };
+
+for (const name of NAMES)
+  describe(name, () => {
+    test(`POST /agents/:id/text on ${name}: calls of a client's tool, with the providerMetadata of toolCalls as providerOptions, are taken back`, async (t) => {
+      const { service, upstream } = await serveStrict(t, name, agent, rest);
+      upstream.says({ thought: "I ask.", calls: [ASK, ASK] }, { text: "Fine." });
+      const { toolCalls } = await dataOf(service.post(TEXT, { input: [QUESTION] }));
+      assert.ok(toolCalls[0].providerMetadata);
+      const calls = toolCalls.map(({ providerMetadata, ...call }: Loose) => ({
+        ...call,
+        providerOptions: providerMetadata,
+      }));
+      const results = toolCalls.map(({ toolCallId, toolName }: Loose) => ({
+        type: "tool-result",
+        toolCallId,
+        toolName,
+        output: "yes",
+      }));
+      const input = [QUESTION, { role: "assistant", content: calls }, { role: "tool", content: results }];
+      assert.equal((await dataOf(service.post(TEXT, { input }))).text, "Fine.");
+      assert.deepEqual(upstream.refusals, []);
+    });
+
+    for (const stream of [false, true])
+      test(`POST /v1/chat/completions on ${name}: the message of an answer is taken back as it came (stream: ${stream})`, async (t) => {
+        const { service, upstream } = await serveStrict(t, name, {}, {});
+        const ask = async (messages: unknown[]): Promise<Loose> => {
+          const reply = await service.post("/v1/chat/completions", {
+            model: "assistant",
+            tools: functions,
+            messages,
+            stream,
+          });
+          if (!stream) return ((await reply.json()) as Loose).choices[0].message;
+          const message: Loose = { role: "assistant", content: null };
+          for (const { delta } of (await readChunks(reply)).flatMap(({ choices }) => choices)) {
+            for (const { index: _, ...call } of delta.tool_calls ?? [])
+              message.tool_calls = [...(message.tool_calls ?? []), call];
+            for (const key of ["reasoning_details", "extra_content"]) if (delta[key]) message[key] = delta[key];
+            for (const key of ["content", "reasoning_content"])
+              if (delta[key]) message[key] = (message[key] ?? "") + delta[key];
+          }
+          return message;
+        };
+        const messages: Loose[] = [QUESTION];
+        upstream.says(
+          { thought: "I ask.", calls: [{ name: "where" }, { name: "where" }] },
+          { text: "Fine." },
+          { text: "Yes." },
+        );
+        const answer = await ask(messages);
+        messages.push(answer);
+        for (const { id } of answer.tool_calls) messages.push({ role: "tool", tool_call_id: id, content: "Lisbon" });
+        messages.push(await ask(messages));
+        assert.equal(messages.at(-1).content, "Fine.");
+        messages.push({ role: "user", content: "Sure?" });
+        assert.equal((await ask(messages)).content, "Yes.");
+        assert.deepEqual(upstream.refusals, []);
+      });
+
+    test(`POST /v1/responses on ${name}: output items are taken back, sent again and from the store`, async (t) => {
+      const { service, upstream } = await serveStrict(t, name, {}, {});
+      const tools = [{ type: "function", name: "where", parameters: { type: "object", properties: {} } }];
+      const ask = async (body: object): Promise<Loose> =>
+        (await service.post("/v1/responses", { model: "assistant", tools, ...body })).json();
+      upstream.says({ thought: "I ask.", calls: [{ name: "where" }] }, { text: "Fine." }, { text: "Fine." });
+      const { id, output } = await ask({ input: [QUESTION] });
+      const result = { type: "function_call_output", call_id: output.at(-1).call_id, output: "Lisbon" };
+      assert.equal((await ask({ input: [QUESTION, ...output, result] })).status, "completed");
+      assert.equal((await ask({ input: [result], previous_response_id: id })).status, "completed");
+      assert.deepEqual(upstream.refusals, []);
+    });
+
+    test(`POST /agents/:id/chat on ${name}: a message that a chat builds of the stream is taken back, thoughts or not`, async (t) => {
+      const { service, upstream } = await serveStrict(t, name, agent, rest);
+      upstream.says({ thought: "I ask.", calls: [ASK] }, { text: "Fine." }, { text: "Fine." });
+      const user = { id: "u1", role: "user", parts: [{ type: "text", text: "Where?" }] };
+      const chunks = await readChunks(await service.post("/agents/assistant/chat", { input: [user] }));
+      const end = chunks.find(({ type }) => type === "reasoning-end");
+      const called = chunks.find(({ type }) => type === "tool-input-available");
+      const { toolCallId, input, providerMetadata } = called;
+      const call = {
+        type: "tool-ask",
+        toolCallId,
+        state: "output-available",
+        input,
+        output: "yes",
+        callProviderMetadata: providerMetadata,
+      };
+      const thought = {
+        type: "reasoning",
+        text: "I ask.",
+        ...(end?.providerMetadata && { providerMetadata: end.providerMetadata }),
+      };
+      for (const parts of [[...(end ? [thought] : []), call], [call]]) {
+        const answer = { id: "a1", role: "assistant", parts };
+        assert.equal((await dataOf(service.post(TEXT, { input: [user, answer] }))).text, "Fine.");
+      }
+      assert.deepEqual(upstream.refusals, []);
+    });
+
+    test(`POST /agents/:id/ag-ui on ${name}: messages with their encryptedValue are taken back`, async (t) => {
+      const { service, upstream } = await serveStrict(t, name, agent, rest);
+      upstream.says({ thought: "I ask.", calls: [ASK] }, { text: "Fine." });
+      const user = { id: "u1", ...QUESTION };
+      const ask = async (messages: Loose[]) =>
+        readChunks(
+          await service.post("/agents/assistant/ag-ui", {
+            threadId: "t",
+            runId: "r",
+            protocolVersion: "1.0",
+            messages,
+          }),
+        );
+      const events = await ask([user]);
+      const encrypted = (kind: string) =>
+        events.find(({ type, subtype }) => type === "REASONING_ENCRYPTED_VALUE" && subtype === kind)?.encryptedValue;
+      const { toolCallId: id } = events.find(({ type }) => type === "TOOL_CALL_START");
+      const call = {
+        id,
+        type: "function",
+        function: { name: "ask", arguments: "{}" },
+        encryptedValue: encrypted("tool-call"),
+      };
+      const thought = { id: "m1", role: "reasoning", content: "I ask.", encryptedValue: encrypted("message") };
+      const thoughts = events.some(({ type }) => type === "REASONING_START") ? [thought] : [];
+      const messages = [
+        user,
+        ...thoughts,
+        { id: "m2", role: "assistant", toolCalls: [call] },
+        { id: "m3", role: "tool", toolCallId: id, content: "yes" },
+      ];
+      assert.match(JSON.stringify(await ask(messages)), /"delta":"Fin"/);
+      assert.deepEqual(upstream.refusals, []);
+    });
+  });
+
+test("POST /v1/chat/completions: reasoning_content of a caller's own history goes to the provider with its messages", async (t) => {
+  const { service, upstream } = await serveStrict(t, "OpenAI chat completions");
+  const call = { id: "c1", type: "function", function: { name: "where", arguments: "{}" } };
+  const messages = [
+    QUESTION,
+    { role: "assistant", content: null, reasoning_content: "I ask.", tool_calls: [call] },
+    { role: "tool", tool_call_id: "c1", content: "Lisbon" },
+    { role: "assistant", content: "In Lisbon.", reasoning_content: "Told." },
+    { role: "assistant", content: "There.", reasoning: "So.", reasoning_details: [{ type: "x", data: "y" }] },
+    { role: "user", content: "Sure?" },
+  ];
+  upstream.says({ text: "Fine." });
+  await (await service.post("/v1/chat/completions", { model: "assistant", tools: functions, messages })).json();
+  const sent: Loose[] = upstream.requests[0].messages.filter(({ role }: Loose) => role === "assistant");
+  assert.deepEqual(
+    sent.map(({ reasoning_content, reasoning, reasoning_details }) => [
+      reasoning_content,
+      reasoning,
+      reasoning_details,
+    ]),
+    [
+      ["I ask.", undefined, undefined],
+      ["Told.", undefined, undefined],
+      [undefined, "So.", [{ type: "x", data: "y" }]],
+    ],
+  );
+});
+
+async function readChunks(reply: Response): Promise<Loose[]> {
+  const text = await reply.text();
+  assert.equal(reply.status, 200, text);
+  return [...text.matchAll(/^data: (\{.*)$/gm)].map(([, json]) => JSON.parse(json!));
+}
