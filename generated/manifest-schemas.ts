@@ -515,7 +515,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "AgentStepManifest": {
     "title": "andAgent",
-    "description": "Runs an agent: gives the object with a `schema`, else `{text}`.",
+    "description": "Runs an agent: gives the object with a `schema`, else `{text}`. Fails when the run did not finish, unless `accept` says otherwise.",
     "type": "object",
     "properties": {
       "agent": {
@@ -536,6 +536,20 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "description": "Whether the parts of the run are passed on as `agent-part` events.",
         "type": "boolean",
         "default": false
+      },
+      "accept": {
+        "description": "How the run may end beside `stop`: else the step fails with the reason. With it the output has `finishReason` beside `text`.",
+        "type": "array",
+        "items": {
+          "enum": [
+            "length",
+            "content-filter",
+            "tool-calls",
+            "other"
+          ]
+        },
+        "minItems": 1,
+        "uniqueItems": true
       }
     },
     "required": [

@@ -1452,7 +1452,7 @@ export interface TapManifest {
 }
 
 /**
- * Runs an agent: gives the object with a `schema`, else `{text}`.
+ * Runs an agent: gives the object with a `schema`, else `{text}`. Fails when the run did not finish, unless `accept` says otherwise.
  */
 export interface AgentStepManifest {
   /**
@@ -1471,6 +1471,15 @@ export interface AgentStepManifest {
    * Whether the parts of the run are passed on as `agent-part` events.
    */
   stream: boolean;
+  /**
+   * How the run may end beside `stop`: else the step fails with the reason. With it the output has `finishReason` beside `text`.
+   *
+   * @minItems 1
+   */
+  accept?: [
+    "length" | "content-filter" | "tool-calls" | "other",
+    ...("length" | "content-filter" | "tool-calls" | "other")[]
+  ];
 }
 
 /**
@@ -3785,6 +3794,10 @@ export interface McpCallResult {
   structuredContent?: {
     [k: string]: unknown;
   };
+  /**
+   * Set when an agent did not finish: the first text says why, the second is what it had said.
+   */
+  isError?: true;
 }
 
 /**
@@ -7130,6 +7143,10 @@ export type RawStreamPart =
        * What the tool is called with.
        */
       input: unknown;
+      /**
+       * Why a call of a client-side tool does not run: a `tool-error` follows.
+       */
+      error?: string;
       providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.

@@ -69,7 +69,7 @@ export function exposeAgent(id: string, agent: Pick<AgentManifest, "name" | "des
       const options = { context: own, memory: conversationId === undefined ? undefined : { conversationId } };
       return { operation: "agents.generateAlone", params: { id }, body: { input: prompt, options } };
     },
-    present: (data) => agentResult(data as TextResult),
+    present: (data) => agentResult(id, data as TextResult),
   };
 }
 
