@@ -50,7 +50,7 @@ export function exposeTool(tool: Tool): Exposed {
     type: "tool",
     definition() {
       const { description, parameters } = tool;
-      return { name, description, inputSchema: { ...parameters, type: "object" } };
+      return { name, description: description || name, inputSchema: { ...parameters, type: "object" } };
     },
     plan: (input, context) => ({ operation: "tools.execute", params: { name: tool.name }, body: { input, context } }),
     present: (data) => toolResult(data as ToolExecutionResult),
