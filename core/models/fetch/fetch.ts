@@ -68,7 +68,7 @@ async function fetchRequest(dispatcher: Dispatcher, request: Request): Promise<R
 }
 
 function headersOf(given: RequestInit["headers"]): Record<string, string> {
-  const headers: Record<string, string> = { accept: "*/*" };
+  const headers: Record<string, string> = { accept: "*/*", "accept-encoding": "identity" };
   const entries = given instanceof Headers || Array.isArray(given) ? given : Object.entries(given ?? {});
   for (const [name, value] of entries as Iterable<[string, string | undefined]>)
     if (value !== undefined) headers[name.toLowerCase()] = value;
