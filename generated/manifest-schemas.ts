@@ -2013,6 +2013,13 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "type": "boolean",
         "default": true
       },
+      "proxy": {
+        "description": "How calls leave: `env` (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), `off`, or the address of a proxy (NO_PROXY holds for it too).",
+        "type": "string",
+        "pattern": "^(?:env|off|(?:https?|socks5?)://[^\\s/]+/?)$",
+        "patternErrorMessage": "must be env, off, or an address such as http://proxy.example.com:3128",
+        "default": "env"
+      },
       "downloads": {
         "$ref": "#/$defs/DownloadsManifest",
         "default": {}

@@ -1015,6 +1015,10 @@ export interface ServerManifest {
    * Whether the agents answer OpenAI's clients: Responses, Chat Completions and Models, below `/v1`.
    */
   openai: boolean;
+  /**
+   * How calls leave: `env` (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), `off`, or the address of a proxy (NO_PROXY holds for it too).
+   */
+  proxy: string;
   downloads: DownloadsManifest;
   push: PushManifest;
   limits: LimitsManifest;

@@ -1,5 +1,7 @@
 /** Limits the size of replies from foreign MCP servers: of each reply, and of each event of a stream. */
 
+import { outboundFetch } from "../lib/outbound.ts";
+
 export const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 
 /**
@@ -11,7 +13,7 @@ export const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 export const boundedFetch =
   (broken: (error: unknown, ofCall: boolean) => void) =>
   async (url: string | URL, init?: RequestInit): Promise<Response> => {
-    const response = await fetch(url, init);
+    const response = await outboundFetch(url, init);
     const { body, headers, status, statusText } = response;
     if (body === null) return response;
     const isStream = headers.get("content-type")?.startsWith("text/event-stream") ?? false;

@@ -92,7 +92,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
     this.#end();
     const connection = this.#connection;
     if (connection === null) this.#connections.leave(this);
-    else this.#connections.drop(connection, thrown instanceof Error ? thrown : new Error("aborted"));
+    else this.#connections.drop(connection, thrown instanceof Error ? thrown : new Error("aborted"), this.#controller);
     this.#receiver.failed(thrown);
   }
 
