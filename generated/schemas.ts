@@ -5243,6 +5243,16 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "string",
         "description": "Only messages after this moment (ISO 8601)."
       },
+      "beforeId": {
+        "type": "string",
+        "description": "Only messages before the one with this id, those of the same moment too.",
+        "minLength": 1
+      },
+      "afterId": {
+        "type": "string",
+        "description": "Only messages after the one with this id, those of the same moment too.",
+        "minLength": 1
+      },
       "roles": {
         "type": "string",
         "description": "Only messages of these roles, separated by commas: `user,assistant`."

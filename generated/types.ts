@@ -4107,6 +4107,14 @@ export interface MessagesQuery {
    */
   after?: string;
   /**
+   * Only messages before the one with this id, those of the same moment too.
+   */
+  beforeId?: string;
+  /**
+   * Only messages after the one with this id, those of the same moment too.
+   */
+  afterId?: string;
+  /**
    * Only messages of these roles, separated by commas: `user,assistant`.
    */
   roles?: string;

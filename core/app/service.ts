@@ -3,6 +3,7 @@ import type { LimitState, ManifestValue, Reloaded, RouteState } from "../../gene
 import type { A2a } from "../a2a/a2a.ts";
 import { Cards } from "../a2a/cards.ts";
 import type { Agent } from "../agents/agent.ts";
+import type { Turns } from "../agents/conversation/turns.ts";
 import type { Documentation } from "../api/pages/documentation.ts";
 import type { LogNews } from "../api/sockets/log-news.ts";
 import type { Approvals } from "../approvals/approvals.ts";
@@ -51,6 +52,8 @@ export interface Service {
   readonly memories: ReadonlyMap<string, Memory>;
   /** Chooses the memory for a request. */
   readonly chooseMemory: MemoryChoice;
+  /** The turns of conversations that are at work or wait. */
+  readonly turns: Turns;
   readonly workflows: Workflows;
   /** The agent runs that are kept. */
   readonly runs: KeptRuns;
@@ -118,6 +121,7 @@ type ServiceParts = Pick<
   | "access"
   | "store"
   | "memories"
+  | "turns"
   | "logs"
   | "logNews"
   | "platform"
@@ -131,7 +135,7 @@ const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 
 export function createService(parts: ServiceParts): Service {
   const { manifest, agents, tools, approvals, memories, workflows, runs, mcpServers, a2a, routes, sockets } = parts;
-  const { access, store, logs, logNews, platform, meters, metrics, traces, responses } = parts;
+  const { access, store, logs, logNews, platform, meters, metrics, traces, responses, turns } = parts;
   const everyAgent = [...agents.values()];
   let list: Serialized | null = null;
   let toolList: Serialized | null = null;
@@ -157,6 +161,7 @@ export function createService(parts: ServiceParts): Service {
     tools,
     approvals,
     memories,
+    turns,
     workflows,
     runs,
     mcpServers,

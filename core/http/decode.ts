@@ -2,6 +2,7 @@
 import type { ErrorObject } from "ajv/dist/2020.js";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
 import { describeProblems } from "../lib/json-schema.ts";
+import { changedInteger, parseExactly } from "../lib/large-integers.ts";
 import type { BodyProblem, Exchange } from "./exchange.ts";
 
 /** Deepest nesting of arrays and objects in a body. */
@@ -58,21 +59,30 @@ export function parseBody(bytes: Uint8Array, valuesLimit = Number.POSITIVE_INFIN
       throw new ServiceError("too_large", `body has more than ${valuesLimit} bytes beside its texts`);
   }
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
+  let value: unknown;
   try {
-    return JSON.parse(text);
+    value = JSON.parse(text);
   } catch (error) {
     throw invalid(`body is not valid JSON: ${(error as Error).message.slice(0, 160)}`);
   }
+  requireExact(text, "body");
+  return value;
+}
+
+/** Throws `invalid_input` for JSON text with an integer that a number cannot hold. @param whole what the text is called */
+export function requireExact(text: string, whole: string): void {
+  const path = changedInteger(text);
+  if (path !== null) throw invalid(`${path || whole} is too large for a number: send it as a string`);
 }
 
 /**
  * Parses JSON that is inside a string of a request, which the depth check of the body does not cover. Undefined when it is not JSON or
- * nested too deeply.
+ * nested too deeply. Integers that a number cannot hold become strings, since a model or another server has written them.
  */
 export function parseJsonText(text: string): unknown {
   if (text.length > MAX_JSON_DEPTH * 2 && isTooDeep(Buffer.from(text))) return undefined;
   try {
-    return JSON.parse(text);
+    return parseExactly(text);
   } catch {
     return undefined;
   }

@@ -27,6 +27,11 @@ export class AbortSource implements Aborts {
     return this.#controller.signal;
   }
 
+  /** Why it was aborted; undefined while it is not. */
+  get reason(): unknown {
+    return this.#aborted?.reason;
+  }
+
   /** Whether a signal has been created. */
   get hasSignal(): boolean {
     return this.#controller !== null;

@@ -3,6 +3,7 @@
  * like JSON numbers, and the remaining integers, such as the result of `size()`, may be combined with doubles.
  */
 import { type ASTNode, Environment, type ParseResult } from "@marcbachmann/cel-js";
+import { exactNumber } from "./expression-values.ts";
 
 type Numeric = number | bigint;
 
@@ -60,7 +61,7 @@ export function useJsonNumbers(node: unknown, environment: Environment): void {
   if (!isNode(node)) return;
   const { op, args } = node;
   if (op === "value") {
-    if (typeof args === "bigint") node.args = Number(args);
+    if (typeof args === "bigint") node.args = exactNumber(args);
     return;
   }
   useJsonNumbers(args, environment);

@@ -3,13 +3,13 @@
 /**
  * A copy that contains only JSON: integers of CEL become numbers, times and durations become text.
  *
- * @throws RangeError for infinity and NaN, which JSON does not have
+ * @throws RangeError for infinity, NaN and integers that a number cannot hold, which JSON does not have
  */
 export function plainJson(value: unknown): unknown {
   if (typeof value === "number" && !Number.isFinite(value)) {
     throw new RangeError("gives a number that is not finite: something is divided by 0");
   }
-  if (typeof value === "bigint") return Number(value);
+  if (typeof value === "bigint") return exactNumber(value);
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map(plainJson);
   if (value instanceof Date) return value.toISOString();
@@ -20,7 +20,14 @@ export function plainJson(value: unknown): unknown {
   if (prototype === Object.prototype || prototype === null) return plainEntries(Object.entries(value));
   // Classes of CEL: an unsigned number, a duration, a type.
   const inner: unknown = value.valueOf();
-  return typeof inner === "bigint" ? Number(inner) : String(value);
+  return typeof inner === "bigint" ? exactNumber(inner) : String(value);
+}
+
+/** @throws RangeError when a number cannot hold it */
+export function exactNumber(integer: bigint): number {
+  const number = Number(integer);
+  if (BigInt(number) === integer) return number;
+  throw new RangeError(`${integer} is too large for a number: write it as a string`);
 }
 
 const plainEntries = (entries: Iterable<[unknown, unknown]>): Record<string, unknown> =>

@@ -2,6 +2,7 @@
 
 import { type Alias, isAlias, isScalar, isSeq, LineCounter, type Node, type Pair, parseDocument } from "yaml";
 import { isObject } from "../lib/is-object.ts";
+import { changedInteger } from "../lib/large-integers.ts";
 import type { Path, Problem } from "../lib/problem.ts";
 import { type Position, Positions } from "./positions.ts";
 
@@ -35,7 +36,8 @@ export function readYaml(text: string): ManifestSource {
     if (lastErrorLine > 0 && !textLines.slice(lastErrorLine, position.line).some((row) => /^[^\s#]/.test(row)))
       continue;
     lastErrorLine = position.line;
-    const explained = explainSyntax(message, textLines[position.line - 1]);
+    const isVariable = text.startsWith("${", pos[0] - 1);
+    const explained = isVariable ? BARE_VARIABLE : explainSyntax(message, textLines[position.line - 1]);
     source.problems.push({ path: [], position, message: explained, severity: "error" });
   }
   for (const { message, pos } of document.warnings) {
@@ -47,6 +49,9 @@ export function readYaml(text: string): ManifestSource {
   source.value = contents === null ? null : reader.read(contents, [], undefined);
   return source;
 }
+
+// biome-ignore lint/suspicious/noTemplateCurlyInString: the manifest's own syntax
+const BARE_VARIABLE = 'not YAML: a variable between { } or [ ] needs quotes: "${NAME}"';
 
 /** Messages of the parser and their usual cause. */
 const SYNTAX: readonly [RegExp, string][] = [
@@ -94,7 +99,10 @@ class Reader {
       const { value, range } = node;
       if (typeof value === "string" && range)
         this.#source.positions.addText(path, { start: range[0], end: range[1], value });
-      return typeof node.value === "bigint" ? Number(node.value) : node.value;
+      const [integer] = (typeof value === "number" && /^[-0-9][0-9]+$/.exec(node.source ?? "")) || [];
+      if (integer !== undefined && changedInteger(integer) !== null)
+        this.#problem(path, offset, `${integer} is too large for a number: write it as a string`);
+      return typeof value === "bigint" ? Number(value) : value;
     }
     this.#anchor(node);
     this.#openNodes.push(node);

@@ -20,7 +20,7 @@ import { isObject } from "../lib/is-object.ts";
 import type { OnToolProgress } from "../lib/tool-progress.ts";
 import { VERSION } from "../lib/version.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
-import { boundedFetch, MAX_MESSAGE_BYTES } from "./bounded-fetch.ts";
+import { boundedFetch, ExactReadBuffer, MAX_MESSAGE_BYTES } from "./bounded-fetch.ts";
 import { readLines } from "./lines.ts";
 import type { UserCredentials } from "./user-credentials.ts";
 
@@ -230,6 +230,8 @@ function stdioTransport(
     maxBufferSize: MAX_MESSAGE_BYTES,
     ...(env !== undefined && { env: { ...env } }),
   });
+  // The SDK parses the lines itself, and has no place for what should come before.
+  Object.assign(transport, { _readBuffer: new ExactReadBuffer({ maxBufferSize: MAX_MESSAGE_BYTES }) });
   readLines(transport.stderr as Readable, MAX_LINE_CHARACTERS, (line) => logger.info({ stderr: line }, "MCP server"));
   return transport;
 }

@@ -6,6 +6,7 @@ import type { TextSink } from "../lib/event-sink.ts";
 
 /** Headers that the protocol reads. Names of tools and their arguments may be in them too. */
 const READ = /^(?:accept|content-type|last-event-id|mcp-[a-z0-9-]+)$/;
+const ACCEPTED = "application/json, text/event-stream";
 const VISIBLE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /** @throws ServiceError `invalid_input` for a header that the protocol does not allow */
@@ -14,7 +15,8 @@ export function toWebRequest(method: string, given: Readonly<Record<string, stri
   for (const [name, value] of Object.entries(given)) {
     if (!READ.test(name)) continue;
     if (!VISIBLE.test(value)) throw invalid(`header ${name} must not have characters beyond Latin-1`);
-    headers.set(name, value);
+    // The SDK wants both named, and some clients send what every HTTP library does.
+    headers.set(name, name === "accept" && value.includes("*/*") ? `${value}, ${ACCEPTED}` : value);
   }
   // The SDK does not use the address: the route has been found already.
   return new Request("http://localhost/", { method, headers, signal });

@@ -47,6 +47,8 @@ export function messageQuery(query: MessagesQuery): MessageQuery {
   const page: MessageQuery = { limit: query.limit ?? defaults.MessagesQuery.limit };
   if (query.before !== undefined) page.before = parseInstant("before", query.before);
   if (query.after !== undefined) page.after = parseInstant("after", query.after);
+  if (query.beforeId !== undefined) page.beforeId = query.beforeId;
+  if (query.afterId !== undefined) page.afterId = query.afterId;
   if (query.roles !== undefined) page.roles = parseRoles(query.roles);
   if (query.userId !== undefined) page.userId = query.userId;
   return page;

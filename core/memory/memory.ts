@@ -19,6 +19,9 @@ export interface MessageQuery {
   /** Milliseconds since 1970, exclusive, as `after`. */
   before?: number;
   after?: number;
+  /** Ids of messages of the conversation, exclusive. */
+  beforeId?: string;
+  afterId?: string;
   roles?: readonly string[];
   userId?: string;
 }
@@ -32,7 +35,7 @@ export interface NewMessage {
   metadata?: Record<string, unknown>;
   /** ISO 8601 date from the client, which determines the position. Default: after all stored messages. */
   createdAt?: string;
-  /** Without `createdAt`: the time of the message on the memory's clock, but not before the newest stored message. Default: now. */
+  /** Without `createdAt`: the time of the message on the memory's clock, but after the newest stored message. Default: now. */
   saidAt?: number;
 }
 

@@ -111,7 +111,8 @@ class ScopedMemory implements MemoryAccess {
   async messages(id: string, query: MessageQuery): Promise<Serialized> {
     const page = await this.#lookup.page(id, query.userId, (number) => messagePage(this.#memory.domain, number, query));
     if (page === undefined) throw conversationNotFound(id);
-    const { messages } = page;
+    const { messages, problem } = page;
+    if (problem !== undefined) throw invalid(problem);
     const begin = `{"conversation":${page.conversation},"messages":[`;
     if (Symbol.asyncIterator in messages) return new SerializedStream(between(begin, messages, "]}"));
     return new Serialized(begin, ...messages, "]}");

@@ -1,6 +1,4 @@
 /** Threads: the memory of sub-agents about a conversation, each in a separate conversation with a derived id. */
-import type { Principal } from "../identity/principal.ts";
-import { ServiceError } from "../lib/errors.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Memory } from "./memory.ts";
 
@@ -8,29 +6,16 @@ import type { Memory } from "./memory.ts";
 export const threadId = (conversationId: string, agentId: string): string =>
   `${conversationId}:${agentId.replaceAll(":", "%3A")}`;
 
-interface Memories {
-  readonly manifest: Manifest;
-  /** Memories by name. */
-  readonly memories: ReadonlyMap<string, Memory>;
-}
-
-/** Deletes the threads of a conversation: of every agent to which one with this memory may delegate, even indirectly. */
-export async function deleteThreads(
-  { manifest, memories }: Memories,
+/** The threads that a conversation may have: of every agent to which one with its memory may delegate, even indirectly. */
+export function threadsOf(
+  manifest: Manifest,
   memory: Memory,
-  principal: Principal,
-  conversation: { readonly id: string; readonly userId: string },
-): Promise<void> {
-  for (const agentId of subAgentsOf(manifest, memory.name)) {
+  conversationId: string,
+): { readonly id: string; readonly memory: string }[] {
+  return [...subAgentsOf(manifest, memory.name)].flatMap((agentId) => {
     const { memory: name } = manifest.agents[agentId]!;
-    const access = name === false ? undefined : memories.get(name)?.for(principal);
-    try {
-      await access?.delete(threadId(conversation.id, agentId), conversation.userId);
-    } catch (error) {
-      // The agent was never called in this conversation.
-      if (!(error instanceof ServiceError) || error.kind !== "not_found") throw error;
-    }
-  }
+    return name === false ? [] : [{ id: threadId(conversationId, agentId), memory: name }];
+  });
 }
 
 function subAgentsOf({ agents }: Manifest, memory: string): Set<string> {

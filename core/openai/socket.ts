@@ -7,7 +7,7 @@ import type { CreateResponseRequest } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
 import type { Agent, ProtocolRun, RunCall } from "../agents/agent.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
-import { parseJsonText, requireValid, type Validator } from "../http/decode.ts";
+import { parseJsonText, requireExact, requireValid, type Validator } from "../http/decode.ts";
 import type { Peer, SocketHandlers } from "../http/socket.ts";
 import { invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
@@ -168,6 +168,7 @@ const noop = (): void => {};
 function readMessage(text: string): CreateResponseRequest {
   const message = parseJsonText(text);
   if (!isObject(message)) throw invalid("the message must be a JSON object");
+  requireExact(text, "message");
   const { type, ...body } = message;
   if (type !== "response.create") throw invalid('type must be "response.create"');
   for (const [field, isRefused] of Object.entries(NOT_HERE))

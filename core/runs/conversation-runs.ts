@@ -1,5 +1,5 @@
 /**
- * Finds the run that answers in a conversation. Each such run has a row while it runs, written and removed in one commit with its open
+ * Finds the runs that answer in a conversation. Each that may be read again has a row while it runs, written and removed in one commit with its open
  * row: so every process finds it, and no crash leaves a row that leads nowhere. A run that is not on disk yet, or whose store is this
  * process alone, is found by being here.
  */
@@ -12,6 +12,8 @@ interface Found {
   /** Sorts later than those of older runs. */
   readonly entry: string;
   readonly runId: string;
+  /** Whether a chat may read it again. */
+  readonly isResumable: boolean;
 }
 
 export class ConversationRuns {
@@ -27,9 +29,10 @@ export class ConversationRuns {
   }
 
   /** A run begins here. @returns what is to be called when it is over */
-  begin({ workflowName, userId = "", conversationId = "", at, number, id }: ExecutionStart): () => void {
+  begin(start: ExecutionStart): () => void {
+    const { workflowName, userId = "", conversationId = "", at, number, isResumable = false } = start;
     const key = conversationRuns(workflowName, userId, conversationId);
-    const found = { entry: executionEntry(at, number), runId: runIdOf({ id }) };
+    const found = { entry: executionEntry(at, number), runId: runIdOf(start), isResumable };
     this.#here.set(key, [...(this.#here.get(key) ?? []), found]);
     return () => {
       const left = this.#here.get(key)!.filter((other) => other !== found);
@@ -38,10 +41,18 @@ export class ConversationRuns {
     };
   }
 
-  /** The id of the newest run in a conversation; null when none runs. */
+  /** The ids of all that run in a conversation here, and of the newest in another process. */
+  async all(agentId: string, userId: string, conversationId: string): Promise<readonly string[]> {
+    const key = conversationRuns(agentId, userId, conversationId);
+    const stored = this.#lasts ? await this.#stored(key) : undefined;
+    const here = (this.#here.get(key) ?? []).map(({ runId }) => runId);
+    return stored === undefined || here.includes(stored.runId) ? here : [...here, stored.runId];
+  }
+
+  /** The id of the newest run that a chat may read again; null when none runs. */
   async newest(agentId: string, userId: string, conversationId: string): Promise<string | null> {
     const key = conversationRuns(agentId, userId, conversationId);
-    const here = this.#here.get(key)?.at(-1);
+    const here = this.#here.get(key)?.findLast(({ isResumable }) => isResumable);
     const stored = this.#lasts ? await this.#stored(key) : undefined;
     if (here === undefined || stored === undefined) return (here ?? stored)?.runId ?? null;
     return (here.entry > stored.entry ? here : stored).runId;
@@ -49,6 +60,7 @@ export class ConversationRuns {
 
   async #stored(prefix: string): Promise<Found | undefined> {
     const [row] = await this.#store.scan({ prefix, reverse: true, limit: 1 });
-    return row === undefined ? undefined : { entry: indexedEntry(row.key), runId: JSON.parse(row.value) as string };
+    if (row === undefined) return undefined;
+    return { entry: indexedEntry(row.key), runId: JSON.parse(row.value) as string, isResumable: true };
   }
 }

@@ -195,7 +195,7 @@ export class KeptRuns implements RunKeeper {
       this.#live.delete(key);
       throw error;
     }
-    const leave = start.isResumable === true ? this.#conversations.begin(start) : undefined;
+    const leave = start.conversationId !== undefined ? this.#conversations.begin(start) : undefined;
     execution.settled
       .catch((error) => live.reject(error))
       .finally(() => {

@@ -127,6 +127,17 @@ export class ScopedRuns {
     }
   }
 
+  /** Cancels all that run in a conversation of a user. @returns whether any did */
+  async cancelAll(agentId: string, conversationId: string, userId: string): Promise<boolean> {
+    const runIds = await this.#conversations.all(agentId, userId, conversationId);
+    for (const runId of runIds) {
+      await this.cancel(agentId, runId, userId).catch((error: unknown) => {
+        if (!isOver(error)) throw error;
+      });
+    }
+    return runIds.length > 0;
+  }
+
   /** Cancels that run. @throws ServiceError `not_found` when none runs */
   async cancelChat(agentId: string, conversationId: string, named: string | undefined): Promise<{ cancelled: true }> {
     const userId = requiredUser(this.#principal, named);
@@ -135,9 +146,7 @@ export class ScopedRuns {
     try {
       return await this.cancel(agentId, runId, userId);
     } catch (error) {
-      // It has ended meanwhile.
-      const isOver = error instanceof ServiceError && (error.kind === "not_found" || error.kind === "invalid_input");
-      throw isOver ? nothingRuns(conversationId) : error;
+      throw isOver(error) ? nothingRuns(conversationId) : error;
     }
   }
 }
@@ -146,6 +155,10 @@ const chatEvents = (start: ExecutionStart, reader: EventSink): EventSink => {
   const messageId = replyMessageId((start.input as KeptRequest).input, runIdOf(start));
   return partEvents(reader, (sink) => new UiSink(sink, messageId));
 };
+
+/** Whether a run could not be cancelled because it has ended meanwhile. */
+const isOver = (error: unknown): boolean =>
+  error instanceof ServiceError && (error.kind === "not_found" || error.kind === "invalid_input");
 
 const nothingRuns = (conversationId: string) =>
   notFound(`nothing runs in conversation ${JSON.stringify(conversationId.slice(0, 128))}`);

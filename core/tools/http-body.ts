@@ -1,6 +1,7 @@
-/** Reads the body of a response to an HTTP tool: at most 1 MiB, parsed if it is JSON, else text; of an error only the beginning. */
+/** Reads the body of a response to an HTTP tool: at most 1 MiB, parsed if it is JSON (its large integers become strings), else text; of an error only the beginning. */
 
 import { TextDecoder } from "node:util";
+import { parseExactly } from "../lib/large-integers.ts";
 
 /** A JSON value, or text; null for an empty JSON body. */
 export type AnswerBody = unknown;
@@ -40,7 +41,7 @@ export async function readBody(
   if (!JSON_TYPE.test(type)) return text;
   if (text === "") return null;
   try {
-    return JSON.parse(text);
+    return parseExactly(text);
   } catch (error) {
     throw new AnswerError(`${name} answered with broken JSON`, { cause: error });
   }

@@ -49,6 +49,7 @@ const NOT_SENT_CODES = [
   "ENETUNREACH",
   "UND_ERR_CONNECT_TIMEOUT",
 ];
+const CLOSED_CODES: readonly (string | undefined)[] = ["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"];
 const REDIRECT_STATUSES: readonly number[] = [301, 302, 303, 307, 308];
 const MAX_REDIRECTS = 5;
 /** Pauses between tries. When a server asks for a longer one, there is no further try. */
@@ -83,12 +84,18 @@ export function createHttpClient(host: Host): HttpClient {
     async send(request, options) {
       opening ??= open();
       const { undici, agent } = await opening;
-      for (let attempt = 0; ; attempt++) {
+      for (let attempt = 0, isFree = true; ; attempt++) {
         options.signal.throwIfAborted();
         try {
           return await withLimit(options, (signal) => follow(undici, agent, request, options.name, signal));
         } catch (error) {
           options.signal.throwIfAborted();
+          // Most likely a kept connection that the server has closed as it was used again.
+          if (isFree && isUnanswered(error, request)) {
+            isFree = false;
+            attempt--;
+            continue;
+          }
           const { retryAfter, message, cause } = toTryError(error, request, options);
           if (retryAfter === null || attempt >= options.retries || retryAfter > MAX_PAUSE_MS)
             throw new Error(message, { cause });
@@ -164,6 +171,10 @@ function pauseFor(status: number, response: Dispatcher.ResponseData, method: str
   const wait = /^\d+$/.test(header) ? Number(header) * 1000 : Date.parse(header) - Date.now();
   return Number.isNaN(wait) ? 0 : Math.max(wait, 0);
 }
+
+/** Whether the connection was closed before there was an answer, of a request that may be sent twice. */
+const isUnanswered = (error: unknown, { method }: HttpRequest): boolean =>
+  CLOSED_CODES.includes((error as NodeJS.ErrnoException).code) && IDEMPOTENT_METHODS.includes(method);
 
 function toTryError(error: unknown, request: HttpRequest, { name, timeout }: SendOptions): TryError {
   if (error instanceof TryError) return error;

@@ -2,9 +2,11 @@
 import { isDeepStrictEqual } from "node:util";
 import { defaults } from "../../generated/defaults.ts";
 import type { AttachQuery, ExecutionsQuery } from "../../generated/types.ts";
+import { requireExact } from "../http/decode.ts";
 import { invalid, notFound } from "../lib/errors.ts";
 import { parseInstant } from "../lib/instant.ts";
 import { isObject } from "../lib/is-object.ts";
+import { changedInteger } from "../lib/large-integers.ts";
 import type { ExecutionStatus } from "./journal/entries.ts";
 import type { ExecutionQuery } from "./workflows.ts";
 
@@ -81,6 +83,7 @@ function parseObject(text: string): object {
     throw invalid(hint);
   }
   if (!isObject(value)) throw invalid(hint);
+  requireExact(text, "metadata");
   return value;
 }
 
@@ -88,7 +91,8 @@ function parseObject(text: string): object {
 function possibleValues(text: string): unknown[] {
   if (bracketsIn(text) > MAX_BRACKETS) return [text];
   try {
-    return [text, JSON.parse(text)];
+    const value: unknown = JSON.parse(text);
+    return changedInteger(text) === null ? [text, value] : [text];
   } catch {
     return [text];
   }

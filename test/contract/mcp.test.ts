@@ -180,6 +180,15 @@ describe("MCP servers over HTTP", () => {
     assert.equal(((await other.json()) as Loose).jsonrpc, "2.0");
   });
 
+  test("POST /mcp/:serverId/mcp takes `Accept: */*`, as HTTP libraries send it", async () => {
+    for (const accept of ["*/*", "application/json, */*;q=0.5"]) {
+      const reply = await message('{"jsonrpc":"2.0","id":1,"method":"tools/list"}', { accept });
+      assert.equal(reply.status, 200, await reply.text());
+    }
+    const refused = await message('{"jsonrpc":"2.0","id":1,"method":"tools/list"}', { accept: "text/html" });
+    assert.equal(refused.status, 406);
+  });
+
   test("POST /mcp/:serverId/mcp: a notification is 202, a method that nobody knows an error of the protocol", async () => {
     const { status } = await message({ jsonrpc: "2.0", method: "notifications/initialized" });
     assert.equal(status, 202);

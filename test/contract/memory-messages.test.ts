@@ -182,6 +182,48 @@ for (const store of STORES) {
       assert.equal(other.status, 404);
     });
 
+    test("POST /api/memory/save-messages: messages saved together without dates have rising dates, so that each is on a page by time", async (t) => {
+      const service = await served(t);
+      const ids = Array.from({ length: 25 }, (_, index) => `${index}`);
+      await save(service, ...ids.map((id) => said("x", { id })));
+      const seen: string[] = [];
+      for (let query = "limit=4"; ; ) {
+        const { messages } = await service.data("GET", `/conversations/c/messages?${query}`);
+        if (messages.length === 0) break;
+        seen.unshift(...idsOf({ messages }));
+        query = `limit=4&before=${messages[0].createdAt}`;
+      }
+      assert.deepEqual(seen, ids);
+    });
+
+    test("GET .../messages: beforeId and afterId name a message, and leave out none of the same moment", async (t) => {
+      const service = await served(t);
+      const ids = Array.from({ length: 9 }, (_, index) => `${index}`);
+      // Ids of the client, and those that the service makes.
+      await save(service, ...ids.map((id) => said("x", id < "5" ? { id, createdAt: at(1) } : { createdAt: at(1) })));
+      const all = idsOf(await service.data("GET", "/conversations/c/messages"));
+      assert.equal(all.length, 9);
+      const page = async (query: string) => idsOf(await service.data("GET", `/conversations/c/messages?${query}`));
+      for (const [index, id] of all.entries()) {
+        assert.deepEqual(await page(`beforeId=${id}`), all.slice(0, index));
+        assert.deepEqual(await page(`afterId=${id}`), all.slice(index + 1));
+        assert.deepEqual(await page(`beforeId=${id}&limit=2&roles=user`), all.slice(0, index).slice(-2));
+      }
+      assert.deepEqual(await page(`afterId=${all[2]}&beforeId=${all[7]}&limit=3`), all.slice(4, 7));
+      assert.deepEqual(await page(`afterId=${all[2]}&before=${at(1)}`), []);
+      assert.deepEqual(await page(`afterId=${all[2]}&after=${at(0)}&before=${at(2)}`), all.slice(3));
+      assert.deepEqual(await page(`afterId=${all[7]}&beforeId=${all[2]}`), []);
+    });
+
+    test("GET .../messages: a beforeId of no message of the conversation is 400, for its owner alone", async (t) => {
+      const service = await served(t);
+      await save(service, said("x", { id: "1" }));
+      const { status, error } = await service.call("GET", "/conversations/c/messages?beforeId=gone");
+      assert.deepEqual([status, error], [400, 'beforeId: this conversation has no message "gone"']);
+      const other = await service.call("GET", "/conversations/c/messages?beforeId=gone&userId=bob");
+      assert.equal(other.status, 404);
+    });
+
     test("GET .../messages: 100 unless the query asks for up to 1000", async (t) => {
       const service = await served(t);
       const messages = Array.from({ length: 1000 }, (_, index) => said("x", { id: `${index}` }));

@@ -130,7 +130,7 @@ test("an HTTP tool, a downloaded file, an MCP server and the keys of an identity
       {
         tools: { far: { description: "Far", http: { url: "http://tools.example.invalid/x" } } },
         mcp: { clients: { docs: { url: "http://mcp.example.invalid/mcp" } } },
-        auth: { mode: "authNext", provider: { use: "jwt", jwks: "http://127.0.0.1:1/keys" } },
+        auth: { mode: "authNext", provider: { use: "jwt", jwks: "http://127.0.0.1:4999/keys" } },
       },
       { tools: ["far"] },
     ),
@@ -146,7 +146,7 @@ test("an HTTP tool, a downloaded file, an MCP server and the keys of an identity
   const hosts = () => new Set(seen.map((line) => line.split(/[ /]/)[1]));
   await eventually(() => hosts().size === 5, "all of them were asked");
   assert.deepEqual([...hosts()].sort(), [
-    "127.0.0.1:1",
+    "127.0.0.1:4999",
     "files.example.invalid",
     "mcp.example.invalid",
     "models.example.invalid",

@@ -84,6 +84,13 @@ async function history(service: TestService, id = "c"): Promise<string[]> {
   return messages.map(({ role, parts }: Loose) => `${role}: ${parts.map((part: Loose) => part.text ?? "").join("")}`);
 }
 
+/** Requests at work, with the one that asks. */
+async function inFlight(service: TestService): Promise<number> {
+  const metrics = await (await service.get("/metrics")).text();
+  return Number(/^penstock_http_requests_in_flight (\d+)/m.exec(metrics)![1]);
+}
+
+const STEPS = { conversationPersistence: { mode: "step", debounceMs: 0 } };
 const OBJECT = { schema: { type: "object", properties: { a: { type: "string" } } } };
 
 test("POST /agents/:id/text, /stream, /chat and /object of one conversation wait for the turn before, and are told what it said", async (t) => {
@@ -169,18 +176,14 @@ test("POST /agents/:id/text whose client leaves while it waits leaves the queue:
   const release = hold("one");
   const first = send(service, "text", "one");
   await until(() => asked.length === 1, "the first call of the model");
-  const inFlight = async () => {
-    const metrics = await (await service.get("/metrics")).text();
-    return Number(/^penstock_http_requests_in_flight (\d+)/m.exec(metrics)![1]);
-  };
-  const before = await inFlight();
+  const before = await inFlight(service);
   const leaving = new AbortController();
   const two = send(service, "text", "two", { signal: leaving.signal }).catch(() => "left");
   const three = send(service, "stream", "three", { signal: leaving.signal }).catch(() => "left");
-  await until(async () => (await inFlight()) === before + 2, "both in the queue");
+  await until(async () => (await inFlight(service)) === before + 2, "both in the queue");
   leaving.abort();
   assert.deepEqual(await Promise.all([two, three]), ["left", "left"]);
-  await until(async () => (await inFlight()) === before, "that they are gone");
+  await until(async () => (await inFlight(service)) === before, "that they are gone");
   release();
   assert.equal((await first).status, 200);
   assert.equal((await send(service, "text", "four")).status, 200);
@@ -277,4 +280,119 @@ test("POST /agents/:id/text, 50 at once on one conversation, gives a history of 
     assert.equal(messages[index + 1], `assistant: ...${questions.join("|")}`);
   }
   assert.deepEqual(questions.sort(), inputs.sort());
+});
+
+const remove = ({ url }: TestService, id = "c") =>
+  fetch(`${url}/api/memory/conversations/${encodeURIComponent(id)}?userId=ada`, { method: "DELETE" });
+const isGone = async (service: TestService, id = "c") =>
+  (await service.get(`/api/memory/conversations/${encodeURIComponent(id)}/messages`)).status === 404;
+/** Long enough for what was under way to be written. */
+const settled = async (service: TestService) =>
+  until(
+    async () => (await dataOf(service.get("/agents"))).every(({ status }: Loose) => status === "idle"),
+    "that no agent is at work",
+  );
+
+for (const step of [false, true])
+  for (const isFirst of [true, false])
+    test(`DELETE /api/memory/conversations/:id cancels ${isFirst ? "the first turn" : "a turn"} that is at work${step ? " and stored in steps" : ""}, those that wait, and nothing comes back`, async (t) => {
+      const { service, hold, asked } = await serve(t, {});
+      const more = { options: { ...options, memory: { ...options.memory, options: step ? STEPS : {} } } };
+      if (!isFirst) assert.equal((await send(service, "text", "zero", { more })).status, 200);
+      const release = hold("one");
+      const first = send(service, "text", "one", { more });
+      await until(() => asked.includes("one"), "the first call of the model");
+      const second = send(service, "stream", "two", { more });
+      const third = send(service, "chat", "three", { more });
+      await until(async () => (await inFlight(service)) >= 3, "that the others wait");
+      const deleted = await remove(service);
+      assert.deepEqual([deleted.status, await deleted.json()], [200, { success: true, data: { deleted: true } }]);
+      assert.ok(await isGone(service));
+      const reply = await first;
+      assert.equal(reply.status, 409);
+      assert.match(await reply.text(), /the conversation has been deleted/);
+      await (await second).text();
+      await (await third).text();
+      release();
+      await settled(service);
+      assert.ok(await isGone(service));
+      assert.ok(!asked.includes("two") && !asked.includes("three"));
+      // The id may be used again, and knows nothing of what was before.
+      assert.equal((await send(service, "text", "four")).status, 200);
+      assert.deepEqual(await history(service), ["user: four", "assistant: ...four"]);
+    });
+
+test("DELETE /api/memory/conversations/:id ends the stream of an answer with the part abort", async (t) => {
+  const { service, hold, asked } = await serve(t, {});
+  hold("one");
+  const reply = await send(service, "stream", "one");
+  await until(() => asked.includes("one"), "the call of the model");
+  assert.equal((await remove(service)).status, 200);
+  assert.match(await reply.text(), /"type":"abort"/);
+  await settled(service);
+  assert.ok(await isGone(service));
+});
+
+test("DELETE /api/memory/conversations/:id cancels a background run and a resumable chat of the conversation", async (t) => {
+  for (const [route, more] of [
+    ["text", { background: true }],
+    ["chat", { resumableStream: true }],
+  ] as const) {
+    const { service, hold, asked } = await serve(t, {});
+    hold("one");
+    const reply = await send(service, route, "one", { more: { options: { ...options, ...more } } });
+    assert.ok(reply.status < 300);
+    const runId = reply.headers.get("x-run-id");
+    await until(() => asked.includes("one"), "the call of the model");
+    assert.equal((await remove(service)).status, 200);
+    await until(
+      async () => (await dataOf(service.get(`/agents/assistant/runs/${runId}`))).status === "cancelled",
+      "that the run is cancelled",
+    );
+    await settled(service);
+    assert.ok(await isGone(service));
+  }
+});
+
+test("DELETE /api/memory/conversations/:id cancels an andAgent step, whose workflow fails", async (t) => {
+  const { service, hold, asked } = await serve(t, {});
+  hold("of a step");
+  const execution = service.post("/workflows/flow/execute", {
+    input: {},
+    options: { userId: "ada", conversationId: "c" },
+  });
+  await until(() => asked.includes("of a step"), "the call of the model");
+  assert.equal((await remove(service)).status, 200);
+  assert.match(((await (await execution).json()) as Loose).error, /the conversation has been deleted/);
+  assert.ok(await isGone(service));
+});
+
+test("DELETE /api/memory/conversations/:id is 404 where nothing is stored and nothing runs, and for another user while one does", async (t) => {
+  const { service, hold, asked } = await serve(t, {});
+  assert.equal((await remove(service)).status, 404);
+  const release = hold("one");
+  const first = send(service, "text", "one");
+  await until(() => asked.includes("one"), "the call of the model");
+  const other = await fetch(`${service.url}/api/memory/conversations/c?userId=bob`, { method: "DELETE" });
+  assert.equal(other.status, 404);
+  release();
+  assert.equal((await first).status, 200);
+  assert.equal((await history(service)).length, 2);
+});
+
+test("POST /api/memory/messages/delete: a message that is deleted while it is answered is not stored by the turn of the answer", async (t) => {
+  for (const stepwise of [false, true]) {
+    const { service, hold, asked } = await serve(t, {});
+    assert.equal((await send(service, "text", "zero")).status, 200);
+    const release = hold("one");
+    const input = [{ id: "mine", role: "user", parts: [{ type: "text", text: "one" }] }];
+    const memory = { ...options.memory, options: stepwise ? STEPS : {} };
+    const first = send(service, "text", "", { more: { input, options: { memory } } });
+    await until(() => asked.includes("one"), "the call of the model");
+    const body = { userId: "ada", conversationId: "c", messageIds: ["mine"] };
+    await dataOf(service.post("/api/memory/messages/delete", body));
+    release();
+    assert.equal((await first).status, 200);
+    assert.deepEqual(await history(service), ["user: zero", "assistant: ...zero", "assistant: ...zero|one"]);
+  }
 });

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Served } from "../support/command-line.ts";
 import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
 import { until } from "../support/probe.ts";
@@ -116,6 +117,40 @@ test("POST /agents/:id/text, 50 at once on one conversation of two processes, gi
   }
   assert.deepEqual(questions.sort(), inputs.sort());
   assert.deepEqual(await claims(), []);
+});
+
+test("DELETE /api/memory/conversations/:id cancels the turns at work and in the queue of both processes, and nothing comes back", {
+  skip,
+}, async () => {
+  for (const isFirst of [true, false]) {
+    const id = isFirst ? "gone-1" : "gone-2";
+    if (!isFirst) assert.equal((await say(one, "patient", id, `${id}-before`)).status, 200);
+    hold(`${id}-a`);
+    const first = say(one, "patient", id, `${id}-a`);
+    await isAsked(`${id}-a`);
+    const waiting = [say(one, "patient", id, `${id}-b`), say(other, "patient", id, `${id}-c`)];
+    // The one in the other process has looked once.
+    await sleep(300);
+    const deleted = await fetch(`${other.url}/api/memory/conversations/${id}?userId=ada&agentId=patient`, {
+      method: "DELETE",
+    });
+    assert.equal(deleted.status, 200);
+    const replies = await Promise.all([first, ...waiting]);
+    for (const reply of replies) {
+      assert.equal(reply.status, 409);
+      assert.match(await reply.text(), /the conversation has been deleted/);
+    }
+    release(`${id}-a`);
+    const found = await fetch(`${one.url}/api/memory/conversations/${id}?agentId=patient`);
+    assert.equal(found.status, 404);
+    assert.deepEqual(
+      asked().filter((question) => question.startsWith(`${id}-`)),
+      isFirst ? [`${id}-a`] : [`${id}-before`, `${id}-a`],
+    );
+    assert.equal((await say(one, "patient", id, `${id}-later`)).status, 200);
+    assert.equal((await history("patient", id)).length, 2);
+    await until(async () => (await claims()).length === 0, "that no row is left");
+  }
 });
 
 test("POST /agents/:id/text stores nothing and is 503 when another process was given its turn meanwhile", {

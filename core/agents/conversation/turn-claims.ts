@@ -13,10 +13,13 @@ import type { Membership } from "../../storage/membership.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import { Watch } from "../../storage/watch.ts";
-import { conversationBusy, type TurnTicket } from "./turn-queue.ts";
+import { conversationBusy, conversationDeleted, type TurnTicket } from "./turn-queue.ts";
 
+/** In the place of the process and the run: the conversation was deleted, and whoever had the turn or waited for it may not write. */
+const WITHDRAWN = "[]";
 /** Between two looks at a row that another process has, where nobody tells of its end. */
 const POLL_INTERVAL_MS = 500;
+const WITHDRAWN_MS = 4 * POLL_INTERVAL_MS;
 const ROWS_PER_READ = 1_000;
 
 export interface Claim {
@@ -35,8 +38,12 @@ export class TurnClaims {
   readonly #logger: Logger;
   /** The turns that have a row of this process, or are about to, by their runs. */
   readonly #held = new Map<string, TurnTicket>();
-  /** Rows that may be there although their turns are over, since a commit has failed: their keys and values. */
-  readonly #left = new Map<string, string>();
+  /** Rows that may be there although their turns are over: their keys, their values, and from when they are removed. */
+  readonly #left = new Map<string, readonly [value: string, from: number]>();
+  /** Called with the key of a conversation of this process that another one deletes. */
+  onWithdrawn: (key: string) => void = () => {};
+  /** Whether another process has told that it stops turns. */
+  #told = false;
   readonly #rounds: Interval;
   #endWatch: (() => void) | undefined;
 
@@ -57,7 +64,10 @@ export class TurnClaims {
     this.#membership.onGone(() => {
       this.#freeAbandoned().catch((error) => this.#failed(error));
     });
-    this.#endWatch = this.#store.watch?.(TURN_INTERRUPTS, () => this.#rounds.hurry());
+    this.#endWatch = this.#store.watch?.(TURN_INTERRUPTS, () => {
+      this.#told = true;
+      this.#rounds.hurry();
+    });
     this.#rounds.start();
   }
 
@@ -80,6 +90,8 @@ export class TurnClaims {
       for (;;) {
         signal.throwIfAborted();
         const row = await this.#store.get(key);
+        // Who comes after the deletion finds this row at its first look.
+        if (row?.value === WITHDRAWN && asked !== undefined) throw conversationDeleted();
         const claim =
           row === undefined || (await this.#isAbandoned(row)) ? await this.#write(ticket, row?.revision ?? null) : null;
         if (claim !== null) {
@@ -108,13 +120,29 @@ export class TurnClaims {
     return { changes: { expect, delete: [key, turnInterruptKey(key)] }, committed, lost: turnLost };
   }
 
+  /** Takes the turn of a conversation from the process that has it. @returns whether there was one */
+  async withdraw(key: string): Promise<boolean> {
+    for (;;) {
+      const row = await this.#store.get(key);
+      if (row === undefined || row.value === WITHDRAWN) return false;
+      const put = [[key, WITHDRAWN]] as const;
+      const commit = { put, delete: [turnInterruptKey(key)], expect: [[key, row.revision]] as const };
+      if (await unlessConflict(this.#store.commit(commit))) break;
+    }
+    // Not before those that wait have seen it.
+    this.#left.set(key, [WITHDRAWN, performance.now() + WITHDRAWN_MS]);
+    this.#store.wake?.(key);
+    this.#store.wake?.(TURN_INTERRUPTS);
+    return true;
+  }
+
   /** Never rejects: a row that cannot be removed now is removed later. */
   async release(claim: Claim): Promise<void> {
     const { key, value, revision } = claim;
     try {
       await unlessConflict(this.#store.commit({ delete: [key, turnInterruptKey(key)], expect: [[key, revision]] }));
     } catch {
-      this.#left.set(key, value);
+      this.#left.set(key, [value, 0]);
     }
     this.#over(claim);
   }
@@ -139,12 +167,13 @@ export class TurnClaims {
       this.#held.delete(runId);
       if (error instanceof CommitConflict) return null;
       // Whether it happened is not known.
-      this.#left.set(key, value);
+      this.#left.set(key, [value, 0]);
       throw error;
     }
   }
 
   async #isAbandoned({ value }: Row): Promise<boolean> {
+    if (value === WITHDRAWN) return true;
     const [process, runId] = parseClaim(value);
     if (process === this.#membership.name) return !this.#held.has(runId);
     return this.#membership.goneCheck()(process);
@@ -159,10 +188,17 @@ export class TurnClaims {
   }
 
   async #round(): Promise<void> {
-    for (const [key, value] of this.#left) {
+    for (const [key, [value, from]] of this.#left) {
+      if (performance.now() < from) continue;
       const row = await this.#store.get(key);
       if (row?.value === value) await this.#remove(row);
       this.#left.delete(key);
+    }
+    if (this.#told) {
+      this.#told = false;
+      const keys = [...new Set([...this.#held.values()].map(({ key }) => key))];
+      const rows = keys.length === 0 ? [] : await this.#store.getMany(keys);
+      for (const row of rows) if (row?.value === WITHDRAWN) this.onWithdrawn(row.key);
     }
     const tickets = [...this.#held.values()].filter(({ mode }) => mode === "interrupt");
     if (tickets.length === 0) return;
@@ -190,6 +226,6 @@ export class TurnClaims {
 const turnLost = (cause: CommitConflict): ServiceError =>
   new ServiceError(
     "unavailable",
-    "this process was silent for so long that another one has taken the conversation over",
+    "the conversation has been deleted, or another process has taken it over because this one was silent",
     { cause },
   );

@@ -41,6 +41,7 @@ export class TurnQueue {
    */
   constructor(claims: TurnClaims | null, requestLimit: () => number) {
     this.#claims = claims;
+    if (claims !== null) claims.onWithdrawn = (key) => this.#withdrawHere(key);
     this.#requestLimit = requestLimit;
   }
 
@@ -51,6 +52,9 @@ export class TurnQueue {
    * signal when its client leaves
    */
   enter(ticket: TurnTicket): Promise<void> | undefined {
+    ticket.call.makeInterruptible();
+    const { stopped } = ticket.call;
+    if (stopped !== undefined) throw stopped;
     const line = this.#lines.get(ticket.key);
     if (line === undefined) {
       this.#lines.set(ticket.key, [ticket]);
@@ -70,6 +74,33 @@ export class TurnQueue {
     if (claim === null) return this.#stepAside(ticket);
     ticket.claim = null;
     return this.#claims!.release(claim).then(() => this.#stepAside(ticket));
+  }
+
+  /**
+   * Cancels the turns of a conversation that is about to be deleted: those at work, and those that wait. Once it resolves, none of them
+   * writes any more.
+   *
+   * @returns whether there were any
+   */
+  async withdraw(place: Pick<TicketOptions, "memory" | "conversation" | "user">): Promise<boolean> {
+    const key = turnClaimKey(place.memory, place.conversation, place.user);
+    const here = this.#withdrawHere(key);
+    const elsewhere = this.#claims === null ? false : await this.#claims.withdraw(key);
+    await Promise.allSettled(here.map(({ writing }) => writing));
+    return elsewhere || here.length > 0;
+  }
+
+  /** Messages of a conversation that are about to be deleted: once it resolves, no turn of this process stores them any more. */
+  async drop(place: Pick<TicketOptions, "memory" | "conversation" | "user">, ids: readonly string[]): Promise<void> {
+    const line = this.#lines.get(turnClaimKey(place.memory, place.conversation, place.user)) ?? [];
+    for (const ticket of line) ticket.dropped = new Set([...(ticket.dropped ?? []), ...ids]);
+    await Promise.allSettled(line.map(({ writing }) => writing));
+  }
+
+  #withdrawHere(key: string): readonly TurnTicket[] {
+    const line = [...(this.#lines.get(key) ?? [])];
+    for (const ticket of line) ticket.withdraw();
+    return line;
   }
 
   /** What makes sure that the messages of a turn are committed only while it is its turn. @param isLast whether its commit ends the turn */
@@ -124,6 +155,12 @@ export class TurnTicket {
   /** Its row, where processes share the store. */
   claim: Claim | null = null;
   wait: Wait | null = null;
+  /** Why the turn may not write any more; null while it may. */
+  withdrawn: ServiceError | null = null;
+  /** Ids of messages that were deleted while the turn is at work. */
+  dropped: ReadonlySet<string> | null = null;
+  /** Settles when what it has begun to write is written. */
+  writing: Promise<unknown> | null = null;
 
   constructor({ mode, memory, conversation, user, runId, isDelegated, call }: TicketOptions) {
     this.key = turnClaimKey(memory, conversation, user);
@@ -131,14 +168,30 @@ export class TurnTicket {
     this.mode = isDelegated ? "queue" : mode;
     this.isDelegated = isDelegated;
     this.call = call;
-    if (this.mode === "interrupt") call.makeInterruptible();
   }
 
-  /** Cancels the run, or its wait. One that cannot be cancelled goes on. */
+  /** Cancels the run, or its wait, where another turn may take its place. */
   interrupt(): void {
-    if (this.mode !== "interrupt") return;
-    if (this.wait !== null) this.wait.stop.abort(turnInterrupted());
-    else this.call.interrupt(turnInterrupted());
+    if (this.mode === "interrupt") this.#stop(turnInterrupted());
+  }
+
+  /** Cancels the run, or its wait: the conversation is being deleted. */
+  withdraw(): void {
+    this.withdrawn = conversationDeleted();
+    this.#stop(this.withdrawn);
+  }
+
+  /** Begins to write, unless the conversation is being deleted. */
+  write<T>(work: () => Promise<T>): Promise<T> {
+    if (this.withdrawn !== null) throw this.withdrawn;
+    const written = work();
+    this.writing = this.writing === null ? written : Promise.allSettled([this.writing, written]);
+    return written;
+  }
+
+  #stop(reason: ServiceError): void {
+    if (this.wait !== null) this.wait.stop.abort(reason);
+    else this.call.interrupt(reason);
   }
 }
 
@@ -183,6 +236,9 @@ export const conversationBusy = (why: string): ServiceError =>
 
 const waitedInVain = (): ServiceError =>
   conversationBusy("the turns before this one in the conversation take too long");
+
+export const conversationDeleted = (): ServiceError =>
+  new ServiceError("conflict", "the conversation has been deleted");
 
 const turnInterrupted = (): ServiceError =>
   new ServiceError("conflict", "another turn of the conversation has taken the place of this one");

@@ -218,7 +218,16 @@ export class Turn {
     const { title } = this.#input;
     const identity = { id: conversation.id, userId: conversation.userId, resourceId };
     const begun = title === "" ? identity : { ...identity, title };
-    if (ended === null && this.#isStoredAtOnce) return access.append(begun, []);
+    const guard = ticket === null ? undefined : queue.guard(ticket, ended !== null);
+    // What fails for good goes first.
+    const all = [joined, guard].filter((each) => each !== undefined);
+    const append = (said: readonly NewMessage[], place?: TurnPlace) => {
+      const dropped = ticket?.dropped;
+      const messages = dropped == null ? said : said.filter(({ id }) => id === undefined || !dropped.has(id));
+      const save = () => access.append(begun, messages, place, all.length === 0 ? undefined : all);
+      return ticket === null ? save() : ticket.write(save);
+    };
+    if (ended === null && this.#isStoredAtOnce) return append([]);
     const messages: NewMessage[] = [...this.#branch];
     const user = this.#user;
     if (user !== null) messages.push(this.#withIdAndTime(user, this.#startedAt, `${messageId}_user`));
@@ -231,11 +240,7 @@ export class Turn {
       messages.push(this.#withIdAndTime(answer, this.#answeredAt, answerId));
     }
     const place = ended !== null || user !== null ? this.#place(answerId, metadata !== undefined) : undefined;
-    const guard = ticket === null ? undefined : queue.guard(ticket, ended !== null);
-    // What fails for good goes first.
-    const all = [joined, guard].filter((each) => each !== undefined);
-    const saved = access.append(begun, messages, place, all.length === 0 ? undefined : all);
-    await spanned(this.#span(MEMORY_SPANS.save), saved);
+    await spanned(this.#span(MEMORY_SPANS.save), append(messages, place));
     if (this.#user === user) this.#user = null;
   }
 
@@ -263,7 +268,8 @@ export class Turn {
   }
 
   #logFailure(error: unknown): void {
-    const { call, conversation } = this.#options;
+    const { call, conversation, ticket } = this.#options;
+    if (error === ticket?.withdrawn) return;
     call.logger.warn(
       { err: error, conversationId: conversation.id },
       `a turn could not be stored: ${messageOf(error)}`,

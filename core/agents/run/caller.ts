@@ -66,6 +66,11 @@ export class RunCaller implements RunCall {
     this.#own = own;
   }
 
+  /** Why an interruptible run, or one above it, was stopped; undefined while it goes on. */
+  get stopped(): unknown {
+    return this.#own?.reason;
+  }
+
   /** Stops the run, if it is interruptible. */
   interrupt(reason: Error): void {
     if (this.#own === null || this.interruption !== null) return;

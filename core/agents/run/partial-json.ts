@@ -2,6 +2,7 @@
  * Reads JSON from what a model writes, while it writes it. Around the value there may be prose, code fences, and thoughts in
  * `<think>` tags; what is thought is no answer.
  */
+import { parseExactly } from "../../lib/large-integers.ts";
 import { JsonScanner } from "./json-scanner.ts";
 import { Prose, withoutMarks } from "./prose.ts";
 
@@ -105,7 +106,7 @@ export class PartialJson {
 
 function parse(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseExactly(text);
   } catch {
     return undefined;
   }
@@ -125,7 +126,7 @@ export function answersIn(text: string, bracket?: Bracket): unknown[] {
   }
   const reader = new PartialJson(bracket);
   reader.feed(text);
-  return reader.complete().map((each) => JSON.parse(each));
+  return reader.complete().map((each) => parseExactly(each));
 }
 
 /** The likeliest of them, or undefined when there is none. */

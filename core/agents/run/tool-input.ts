@@ -1,5 +1,6 @@
 /** Parses tool calls, whose input models write as JSON text. */
 import type { LanguageModelV3ToolCall, LanguageModelV3ToolResult } from "@ai-sdk/provider";
+import { changedInteger, parseExactly } from "../../lib/large-integers.ts";
 import type { ToolCall } from "./parts.ts";
 
 /** A call that has not run yet. */
@@ -21,7 +22,9 @@ function parseInput(text: string): { input: unknown; problem: string | null } {
   // A tool without parameters is often called with no text at all.
   if (text.trim() === "") return { input: {}, problem: null };
   try {
-    return { input: JSON.parse(text), problem: null };
+    const path = changedInteger(text);
+    const problem = path === null ? null : `${path || "the input"} is too large for a number: send it as a string`;
+    return { input: parseExactly(text), problem };
   } catch {
     return { input: text, problem: "the input is not valid JSON" };
   }

@@ -4,6 +4,7 @@ import type { Service } from "../../app/service.ts";
 import type { Peer, SocketHandlers, SocketRoute } from "../../http/socket.ts";
 import { fillOpenEnd, hasOpenEnd } from "../../http/socket-router.ts";
 import type { User } from "../../identity/user.ts";
+import { parseExactly } from "../../lib/large-integers.ts";
 import type { Problem } from "../../lib/problem.ts";
 import { isThenable } from "../../lib/thenable.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
@@ -71,7 +72,7 @@ const awaited = (given: unknown): Promise<void> | undefined =>
 
 function jsonOrText(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseExactly(text);
   } catch {
     return text;
   }

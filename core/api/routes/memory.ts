@@ -7,7 +7,7 @@ import { principalOf } from "../../identity/principal.ts";
 import { invalid } from "../../lib/errors.ts";
 import { type ChosenMemory, namedMemory } from "../../memory/choose.ts";
 import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../../memory/input.ts";
-import { deleteThreads } from "../../memory/threads.ts";
+import { deleteConversationAndThreads } from "./delete-conversation.ts";
 
 /** Chooses the memory of a request by its `agentId`. */
 type Choose = (service: Service, agentId: string | undefined) => ChosenMemory;
@@ -108,11 +108,8 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       query: "ConversationQuery",
       output: { json: "DeletedConversation" },
       async handle({ params, query }, call) {
-        const id = conversationIdOf(params);
-        const { memory, access, principal } = open(call, query.agentId);
-        // Threads first, so that a client that sees a failure and tries again deletes everything.
-        await deleteThreads(call.service, memory, principal, await access.get(id, query.userId));
-        await access.delete(id, query.userId);
+        const { memory, principal } = open(call, query.agentId);
+        await deleteConversationAndThreads(call.service, memory, principal, conversationIdOf(params), query.userId);
         return { deleted: true };
       },
     }),
@@ -182,9 +179,11 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       failures: ["not_found"],
       output: { json: "DeletedMessages" },
       async handle({ query, body }, call) {
-        const { access, principal } = open(call, body.agentId ?? query.agentId);
-        const userId = requiredUser(principal, body.userId);
-        return { deleted: await access.deleteMessages(body.conversationId, body.messageIds, userId) };
+        const { memory, access, principal } = open(call, body.agentId ?? query.agentId);
+        const user = requiredUser(principal, body.userId);
+        const { conversationId: conversation, messageIds } = body;
+        await call.service.turns.queue.drop({ memory: memory.name, conversation, user }, messageIds);
+        return { deleted: await access.deleteMessages(conversation, messageIds, user) };
       },
     }),
     typedRoute<Service, "WorkingMemoryQuery">({

@@ -36,7 +36,8 @@ export const SOCKETS: readonly SocketRoute<Service>[] = [
 
 function echoText(text: string): string {
   try {
-    return JSON.stringify({ type: "ECHO", success: true, data: JSON.parse(text) });
+    JSON.parse(text);
+    return `{"type":"ECHO","success":true,"data":${text}}`;
   } catch (error) {
     return JSON.stringify({ type: "ERROR", success: false, error: `message is not valid JSON: ${messageOf(error)}` });
   }

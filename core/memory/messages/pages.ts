@@ -2,12 +2,13 @@
 import type { Message } from "../../../generated/types.ts";
 import { joined, type Text } from "../../lib/serialized.ts";
 import { encodeNumber, NUMBER_LIMIT } from "../../storage/encoding.ts";
-import { conversationKey, messageRows } from "../../storage/keys.ts";
+import { conversationKey, messageKey, messageRows } from "../../storage/keys.ts";
 import { sizeOf, wholeRows } from "../../storage/large-rows.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { Domain } from "../domain.ts";
 import type { MessageQuery } from "../memory.ts";
 import { parseMessages, roleHead } from "../records/message.ts";
+import { findMessages } from "./write.ts";
 
 const ROWS_PER_READ = 200;
 /** Longer messages are only measured at first, and read when they are sent. */
@@ -21,6 +22,8 @@ interface MessagePage {
   readonly conversation: Row | undefined;
   /** JSON texts with commas between them, in consecutive pieces; a large page is read on demand. Null when they are too large together. */
   readonly messages: readonly Text[] | AsyncIterable<string> | null;
+  /** What is wrong with the query: a bound that names no message. */
+  readonly problem?: string;
 }
 
 /** A page that is held in memory as a whole. */
@@ -36,8 +39,13 @@ export async function messagePage(
   conversation: number,
   query: MessageQuery,
 ): Promise<MessagePage> {
+  const { limit, beforeId, afterId } = query;
   const bounds = keyBoundsFor(conversation, query);
-  const { limit } = query;
+  if (bounds !== null && (beforeId !== undefined || afterId !== undefined)) {
+    const problem = await narrow(store, conversation, bounds, { beforeId, afterId });
+    if (problem !== undefined)
+      return { conversation: await store.get(conversationKey(conversation)), messages: [], problem };
+  }
   if (bounds !== null && query.roles === undefined && limit > 0) {
     const load = () => joinedPage(store, conversation, bounds, limit);
     const isNewest = limit <= ROWS_PER_READ && bounds.before === undefined && bounds.after === undefined;
@@ -175,4 +183,23 @@ function keyBoundsFor(conversation: number, { before, after }: MessageQuery): Bo
     if (after >= 0) bounds.after = `${prefix}${encodeNumber(Math.floor(after))}/~`;
   }
   return bounds;
+}
+
+/** Narrows the bounds to the messages between two others. @returns what is wrong when one is not of this conversation */
+async function narrow(
+  store: Store,
+  conversation: number,
+  bounds: Bounds,
+  { beforeId, afterId }: Pick<MessageQuery, "beforeId" | "afterId">,
+): Promise<string | undefined> {
+  const ids = [beforeId, afterId].filter((id) => id !== undefined);
+  const found = await findMessages({ store }, conversation, ids);
+  for (const [name, id] of Object.entries({ beforeId, afterId })) {
+    if (id !== undefined && !found.has(id)) return `${name}: this conversation has no message ${JSON.stringify(id)}`;
+  }
+  const { before, after } = bounds;
+  const [upper, lower] = [beforeId, afterId].map((id) => id && messageKey(conversation, found.get(id)!));
+  if (upper !== undefined && (before === undefined || upper < before)) bounds.before = upper;
+  if (lower !== undefined && (after === undefined || lower > after)) bounds.after = lower;
+  return undefined;
 }

@@ -1,6 +1,6 @@
 /** Adds the rows of messages to a commit. */
 
-import { decodeNumber } from "../../storage/encoding.ts";
+import { decodeNumber, NUMBER_LIMIT } from "../../storage/encoding.ts";
 import { messageIdKey, messageKey, messagePosition } from "../../storage/keys.ts";
 import { rowsOf } from "../../storage/large-rows.ts";
 import type { Domain } from "../domain.ts";
@@ -15,7 +15,7 @@ import type { Draft } from "../semantic/semantic.ts";
  * the result is valid as long as the revision that was read before.
  */
 export async function findMessages(
-  domain: Domain,
+  { store }: Pick<Domain, "store">,
   number: number,
   ids: Iterable<string>,
 ): Promise<Map<string, string>> {
@@ -30,10 +30,10 @@ export async function findMessages(
   const direct = idPositions.flatMap((position) => (position === undefined ? [] : [messageKey(number, position)]));
   const stored = new Map<string, string>();
   const readDirect = async () => {
-    for await (const messages of rowsOf(domain.store, direct))
+    for await (const messages of rowsOf(store, direct))
       for (const { key, value } of messages) stored.set(key, idOf(value));
   };
-  const [rows] = await Promise.all([domain.store.getMany(keys), direct.length === 0 ? undefined : readDirect()]);
+  const [rows] = await Promise.all([store.getMany(keys), direct.length === 0 ? undefined : readDirect()]);
   for (const [index, id] of wanted.entries()) {
     const named = rows[index];
     const position = idPositions[index];
@@ -47,7 +47,7 @@ export async function findMessages(
  * Adds the messages to a commit: new ones after all others or at the date that the client gave, those in `known` at their old
  * position. Of two messages with the same id the last one counts.
  *
- * @param now milliseconds since 1970; a new message gets the date of the newest stored one if that is later
+ * @param now milliseconds since 1970; a new message is dated after the newest stored one
  * @returns how many messages have ever been added to the conversation, and the date of the newest one
  */
 export function writeMessages(
@@ -65,7 +65,8 @@ export function writeMessages(
     let position = message.id === undefined ? undefined : known.get(message.id);
     let id = message.id;
     if (position === undefined) {
-      const at = message.createdAt ?? Math.max(message.saidAt ?? now, latest);
+      // Two messages share a millisecond only where the client dates them: a page is cut at a time.
+      const at = message.createdAt ?? Math.min(Math.max(message.saidAt ?? now, latest + 1), NUMBER_LIMIT - 1);
       latest = Math.max(latest, at);
       sequence++;
       position = messagePosition(at, sequence);

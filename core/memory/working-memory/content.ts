@@ -5,6 +5,7 @@ import { canonicalJson } from "../../lib/canonical-json.ts";
 import { invalid } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
 import { describeProblems, type SchemaCompiler } from "../../lib/json-schema.ts";
+import { parseExactly } from "../../lib/large-integers.ts";
 import type { MemoryManifest } from "../../manifest/manifest.ts";
 
 type WorkingMemorySettings = NonNullable<MemoryManifest["workingMemory"]>;
@@ -76,7 +77,7 @@ function stringifyContent(content: Record<string, unknown>): string {
 
 function parseOrNull(text: string): Json {
   try {
-    return JSON.parse(text) as Json;
+    return parseExactly(text) as Json;
   } catch {
     return null;
   }

@@ -5,7 +5,7 @@ import { type LanguageModelV3FinishReason, type LanguageModelV3StreamPart, Model
 import { RepeatedDelta } from "./repeated-delta.ts";
 import { ToolCalls } from "./tool-calls.ts";
 import { readFinishReason, readUsage } from "./usage.ts";
-import type { WireChunk, WireDelta, WireUsage } from "./wire.ts";
+import type { WireChoice, WireChunk, WireDelta, WireUsage } from "./wire.ts";
 
 const TEXT = "txt-0";
 const REASONING = "reasoning-0";
@@ -80,7 +80,7 @@ export class ChatParts {
     if (!this.#begun) this.#begin(chunk);
     const usage = chunk.usage ?? chunk.x_groq?.usage;
     if (isObject(usage)) this.#usage = usage;
-    const choice = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined;
+    const choice = firstChoice(chunk);
     if (!isObject(choice)) return;
     // Some servers send an empty finish_reason with each delta.
     if (typeof choice.finish_reason === "string" && choice.finish_reason !== "")
@@ -164,10 +164,14 @@ export class ChatParts {
   }
 }
 
+/** The answer of a chunk. Some servers send several, whatever was asked for: the others are not added to it. */
+const firstChoice = ({ choices }: WireChunk): WireChoice | null | undefined =>
+  Array.isArray(choices) ? (choices as readonly (WireChoice | null)[]).find((choice) => !choice?.index) : undefined;
+
 /** The text of a chunk that contains nothing else of interest, or null. */
-function plainDelta({ choices, usage, error, x_groq }: WireChunk): string | null {
-  if (usage || error || x_groq || !Array.isArray(choices)) return null;
-  const [choice] = choices;
+function plainDelta(chunk: WireChunk): string | null {
+  if (chunk.usage || chunk.error || chunk.x_groq) return null;
+  const choice = firstChoice(chunk);
   if (!isObject(choice) || choice.finish_reason || choice.message || !isObject(choice.delta)) return null;
   const { content, reasoning_content, reasoning, refusal, tool_calls } = choice.delta as WireDelta;
   const others = reasoning_content || reasoning || refusal || tool_calls;

@@ -65,6 +65,7 @@ export class Connections {
   /** Returns the connection after a complete answer: it may be used again. */
   release(connection: Connection): void {
     if (!this.#open.has(connection)) return;
+    connection.isKept = true;
     const next = this.#nextWaiting();
     if (next === null) this.#idle.push(connection);
     else next.begin(connection);
@@ -124,6 +125,8 @@ export class Connection {
   /** Null with a proxy: then a call is ended by its controller. */
   readonly #client: Client | null;
   readonly dispatcher: Dispatcher;
+  /** Whether it has carried a call: its server may close it at the moment when it is used again. */
+  isKept = false;
   #connecting: Socket | null = null;
 
   constructor(

@@ -39,6 +39,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
   /** When the first byte arrived; 0 before. */
   #firstByteAt = 0;
   #bytes = 0;
+  /** Whether anything of the answer has come. */
+  #hasBegun = false;
   #timer: NodeJS.Timeout | undefined;
   /** Of a compressed answer. */
   #decoder: Duplex | null = null;
@@ -60,7 +62,10 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
 
   start(): void {
     this.#aborts?.add(this);
-    if (this.ended) return;
+    if (!this.ended) this.#connect();
+  }
+
+  #connect(): void {
     try {
       this.#connections.take(this);
     } catch (error) {
@@ -111,6 +116,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
   }
 
   onResponseStart(_controller: unknown, status: number, headers: ResponseHeaders): void {
+    this.#hasBegun = true;
     if (status < 200 || this.ended) return;
     const encoding = headers["content-encoding"];
     try {
@@ -167,7 +173,18 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
   }
 
   onResponseError(_controller: unknown, error: Error): void {
-    this.fail(error);
+    const connection = this.#connection;
+    if (this.ended || this.#hasBegun || connection?.isKept !== true || !isClosed(error)) {
+      this.fail(error);
+      return;
+    }
+    // The server has closed the kept connection as it was used again: that is no failure of the call.
+    clearTimeout(this.#timer);
+    this.#connection = null;
+    this.#controller = null;
+    this.#limit = "connect";
+    this.#connections.drop(connection, error);
+    this.#connect();
   }
 
   /**
@@ -203,6 +220,10 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
     this.#aborts?.remove(this);
   }
 }
+
+/** Whether the other side has closed the connection. */
+const isClosed = (error: NodeJS.ErrnoException): boolean => CLOSED_CODES.includes(error.code);
+const CLOSED_CODES: readonly (string | undefined)[] = ["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"];
 
 /** Longest delay that `setTimeout` supports. */
 const MAX_TIMER_MS = 2 ** 31 - 1;

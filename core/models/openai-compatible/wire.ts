@@ -11,7 +11,9 @@ export interface WireChunk {
   readonly error?: unknown;
 }
 
-interface WireChoice {
+export interface WireChoice {
+  /** Left out: 0. */
+  readonly index?: number | null;
   /** Set in a stream. */
   readonly delta?: WireDelta | null;
   /** Set in a whole completion. */

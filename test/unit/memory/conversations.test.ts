@@ -102,7 +102,7 @@ test("a clock that goes back does not make updatedAt go back, nor new messages o
   const { conversation, messages } = await pageOf(later.access, "c");
   assert.deepEqual(
     messages.map((message) => message.createdAt),
-    [iso(5000), iso(5000), iso(5000)],
+    [iso(5000), iso(5001), iso(5002)],
   );
   assert.deepEqual(
     messages.map((message) => (message.parts![0] as { text: string }).text),

@@ -55,6 +55,24 @@ test("reasoning comes as reasoning parts before the text", async (context) => {
   );
 });
 
+test("a server that sends several answers in one stream, or in one body, gives the first alone", async (context) => {
+  const { upstream, chain } = await openaiOver(context);
+  const event = (index: number, delta: object, finish: string | null = null) => ({
+    raw: `data: ${JSON.stringify({ choices: [{ index, delta, finish_reason: finish }] })}\n\n`,
+  });
+  const texts = ["Yes", "No", ".", "!"];
+  const deltas = texts.map((content, at) => event(at % 2, { content }));
+  upstream.replies({
+    steps: [...deltas, event(1, {}, "length"), event(0, {}, "stop"), event(1, { content: "?" }), { done: true }],
+  });
+  const parts = await partsOf(chain, ask("hi"));
+  assert.equal(textOf(parts), "Yes.");
+  assert.equal(partOf(parts, "finish").finishReason.unified, "stop");
+  const choices = ["No", "Yes"].map((content, at) => ({ index: 1 - at, message: { content }, finish_reason: "stop" }));
+  upstream.replies({ json: { choices } });
+  assert.equal(textOf(await partsOf(chain, ask("hi"))), "Yes");
+});
+
 test("two tool calls in deltas come as two whole calls", async (context) => {
   const { upstream, chain } = await openaiOver(context);
   const tools = [{ name: "add", input: { a: 1, b: 2 } }, { name: "now" }];

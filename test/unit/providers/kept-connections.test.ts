@@ -1,0 +1,99 @@
+/** Kept connections that a server closes at the moment when they are used again. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { type TestContext, test } from "node:test";
+import { dataOf, errorOf } from "../../support/served-upstream.ts";
+import { manifestWith, startService } from "../../support/service.ts";
+
+/** A server that answers `answers` requests of a connection, and closes it when the next comes. */
+async function closing(t: TestContext, answers: number, body: string) {
+  const sockets = new Set<Socket>();
+  let requests = 0;
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    let answered = 0;
+    socket.on("error", () => {});
+    socket.on("data", (data) => {
+      if (!/^(?:GET|POST) /.test(data.toString())) return;
+      requests++;
+      if (answered++ === answers) return void socket.destroy();
+      socket.write(
+        `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+      );
+    });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    connections: () => sockets.size,
+    requests: () => requests,
+  };
+}
+
+const COMPLETION = JSON.stringify({
+  id: "1",
+  object: "chat.completion",
+  created: 1,
+  model: "m",
+  choices: [{ index: 0, message: { role: "assistant", content: "Hi." }, finish_reason: "stop" }],
+});
+
+function service(t: TestContext, url: string) {
+  return startService(
+    t,
+    manifestWith(
+      { model: "up/m" },
+      {
+        providers: { up: { use: "openai-compatible", baseURL: url, apiKey: "k", retries: 0 } },
+        tools: {
+          read: { description: "Reads", parameters: { type: "object" }, http: { url, retries: 0 } },
+          write: { description: "Writes", parameters: { type: "object" }, http: { url, method: "POST", retries: 0 } },
+        },
+      },
+    ),
+  );
+}
+
+test("POST /agents/:id/text: a kept connection that the provider closes as it is used again costs no retry", async (t) => {
+  const up = await closing(t, 1, COMPLETION);
+  const { post } = await service(t, up.url);
+  for (const _ of [1, 2, 3]) {
+    const { text } = await dataOf(post("/agents/assistant/text", { input: "hi" }));
+    assert.equal(text, "Hi.");
+  }
+  assert.equal(up.connections(), 3);
+});
+
+test("POST /agents/:id/text: a provider that closes new connections is a failure, after one request", async (t) => {
+  const up = await closing(t, 0, COMPLETION);
+  const { post } = await service(t, up.url);
+  const { status, error } = await errorOf(post("/agents/assistant/text", { input: "hi" }));
+  assert.equal(status, 500);
+  assert.match(error, /unavailable/);
+  assert.equal(up.requests(), 1);
+});
+
+test("POST /tools/:name/execute: a kept connection that the server closes as it is used again costs a GET no retry", async (t) => {
+  const up = await closing(t, 1, '{"ok":true}');
+  const { post } = await service(t, up.url);
+  for (const _ of [1, 2, 3]) {
+    const { result } = await dataOf(post("/tools/read/execute", { input: {} }));
+    assert.deepEqual(result, { ok: true });
+  }
+});
+
+test("POST /tools/:name/execute: a POST whose kept connection is closed is not sent again, since it may have happened", async (t) => {
+  const up = await closing(t, 1, '{"ok":true}');
+  const { post } = await service(t, up.url);
+  await dataOf(post("/tools/write/execute", { input: {} }));
+  const { status, error } = await errorOf(post("/tools/write/execute", { input: {} }));
+  assert.equal(status, 500);
+  assert.match(error, /could not be reached/);
+  assert.equal(up.requests(), 2);
+});
