@@ -3,7 +3,7 @@ import { StreamResponse } from "@a2a-js/sdk";
 import { V03PushNotificationSerializer } from "@a2a-js/sdk/compat/v0_3/server";
 import { V1PushNotificationSerializer } from "@a2a-js/sdk/server";
 import undici from "undici";
-import { createAgent, hasProxy, type OutboundAgent } from "../lib/outbound.ts";
+import { createOutboundAgent, hasProxy, type OutboundAgent } from "../lib/outbound.ts";
 import type { AllowedAddresses } from "../models/files/allowed-addresses.ts";
 import type { Store } from "../storage/store.ts";
 import type { PushConfig } from "./push-config.ts";
@@ -30,7 +30,7 @@ export class PushDelivery {
     this.signer = new PushSigner(store);
     this.#addresses = addresses;
     // Sockets connect to the addresses that were checked: a second lookup of a name could give others.
-    this.#agent = createAgent(undici, {
+    this.#agent = createOutboundAgent(undici, {
       connect: {
         lookup: (name, settings, found) => addresses().lookup(name, settings, found),
         timeout: CONNECT_TIMEOUT_MS,

@@ -11,10 +11,8 @@ interface Proxies {
   readonly noProxy: string;
 }
 
-/** Null without a proxy. */
-let proxies: Proxies | null = null;
-/** That of `outboundFetch`. */
-let fetchAgent: OutboundAgent | null = null;
+/** `proxies` is null without a proxy. `fetchAgent` is that of `outboundFetch`. */
+const state: { proxies: Proxies | null; fetchAgent: OutboundAgent | null } = { proxies: null, fetchAgent: null };
 
 /**
  * Applies to the agents that are created from now on, and to every `outboundFetch`.
@@ -27,35 +25,37 @@ export function useProxy(setting: string, env: Environment): string | null {
   const other = read("ALL_PROXY");
   const given = setting === "env" ? [read("HTTP_PROXY") || other, read("HTTPS_PROXY") || other] : [setting, setting];
   const [httpProxy, httpsProxy] = given.map((text) => (text === "" || text.includes("://") ? text : `http://${text}`));
-  void fetchAgent?.close();
-  fetchAgent = null;
-  proxies = null;
+  void state.fetchAgent?.close();
+  state.fetchAgent = null;
+  state.proxies = null;
   if (setting === "off" || (httpProxy === "" && httpsProxy === "")) return null;
   if (![httpProxy, httpsProxy].every((text) => text === "" || URL.canParse(text!)))
     return "the address of the proxy is not a URL";
-  proxies = { httpProxy: httpProxy!, httpsProxy: httpsProxy!, noProxy: read("NO_PROXY") };
+  state.proxies = { httpProxy: httpProxy!, httpsProxy: httpsProxy!, noProxy: read("NO_PROXY") };
   return null;
 }
 
-export const hasProxy = (): boolean => proxies !== null;
+export const hasProxy = (): boolean => state.proxies !== null;
 
 /** The setting, for programs that this one starts. */
 export const proxyVariables = (): Record<string, string> =>
-  proxies === null ? {} : { HTTP_PROXY: proxies.httpProxy, HTTPS_PROXY: proxies.httpsProxy, NO_PROXY: proxies.noProxy };
+  state.proxies === null
+    ? {}
+    : { HTTP_PROXY: state.proxies.httpProxy, HTTPS_PROXY: state.proxies.httpsProxy, NO_PROXY: state.proxies.noProxy };
 
 /** An http address is asked of the proxy as it is, since many open tunnels for https alone. */
-export function createAgent(undici: Undici, options: Agent.Options): OutboundAgent {
-  if (proxies === null) return new undici.Agent(options);
+export function createOutboundAgent(undici: Undici, options: Agent.Options): OutboundAgent {
+  if (state.proxies === null) return new undici.Agent(options);
   // The type of the default export leaves it out.
   const { EnvHttpProxyAgent: ProxiedAgent } = undici as unknown as typeof import("undici");
-  return new ProxiedAgent({ ...options, ...proxies, proxyTunnel: false });
+  return new ProxiedAgent({ ...options, ...state.proxies, proxyTunnel: false });
 }
 
 /** `fetch`, through the proxy where there is one. */
 export const outboundFetch = async (target: string | URL, init?: RequestInit): Promise<Response> => {
-  if (proxies === null) return fetch(target, init);
+  if (state.proxies === null) return fetch(target, init);
   const { default: undici } = await import("undici");
-  fetchAgent ??= createAgent(undici, {});
-  const options = { ...init, dispatcher: fetchAgent } as unknown as Parameters<Undici["fetch"]>[1];
+  state.fetchAgent ??= createOutboundAgent(undici, {});
+  const options = { ...init, dispatcher: state.fetchAgent } as unknown as Parameters<Undici["fetch"]>[1];
   return (await undici.fetch(target, options)) as unknown as Response;
 };

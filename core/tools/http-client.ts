@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Dispatcher } from "undici";
 import { formatDuration } from "../lib/duration.ts";
-import { createAgent, type OutboundAgent } from "../lib/outbound.ts";
+import { createOutboundAgent, type OutboundAgent } from "../lib/outbound.ts";
 import type { Host } from "../plugin/plugin.ts";
 import { type AnswerBody, AnswerError, readBody, readExcerpt } from "./http-body.ts";
 
@@ -75,7 +75,7 @@ export function createHttpClient(host: Host): HttpClient {
   async function open() {
     const { default: undici } = await import("undici");
     // `withLimit` limits each try with one timer, in place of undici's two.
-    const agent = createAgent(undici, { connections: MAX_CONNECTIONS, headersTimeout: 0, bodyTimeout: 0 });
+    const agent = createOutboundAgent(undici, { connections: MAX_CONNECTIONS, headersTimeout: 0, bodyTimeout: 0 });
     host.onClose(() => agent.destroy());
     return { undici, agent };
   }

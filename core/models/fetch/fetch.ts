@@ -3,7 +3,7 @@
  * that for connecting, and a redirect to another origin, which would receive the key, is not followed.
  */
 import undici, { type Dispatcher } from "undici";
-import { createAgent } from "../../lib/outbound.ts";
+import { createOutboundAgent } from "../../lib/outbound.ts";
 import { decodeBody } from "./decode-body.ts";
 import { FetchCall } from "./fetch-call.ts";
 
@@ -34,7 +34,11 @@ interface OutgoingRequest {
 }
 
 export function createFetch({ connectTimeout, intercept }: FetchOptions): PackageFetch {
-  const agent = createAgent(undici, { connect: { timeout: connectTimeout }, headersTimeout: 0, bodyTimeout: 0 });
+  const agent = createOutboundAgent(undici, {
+    connect: { timeout: connectTimeout },
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
   const dispatcher = intercept === undefined ? agent : agent.compose(intercept);
   return {
     fetch: (target, init = {}) => {

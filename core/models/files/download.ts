@@ -1,7 +1,7 @@
 /** Downloads one file that a client has named by URL, within bounds. */
 import type { Readable } from "node:stream";
 import undici from "undici";
-import { createAgent, hasProxy } from "../../lib/outbound.ts";
+import { createOutboundAgent, hasProxy } from "../../lib/outbound.ts";
 import { AllowedAddresses } from "./allowed-addresses.ts";
 
 export interface DownloadedFile {
@@ -22,7 +22,7 @@ const CONNECT_TIMEOUT_MS = 5_000;
 /** @param allowPrivate host names, addresses or networks that are allowed beside the public ones */
 export function createDownloader(allowPrivate: readonly string[]): Downloader {
   const allowed = new AllowedAddresses(allowPrivate);
-  const agent = createAgent(undici, { connect: { lookup: allowed.lookup, timeout: CONNECT_TIMEOUT_MS } });
+  const agent = createOutboundAgent(undici, { connect: { lookup: allowed.lookup, timeout: CONNECT_TIMEOUT_MS } });
   return {
     async download(start, budget, signal) {
       let url = start;

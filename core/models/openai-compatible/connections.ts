@@ -1,7 +1,7 @@
 /** Connections to one origin, each with one call at a time. If their number is limited, calls wait in a queue. */
 import type { Socket } from "node:net";
 import undici, { type buildConnector, type Client, type Dispatcher } from "undici";
-import { createAgent, hasProxy } from "../../lib/outbound.ts";
+import { createOutboundAgent, hasProxy } from "../../lib/outbound.ts";
 import { ProviderQueueFull } from "../../plugin/plugin.ts";
 
 /** A call that needs a connection. It gets one in `begin`, and must return it with `release` or `drop`. */
@@ -32,7 +32,7 @@ export class Connections {
   readonly #open = new Set<Connection>();
   readonly #waiting = new Set<PooledCall>();
   /** Has the sockets of all connections where there is a proxy. */
-  readonly #proxied = hasProxy() ? createAgent(undici, CLIENT_OPTIONS) : null;
+  readonly #proxied = hasProxy() ? createOutboundAgent(undici, CLIENT_OPTIONS) : null;
   #closed = false;
 
   constructor(origin: string, limits: Limits) {
