@@ -1,40 +1,13 @@
 /** `node --import tsx bench/compare.ts REF [SCENARIO ...]`: the working tree beside a git ref, in alternating rounds. */
-import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { capture } from "./capture.ts";
-import { type Measured, measure } from "./measure.ts";
+import type { Measured } from "./measure.ts";
 import { type Options, readOptions, USAGE } from "./options.ts";
 import { exitOnSignals } from "./process.ts";
 import { table } from "./report.ts";
 import { chosen, httpScenarios } from "./scenarios.ts";
-import { ROOT, startPenstock } from "./targets.ts";
+import { ROOT } from "./targets.ts";
+import { checkout, measureTrees } from "./trees.ts";
 
 const say = (line: string) => process.stderr.write(`${line}\n`);
-
-function git(...args: string[]): void {
-  const { status, stderr } = spawnSync("git", ["-C", ROOT, ...args], { encoding: "utf8" });
-  if (status !== 0) throw new Error(`git ${args.join(" ")}: ${stderr.trim()}`);
-}
-
-/** Checks a ref out into a temporary folder, with this tree's packages; `remove` deletes it. */
-function worktree(ref: string): { folder: string; remove(): void } {
-  const parent = mkdtempSync(join(tmpdir(), "penstock-compare-"));
-  const folder = join(parent, "tree");
-  const remove = () => {
-    spawnSync("git", ["-C", ROOT, "worktree", "remove", "--force", folder]);
-    rmSync(parent, { recursive: true, force: true });
-  };
-  try {
-    git("worktree", "add", "--detach", folder, ref);
-    symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
-  } catch (error) {
-    remove();
-    throw error;
-  }
-  return { folder, remove };
-}
 
 function rowOf(before: Measured, after: Measured): string[] {
   const change = (old: number, now: number) => `${(((now - old) / old) * 100).toFixed(1)} %`;
@@ -54,29 +27,16 @@ function rowOf(before: Measured, after: Measured): string[] {
 async function compare(ref: string, folder: string, options: Options): Promise<number> {
   const rows: string[][] = [];
   let failures = 0;
+  const trees = [
+    { name: ref, root: folder },
+    { name: "working tree", root: ROOT },
+  ];
   for (const scenario of httpScenarios(chosen(options.scenarios))) {
-    const started = [];
-    try {
-      for (const root of [folder, ROOT]) {
-        started.push(
-          await startPenstock({ root, entry: options.entry, transport: options.transport, service: scenario.service }),
-        );
-      }
-      const [before, after] = started as [(typeof started)[0], (typeof started)[0]];
-      const contenders = [
-        { name: ref, server: before },
-        { name: "working tree", server: after },
-      ];
-      for (const { port } of [before, after]) await scenario.prepare?.(port);
-      const sample = await capture(after.port, scenario);
-      const measured = await measure(scenario, contenders, sample, { ...options, onRun: say });
-      for (const tool of options.tools) {
-        const of = (name: string) => measured.find((row) => row.tool === tool && row.contender === name)!;
-        rows.push(rowOf(of(ref), of("working tree")));
-        failures += of(ref).median.failures + of("working tree").median.failures;
-      }
-    } finally {
-      for (const server of started) await server.stop();
+    const measured = await measureTrees(scenario, trees, options, say);
+    for (const tool of options.tools) {
+      const of = (name: string) => measured.find((row) => row.tool === tool && row.contender === name)!;
+      rows.push(rowOf(of(ref), of("working tree")));
+      failures += of(ref).median.failures + of("working tree").median.failures;
     }
   }
   const head = ["scenario", "load", `${ref} req/s`, "now req/s", "change", "CPU us/req", "now", "change", "failures"];
@@ -91,15 +51,8 @@ async function main(args: readonly string[]): Promise<number> {
     say(`node --import tsx bench/compare.ts GIT_REF [SCENARIO ...]; options as in:\n${USAGE}`);
     return options.help ? 0 : 1;
   }
-  const tree = worktree(ref);
-  process.once("exit", tree.remove);
   exitOnSignals();
-  try {
-    return (await compare(ref, tree.folder, { ...options, scenarios })) > 0 ? 1 : 0;
-  } finally {
-    process.removeListener("exit", tree.remove);
-    tree.remove();
-  }
+  return (await compare(ref, checkout(ref, say), { ...options, scenarios })) > 0 ? 1 : 0;
 }
 
 process.exitCode = await main(process.argv.slice(2)).catch((error: unknown) => {

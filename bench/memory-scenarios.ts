@@ -14,9 +14,9 @@ const USER = `user-${MARKER}`;
 const CONVERSATION = `conversation-${MARKER}`;
 
 const message = { role: "user", content: WORDS };
-const save = JSON.stringify({ userId: USER, conversationId: CONVERSATION, messages: [message] });
+const saving = (messages: object[]) => JSON.stringify({ userId: USER, conversationId: CONVERSATION, messages });
 
-const saved = enveloped((data) => (data.saved === 1 ? null : `saved is ${String(data.saved)}`));
+const saved = (count: number) => enveloped((data) => (data.saved === count ? null : `saved is ${String(data.saved)}`));
 
 interface Page {
   messages: { content: string }[];
@@ -32,25 +32,60 @@ const TEXT: HttpScenario = {
   body: JSON.stringify({ input: WORDS, options: { memory: { userId: USER, conversationId: CONVERSATION } } }),
   numbers: { below: IN_USE, pick: "turn" },
   // Windows are full from the first request on.
-  prepare: (port) => fillConversations(port, IN_USE, 12),
+  prepare: (port, count = IN_USE) => fillConversations(port, count, 12),
   aim: { measure: "requests/s", least: 8_000 },
   check: enveloped((data) => (data.text === WORDS && data.finishReason === "stop" ? null : "another text")),
 };
 
+const CREATE: HttpScenario = {
+  kind: "http",
+  service: "memory",
+  name: "create",
+  title: "create a conversation",
+  method: "POST",
+  path: "/api/memory/conversations",
+  body: JSON.stringify({ userId: USER, resourceId: "assistant", title: "A talk", metadata: { kind: "bench" } }),
+  numbers: { below: MANY, pick: "random" },
+  aim: { measure: "requests/s", least: 20_000 },
+  check: enveloped((data) =>
+    (data.conversation as { title: string }).title === "A talk" ? null : "another conversation",
+  ),
+};
+
+const SAVE: HttpScenario = {
+  kind: "http",
+  service: "memory",
+  name: "save",
+  title: "save one message, 64 conversations in use",
+  method: "POST",
+  path: "/api/memory/save-messages",
+  body: saving([message]),
+  numbers: { below: IN_USE, pick: "turn" },
+  prepare: (port, count = IN_USE) => createConversations(port, count),
+  aim: { measure: "requests/s", least: 30_000 },
+  check: saved(1),
+};
+
+const SAVE_TWO: HttpScenario = {
+  ...SAVE,
+  name: "save-two",
+  title: "save two messages, 64 conversations in use",
+  body: saving([message, { role: "assistant", content: WORDS }]),
+  check: saved(2),
+};
+
+/** The same on `memory:`. */
+const inMemory = (row: HttpScenario, least: number): HttpScenario => ({
+  ...row,
+  service: "memory-memory",
+  name: `${row.name}-memory`,
+  title: `${row.title}, in memory`,
+  aim: { measure: "requests/s", least },
+});
+
 export const MEMORY_SCENARIOS: readonly HttpScenario[] = [
-  {
-    kind: "http",
-    service: "memory",
-    name: "save",
-    title: "save one message, 64 conversations in use",
-    method: "POST",
-    path: "/api/memory/save-messages",
-    body: save,
-    numbers: { below: IN_USE, pick: "turn" },
-    prepare: (port) => createConversations(port, IN_USE),
-    aim: { measure: "requests/s", least: 30_000 },
-    check: saved,
-  },
+  SAVE,
+  SAVE_TWO,
   {
     kind: "http",
     service: "memory",
@@ -58,27 +93,17 @@ export const MEMORY_SCENARIOS: readonly HttpScenario[] = [
     title: "save one message, any of 100,000 conversations",
     method: "POST",
     path: "/api/memory/save-messages",
-    body: save,
+    body: saving([message]),
     numbers: { below: MANY, pick: "random" },
     prepare: (port) => createConversations(port, MANY),
     aim: { measure: "requests/s", least: 15_000 },
-    check: saved,
+    check: saved(1),
   },
-  {
-    kind: "http",
-    service: "memory",
-    name: "create",
-    title: "create a conversation",
-    method: "POST",
-    path: "/api/memory/conversations",
-    body: JSON.stringify({ userId: USER, resourceId: "assistant", title: "A talk", metadata: { kind: "bench" } }),
-    numbers: { below: MANY, pick: "random" },
-    aim: { measure: "requests/s", least: 20_000 },
-    check: enveloped((data) =>
-      (data.conversation as { title: string }).title === "A talk" ? null : "another conversation",
-    ),
-  },
+  CREATE,
   TEXT,
+  inMemory(SAVE_TWO, 11_500),
+  inMemory(CREATE, 15_800),
+  inMemory(TEXT, 4_350),
   {
     ...TEXT,
     name: "text-kept",
@@ -102,7 +127,7 @@ export const MEMORY_SCENARIOS: readonly HttpScenario[] = [
     path: `/api/memory/conversations/${CONVERSATION}/messages?limit=${PAGE}`,
     body: null,
     numbers: { below: IN_USE, pick: "turn" },
-    prepare: (port) => fillConversations(port, IN_USE, PAGE),
+    prepare: (port, count = IN_USE) => fillConversations(port, count, PAGE),
     aim: { measure: "requests/s", least: 8_000 },
     check: enveloped((data) => {
       const { messages } = data as unknown as Page;

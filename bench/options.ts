@@ -23,6 +23,7 @@ export interface Options {
 }
 
 export const USAGE = `npm run bench -- [SCENARIO ...] [options]
+npm run bench -- ratchet [ROW ...] [options]     each row beside its commit in bench/reference.json
 
   --seconds N        length of one run of load (5)
   --rounds N         runs per server and tool; the median is printed (3)

@@ -5,6 +5,7 @@ import { type Contender, measure } from "./measure.ts";
 import { type Options, readOptions, USAGE } from "./options.ts";
 import { exitOnSignals, pins } from "./process.ts";
 import { profileScenario } from "./profile.ts";
+import { runRatchet } from "./ratchet.ts";
 import { failuresOf, type HttpResult, httpLine, httpTable, specialLine, specialTable, twinTable } from "./report.ts";
 import { chosen, type HttpScenario, httpScenarios, type Service, type SpecialScenario } from "./scenarios.ts";
 import { soak } from "./soak.ts";
@@ -113,6 +114,8 @@ async function main(args: readonly string[]): Promise<number> {
     console.log(USAGE);
     return 0;
   }
+  const [command, ...scenarios] = options.scenarios;
+  if (command === "ratchet") return runRatchet({ ...options, scenarios }, say);
   const failures = await (options.soak !== null
     ? runSoak(options, options.soak)
     : options.profile !== null

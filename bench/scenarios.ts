@@ -1,8 +1,9 @@
 /** The scenarios, with the aim of each row and the check of every reply. One row here is one line of the report. */
 
 import { authScenarios } from "./auth-scenarios.ts";
+import { tokenHeaders } from "./credentials.ts";
 import { MEMORY_SCENARIOS } from "./memory-scenarios.ts";
-import type { Numbers } from "./numbers.ts";
+import { MARKER, type Numbers } from "./numbers.ts";
 import { DELTAS, enveloped, eventsOf, WORDS } from "./replies.ts";
 import { WORKFLOW_SCENARIOS } from "./workflow-scenarios.ts";
 
@@ -31,8 +32,8 @@ export interface HttpScenario {
   keyed?: true;
   /** A second request after each first one, about what that one created; both are counted. */
   next?: Next;
-  /** Fills the store before the first request. */
-  prepare?(port: number): Promise<void>;
+  /** Fills the store before the first request, with fewer conversations than usual if `count` is given. */
+  prepare?(port: number, count?: number): Promise<void>;
   /** A row with the same replies with which this one is compared: it runs beside it, in the same rounds. */
   twin?: HttpScenario;
   aim: Aim;
@@ -41,14 +42,16 @@ export interface HttpScenario {
 }
 
 /**
- * The configuration of the server: `plain` is service.yaml, `memory` is memory.yaml with a fresh SQLite file, `workflow` is workflow.yaml
+ * The configuration of the server: `plain` is service.yaml, `memory` is memory.yaml with a fresh SQLite file and
+ * `memory-memory` the same in memory, `workflow` is workflow.yaml
  * with one, and `workflow-memory` the same in memory; `traces` is traces.yaml. Only the last of these traces; `traced` is service.yaml
- * with every run traced, and `traced-content` with redacted inputs and outputs too. `auth` is auth.yaml. `upstream` and `everything`
- * are those in the folder `upstream`, with a provider behind HTTP.
+ * with every run traced, and `traced-content` with redacted inputs and outputs too. `auth` is auth.yaml, `package` package.yaml.
+ * `upstream` and `everything` are those in the folder `upstream`, with a provider behind HTTP, and `init` is init.yaml with one.
  */
 export type Service =
   | "plain"
   | "memory"
+  | "memory-memory"
   | "workflow"
   | "workflow-memory"
   | "traces"
@@ -57,7 +60,9 @@ export type Service =
   | "auth"
   | "upstream"
   | "processes"
-  | "everything";
+  | "everything"
+  | "package"
+  | "init";
 
 interface Next {
   /** Finds an id in the reply to the first request: valid both as a pattern of Lua and as a regular expression. */
@@ -127,6 +132,58 @@ const AGENTS: HttpScenario = {
 
 const TEXT = textScenario("plain", "text", "POST /agents/:id/text", 60_000);
 
+const TOOL_CALL: HttpScenario = {
+  kind: "http",
+  service: "plain",
+  name: "tool-call",
+  title: "a tool call and an answer",
+  method: "POST",
+  path: "/agents/caller/text",
+  body: input("add two and three"),
+  aim: { measure: "requests/s", least: 25_000 },
+  check: enveloped((data) =>
+    data.text === "The sum is 5." && (data.toolResults as unknown[]).length === 1 ? null : "another answer",
+  ),
+};
+
+const STREAM: HttpScenario = {
+  kind: "http",
+  service: "plain",
+  name: "stream",
+  title: "POST /agents/:id/stream, 32 deltas",
+  method: "POST",
+  path: "/agents/assistant/stream",
+  body: input(WORDS),
+  aim: { measure: "requests/s", least: 19_000 },
+  check: streamed("finish"),
+};
+
+/** What a package of the AI SDK costs whose model is in this process, and what most users have. */
+const USUAL: readonly HttpScenario[] = [
+  textScenario("package", "text-package", "POST /agents/:id/text, a package's model in the process", 11_200),
+  {
+    ...STREAM,
+    service: "package",
+    name: "stream-package",
+    title: "POST /agents/:id/stream, a package's model in the process",
+    aim: { measure: "requests/s", least: 9_650 },
+  },
+  {
+    ...TOOL_CALL,
+    service: "package",
+    name: "tool-call-package",
+    title: "two calls of a package's model, and a tool between them",
+    aim: { measure: "requests/s", least: 8_400 },
+  },
+  {
+    ...textScenario("init", "init", "what `penstock init` writes, a provider over HTTP, a token", 4_000),
+    // Each connection has a conversation of its own, so that none waits for another.
+    body: JSON.stringify({ input: WORDS, options: { memory: { conversationId: `conversation-${MARKER}` } } }),
+    numbers: { below: 64, pick: "turn" },
+    headers: tokenHeaders,
+  },
+];
+
 export const SCENARIOS: readonly Scenario[] = [
   { kind: "upstream", name: "upstream", title: "the real path: a provider over HTTP" },
   {
@@ -150,19 +207,7 @@ export const SCENARIOS: readonly Scenario[] = [
   // Tracing may cost 15 % of the rate without it.
   textScenario("traced", "text-traced", "POST /agents/:id/text, traced", 51_000),
   textScenario("traced-content", "text-traced-content", "POST /agents/:id/text, traced with content", 51_000),
-  {
-    kind: "http",
-    service: "plain",
-    name: "tool-call",
-    title: "a tool call and an answer",
-    method: "POST",
-    path: "/agents/caller/text",
-    body: input("add two and three"),
-    aim: { measure: "requests/s", least: 25_000 },
-    check: enveloped((data) =>
-      data.text === "The sum is 5." && (data.toolResults as unknown[]).length === 1 ? null : "another answer",
-    ),
-  },
+  TOOL_CALL,
   {
     kind: "http",
     service: "plain",
@@ -174,17 +219,7 @@ export const SCENARIOS: readonly Scenario[] = [
     aim: { measure: "requests/s", least: 80_000 },
     check: enveloped((data) => ((data.result as { sum?: number }).sum === 5 ? null : "another sum")),
   },
-  {
-    kind: "http",
-    service: "plain",
-    name: "stream",
-    title: "POST /agents/:id/stream, 32 deltas",
-    method: "POST",
-    path: "/agents/assistant/stream",
-    body: input(WORDS),
-    aim: { measure: "requests/s", least: 19_000 },
-    check: streamed("finish"),
-  },
+  STREAM,
   {
     kind: "http",
     service: "plain",
@@ -196,6 +231,7 @@ export const SCENARIOS: readonly Scenario[] = [
     aim: { measure: "requests/s", least: 15_000 },
     check: streamed("[DONE]"),
   },
+  ...USUAL,
   ...MEMORY_SCENARIOS,
   ...WORKFLOW_SCENARIOS,
   {

@@ -29,7 +29,7 @@ function post(port: number, agent: Agent, path: string, body: unknown): Promise<
   });
 }
 
-/** Calls `work` for 0, 1, ... `count - 1`, several at a time. */
+/** Calls `work` for 0, 1, ... `count - 1`, several at a time; few one after the other, so that the store is the same every time. */
 async function each(count: number, work: (number: number) => Promise<void>): Promise<void> {
   let next = 0;
   const lane = async () => {
@@ -38,7 +38,7 @@ async function each(count: number, work: (number: number) => Promise<void>): Pro
       await work(next - 1);
     }
   };
-  await Promise.all(Array.from({ length: LANES }, lane));
+  await Promise.all(Array.from({ length: count < LANES ? 1 : LANES }, lane));
 }
 
 /** Creates `conversation-N` of `user-N`, empty, for every N below `count`. */

@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Reply } from "./capture.ts";
 import { AUTH_ENV } from "./credentials.ts";
-import { ended, firstMessage, SERVER_CORE, spawnOn } from "./process.ts";
+import { ended, firstMessage, LOAD_CORE, SERVER_CORE, spawnOn } from "./process.ts";
 import type { Service } from "./scenarios.ts";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
@@ -40,22 +40,27 @@ interface PenstockOptions {
 interface Served {
   manifest: string;
   file: boolean;
+  /** Whether its models are behind a provider over HTTP, which is started with it unless there is one in BENCH_PROVIDER. */
+  provider?: true;
   /** Variables for the manifest, or for the service itself. */
   env?: Readonly<Record<string, string>>;
 }
 
-const SERVICES: Readonly<Record<Service, Served>> = {
+export const SERVICES: Readonly<Record<Service, Served>> = {
   plain: { manifest: "service.yaml", file: false },
   memory: { manifest: "memory.yaml", file: true },
+  "memory-memory": { manifest: "memory.yaml", file: false },
   workflow: { manifest: "workflow.yaml", file: true },
   "workflow-memory": { manifest: "workflow.yaml", file: false },
   traces: { manifest: "traces.yaml", file: false },
   traced: { manifest: "service.yaml", file: false, env: { BENCH_SAMPLE: "1" } },
   "traced-content": { manifest: "service.yaml", file: false, env: { BENCH_SAMPLE: "1", BENCH_CONTENT: "redacted" } },
   auth: { manifest: "auth.yaml", file: false, env: AUTH_ENV },
-  upstream: { manifest: "upstream/service.yaml", file: false },
+  upstream: { manifest: "upstream/service.yaml", file: false, provider: true },
   processes: { manifest: "processes.yaml", file: false },
-  everything: { manifest: "upstream/everything.yaml", file: true, env: AUTH_ENV },
+  everything: { manifest: "upstream/everything.yaml", file: true, provider: true, env: AUTH_ENV },
+  package: { manifest: "package.yaml", file: false },
+  init: { manifest: "init.yaml", file: true, provider: true, env: AUTH_ENV },
 };
 
 const LISTENING = /https?:\/\/(?:\[[^\]]+\]|[^\s:/]+):(\d+)/;
@@ -64,14 +69,18 @@ const LISTENING = /https?:\/\/(?:\[[^\]]+\]|[^\s:/]+):(\d+)/;
 export async function startPenstock(options: PenstockOptions = {}): Promise<Running> {
   const { root = ROOT, entry = "core/penstock.js", transport = "auto", nodeOptions = [] } = options;
   const { service = "plain" } = options;
-  const { manifest, file, env = {} } = SERVICES[service];
+  const { manifest, file, provider, env = {} } = SERVICES[service];
+  const upstream = provider && options.env?.BENCH_PROVIDER === undefined ? await startProvider() : null;
   const folder = file ? mkdtempSync(join(tmpdir(), "penstock-bench-")) : null;
-  const store = folder === null ? {} : { BENCH_STORE: `sqlite:${options.file ?? join(folder, "penstock.db")}` };
+  const more = {
+    ...(folder !== null && { BENCH_STORE: `sqlite:${options.file ?? join(folder, "penstock.db")}` }),
+    ...(upstream !== null && { BENCH_PROVIDER: originOf(upstream) }),
+  };
   const args = [...nodeOptions, entry, "serve", "--config", join(HERE, manifest), "--host", "127.0.0.1", "--port", "0"];
   const began = performance.now();
   const child = spawnOn(options.pinned === false ? null : SERVER_CORE, process.execPath, args, {
     cwd: root,
-    env: { ...process.env, BENCH_TRANSPORT: transport, ...env, ...options.env, ...store },
+    env: { ...process.env, BENCH_TRANSPORT: transport, ...env, ...options.env, ...more },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
@@ -94,10 +103,16 @@ export async function startPenstock(options: PenstockOptions = {}): Promise<Runn
     stop: async () => {
       child.kill("SIGTERM");
       await ended(child, 10_000);
+      await upstream?.stop();
       if (folder !== null) rmSync(folder, { recursive: true, force: true });
     },
   };
 }
+
+/** Starts the provider of the real path (`upstream/provider.ts`), on the core of the load. */
+export const startProvider = (): Promise<Running> => startHelper(LOAD_CORE, "upstream/provider.ts");
+
+export const originOf = ({ port }: Running): string => `http://127.0.0.1:${port}`;
 
 /** Starts the bare server with its replies, each by method and path. */
 export function startCeiling(replies: readonly Reply[]): Promise<Running> {

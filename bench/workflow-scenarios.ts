@@ -32,6 +32,23 @@ function streamed(body: string): string | null {
   return (last.result as { sum: number }).sum === 121 ? null : "another result";
 }
 
+const PAIR: HttpScenario = {
+  kind: "http",
+  service: "workflow",
+  name: "workflow-resume",
+  title: "suspend and resume, two requests a pair",
+  method: "POST",
+  path: "/workflows/approval/execute",
+  body: JSON.stringify({ input: { amount: 100 } }),
+  next: {
+    id: '"executionId":"([^"]+)".*"status":"suspended"',
+    path: `/workflows/approval/executions/${ID}/resume`,
+    body: JSON.stringify({ resumeData: { approved: true } }),
+  },
+  aim: { measure: "requests/s", least: 10_000 },
+  check: paired,
+};
+
 export const WORKFLOW_SCENARIOS: readonly HttpScenario[] = [
   {
     ...execute,
@@ -56,20 +73,12 @@ export const WORKFLOW_SCENARIOS: readonly HttpScenario[] = [
     aim: { measure: "requests/s", least: 10_000 },
     check: streamed,
   },
+  PAIR,
   {
-    kind: "http",
-    service: "workflow",
-    name: "workflow-resume",
-    title: "suspend and resume, two requests a pair",
-    method: "POST",
-    path: "/workflows/approval/execute",
-    body: JSON.stringify({ input: { amount: 100 } }),
-    next: {
-      id: '"executionId":"([^"]+)".*"status":"suspended"',
-      path: `/workflows/approval/executions/${ID}/resume`,
-      body: JSON.stringify({ resumeData: { approved: true } }),
-    },
-    aim: { measure: "requests/s", least: 10_000 },
-    check: paired,
+    ...PAIR,
+    service: "workflow-memory",
+    name: "workflow-resume-memory",
+    title: "suspend and resume in memory, two requests a pair",
+    aim: { measure: "requests/s", least: 20_000 },
   },
 ];

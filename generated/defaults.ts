@@ -4,6 +4,7 @@
 export const defaults = {
   "ApprovalsQuery": {
     "status": "open",
+    "order": "asc",
     "limit": 50,
     "offset": 0
   },

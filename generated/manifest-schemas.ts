@@ -972,7 +972,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "default": {}
       },
       "uploads": {
-        "description": "Most bytes of request bodies in memory at once, of all requests together; more are answered 503.",
+        "description": "Most bytes of request bodies and of messages on WebSockets in memory at once, all together, until the work that they ask for has ended; more are answered 503.",
         "$ref": "#/$defs/Size",
         "default": "256MiB"
       },
@@ -988,6 +988,12 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "maximum": 1000000,
         "default": 10000
       },
+      "userExecutions": {
+        "description": "Most of them that one known user may have at work; more are answered 429. Left out: a quarter of `executions`.",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1000000
+      },
       "execution": {
         "description": "Most bytes that one workflow execution may record: its input, the outputs of its steps, what it waits for. Beyond, it ends with an error.",
         "$ref": "#/$defs/Size",
@@ -995,6 +1001,13 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
       },
       "userTasks": {
         "description": "Most A2A tasks of one user that have not ended: at work, or waiting for an answer.",
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1000000,
+        "default": 100
+      },
+      "approvals": {
+        "description": "Most open questions about direct calls and agent runs of one user that wait for a person's approval.",
         "type": "integer",
         "minimum": 1,
         "maximum": 1000000,

@@ -1732,6 +1732,16 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "input": {
         "description": "The input of the call, as it was asked."
       },
+      "context": {
+        "type": "object",
+        "description": "The `context` of the call, which is part of what is approved: an empty object when there is none. A question of an older release has none.",
+        "additionalProperties": true
+      },
+      "contextTruncated": {
+        "type": "boolean",
+        "description": "Set when `context` is more than 16 KiB and is shown cut. The whole of it is approved.",
+        "const": true
+      },
       "agentId": {
         "type": "string",
         "description": "The agent that called the tool."
@@ -1778,12 +1788,13 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "status": {
         "type": "string",
-        "description": "`expired` when nobody answered in time, which means no.",
+        "description": "`expired` when nobody answered in time, which means no; `withdrawn` when nobody needs the answer any more.",
         "enum": [
           "open",
           "approved",
           "denied",
-          "expired"
+          "expired",
+          "withdrawn"
         ]
       },
       "createdAt": {
@@ -1798,7 +1809,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "decidedAt": {
         "type": "string",
-        "description": "When it was answered, or expired.",
+        "description": "When it was answered, expired or was withdrawn.",
         "format": "date-time"
       },
       "decidedBy": {
@@ -1807,7 +1818,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "reason": {
         "type": "string",
-        "description": "What was said with the answer."
+        "description": "What was said with the answer. When it was withdrawn: `cancelled` or `ended` (the run, execution or task), `conversation_deleted`, `superseded` by a further message of its user, or `tool_removed`."
       },
       "approvedInput": {
         "description": "The input that runs, where the answer changed it."
@@ -1835,6 +1846,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "orderId": "A-1002",
           "amount": 620
         },
+        "context": {},
         "agentId": "support",
         "toolCallId": "call_1",
         "conversationId": "order-1042",
@@ -1845,13 +1857,6 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "expiresAt": "2026-11-21T09:30:00.000Z"
       }
     ]
-  },
-  "ApprovalList": {
-    "type": "array",
-    "description": "Approvals, newest first.",
-    "items": {
-      "$ref": "#/components/schemas/Approval"
-    }
   },
   "ApprovalsQuery": {
     "type": "object",
@@ -1864,7 +1869,8 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "open",
           "approved",
           "denied",
-          "expired"
+          "expired",
+          "withdrawn"
         ],
         "default": "open"
       },
@@ -1873,6 +1879,21 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "description": "Only those that this agent asked for.",
         "minLength": 1,
         "maxLength": 256
+      },
+      "userId": {
+        "type": "string",
+        "description": "Only those of this user.",
+        "minLength": 1,
+        "maxLength": 256
+      },
+      "order": {
+        "type": "string",
+        "description": "By the time when they were asked: `asc`, the oldest first, or `desc`.",
+        "enum": [
+          "asc",
+          "desc"
+        ],
+        "default": "asc"
       },
       "limit": {
         "type": "integer",
@@ -1889,6 +1910,34 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "maximum": 1000000
       }
     }
+  },
+  "ApprovalsReply": {
+    "type": "object",
+    "description": "A page of approvals.",
+    "properties": {
+      "success": {
+        "const": true,
+        "description": "Always true."
+      },
+      "data": {
+        "type": "array",
+        "description": "Those of the page, in the order that was asked for.",
+        "items": {
+          "$ref": "#/components/schemas/Approval"
+        }
+      },
+      "total": {
+        "type": "integer",
+        "description": "How many there are on all pages.",
+        "minimum": 0
+      }
+    },
+    "required": [
+      "success",
+      "data",
+      "total"
+    ],
+    "additionalProperties": true
   },
   "AttachQuery": {
     "type": "object",
@@ -3797,7 +3846,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
       },
       "runId": {
         "type": "string",
-        "description": "Id of the run. Left out: the server makes one. The reply has it in `x-run-id`.",
+        "description": "Id of the run. Left out: the server makes one. The reply has that of a kept run in `x-run-id`.",
         "pattern": "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{1,128}$"
       },
       "background": {

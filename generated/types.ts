@@ -1125,7 +1125,7 @@ export interface LimitsManifest {
    */
   body: number | BodyLimitsManifest;
   /**
-   * Most bytes of request bodies in memory at once, of all requests together; more are answered 503.
+   * Most bytes of request bodies and of messages on WebSockets in memory at once, all together, until the work that they ask for has ended; more are answered 503.
    */
   uploads: Size;
   /**
@@ -1137,6 +1137,10 @@ export interface LimitsManifest {
    */
   executions: number;
   /**
+   * Most of them that one known user may have at work; more are answered 429. Left out: a quarter of `executions`.
+   */
+  userExecutions?: number;
+  /**
    * Most bytes that one workflow execution may record: its input, the outputs of its steps, what it waits for. Beyond, it ends with an error.
    */
   execution: Size;
@@ -1144,6 +1148,10 @@ export interface LimitsManifest {
    * Most A2A tasks of one user that have not ended: at work, or waiting for an answer.
    */
   userTasks: number;
+  /**
+   * Most open questions about direct calls and agent runs of one user that wait for a person's approval.
+   */
+  approvals: number;
   /**
    * Longest time until the headers of the reply are out.
    */
@@ -2794,6 +2802,16 @@ export interface Approval {
    */
   input: unknown;
   /**
+   * The `context` of the call, which is part of what is approved: an empty object when there is none. A question of an older release has none.
+   */
+  context?: {
+    [k: string]: unknown;
+  };
+  /**
+   * Set when `context` is more than 16 KiB and is shown cut. The whole of it is approved.
+   */
+  contextTruncated?: true;
+  /**
    * The agent that called the tool.
    */
   agentId?: string;
@@ -2834,9 +2852,9 @@ export interface Approval {
    */
   approvers: "owner" | "console";
   /**
-   * `expired` when nobody answered in time, which means no.
+   * `expired` when nobody answered in time, which means no; `withdrawn` when nobody needs the answer any more.
    */
-  status: "open" | "approved" | "denied" | "expired";
+  status: "open" | "approved" | "denied" | "expired" | "withdrawn";
   /**
    * When it was asked.
    */
@@ -2846,7 +2864,7 @@ export interface Approval {
    */
   expiresAt: string;
   /**
-   * When it was answered, or expired.
+   * When it was answered, expired or was withdrawn.
    */
   decidedAt?: string;
   /**
@@ -2854,7 +2872,7 @@ export interface Approval {
    */
   decidedBy?: string;
   /**
-   * What was said with the answer.
+   * What was said with the answer. When it was withdrawn: `cancelled` or `ended` (the run, execution or task), `conversation_deleted`, `superseded` by a further message of its user, or `tool_removed`.
    */
   reason?: string;
   /**
@@ -2868,9 +2886,23 @@ export interface Approval {
 }
 
 /**
- * Approvals, newest first.
+ * A page of approvals.
  */
-export type ApprovalList = Approval[];
+export interface ApprovalsReply {
+  /**
+   * Always true.
+   */
+  success: true;
+  /**
+   * Those of the page, in the order that was asked for.
+   */
+  data: Approval[];
+  /**
+   * How many there are on all pages.
+   */
+  total: number;
+  [k: string]: unknown;
+}
 
 /**
  * Which approvals.
@@ -2879,11 +2911,19 @@ export interface ApprovalsQuery {
   /**
    * Those with this status.
    */
-  status?: "open" | "approved" | "denied" | "expired";
+  status?: "open" | "approved" | "denied" | "expired" | "withdrawn";
   /**
    * Only those that this agent asked for.
    */
   agentId?: string;
+  /**
+   * Only those of this user.
+   */
+  userId?: string;
+  /**
+   * By the time when they were asked: `asc`, the oldest first, or `desc`.
+   */
+  order?: "asc" | "desc";
   /**
    * Most approvals, at most 100.
    */
@@ -5265,7 +5305,7 @@ export interface GenerateOptions {
   };
   output?: OutputOptions;
   /**
-   * Id of the run. Left out: the server makes one. The reply has it in `x-run-id`.
+   * Id of the run. Left out: the server makes one. The reply has that of a kept run in `x-run-id`.
    */
   runId?: string;
   /**
@@ -8331,7 +8371,7 @@ export interface Schemas {
   AgentList: AgentList;
   AgentDetail: AgentDetail;
   Approval: Approval;
-  ApprovalList: ApprovalList;
+  ApprovalsReply: ApprovalsReply;
   ApprovalsQuery: ApprovalsQuery;
   AnswerApprovalRequest: AnswerApprovalRequest;
   ErrorEnvelope: ErrorEnvelope;

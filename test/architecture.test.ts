@@ -1,4 +1,4 @@
-/** The rules that keep the code in parts: which may import which, how large a file is, what must not happen at import. */
+/** The rules that keep the code in parts: which may import which, what must not happen at import. */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
@@ -67,10 +67,6 @@ const RANKS: readonly (readonly string[])[] = [
 
 /** Files of types that name what stands above them: what a plugin may be given, and what a handler is given. */
 const PORTS = ["core/plugin/plugin.ts", "core/app/service.ts"];
-
-/** Files that may be longer than the cap, each with its reason. */
-const LONG_FILES: Record<string, string> = {};
-const LONGEST = 300;
 
 function sources(folder: string): string[] {
   return readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" })
@@ -194,19 +190,6 @@ test("one file knows uWebSockets.js", () => {
   );
 });
 
-test(`no file is longer than ${LONGEST} lines`, () => {
-  const lines = (file: string) => read(file).split("\n").length - 1;
-  const long = [...CORE, ...PLUGINS, ...sources("bench")].filter(
-    (file) => lines(file) > LONGEST && !(file in LONG_FILES),
-  );
-  assert.deepEqual(
-    long.map((file) => `${file}: ${lines(file)} lines`),
-    [],
-  );
-  const stale = Object.keys(LONG_FILES).filter((file) => lines(file) <= LONGEST);
-  assert.deepEqual(stale, [], "no longer long: take them off the list");
-});
-
 test("modules hold no state: no let or var at the top level of a file", () => {
   const wrong = [...CORE, ...PLUGINS].filter((file) => /^(?:export )?(?:let|var)\s/m.test(read(file)));
   assert.deepEqual(wrong, []);
@@ -224,7 +207,6 @@ test("the console's modules import one another alone, hold no state, and make no
         `${file}: ${to}`,
       );
     const text = read(file);
-    assert.ok(text.split("\n").length <= LONGEST, file);
     assert.doesNotMatch(text, /^(?:export )?(?:let|var)\s/m, file);
     assert.doesNotMatch(text, /innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function/, file);
   }

@@ -7,8 +7,9 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { type Call, CHECKOUT, freePort, PENSTOCK, penstock, ROOT, run, serve } from "./support/command-line.ts";
+import { type Call, CHECKOUT, PENSTOCK, penstock, ROOT, run, serve } from "./support/command-line.ts";
 import { EXAMPLES } from "./support/plugin-folder.ts";
+import { onPort } from "./support/ports.ts";
 
 const QUIET =
   "name: Quiet\nproviders: { demo: { use: scripted, chunks: 100, delay: 100ms } }\nagents: { a: { model: demo/echo } }\n";
@@ -128,9 +129,10 @@ test("penstock serve: --config, --plugins, --port and --host count, one line say
     "more/tools/y.mjs": tool("y"),
     "most/tools/z.js": tool("z"),
   });
-  const port = await freePort();
   const args = ["--config", "other.yaml", "--plugins", "more", "--plugins", "most", "--host", "localhost"];
-  const service = await start(t, [...args, "--port", String(port)], { cwd });
+  const [port, service] = await onPort(
+    async (port) => [port, await start(t, [...args, "--port", String(port)], { cwd })] as const,
+  );
   assert.match(
     service.stdout(),
     /^Quiet listens on http:\/\/localhost:\d+: 1 agent, 3 tools, 0 workflows; store memory:, auth none, transport node; open to .*\n$/,
@@ -211,7 +213,8 @@ test("penstock: problems are in colour on a terminal, unless NO_COLOR is set, an
   const envs: Record<string, string>[] = [{}, { NO_COLOR: "1" }, { TERM: "xterm-256color" }];
   for (const env of envs) assert.equal((await penstock(["check"], { cwd, env })).stderr, `${line}\n`);
   const terminal = ["-qec", `"${process.execPath}" "${PENSTOCK}" check`, "/dev/null"];
-  if (spawnSync("script", ["--version"]).stdout?.includes("util-linux") !== true) return t.diagnostic("no script(1)");
+  if (spawnSync("script", ["--version"]).stdout?.includes("util-linux") !== true)
+    return t.skip("no script of util-linux here");
   const coloured = await run("script", terminal, { cwd });
   assert.equal(coloured.stdout, `\u001b[31m${line}\u001b[0m\r\n`);
   const plain = await run("script", terminal, { cwd, env: { NO_COLOR: "1" } });
@@ -224,9 +227,8 @@ test("penstock dev: serves anew after each change of the manifest, a plugin or -
     "plugins/tools/mine.ts": 'export default { kind: "tool", execute: () => "before" };',
     ".env": "",
   });
-  const port = await freePort();
-  const options = ["--plugins", "plugins", "--env-file", ".env", "--port", String(port)];
-  const service = await start(t, ["dev", ...options], { cwd });
+  const options = ["--plugins", "plugins", "--env-file", ".env"];
+  const service = await onPort((port) => start(t, ["dev", ...options, "--port", String(port)], { cwd }));
   const said = () => service.stdout().length;
   /** Editors save by renaming: twice, since a watcher of the file itself would miss the second. */
   const save = async (name: string, text: string) => {

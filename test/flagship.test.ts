@@ -4,7 +4,7 @@ import { copyFile, mkdtemp, readdir, readFile, rm, symlink } from "node:fs/promi
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { before, test } from "node:test";
-import { freePort, PENSTOCK, ROOT, type Served, serve } from "./support/command-line.ts";
+import { PENSTOCK, ROOT, type Served, serve } from "./support/command-line.ts";
 import { EXAMPLES } from "./support/plugin-folder.ts";
 import { dataOf, type Loose } from "./support/served-upstream.ts";
 import { parseEvents } from "./support/service.ts";
@@ -22,7 +22,7 @@ before(async () => {
   await copyFile(MANIFEST, config);
   await symlink(EXAMPLES, join(home, "plugins"));
   // The environment holds PORT and nothing else of anybody: no key, no proxy.
-  const env = { PORT: String(await freePort()) };
+  const env = { PORT: "0" };
   service = await serve({ after: stopLast }, [process.execPath, PENSTOCK, "--config", config], { cwd, env });
 });
 

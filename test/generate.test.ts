@@ -41,7 +41,7 @@ describe("npm run generate", () => {
   });
 
   it("fails with --check on a changed, a missing and a surplus file, and names them", async () => {
-    await generate(copy, false);
+    cpSync(join(ROOT, "generated"), join(copy, "generated"), { recursive: true });
     writeFileSync(join(copy, "generated", "types.ts"), "changed by hand");
     rmSync(join(copy, "generated", "schemas.ts"));
     writeFileSync(join(copy, "generated", "old.ts"), "");

@@ -3,10 +3,11 @@ import assert from "node:assert/strict";
 import { rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { freePort, PENSTOCK, type Served, serve } from "./support/command-line.ts";
+import { PENSTOCK, type Served, serve } from "./support/command-line.ts";
 import { EventReader, eventually } from "./support/event-reader.ts";
 import { parseExposition } from "./support/exposition.ts";
 import { pluginFolder } from "./support/plugin-folder.ts";
+import { onPort } from "./support/ports.ts";
 
 const manifest = (name: string, rest: object = {}) =>
   JSON.stringify({
@@ -59,8 +60,9 @@ test("SIGHUP: penstock serve says what it serves now, or why that has not change
 
 test("penstock dev: the process goes on over edits of the manifest, and ends for code and for what cannot be reloaded", async (t) => {
   const cwd = pluginFolder(t, files("First"));
-  const port = await freePort();
-  const service = await serve(t, [process.execPath, PENSTOCK, "dev", "--port", String(port)], { cwd });
+  const service = await onPort((port) =>
+    serve(t, [process.execPath, PENSTOCK, "dev", "--port", String(port)], { cwd }),
+  );
   const save = async (text: string) => {
     await writeFile(join(cwd, ".draft"), text);
     await rename(join(cwd, ".draft"), join(cwd, "service.yaml"));

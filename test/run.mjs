@@ -9,6 +9,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
+import { judgeSkips } from "./skips.mjs";
 
 const { values, positionals: wanted } = parseArgs({
   allowPositionals: true,
@@ -83,6 +84,8 @@ const LONG = [
   "test/generate",
   "test/security/patterns",
   "test/storage/large-reads",
+  "test/exact/",
+  "test/size/",
   "test/fuzz/wire",
 ];
 /** Not below node_modules, where newer versions of Node look for no tests. */
@@ -139,17 +142,36 @@ const options = [
   `--test-concurrency=${availableParallelism() + 2}`,
   `--test-timeout=${timeout}`,
   "--test-reporter=spec",
+  "--test-reporter-destination=stdout",
+  `--test-reporter=${new URL("skips-reporter.mjs", import.meta.url).href}`,
+  `--test-reporter-destination=${join(bundles, "results")}`,
 ];
 const path = `${resolve(binary, "..")}:${process.env.PATH}`;
 const env = { ...process.env, NODE_ENV: "test", PATH: path };
 
-/** One server for all files that can share it; a few files by name start their own. */
+/** What ends the run, once it runs. */
+let child;
+let failure = "";
+
+/** One server for all files that can share it; a few files by name start their own. When it ends by itself, so does the run. */
 async function sharePostgres() {
   const args = ["--import", "tsx", "test/support/postgres-server.ts"];
   const server = spawn(binary, args, { stdio: ["pipe", "pipe", "inherit"], env });
-  const [line] = await once(server.stdout.setEncoding("utf8"), "data");
-  env.PENSTOCK_TEST_POSTGRES_SHARED = line.trim();
-  return () => server.stdin.end();
+  let isWanted = true;
+  const url = await new Promise((resolve) => {
+    server.stdout.setEncoding("utf8").once("data", resolve);
+    server.once("exit", () => {
+      if (!isWanted) return;
+      failure = "the PostgreSQL server of the run ended by itself, or did not start";
+      child?.kill("SIGTERM");
+      resolve("");
+    });
+  });
+  env.PENSTOCK_TEST_POSTGRES_SHARED = url.trim();
+  return () => {
+    isWanted = false;
+    server.stdin.end();
+  };
 }
 
 /** Penstock as `npm run build` makes it: hundreds of processes start from it, each in a fifth of the time that the sources take. */
@@ -164,13 +186,26 @@ function buildOnce() {
   env.PENSTOCK_TEST_BUILD = join(out, "penstock.js");
 }
 
-if (wanted.length === 0) buildOnce();
-const endPostgres = wanted.length === 0 ? await sharePostgres() : () => undefined;
-const child = spawn(binary, [...options, ...watch, ...(values.watch ? files : processes())], { stdio: "inherit", env });
-// What was made for the run is removed after an interrupted one too.
-for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => child.kill(signal));
-child.on("exit", (code, signal) => {
-  for (const folder of temporary) rmSync(folder, { recursive: true, force: true });
-  endPostgres();
-  process.exit(signal === null ? code : 1);
-});
+const isWhole = wanted.length === 0;
+if (isWhole) buildOnce();
+const endPostgres = isWhole ? await sharePostgres() : () => undefined;
+let status = 1;
+if (failure === "") {
+  const paths = values.watch ? files : processes();
+  child = spawn(binary, [...options, ...watch, ...paths], { stdio: "inherit", env });
+  // What was made for the run is removed after an interrupted one too.
+  for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => child.kill(signal));
+  status = (await once(child, "exit"))[0] ?? 1;
+}
+const results = existsSync(join(bundles, "results")) ? readFileSync(join(bundles, "results"), "utf8") : "";
+for (const folder of temporary) rmSync(folder, { recursive: true, force: true });
+endPostgres();
+// One JSON text a line; the last one is cut in a run that was interrupted.
+const lines = results
+  .split("\n")
+  .slice(0, -1)
+  .map((line) => JSON.parse(line));
+const { summary, problems } = judgeSkips(lines, { node: binary, isWhole: isWhole && status === 0 });
+for (const line of summary) console.log(line);
+for (const line of [...problems, ...(failure === "" ? [] : [failure])]) console.error(`FAILED: ${line}`);
+process.exit(status === 0 && (problems.length > 0 || failure !== "") ? 1 : status);

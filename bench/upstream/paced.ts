@@ -3,9 +3,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { childrenOf, cpuSeconds, ended, firstMessage, LOAD_CORE, openFiles, residentMiB, spawnOn } from "../process.ts";
 import { WORDS } from "../replies.ts";
 import type { Figure } from "../special.ts";
-import { ROOT, type Running } from "../targets.ts";
+import { ROOT, type Running, startProvider } from "../targets.ts";
 import type { PacedJob, PacedReport } from "./paced-worker.ts";
-import { startFloor, startOver, startProvider, type UpstreamOptions } from "./run.ts";
+import { startFloor, startOver, type UpstreamOptions } from "./run.ts";
 
 const PACED = { streams: 1_000, every: 20, deltas: 500 };
 /** One delta per second: the pace of many readers. */

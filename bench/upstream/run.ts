@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { median } from "../measure.ts";
 import type { Options } from "../options.ts";
 import { cpuSeconds, LOAD_CORE, SERVER_CORE, spawnOn } from "../process.ts";
-import { ROOT, type Running, startHelper, startPenstock } from "../targets.ts";
+import { originOf, ROOT, type Running, startHelper, startPenstock, startProvider } from "../targets.ts";
 import type { LoadCounts, LoadJob } from "./load.ts";
 import { ROWS, type Row, type Server } from "./rows.ts";
 import { type Cell, type Counts, type Manner, mannerText } from "./table.ts";
@@ -15,10 +15,6 @@ const CONNECTIONS = [1, 16, 64];
 const OPEN_CONNECTIONS = 512;
 
 export type UpstreamOptions = Pick<Options, "seconds" | "rounds" | "rate" | "only" | "entry" | "transport">;
-
-export const startProvider = (): Promise<Running> => startHelper(LOAD_CORE, "upstream/provider.ts");
-
-const originOf = ({ port }: Running) => `http://127.0.0.1:${port}`;
 
 export const startFloor = (provider: Running): Promise<Running> =>
   startHelper(SERVER_CORE, "upstream/floor.ts", { args: [originOf(provider)] });

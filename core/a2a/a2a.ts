@@ -11,6 +11,7 @@ import type { Store } from "../storage/store.ts";
 import type { A2aEndpoint } from "./endpoint.ts";
 import { PushSender } from "./push-sender.ts";
 import type { Answered } from "./questions.ts";
+import { isOver } from "./task.ts";
 import { TaskKeeper } from "./task-keeper.ts";
 import { TaskRows } from "./task-rows.ts";
 
@@ -36,11 +37,13 @@ export class A2a {
   readonly #load: () => Promise<A2aEndpoint>;
   #endpoint: Promise<A2aEndpoint> | null = null;
   #agents: Agents;
+  readonly #rows: TaskRows;
 
   constructor(manifest: Manifest, { agents, approvals, store, membership, logger, refused }: A2aSource) {
     this.#agents = agents;
     const isolated = isIsolated(manifest);
     const rows = new TaskRows(store, isolated, membership);
+    this.#rows = rows;
     this.pushes = new PushSender(rows, { settings: () => manifest.server.push, logger });
     rows.onEvent = () => this.pushes.hurry();
     // Getters, because a reload may change the values.
@@ -88,6 +91,12 @@ export class A2a {
   /** Notifies a task that an approval it waits for was answered. */
   async tellAnswer(answered: Answered): Promise<Delivery> {
     return (await this.endpoint()).questions.tell(answered);
+  }
+
+  /** Whether the task of a question is over. */
+  async hasEnded({ agentId = "", taskId = "" }: Answered): Promise<boolean> {
+    const found = await this.#rows.read(agentId, taskId);
+    return found === undefined || isOver(found.record.task);
   }
 
   /** Must be called when a reload has changed the agents. */

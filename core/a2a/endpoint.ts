@@ -44,8 +44,8 @@ export class A2aEndpoint {
 
   constructor(source: EndpointSource) {
     this.#source = source;
-    const { rows, logger, refused } = source;
-    this.tasks = new Tasks(rows, { logger, openTasks: () => source.openTasks, refused });
+    const { rows, logger, refused, approvals } = source;
+    this.tasks = new Tasks(rows, { logger, openTasks: () => source.openTasks, refused, approvals });
     this.questions = new Questions(this.tasks, source);
   }
 

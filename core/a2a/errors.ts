@@ -1,5 +1,5 @@
 /** Converts errors of the service to errors of A2A, which tell clients no more than the replies of the API do. */
-import { A2AError, RequestMalformedError, TaskNotFoundError } from "@a2a-js/sdk/errors";
+import { A2AError, RequestMalformedError, TaskNotFoundError, UnsupportedOperationError } from "@a2a-js/sdk/errors";
 import type { RunCall } from "../agents/agent.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
 
@@ -11,8 +11,17 @@ export function a2aError(error: unknown, { logger, requestId }: Pick<RunCall, "l
   }
   if (error.cause !== undefined)
     logger.warn({ ...error.logged, err: error.cause, operation: "a2a.call" }, error.message);
-  return error.kind === "invalid_input" ? new RequestMalformedError(error.message) : new A2AError(error.message);
+  const Known = ERRORS[error.kind];
+  return Known === undefined ? new A2AError(error.message) : new Known(error.message);
 }
+
+/** Any other kind is an internal error. */
+const ERRORS: Partial<Record<ServiceError["kind"], new (message: string) => A2AError>> = {
+  invalid_input: RequestMalformedError,
+  // What only another may do, such as the console, and what is too late.
+  forbidden: UnsupportedOperationError,
+  conflict: UnsupportedOperationError,
+};
 
 export const taskNotFound = (id: string) =>
   new TaskNotFoundError(`task ${JSON.stringify(id.slice(0, 128))} does not exist`);

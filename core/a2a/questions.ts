@@ -16,6 +16,8 @@ export interface TaskApprovals {
   answer(id: string, body: AnswerApprovalRequest, from: Requester): Promise<unknown>;
   /** The statuses of questions by id, for those that exist. */
   statusOf(ids: readonly string[]): Promise<ReadonlyMap<string, string>>;
+  /** Withdraws the open questions of a place, which `approvalPlace` names. Never rejects. */
+  withdrawAt(place: string, reason: "cancelled" | "ended"): Promise<void>;
 }
 
 /** An answer to a question of a task's agent. */
@@ -89,10 +91,11 @@ export class Questions {
       const statuses = await this.#options.approvals.statusOf(waiting.approvals.map(({ approvalId }) => approvalId));
       const of = (approvalId: string) => statuses.get(approvalId) ?? "expired";
       const open = waiting.approvals.filter(({ approvalId }) => of(approvalId) === "open");
-      const isExpired = waiting.approvals.every(({ approvalId }) => of(approvalId) === "expired");
+      const all = (status: string) => waiting.approvals.every(({ approvalId }) => of(approvalId) === status);
       try {
         if (open.length > 0) await this.#askRest(found, new Set(open));
-        else if (isExpired) await this.#tasks.end(found, EXPIRED);
+        else if (all("expired")) await this.#tasks.end(found, EXPIRED);
+        else if (all("withdrawn")) await this.#tasks.end(found, WITHDRAWN);
         else await this.#resume(found, by);
         return "gone";
       } catch (error) {
@@ -147,4 +150,5 @@ function hasAnsweredBefore({ history, status }: Task, { messageId }: Message): b
   return said !== -1 && (asked === -1 || said < asked);
 }
 
+const WITHDRAWN = { state: "TASK_STATE_CANCELED", reason: "what the agent asked was withdrawn" } as const;
 const EXPIRED = { state: "TASK_STATE_REJECTED", reason: "nobody answered in time what the agent asked" } as const;

@@ -39,7 +39,8 @@ import type { Questions } from "./questions.ts";
 import { settled } from "./settled.ts";
 import { isOver, isWorking, type Task } from "./task.ts";
 import { listTasks } from "./task-list.ts";
-import type { SeenTask, Tasks } from "./tasks.ts";
+import type { SeenTask } from "./task-run.ts";
+import type { Tasks } from "./tasks.ts";
 
 interface RequestSource {
   readonly agent: Agent;

@@ -2,7 +2,8 @@
 import type { Principal } from "../identity/principal.ts";
 import { followRemoteTask } from "./follow.ts";
 import { isWorking, type Task } from "./task.ts";
-import type { SeenTask, Tasks } from "./tasks.ts";
+import type { SeenTask } from "./task-run.ts";
+import type { Tasks } from "./tasks.ts";
 
 /** Resolves to the task as it is then, or when the time is up. @param milliseconds how long to wait at most */
 export async function settled(

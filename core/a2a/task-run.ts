@@ -3,6 +3,7 @@ import { setMaxListeners } from "node:events";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { TaskOutput } from "./output.ts";
 import { type Ending, ended, isWorking, type Task, type TaskRecord } from "./task.ts";
+import type { FoundTask } from "./task-rows.ts";
 import { Waiters } from "./waiters.ts";
 
 /** Longest answer, text and files together. */
@@ -19,6 +20,8 @@ export class TaskRun implements PartSink {
   ending: Promise<void> | null = null;
   /** Always false: a task continues when its client leaves. */
   readonly closed = false;
+  /** Whether a call of it waits, or has waited, for a person. */
+  hasAsked = false;
   readonly output: TaskOutput;
   /** The position where the output of this run starts: earlier output came before a question. */
   readonly begin: number;
@@ -51,12 +54,19 @@ export class TaskRun implements PartSink {
   }
 
   part(part: AgentPart): undefined {
+    if (part.type === "tool-approval-request") this.hasAsked = true;
     if (this.ending !== null) return;
     if (part.type === "finish" && part.subAgentId === undefined)
       this.#finish = { finishReason: part.finishReason, usage: part.totalUsage };
     if (!this.output.add(part)) return;
     if (this.output.size > MAX_ANSWER_CHARACTERS) this.#tooLong(this);
     else this.said.wake();
+  }
+
+  /** Its row as this process last wrote it. */
+  get found(): FoundTask {
+    const { record, revision } = this;
+    return { record, revision, size: 0 };
   }
 
   /** The task in its present state, with all output of the agent. */
@@ -83,4 +93,13 @@ export class TaskRun implements PartSink {
     this.said.wake();
     this.over.wake();
   }
+}
+
+/** A task as a principal may see it. */
+export interface SeenTask {
+  readonly task: Task;
+  /** Undefined when no agent of this process works on it. */
+  readonly run: TaskRun | undefined;
+  /** Approximate size in characters. */
+  readonly size: number;
 }

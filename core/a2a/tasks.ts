@@ -3,20 +3,22 @@ import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Agent, GenerateBody, RunCall } from "../agents/agent.ts";
+import { approvalPlace } from "../approvals/rows.ts";
 import { mayAccess } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { UserBound } from "../lib/user-bound.ts";
 import { OPEN_TASKS, taskKey } from "../storage/keys.ts";
 import { isShared } from "../storage/sharing.ts";
 import { ENDED_BY_STOP, endingForError, endingForWaiting } from "./endings.ts";
 import { type NewTask, newRecord, RepeatedMessage } from "./new-task.ts";
-import { OpenTasks } from "./open-tasks.ts";
+import type { TaskApprovals } from "./questions.ts";
 import { RunningTasks } from "./running-tasks.ts";
 import { type Ending, ended, isOver, resumed, type Task, type TaskRecord, type WaitingFor } from "./task.ts";
 import { isTaskId } from "./task-ids.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
-import { MAX_ANSWER_CHARACTERS, TaskRun } from "./task-run.ts";
+import { MAX_ANSWER_CHARACTERS, type SeenTask, TaskRun } from "./task-run.ts";
 
 /** Most tasks that may run at once; needed because a task continues when its client leaves. */
 const MAX_RUNNING_TASKS = 1_000;
@@ -30,24 +32,15 @@ interface TasksOptions {
   openTasks?(): number;
   /** Called for each task above that limit. */
   readonly refused?: (() => void) | undefined;
+  readonly approvals?: Pick<TaskApprovals, "withdrawAt"> | undefined;
   /** Milliseconds between two checks for changes by other processes. */
   readonly pollInterval?: number | undefined;
 }
 
-/** The work for an agent. */
 interface Work {
   readonly agent: Agent;
   readonly body: GenerateBody;
   readonly caller: TaskCaller;
-}
-
-/** A task as a principal may see it. */
-export interface SeenTask {
-  readonly task: Task;
-  /** Undefined when no agent of this process works on it. */
-  readonly run: TaskRun | undefined;
-  /** Approximate size in characters. */
-  readonly size: number;
 }
 
 /** The caller for whom an agent works. */
@@ -55,7 +48,7 @@ export type TaskCaller = Omit<RunCall, "signal">;
 
 export class Tasks {
   readonly rows: TaskRows;
-  readonly #logger: Logger;
+  readonly #options: TasksOptions;
   readonly #watched: RunningTasks;
   /** Tasks whose end has not been written, by id. */
   readonly #runs = new Map<string, TaskRun>();
@@ -64,15 +57,17 @@ export class Tasks {
   /** Writes of ends that the store has not accepted yet. */
   readonly #writing = new Set<Promise<void>>();
   readonly #closing = new AbortController();
-  readonly #openTasks: OpenTasks;
+  readonly #openTasks: UserBound;
 
-  constructor(
-    rows: TaskRows,
-    { logger, openTasks = () => Number.POSITIVE_INFINITY, refused, pollInterval }: TasksOptions,
-  ) {
+  constructor(rows: TaskRows, options: TasksOptions) {
+    const { logger, openTasks = () => Number.POSITIVE_INFINITY, pollInterval } = options;
     this.rows = rows;
-    this.#logger = logger;
-    this.#openTasks = new OpenTasks(rows, openTasks, refused);
+    this.#options = options;
+    this.#openTasks = new UserBound({
+      count: (user, most) => rows.countOpen(user, most),
+      limit: openTasks,
+      tooMany: (limit) => `the user has ${limit} open tasks already: wait until one has ended, or cancel one`,
+    });
     this.#watched = new RunningTasks(rows, this.#runs, {
       logger,
       pollInterval,
@@ -102,7 +97,7 @@ export class Tasks {
       const isFull = error instanceof ServiceError && error.kind === "rate_limited";
       if (!isFull && !(error instanceof CommitConflict)) throw error;
       const known = await this.rows.ofMessage(key);
-      if (isFull && known === undefined) this.#openTasks.refused?.();
+      if (isFull && known === undefined) this.#options.refused?.();
       if (known === undefined) throw isFull ? error : unavailable("the task could not begin: try again");
       if (known[1] !== content) throw invalid("params.message.messageId must be new: another message had it");
       throw new RepeatedMessage(known[0]);
@@ -147,21 +142,14 @@ export class Tasks {
     }
     if (isShared(this.rows.store)) this.#watched.begin();
     const working = this.#work(run, work).finally(() => this.#working.delete(working));
+    work.caller.charge?.during(working);
     this.#working.add(working);
     return run;
   }
 
   async #work(run: TaskRun, { agent, body, caller }: Work): Promise<void> {
-    const { user, requestId, logger, trace } = caller;
-    const call = {
-      user,
-      caller: caller.caller,
-      requestId,
-      logger,
-      trace,
-      signal: run.signal,
-      taskId: run.record.task.id,
-    };
+    const { user, caller: by, requestId, logger, trace } = caller;
+    const call = { user, caller: by, requestId, logger, trace, signal: run.signal, taskId: run.record.task.id };
     try {
       const waiting = await agent.runOrWait(body, call, run);
       await this.#end(run, waiting === null ? { state: "TASK_STATE_COMPLETED" } : endingForWaiting(waiting));
@@ -186,15 +174,17 @@ export class Tasks {
   }
 
   async #conclude(run: TaskRun, ending: Ending): Promise<void> {
-    const before = foundTask(run);
+    const before = run.found;
     const record = run.endingWith(ending, storedTime());
     const { id } = record.task;
     run.abort(ending.reason ?? "the task has ended");
     try {
-      run.resolve(await this.#write(before, record));
+      const written = await this.#write(before, record);
+      if (run.hasAsked) await this.#withdraw(written);
+      run.resolve(written);
       this.#runs.delete(id);
     } catch (error) {
-      this.#logger.error({ err: error, task: id }, `the end of a task cannot be written: ${messageOf(error)}`);
+      this.#options.logger.error({ err: error, task: id }, `the end of a task cannot be written: ${messageOf(error)}`);
       run.resolve(record);
       const writing = this.#writeLater(before, record).finally(() => {
         this.#runs.delete(id);
@@ -243,7 +233,7 @@ export class Tasks {
     const run = live?.revision === -1 ? undefined : live;
     // While it is ending, wait for the outcome: another process may have ended it differently.
     if (run !== undefined && run.ending !== null) await run.ending;
-    const found = run === undefined ? await this.rows.read(agent, id) : foundTask(run);
+    const found = run === undefined ? await this.rows.read(agent, id) : run.found;
     if (found === undefined || found.record.agent !== agent) return undefined;
     return mayAccess(principal, found.record.owner, undefined) ? { ...found, run } : undefined;
   }
@@ -263,11 +253,17 @@ export class Tasks {
       // The process that works on it will notice that the row has changed.
       await this.rows.change(found.record, record, found.revision);
       this.rows.store.wake?.(OPEN_TASKS);
+      await this.#withdraw(record);
       return record.task;
     } catch (error) {
       if (!(error instanceof CommitConflict)) throw error;
       return (await this.#find(agent, id, principal))?.record.task;
     }
+  }
+
+  async #withdraw({ task }: TaskRecord): Promise<void> {
+    const reason = task.status.state === "TASK_STATE_CANCELED" ? "cancelled" : "ended";
+    if (isOver(task)) await this.#options.approvals?.withdrawAt(approvalPlace("task", task.id), reason);
   }
 
   /** Waits for all running tasks, at most some milliseconds. */
@@ -295,6 +291,3 @@ async function atMost(milliseconds: number, work: Promise<unknown>): Promise<voi
   await Promise.race([work, sleep(milliseconds, undefined, { signal: over.signal }).catch(() => {})]);
   over.abort();
 }
-
-/** The row of the task as this process last wrote it. */
-const foundTask = ({ record, revision }: TaskRun): FoundTask => ({ record, revision, size: 0 });

@@ -1,6 +1,7 @@
 /** `POST /agents/:id/ag-ui`: a run for an AG-UI client, from its input to its last event. */
 import type { AgUiRequest, GenerateOptions } from "../../generated/types.ts";
 import type { Agent } from "../agents/agent.ts";
+import type { PendingApproval } from "../agents/run/parts.ts";
 import type { Service } from "../app/service.ts";
 import type { Context } from "../http/route.ts";
 import { principalOf } from "../identity/principal.ts";
@@ -8,7 +9,7 @@ import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import { isObject } from "../lib/is-object.ts";
 import { RunEvents } from "./events.ts";
-import { giveAnswer, interruptOf, markAwaited, openCalls, readResume } from "./interrupts.ts";
+import { giveAnswer, interruptsOf, markAwaited, openCalls, readResume } from "./interrupts.ts";
 import { readMessages, type UiMessage } from "./messages.ts";
 import { AgUiSink } from "./sink.ts";
 import { keepsState, SharedState } from "./state.ts";
@@ -48,10 +49,7 @@ export async function answerAgUi(agent: Agent, body: AgUiRequest, call: Context<
     call,
   );
   const asking = {
-    interrupts: (approvals: readonly Parameters<typeof interruptOf>[0][]) =>
-      Promise.all(
-        approvals.map(async (asked) => interruptOf(asked, await service.approvals.find(asked.approvalId, call))),
-      ),
+    interrupts: (approvals: readonly PendingApproval[]) => interruptsOf(approvals, service.approvals, call),
   };
   const identity = { ...run, messageId: prepared.messageId };
   const produce = prepared.events((events) => new AgUiSink(events, new RunEvents(identity), asking, state));

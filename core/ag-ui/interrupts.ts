@@ -3,6 +3,7 @@ import type { AgUiInterrupt, AgUiResume, AnswerApprovalRequest, Approval } from 
 import type { PendingApproval } from "../agents/run/parts.ts";
 import type { Approvals } from "../approvals/approvals.ts";
 import type { Requester } from "../identity/principal.ts";
+import { canonicalJson } from "../lib/canonical-json.ts";
 import { invalid, ServiceError } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { UiPart } from "./content.ts";
@@ -19,15 +20,20 @@ const RESPONSE_SCHEMA = {
   required: ["approved"],
 };
 
-export function interruptOf({ approvalId, toolCallId, toolName }: PendingApproval, found?: Approval): AgUiInterrupt {
-  return {
-    id: approvalId,
-    reason: "tool_call",
-    message: `The tool ${toolName} waits for approval.`,
-    toolCallId,
-    ...(found !== undefined && { expiresAt: found.expiresAt }),
-    responseSchema: RESPONSE_SCHEMA,
-  };
+/** The interrupts for calls whose questions are open, but for those that the requester cannot answer. */
+export async function interruptsOf(
+  calls: readonly Omit<PendingApproval, "input">[],
+  approvals: Approvals,
+  requester: Requester,
+): Promise<AgUiInterrupt[]> {
+  const found = await Promise.all(calls.map(({ approvalId }) => approvals.find(approvalId, requester)));
+  return calls.flatMap(({ toolCallId, toolName }, index) => {
+    const asked = found[index];
+    if (asked?.status !== "open" || !approvals.mayAnswer(asked, requester)) return [];
+    const { approvalId: id, expiresAt } = asked;
+    const message = `The tool ${toolName} waits for approval.`;
+    return [{ id, reason: "tool_call", message, toolCallId, expiresAt, responseSchema: RESPONSE_SCHEMA }];
+  });
 }
 
 interface ResumeAnswer {
@@ -68,7 +74,7 @@ const MAX_OPEN = 500;
 
 /**
  * Marks the calls at the end of the messages that wait for a person, so that the run continues with them: those that the request
- * answers, and those that are still open.
+ * answers, and those that are still open. A call with an answer that does not belong to it is refused by the run.
  *
  * @returns the answers that belong to them
  * @throws ServiceError `invalid_input` for an answer to a call that is not at the end of the messages
@@ -80,27 +86,37 @@ export async function markAwaited(
 ): Promise<ResumeAnswer[]> {
   const calls = openCalls(messages.at(-1));
   const known: ResumeAnswer[] = [];
+  let unknown: string | undefined;
   for (const [index, answer] of answers.entries()) {
     const approval = await approvals.find(answer.approvalId, requester);
     // The question may have been answered long ago and deleted.
-    if (approval === undefined || approval.agentId !== agentId) continue;
-    const call = calls.get(approval.toolCallId ?? "");
-    if (call === undefined && approval.status === "open")
-      throw invalid(`resume[${index}]: the call ${approval.toolCallId} is not the last of messages`);
-    if (call === undefined) continue;
+    const call = approval?.agentId === agentId ? calls.get(approval.toolCallId ?? "") : undefined;
+    if (call === undefined) {
+      if (approval?.agentId === agentId && approval.status === "open")
+        throw invalid(`resume[${index}]: the call ${approval.toolCallId} is not the last of messages`);
+      unknown ??= answer.approvalId;
+      continue;
+    }
     wait(call, answer.approvalId);
-    calls.delete(approval.toolCallId!);
-    known.push(answer);
+    calls.delete(approval!.toolCallId!);
+    if (fits(call, approval!)) known.push(answer);
   }
   if (calls.size === 0) return known;
-  const open = await approvals.list({ status: "open", agentId, limit: MAX_OPEN }, requester);
+  const newest = { status: "open", agentId, limit: MAX_OPEN, order: "desc" } as const;
+  const { data: open } = await approvals.list(newest, requester);
   for (const { approvalId, toolCallId = "", conversationId } of open) {
     const call = conversationId === threadId ? calls.get(toolCallId) : undefined;
-    if (call !== undefined) wait(call, approvalId);
+    if (call === undefined) continue;
+    wait(call, approvalId);
     calls.delete(toolCallId);
   }
+  if (unknown !== undefined) for (const call of calls.values()) wait(call, unknown);
   return known;
 }
+
+/** Whether the client shows the call as it was asked. */
+const fits = ({ type, input }: UiPart, approval: Approval): boolean =>
+  type === `tool-${approval.toolName}` && canonicalJson(input) === canonicalJson(approval.input);
 
 /** Calls without a result in the last answer of the messages, by id. */
 export function openCalls(last: UiMessage | undefined): Map<string, UiPart> {

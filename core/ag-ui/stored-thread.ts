@@ -1,5 +1,5 @@
 /** The stored conversation for a client that sends no messages: it has been reloaded, or runs elsewhere. */
-import type { AgUiEvent, AgUiInterrupt, AgUiOutcome } from "../../generated/types.ts";
+import type { AgUiEvent, AgUiOutcome } from "../../generated/types.ts";
 import type { Approvals } from "../approvals/approvals.ts";
 import { actingUser } from "../identity/acting-user.ts";
 import { ANONYMOUS } from "../identity/ownership.ts";
@@ -7,7 +7,7 @@ import type { Principal, Requester } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Memory } from "../memory/memory.ts";
 import { type RunIdentity, runStarted } from "./events.ts";
-import { interruptOf } from "./interrupts.ts";
+import { interruptsOf } from "./interrupts.ts";
 import type { SharedState } from "./state.ts";
 import { threadMessages, type WaitingCall } from "./thread-messages.ts";
 
@@ -55,14 +55,9 @@ async function openQuestions(
   waiting: readonly WaitingCall[],
   { approvals, requester }: Pick<Thread, "approvals" | "requester">,
 ) {
-  const interrupts: AgUiInterrupt[] = [];
-  const pending: string[] = [];
-  for (const { approvalId, ...call } of waiting) {
-    if (approvalId === undefined) pending.push(call.toolCallId);
-    else {
-      const found = await approvals.find(approvalId, requester);
-      if (found?.status === "open") interrupts.push(interruptOf({ approvalId, input: null, ...call }, found));
-    }
-  }
-  return { interrupts, pending };
+  const pending = waiting.flatMap(({ approvalId, toolCallId }) => (approvalId === undefined ? [toolCallId] : []));
+  const asked = waiting.flatMap(({ approvalId, ...call }) =>
+    approvalId === undefined ? [] : [{ ...call, approvalId }],
+  );
+  return { interrupts: await interruptsOf(asked, approvals, requester), pending };
 }

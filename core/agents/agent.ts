@@ -15,7 +15,7 @@ import type { RunPlan, RunResult } from "./run/run.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
-  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith" | "keyed">> & {
+  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith" | "keyed" | "charge">> & {
     /**
      * Must be called before each side effect of a run that another process may recover. Undefined: the side effect may happen now.
      * Otherwise it may once the promise has resolved. Throws, or rejects, when the run was stopped.

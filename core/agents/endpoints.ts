@@ -9,7 +9,7 @@ import { replyMessageId } from "./conversation/agent-memory.ts";
 import { summarizeLines } from "./conversation/write-summary.ts";
 import type { Description } from "./describe.ts";
 import type { KeptRequest, KeptRun } from "./keeper.ts";
-import { keptAgent, keptRun, named } from "./kept.ts";
+import { keptAgent, keptRun, requireFreeId } from "./kept.ts";
 import { prepareKept, prepareProtocol } from "./protocol-run.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, executeStream, type PreparedRun, prepareRun, type RunRequest } from "./run/execute.ts";
@@ -50,7 +50,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       const run = newAnswer(body, call, false, approves);
       if (run !== null) return body.options?.background === true ? started(run, call) : textResult(await run.result());
       const prepared = prepareRun(agent, answerRequest(body, approves), call);
-      const isFree = named(agent, prepared, call, body.options);
+      const isFree = requireFreeId(agent, prepared, body.options);
       if (isFree !== undefined) await isFree;
       return textResult(await execute(agent, prepared));
     },
@@ -74,7 +74,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       const run = newObject(body, call, false);
       if (run !== null) return body.options?.background === true ? started(run, call) : (await run.result()).output;
       const prepared = prepareObject(body, call);
-      const isFree = named(agent, prepared, call, body.options);
+      const isFree = requireFreeId(agent, prepared, body.options);
       if (isFree !== undefined) await isFree;
       return (await execute(agent, prepared)).output;
     },
@@ -83,7 +83,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       const run = newAnswer(body, call, true);
       if (run !== null) return run.events();
       const prepared = prepareRun(agent, answerRequest(body), call);
-      const isFree = named(agent, prepared, call, body.options);
+      const isFree = requireFreeId(agent, prepared, body.options);
       return async (events) => {
         if (isFree !== undefined) await isFree;
         return executeStream(agent, prepared, new RawSink(events));
@@ -100,7 +100,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       }
       const prepared = prepareRun(agent, { ...request, runId: options?.runId }, call);
       const messageId = replyMessageId(request.input, prepared.plan.id);
-      const isFree = named(agent, prepared, call, options);
+      const isFree = requireFreeId(agent, prepared, options);
       return async (events) => {
         if (isFree !== undefined) await isFree;
         return executeStream(agent, prepared, new UiSink(events, messageId));
@@ -110,7 +110,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       requireForeground(body);
       const run = newObject(body, call, true);
       const prepared = run?.prepared ?? prepareObject(body, call);
-      const isFree = run === null ? named(agent, prepared, call, body.options) : undefined;
+      const isFree = run === null ? requireFreeId(agent, prepared, body.options) : undefined;
       return async (events) => {
         if (isFree !== undefined) await isFree;
         let sink: ObjectSink | null = null;

@@ -61,14 +61,8 @@ export function keptRun(
 export const keyedAs = ({ keyed }: RunCall): RunName["keyed"] =>
   keyed === undefined ? null : keyed.isRepeated ? "repeated" : "first";
 
-/** Sets the id of a run that is not kept in the reply, and checks that no kept run has the same id. */
-export function named(
-  { keeping }: CompiledAgent,
-  { plan }: PreparedRun,
-  call: RunCall,
-  options: KeptRequest["options"],
-) {
-  call.replyWith = { headers: ["x-run-id", plan.id] };
+/** Checks that no kept run has the id that was chosen for one that is not kept. */
+export function requireFreeId({ keeping }: CompiledAgent, { plan }: PreparedRun, options: KeptRequest["options"]) {
   if (options?.runId === undefined || keeping.keeper === null) return undefined;
   return keeping.keeper.requireFree(options.runId, plan.settings.memory.userId);
 }

@@ -66,7 +66,7 @@ export function compileDispatch(
   const checks = { credentials, verifier, keepsTokens: callsForUsers(manifest) };
   const guards = compileGuards(access, checks);
   const socketGuards = compileGuards(access, checks, HANDSHAKE_CREDENTIALS);
-  const uploads = new Uploads(limits.uploads);
+  const uploads = new Uploads(limits.uploads, meters.limits.count);
   meters.limits.measure("server.limits.uploads", () => uploads.bytes);
   const shared = {
     service,
@@ -83,6 +83,7 @@ export function compileDispatch(
     meters,
     refused: meters.limits.count,
     site,
+    uploads,
   };
   const sockets = compileSockets(service.sockets, {
     ...shared,
@@ -100,7 +101,6 @@ export function compileDispatch(
     valuesLimit: bodyLimit(limits, {}),
     isProxied: trustedProxies.length > 0,
     replies,
-    uploads,
     isSocket: sockets.has,
   });
   return { dispatch, upgrade: sockets.dispatch };

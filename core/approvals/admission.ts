@@ -4,11 +4,20 @@ import { userIdOf } from "../identity/user.ts";
 import { canonicalJson } from "../lib/canonical-json.ts";
 import { type Clock, storedTime } from "../lib/clock.ts";
 import { CommitConflict, invalid, ServiceError, unavailable } from "../lib/errors.ts";
-import { type ApprovalClaim, ApprovalNeeded, ApprovalRefused, type AskedCall } from "../tools/approval.ts";
+import type { UserBound } from "../lib/user-bound.ts";
+import {
+  type ApprovalClaim,
+  ApprovalNeeded,
+  ApprovalRefused,
+  type ApprovalRule,
+  type AskedCall,
+  mayHaveAsked,
+  notApproved,
+} from "../tools/approval.ts";
 import type { ToolOrigin } from "../tools/tool.ts";
 import { expire } from "./expire.ts";
-import { type ApprovalRecord, approvedInput } from "./record.ts";
-import type { ApprovalRows, FoundApproval } from "./rows.ts";
+import { type ApprovalRecord, approvedInput, shownContext } from "./record.ts";
+import { type ApprovalRows, countsForUser, type FoundApproval } from "./rows.ts";
 
 /** Longest input of a question, because a person has to read it. */
 const MAX_INPUT_CHARACTERS = 64 * 1024;
@@ -19,7 +28,7 @@ const DIRECT: ApprovalClaim = { kind: "direct" };
 
 type AskingKind = ApprovalRecord["kind"];
 /** The state of the question of a call. */
-type Standing = "none" | "open" | "approved" | "used" | "denied" | "expired";
+type Standing = "none" | "open" | "approved" | "used" | "denied" | "expired" | "withdrawn";
 /** `ask` a new question, `wait` for the answer, `use` it, run `again` the call that has used it, or `refuse`. */
 type Action = "ask" | "wait" | "use" | "again" | "refuse";
 
@@ -31,41 +40,66 @@ const WITH_ID: Readonly<Record<Standing, Action>> = {
   used: "refuse",
   denied: "refuse",
   expired: "refuse",
+  withdrawn: "refuse",
 };
 
 /** The action for a call without an id, by its origin. */
 const WITHOUT_ID: Readonly<Record<AskingKind, Readonly<Record<Standing, Action>>>> = {
   // The client repeats the call with the id; a call without one asks a new question.
-  direct: { none: "ask", open: "wait", approved: "wait", used: "ask", denied: "ask", expired: "ask" },
-  chat: { none: "ask", open: "wait", approved: "wait", used: "refuse", denied: "refuse", expired: "refuse" },
+  direct: { ...WITH_ID, none: "ask", approved: "wait", used: "ask", denied: "ask", expired: "ask", withdrawn: "ask" },
+  chat: { ...WITH_ID, none: "ask", approved: "wait" },
   // A step that has started runs again after a crash, with the same key, like every step.
-  step: { none: "ask", open: "wait", approved: "use", used: "again", denied: "refuse", expired: "refuse" },
+  step: { ...WITH_ID, none: "ask", used: "again" },
   // A refusal stands, so that a model does not keep asking.
-  model: { none: "ask", open: "wait", approved: "use", used: "ask", denied: "refuse", expired: "ask" },
+  model: { ...WITH_ID, none: "ask", used: "ask", expired: "ask", withdrawn: "ask" },
 };
 
+type ReportedAnswer = NonNullable<ApprovalClaim["answer"]>;
+
+interface AdmissionOptions {
+  readonly clock?: Clock;
+  /** Takes the answer that a client reports, if its user may give it. */
+  hear?(id: string, answer: ReportedAnswer): Promise<void>;
+  /** Of the open questions of a user; default: there may be any number. */
+  readonly bound?: UserBound;
+}
+
 /** Resolves to the input with which to run. @throws like `ApprovalInbox.admit` */
-export async function admit(rows: ApprovalRows, asked: AskedCall, clock: Clock = storedTime): Promise<unknown> {
-  const { tool, input, origin, rule } = asked;
+export async function admit(
+  rows: ApprovalRows,
+  asked: AskedCall,
+  { clock = storedTime, hear, bound }: AdmissionOptions = {},
+): Promise<unknown> {
+  const { tool, input, origin } = asked;
   const { approval: claim = DIRECT } = origin;
   const { kind, id } = claim;
   if (kind === "none") throw nobodyAnswers(tool.name);
-  if (JSON.stringify(input ?? null).length > MAX_INPUT_CHARACTERS) throw tooLarge(tool.name);
   const call = { ...claim, kind, owner: claim.userId ?? userIdOf(origin.call.user) ?? "" };
   const digests = digestsOf(asked, call);
   const usedBy = claim.isRecorded === true ? origin.idempotencyKey : undefined;
+  const isFree = once(() => mayHaveAsked(tool, origin.approval) && runsWithout(asked));
+  let { answer } = claim;
   for (let tries = 0; tries < MAX_TRIES; tries++) {
     const last = id === undefined ? await rows.lastOf(digests.key) : { found: await rows.read(id), revision: null };
-    const found = await current(rows, last.found, digests, call, clock);
-    if (found === "changed") continue;
+    const known = await current(rows, last.found, digests, call, clock);
+    if (known === "changed") continue;
+    const found = known !== undefined && fitsContext(known.record, digests, answer) ? known : undefined;
+    if (answer !== undefined && found?.record.status === "open") {
+      await hear?.(found.record.id, answer);
+      answer = undefined;
+      continue;
+    }
     const stands = standing(found?.record, clock(), claim.since);
     const isOwn = stands === "used" && usedBy !== undefined && found!.record.usedBy === usedBy;
     const action = isOwn ? "again" : (id === undefined ? WITHOUT_ID[kind] : WITH_ID)[stands];
+    // The id of a direct call may be meant for another one of the same request.
+    if ((action === "ask" || (stands === "none" && kind === "direct")) && isFree()) return input;
     try {
       switch (action) {
         case "ask": {
-          const record = question(asked, call, digests, clock(), rule.expires);
-          await rows.create(record, last.revision);
+          const record = question(asked, call, digests, clock());
+          const create = () => rows.create(record, last.revision);
+          await (bound !== undefined && countsForUser(record) ? bound.claim(record.owner, create) : create());
           throw new ApprovalNeeded(record.id, tool.name, input);
         }
         case "wait":
@@ -73,7 +107,9 @@ export async function admit(rows: ApprovalRows, asked: AskedCall, clock: Clock =
         case "refuse":
           // The step has the answer now, so nothing needs to resume it.
           if (found !== undefined && found.record.usedAt === undefined) await rows.use(found, clock());
-          throw refusal(found?.record, stands, tool.name);
+          throw found === undefined && kind !== "direct"
+            ? notApproved(tool.name)
+            : refusal(found?.record, stands, tool.name);
         case "again":
           return approvedInput(found!.record);
         case "use": {
@@ -91,11 +127,34 @@ export async function admit(rows: ApprovalRows, asked: AskedCall, clock: Clock =
   throw unavailable("the approval is being changed all the time: try again");
 }
 
-type Call = ApprovalClaim & { readonly kind: AskingKind; readonly owner: string };
-interface Digests {
-  readonly key: string;
-  readonly call: string;
+/** Whether the rule lets a call run about which nobody was asked. @throws ServiceError for an input that does not fit */
+function runsWithout({ tool, input, origin }: AskedCall): boolean {
+  const problem = tool.validate(input);
+  if (problem !== null) throw invalid(problem);
+  return tool.approval === false || !tool.approval.asks(input, origin);
 }
+
+function once<T>(evaluate: () => T): () => T {
+  let known: { readonly value: T } | undefined;
+  return () => {
+    known ??= { value: evaluate() };
+    return known.value;
+  };
+}
+
+type Call = ApprovalClaim & { readonly kind: AskingKind; readonly owner: string };
+type Digests = Pick<ApprovalRecord, "key" | "call" | "contextDigest">;
+
+/** An older release has stored no context. A no that its client brings stands, whatever context it comes with. */
+const fitsContext = (
+  { contextDigest, status }: ApprovalRecord,
+  digests: Digests,
+  answer: ReportedAnswer | undefined,
+): boolean =>
+  contextDigest === undefined ||
+  contextDigest === digests.contextDigest ||
+  answer?.approved === false ||
+  status === "denied";
 
 /** The approval, if it belongs to this call; marked as expired if it has expired. */
 async function current(
@@ -122,34 +181,38 @@ function standing(record: ApprovalRecord | undefined, now: number, since = 0): S
   return kind === "step" || decidedAt! + (expiresAt - createdAt) > now ? "approved" : "expired";
 }
 
-/** `key` finds the question again; `call` identifies the calls for which an approval is valid. */
+/** `key` finds the question again; `call` and the context identify the calls for which an approval is valid. */
 function digestsOf({ tool, input, origin }: AskedCall, { kind, owner, ...claim }: Call): Digests {
   const what = [tool.name, input ?? null];
   const { context, conversationId, executionId, idempotencyKey } = origin;
   const { agentId, toolCallId } = claim;
   const of = (...rest: unknown[]) => digest([kind, owner, ...rest, ...what]);
+  const contextDigest = digest(context);
   switch (kind) {
     case "direct": {
       const call = of(context);
-      return { key: call, call };
+      return { key: call, call, contextDigest };
     }
     case "step": {
       const call = of(idempotencyKey);
-      return { key: call, call };
+      return { key: call, call, contextDigest };
     }
     case "chat":
-      return { key: of(idempotencyKey), call: of(agentId, toolCallId) };
+      return { key: of(idempotencyKey), call: of(agentId, toolCallId), contextDigest };
     case "model": {
       const call = of(agentId, conversationId, executionId);
-      return { key: call, call };
+      const isEmpty = Object.keys(context).length === 0;
+      return { key: isEmpty ? call : of(agentId, conversationId, executionId, contextDigest), call, contextDigest };
     }
   }
 }
 
 const digest = (value: unknown): string => createHash("sha256").update(canonicalJson(value)).digest("base64url");
 
-function question(asked: AskedCall, call: Call, digests: Digests, now: number, expires: number): ApprovalRecord {
-  const { tool, input, rule, origin } = asked;
+/** @throws ServiceError `invalid_input` for an input that is too large */
+function question({ tool, input, origin }: AskedCall, call: Call, digests: Digests, now: number): ApprovalRecord {
+  if (JSON.stringify(input ?? null).length > MAX_INPUT_CHARACTERS) throw tooLarge(tool.name);
+  const { expires, consoleOnly } = tool.approval as ApprovalRule;
   const { kind, owner, agentId, toolCallId, taskId, workflowId, stepId, runId } = call;
   const { conversationId } = origin as Pick<ToolOrigin, "conversationId">;
   const executionId = call.executionId ?? origin.executionId;
@@ -157,10 +220,11 @@ function question(asked: AskedCall, call: Call, digests: Digests, now: number, e
     id: randomBytes(ID_BYTES).toString("hex"),
     toolName: tool.name,
     input: input ?? null,
+    ...shownContext(origin.context),
     kind,
     owner,
     ...digests,
-    consoleOnly: rule.consoleOnly,
+    consoleOnly,
     agentId,
     toolCallId,
     taskId,
@@ -188,9 +252,10 @@ function refusal(record: ApprovalRecord | undefined, stands: Standing, tool: str
     used: `approval ${record?.id} has been used: a call runs once`,
     denied: `tool ${name} was refused${because}`,
     expired: `the approval of tool ${name} has expired`,
+    withdrawn: `the approval of tool ${name} was withdrawn${because}`,
   };
   const message = messages[stands]!;
-  const isNo = stands === "denied" || stands === "expired";
+  const isNo = stands !== "none" && stands !== "used";
   return isNo ? new ApprovalRefused(message, record?.reason ?? message) : new ServiceError("conflict", message);
 }
 

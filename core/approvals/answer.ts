@@ -6,8 +6,8 @@ import { canonicalJson } from "../lib/canonical-json.ts";
 import { type Clock, storedTime } from "../lib/clock.ts";
 import { CommitConflict, invalid, notFound, ServiceError, unavailable } from "../lib/errors.ts";
 import type { Tool } from "../tools/tool.ts";
-import { expire } from "./expire.ts";
-import { type ApprovalRecord, decided } from "./record.ts";
+import { expire, withdraw } from "./expire.ts";
+import { type ApprovalRecord, decided, type WithdrawalReason } from "./record.ts";
 import type { ApprovalRows } from "./rows.ts";
 
 const MAX_TRIES = 20;
@@ -24,14 +24,20 @@ interface Approver {
   readonly isConsole: boolean;
 }
 
+interface AnswerOptions {
+  readonly tools: { get(name: string): Tool | undefined };
+  readonly clock?: Clock;
+  /** Why nobody needs the answer any more; null while somebody does. */
+  lost?(record: ApprovalRecord, approved: boolean): Promise<WithdrawalReason | null>;
+}
+
 /** @throws ServiceError `not_found`, `forbidden`, `invalid_input` for an invalid input, `conflict` when it is decided differently */
 export async function answer(
   rows: ApprovalRows,
   id: string,
   body: AnswerApprovalRequest,
   approver: Approver,
-  tools: { get(name: string): Tool | undefined },
-  clock: Clock = storedTime,
+  { tools, clock = storedTime, lost }: AnswerOptions,
 ): Promise<ApprovalRecord> {
   for (let tries = 0; tries < MAX_TRIES; tries++) {
     const found = await rows.read(id);
@@ -41,15 +47,21 @@ export async function answer(
       throw new ServiceError("forbidden", `tool ${JSON.stringify(record.toolName)} is approved by the console alone`);
     if (record.status !== "open") {
       if (saysTheSame(record, body)) return record;
-      throw new ServiceError("conflict", `the approval is already ${record.status}`);
+      const why = record.status === "withdrawn" ? `: ${record.reason}` : "";
+      throw new ServiceError("conflict", `the approval is already ${record.status}${why}`);
     }
     if (record.expiresAt <= clock()) {
       await expire(rows, found);
       continue;
     }
+    const reason = await lost?.(record, body.approved);
+    if (reason != null) {
+      await withdraw(rows, found, reason, clock());
+      continue;
+    }
     const edited = editedInput(record, body, tools);
-    const { approved, reason } = body;
-    const decision = { at: clock(), by: approver.name, reason, edited };
+    const { approved } = body;
+    const decision = { at: clock(), by: approver.name, reason: body.reason, edited };
     const after = decided(record, approved ? "approved" : "denied", decision);
     try {
       await rows.decide(found, after);

@@ -1,18 +1,22 @@
 /** The inbox of approvals: tools ask it whether a call may run, and people list and answer its questions. */
 import type { Logger } from "pino";
-import type { AnswerApprovalRequest, Approval, ApprovalsQuery } from "../../generated/types.ts";
-import { mayAccess, ownerOf } from "../identity/ownership.ts";
+import { defaults } from "../../generated/defaults.ts";
+import type { AnswerApprovalRequest, Approval, ApprovalsQuery, ApprovalsReply } from "../../generated/types.ts";
+import { mayAccess, permittedUser } from "../identity/ownership.ts";
 import { principalOf, type Requester, seesEverything } from "../identity/principal.ts";
 import { userIdOf } from "../identity/user.ts";
-import { ServiceError, unavailable } from "../lib/errors.ts";
+import { storedTime } from "../lib/clock.ts";
+import { messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { UserBound } from "../lib/user-bound.ts";
 import type { Store } from "../storage/store.ts";
 import type { ApprovalInbox, AskedCall } from "../tools/approval.ts";
 import type { Tool } from "../tools/tool.ts";
 import { admit } from "./admission.ts";
 import { answer } from "./answer.ts";
-import { type ApprovalRecord, type ApprovalStatus, approvalView, isAwaited } from "./record.ts";
-import { ApprovalRows } from "./rows.ts";
-import { type Deliver, type Delivery, settleDue, Upkeep } from "./upkeep.ts";
+import { withdraw } from "./expire.ts";
+import { type ApprovalRecord, type ApprovalStatus, approvalView, isAwaited, type WithdrawalReason } from "./record.ts";
+import { ApprovalRows, type FoundApproval } from "./rows.ts";
+import { type Deliver, settleDue, Upkeep } from "./upkeep.ts";
 
 interface ApprovalOptions {
   /** Whether stored objects belong to the token's user. */
@@ -21,42 +25,68 @@ interface ApprovalOptions {
   readonly open: boolean;
   /** Milliseconds for which a decided approval is kept. Read for every decision. */
   readonly retention: number;
+  /** How many questions of one user may be open. Read for every question. */
+  readonly limit: number;
+  /** Called for each question above that. */
+  readonly refused: () => void;
   readonly logger: Logger;
 }
 
-const DEFAULT_LIMIT = 50;
+const OPEN_PER_PAGE = 100;
+
+/** What calls may be made of, and by whom. */
+interface Known {
+  readonly tools: { get(name: string): Tool | undefined };
+  readonly agents: { has(id: string): boolean };
+}
+
+/** What waits for answers. */
+interface Awaiter {
+  /** Notifies it of its answer. */
+  tellAnswer(record: ApprovalRecord): ReturnType<Deliver>;
+  /** Whether it waits no more. */
+  hasEnded(record: ApprovalRecord): Promise<boolean>;
+}
+
+type Which = (record: ApprovalRecord) => boolean;
 
 export class Approvals implements ApprovalInbox {
   readonly #options: ApprovalOptions;
   #rows: ApprovalRows | null = null;
   #upkeep: Upkeep | null = null;
-  #tools: { get(name: string): Tool | undefined } = new Map();
-  #tellTask: Deliver = async () => "gone";
+  #known: Known = { tools: new Map(), agents: new Map() };
+  #steps: Awaiter | null = null;
+  #tasks: Awaiter | null = null;
 
   /** Tools are compiled before there is a store. Until `connect`, no call that needs approval runs. */
   constructor(options: ApprovalOptions) {
     this.#options = options;
   }
 
-  connect(store: Store, tools: { get(name: string): Tool | undefined }): void {
+  connect(store: Store, known: Known): void {
     this.#rows = new ApprovalRows(store, () => this.#options.retention);
-    this.useTools(tools);
+    this.use(known);
     this.#upkeep = new Upkeep(this.#rows, this.#options.logger);
   }
 
-  /** Uses these tools to validate the inputs of answers from now on. */
-  useTools(tools: { get(name: string): Tool | undefined }): void {
-    this.#tools = tools;
+  /** From now on answers are for these tools and agents. */
+  use({ tools, agents }: Known): void {
+    this.#known = { tools, agents };
   }
 
-  /** @param deliver notifies a step of its answer */
-  start(deliver: Deliver): void {
-    this.#upkeep?.start((record) => (record.taskId === undefined ? deliver(record) : this.#tellTask(record)));
+  /** @param steps of workflows, and kept runs */
+  start(steps: Awaiter): void {
+    this.#steps = steps;
+    this.#upkeep?.start(async (record) => (await this.#awaiterOf(record)?.tellAnswer(record)) ?? "gone");
   }
 
-  /** Must be called before `start`. @param deliver notifies an A2A task of its answer */
-  tellTasks(deliver: (record: ApprovalRecord) => Promise<Delivery>): void {
-    this.#tellTask = deliver;
+  /** Must be called before `start`. @param tasks of A2A */
+  tellTasks(tasks: Awaiter): void {
+    this.#tasks = tasks;
+  }
+
+  #awaiterOf({ taskId }: ApprovalRecord): Awaiter | null {
+    return taskId === undefined ? this.#steps : this.#tasks;
   }
 
   async close(): Promise<void> {
@@ -64,26 +94,36 @@ export class Approvals implements ApprovalInbox {
   }
 
   async admit(call: AskedCall): Promise<unknown> {
-    return admit(this.#connected(), call);
+    return admit(this.#connected(), call, {
+      bound: this.#bound,
+      // One that does not count, because somebody has answered before or the user is not permitted to, is ignored.
+      hear: async (id, { from, ...answer }) => {
+        try {
+          await this.answer(id, answer, from);
+        } catch (error) {
+          if (!(error instanceof ServiceError) || error.kind === "unavailable") throw error;
+        }
+      },
+    });
   }
 
-  async hear(id: string, answer: { approved: boolean; reason?: string }, from: Requester): Promise<void> {
-    try {
-      await this.answer(id, answer, from);
-    } catch (error) {
-      if (!(error instanceof ServiceError) || error.kind === "unavailable") throw error;
-    }
-  }
-
-  /** Approvals, newest first. Users see their own. */
-  async list(query: ApprovalsQuery, requester: Requester): Promise<Approval[]> {
+  /** A page of approvals, and how many there are. Users see their own. */
+  async list(query: ApprovalsQuery, requester: Requester): Promise<ApprovalsReply> {
     const rows = this.#connected();
     const principal = principalOf(requester, this.#options.isolated);
     // An expired approval is no longer open, even if it has not been marked yet.
     if ((await settleDue(rows)) > 0) this.#upkeep?.hurry();
-    const { status = "open", agentId, limit = DEFAULT_LIMIT, offset = 0 } = query;
-    const owner = principal.isolated ? ownerOf(principal) : undefined;
-    return (await rows.list({ status, agentId, owner, limit, offset })).map(approvalView);
+    const { ApprovalsQuery: usual } = defaults;
+    const { status = usual.status, agentId, limit = usual.limit, offset = usual.offset, order = usual.order } = query;
+    const filter = { status, agentId, owner: permittedUser(principal, query.userId) };
+    const data = (await rows.list(filter, { limit, offset, order })).map(approvalView);
+    const isLast = data.length < limit && (data.length > 0 || offset === 0);
+    return { success: true, data, total: isLast ? offset + data.length : await rows.count(filter) };
+  }
+
+  /** Whether the requester may answer it, if it may see it. */
+  mayAnswer({ approvers }: Approval, { caller }: Requester): boolean {
+    return approvers === "owner" || this.#options.open || seesEverything(caller);
   }
 
   /** The approval with that id, if the requester may see it. */
@@ -100,15 +140,83 @@ export class Approvals implements ApprovalInbox {
     const { kind } = requester.caller;
     const isConsole = seesEverything(requester.caller) || this.#options.open;
     const name = userIdOf(requester.user) ?? (kind === "console" || kind === "dev" ? kind : "anonymous");
-    const record = await answer(this.#connected(), id, body, { principal, name, isConsole }, this.#tools);
+    const record = await answer(
+      this.#connected(),
+      id,
+      body,
+      { principal, name, isConsole },
+      {
+        tools: this.#known.tools,
+        lost: (asked, approved) => this.#lost(asked, approved),
+      },
+    );
     if (isAwaited(record)) this.#upkeep?.hurry();
     return approvalView(record);
   }
 
-  /** The statuses of questions by id, for those that exist. */
+  /** Why nobody needs the answer any more: an older release withdrew nothing, and a process may die before it does. */
+  async #lost(record: ApprovalRecord, approved: boolean): Promise<WithdrawalReason | null> {
+    const { toolName, agentId } = record;
+    if (isAwaited(record) && (await this.#awaiterOf(record)?.hasEnded(record))) return "ended";
+    const { tools, agents } = this.#known;
+    const isKnown = tools.get(toolName) !== undefined && (agentId === undefined || agents.has(agentId));
+    return approved && !isKnown ? "tool_removed" : null;
+  }
+
+  /** Withdraws the open questions of a place, which `approvalPlace` names. Never rejects: an answer is refused all the same. */
+  async withdrawAt(place: string, reason: WithdrawalReason, which?: Which): Promise<void> {
+    for (let after: string | undefined; ; ) {
+      const page = await this.#connected().openAt(place, after, OPEN_PER_PAGE).catch(this.#logFailure);
+      await this.#withdraw(page, reason, which);
+      if (page.length < OPEN_PER_PAGE) return;
+      after = page.at(-1)!.record.id;
+    }
+  }
+
+  async withdraw(ids: readonly string[], reason: WithdrawalReason): Promise<void> {
+    await this.#withdraw(await this.#findAll(ids), reason);
+  }
+
+  async supersede(ids: readonly string[], agentId: string, owner: string): Promise<void> {
+    await this.#withdraw(await this.#findAll(ids), "superseded", (record) => {
+      const { kind, runId, taskId, consoleOnly } = record;
+      // A task of A2A goes on beside others in its context, until it is canceled.
+      const isAnswered = (kind === "chat" && taskId === undefined) || runId !== undefined;
+      return isAnswered && !consoleOnly && record.agentId === agentId && record.owner === owner;
+    });
+  }
+
+  async #findAll(ids: readonly string[]): Promise<FoundApproval[]> {
+    const rows = this.#connected();
+    const found = await Promise.all(ids.map((id) => rows.read(id))).catch(this.#logFailure);
+    return found.flatMap((each) => each ?? []);
+  }
+
+  async #withdraw(found: readonly FoundApproval[], reason: WithdrawalReason, which: Which = () => true): Promise<void> {
+    const rows = this.#connected();
+    const open = found.filter(({ record }) => record.status === "open" && which(record));
+    await Promise.all(open.map((each) => withdraw(rows, each, reason, storedTime()))).catch(this.#logFailure);
+    if (open.some(({ record }) => isAwaited(record))) this.#upkeep?.hurry();
+  }
+
+  readonly #bound = new UserBound({
+    count: (user, most) => this.#connected().countOpen(user, most),
+    limit: () => this.#options.limit,
+    tooMany: (limit) => {
+      this.#options.refused();
+      return `the user has ${limit} open approvals already: answer some of them first`;
+    },
+  });
+
+  readonly #logFailure = (error: unknown): [] => {
+    this.#options.logger.warn({ err: error }, `approvals could not be withdrawn: ${messageOf(error)}`);
+    return [];
+  };
+
+  /** The statuses of questions by id, for those that exist. A call whose tool is gone goes on as one that was refused. */
   async statusOf(ids: readonly string[]): Promise<Map<string, ApprovalStatus>> {
     const records = await this.#connected().readMany(ids);
-    return new Map(records.map(({ id, status }) => [id, status]));
+    return new Map(records.map(({ id, status, reason }) => [id, reason === "tool_removed" ? "denied" : status]));
   }
 
   #connected(): ApprovalRows {

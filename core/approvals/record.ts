@@ -1,9 +1,12 @@
 /** A question to a person about one tool call, as it is stored and as the API shows it. */
 import type { Approval } from "../../generated/types.ts";
+import { cutText } from "../lib/cut-text.ts";
 import type { ApprovalClaim, CallKind } from "../tools/approval.ts";
 
 export type ApprovalStatus = Approval["status"];
 type Verdict = Exclude<ApprovalStatus, "open">;
+/** Why a question is withdrawn. */
+export type WithdrawalReason = "cancelled" | "ended" | "conversation_deleted" | "superseded" | "tool_removed";
 
 /** Times are milliseconds since 1970. */
 export interface ApprovalRecord
@@ -12,6 +15,11 @@ export interface ApprovalRecord
   readonly toolName: string;
   /** The input of the call. */
   readonly input: unknown;
+  /** `context` of the call as a person is shown it; undefined in questions of older releases. */
+  readonly context?: Readonly<Record<string, unknown>>;
+  readonly contextTruncated?: true;
+  /** Digest of the whole context. */
+  readonly contextDigest?: string;
   readonly kind: Exclude<CallKind, "none">;
   /** The user to whom the call belongs; empty for none. */
   readonly owner: string;
@@ -44,10 +52,35 @@ export const isAwaited = ({ kind, taskId }: Pick<ApprovalRecord, "kind" | "taskI
 export const approvedInput = ({ edited, input }: Pick<ApprovalRecord, "edited" | "input">): unknown =>
   edited === undefined ? input : edited[0];
 
+/** Bytes of a context that a person is shown. */
+const MAX_CONTEXT_BYTES = 16 * 1024;
+
+/** As much of a context as a person is shown: values that are too long are cut to the begin of their JSON. */
+export function shownContext(
+  context: Readonly<Record<string, unknown>>,
+): Pick<ApprovalRecord, "context" | "contextTruncated"> {
+  if (jsonBytes(context) <= MAX_CONTEXT_BYTES) return { context };
+  const shown: Record<string, unknown> = {};
+  let room = MAX_CONTEXT_BYTES - 2;
+  for (const [name, value] of Object.entries(context)) {
+    const cut = jsonBytes(value) <= MAX_VALUE_BYTES ? value : `${cutText(JSON.stringify(value), MAX_VALUE_CUT)}…`;
+    room -= jsonBytes(name) + jsonBytes(cut) + 2;
+    if (room < 0) break;
+    shown[name] = cut;
+  }
+  return { context: shown, contextTruncated: true };
+}
+
+/** Of one value of a context that is cut. */
+const MAX_VALUE_BYTES = 1024;
+const MAX_VALUE_CUT = 200;
+const jsonBytes = (value: unknown): number => Buffer.byteLength(JSON.stringify(value) ?? "");
+
 const iso = (time: number | undefined) => (time === undefined ? undefined : new Date(time).toISOString());
 
 export function approvalView(record: ApprovalRecord): Approval {
-  const { id, toolName, input, owner, agentId, conversationId, toolCallId, taskId, runId } = record;
+  const { id, toolName, input, context, contextTruncated, owner, agentId, conversationId, toolCallId, taskId, runId } =
+    record;
   // For its clients a kept run is not an execution.
   const { executionId, workflowId, stepId } = runId === undefined ? record : ({} as Partial<ApprovalRecord>);
   const { status, createdAt, expiresAt, decidedAt, decidedBy, reason, edited, usedAt, consoleOnly } = record;
@@ -55,6 +88,8 @@ export function approvalView(record: ApprovalRecord): Approval {
     approvalId: id,
     toolName,
     input,
+    context,
+    contextTruncated,
     agentId,
     toolCallId,
     taskId,

@@ -1,4 +1,6 @@
 /** Approvals in the store. Every change expects the row as it was read: of two simultaneous changes, one is a `CommitConflict`. */
+
+import { encodeShortText } from "../storage/encoding.ts";
 import {
   APPROVAL_ANSWERS,
   APPROVAL_TIMES,
@@ -25,14 +27,21 @@ interface DueApproval extends FoundApproval {
   readonly time: Row;
 }
 
-/** Selects approvals, newest first. An empty owner selects calls without a user. */
+/** Selects approvals. An empty owner selects calls without a user. */
 interface ApprovalFilter {
   readonly status: ApprovalStatus;
   readonly agentId?: string | undefined;
   readonly owner?: string | undefined;
+}
+
+interface Page {
   readonly limit: number;
   readonly offset: number;
+  /** `asc`: oldest first. */
+  readonly order: "asc" | "desc";
 }
+
+const ROWS_PER_COUNT = 10_000;
 
 type Put = readonly (readonly [key: string, value: string])[];
 
@@ -66,10 +75,17 @@ export class ApprovalRows {
         [approvalKey(id), JSON.stringify(record)],
         [call, JSON.stringify(id)],
         ...indexRows(record),
+        ...placeRows(record),
         [approvalTimeKey(this.#nextTime(record), id), "1"],
       ],
       expect: [[call, revision]],
     });
+  }
+
+  /** A page of the open questions of a place, which `approvalPlace` names, after the given one. */
+  async openAt(place: string, after: string | undefined, limit: number): Promise<FoundApproval[]> {
+    const range = { prefix: place, limit };
+    return this.#findAll(await this.store.scan(after === undefined ? range : { ...range, after: place + after }));
   }
 
   /** Stores a decision. If a step or a task waits for it, a further row keeps it until it has been delivered. */
@@ -83,7 +99,7 @@ export class ApprovalRows {
         [approvalTimeKey(this.#nextTime(after), id), "1"],
         ...(waits ? ([[approvalAnswerKey(id), "1"]] as const) : []),
       ],
-      delete: [...keysOf(indexRows(record)), approvalTimeKey(this.#nextTime(record), id)],
+      delete: [...keysOf(indexRows(record)), ...keysOf(placeRows(record)), approvalTimeKey(this.#nextTime(record), id)],
       expect: [[approvalKey(id), revision]],
     });
     if (waits) this.store.wake?.(APPROVAL_ANSWERS);
@@ -121,9 +137,25 @@ export class ApprovalRows {
     });
   }
 
-  async list({ status, agentId, owner, limit, offset }: ApprovalFilter): Promise<ApprovalRecord[]> {
+  async list({ status, agentId, owner }: ApprovalFilter, { limit, offset, order }: Page): Promise<ApprovalRecord[]> {
     const prefix = approvalIndex(status, agentId, owner);
-    return this.#readAll(await rowsAt(this.store, { prefix, reverse: true, limit }, offset));
+    return this.#readAll(await rowsAt(this.store, { prefix, reverse: order === "desc", limit }, offset));
+  }
+
+  async count({ status, agentId, owner }: ApprovalFilter): Promise<number> {
+    const prefix = approvalIndex(status, agentId, owner);
+    for (let count = 0, after: string | undefined; ; ) {
+      const range = { prefix, limit: ROWS_PER_COUNT, longest: 0 };
+      const rows = await this.store.scan(after === undefined ? range : { ...range, after });
+      count += rows.length;
+      if (rows.length < ROWS_PER_COUNT) return count;
+      after = rows.at(-1)!.key;
+    }
+  }
+
+  /** How many open questions count for a user, at most `most`. */
+  async countOpen(user: string, most: number): Promise<number> {
+    return (await this.store.scan({ prefix: approvalPlace("user", user), limit: most, longest: 0 })).length;
   }
 
   /** Approvals with something to do by `time`: to expire, or to be removed. */
@@ -176,6 +208,26 @@ function indexRows({ id, status, agentId, owner, createdAt }: ApprovalRecord): P
   const prefixes = [approvalIndex(status), approvalIndex(status, undefined, owner)];
   if (agentId !== undefined) prefixes.push(approvalIndex(status, agentId), approvalIndex(status, agentId, owner));
   return prefixes.map((prefix) => [prefix + entry, "1"]);
+}
+
+type Place = "execution" | "task" | "conversation" | "user";
+
+/** Prefix of the open questions of an execution (of a user), a task, a conversation, or those that count for a user. */
+export const approvalPlace = (kind: Place, ...names: string[]): string =>
+  `aw/${kind}/${names.map(encodeShortText).join("/")}/`;
+
+/** Those of workflows are bounded by their executions. */
+export const countsForUser = ({ kind, runId }: Pick<ApprovalRecord, "kind" | "runId">): boolean =>
+  kind !== "step" || runId !== undefined;
+
+/** Rows of an open question alone. */
+function placeRows({ id, kind, owner, executionId, taskId, conversationId, runId }: ApprovalRecord): Put {
+  const places: string[] = [];
+  if (kind === "step" && executionId !== undefined) places.push(approvalPlace("execution", owner, executionId));
+  if (taskId !== undefined) places.push(approvalPlace("task", taskId));
+  if (conversationId !== undefined) places.push(approvalPlace("conversation", conversationId));
+  if (countsForUser({ kind, runId })) places.push(approvalPlace("user", owner));
+  return places.map((place) => [place + id, "1"]);
 }
 
 const keysOf = (rows: Put): string[] => rows.map(([key]) => key);

@@ -1,5 +1,5 @@
 /** Authorizes requests: checks the credentials that the access class of a route requires, and records the caller in the call. */
-import type { Authorize } from "../http/pipeline.ts";
+import type { Authorize } from "../http/access-failure.ts";
 import type { Context } from "../http/route.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";

@@ -69,8 +69,15 @@ const ALWAYS_PUBLIC = [
   "GET /.well-known/jwks.json",
 ];
 
-/** Routes for users, who answer for their own calls, and for the console, which answers for all. */
-const APPROVAL_ROUTES = ["GET /approvals", "POST /approvals/:approvalId"];
+/** Routes for users, who see what is their own, and for the console, which sees all of it. */
+const SHARED_ROUTES = [
+  "GET /approvals",
+  "POST /approvals/:approvalId",
+  "GET /agents/:id/runs",
+  "GET /agents/:id/runs/:runId",
+  "GET /agents/:id/runs/:runId/stream",
+  "POST /agents/:id/runs/:runId/cancel",
+];
 
 /** Routes that tokens of users never open, unless a list of the manifest makes them public: they show how the service is built. */
 const CONSOLE_ROUTES = ["GET /observability/manifest"];
@@ -128,7 +135,7 @@ function authNextRules(auth: AuthManifest, provided: readonly string[]): Rules {
     rules: [
       rule("public", ALWAYS_PUBLIC, expandDefaults(auth.publicRoutes, DEFAULT_PUBLIC_ROUTES), provided),
       rule("console", CONSOLE_ROUTES, expandDefaults(auth.consoleRoutes, DEFAULT_CONSOLE_ROUTES)),
-      rule("operator", APPROVAL_ROUTES),
+      rule("operator", SHARED_ROUTES),
     ],
     otherwise: () => "user",
   };
@@ -141,7 +148,7 @@ function legacyRules(auth: AuthManifest, provided: readonly string[]): Rules {
     rules: [
       rule("public", ALWAYS_PUBLIC, DEFAULT_PUBLIC_ROUTES, written, provided),
       rule("console", CONSOLE_ROUTES),
-      rule("operator", OPERATOR_ROUTES, APPROVAL_ROUTES),
+      rule("operator", OPERATOR_ROUTES, SHARED_ROUTES),
       rule("user", PROTECTED_ROUTES, expandDefaults(auth.protectedRoutes, PROTECTED_ROUTES)),
       rule("public", LEGACY_UNPROTECTED),
     ],

@@ -1,8 +1,16 @@
-/** The reply to a request whose credentials are missing or wrong: JSON, or a page for people who use a browser. */
+/** How credentials are checked, and the reply when they are missing or wrong: JSON, or a page for people who use a browser. */
 import { ServiceError } from "../lib/errors.ts";
 import type { Call } from "./call.ts";
 import { errorReply } from "./encode.ts";
+import type { Exchange } from "./exchange.ts";
 import type { PageReply, Route } from "./route.ts";
+
+/**
+ * Sets `user` and `caller` of the call, or throws `unauthorized`. May read the head only before its first await.
+ *
+ * @param values raw values of the path's parameters
+ */
+export type Authorize<C> = (call: C, exchange: Exchange, values: readonly string[]) => void | Promise<void>;
 
 /** Whether the client is a browser: programs that read JSON do not ask for HTML. */
 const wantsPage = (accept: string): boolean => accept.includes("text/html");

@@ -46,6 +46,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   /** The headers of the same names; empty when they were not sent, or when tracing is off. */
   traceparent = "";
   tracestate = "";
+  charge: Context<S>["charge"] = undefined;
   previous: InFlightRequest | null = null;
   next: InFlightRequest | null = null;
   /** Created when a handler first asks for the signal: most calls end before that. */
@@ -103,8 +104,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   /** Call this while the head can still be read. */
   readClient(): void {
-    const { exchange } = this;
-    this.#client = this.#settings.clientOf(exchange.remoteAddress(), (name) => exchange.header(name));
+    this.#client = this.#settings.clientOf(this.exchange.remoteAddress(), (name) => this.exchange.header(name));
   }
 
   get logger(): Logger {
@@ -234,11 +234,12 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
       (error) => this.fail(error),
     );
     this.#settings.uses?.during(ended);
+    this.charge?.during(ended);
   }
 
   tick(now: number): void {
     const waited = now - this.#idleSince;
-    if (this.#writer === null || !this.#writer.opened) {
+    if (this.#writer?.opened !== true) {
       if (waited >= this.#settings.limits.request) {
         this.#settings.refused?.("server.limits.request");
         this.fail(this.#unavailable(`the request took longer than ${this.#settings.limits.request / 1000} s`));
@@ -282,12 +283,11 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   #finish(status: number): void {
     if (this.#finished) return;
     this.#finished = true;
-    const { inFlight } = this.#settings;
     if (this.#tracked) {
-      inFlight.remove(this);
+      this.#settings.inFlight.remove(this);
       this.#settings.uses?.leave();
     }
-    if (this.#writer !== null) inFlight.streams--;
+    if (this.#writer !== null) this.#settings.inFlight.streams--;
     const took = this.#started === 0 ? UNTIMED : performance.now() - this.#started;
     this.#meter.finished(status, took, this.#tracked);
     if (!this.#settings.logs) return;

@@ -36,7 +36,7 @@ export function bodyFailure(problem: BodyProblem, limit: number): ServiceError {
     case "too_large":
       return new ServiceError("too_large", `body is larger than ${limit} bytes`);
     case "crowded":
-      return unavailable("too many bytes are being uploaded at once: try again");
+      return unavailable("too many bytes are being uploaded at once, or worked on: try again");
     case "malformed":
       return invalid("body could not be read: its length or encoding is malformed");
     case "aborted":

@@ -6,7 +6,7 @@ import { messageOf, ServiceError } from "../lib/errors.ts";
 import type { RefusingLimit } from "../observability/metrics/limit-meters.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
-import { failAccess, failIfAuthorized } from "./access-failure.ts";
+import { type Authorize, failAccess, failIfAuthorized } from "./access-failure.ts";
 import { Call } from "./call.ts";
 import type { CallSettings } from "./call-settings.ts";
 import type { Cors } from "./cors.ts";
@@ -31,14 +31,7 @@ import { createRouter, type PathEndpoint } from "./router.ts";
 import type { Site } from "./site.ts";
 import { warnOfOptions } from "./unknown-options.ts";
 import { unknownPathError } from "./unknown-path.ts";
-import type { Uploads } from "./uploads.ts";
-
-/**
- * Sets `user` and `caller` of the call, or throws `unauthorized`. May read the head only before its first await.
- *
- * @param values raw values of the path's parameters
- */
-export type Authorize<C> = (call: C, exchange: Exchange, values: readonly string[]) => void | Promise<void>;
+import { TOO_MUCH_AT_WORK, type Uploads } from "./uploads.ts";
 
 interface PipelineSettings<S> extends CallSettings<S> {
   requestId(given: string): string;
@@ -106,8 +99,7 @@ function answerOtherMethod<S>(
   const { methods, allow } = endpoint;
   if (exchange.method === "HEAD" && methods.has("GET")) return methods.get("GET")!.run(exchange, values);
   if (exchange.method === "OPTIONS") {
-    const wanted = exchange.header("access-control-request-method");
-    const route = methods.get(wanted) ?? methods.values().next().value!;
+    const route = methods.get(exchange.header("access-control-request-method")) ?? methods.values().next().value!;
     settings.meters.ofPreflight.finished(204, UNTIMED, false);
     return route.preflight(exchange, allow);
   }
@@ -116,13 +108,10 @@ function answerOtherMethod<S>(
 }
 
 /** Refuses a request that matches no route; with 401 if the caller is not authorized, who must not learn which routes exist. */
-function refuseIfAuthorized<S>(exchange: Exchange, settings: UnmatchedSettings<S>, problem: ServiceError): void {
+function refuseIfAuthorized<S>(exchange: Exchange, settings: UnmatchedSettings<S>, problem: ServiceError) {
   const { authorizeUnknown: authorize, defaultCors, site } = settings;
   const error = foreignOrigin(exchange, exchange, defaultCors, site) ?? problem;
-  if (authorize === null) {
-    refuse(exchange, settings, error);
-    return;
-  }
+  if (authorize === null) return refuse(exchange, settings, error);
   const cors = defaultCors.constant ?? defaultCors.headers(exchange.header("origin"));
   const meter = settings.meters.ofUnmatched(exchange.method);
   const call = new Call(settings, exchange, meter, cors, settings.errorsAt(exchange.path));
@@ -168,15 +157,19 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       if (result instanceof Promise) {
         call.track();
         // Counted until the handler is done, which may be some time after its client has left.
+        const { charge } = call;
         uses?.enter();
+        charge?.enter();
         result.then(
           (value) => {
             answer(call, value, corsHeaders);
             uses?.leave();
+            charge?.leave();
           },
           (error) => {
             call.fail(error);
             uses?.leave();
+            charge?.leave();
           },
         );
       } else answer(call, result, corsHeaders);
@@ -202,7 +195,12 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     keyed: { key: string; path: string } | null,
   ): void {
     let body: unknown;
-    uploads.release(bytes.length);
+    const charge = uploads.charge(bytes.length, call.user);
+    if (charge === null) {
+      call.fail(TOO_MUCH_AT_WORK);
+      return;
+    }
+    call.charge = charge;
     try {
       body = bytes.length === 0 && bodyOptional ? {} : parseBody(bytes, valuesLimit);
       requireValid(checkBody!, body);
@@ -211,20 +209,23 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       if (error instanceof ServiceError && error.kind === "too_large") meters.limits.count(bodyLimitName({}));
       if (malformed === undefined) call.fail(error);
       else answer(call, malformed(messageOf(error)), corsHeaders);
+      charge.leave();
       return;
     }
     if (keyed === null) {
       handle(call, values, query, body, corsHeaders);
+      charge.leave();
       return;
     }
     call.track();
     const target = `${route.method} ${keyed.path}?${query}`;
-    keyTaker(body)(replies!, call, { key: keyed.key, target, body: bytes }, corsHeaders).then(
+    const taken = keyTaker(body)(replies!, call, { key: keyed.key, target, body: bytes }, corsHeaders).then(
       (isToRun) => {
         if (isToRun) handle(call, values, query, body, corsHeaders);
       },
       (error) => call.fail(error),
     );
+    void taken.then(() => charge.leave());
   }
 
   /** The closures in here stay anonymous: when the unbundled source runs, naming a function costs more than creating it. */
@@ -254,7 +255,6 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
       },
       (problem) => {
         if (problem === "too_large") meters.limits.count(bodyLimitName(route));
-        else if (problem === "crowded") meters.limits.count("server.limits.uploads");
         call.fail(bodyFailure(problem, bodyLimit));
       },
       uploads,
@@ -267,9 +267,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     method: route.method,
     path: route.path,
     preflight(exchange, allow) {
-      const origin = exchange.header("origin");
       const requested = exchange.header("access-control-request-headers");
-      exchange.reply(204, ["allow", allow, ...cors.preflight(origin, requested, allow)], null);
+      exchange.reply(204, ["allow", allow, ...cors.preflight(exchange.header("origin"), requested, allow)], null);
     },
     run(exchange, values) {
       const corsHeaders = cors.constant ?? cors.headers(exchange.header("origin"));

@@ -13,6 +13,7 @@ import type { ErrorForm } from "./encode.ts";
 import type { HeaderList } from "./exchange.ts";
 import type { Idempotence, KeyedWork } from "./idempotency.ts";
 import type { AllowedPages } from "./origin.ts";
+import type { Charge } from "./uploads.ts";
 
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
 type SchemaId = keyof Schemas;
@@ -52,6 +53,8 @@ export interface Context<S> {
   replyWith?: { readonly headers: HeaderList; readonly status?: 202 } | undefined;
   /** Set by a handler: headers of the error reply if the request is cut short, by its time limit or because the service stops. */
   unavailableHeaders?: Record<string, string> | undefined;
+  /** Counts the bytes of its body. Work that goes on after the reply enters it. */
+  readonly charge?: Charge | undefined;
   /** Set for a request with an `Idempotency-Key` to an `idempotent` route. */
   readonly keyed?: KeyedWork | undefined;
 }

@@ -7,13 +7,16 @@ import { messageOf } from "../lib/errors.ts";
 import type { Text } from "../lib/serialized.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
+import { bodyFailure } from "./decode.ts";
 import type { OpenSocket, SocketEvents } from "./exchange.ts";
 import type { Peer, SocketHandlers } from "./socket.ts";
+import { type Charge, TOO_MUCH_AT_WORK, type Uploads } from "./uploads.ts";
 
 /** Bytes that may wait for a slow peer. While nothing waits, a message of any length is sent. */
 const MAX_BUFFERED_BYTES = 256 * 1024;
 /** Message handlers of one peer that may run at the same time. */
 const MAX_BUSY_HANDLERS = 256;
+const CROWDED = "too many messages at once";
 /** Longest reason that a close frame can hold. */
 const MAX_REASON_BYTES = 123;
 
@@ -30,6 +33,8 @@ interface PeerInfo {
   readonly query: Readonly<Record<string, string>>;
   readonly logger: Logger;
   readonly trace: SpanOrigin | undefined;
+  /** The budget of bytes that all requests share. */
+  readonly uploads: Uploads;
 }
 
 export class SocketPeer implements Peer, SocketEvents {
@@ -164,19 +169,39 @@ export class SocketPeer implements Peer, SocketEvents {
   message(text: string): void {
     if (this.closed || this.#handlers.message === undefined) return;
     if (this.#busy >= MAX_BUSY_HANDLERS) {
-      this.#end(1013, "too many messages at once");
+      this.#end(1013, CROWDED);
       return;
     }
     this.#guard(() => {
-      const working = this.#handlers.message!(text);
-      if (working === undefined) return;
-      this.#busy++;
-      working.then(
-        () => {
-          this.#busy--;
-        },
-        (error) => this.#fail(error),
-      );
+      const charge = this.#charge(text.length);
+      if (charge !== null) this.#during(this.#handlers.message!(text), charge);
+      charge?.leave();
+    });
+  }
+
+  /** The bytes of a message are counted until it has been handled. Null, and the message is refused, when there is no room for them. */
+  #charge(bytes: number): Charge | null {
+    const { uploads } = this.#info;
+    const isReserved = uploads.reserve(bytes);
+    const charge = isReserved ? uploads.charge(bytes, this.user) : null;
+    if (charge !== null) return charge;
+    const { refuse } = this.#handlers;
+    if (refuse === undefined) this.#end(1013, CROWDED);
+    else this.#during(refuse(isReserved ? TOO_MUCH_AT_WORK : bodyFailure("crowded", bytes)), null);
+    return null;
+  }
+
+  #during(working: void | Promise<void>, charge: Charge | null): void {
+    if (working === undefined) return;
+    this.#busy++;
+    charge?.enter();
+    const over = () => {
+      this.#busy--;
+      charge?.leave();
+    };
+    working.then(over, (error) => {
+      over();
+      this.#fail(error);
     });
   }
 

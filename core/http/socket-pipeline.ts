@@ -5,6 +5,7 @@
 import { invalid, notFound, unavailable } from "../lib/errors.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
+import type { Authorize } from "./access-failure.ts";
 import { Call } from "./call.ts";
 import type { CallSettings } from "./call-settings.ts";
 import type { Cors } from "./cors.ts";
@@ -14,13 +15,13 @@ import type { Upgrade } from "./exchange.ts";
 import type { OpenSockets } from "./open-sockets.ts";
 import { foreignHost, foreignPage } from "./origin.ts";
 import { segmentsOf } from "./pattern.ts";
-import type { Authorize } from "./pipeline.ts";
 import type { AccessGroup } from "./route.ts";
 import type { Site } from "./site.ts";
 import type { SocketRoute } from "./socket.ts";
 import { SocketPeer } from "./socket-peer.ts";
 import { createSocketRouter, fillOpenEnd, hasOpenEnd, type SocketMatch } from "./socket-router.ts";
 import { isProtocolList } from "./subprotocols.ts";
+import type { Uploads } from "./uploads.ts";
 
 /** Query parameters that carry credentials: handlers do not see them. */
 export const CREDENTIAL_PARAMETERS: readonly string[] = Object.freeze(["key", "token", "dev"]);
@@ -35,6 +36,7 @@ interface SocketPath {
 interface SocketSettings<S> extends CallSettings<S> {
   requestId(given: string): string;
   open: OpenSockets;
+  uploads: Uploads;
   /** CORS settings of a path; `defaultCors` are those of paths without a socket. */
   cors(path: SocketPath): Cors;
   defaultCors: Cors;
@@ -184,9 +186,10 @@ class Handshake<S> {
     params: Record<string, string>,
     query: Record<string, string>,
   ): void {
-    const { open: all, service, logger, uses } = this.#settings;
+    const { open: all, service, logger, uses, uploads } = this.#settings;
     const { user, caller, expires, requestId, client, trace } = call;
-    const info = { operation, user, caller, expires, requestId, client, params, query, logger, trace };
+    const known = { operation, user, caller, expires, requestId, client, params, query };
+    const info = { ...known, logger, trace, uploads };
     call.upgraded();
     this.#upgrade.accept((socket) => {
       const peer = new SocketPeer(socket, info, (gone) => {

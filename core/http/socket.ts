@@ -51,6 +51,8 @@ export interface SocketHandlers {
   ready?: Promise<void> | undefined;
   /** The messages of a peer do not wait for each other: with too many unfinished promises it is closed (1013). */
   message?: ((text: string) => void | Promise<void>) | undefined;
+  /** A message is not handled, because too many bytes are in memory. Default: the peer is closed (1013). */
+  refuse?: ((error: unknown) => void | Promise<void>) | undefined;
   /** The peer has read some of what was buffered. */
   drained?: (() => void) | undefined;
   /** The socket is closed, for whatever reason; called once. */

@@ -60,6 +60,9 @@ export const notFound = (message: string) => new ServiceError("not_found", messa
 export const unavailable = (message: string, retryAfterSeconds = 1) =>
   new ServiceError("unavailable", message, { headers: { "retry-after": String(retryAfterSeconds) } });
 
+export const rateLimited = (message: string, retryAfterSeconds = 1) =>
+  new ServiceError("rate_limited", message, { headers: { "retry-after": String(retryAfterSeconds) } });
+
 /** The message of anything that was thrown. Never throws itself, even if reading the value does. */
 export function messageOf(thrown: unknown): string {
   if (typeof thrown === "string") return thrown;

@@ -1,15 +1,15 @@
-/** A mutex for each key: work on the same key runs one after the other. Used for changes of conversations within this process. */
+/** A mutex for each key: work on the same key runs one after the other, within this process. */
 
-export interface KeyedMutex {
+export interface KeyedMutex<K = number> {
   /** Runs `work` when all earlier work on these keys has ended. */
-  run<T>(keys: readonly number[], work: () => Promise<T>): Promise<T>;
+  run<T>(keys: readonly K[], work: () => Promise<T>): Promise<T>;
 }
 
-export function createKeyedMutex(): KeyedMutex {
+export function createKeyedMutex<K extends number | string = number>(): KeyedMutex<K> {
   /** The end of the latest work of each key; keys without work have no entry. */
-  const ends = new Map<number, Promise<unknown>>();
+  const ends = new Map<K, Promise<unknown>>();
 
-  function runOne<T>(key: number, work: () => Promise<T>): Promise<T> {
+  function runOne<T>(key: K, work: () => Promise<T>): Promise<T> {
     const before = ends.get(key);
     const result = before === undefined ? work() : before.then(work);
     const end = result
@@ -21,7 +21,7 @@ export function createKeyedMutex(): KeyedMutex {
     return result;
   }
 
-  function runAll<T>(keys: readonly number[], index: number, work: () => Promise<T>): Promise<T> {
+  function runAll<T>(keys: readonly K[], index: number, work: () => Promise<T>): Promise<T> {
     const key = keys[index];
     return key === undefined ? work() : runOne(key, () => runAll(keys, index + 1, work));
   }
@@ -32,7 +32,7 @@ export function createKeyedMutex(): KeyedMutex {
       keys.length === 1
         ? runOne(keys[0]!, work)
         : runAll(
-            [...new Set(keys)].sort((a, b) => a - b),
+            [...new Set(keys)].sort((a, b) => (a < b ? -1 : 1)),
             0,
             work,
           ),

@@ -12,6 +12,8 @@ type Json = Record<string, unknown>;
 /** `document` must have passed validation; it is not changed. */
 export function resolveManifest(document: unknown): Manifest {
   const manifest = convert({ $ref: "#/$defs/Manifest" }, document) as Manifest;
+  const { limits } = manifest.server;
+  limits.userExecutions ??= Math.ceil(limits.executions / 4);
   for (const [id, agent] of Object.entries(manifest.agents)) {
     agent.name ||= id;
     if (agent.memory === "default" && !Object.hasOwn(manifest.memory, "default")) agent.memory = false;

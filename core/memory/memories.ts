@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import { isIsolated } from "../identity/principal.ts";
 import { type Clock, risingClock, storedTime } from "../lib/clock.ts";
+import { Copies } from "../lib/copies.ts";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { createSchemaCompiler, type SchemaCompiler } from "../lib/json-schema.ts";
@@ -14,7 +15,7 @@ import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
 import { discardUnfinishedCopies } from "./conversations/unfinished-copies.ts";
 import { VolatileConversations } from "./conversations/volatile.ts";
-import type { Domain } from "./domain.ts";
+import type { Domain, OnDelete } from "./domain.ts";
 import type { Memory } from "./memory.ts";
 import { RecentMessages } from "./messages/recent.ts";
 import { createSaver } from "./messages/save.ts";
@@ -29,6 +30,7 @@ export interface MemoriesOptions {
   /** Whether ids belong to users; default: according to the manifest. */
   isolated?: boolean;
   logger?: Logger;
+  onDelete?: OnDelete;
   /** A clock in milliseconds since 1970, for tests. */
   now?: Clock;
 }
@@ -98,7 +100,7 @@ export function openDomain(store: Store, options: MemoriesOptions): MemoryDomain
 
 async function createDomain(
   store: Store,
-  { isolated = false, semantic = new Map(), logger, now }: MemoriesOptions,
+  { isolated = false, semantic = new Map(), logger, onDelete, now }: MemoriesOptions,
 ): Promise<Domain> {
   const spaces = await openIdSpaces(store, isolated, OWN_CONVERSATION_IDS);
   const recent = new RecentMessages(store);
@@ -113,8 +115,10 @@ async function createDomain(
     conversations: new Conversations(store, spaces, usage),
     recent,
     mutex: createKeyedMutex(),
+    copies: new Copies(),
     numbers: await createSequence(store, CONVERSATION_SEQUENCE, [CONVERSATIONS]),
     semantic,
+    onDelete,
     makeRoom: bound && (() => bound.makeRoom(domain)),
     now: now === undefined ? storedTime : risingClock(() => Math.max(0, now())),
   };

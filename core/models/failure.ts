@@ -30,7 +30,7 @@ export interface ModelFailure {
 }
 
 /** Failures of the model. All others are answers to a request that the model refuses: they show that it is available. */
-const OF_THE_MODEL: ReadonlySet<FailureReason> = new Set(["timed out", "unavailable", "overloaded"]);
+const OF_THE_MODEL: ReadonlySet<FailureReason> = new Set(["timed out", "unavailable", "overloaded", "rate limited"]);
 
 /** Reasons that are due to the request: the same call would fail again. */
 const OF_THE_REQUEST: ReadonlySet<FailureReason> = new Set([
@@ -51,13 +51,17 @@ const QUEUE_FULL = "too many requests wait for the model already: try again late
 /** How long clients are asked to wait when the provider named no time. */
 const RETRY_AFTER_MS = 5_000;
 
-/** Codes of Node and undici errors that mean a timeout; every other code means a broken connection. */
+/** Codes of Node and undici errors that mean a timeout. */
 const TIMEOUT_CODES: ReadonlySet<unknown> = new Set([
   "ETIMEDOUT",
   "UND_ERR_CONNECT_TIMEOUT",
   "UND_ERR_HEADERS_TIMEOUT",
   "UND_ERR_BODY_TIMEOUT",
 ]);
+
+/** Codes of Node, OpenSSL and undici errors that mean a connection that was not established, or broke. */
+const CONNECTION_CODES =
+  /^(?:ECONN|EPIPE|EPROTO|EHOST|ENET|EADDRNOTAVAIL|ENOTFOUND|EAI_|UND_ERR_SOCKET|ERR_TLS|ERR_SSL|UNABLE_TO)|CERT/;
 
 /** Names of AI SDK errors about the request or the configuration. */
 const REFUSALS: ReadonlySet<unknown> = new Set([
@@ -69,6 +73,11 @@ const REFUSALS: ReadonlySet<unknown> = new Set([
   "AI_TooManyEmbeddingValuesForCallError",
   "AI_UnsupportedFunctionalityError",
 ]);
+
+/** Statuses of 4xx that are worth another try, but are answers to this request. */
+const REPEATABLE: ReadonlySet<unknown> = new Set([409, 425]);
+/** What a provider says with a 429 of one request that alone exceeds the tokens of a minute. */
+const LARGER_THAN_RATE = /request too large/i;
 
 /** HTTP statuses with a reason of their own. Any other 4xx is a refusal, everything else is unavailable. */
 const STATUSES: ReadonlyMap<number, FailureReason> = new Map([
@@ -89,6 +98,7 @@ const EVENT_WORDS: readonly [RegExp, FailureReason][] = [
   [/overloaded/i, "overloaded"],
   [/timed?.?out|deadline/i, "timed out"],
   [/invalid|not.?found|permission|authentication|content.?policy/i, "refused the request"],
+  [/server.?error|api_error|internal|unavailable/i, "unavailable"],
 ];
 
 const NO_MONEY = "insufficient_quota";
@@ -107,11 +117,12 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
     if (typeof current !== "object" || current === null) break;
     const error = current as Record<string, unknown>;
     reason ??= errorReason(error);
-    // The model did answer until the limit of the whole answer: requests for long answers must not open the circuit for others.
-    answered ||= error.name === "TimeoutError" && error.limit === "total";
+    answered ||= isDueToRequest(error);
     retryAfter ??= readRetryAfter(error.responseHeaders, now);
     current = error.cause;
   }
+  // An answer that cannot be read may be due to what was asked: whoever can provoke it must not open the circuit for others.
+  const showsNothing = reason === null || reason === "queue full";
   reason ??= "unavailable";
   return {
     reason,
@@ -119,7 +130,7 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
     retry: !OF_THE_REQUEST.has(reason) && reason !== "queue full",
     fallback: reason !== "refused to answer" && reason !== "not recorded",
     retryAfter: retryAfter === null ? null : Math.min(retryAfter, MAX_RETRY_AFTER_MS),
-    shows: reason === "queue full" ? "nothing" : OF_THE_MODEL.has(reason) && !answered ? "absent" : "present",
+    shows: showsNothing ? "nothing" : OF_THE_MODEL.has(reason) && !answered ? "absent" : "present",
   };
 }
 
@@ -209,23 +220,25 @@ function hasNoMoneyLeft({ code, type, data, error }: Record<string, unknown>): b
   return isObject(inner) && (inner.code === NO_MONEY || inner.type === NO_MONEY);
 }
 
+/** Whether the model has answered although it seems unavailable: until the limit of the whole answer, or that this request is too much. */
+function isDueToRequest(error: Record<string, unknown>): boolean {
+  if (error.name === "TimeoutError") return error.limit === "total";
+  const status = statusOf(error);
+  return REPEATABLE.has(status) || (status === 429 && LARGER_THAN_RATE.test(String(error.message)));
+}
+
 function statedReason(error: Record<string, unknown>): FailureReason | null {
-  // A status of 200 means that the answer broke off or was invalid; the cause has the reason.
-  if (typeof error.statusCode === "number" && error.statusCode >= 400) return statusReason(error.statusCode);
-  return error instanceof Error ? null : eventReason(error);
-}
-
-function statusReason(status: number): FailureReason {
-  return STATUSES.get(status) ?? (status < 500 ? "refused the request" : "unavailable");
-}
-
-function eventReason(event: Record<string, unknown>): FailureReason | null {
-  for (const value of [event.status, event.code]) {
-    const status = Number(value);
-    if (status >= 400 && status < 600) return statusReason(status);
-  }
-  const words = [event.code, event.type, event.status].filter((value) => typeof value === "string").join(" ");
+  const status = statusOf(error);
+  if (status !== null) return STATUSES.get(status) ?? (status < 500 ? "refused the request" : "unavailable");
+  if (CONNECTION_CODES.test(String(error.code))) return "unavailable";
+  if (error instanceof Error) return null;
+  const words = [error.code, error.type, error.status].filter((value) => typeof value === "string").join(" ");
   return EVENT_WORDS.find(([pattern]) => pattern.test(words))?.[1] ?? null;
+}
+
+/** The HTTP status of an error; null for one below 400, which means that the answer broke off or was invalid: the cause has the reason. */
+function statusOf({ statusCode, status, code }: Record<string, unknown>): number | null {
+  return [statusCode, status, code].map(Number).find((number) => number >= 400 && number < 600) ?? null;
 }
 
 /** Milliseconds from `Retry-After`, in seconds or as a date, or from OpenAI's `retry-after-ms`. */

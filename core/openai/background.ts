@@ -10,8 +10,9 @@ import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { TextStream } from "../http/route.ts";
 import { isSomebody } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
-import { messageOf, ServiceError } from "../lib/errors.ts";
+import { messageOf, rateLimited, ServiceError } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
+import { KeyCounts } from "../lib/key-counts.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
 import { codeOfKind, OpenaiError } from "./errors.ts";
 import { CANCELLED, failedEnd, IN_PROGRESS, type ResponseResource } from "./resource.ts";
@@ -32,7 +33,7 @@ export class BackgroundResponses {
   readonly #runs: KeptRuns;
   readonly #logger: Logger;
   /** How many that started here are running, by owner. */
-  readonly #running = new Map<string, number>();
+  readonly #running = new KeyCounts();
   #closed = false;
 
   constructor(rows: ResponseRows, runs: KeptRuns, logger: Logger) {
@@ -49,12 +50,11 @@ export class BackgroundResponses {
    */
   async begin(record: ResponseRecord, run: KeptProtocolRun, principal: Principal): Promise<ResponseRecord> {
     const { owner } = record;
-    const count = this.#running.get(owner) ?? 0;
-    if (isSomebody(owner) && count >= MAX_RUNNING_OF_USER) {
-      const message = `${MAX_RUNNING_OF_USER} responses of this user run in the background: try again when some have ended`;
-      throw new ServiceError("rate_limited", message);
-    }
-    this.#running.set(owner, count + 1);
+    if (isSomebody(owner) && this.#running.of(owner) >= MAX_RUNNING_OF_USER)
+      throw rateLimited(
+        `${MAX_RUNNING_OF_USER} responses of this user run in the background: try again when some have ended`,
+      );
+    this.#running.add(owner, 1);
     let stored: FoundResponse | undefined;
     let isOurs = false;
     try {
@@ -64,12 +64,12 @@ export class BackgroundResponses {
       if (stored?.record === record) await this.#rows.delete(stored.record, stored.revision).catch(() => {});
       throw error;
     } finally {
-      if (!isOurs) this.#leave(owner);
+      if (!isOurs) this.#running.add(owner, -1);
     }
     const begun = stored;
     if (isOurs)
       void run.left.then(() => {
-        this.#leave(owner);
+        this.#running.add(owner, -1);
         return this.#settleHere(begun, principal);
       });
     return begun.record;
@@ -176,12 +176,6 @@ export class BackgroundResponses {
       if (error instanceof ServiceError && error.kind === "not_found") return undefined;
       throw error;
     }
-  }
-
-  #leave(owner: string): void {
-    const count = this.#running.get(owner)! - 1;
-    if (count === 0) this.#running.delete(owner);
-    else this.#running.set(owner, count);
   }
 }
 

@@ -9,7 +9,7 @@ import type { Agent, ProtocolRun, RunCall } from "../agents/agent.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { parseJsonText, requireExact, requireValid, type Validator } from "../http/decode.ts";
 import type { Peer, SocketHandlers } from "../http/socket.ts";
-import { invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { invalid, messageOf, rateLimited, ServiceError, unavailable } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { finished } from "./create-response.ts";
 import { errorFields, inOwnWords, OpenaiError, statusOf, unsupported } from "./errors.ts";
@@ -23,6 +23,8 @@ import { RunReader, type Said } from "./run-parts.ts";
 import { SocketWriter } from "./socket-writer.ts";
 import { isNothing } from "./tools.ts";
 
+/** Messages that may wait behind the one that is answered. */
+const MAX_WAITING = 2;
 /** How long a socket may be open: clients recognise the end by its code, and reconnect. */
 const MAX_AGE_MS = 60 * 60_000;
 
@@ -46,7 +48,8 @@ export function openResponsesSocket(peer: Peer, service: ServiceOfSocket, maxAge
   const timer = setTimeout(() => socket.expire(), maxAge);
   timer.unref();
   return {
-    message: (text) => socket.take(() => socket.answer(text)),
+    message: (text) => socket.message(text),
+    refuse: (error) => socket.refuse(error),
     drained: () => socket.writer.drained(),
     close() {
       clearTimeout(timer);
@@ -62,11 +65,20 @@ class ResponsesSocket {
   readonly #service: ServiceOfSocket;
   /** The end of the previous message. */
   #turn: Promise<void> = Promise.resolve();
+  /** Messages that have not been answered. */
+  #unanswered = 0;
 
   constructor(peer: Peer, service: ServiceOfSocket) {
     this.#peer = peer;
     this.#service = service;
     this.writer = new SocketWriter(peer);
+  }
+
+  message(text: string): Promise<void> {
+    if (this.#unanswered > MAX_WAITING)
+      return this.refuse(rateLimited(`${MAX_WAITING} messages wait for their answers: send the next one after that`));
+    this.#unanswered++;
+    return this.take(() => this.answer(text).finally(() => this.#unanswered--));
   }
 
   /** Messages are handled one after the other. */
@@ -79,7 +91,7 @@ class ResponsesSocket {
   expire(): void {
     const end = () => {
       const message = "the connection has been open for 60 minutes: connect anew";
-      this.#refuse(new OpenaiError("invalid_input", message, "websocket_connection_limit_reached", ""));
+      this.#tell(new OpenaiError("invalid_input", message, "websocket_connection_limit_reached", ""));
       this.#peer.close(1000, "the connection is too old");
     };
     this.take(end).catch(noop);
@@ -97,7 +109,7 @@ class ResponsesSocket {
       await working;
     } catch (error) {
       this.#log(error);
-      this.#refuse(error);
+      this.#tell(error);
       this.#evict(previous);
       // A client that reads nothing must not fill the memory with error messages.
       await this.writer.behind;
@@ -145,7 +157,13 @@ class ResponsesSocket {
     this.#service.responses.recent.set(this.#peer, whole.id, continued(earlier, { ...record, resource: whole }));
   }
 
-  #refuse(error: unknown): void {
+  /** Refuses a message without waiting for those before it, but only once the client has read what it was sent. */
+  async refuse(error: unknown): Promise<void> {
+    while (this.writer.behind !== undefined) await this.writer.behind;
+    this.#tell(error);
+  }
+
+  #tell(error: unknown): void {
     const known = error instanceof ServiceError ? error : new ServiceError("internal", this.#internal);
     this.writer.send([{ json: JSON.stringify({ type: "error", status: statusOf(known), error: errorFields(known) }) }]);
   }

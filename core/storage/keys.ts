@@ -59,9 +59,9 @@
  *   aq/DIGEST                       -> id of the approval that was last asked for of a call
  *   as/STATUS/#createdAt/APPROVAL   approvals by status
  *   aa/AGENT/STATUS/...             the same of one agent
- *   au/USER/STATUS/...              the same of one user
- *   av/USER/AGENT/STATUS/...        the same of one user and agent
+ *   au/USER/..., av/USER/AGENT/...  the same of one user, and of one user and agent
  *   ax/#time/APPROVAL               when an approval expires, or may be forgotten once it is decided
+ *   aw/PLACE/APPROVAL               an open question by what it is part of (approvals/rows.ts)
  *   ar/APPROVAL                     an answer that the step or task which waits for it has not taken yet
  *   kv/NAMESPACE/KEY                -> an entry of a plugin: the key as it wrote it, the value, when it expires
  *   kx/#expires/NAMESPACE/KEY       -> key of an entry that expires

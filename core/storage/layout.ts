@@ -3,7 +3,10 @@
  * present one is a list of steps for each engine.
  */
 
-/** Rises with every change that an older release would misread. */
+/**
+ * Of keys and values, as exports have them, and of the table of PostgreSQL. Rises with every change that an older release would misread.
+ * The tables of a SQLite file have a version of their own.
+ */
 export const LAYOUT_VERSION = 2;
 
 /** How one version becomes the next. It runs in a transaction with all other steps, so that it may fail anywhere. */

@@ -5,26 +5,33 @@ import { EXCERPT_CHARACTERS, type Joined, type Row, type Tail } from "./store.ts
 const FIELD_SEPARATOR = "\x1f";
 const RECORD_SEPARATOR = "\x1e";
 
-/** What differs between the dialects of SQL. */
-interface Dialect {
+/** What differs between the dialects of SQL: expressions about a row, whose columns are in scope. */
+export interface Dialect {
   /** The function that makes a character of its code. */
   readonly char: string;
-  /** The last characters of `value`. */
-  readonly end: string;
+  /** The whole value. */
+  readonly whole: string;
+  /** Its bytes, which are known without reading it. */
+  readonly size: string;
+  /** Its first and last characters. */
+  readonly excerpt: string;
 }
-export const SQLITE: Dialect = { char: "char", end: `substr(value, -${EXCERPT_CHARACTERS})` };
-export const POSTGRES: Dialect = { char: "chr", end: `right(value, ${EXCERPT_CHARACTERS})` };
+export const POSTGRES: Dialect = {
+  char: "chr",
+  whole: "value",
+  size: "octet_length(value)",
+  excerpt: `substr(value, 1, ${EXCERPT_CHARACTERS}) || right(value, ${EXCERPT_CHARACTERS})`,
+};
 
 /**
- * The SQL expression of one packed row, with `key`, `revision` and `value` in scope. In an excerpt the revision is negative, and the
- * size comes before the value. The size of a value is known without reading it.
+ * The SQL expression of one packed row, whose columns are in scope. In an excerpt the revision is negative, and the size comes before the
+ * value.
  *
  * @param longest SQL expression of the bytes of the longest value that is packed whole
  */
-export function packRowSql({ char, end }: Dialect, longest: string): string {
+export function packRowSql({ char, whole, size, excerpt }: Dialect, longest: string): string {
   const field = ` || ${char}(31) || `;
-  const excerpt = `(-revision)${field}octet_length(value)${field}substr(value, 1, ${EXCERPT_CHARACTERS}) || ${end}`;
-  return `key${field}CASE WHEN octet_length(value) <= ${longest} THEN revision${field}value ELSE ${excerpt} END`;
+  return `key${field}CASE WHEN ${size} <= ${longest} THEN revision${field}${whole} ELSE (-revision)${field}${size}${field}${excerpt} END`;
 }
 
 /** @param text the packed rows; null when there are none */

@@ -1,8 +1,9 @@
 /** Grouped reads of SQLite. Rows come packed into one text (packed.ts), which is four times as fast as one object per row. */
 import type { RowQueries } from "./bounded-reader.ts";
 import { keyBounds } from "./encoding.ts";
-import { packRowSql, SQLITE, unpack } from "./packed.ts";
+import { packRowSql, unpack } from "./packed.ts";
 import type { SqliteConnection } from "./sqlite-connection.ts";
+import { SQLITE } from "./sqlite-schema.ts";
 import type { Range, Row } from "./store.ts";
 
 const packedSql = (longest: number): string =>
@@ -67,4 +68,4 @@ export function createSqliteReader(connection: SqliteConnection): RowQueries {
 }
 
 const selectRange = ({ reverse, limit, skip = 0 }: Range, low: string, high: string): string =>
-  `SELECT key, revision, value FROM rows WHERE key >= ${low} AND key < ${high} ORDER BY key ${reverse ? "DESC" : "ASC"} LIMIT ${limit} OFFSET ${skip}`;
+  `SELECT * FROM rows WHERE key >= ${low} AND key < ${high} ORDER BY key ${reverse ? "DESC" : "ASC"} LIMIT ${limit} OFFSET ${skip}`;

@@ -1,19 +1,91 @@
 /** The tables of a SQLite file, their version, and the numbering of revisions. */
-import { LAYOUT_VERSION, type LayoutStep, pendingSteps, type StoreLayout } from "./layout.ts";
+import { groupsOf } from "./bounded-reader.ts";
+import { type LayoutStep, pendingSteps, type StoreLayout } from "./layout.ts";
+import type { Dialect } from "./packed.ts";
 import { SQLITE_META, type SqliteConnection } from "./sqlite-connection.ts";
+import { EXCERPT_CHARACTERS } from "./store.ts";
 
 export type SqliteLayout = StoreLayout<SqliteConnection>;
-
-/** A step is given a connection in a transaction. */
-export const SQLITE_LAYOUT: SqliteLayout = { version: LAYOUT_VERSION, steps: [] };
 
 /** Revisions are reserved in blocks, so that commits need not store the last one. */
 const REVISIONS_PER_BLOCK = 2 ** 24;
 
-/** `value` has no declared type: text is a value, an integer is a counter. */
+/**
+ * `value` has no declared type: text is a value, an integer is a counter. Of a large value it is an excerpt, `size` its bytes, and
+ * `large_id` where it is.
+ */
 const CREATE_ROWS = `CREATE TABLE IF NOT EXISTS rows (
-  key TEXT NOT NULL PRIMARY KEY, value NOT NULL, revision INTEGER NOT NULL
+  key TEXT NOT NULL PRIMARY KEY, value NOT NULL, revision INTEGER NOT NULL, size INTEGER, large_id INTEGER
 ) WITHOUT ROWID`;
+
+/**
+ * The longest key and value that lie beside each other: as much as a page of 4 KiB takes of one row of a tree of keys. Of a longer row a
+ * part lies on other pages, and SQLite reads all of it whenever it compares its key with another one, so that every search of a
+ * neighbouring key would read it.
+ */
+const MAX_ROW_BYTES = 980;
+
+const isLarge = (row = "") => `length(${row}key) + octet_length(${row}value) > ${MAX_ROW_BYTES}`;
+
+const excerptOf = (value: string) =>
+  `substr(${value}, 1, ${EXCERPT_CHARACTERS}) || substr(${value}, -${EXCERPT_CHARACTERS})`;
+
+const removeLargeValue = (change: string) => `CREATE TRIGGER IF NOT EXISTS large_${change}
+  AFTER ${change} ON rows WHEN OLD.large_id IS NOT NULL BEGIN DELETE FROM large_values WHERE id = OLD.large_id; END`;
+
+/** Large values have a table by number. Triggers move them, and remove them with the row or its value: always in its own statement. */
+const CREATE_LARGE_VALUES = [
+  "CREATE TABLE IF NOT EXISTS large_values (id INTEGER PRIMARY KEY, value TEXT NOT NULL)",
+  `CREATE TRIGGER IF NOT EXISTS large_put BEFORE INSERT ON rows WHEN ${isLarge("NEW.")} BEGIN
+    INSERT INTO large_values (value) VALUES (NEW.value);
+    INSERT INTO rows (key, value, revision, size, large_id)
+      VALUES (NEW.key, ${excerptOf("NEW.value")}, NEW.revision, octet_length(NEW.value), last_insert_rowid())
+      ON CONFLICT (key) DO UPDATE
+        SET value = excluded.value, revision = excluded.revision, size = excluded.size, large_id = excluded.large_id;
+    SELECT RAISE(IGNORE);
+  END`,
+  removeLargeValue("UPDATE"),
+  removeLargeValue("DELETE"),
+];
+
+/** Expressions about a row of `rows`. */
+export const SQLITE: Dialect = {
+  char: "char",
+  whole: "iif(size IS NULL, value, (SELECT large_values.value FROM large_values WHERE id = large_id))",
+  size: "ifnull(size, octet_length(value))",
+  excerpt: `iif(size IS NULL, ${excerptOf("value")}, value)`,
+};
+
+/** Bounds what a step takes from memory. */
+const MOVED_TOGETHER = { rows: 1_000, bytes: 8 * 1024 * 1024 };
+
+async function moveLargeValues(connection: SqliteConnection): Promise<void> {
+  await connection.query("ALTER TABLE rows ADD COLUMN size INTEGER");
+  await connection.query("ALTER TABLE rows ADD COLUMN large_id INTEGER");
+  for (const statement of CREATE_LARGE_VALUES) await connection.query(statement);
+  for (let after = ""; ; ) {
+    const found = await connection.query<{ key: string; size: number }>(
+      `SELECT key, octet_length(value) AS size FROM rows WHERE key > ? AND ${isLarge()} ORDER BY key LIMIT ${MOVED_TOGETHER.rows}`,
+      after,
+    );
+    for (const group of groupsOf(found, ({ size }) => size, MOVED_TOGETHER.bytes)) {
+      // Written again, they are moved by the trigger.
+      await connection.query(
+        `INSERT INTO rows (key, value, revision) SELECT key, value, revision FROM rows WHERE key BETWEEN ? AND ? AND ${isLarge()}`,
+        group[0]!.key,
+        group.at(-1)!.key,
+      );
+    }
+    if (found.length < MOVED_TOGETHER.rows) return;
+    after = found.at(-1)!.key;
+  }
+}
+
+/** A step is given a connection in a transaction. */
+export const SQLITE_LAYOUT: SqliteLayout = {
+  version: 3,
+  steps: [{ from: 2, what: "moves large values out of the tree of keys", apply: moveLargeValues }],
+};
 
 /** Inserting NULL deletes the row, so that one statement can write and delete rows. Older versions never write NULL. */
 const CREATE_REMOVAL_TRIGGER = `CREATE TRIGGER IF NOT EXISTS removal BEFORE INSERT ON rows WHEN NEW.value IS NULL
@@ -45,17 +117,10 @@ export async function pendingSqliteSteps(
   return version === 0 ? [] : pendingSteps(layout, version, { where, instead: "another file" });
 }
 
-/** Runs the steps in one transaction: the file is of the old version or of the new one. */
-export async function upgradeSqliteSchema(
-  connection: SqliteConnection,
-  steps: readonly LayoutStep<SqliteConnection>[],
-): Promise<void> {
+async function inTransaction(connection: SqliteConnection, work: () => Promise<void>): Promise<void> {
   await connection.query("BEGIN IMMEDIATE");
   try {
-    for (const { apply, from } of steps) {
-      await apply(connection);
-      await setMeta(connection, "schema", String(from + 1));
-    }
+    await work();
     await connection.query("COMMIT");
   } catch (error) {
     await connection.query("ROLLBACK").catch(() => {});
@@ -63,12 +128,25 @@ export async function upgradeSqliteSchema(
   }
 }
 
+/** Runs the steps in one transaction: the file is of the old version or of the new one. */
+export const upgradeSqliteSchema = (
+  connection: SqliteConnection,
+  steps: readonly LayoutStep<SqliteConnection>[],
+): Promise<void> =>
+  inTransaction(connection, async () => {
+    for (const { apply, from } of steps) {
+      await apply(connection);
+      await setMeta(connection, "schema", String(from + 1));
+    }
+  });
+
 /** Creates what is missing in a file of the present version, or in a new one. */
-export async function prepareSqliteSchema(connection: SqliteConnection, version = LAYOUT_VERSION): Promise<void> {
-  await connection.query(CREATE_ROWS);
-  await connection.query(CREATE_REMOVAL_TRIGGER);
-  if ((await sqliteVersion(connection)) === 0) await setMeta(connection, "schema", String(version));
-}
+export const prepareSqliteSchema = (connection: SqliteConnection, version = SQLITE_LAYOUT.version): Promise<void> =>
+  inTransaction(connection, async () => {
+    for (const statement of [CREATE_ROWS, CREATE_REMOVAL_TRIGGER, ...CREATE_LARGE_VALUES])
+      await connection.query(statement);
+    if ((await sqliteVersion(connection)) === 0) await setMeta(connection, "schema", String(version));
+  });
 
 export interface Revisions {
   /** Takes `count` numbers that no row of the file has or ever had, and returns the first. One call at a time, outside of transactions. */

@@ -3,6 +3,7 @@ import { fairShare } from "./bounded-reader.ts";
 import { keyBounds } from "./encoding.ts";
 import { textLimit } from "./packed.ts";
 import type { SqliteConnection } from "./sqlite-connection.ts";
+import { SQLITE } from "./sqlite-schema.ts";
 import type { Joined, Tail } from "./store.ts";
 
 /** From this many values on the text comes as bytes, which garbage collection does not copy. For few values a string is cheaper. */
@@ -64,10 +65,11 @@ async function readTogether(
 
 /**
  * Finds the first key of the tail, then reads upwards: going over the keys twice is cheaper than reversing the text.
- * `MATERIALIZED` makes SQLite look for the first key only once. Values that are too long are left out of the text, which then is not used.
+ * `MATERIALIZED` makes SQLite look for the first key only once. Large values that are too long are left out of the text, which then is not used.
  */
 function tailSql(limit: number, longest: number): string {
-  const joined = `group_concat(CASE WHEN octet_length(value) <= ${longest} THEN value END, ',')`;
+  const { size, whole } = SQLITE;
+  const joined = `group_concat(iif(size > ${longest}, NULL, ${whole}), ',')`;
   const text = limit < MIN_VALUES_AS_BYTES ? joined : `CAST(${joined} AS BLOB)`;
   return `WITH asked AS MATERIALIZED (
       SELECT key AS n, value ->> 0 AS low, value ->> 1 AS high, value ->> 2 AS beside FROM json_each(?1)
@@ -76,7 +78,7 @@ function tailSql(limit: number, longest: number): string {
         (SELECT key FROM rows WHERE key >= low AND key < high ORDER BY key DESC LIMIT 1 OFFSET ${limit - 1}) AS first
       FROM asked
     )
-    SELECT n, first, rows.value, rows.revision,
-      (SELECT CASE WHEN max(octet_length(value)) > ${longest} THEN 0 ELSE ${text} END FROM rows WHERE key >= ifnull(first, low) AND key < high) AS text
+    SELECT n, first, ${whole} AS value, rows.revision,
+      (SELECT CASE WHEN max(${size}) > ${longest} THEN 0 ELSE ${text} END FROM rows WHERE key >= ifnull(first, low) AND key < high) AS text
     FROM begun LEFT JOIN rows ON rows.key = beside`;
 }

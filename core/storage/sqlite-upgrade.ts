@@ -35,10 +35,13 @@ export async function upgradeSqlite(
         `and with ${size} bytes it is too large to be upgraded by a start: run penstock migrate`,
     );
   }
-  const backup = `${file}.schema-${version}-${new Date().toISOString().replace(/[-:]|\..*/g, "")}.backup`;
+  // To the millisecond: a process that dies in this is started again at once.
+  const backup = `${file}.schema-${version}-${new Date().toISOString().replace(/[-:.Z]/g, "")}.backup`;
   await backupSqlite({ file, where }, backup);
   report(`${where}: the backup before the upgrade is ${backup}`);
   await upgradeSqliteSchema(connection, steps);
+  // The log holds everything that was moved, and would keep that size.
+  await connection.query("PRAGMA wal_checkpoint(TRUNCATE)");
   for (const { from, what } of steps) report(`${where}: upgraded from schema ${from} to ${from + 1}: ${what}`);
   return true;
 }

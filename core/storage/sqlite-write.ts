@@ -15,7 +15,7 @@ const REVISIONS_OF_KEYS = `SELECT group_concat(key || char(31) || revision || ch
  * one statement, since each costs two switches between threads. Adding to a row that is not a counter gives NULL, which the column refuses.
  */
 const WRITE = `INSERT INTO rows (key, value, revision) SELECT key, value, ?2 FROM json_each(?1) WHERE true
-  ON CONFLICT (key) DO UPDATE SET revision = excluded.revision, value = iif(typeof(excluded.value) = 'text', excluded.value,
+  ON CONFLICT (key) DO UPDATE SET revision = excluded.revision, size = NULL, large_id = NULL, value = iif(typeof(excluded.value) = 'text', excluded.value,
     iif(CAST(CAST(rows.value AS INTEGER) AS TEXT) = CAST(rows.value AS TEXT), rows.value + excluded.value, NULL))`;
 
 const CLEAR = "DELETE FROM rows WHERE key >= ? AND key < ?";

@@ -1,7 +1,7 @@
 /** The interface for approvals: which tool calls a person must approve, and the inbox that keeps the questions. */
 
 import type { Requester } from "../identity/principal.ts";
-import { ServiceError } from "../lib/errors.ts";
+import { messageOf, ServiceError } from "../lib/errors.ts";
 import { compileTemplate, SCOPES } from "../manifest/expression.ts";
 import type { Tool, ToolOrigin } from "./tool.ts";
 
@@ -20,6 +20,10 @@ export interface ApprovalClaim {
   readonly kind: CallKind;
   /** Id of the approval that the call brings. */
   readonly id?: string | undefined;
+  /** What its client says that its user has answered. */
+  readonly answer?: ReportedAnswer | undefined;
+  /** Whether the call may have been made before, so that its question is looked for before the rule is evaluated. */
+  readonly isRepeated?: boolean | undefined;
   /** The user on whose behalf it is made; default: the user of the token. */
   readonly userId?: string | undefined;
   readonly agentId?: string | undefined;
@@ -44,27 +48,33 @@ export interface ApprovalClaim {
   readonly isRecorded?: true | undefined;
 }
 
+interface ReportedAnswer {
+  readonly approved: boolean;
+  readonly reason?: string;
+  readonly from: Requester;
+}
+
 export interface AskedCall {
   readonly tool: Tool;
   readonly input: unknown;
   readonly origin: ToolOrigin;
-  readonly rule: ApprovalRule;
 }
 
 export interface ApprovalInbox {
   /**
-   * Resolves to the input that a person has approved for this call, once per approval: the call must run then. For a call that nobody
-   * has been asked about yet, creates the question.
+   * Resolves to the input with which the call must run: what a person has approved, once per approval. Whether a call that has no
+   * question runs or is asked about is up to the rule of its tool.
    *
-   * @throws ApprovalNeeded while there is no answer; ServiceError `conflict` when the call was refused, when the approval has expired,
-   * or when it belongs to another call
+   * An answer that the client reports counts only if it fits what was asked, nobody has answered before, and the user is permitted to.
+   *
+   * @throws ApprovalNeeded while there is no answer; ServiceError `invalid_input` for an input that does not fit, and `conflict` when the
+   * call was refused, when the approval has expired, or when it belongs to another call
    */
   admit(call: AskedCall): Promise<unknown>;
-  /**
-   * Takes the answer that a run's client reports. An answer that does not count, because somebody has answered before or the user is not
-   * permitted to, is ignored: `admit` uses what was decided.
-   */
-  hear(id: string, answer: { readonly approved: boolean; readonly reason?: string }, from: Requester): Promise<void>;
+  /** Withdraws questions of a run that has ended. Never rejects. */
+  withdraw(ids: readonly string[], reason: "cancelled" | "ended"): Promise<void>;
+  /** Withdraws those of an agent's user, who may answer them and has said something else instead. Never rejects. */
+  supersede(ids: readonly string[], agentId: string, userId: string): Promise<void>;
 }
 
 export interface ApprovalRule {
@@ -72,7 +82,6 @@ export interface ApprovalRule {
   readonly expires: number;
   /** Whether only the console may answer. */
   readonly consoleOnly: boolean;
-  readonly inbox: ApprovalInbox;
   /** Whether a person must approve this call. */
   asks(input: unknown, origin: ToolOrigin): boolean;
 }
@@ -103,26 +112,39 @@ export class ApprovalRefused extends ServiceError {
   }
 }
 
+/** For a model that is told of a call whose client has claimed an answer. */
+export const notApproved = (tool: string): ApprovalRefused =>
+  new ApprovalRefused(`tool ${JSON.stringify(tool)} is not approved`, "not approved");
+
+/**
+ * Whether the call may have a question already, which alone decides then. A model that nobody continues makes the same call again, so
+ * for it that is every call of a tool with a rule.
+ */
+export const mayHaveAsked = ({ inbox, approval }: Tool, claim: ApprovalClaim | undefined): boolean =>
+  claim !== undefined &&
+  inbox !== undefined &&
+  (claim.id !== undefined || claim.isRepeated === true || (claim.kind === "model" && approval !== false));
+
 interface ApprovalSettings {
   readonly approval: boolean | string;
   readonly expires: number;
   readonly approvers: "owner" | "console";
-  readonly inbox: ApprovalInbox;
 }
 
 /** @returns false when no call needs approval; a text when the expression does not compile */
-export function compileApproval(settings: ApprovalSettings): ApprovalRule | false | string {
-  const { approval, expires, approvers, inbox } = settings;
+export function compileApproval(tool: string, settings: ApprovalSettings): ApprovalRule | false | string {
+  const { approval, expires, approvers } = settings;
   if (approval === false) return false;
-  const rest = { expires, consoleOnly: approvers === "console", inbox };
+  const rest = { expires, consoleOnly: approvers === "console" };
   if (approval === true) return { ...rest, asks: () => true };
   const compiled = compileTemplate(approval, SCOPES.httpTool);
   if ("problem" in compiled) return compiled.problem;
   const asks: ApprovalRule["asks"] = (input, { context, call }) => {
     try {
       return compiled.evaluate({ input, context, user: call.user }) !== false;
-    } catch {
-      // If the expression fails, a person decides.
+    } catch (error) {
+      const failed = `approval of tool ${JSON.stringify(tool)} cannot be evaluated, so a person is asked`;
+      call.logger.warn({ err: error }, `${failed}: ${messageOf(error)}`);
       return true;
     }
   };

@@ -1,7 +1,7 @@
 /** Compiles `tools:` of the manifest: finds the plugin or HTTP call of each tool, and checks its schema and settings. */
 
 import { parseDuration } from "../lib/duration.ts";
-import { messageOf, unavailable } from "../lib/errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import { createSchemaCompiler, describeProblems, type SchemaCompiler } from "../lib/json-schema.ts";
 import type { Path, Problem } from "../lib/problem.ts";
@@ -32,17 +32,12 @@ interface CompileOptions {
   inbox?: ApprovalInbox;
 }
 
-const NO_INBOX: ApprovalInbox = {
-  admit: () => Promise.reject(unavailable("nobody can be asked for approval here")),
-  hear: async () => {},
-};
-
 /** Compiles the tools. A tool whose plugin does not exist is left out; `checkReferences` reports it. */
 export function compileTools(
   manifest: Pick<Manifest, "tools">,
   registry: Registry,
   host: Host,
-  { meters = new NamedMeters(() => new ToolMeter()), inbox = NO_INBOX }: CompileOptions = {},
+  { meters = new NamedMeters(() => new ToolMeter()), inbox }: CompileOptions = {},
 ): CompiledTools {
   const shared: Shared = {
     inputs: createSchemaCompiler(),
@@ -70,7 +65,7 @@ interface Shared {
   configs: SchemaCompiler;
   client: HttpClient;
   meters: NamedMeters<ToolMeter>;
-  inbox: ApprovalInbox;
+  inbox: ApprovalInbox | undefined;
 }
 
 type Report = (path: Path, message: string) => void;
@@ -88,7 +83,7 @@ function pluginTool(
   const validate = compileInput(parameters, shared, (message) =>
     report(["use"], `parameters of the plugin: ${message}`),
   );
-  const approval = approvalRule(settings, plugin, shared, report);
+  const approval = approvalRule(name, settings, plugin, report);
   if (config === null || validate === null || approval === null) return null;
   return {
     name,
@@ -97,6 +92,7 @@ function pluginTool(
     parameters,
     outputLimit: settings.toolOutput,
     approval,
+    inbox: shared.inbox,
     readOnly: plugin.readOnly,
     timeout: settings.timeout ?? (plugin.timeout === undefined ? DEFAULT_TIMEOUT_MS : parseDuration(plugin.timeout)),
     config,
@@ -117,7 +113,7 @@ function httpTool(
   const validate = compileInput(parameters, shared, (message) => report(["parameters"], message));
   const compiled = compileHttpTool({ name, http, output: settings.output, client: shared.client });
   if ("problems" in compiled) for (const { path, message } of compiled.problems) report(path, message);
-  const approval = approvalRule(settings, {}, shared, report);
+  const approval = approvalRule(name, settings, {}, report);
   if (validate === null || approval === null || "problems" in compiled) return null;
   return {
     name,
@@ -126,6 +122,7 @@ function httpTool(
     parameters,
     outputLimit: settings.toolOutput,
     approval,
+    inbox: shared.inbox,
     timeout: settings.timeout ?? DEFAULT_TIMEOUT_MS,
     config: {},
     meter: shared.meters.of(name),
@@ -157,14 +154,14 @@ function clientTool(name: string, settings: ToolManifest, shared: Shared, report
 
 /** The rule of the manifest takes precedence over that of the plugin. @returns null when it does not compile */
 function approvalRule(
+  name: string,
   settings: ToolManifest,
   plugin: Pick<ToolPlugin, "approval" | "expires" | "approvers">,
-  { inbox }: Shared,
   report: Report,
 ): ApprovalRule | false | null {
   const { approval = plugin.approval ?? false, approvers = plugin.approvers ?? "owner" } = settings;
   const ofPlugin = plugin.expires === undefined ? DEFAULT_EXPIRES_MS : parseDuration(plugin.expires);
-  const rule = compileApproval({ approval, expires: settings.expires ?? ofPlugin, approvers, inbox });
+  const rule = compileApproval(name, { approval, expires: settings.expires ?? ofPlugin, approvers });
   if (typeof rule !== "string") return rule;
   // An expression in the manifest has been reported with the manifest.
   if (settings.approval === undefined) report(["use"], `approval of the plugin: ${rule}`);

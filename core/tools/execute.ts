@@ -2,7 +2,7 @@
 import { caught, invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { isThenable } from "../lib/thenable.ts";
 import type { Span } from "../observability/span.ts";
-import type { ApprovalRule } from "./approval.ts";
+import { mayHaveAsked } from "./approval.ts";
 import { beginTool, runTraced } from "./spans.ts";
 import { type Tool, type ToolOrigin, ToolUnavailable } from "./tool.ts";
 import { ToolInvocation } from "./tool-call.ts";
@@ -25,7 +25,8 @@ export function executeTool(tool: Tool, input: unknown, origin: ToolOrigin): unk
 
 function run(tool: Tool, input: unknown, origin: ToolOrigin, span: Span | null): unknown {
   const { meter, approval } = tool;
-  const problem = tool.validate(input);
+  const asked = mayHaveAsked(tool, origin.approval);
+  const problem = asked ? null : tool.validate(input);
   if (problem !== null) {
     meter?.calls.count("invalid input");
     throw invalid(problem);
@@ -36,26 +37,21 @@ function run(tool: Tool, input: unknown, origin: ToolOrigin, span: Span | null):
     throw runsInClient(tool);
   }
 
-  if (approval !== false && approval.asks(input, origin)) return runApproved(tool, approval, input, origin, span);
+  if (asked || (approval !== false && approval.asks(input, origin))) return runAdmitted(tool, input, origin, span);
   return perform(tool, input, origin, span);
 }
 
-/** Runs the call with the approved input. The approval is used up before the tool starts. */
-async function runApproved(
-  tool: Tool,
-  rule: ApprovalRule,
-  input: unknown,
-  origin: ToolOrigin,
-  span: Span | null,
-): Promise<unknown> {
-  let approved: unknown;
+/** Runs the call with the admitted input. Its approval is used up before the tool starts. */
+async function runAdmitted(tool: Tool, input: unknown, origin: ToolOrigin, span: Span | null): Promise<unknown> {
+  let admitted: unknown;
   try {
-    approved = await rule.inbox.admit({ tool, input, origin, rule });
+    if (tool.inbox === undefined) throw unavailable("nobody can be asked for approval here");
+    admitted = await tool.inbox.admit({ tool, input, origin });
   } catch (error) {
     tool.meter?.calls.count("not approved");
     throw error;
   }
-  return perform(tool, approved, origin, span);
+  return perform(tool, admitted, origin, span);
 }
 
 function perform(tool: Tool, input: unknown, origin: ToolOrigin, span: Span | null): unknown {

@@ -5,7 +5,7 @@ import type { JsonSchema } from "../lib/json-schema.ts";
 import type { OnToolProgress } from "../lib/tool-progress.ts";
 import type { ToolMeter } from "../observability/metrics/named.ts";
 import type { Span, SpanOrigin } from "../observability/span.ts";
-import type { ApprovalClaim, ApprovalRule } from "./approval.ts";
+import type { ApprovalClaim, ApprovalInbox, ApprovalRule } from "./approval.ts";
 
 /** What a tool gets beside its input. `signal` also aborts at the tool's time limit. */
 export interface ToolCallContext {
@@ -40,6 +40,8 @@ export interface Tool {
   readonly client?: true;
   /** Decides which of its calls a person must approve; false when none. */
   readonly approval: ApprovalRule | false;
+  /** Where people are asked; undefined for tools of clients and of MCP servers, about which nobody ever is. */
+  readonly inbox?: ApprovalInbox | undefined;
   /** Whether the tool has no side effects, and may run again after a crash. */
   readonly readOnly?: boolean | undefined;
   /** Most bytes of a result that a model is shown; default: the limit of the agent. */

@@ -1,16 +1,18 @@
-/** Resumes a step that waits for a person's approval, once that was given or denied. The step itself then looks up the answer. */
+/** Tells a step that waits for a person's approval of the answer: it is resumed, and looks the answer up itself. */
 import type { Delivery } from "../approvals/upkeep.ts";
 import { EVERYTHING } from "../identity/principal.ts";
 import { ServiceError } from "../lib/errors.ts";
+import { cancelResting } from "./cancel-resting.ts";
 import type { Engine } from "./engine.ts";
 import { liveKey } from "./journal/ids.ts";
 import { isRun } from "./journal/run-record.ts";
 import { timeAfter } from "./journal/state.ts";
 import { isSuperseded } from "./journal/superseded.ts";
 import { ExecutionLookup } from "./list/lookup.ts";
+import type { Execution } from "./run/execution.ts";
 
 /** Identifies the step that waits, and its execution. */
-export interface AwaitingStep {
+interface AwaitingStep {
   readonly workflowId?: string | undefined;
   readonly executionId?: string | undefined;
   readonly stepId?: string | undefined;
@@ -18,11 +20,33 @@ export interface AwaitingStep {
   readonly owner: string;
 }
 
-export async function resumeAwaitingStep(engine: Engine, step: AwaitingStep): Promise<Delivery> {
-  const { workflowId = "", executionId = "", stepId = "", owner } = step;
+/** With what became of its question. */
+interface AnsweredStep extends AwaitingStep {
+  readonly status: string;
+  readonly reason?: string | undefined;
+  readonly runId?: string | undefined;
+}
+
+const find = (engine: Engine, step: AwaitingStep, declared: (id: string) => unknown) =>
+  new ExecutionLookup(engine, EVERYTHING, declared).find(step.workflowId ?? "", step.executionId ?? "", step.owner);
+
+export async function hasStepEnded(engine: Engine, step: AwaitingStep): Promise<boolean> {
   try {
-    const declared = (id: string) => isRun(id) || engine.declared(id);
-    const execution = await new ExecutionLookup(engine, EVERYTHING, declared).find(workflowId, executionId, owner);
+    const execution = await find(engine, step, () => true);
+    return ("loaded" in execution ? execution.loaded : execution).state.endedAt !== null;
+  } catch (error) {
+    if (error instanceof ServiceError && error.kind === "not_found") return true;
+    throw error;
+  }
+}
+
+/** Why a run does not go on when its question was withdrawn. */
+const ENDS_RUN: ReadonlySet<string | undefined> = new Set(["superseded", "conversation_deleted"]);
+
+export async function tellAwaitingStep(engine: Engine, step: AnsweredStep): Promise<Delivery> {
+  const { stepId = "", runId, status, reason } = step;
+  try {
+    const execution = await find(engine, step, (id) => isRun(id) || engine.declared(id));
     // The execution has not suspended yet, or another branch of it still runs.
     if (!("loaded" in execution) || execution.found.openRow !== null) return "later";
     const { found, loaded } = execution;
@@ -31,7 +55,11 @@ export async function resumeAwaitingStep(engine: Engine, step: AwaitingStep): Pr
     const waits = state.steps.get(stepId)?.status === "waiting" && !isSuperseded(stepId, state, definition.outline);
     if (state.status !== "suspended" || !waits) return "gone";
     if (engine.live.has(liveKey(found.start))) return "later";
-    engine.capacity.requireFree();
+    if (runId !== undefined && status === "withdrawn" && ENDS_RUN.has(reason)) {
+      await cancelResting(engine, execution, reason!);
+      return "gone";
+    }
+    engine.capacity.requireFree(found.start.user);
     const caller = { requestId: "", logger: engine.logger, trace: engine.trace };
     const resumed = engine.restore(state, definition, caller, { loaded, openRow: null, recordRow: found.recordRow });
     engine.beginTrace(resumed, "resume");
@@ -42,7 +70,12 @@ export async function resumeAwaitingStep(engine: Engine, step: AwaitingStep): Pr
     return "later";
   } catch (error) {
     if (error instanceof ServiceError && error.kind === "not_found") return "gone";
-    if (error instanceof ServiceError && error.kind === "unavailable") return "later";
+    if (error instanceof ServiceError && (error.kind === "unavailable" || error.kind === "rate_limited"))
+      return "later";
     throw error;
   }
 }
+
+/** Whether a step has asked a person: it waits still, or the execution has gone on behind a suspension. */
+export const mayHaveWaited = ({ state, takenUp }: Execution): boolean =>
+  state.endedAt !== null && (takenUp !== null || [...state.steps.values()].some(({ status }) => status === "waiting"));

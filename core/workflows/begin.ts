@@ -30,7 +30,7 @@ export async function beginExecution(
   call: WorkflowCall,
 ): Promise<Execution> {
   const definition = engine.declared(workflowId);
-  engine.capacity.requireFree();
+  engine.capacity.requireFree(call.user);
   const { input = null, options = {} } = body;
   const problem = definition.inputCheck?.(input, "input") ?? null;
   if (problem !== null) throw invalid(problem);

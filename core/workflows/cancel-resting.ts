@@ -20,5 +20,7 @@ export async function cancelResting(
     recordRow: found.recordRow,
   });
   execution.append(["cancel", "", timeAfter(execution.state), reason]);
-  return (await unlessConflict(execution.writeRecord())) ? execution.state : null;
+  if (!(await unlessConflict(execution.writeRecord()))) return null;
+  await engine.onEnd?.(execution.state);
+  return execution.state;
 }

@@ -2,9 +2,10 @@
 
 import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
-import type { Delivery } from "../approvals/upkeep.ts";
 import type { Principal } from "../identity/principal.ts";
+import { Copies } from "../lib/copies.ts";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
+import { KeyCounts } from "../lib/key-counts.ts";
 import { Serialized } from "../lib/serialized.ts";
 import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
 import type { SpanOrigin } from "../observability/span.ts";
@@ -14,7 +15,7 @@ import { nameProcess } from "../storage/process-name.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
-import { type AwaitingStep, resumeAwaitingStep } from "./approved-step.ts";
+import { mayHaveWaited } from "./approved-step.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Definitions } from "./definition/definitions.ts";
 import type { DescribedWorkflow } from "./definition/describe.ts";
@@ -24,7 +25,7 @@ import { createExecutionIds, liveKey, liveKeyFor } from "./journal/ids.ts";
 import { isRun } from "./journal/run-record.ts";
 import { initialState, type JournalState } from "./journal/state.ts";
 import { RemoteExecutions } from "./list/running.ts";
-import { ExecutionCapacity } from "./run/capacity.ts";
+import { type CapacityLimits, ExecutionCapacity } from "./run/capacity.ts";
 import { isStoreUnavailable } from "./run/commit-retry.ts";
 import { drive } from "./run/drive.ts";
 import type { ExecutionCaller, ExecutionEnvironment, StoredRows } from "./run/environment.ts";
@@ -50,10 +51,8 @@ interface EngineSettings {
   readonly definitions: Definitions;
   /** Descriptions by workflow id, in the order of the manifest. */
   readonly described: ReadonlyMap<string, DescribedWorkflow>;
-  /** How many executions may run here at once. */
-  readonly maxExecutions: number;
-  /** How many bytes one execution may record. */
-  readonly maxExecutionBytes: number;
+  /** How many executions may run here at once, and how many bytes one may record. */
+  readonly limits: CapacityLimits & { readonly execution: number };
   /** Starts the traces of recovered executions; undefined when tracing is off. */
   readonly trace?: SpanOrigin | undefined;
 }
@@ -70,6 +69,8 @@ export class Engine implements Workflows {
   /** The executions that run here, by `liveKey`. */
   readonly live = new Map<string, Execution>();
   readonly capacity: ExecutionCapacity;
+  /** Replays, which copy what their execution has recorded. */
+  readonly copies = new Copies();
   /**
    * Set when the store was unavailable during a commit, so that it is unknown whether the commit happened: the store may have an open
    * row of this process for an execution that does not run.
@@ -79,12 +80,14 @@ export class Engine implements Workflows {
   readonly abandoned = new Set<number>();
   /** Executions that no process runs because this one lacks what they need, with the revisions of their open rows. */
   leftAlone: ReadonlyMap<number, number> = new Map();
+  /** Called when an execution has ended that may have asked a person something. Must not reject. */
+  onEnd: ((state: JournalState) => Promise<void>) | null = null;
   readonly membership: Membership | null;
   /** Reads executions of other processes; null when only this process uses the store. */
   readonly remote: RemoteExecutions | null;
   #described: ReadonlyMap<string, DescribedWorkflow>;
-  #maxExecutionBytes: number;
-  readonly #running = new Map<string, number>();
+  /** Executions that run here, by workflow. */
+  readonly #running = new KeyCounts();
   #list: Serialized | null = null;
 
   constructor(parts: EngineParts) {
@@ -95,11 +98,8 @@ export class Engine implements Workflows {
     this.spaces = parts.spaces;
     this.trace = parts.trace;
     const { store, membership, refused } = parts;
-    const full = () => refused?.("server.limits.executions");
-    this.capacity = new ExecutionCapacity(parts.maxExecutions, () => this.live.size, full);
+    this.capacity = new ExecutionCapacity(parts.limits, refused);
     const alone = nameProcess();
-    this.#maxExecutionBytes = parts.maxExecutionBytes;
-    const maxExecutionBytes = () => this.#maxExecutionBytes;
     this.environment = {
       store,
       get process() {
@@ -108,14 +108,12 @@ export class Engine implements Workflows {
       shared: membership !== null,
       lease: membership,
       volatile: isVolatile(store),
-      get maxBytes() {
-        return maxExecutionBytes();
-      },
+      maxBytes: parts.limits.execution,
       tooLarge: () => refused?.("server.limits.execution"),
     };
     this.membership = membership;
     if (membership !== null) {
-      membership.busy = () => [...this.#running.keys()].filter((id) => this.#isRunningHere(id));
+      membership.busy = () => this.#running.keys();
       membership.onLost(() => this.#giveUpAll());
     }
     this.remote = this.environment.shared ? new RemoteExecutions(store, () => this.liveNumbers()) : null;
@@ -123,13 +121,13 @@ export class Engine implements Workflows {
   }
 
   /** Starts and resumes executions with these settings from now on. Those that run keep theirs. */
-  adopt({ definitions, described, maxExecutions, maxExecutionBytes, trace }: EngineSettings): void {
+  adopt({ definitions, described, limits, trace }: EngineSettings): void {
     this.definitions = definitions;
     this.#described = described;
     this.#list = null;
     this.trace = trace;
-    this.capacity.limit = maxExecutions;
-    this.#maxExecutionBytes = maxExecutionBytes;
+    this.capacity.limits = limits;
+    this.environment.maxBytes = limits.execution;
   }
 
   list(): Serialized | Promise<Serialized> {
@@ -153,10 +151,6 @@ export class Engine implements Workflows {
 
   for(principal: Principal): WorkflowAccess {
     return new ScopedWorkflows(this, principal);
-  }
-
-  tellAnswer(step: AwaitingStep): Promise<Delivery> {
-    return resumeAwaitingStep(this, step);
   }
 
   /** The running execution with an id: the owner's own first, else the one in the shared space, which may belong to another user. */
@@ -183,7 +177,7 @@ export class Engine implements Workflows {
    * @throws ServiceError `unavailable` when too many are running, or waiting in `memory:`
    */
   begin(start: ExecutionStart, definition: WorkflowDefinition, caller: ExecutionCaller, before?: string): Execution {
-    this.capacity.requireFree({ isNew: true });
+    this.capacity.requireFree(start.user, { isNew: true });
     const root = isRun(start.workflowId) ? null : beginWorkflow(caller.trace, start);
     const known = root === null ? start : { ...start, trace: contextText(root) };
     const execution = new Execution(initialState(known), definition, caller, this.environment, null);
@@ -210,6 +204,7 @@ export class Engine implements Workflows {
   run(execution: Execution, work: (execution: Execution) => Promise<void> = drive): Execution {
     const { start } = execution.state;
     this.live.set(liveKey(start), execution);
+    this.capacity.entered(start.user);
     this.#count(start.workflowId, 1);
     countStart(execution);
     execution.definition.uses?.enter();
@@ -221,10 +216,13 @@ export class Engine implements Workflows {
 
   async #runToRest(execution: Execution, work: (execution: Execution) => Promise<void>): Promise<void> {
     const { start } = execution.state;
+    const { charge } = execution.caller;
     const key = liveKey(start);
+    charge?.enter();
     try {
       await work(execution);
       execution.spans?.end(execution.state);
+      if (mayHaveWaited(execution)) await this.onEnd?.(execution.state);
     } catch (error) {
       execution.spans?.end(execution.state, error);
       if (isStoreUnavailable(error) || execution.lifetime.stopped?.kind === "lost") this.mayHaveUnowned = true;
@@ -235,7 +233,8 @@ export class Engine implements Workflows {
       this.#count(start.workflowId, -1);
       countEnd(execution);
       execution.definition.uses?.leave();
-      this.capacity.slotFreed();
+      charge?.leave();
+      this.capacity.left(start.user);
       execution.abandoned = !execution.isAtRest;
       execution.notifyReaders();
     }
@@ -278,13 +277,12 @@ export class Engine implements Workflows {
   }
 
   #count(workflowId: string, change: 1 | -1): void {
-    const before = this.#running.get(workflowId) ?? 0;
-    this.#running.set(workflowId, before + change);
-    if (before === 0 || before + change === 0) this.#list = null;
+    const count = this.#running.add(workflowId, change);
+    if (count === 0 || count === change) this.#list = null;
   }
 
   #isRunningHere(id: string): boolean {
-    return (this.#running.get(id) ?? 0) > 0;
+    return this.#running.of(id) > 0;
   }
 
   #statusOf(id: string, elsewhere?: ReadonlySet<string>): "running" | "idle" {

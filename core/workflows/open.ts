@@ -166,8 +166,7 @@ function compileSettings(
   const described = new Map(
     Object.entries(manifest.workflows).map(([id, workflow]) => [id, describeWorkflow(id, workflow)]),
   );
-  const { executions: maxExecutions, execution: maxExecutionBytes } = manifest.server.limits;
-  return { definitions, described, problems, trace, maxExecutions, maxExecutionBytes };
+  return { definitions, described, problems, trace, limits: manifest.server.limits };
 }
 
 /** Retention in milliseconds, by workflow id, and for workflows that the manifest does not have. */

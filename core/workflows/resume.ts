@@ -72,7 +72,7 @@ async function resumeStored(
   const entry = planResume(loaded.state, definition, body);
   const namesStep = body.options?.stepId !== undefined;
   if (engine.live.has(liveKey(start))) return lostTo(start.id, namesStep);
-  engine.capacity.requireFree();
+  engine.capacity.requireFree(start.user);
   const recordRow = found.recordRow;
   lendToken(call.user, start.user);
   const execution = engine.restore(loaded.state, definition, call, { loaded, openRow: null, recordRow });

@@ -160,28 +160,35 @@ export class ScopedWorkflows implements WorkflowAccess {
     const own = call.keyed?.runId;
     const earlier = own === undefined ? null : await this.#earlier({ workflowId, id: own, userId }, call);
     if (earlier !== null) return earlier;
-    const { found, loaded } = await this.#atRest(workflowId, id, userId);
-    this.#engine.capacity.requireFree();
-    const { start } = found;
-    const outline = await this.#engine.definitions.outline(start.definition);
-    const { replay, state } = planReplay(loaded.state, loaded.entries, outline, body);
-    const definition = await this.#engine.definitions.pinned(start.definition);
-    checkReplay(definition, replay.stepId, body);
-    lendToken(call.user, start.user);
-    return this.#withFreeNumber((number) => {
-      const again: ExecutionStart = {
-        ...start,
-        trace: undefined,
-        id: own ?? this.#engine.newId(number),
-        ownId: own !== undefined && this.#engine.spaces.isolated ? true : undefined,
-        number,
-        at: storedTime(),
-        state,
-        replay,
-      };
-      const execution = this.#engine.begin(again, definition, call, start.trace);
-      return this.#result(execution, call, (conflict) => unlessNumberTaken(conflict, number, stillRunning(again.id)));
-    });
+    // Its turn ends when the replay is stored: what it copies may be as large as an execution.
+    const leave = await this.#engine.copies.enter(this.#principal.userId ?? userId ?? "");
+    try {
+      const { found, loaded } = await this.#atRest(workflowId, id, userId);
+      const { start } = found;
+      this.#engine.capacity.requireFree(start.user);
+      const outline = await this.#engine.definitions.outline(start.definition);
+      const { replay, state } = planReplay(loaded.state, loaded.entries, outline, body);
+      const definition = await this.#engine.definitions.pinned(start.definition);
+      checkReplay(definition, replay.stepId, body);
+      lendToken(call.user, start.user);
+      return await this.#withFreeNumber((number) => {
+        const again: ExecutionStart = {
+          ...start,
+          trace: undefined,
+          id: own ?? this.#engine.newId(number),
+          ownId: own !== undefined && this.#engine.spaces.isolated ? true : undefined,
+          number,
+          at: storedTime(),
+          state,
+          replay,
+        };
+        const execution = this.#engine.begin(again, definition, call, start.trace);
+        untilRecorded(execution).then(leave, leave);
+        return this.#result(execution, call, (conflict) => unlessNumberTaken(conflict, number, stillRunning(again.id)));
+      });
+    } finally {
+      leave();
+    }
   }
 
   async state(workflowId: string, id: string, userId?: string): Promise<ExecutionState> {

@@ -9,12 +9,10 @@ import type {
   ResumeExecutionRequest,
   WorkflowDetail,
 } from "../../generated/types.ts";
-import type { Delivery } from "../approvals/upkeep.ts";
 import type { Context } from "../http/route.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
-import type { AwaitingStep } from "./approved-step.ts";
 import type { ExecutionStatus } from "./journal/entries.ts";
 
 /** The part of a request's context that an execution needs. */
@@ -22,7 +20,7 @@ export type WorkflowCall = Pick<
   Context<unknown>,
   "user" | "caller" | "requestId" | "logger" | "trace" | "unavailableHeaders" | "replyWith"
 > &
-  Partial<Pick<Context<unknown>, "keyed" | "signal">>;
+  Partial<Pick<Context<unknown>, "keyed" | "signal" | "charge">>;
 
 /** An execution must match all filters. Times are milliseconds since 1970, inclusive. */
 export interface ExecutionQuery {
@@ -43,8 +41,6 @@ export interface Workflows {
   /** @throws ServiceError `not_found` */
   detail(id: string): WorkflowDetail | Promise<WorkflowDetail>;
   for(principal: Principal): WorkflowAccess;
-  /** Resumes a step that waits for a person's approval, which has been answered. */
-  tellAnswer(step: AwaitingStep): Promise<Delivery>;
 }
 
 /**

@@ -141,7 +141,7 @@ describe("the console at GET /", { skip: browserMissing() }, () => {
 
   test("a connection that is lost while an execution is followed is taken up again", async (t) => {
     const service = await startService(t, CONSOLE_MANIFEST);
-    const proxy = await startCutProxy(service.port);
+    const proxy = await startCutProxy({ host: "127.0.0.1", port: service.port });
     t.after(() => proxy.close());
     const begun = service.post("/workflows/waiting/execute", { input: null, options: { executionId: "lost" } });
     const { page, context } = await openConsole(browser, `http://127.0.0.1:${proxy.port}/`);

@@ -196,9 +196,9 @@ test("POST /a2a/:id: a task whose question nobody answers in time is rejected, a
 test("POST /a2a/:id: a canceled task does not go on when its question is answered", async (t) => {
   const { peer, approvals, decide } = await serve(t);
   const task = await peer.send("clerk", said("pay 5"));
-  await peer.result("clerk", "CancelTask", { id: task.id });
   const [{ approvalId }] = (await approvals()) as [Loose];
-  await dataOf(decide(approvalId, { approved: true }));
+  await peer.result("clerk", "CancelTask", { id: task.id });
+  assert.equal((await decide(approvalId, { approved: true })).status, 409);
   const other = await peer.send("clerk", said("pay 6"));
   await peer.send("clerk", answerTo(other, { text: "yes" }));
   assert.deepEqual(ran, [6]);
@@ -210,7 +210,8 @@ test("POST /a2a/:id: with users, a task is answered by its own, and by the conso
   const [ada, bob] = [new A2aCaller(service, as("ada")), new A2aCaller(service, as("bob"))];
   const task = await ada.send("clerk", said("pay 5"));
   assert.equal((await bob.error("clerk", "SendMessage", answerTo(task, { text: "yes" })))[0], -32001);
-  assert.match((await ada.error("clerk", "SendMessage", answerTo(task, { text: "yes" })))[1], /by the console alone/);
+  const [code, message] = await ada.error("clerk", "SendMessage", answerTo(task, { text: "yes" }));
+  assert.deepEqual([code, message], [-32004, 'tool "pay" is approved by the console alone']);
   assert.deepEqual(ran, []);
   const open = (await (await service.get("/approvals", CONSOLE)).json()) as Loose;
   await dataOf(decide(open.data[0].approvalId, { approved: true }, CONSOLE));

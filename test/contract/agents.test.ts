@@ -187,11 +187,12 @@ for (const [sent, finishReason] of Object.entries(FINISH_REASONS)) {
   });
 }
 
-test("POST /agents/:id/text lists the tool calls and results of all steps in order, and sums usage over them", async (t) => {
+test("POST /agents/:id/text lists the tool calls and results of all steps in order, and sums usage over them, cached and reasoning tokens too", async (t) => {
   const { service, upstream } = await serveUpstream(t, { tools: ["sum"] }, { tools: { sum: { use: "add" } } });
   const first = { id: "c1", name: "sum", input: { a: 1, b: 2 } };
   const second = { id: "c2", name: "sum", input: { a: 3, b: 4 } };
-  upstream.replies(calls([first]), calls([second]), says("Done."));
+  const usage = { prompt: 10, completion: 8, cached: 6, reasoning: 3 };
+  upstream.replies(calls([first], { usage }), calls([second], { usage }), says("Done.", { usage }));
   const data = await dataOf(service.post(TEXT, { input: "add" }));
   const call = (toolCallId: string, input: object) => ({ type: "tool-call", toolCallId, toolName: "sum", input });
   assert.equal(data.text, "Done.");
@@ -200,7 +201,13 @@ test("POST /agents/:id/text lists the tool calls and results of all steps in ord
     { ...call("c1", first.input), type: "tool-result", output: { sum: 3 } },
     { ...call("c2", second.input), type: "tool-result", output: { sum: 7 } },
   ]);
-  assert.equal(data.usage.totalTokens, 45);
+  assert.deepEqual(data.usage, {
+    promptTokens: 30,
+    completionTokens: 24,
+    totalTokens: 54,
+    cachedInputTokens: 18,
+    reasoningTokens: 9,
+  });
 });
 
 test("GET /agents and GET /agents/:id say working while a call runs, for sub-agents too, and idle after it", async (t) => {

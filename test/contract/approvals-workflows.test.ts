@@ -183,12 +183,12 @@ test("POST /workflows/:id/execute: no answer in time fails the step", async (t) 
   assert.deepEqual(ran, []);
 });
 
-test("POST /workflows/:id/executions/:executionId/cancel: an answer to a cancelled execution runs nothing", async (t) => {
+test("POST /workflows/:id/executions/:executionId/cancel: an answer to a cancelled execution is 409 and runs nothing", async (t) => {
   const service = await serve(t);
   const { executionId } = await begin(service, "one");
   const [{ approvalId }] = await open(service);
   await dataOf(service.post(`/workflows/one/executions/${executionId}/cancel`, {}));
-  await answer(service, approvalId, { approved: true });
+  assert.equal((await service.post(`/approvals/${approvalId}`, { approved: true })).status, 409);
   const rows = await service.service.store.scan({ prefix: "ar/", limit: 10 });
   if (rows.length > 0)
     await until(

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 import { AUTH, as, CONSOLE, ran, serveApprovals } from "../support/approvals.ts";
 import { until } from "../support/probe.ts";
-import { dataOf, errorOf } from "../support/served-upstream.ts";
+import { dataOf, errorOf, type Loose } from "../support/served-upstream.ts";
 import type { TestService } from "../support/service.ts";
 
 type Headers = Record<string, string>;
@@ -132,7 +132,13 @@ test("GET /approvals: users see and answer their own, the console all of them", 
   const ids = async (headers: Headers) =>
     (await dataOf(service.get("/approvals", headers))).map(({ approvalId }: { approvalId: string }) => approvalId);
   assert.deepEqual(await ids(as("ada")), [of]);
-  assert.deepEqual(await ids(CONSOLE), [foreign, of]);
+  assert.deepEqual(await ids(CONSOLE), [of, foreign]);
+  const ofBob = await dataOf(service.get("/approvals?userId=bob", CONSOLE));
+  assert.deepEqual(
+    ofBob.map(({ approvalId }: Loose) => approvalId),
+    [foreign],
+  );
+  assert.equal((await service.get("/approvals?userId=bob", as("ada"))).status, 400);
   assert.equal((await service.get("/approvals")).status, 401);
   assert.deepEqual(await errorOf(answer(service, foreign, { approved: true }, as("ada"))), {
     status: 404,
@@ -154,7 +160,7 @@ test("POST /approvals/:approvalId: what the console alone approves its user sees
   assert.equal((await dataOf(pay(service, 5, withId(id, as("ada"))))).result.paid, 5);
 });
 
-test("GET /approvals: status, limit and offset choose, newest first", async (t) => {
+test("GET /approvals: status, limit, offset and order choose, oldest first, and total says how many there are", async (t) => {
   const service = await serveApprovals(t);
   const ids: string[] = [];
   for (let amount = 1; amount <= 5; amount++) {
@@ -165,16 +171,22 @@ test("GET /approvals: status, limit and offset choose, newest first", async (t) 
   }
   const list = async (query: string) =>
     (await dataOf(service.get(`/approvals?${query}`))).map(({ approvalId }: { approvalId: string }) => approvalId);
-  assert.deepEqual(await list("limit=2"), ids.slice(0, 2));
-  assert.deepEqual(await list("limit=2&offset=3"), ids.slice(3));
+  assert.deepEqual(await list("limit=2"), ids.slice(3).reverse());
+  assert.deepEqual(await list("limit=2&order=desc"), ids.slice(0, 2));
+  assert.deepEqual(await list("limit=2&offset=3&order=desc"), ids.slice(3));
+  for (const query of ["limit=2", "limit=2&offset=4", "limit=2&offset=40", "order=desc", "limit=5"]) {
+    const { success, total } = (await (await service.get(`/approvals?${query}`)).json()) as Loose;
+    assert.deepEqual([success, total], [true, 5], query);
+  }
   await dataOf(answer(service, ids[1]!, { approved: false }));
   assert.deepEqual(await list("status=denied"), [ids[1]]);
   assert.deepEqual(
-    await list(""),
+    await list("order=desc"),
     ids.filter((id) => id !== ids[1]),
   );
   assert.deepEqual(await list("agentId=assistant"), []);
-  assert.equal((await service.get("/approvals?status=what")).status, 400);
+  for (const query of ["status=what", "order=up", "userId="])
+    assert.equal((await service.get(`/approvals?${query}`)).status, 400, query);
 });
 
 test("POST /approvals/:approvalId: no answer in time is a no, and nobody can answer after that", async (t) => {
@@ -209,4 +221,48 @@ test("POST /tools/:name/execute: with an expression only some calls are asked ab
   const service = await serveApprovals(t, { pay: { approval: "{{ input.amount > 100 }}" } });
   assert.equal((await dataOf(pay(service, 100))).result.paid, 100);
   assert.equal((await pay(service, 101)).status, 409);
+});
+
+test("POST /tools/:name/execute: a user has at most server.limits.approvals open questions, those of others and of nobody do not count", async (t) => {
+  const workflows = { w: { steps: [{ id: "pay", andThen: { tool: "pay", input: { amount: 900 } } }] } };
+  const service = await serveApprovals(t, { auth: AUTH, workflows, server: { limits: { approvals: 3 } } });
+  const asks = await Promise.all(Array.from({ length: 8 }, (_, amount) => pay(service, amount, as("ada"))));
+  const statuses = asks.map(({ status }) => status).sort();
+  assert.deepEqual(statuses, [409, 409, 409, 429, 429, 429, 429, 429]);
+  const refused = asks.find(({ status }) => status === 429)!;
+  assert.deepEqual(await errorOf(refused), {
+    status: 429,
+    error: "the user has 3 open approvals already: answer some of them first",
+  });
+  assert.equal(service.service.meters.limits.refused("server.limits.approvals"), 5);
+  await ask(service, 5, as("bob"));
+  const step = await dataOf(service.post("/workflows/w/execute", { input: {} }, as("ada")));
+  assert.equal(step.status, "suspended", "it is bounded by the executions");
+  const [{ approvalId }] = await dataOf(service.get("/approvals", as("ada")));
+  await dataOf(answer(service, approvalId, { approved: false }, as("ada")));
+  await ask(service, 100, as("ada"));
+});
+
+test("POST /agents/:id/text: a model is told of the question that a user may not have any more", async (t) => {
+  const replies = [{ when: "pay (\\d+)", call: { tool: "pay", input: { amount: "{{ int(match[1]) }}" } } }];
+  const service = await serveApprovals(t, {
+    auth: AUTH,
+    providers: { demo: { use: "scripted", replies } },
+    agents: { clerk: { model: "demo/echo", tools: ["pay"], memory: false } },
+    server: { limits: { approvals: 1 } },
+  });
+  const say = (input: string) => dataOf(service.post("/agents/clerk/text", { input }, as("ada")));
+  assert.equal((await say("pay 1")).approvals.length, 1);
+  const { approvals, text } = await say("pay 2");
+  assert.deepEqual([approvals, ran], [undefined, []]);
+  assert.match(text, /the user has 1 open approvals already/);
+});
+
+test("POST /tools/:name/execute: an expression of an approval that fails is a warning in the log, and asks", async (t) => {
+  const service = await serveApprovals(t, { pay: { approval: "{{ context.limit < input.amount }}" } });
+  assert.equal((await pay(service, 5)).status, 409);
+  const lines = service.log.filter(({ level }) => level === 40 || level === "warn");
+  assert.equal(lines.length, 1);
+  assert.match(String(lines[0]!.msg), /^approval of tool "pay" cannot be evaluated, so a person is asked: /);
+  assert.equal((await pay(service, 5, {}, { limit: 10 })).status, 200);
 });

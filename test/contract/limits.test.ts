@@ -29,6 +29,7 @@ test("the default limits are those that the manifest's grammar names", () => {
     uploads: 256 * 1024 * 1024,
     vectors: 192 * 1024 * 1024,
     executions: 10_000,
+    userExecutions: 2_500,
     execution: 64 * 1024 * 1024,
     userTasks: 100,
     request: 120_000,

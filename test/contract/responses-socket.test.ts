@@ -6,10 +6,11 @@ import { ResponsesWS } from "openai/resources/responses/ws";
 import { pino } from "pino";
 import type { OpenSocket } from "../../core/http/exchange.ts";
 import { SocketPeer } from "../../core/http/socket-peer.ts";
+import { Uploads } from "../../core/http/uploads.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
 import { openResponsesSocket } from "../../core/openai/socket.ts";
 import { AUTH, as } from "../support/approvals.ts";
-import { calls, failsAfter, failure, says } from "../support/openai-upstream.ts";
+import { calls, failsAfter, failure, says, stallsBeforeHead } from "../support/openai-upstream.ts";
 import { until } from "../support/probe.ts";
 import { dataOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
@@ -257,6 +258,7 @@ function peerOf(service: TestService, wire: Partial<OpenSocket>, maxAge?: number
     client: { address: "127.0.0.1", origin: null },
     logger: pino({ enabled: false }),
     trace: undefined,
+    uploads: new Uploads(1024 * 1024),
   };
   const peer = new SocketPeer(Object.assign(own, wire), info as never, () => {});
   peer.start(() => openResponsesSocket(peer, service.service, maxAge));
@@ -309,3 +311,63 @@ test("server.openai: false: WS /v1/responses does not exist", async (t) => {
   const service = await startService(t, manifestWith({}, { server: { openai: false } }));
   assert.equal((await refusedSocket(service.url + PATH)).status, 404);
 });
+
+for (const transport of TRANSPORTS) {
+  test(`WS /v1/responses over ${transport}: beside the message that is answered two wait, each further one is an error event rate_limit_exceeded, and the socket stays`, async (t) => {
+    const { service, upstream } = await serveUpstream(t, {}, { server: { transport } });
+    upstream.fallback(({ lastUserText }) => says(lastUserText, { delay: 20 }));
+    upstream.replies({ ...says("1"), headDelay: 400 });
+    const socket = await open(t, service);
+    socket.send(create({ input: "1" }));
+    await upstream.request(0);
+    for (const input of ["2", "3", "4", "5"]) socket.send(create({ input }));
+    const refused = [await rest(socket), await rest(socket)].map((events) => events.at(-1));
+    for (const { type, status, error } of refused)
+      assert.deepEqual(
+        [type, status, error.type, error.code],
+        ["error", 429, "rate_limit_error", "rate_limit_exceeded"],
+      );
+    for (const text of ["1", "2", "3"]) assert.deepEqual(texts((await rest(socket)).at(-1).response), [text]);
+    socket.send(create({ input: "6" }));
+    assert.deepEqual(texts((await rest(socket)).at(-1).response), ["6"]);
+    assert.equal(upstream.requests.length, 4);
+  });
+
+  test(`WS /v1/responses over ${transport}: messages that wait on several sockets count for server.limits.uploads, and one beyond is an error event 503`, async (t) => {
+    const limits = { body: "64KiB", uploads: "64KiB" };
+    const { service, upstream } = await serveUpstream(t, {}, { server: { transport, limits } });
+    upstream.fallback(stallsBeforeHead());
+    const counted = () => service.service.meters.limits.used("server.limits.uploads")!;
+    const [first, second] = [await open(t, service), await open(t, service)];
+    const large = create({ input: "x".repeat(20 * 1024) });
+    for (let count = 0; count < 3; count++) first.send(large);
+    await until(() => counted() > 60 * 1024, "three messages");
+    second.send(large);
+    const { type, status } = (await rest(second)).at(-1);
+    assert.deepEqual([type, status], ["error", 503]);
+    assert.equal(service.service.meters.limits.refused("server.limits.uploads"), 1);
+    first.close();
+    await until(() => counted() === 0, "the end of the first socket's messages");
+    upstream.fallback(says("Here."));
+    second.send(large);
+    assert.deepEqual(texts((await rest(second)).at(-1).response), ["Here."]);
+  });
+
+  test(`WS /v1/responses over ${transport}: of 250 large messages at once each of ten sockets holds three, and the others are refused`, async (t) => {
+    const { service, upstream } = await serveUpstream(t, {}, { server: { transport } });
+    upstream.fallback(stallsBeforeHead());
+    const counted = () => service.service.meters.limits.used("server.limits.uploads")!;
+    const sockets = await Promise.all(Array.from({ length: 10 }, () => open(t, service)));
+    let most = 0;
+    const watching = setInterval(() => {
+      most = Math.max(most, counted());
+    }, 1);
+    t.after(() => clearInterval(watching));
+    const large = JSON.stringify(create({ input: "x".repeat(60_000) }));
+    for (const socket of sockets) for (let count = 0; count < 250; count++) socket.send(large);
+    for (const socket of sockets) await socket.until(() => socket.waiting.length === 247, "the refusals");
+    assert.ok(counted() > 30 * 60_000 && most < 31 * 62_000, `${counted()} bytes, ${most} at most`);
+    for (const socket of sockets) socket.close();
+    await until(() => counted() === 0, "the end of their messages");
+  });
+}

@@ -1,10 +1,13 @@
-/** `server.limits.uploads`: the bytes of request bodies in memory at once, of all requests together, on every transport. */
+/** `server.limits.uploads`: the bytes of bodies and messages in memory at once, as they arrive and while they are worked on. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { eventually } from "../support/event-reader.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { RawClient } from "../support/raw-http.ts";
-import { manifestWith, startService } from "../support/service.ts";
+import type { Loose } from "../support/served-upstream.ts";
+import { manifestWith, startService, type TestService } from "../support/service.ts";
+import { openSocket } from "../support/sockets.ts";
+import { SECRET, token } from "../support/tokens.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
 const KIB = 1024;
@@ -118,3 +121,160 @@ for (const transport of TRANSPORTS) {
     });
   });
 }
+
+/** Waits for its gate, whatever becomes of its caller. Of this process, so that tests open it. */
+const gate = { open: Promise.resolve(), release: () => {}, waiting: 0 };
+(globalThis as Loose).uploadsGate = gate;
+function close(): void {
+  gate.waiting = 0;
+  gate.open = new Promise((resolve) => {
+    gate.release = resolve;
+  });
+}
+const WAITS = "const gate = globalThis.uploadsGate; gate.waiting++; await gate.open; gate.waiting--;";
+const PLUGINS = {
+  "tools/wait.mjs": `export default { kind: "tool", description: "Waits", parameters: { type: "object" },
+    async execute() { ${WAITS} return {}; } };`,
+  "steps/wait.mjs": `export default { kind: "step", async execute({ data }) { ${WAITS} return data; } };`,
+  "sockets/wait.mjs": `export default { kind: "socket", path: "/wait", async message() { ${WAITS} } };`,
+};
+const WAITING = {
+  providers: { scripted: { use: "scripted", replies: [{ when: "^go", call: { tool: "wait", input: {} } }] } },
+  agents: { assistant: { instructions: "x", model: "scripted/echo", tools: ["wait"] } },
+  tools: { wait: { use: "wait" } },
+  workflows: { w: { steps: [{ id: "wait", andThen: { use: "wait" } }] } },
+  mcp: { servers: { all: { tools: ["wait"] } } },
+  routes: [{ use: "wait" }],
+};
+const GO = `go ${"x".repeat(20 * KIB)}`;
+const send = {
+  message: { messageId: "m", role: "ROLE_USER", parts: [{ text: GO }] },
+  configuration: { returnImmediately: true },
+};
+const rpc = (method: string, params: object) => ({ jsonrpc: "2.0", id: 1, method, params });
+
+/** What a body may ask for that outlasts its arrival, and some of it its reply. */
+const OUTLASTS = /background|Idempotency-Key|workflows|returns at once/;
+const WORK: Record<string, [path: string, body: object, headers?: Record<string, string>]> = {
+  "/agents/:id/text": ["/agents/assistant/text", { input: GO }],
+  "/agents/:id/stream": ["/agents/assistant/stream", { input: GO }],
+  "/agents/:id/chat": ["/agents/assistant/chat", { input: GO }],
+  "/agents/:id/text in the background": ["/agents/assistant/text", { input: GO, options: { background: true } }],
+  "/agents/:id/text with an Idempotency-Key": ["/agents/assistant/text", { input: GO }, { "idempotency-key": "k" }],
+  "/agents/:id/ag-ui": [
+    "/agents/assistant/ag-ui",
+    {
+      threadId: "t",
+      runId: "r",
+      messages: [{ id: "1", role: "user", content: GO }],
+      tools: [],
+      context: [],
+      state: {},
+      forwardedProps: {},
+    },
+  ],
+  "/v1/chat/completions": ["/v1/chat/completions", { model: "assistant", messages: [{ role: "user", content: GO }] }],
+  "/v1/responses with stream": ["/v1/responses", { model: "assistant", input: GO, stream: true }],
+  "/v1/responses in the background": ["/v1/responses", { model: "assistant", input: GO, background: true }],
+  "/workflows/:id/execute": ["/workflows/w/execute", { input: { text: GO } }],
+  "/workflows/:id/execute in the background": [
+    "/workflows/w/execute",
+    { input: { text: GO }, options: { background: true } },
+  ],
+  "/tools/:name/execute": ["/tools/wait/execute", { input: { text: GO } }],
+  "/a2a/:id that returns at once": ["/a2a/assistant", rpc("SendMessage", send), { "a2a-version": "1.0" }],
+  "/mcp": [
+    "/mcp/all/mcp",
+    rpc("tools/call", { name: "wait", arguments: { text: GO } }),
+    { accept: "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18" },
+  ],
+};
+
+describe("server.limits.uploads and the work that bodies ask for", () => {
+  const counted = (service: TestService) => service.service.meters.limits.used("server.limits.uploads")!;
+
+  test("the bytes of a POST stay counted until the work that it asks for has ended, in the background too, and without its client", async (t) => {
+    const service = await startService(
+      t,
+      { name: "Test", version: "1.0.0", ...WAITING },
+      { plugins: [pluginFolder(t, PLUGINS)] },
+    );
+    for (const [way, [path, body, headers]] of Object.entries(WORK)) {
+      close();
+      const client = new AbortController();
+      const reply = fetch(service.url + path, {
+        method: "POST",
+        headers: { "content-type": "application/json", ...headers },
+        body: JSON.stringify(body),
+        signal: client.signal,
+      });
+      reply.then((answer) => answer.text()).catch(() => {});
+      await eventually(() => gate.waiting === 1, way);
+      assert.ok(counted(service) > 20 * KIB, `${way}: ${counted(service)}`);
+      client.abort();
+      if (OUTLASTS.test(way)) {
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        assert.ok(counted(service) > 20 * KIB, `${way} without its client: ${counted(service)}`);
+      }
+      gate.release();
+      await eventually(() => counted(service) === 0, `the end of ${way}`);
+    }
+  });
+
+  for (const transport of TRANSPORTS) {
+    test(`POST /agents/:id/text over ${transport}: what goes beyond server.limits.uploads while others are at work is 503 with Retry-After, and fits when they have ended`, async (t) => {
+      const manifest = { name: "Test", version: "1.0.0", ...WAITING, server: { transport, limits: LIMITS } };
+      const service = await startService(t, manifest, { plugins: [pluginFolder(t, PLUGINS)] });
+      close();
+      const ask = () => service.post("/agents/assistant/text", { input: GO });
+      const running = [1, 2, 3, 4].map(ask);
+      await eventually(() => gate.waiting === 4, "four");
+      const refused = await ask();
+      assert.deepEqual([refused.status, refused.headers.get("retry-after")], [503, "1"]);
+      gate.release();
+      for (const reply of running) assert.equal((await reply).status, 200);
+      assert.equal((await ask()).status, 200);
+    });
+
+    test(`WS of a plugin over ${transport}: messages beyond server.limits.uploads close their socket with 1013, and those of others go on`, async (t) => {
+      const manifest = { name: "Test", version: "1.0.0", ...WAITING, server: { transport, limits: LIMITS } };
+      const service = await startService(t, manifest, { plugins: [pluginFolder(t, PLUGINS)] });
+      close();
+      const [first, second] = await Promise.all([1, 2].map(() => openSocket(`${service.url}/wait`)));
+      for (let count = 0; count < 4; count++) first!.send(GO);
+      await eventually(() => gate.waiting === 4, "four messages");
+      second!.send(GO);
+      assert.equal((await second!.closed).code, 1013);
+      gate.release();
+      await eventually(() => counted(service) === 0, "room");
+      first!.send("x");
+      await eventually(() => counted(service) === 0 && gate.waiting === 0, "a small message");
+      first!.close();
+    });
+  }
+
+  test("one user whose requests hold most of server.limits.uploads is 429 with Retry-After, and the next user is served", async (t) => {
+    const auth = { mode: "authNext", provider: { use: "jwt", secret: SECRET } };
+    const manifest = {
+      name: "Test",
+      version: "1.0.0",
+      ...WAITING,
+      auth,
+      server: { limits: { ...LIMITS, uploads: "200KiB" } },
+    };
+    const service = await startService(t, manifest, { plugins: [pluginFolder(t, PLUGINS)] });
+    close();
+    const ask = (sub: string, input = GO) =>
+      service.post("/agents/assistant/text", { input }, { authorization: `Bearer ${token({ sub })}` });
+    const running = Array.from({ length: 8 }, () => ask("ada"));
+    await eventually(() => gate.waiting === 8, "eight");
+    const refused = await ask("ada");
+    assert.deepEqual([refused.status, refused.headers.get("retry-after")], [429, "1"]);
+    assert.equal((await ask("bob", "Hello")).status, 200);
+    running.push(ask("bob"));
+    await eventually(() => gate.waiting === 9, "that of the next user");
+    gate.release();
+    for (const reply of running) assert.equal((await reply).status, 200);
+    assert.equal(counted(service), 0);
+  });
+});

@@ -1,12 +1,13 @@
 /** The proxy snippets, run as they stand by the real proxies (only ports differ), in front of a real service. */
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { freePort } from "../support/command-line.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
+import { onPort } from "../support/ports.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
 import { manifestWith, parseEvents, startService } from "../support/service.ts";
 import { TRANSPORTS } from "../support/transports.ts";
@@ -43,15 +44,23 @@ async function snippetOf(language: string): Promise<string> {
   return found[1]!;
 }
 
-/** @param edit what a reader changes in the snippet */
+interface ProxyOptions {
+  /** What a reader changes in the snippet. */
+  edit?(snippet: string): string;
+  /** Default: any that is free. */
+  port?: number;
+  /** Where the service is at it. */
+  base?: string;
+}
+
 async function startProxy(
   t: TestContext,
   proxy: Proxy,
   upstream: number,
-  { edit = (snippet: string) => snippet, port: wanted = 0, base = "" } = {},
+  { edit = (snippet: string) => snippet, port, base = "" }: ProxyOptions = {},
 ): Promise<string> {
+  if (port === undefined) return onPort((given) => startProxy(t, proxy, upstream, { edit, port: given, base }));
   const folder = await mkdtemp(join(tmpdir(), "penstock-proxy-"));
-  const port = wanted || (await freePort());
   const snippet = edit(await snippetOf(proxy.name))
     .replaceAll("3141", String(upstream))
     .replaceAll("8080", String(port));
@@ -68,8 +77,9 @@ async function startProxy(
   });
   t.after(async () => {
     // Not SIGKILL: nginx's workers would outlive it.
+    const ended = child.exitCode !== null ? undefined : once(child, "exit");
     child.kill("SIGTERM");
-    await new Promise((resolve) => child.once("exit", resolve));
+    await ended;
     await rm(folder, { recursive: true, force: true });
   });
   const url = `http://127.0.0.1:${port}`;
@@ -135,10 +145,11 @@ const FROM = `export default { kind: "route", name: "from", method: "GET", path:
 test("behind nginx below a base path: every link of the pages leads somewhere, /doc and cards say where", {
   skip,
 }, async (t) => {
-  const port = await freePort();
-  const publicUrl = `http://127.0.0.1:${port}/base`;
-  const service = await startService(t, manifestWith({}, { server: { publicUrl } }));
-  const url = await startProxy(t, NGINX, service.port, { ...BASE, port });
+  const [publicUrl, url] = await onPort(async (port) => {
+    const publicUrl = `http://127.0.0.1:${port}/base`;
+    const service = await startService(t, manifestWith({}, { server: { publicUrl } }));
+    return [publicUrl, await startProxy(t, NGINX, service.port, { ...BASE, port })] as const;
+  });
   const moved = await fetch(`${url}/base`);
   assert.equal(moved.url, `${publicUrl}/`);
   const visited = new Set<string>();

@@ -8,6 +8,7 @@ import { describe, type TestContext, test } from "node:test";
 import { eventually } from "../support/event-reader.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { startService, type TestService } from "../support/service.ts";
+import { SECRET, token } from "../support/tokens.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: replies of many shapes
@@ -47,9 +48,21 @@ const WORKFLOWS = (name: string) => ({
   },
 });
 
-function serve(t: TestContext, name: string, store: string, limits: object, transport: string) {
-  const manifest = { name: "Test", version: "1.0.0", store, workflows: WORKFLOWS(name), server: { transport, limits } };
-  return startService(t, manifest, { plugins: [pluginFolder(t, { "steps/gate.mjs": STEP })] });
+const TOOL = `export default { kind: "tool", description: "Waits", parameters: { type: "object" },
+  async execute(_, { signal }) {
+    const gate = globalThis.gates.get("users");
+    gate.waiting++;
+    await Promise.race([gate.open, new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("stopped"))))]);
+    return {};
+  } };`;
+
+function serve(t: TestContext, name: string, store: string, limits: object, transport: string, more: object = {}) {
+  const server = { transport, limits };
+  const manifest = { name: "Test", version: "1.0.0", store, workflows: WORKFLOWS(name), server, ...more };
+  return startService(t, manifest, {
+    plugins: [pluginFolder(t, { "steps/gate.mjs": STEP, "tools/wait.mjs": TOOL })],
+    env: { ...process.env, SERVICE_CONSOLE_ACCESS_KEY: "the-key-of-the-console" },
+  });
 }
 
 async function isCrowded(reply: Response): Promise<void> {
@@ -110,6 +123,96 @@ for (const transport of TRANSPORTS) {
     });
   });
 }
+
+describe("server.limits.userExecutions", () => {
+  const auth = { mode: "authNext", provider: { use: "jwt", secret: SECRET } };
+  const agents = { assistant: { instructions: "x", model: "scripted/echo", tools: ["wait"] } };
+  const tools = { wait: { use: "wait" } };
+  const providers = {
+    scripted: { use: "scripted", replies: [{ when: "go", call: { tool: "wait", input: {} } }] },
+  };
+  const more = { auth, agents, tools, providers };
+  const header = (sub: string) => ({ authorization: `Bearer ${token({ sub })}` });
+  const [ada, bob] = [header("ada"), header("bob")];
+
+  /** Every way in that begins an execution or a kept run. */
+  const WAYS: Record<string, (service: TestService, headers: Record<string, string>) => Promise<Response>> = {
+    "POST /workflows/:id/execute": (service, headers) => service.post("/workflows/w/execute", { input: {} }, headers),
+    "POST /workflows/:id/execute in the background": (service, headers) =>
+      service.post("/workflows/w/execute", { input: {}, options: { background: true } }, headers),
+    "POST /workflows/:id/stream": (service, headers) => service.post("/workflows/w/stream", { input: {} }, headers),
+    "POST /agents/:id/text in the background": (service, headers) =>
+      service.post("/agents/assistant/text", { input: "go", options: { background: true } }, headers),
+    "POST /v1/responses in the background": (service, headers) =>
+      service.post("/v1/responses", { model: "assistant", input: "go", background: true }, headers),
+  };
+
+  test("one user who takes a quarter of server.limits.executions is 429 with Retry-After at each way in, the next user is served", async (t) => {
+    const state = gate("users");
+    const service = await serve(t, "users", "memory:", { executions: 8 }, "node", more);
+    const asked = await service.post("/workflows/ask/execute", { input: {}, options: { executionId: "asked" } }, ada);
+    const said = (await asked.json()) as Loose;
+    assert.equal(said.data?.status, "suspended", JSON.stringify(said));
+    const running = [1, 2].map(() => WAYS["POST /workflows/:id/execute"]!(service, ada));
+    await eventually(() => state.waiting === 2, "two executions");
+    const refuses = async (pending: Promise<Response>, way: string) => {
+      const reply = await pending;
+      const text = await reply.text();
+      assert.equal(reply.status, 429, `${way}: ${text}`);
+      assert.equal(reply.headers.get("retry-after"), "1", way);
+      assert.match(text, /server\.limits\.userExecutions/);
+    };
+    for (const [way, ask] of Object.entries(WAYS)) await refuses(ask(service, ada), way);
+    for (const what of ["resume", "replay"])
+      await refuses(
+        service.post(`/workflows/ask/executions/asked/${what}`, what === "replay" ? { stepId: "wait" } : {}, ada),
+        what,
+      );
+    const limit = service.service.meters.limits;
+    assert.equal(limit.refused("server.limits.userExecutions"), Object.keys(WAYS).length + 2);
+    const ways = Object.keys(WAYS).filter((way) => way.includes("background"));
+    for (const way of ways.slice(0, 2)) {
+      const { status } = await WAYS[way]!(service, bob);
+      assert.ok(status === 200 || status === 202, `${way} of the next user: ${status}`);
+    }
+    await eventually(() => state.waiting === 4, "those of the next user");
+    await refuses(WAYS[ways[2]!]!(service, bob), "the third of the next user");
+    state.release();
+    for (const reply of running) assert.equal((await reply).status, 200);
+    assert.equal((await WAYS["POST /workflows/:id/execute"]!(service, ada)).status, 200);
+  });
+
+  test("requests without a user share server.limits.executions, whoever they name", async (t) => {
+    const state = gate("nobody");
+    const service = await serve(t, "nobody", "memory:", { executions: 4, userExecutions: 1 }, "node");
+    const ask = (userId?: string) => service.post("/workflows/w/execute", { input: {}, options: { userId } });
+    const running = [undefined, undefined, "ada", "ada"].map(ask);
+    await eventually(() => state.waiting === 4, "four executions");
+    await isCrowded(await ask());
+    state.release();
+    for (const reply of running) assert.equal((await reply).status, 200);
+  });
+
+  test("executions of one user that were interrupted go on after a restart beyond server.limits.userExecutions, and count", async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), "penstock-executions-"));
+    t.after(() => rm(folder, { recursive: true, force: true }));
+    const store = `sqlite:${join(folder, "test.db")}`;
+    const before = gate("users");
+    const execute = (service: TestService, headers: Record<string, string>) =>
+      WAYS["POST /workflows/:id/execute"]!(service, headers);
+    const first = await serve(t, "users", store, { userExecutions: 3 }, "node", more);
+    for (let count = 0; count < 3; count++) execute(first, ada).catch(() => {});
+    await eventually(() => before.waiting === 3, "three executions");
+    await first.kill();
+    await eventually(() => before.waiting === 0, "their interruption");
+    const state = gate("users");
+    const second = await serve(t, "users", store, { userExecutions: 2 }, "node", more);
+    await eventually(() => state.waiting === 3, "the three");
+    assert.equal((await execute(second, ada)).status, 429);
+    state.release();
+    await eventually(async () => (await execute(second, ada)).status === 200, "a place");
+  });
+});
 
 test("executions that were interrupted go on after a restart as limits.executions has places for them, before new ones, and none is lost", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "penstock-executions-"));

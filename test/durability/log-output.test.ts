@@ -7,8 +7,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { freePort, PENSTOCK } from "../support/command-line.ts";
+import { PENSTOCK } from "../support/command-line.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
+import { onPort } from "../support/ports.ts";
 
 /** `GET /say/:count` logs as many lines of about 1 KiB, numbered over all requests. */
 const FILES = {
@@ -38,14 +39,22 @@ interface Service {
   stop(): Promise<number | null>;
 }
 
-/** @param output a file descriptor that becomes the standard output; it is closed here */
+/**
+ * Told its port: where it serves cannot be read here.
+ *
+ * @param output a file descriptor that becomes the standard output; it is closed here
+ */
 async function serveInto(t: TestContext, output: number): Promise<Service> {
   const folder = pluginFolder(t, FILES);
-  const port = await freePort();
+  const service = await onPort((port) => serveOn(port, t, output, folder));
+  closeSync(output);
+  return service;
+}
+
+async function serveOn(port: number, t: TestContext, output: number, folder: string): Promise<Service> {
   const url = `http://127.0.0.1:${port}`;
   const args = [PENSTOCK, "serve", "--port", String(port), "--host", "127.0.0.1"];
   const child = spawn(process.execPath, args, { cwd: folder, stdio: ["ignore", output, "pipe"] });
-  closeSync(output);
   const closed = once(child, "close");
   let stderr = "";
   child.stderr!.setEncoding("utf8").on("data", (text) => {

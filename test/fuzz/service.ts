@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { parse, stringify } from "yaml";
 import { CONSOLE_KEY } from "../support/access-credentials.ts";
-import { freePort, ROOT } from "../support/command-line.ts";
+import { ROOT } from "../support/command-line.ts";
 import { type Measured, serveMeasured } from "../support/measured.ts";
 import { SECRET, token } from "../support/tokens.ts";
 
@@ -20,6 +20,6 @@ export async function serveFuzzed(test: Pick<TestContext, "after">, transport: "
   manifest.auth = { mode: "authNext", provider: { use: "jwt", secret: SECRET } };
   // What fills up once is full soon, so that what grows without end shows.
   manifest.logs = { level: "info", buffer: 200 };
-  const env = { PORT: String(await freePort()), SERVICE_CONSOLE_ACCESS_KEY: CONSOLE_KEY };
+  const env = { PORT: "0", SERVICE_CONSOLE_ACCESS_KEY: CONSOLE_KEY };
   return serveMeasured(test, stringify(manifest), env, { npm: NPM });
 }

@@ -18,7 +18,7 @@ import { caseSeed, randomOf } from "./random.ts";
 import { ROW_NAMES, requestCase } from "./requests.ts";
 import { serveFuzzed } from "./service.ts";
 
-const CASES = Number(process.env.PENSTOCK_FUZZ_CASES ?? (LONG ? 100_000 : 5_000));
+const CASES = Number(process.env.PENSTOCK_FUZZ_CASES ?? (LONG ? 100_000 : 3_000));
 const SEED = Number(process.env.PENSTOCK_FUZZ_SEED ?? Date.now() % 1_000_000_007);
 const ONLY = process.env.PENSTOCK_FUZZ_CASE;
 const CLIENTS = 12;

@@ -8,6 +8,8 @@ const COUNTERS = ["n/1", "n/2"];
 const PREFIXES = ["a/", "b", "n/", "a/_"];
 /** A counter that is put is a multiple of this, and additions are powers of two below: every version has a value of its own. */
 const PUT_COUNTER = 2 ** 40;
+/** SQLite keeps a value of so many characters apart from its key. */
+const LARGE = 1_000;
 
 type Version = readonly [key: string, revision: number | null, value: string | null];
 
@@ -152,8 +154,9 @@ const renewed = ({ numbers }: Shared, { put = [], add = [], ...rest }: Commit): 
 /** Gives each put and each addition a number that no other one of the history has. */
 function numbered(numbers: Numbers, { put, add }: { put: string[]; add: string[] }): Pick<Commit, "put" | "add"> {
   const value = numbers.value();
+  const text = value % 3 === 0 ? `v${value}`.padEnd(LARGE) : `v${value}`;
   return {
-    put: put.map((key) => [key, /n\/\d$/.test(key) ? String(value * PUT_COUNTER) : JSON.stringify(`v${value}`)]),
+    put: put.map((key) => [key, /n\/\d$/.test(key) ? String(value * PUT_COUNTER) : JSON.stringify(text)]),
     add: add.flatMap((key): [string, number][] => {
       const power = numbers.power(key);
       return power === undefined ? [] : [[key, 2 ** power]];

@@ -15,6 +15,7 @@ const MEMORY = { engine: "memory", file: "core/storage/memory-store.ts" } as con
 const GROUP = { engine: "sqlite", file: "core/storage/group.ts" } as const;
 const SEQUENCE = { engine: "sqlite", file: "core/storage/sequence.ts" } as const;
 const SQLITE_WRITE = { engine: "sqlite", file: "core/storage/sqlite-write.ts" } as const;
+const SQLITE_SCHEMA = { engine: "sqlite", file: "core/storage/sqlite-schema.ts" } as const;
 /** In steps there is time between two statements, in which others can do something. */
 const STEPS = { engine: "postgres in steps" } as const;
 const COMMIT_SQL = { ...STEPS, file: "core/storage/postgres-commit-sql.ts" } as const;
@@ -101,11 +102,28 @@ export const GUARDS: readonly Guard[] = [
     to: "else await apply(changes);",
   },
   {
-    engine: "sqlite",
-    file: "core/storage/sqlite-schema.ts",
+    ...SQLITE_SCHEMA,
     title: "in SQLite, revisions go on after a restart",
     from: "const first = Math.max(next, reserved);",
     to: "const first = next;",
+  },
+  {
+    ...SQLITE_SCHEMA,
+    title: "in SQLite, a large value that is replaced is removed",
+    from: 'removeLargeValue("UPDATE"),',
+    to: "",
+  },
+  {
+    ...SQLITE_SCHEMA,
+    title: "in SQLite, a large value is removed with its row",
+    from: 'removeLargeValue("DELETE"),',
+    to: "",
+  },
+  {
+    ...SQLITE_WRITE,
+    title: "in SQLite, a row that gets a small value has no large one any more",
+    from: "size = NULL, large_id = NULL, ",
+    to: "",
   },
   {
     engine: "sqlite",

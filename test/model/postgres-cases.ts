@@ -24,16 +24,11 @@ export async function openPostgresCases(engines: Engines, server: PostgresServer
   const { url, ownerUrl } = await mode.createDatabase(server);
   const admin = new pg.Pool({ connectionString: ownerUrl, max: 1 });
   admin.on("error", () => undefined);
-  const { hostname, port } = new URL(url);
-  const proxy = await startStatementProxy({
-    host: hostname,
-    port: Number(port || 5432),
-    terminate: (pid) => admin.query({ text: "SELECT pg_terminate_backend($1)", values: [pid] }),
-  });
-  const proxied = new URL(url);
-  proxied.host = `127.0.0.1:${proxy.port}`;
+  const proxy = await startStatementProxy(url, (pid) =>
+    admin.query({ text: "SELECT pg_terminate_backend($1)", values: [pid] }),
+  );
   const all = await Promise.all(
-    Array.from({ length: STORES }, () => engines.openPostgresStore(proxied.href, { logger: silent })),
+    Array.from({ length: STORES }, () => engines.openPostgresStore(proxy.url, { logger: silent })),
   );
 
   /** What a broken connection left running may still commit. */

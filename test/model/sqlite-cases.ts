@@ -5,7 +5,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { caseSeed } from "../fuzz/random.ts";
 import { silent } from "../support/providers.ts";
-import { linesOf } from "../support/storage.ts";
+import { linesOf, strayValues } from "../support/storage.ts";
 import type { Built } from "./built.ts";
 import { crowd, judged, playNumbers, type Scene, type Seen, sceneOf } from "./cases.ts";
 import { createNumbers, play } from "./clients.ts";
@@ -40,8 +40,9 @@ export async function playSqlite({ engines, sqliteProcess }: Built, folder: stri
   const numbers = await playNumbers(engines, [store], seed);
   const found = (await judged(scene, store)) ?? numbers;
   await store.close();
+  const strays = await strayValues(file);
   for (const ending of ["", "-wal", "-shm", ".lock"]) await rm(file + ending, { force: true });
-  return found;
+  return found ?? (strays.length > 0 ? `large values without a row, or the reverse: ${JSON.stringify(strays)}` : null);
 }
 
 /** The operations of another process become part of the history as they are printed. */

@@ -193,7 +193,7 @@ test("penstock restore: a backup that is damaged, cut off, of a newer version or
   const refused: [name: string, why: RegExp][] = [
     ["damaged.db", /damaged\.db is damaged: /],
     ["cut.db", /cut\.db (is damaged|cannot be used): /],
-    ["newer.db", /newer\.db was written by a newer version \(schema 7; this one knows 2\)/],
+    ["newer.db", /newer\.db was written by a newer version \(schema 7; this one knows 3\)/],
     ["foreign.db", /foreign\.db is no store of Penstock/],
     ["text.db", /text\.db (is damaged|cannot be used): .*not a/],
     ["absent.db", /absent\.db cannot be read: ENOENT/],

@@ -45,11 +45,9 @@ for (const { name, createDatabase } of COMMIT_MODES) {
       skip,
     }, async (t) => {
       const { url } = await createDatabase(db);
-      const target = new URL(url);
-      const proxy = await startStatementProxy({ port: Number(target.port || 5432), terminate: async () => {} });
-      target.host = `127.0.0.1:${proxy.port}`;
+      const proxy = await startStatementProxy(url);
       const [slow, quick] = [
-        await openPostgresStore(target.href, { logger: silent }),
+        await openPostgresStore(proxy.url, { logger: silent }),
         await openPostgresStore(url, { logger: silent }),
       ];
       t.after(async () => {

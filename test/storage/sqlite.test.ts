@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { closeSync, openSync, readdirSync, readlinkSync, renameSync } from "node:fs";
 import { chmod, link, mkdir, mkdtemp, readdir, rename, rm, stat, symlink, unlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { type TestContext, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { pino } from "pino";
@@ -15,7 +15,7 @@ import type { Commit, Store } from "../../core/storage/store.ts";
 import { storeSuite } from "../suites/store.suite.ts";
 import { openMemories, pageOf, said } from "../support/memories.ts";
 import { until } from "../support/probe.ts";
-import { otherConnection, otherProcess, recordingLogger, temporaryFolder } from "../support/storage.ts";
+import { otherConnection, otherProcess, recordingLogger, strayValues, temporaryFolder } from "../support/storage.ts";
 
 const silent = pino({ level: "silent" });
 
@@ -26,7 +26,19 @@ async function open(t: TestContext, options: Partial<SqliteOptions> = {}): Promi
   return Object.assign(store, { file });
 }
 
-storeSuite("sqlite:FILE", { open });
+storeSuite("sqlite:FILE", {
+  async open(t) {
+    const file = join(await mkdtemp(join(tmpdir(), "penstock-suite-")), "test.db");
+    const store = await openSqliteStore({ file, logger: silent });
+    t.after(async () => {
+      await store.close();
+      const strays = await strayValues(file);
+      await rm(dirname(file), { recursive: true });
+      assert.deepEqual(strays, [], "every large value belongs to a row");
+    });
+    return store;
+  },
+});
 
 const isUnavailable = (pattern: RegExp) => (error: unknown) => {
   const { kind, message } = error as { kind?: unknown; message: string };
@@ -298,15 +310,15 @@ test("store sqlite: a file of another version is refused with its version, and l
   await other.close();
   await assert.rejects(
     open(t, { file: store.file }),
-    /^Error: sqlite:test.db was written by a newer version \(schema 7; this one knows 2\): run that version, or name another file$/,
+    /^Error: sqlite:test.db was written by a newer version \(schema 7; this one knows 3\): run that version, or name another file$/,
   );
   // The refusal has let go of the file.
   const older = await otherConnection(t, store.file);
   await older.run("UPDATE penstock SET value = '1' WHERE key = 'schema'");
   await older.close();
-  await assert.rejects(open(t, { file: store.file }), /before the first release \(schema 1; this one needs 2\)/);
+  await assert.rejects(open(t, { file: store.file }), /before the first release \(schema 1; this one needs 3\)/);
   const again = await otherConnection(t, store.file);
-  await again.run("UPDATE penstock SET value = '2' WHERE key = 'schema'");
+  await again.run("UPDATE penstock SET value = '3' WHERE key = 'schema'");
   await again.close();
   assert.equal((await (await open(t, { file: store.file })).get("a"))?.value, "1");
 });

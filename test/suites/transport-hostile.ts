@@ -86,8 +86,8 @@ export function hostileSuite(subject: Subject): void {
 
   for (const [what, bytes] of Object.entries(REFUSED_HEADS)) {
     // The addon answers that one itself (see KNOWN_OF_UWS).
-    const skip = subject.name === "uws" && what === "a missing Host";
-    test(`a HEAD that is refused has no body: ${what}`, { skip }, async () => {
+    if (subject.name === "uws" && what === "a missing Host") continue;
+    test(`a HEAD that is refused has no body: ${what}`, async () => {
       const client = await rig.connect();
       await client.send(bytes);
       await settle(client);

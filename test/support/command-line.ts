@@ -1,7 +1,6 @@
 /** Penstock as a user starts it: a process of its own. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { createServer } from "node:net";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -113,14 +112,4 @@ export async function serve(
     });
   const [, url] = await says(/ listens on (http:\S+): .*\n/);
   return { child, url: url!, stdout: () => stdout, stderr: () => stderr, says, interrupt };
-}
-
-/** A port of the loopback that nobody listens on. */
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, "close");
-  return port;
 }

@@ -1,6 +1,6 @@
 /** A TCP proxy that breaks connections at the moment that a test chooses. */
 import { once } from "node:events";
-import { connect, createServer, type Socket } from "node:net";
+import { connect, createServer, type NetConnectOpts, type Socket } from "node:net";
 
 type CutTime = "before" | "answered" | "late";
 
@@ -22,7 +22,7 @@ export interface CutProxy {
   close(): Promise<void>;
 }
 
-export async function startCutProxy(targetPort: number): Promise<CutProxy> {
+export async function startCutProxy(target: NetConnectOpts): Promise<CutProxy> {
   const sockets = new Set<Socket>();
   let plan: { text: string; when: CutTime } | null = null;
   let late: { upstream: Socket; chunk: Buffer } | null = null;
@@ -44,7 +44,7 @@ export async function startCutProxy(targetPort: number): Promise<CutProxy> {
       client.destroy();
       return;
     }
-    const upstream = connect(targetPort, "127.0.0.1");
+    const upstream = connect(target);
     keep(upstream);
     upstreams.add(upstream);
     client.on("close", () => {

@@ -1,6 +1,7 @@
 /** A TCP proxy before PostgreSQL that lets everything through but notices, as a pooler does that gives each statement a connection. */
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
+import { addressOf, urlThrough } from "./postgres.ts";
 
 /** The type of a NotificationResponse; every message of the server has one byte of type and four of length. */
 const NOTIFICATION = "A".charCodeAt(0);
@@ -23,10 +24,9 @@ function withoutNotices(): (chunk: Buffer) => Buffer {
 
 /** @returns the URL of the database behind the proxy */
 export async function startDeafProxy(t: { after(end: () => unknown): void }, url: string): Promise<string> {
-  const { hostname, port } = new URL(url);
   const sockets = new Set<Socket>();
   const server = createServer((client) => {
-    const upstream = connect(Number(port), hostname);
+    const upstream = connect(addressOf(url));
     const filter = withoutNotices();
     for (const socket of [client, upstream]) {
       sockets.add(socket);
@@ -45,7 +45,5 @@ export async function startDeafProxy(t: { after(end: () => unknown): void }, url
     for (const socket of sockets) socket.destroy();
     server.close();
   });
-  const proxied = new URL(url);
-  proxied.port = String((server.address() as { port: number }).port);
-  return proxied.href;
+  return urlThrough((server.address() as { port: number }).port, url);
 }

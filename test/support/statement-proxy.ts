@@ -5,6 +5,7 @@
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { addressOf, urlThrough } from "./postgres.ts";
 
 /**
  * `pass`: nothing happens. `before`: the connection breaks, and the server never gets the statement. `sent`: it breaks as soon as the
@@ -20,7 +21,8 @@ export interface Fate {
 }
 
 export interface StatementProxy {
-  readonly port: number;
+  /** Of the database behind it. */
+  readonly url: string;
   /** Asked for every statement, which is what the server answers at once: a query, or all messages up to Sync. Null: all pass. */
   fate: (() => Fate) | null;
   /** Whether new connections are refused. */
@@ -32,13 +34,6 @@ export interface StatementProxy {
   close(): Promise<void>;
 }
 
-interface ProxyOptions {
-  port: number;
-  host?: string;
-  /** Ends the session of the server process `pid`. */
-  terminate(pid: number): Promise<unknown>;
-}
-
 const LATE_MS = 30;
 
 const READY_FOR_QUERY = 0x5a;
@@ -46,11 +41,11 @@ const BACKEND_KEY_DATA = 0x4b;
 const QUERY = 0x51;
 const SYNC = 0x53;
 
-export async function startStatementProxy({
-  port,
-  host = "127.0.0.1",
-  terminate,
-}: ProxyOptions): Promise<StatementProxy> {
+/** @param terminate ends the session of the server process `pid` */
+export async function startStatementProxy(
+  url: string,
+  terminate: (pid: number) => Promise<unknown> = async () => {},
+): Promise<StatementProxy> {
   const sockets = new Set<Socket>();
   const underWay = new Set<Promise<void>>();
   const keep = (socket: Socket) => {
@@ -66,7 +61,7 @@ export async function startStatementProxy({
       client.destroy();
       return;
     }
-    const upstream = connect(port, host);
+    const upstream = connect(addressOf(url));
     keep(upstream);
     const breakUp = () => {
       client.destroy();
@@ -130,7 +125,7 @@ export async function startStatementProxy({
   const address = server.address();
   if (address === null || typeof address === "string") throw new Error("the proxy has no port");
   const proxy: StatementProxy = {
-    port: address.port,
+    url: urlThrough(address.port, url),
     fate: null,
     refusing: false,
     ends: { pass: 0, before: 0, sent: 0, late: 0, answered: 0, terminated: 0 },

@@ -41,6 +41,19 @@ export async function otherConnection(
   return { run: (sql) => adapter.query(sql), close };
 }
 
+/** Large values of a SQLite file that belong to no row or to several, and rows whose large value is not there. There should be none. */
+export async function strayValues(file: string): Promise<unknown[]> {
+  const adapter = new KeyvSqlite({ uri: file, table: "penstock", busyTimeout: 2_000 });
+  const found = await adapter.query(
+    `SELECT id, key, size FROM (SELECT key, size, large_id FROM rows WHERE large_id IS NOT NULL OR size IS NOT NULL)
+       FULL JOIN large_values ON id = large_id
+       WHERE id IS NULL OR key IS NULL OR size IS NOT octet_length(value)
+     UNION ALL SELECT large_id, min(key), count(*) FROM rows WHERE large_id IS NOT NULL GROUP BY large_id HAVING count(*) > 1`,
+  );
+  await adapter.close();
+  return found;
+}
+
 /** Another process that runs `code`, a module. `line()` is the next line that it prints, undefined when it has ended. */
 export function otherProcess(t: Ending, code: string) {
   const child = spawn(process.execPath, ["--import", "tsx", "--input-type=module", "-e", code], {

@@ -22,42 +22,42 @@ test("server.transport node is taken without a word", async () => {
   assert.deepEqual(warnings, []);
 });
 
-test("server.transport uws is taken without a word, also where others can connect", { skip: !uws }, async () => {
-  const { logger, warnings } = recorder();
-  assert.equal((await chooseTransport("uws", "0.0.0.0", logger)).name, "uws");
-  assert.deepEqual(warnings, []);
-});
-
-test("server.transport uws rejects where the addon does not load, and says why", { skip: uws }, async () => {
-  const { logger } = recorder();
-  await assert.rejects(chooseTransport("uws", "127.0.0.1", logger), /^Error: uWebSockets.js does not load on Node v/);
-});
-
-for (const host of ["127.0.0.1", "localhost", "::1", "127.1.2.3"]) {
-  test(`server.transport auto on ${host}: uws where it loads, without a word`, { skip: !uws }, async () => {
+if (uws) {
+  test("server.transport uws is taken without a word, also where others can connect", async () => {
     const { logger, warnings } = recorder();
-    assert.equal((await chooseTransport("auto", host, logger)).name, "uws");
+    assert.equal((await chooseTransport("uws", "0.0.0.0", logger)).name, "uws");
     assert.deepEqual(warnings, []);
   });
+
+  for (const host of ["127.0.0.1", "localhost", "::1", "127.1.2.3"]) {
+    test(`server.transport auto on ${host}: uws where it loads, without a word`, async () => {
+      const { logger, warnings } = recorder();
+      assert.equal((await chooseTransport("auto", host, logger)).name, "uws");
+      assert.deepEqual(warnings, []);
+    });
+  }
+
+  test("server.transport auto on a public host: what the probe says, with one warning when it fails", async () => {
+    const { logger, warnings } = recorder();
+    const passes = (await firstFault(await createUwsTransport())) === null;
+    const { name } = await chooseTransport("auto", "0.0.0.0", logger);
+    assert.equal(name, passes ? "uws" : "node");
+    assert.equal(warnings.length, passes ? 0 : 1);
+    if (!passes) assert.match(warnings[0]!, / (refuses a request line|never answers) .*server\.transport: uws/);
+  });
+} else {
+  test("server.transport uws rejects where the addon does not load, and says why", async () => {
+    const { logger } = recorder();
+    await assert.rejects(chooseTransport("uws", "127.0.0.1", logger), /^Error: uWebSockets.js does not load on Node v/);
+  });
+
+  test("server.transport auto where the addon does not load: node, with one warning", async () => {
+    const { logger, warnings } = recorder();
+    assert.equal((await chooseTransport("auto", "127.0.0.1", logger)).name, "node");
+    assert.equal(warnings.length, 1);
+    assert.match(warnings[0]!, /uWebSockets.js does not load on Node v/);
+  });
 }
-
-test("server.transport auto where the addon does not load: node, with one warning", { skip: uws }, async () => {
-  const { logger, warnings } = recorder();
-  assert.equal((await chooseTransport("auto", "127.0.0.1", logger)).name, "node");
-  assert.equal(warnings.length, 1);
-  assert.match(warnings[0]!, /uWebSockets.js does not load on Node v/);
-});
-
-test("server.transport auto on a public host: what the probe says, with one warning when it fails", {
-  skip: !uws,
-}, async () => {
-  const { logger, warnings } = recorder();
-  const passes = (await firstFault(await createUwsTransport())) === null;
-  const { name } = await chooseTransport("auto", "0.0.0.0", logger);
-  assert.equal(name, passes ? "uws" : "node");
-  assert.equal(warnings.length, passes ? 0 : 1);
-  if (!passes) assert.match(warnings[0]!, / (refuses a request line|never answers) .*server\.transport: uws/);
-});
 
 test("the probe finds no fault in node:http: a head in two segments, a name of other characters, 120 headers", async () => {
   assert.equal(await firstFault(createNodeTransport()), null);

@@ -8,6 +8,7 @@ import { MEMORY_SPANS } from "../../observability/attributes.ts";
 import type { Span } from "../../observability/span.ts";
 import { spanned } from "../../observability/spans.ts";
 import type { RunCall } from "../agent.ts";
+import { questionsIn } from "../prompt/awaited-calls.ts";
 import { pushMessage } from "../prompt/input.ts";
 import { repairPrompt } from "../prompt/repair.ts";
 import type { MemorySettings } from "../run/options.ts";
@@ -31,6 +32,8 @@ export interface RecalledContext {
   readonly summary: string | undefined;
   /** Which of the messages are of this conversation: their ids. */
   readonly ids: ReadonlyMap<LanguageModelV3Message, string>;
+  /** Ids of the approvals that calls of the last message wait for. */
+  readonly asked: readonly string[];
 }
 
 export interface Conversation {
@@ -82,7 +85,9 @@ export async function recall(request: RecallRequest, span: Span | null = null): 
   const messages = toPrompt(merged, call, (message, first) => {
     if (ofConversation.has(message)) ids.set(first, message.id);
   });
-  return { messages, workingMemory, discarded, continued, answered, last, summary, ids };
+  const newestTold = earlier.messages.at(-1);
+  const asked = newestTold?.role === "assistant" ? questionsIn(newestTold) : [];
+  return { messages, workingMemory, discarded, continued, answered, last, summary, ids, asked };
 }
 
 /** The newest messages but for those of the turn itself. */

@@ -58,6 +58,8 @@ export class Turn {
   /** What the client has put into the last answer, or has in the place of what is discarded, before this turn: answers that it keeps under ids of its own, or that failed. */
   #branch: readonly NewMessage[] = [];
   #recalled: RecalledContext["ids"] = new Map();
+  /** Ids of the approvals that calls of the last message wait for. */
+  asked: readonly string[] = [];
   /** Id of the oldest message that the model was told of this conversation. */
   #firstTold: string | undefined;
   #message: TurnMessage | null = null;
@@ -113,6 +115,7 @@ export class Turn {
     if (recalled.discarded !== null) this.#branch = this.#input.since(recalled.last!);
     else if (recalled.answered !== null) this.#branch = [newMessage(recalled.answered)];
     this.#recalled = recalled.ids;
+    this.asked = recalled.asked;
     return recalled;
   }
 

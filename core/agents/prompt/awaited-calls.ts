@@ -1,4 +1,5 @@
 /** Calls of the last answer that waited for a person's approval: the request brings the answers, or they have been given since. */
+import { beginOfResults } from "./results.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -19,17 +20,62 @@ const MAX_CALLS = 128;
 
 /** @param input of the request, which `buildPrompt` has checked */
 export function awaitedCalls(input: unknown): readonly AwaitedCall[] {
-  const last = Array.isArray(input) ? (input.at(-1) as Fields) : undefined;
-  if (last?.role !== "assistant" || !Array.isArray(last.parts)) return NO_CALLS;
-  return (last.parts as Fields[]).flatMap(awaitedCall).slice(0, MAX_CALLS);
+  if (!Array.isArray(input)) return NO_CALLS;
+  const last = input.at(-1) as Fields | undefined;
+  if (last?.role === "tool") return answeredCalls(input);
+  if (last?.role !== "assistant") return NO_CALLS;
+  if (Array.isArray(last.content)) return answeredCalls(input);
+  return Array.isArray(last.parts) ? (last.parts as Fields[]).flatMap(awaitedCall).slice(0, MAX_CALLS) : NO_CALLS;
+}
+
+/** Those of the last answer as model messages have them: its requests for approval, and the responses behind it. */
+function answeredCalls(messages: readonly Fields[]): readonly AwaitedCall[] {
+  const begin = beginOfResults(messages);
+  const content = messages[begin - 1]?.content;
+  if (messages[begin - 1]?.role !== "assistant" || !Array.isArray(content)) return NO_CALLS;
+  const responses = messages.slice(begin).flatMap((message) => message.content as readonly Fields[]);
+  const isDone = new Set(responses.map(({ type, toolCallId }) => type === "tool-result" && toolCallId));
+  const calls = new Map((content as Fields[]).map((part) => [part.type === "tool-call" && part.toolCallId, part]));
+  return (content as Fields[])
+    .flatMap(({ type, approvalId, toolCallId }): AwaitedCall[] => {
+      const call = calls.get(toolCallId as string);
+      if (type !== "tool-approval-request" || typeof approvalId !== "string") return [];
+      if (call === undefined || isDone.has(toolCallId as string)) return [];
+      const said = responses.find((part) => part.type === "tool-approval-response" && part.approvalId === approvalId);
+      const { toolName, input } = call;
+      const answer = answerOf(said);
+      return [{ approvalId, toolCallId: toolCallId as string, toolName: toolName as string, input, answer }];
+    })
+    .slice(0, MAX_CALLS);
+}
+
+function answerOf({ approved, reason }: Fields = {}): AwaitedCall["answer"] {
+  if (typeof approved !== "boolean") return null;
+  return { approved, ...(typeof reason === "string" && { reason: reason.slice(0, 1000) }) };
 }
 
 function awaitedCall({ type, toolName, toolCallId, state, input, approval }: Fields): AwaitedCall[] {
   if (state !== "approval-requested" && state !== "approval-responded") return [];
-  const { id, approved, reason } = (approval ?? {}) as Fields;
+  const { id, ...said } = (approval ?? {}) as Fields;
   if (typeof id !== "string") return [];
-  const isAnswered = state === "approval-responded" && typeof approved === "boolean";
-  const answer = isAnswered ? { approved, ...(typeof reason === "string" && { reason: reason.slice(0, 1000) }) } : null;
+  const answer = state === "approval-responded" ? answerOf(said) : null;
   const name = type === "dynamic-tool" ? toolName : String(type).slice("tool-".length);
   return [{ approvalId: id, toolCallId: toolCallId as string, toolName: name as string, input, answer }];
 }
+
+/**
+ * Ids of the approvals that calls wait for in the answer before the user's message with which the request ends.
+ *
+ * @param recalled those of the stored conversation before the request
+ */
+export function questionsLeft(input: unknown, recalled: readonly string[] = []): readonly string[] {
+  if (!Array.isArray(input)) return recalled;
+  const messages = input as readonly Fields[];
+  if (messages.at(-1)?.role !== "user") return [];
+  const answer = messages.findLast(({ role }) => role === "assistant");
+  return answer === undefined ? recalled : [...recalled, ...questionsIn(answer)];
+}
+
+/** Ids of the approvals that calls of a message wait for. */
+export const questionsIn = ({ parts }: { readonly parts?: unknown }): string[] =>
+  Array.isArray(parts) ? (parts as Fields[]).flatMap(awaitedCall).map(({ approvalId }) => approvalId) : [];

@@ -82,6 +82,14 @@ export class RunCaller implements RunCall {
     return this.#call.confirm?.();
   }
 
+  /** Names the approval that a call needs in the reply, where its headers are not out yet: the client has no other way to see it. */
+  nameApproval(id: string): void {
+    const { replyWith } = this.#call;
+    const headers = replyWith?.headers ?? [];
+    if (!headers.includes("x-approval-id"))
+      this.#call.replyWith = { ...replyWith, headers: [...headers, "x-approval-id", id] };
+  }
+
   get logger(): Logger {
     if (this.#logger === null) {
       const { conversationId, userId } = this.#fields;

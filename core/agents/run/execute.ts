@@ -3,12 +3,13 @@ import type { GenerateOptions } from "../../../generated/types.ts";
 import { actingUser } from "../../identity/acting-user.ts";
 import type { Principal } from "../../identity/principal.ts";
 import { principalOf } from "../../identity/principal.ts";
+import { userIdOf } from "../../identity/user.ts";
 import { invalid, ServiceError } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
-import { awaitedCalls, NO_CALLS } from "../prompt/awaited-calls.ts";
+import { awaitedCalls, NO_CALLS, questionsLeft } from "../prompt/awaited-calls.ts";
 import { buildPrompt } from "../prompt/input.ts";
 import { repairPrompt } from "../prompt/repair.ts";
 import { beginOfResults, requireCalls } from "../prompt/results.ts";
@@ -26,7 +27,7 @@ import { NULL_SINK, type PartSink } from "./parts.ts";
 import { emptyRunResult, type RunPlan, type RunResult } from "./run.ts";
 import { addSources, type RunSources } from "./sources.ts";
 import { beginRunSpan, endRunSpan } from "./spans.ts";
-import { NO_TOOLS } from "./tool-set.ts";
+import { type AgentTool, NO_TOOLS } from "./tool-set.ts";
 import { RunWaits } from "./waiting.ts";
 
 export interface RunRequest {
@@ -189,6 +190,8 @@ export async function execute(
   const { turn, record } = plan;
   beginRunSpan(agent, prepared);
   if (turn !== null || prepared.sources !== null) await completePrompt(agent, prepared, outcome);
+  const superseded = supersede(prepared);
+  if (superseded !== undefined) await superseded;
   keepAllowed(agent.bounds.providerOptions, plan.prompt);
   const begun = (at?: number) =>
     agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId, at);
@@ -212,6 +215,7 @@ export async function execute(
     }
     const status = wasAborted(error, plan.call, sink) ? "cancelled" : "error";
     if (record?.isInterrupted !== true) {
+      if (record !== null) await withdrawAsked(plan, outcome, status === "cancelled" ? status : "ended");
       agent.runs?.count(status);
       if (turn !== null) await turn.abandon(status);
       agent.history.end(entry ?? begun(record?.begunAt), status, outcome, status === "error" ? error : undefined);
@@ -223,6 +227,28 @@ export async function execute(
     if (left !== undefined) await left;
     agent.activity.leave();
   }
+}
+
+/** Withdraws what the user has left open with a further message. */
+function supersede({ plan, input }: PreparedRun): Promise<void> | undefined {
+  const { turn, record, call, depth, settings } = plan;
+  if (depth > 0 || record?.isRepeated === true) return undefined;
+  const left = questionsLeft(input, turn?.asked);
+  if (left.length === 0) return undefined;
+  const userId = settings.memory.userId ?? userIdOf(call.user) ?? "";
+  return inboxOf(plan)?.supersede(left, call.agentId, userId);
+}
+
+/** Withdraws what a kept run has asked that cannot go on. */
+async function withdrawAsked(plan: RunPlan, { approvals }: RunResult, reason: "cancelled" | "ended"): Promise<void> {
+  const ids = approvals.map(({ approvalId }) => approvalId);
+  if (ids.length > 0) await inboxOf(plan)?.withdraw(ids, reason);
+}
+
+/** All tools have the same inbox. */
+function inboxOf({ tools }: RunPlan): AgentTool["inbox"] {
+  for (const { inbox } of tools.byName.values()) if (inbox !== undefined) return inbox;
+  return undefined;
 }
 
 /** Sums up the conversation after the reply. A shutdown waits for it as for a run. */

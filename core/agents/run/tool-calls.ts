@@ -2,13 +2,13 @@
 import { messageOf, ServiceError } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
 import { cancelSpan } from "../../observability/spans.ts";
-import { type ApprovalClaim, ApprovalNeeded, ApprovalRefused } from "../../tools/approval.ts";
+import { type ApprovalClaim, ApprovalNeeded, ApprovalRefused, notApproved } from "../../tools/approval.ts";
 import { toolResultText } from "../../tools/execute.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import type { ToolAnswer } from "./journal.ts";
-import type { AgentPart, PartSink, PendingApproval, ToolCall, ToolResult, Usage } from "./parts.ts";
+import type { AgentPart, PartSink, PendingApproval, ToolResult, Usage } from "./parts.ts";
 import { progressTo } from "./progress.ts";
 import type { RunPlan, RunResult } from "./run.ts";
 import { beginToolCallSpan, endToolCallSpan } from "./spans.ts";
@@ -131,13 +131,19 @@ interface Failure {
   readonly approval?: PendingApproval;
 }
 
-function failure({ clientApproves, record }: RunPlan, { part }: CallToRun, error: unknown, message: string): Failure {
+function failure(
+  { clientApproves, record, call }: RunPlan,
+  { part }: CallToRun,
+  error: unknown,
+  message: string,
+): Failure {
   const { toolCallId, toolName, input } = part;
   const mayWait = clientApproves || record?.waitsAt !== undefined;
   if (mayWait && error instanceof ApprovalNeeded) {
     const approval = { approvalId: error.approvalId, toolCallId, toolName, input };
     return { part: { type: "tool-approval-request", ...approval }, output: null, approval };
   }
+  if (error instanceof ApprovalNeeded) call.nameApproval(error.approvalId);
   if (mayWait && error instanceof ApprovalRefused) {
     const why = error.reason === undefined ? undefined : { reason: error.reason };
     return { part: { type: "tool-output-denied", toolCallId, toolName, ...why }, output: denial(error.reason) };
@@ -154,13 +160,9 @@ const denial = (reason: string | undefined) =>
  * @returns whether a call still waits
  */
 export async function runAwaitedCalls(plan: RunPlan, sink: PartSink, outcome: RunResult): Promise<boolean> {
-  await Promise.all(
-    plan.awaited.map(async ({ toolName, approvalId, answer }) => {
-      if (answer !== null) await plan.tools.byName.get(toolName)?.inbox?.hear(approvalId, answer, plan.call);
-    }),
-  );
-  const calls = plan.awaited.map(({ toolCallId, toolName, input, approvalId }): CallToRun => {
-    return { part: { type: "tool-call", toolCallId, toolName, input }, problem: null, approvalId };
+  const calls = plan.awaited.map(({ toolCallId, toolName, input, approvalId: id, answer }): CallToRun => {
+    const brings = answer === null ? { id } : { id, answer: { ...answer, from: plan.call } };
+    return { part: { type: "tool-call", toolCallId, toolName, input }, problem: null, brings };
   });
   const ran = await runToolCalls(plan, 0, calls, sink, outcome, () => undefined);
   const answers = new Map(ran.map((each) => [callIdOf(each), each]));
@@ -174,7 +176,7 @@ export async function runAwaitedCalls(plan: RunPlan, sink: PartSink, outcome: Ru
 const callIdOf = (part: ToolContent[number]): string => (part.type === "tool-result" ? part.toolCallId : "");
 
 /** A call, and the approval that it brings. */
-type CallToRun = PendingCall & { readonly approvalId?: string };
+type CallToRun = PendingCall & { readonly brings?: Pick<ApprovalClaim, "id" | "answer"> };
 
 /** What the calls of one step have in common, and the span of one. */
 interface StepCall {
@@ -191,12 +193,16 @@ function callTool(of: StepCall, call: CallToRun): unknown {
   const { plan } = of;
   const { toolName, input } = call.part;
   const tool = plan.tools.byName.get(toolName);
-  if (tool === undefined) throw new Error(unknownToolMessage(plan, toolName));
+  if (tool === undefined) {
+    const message = unknownToolMessage(plan, toolName);
+    throw call.brings === undefined ? new Error(message) : new ApprovalRefused(message, "tool_removed");
+  }
   if (call.problem !== null) throw new Error(call.problem);
-  return tool.run(input, callContext(of, call.part, call.approvalId));
+  if (call.brings !== undefined && tool.inbox === undefined) throw notApproved(toolName);
+  return tool.run(input, callContext(of, call));
 }
 
-function callContext(of: StepCall, { toolCallId, toolName }: ToolCall, id?: string): RunToolContext {
+function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: CallToRun): RunToolContext {
   const { plan, step, sink, span, usage } = of;
   const { conversationId } = plan.settings.memory;
   const { context } = plan.settings;
@@ -204,8 +210,15 @@ function callContext(of: StepCall, { toolCallId, toolName }: ToolCall, id?: stri
   const { agentId } = plan.call;
   // Where the model is told to wait, nobody goes on with the answer.
   const taskId = plan.clientApproves ? plan.call.taskId : undefined;
-  const recorded = plan.record === null ? null : ({ isRecorded: true, since: plan.record.since } as const);
-  const approval = { userId, ...approvalPlace(plan, id), id, agentId, toolCallId, taskId, ...recorded };
+  const approval = {
+    userId,
+    ...approvalPlace(plan, brings),
+    ...brings,
+    agentId,
+    toolCallId,
+    taskId,
+    ...recorded(plan, step),
+  };
   const idempotencyKey = `${plan.id}:${step}:${toolCallId}`;
   const progress = progressTo(sink, toolCallId, toolName);
   const origin = { call: plan.call, context, idempotencyKey, approval, span, progress };
@@ -223,10 +236,15 @@ function callContext(of: StepCall, { toolCallId, toolName }: ToolCall, id?: stri
 }
 
 /** Who takes the answer: the client, the run itself, or the same call of the model at another time. */
-function approvalPlace({ clientApproves, record, settings }: RunPlan, id: string | undefined): ApprovalClaim {
+function approvalPlace({ clientApproves, record, settings }: RunPlan, brings: CallToRun["brings"]): ApprovalClaim {
   const { userId = "" } = settings.memory;
-  if (id === undefined && record?.waitsAt !== undefined) return { kind: "step", userId, ...record.waitsAt };
+  if (brings === undefined && record?.waitsAt !== undefined) return { kind: "step", userId, ...record.waitsAt };
   return clientApproves ? AS_CLIENT : AS_MODEL;
+}
+
+function recorded({ record }: RunPlan, step: number): Partial<ApprovalClaim> | null {
+  if (record === null) return null;
+  return { isRecorded: true, since: record.since, isRepeated: record.answer(step) !== undefined };
 }
 
 const AS_CLIENT: ApprovalClaim = { kind: "chat" };

@@ -37,7 +37,7 @@ export interface AgentTool {
   readonly definition: LanguageModelV3FunctionTool;
   /** Most bytes of a result that the model is shown; undefined: as the agent says. */
   readonly outputLimit?: number | undefined;
-  /** Where a person is asked whether it may run. */
+  /** Where people are asked whether it may run. */
   readonly inbox?: ApprovalInbox | undefined;
   /** Run by the client: what is wrong with an input, or null. */
   readonly clientInput?: (input: unknown) => string | null;
@@ -82,11 +82,10 @@ export const NO_TOOLS: ToolSet = Object.freeze(toolSet([]));
 /** Adapts a tool of the registry for agents. `executeTool` checks approval, input, time limit and signal. */
 function agentTool(tool: Tool): AgentTool {
   const { name, outputLimit, changes = false } = tool;
-  const inbox = tool.approval === false ? undefined : tool.approval.inbox;
   const run: AgentTool["run"] = (input, { origin }) => executeTool(tool, input, origin);
   if (!changes) {
     const definition = functionTool(name, tool.description, tool.parameters);
-    if (!tool.client) return { name, outputLimit, run, definition, inbox };
+    if (!tool.client) return { name, outputLimit, run, definition, inbox: tool.inbox };
     return { name, outputLimit, run, definition, clientInput: (input) => tool.validate(input) };
   }
   return {

@@ -118,6 +118,15 @@ export class UiSink extends EventPartSink {
       case "text-delta":
       case "reasoning-delta":
         return this.events.send(this.#deltas.serialize(part));
+      case "tool-output-denied":
+        if (part.reason !== undefined) {
+          // The protocol has no place for it: clients pass it to `onData`.
+          const { toolCallId, toolName, reason } = part;
+          const data = { toolCallId, toolName, reason };
+          const chunk = { type: "data-tool-output-denied", id: toolCallId, data, transient: true };
+          this.events.send(JSON.stringify(chunk));
+        }
+        return this.events.send(JSON.stringify(uiChunk(part)));
       case "start":
         return this.events.send(JSON.stringify({ type: "start", messageId: this.#messageId }));
       default: {

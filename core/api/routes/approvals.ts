@@ -8,9 +8,9 @@ export const APPROVAL_ROUTES = [
     method: "GET",
     path: "/approvals",
     group: "execution",
-    summary: "List approvals, newest first",
+    summary: "List approvals, oldest first",
     query: "ApprovalsQuery",
-    output: { json: "ApprovalList" },
+    output: { envelope: "ApprovalsReply" },
     handle: ({ query }, call) => call.service.approvals.list(query, call),
   }),
   typedRoute<Service, undefined, "AnswerApprovalRequest">({

@@ -1,23 +1,35 @@
 /** Stages: what the memories share, including the indexes of semantic search, and the memories of the manifest. */
+
+import { approvalPlace } from "../../approvals/rows.ts";
+import { ANONYMOUS } from "../../identity/ownership.ts";
 import { isIsolated } from "../../identity/principal.ts";
 import { messageOf } from "../../lib/errors.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
+import type { OnDelete } from "../../memory/domain.ts";
 import { openDomain } from "../../memory/memories.ts";
 import { markGaps, openSemantics } from "../../memory/semantic/open.ts";
 import type { Semantic } from "../../memory/semantic/semantic.ts";
 import { followingEmbeddings } from "./embeddings.ts";
 import type { Stage } from "./stage.ts";
 
-type DomainNeeds = "manifest" | "store" | "registry" | "host" | "models" | "uses" | "meters" | "options";
+type DomainNeeds = "manifest" | "approvals" | "store" | "registry" | "host" | "models" | "uses" | "meters" | "options";
 
 export const memoryDomain: Stage<DomainNeeds, "memoryDomain"> = async (
-  { manifest, store, registry, host, models, uses, meters, options },
+  { manifest, approvals, store, registry, host, models, uses, meters, options },
   failed,
 ) => {
   const isolated = isIsolated(manifest);
   const { logger } = options;
+  // Those of agents with another memory are about another conversation of the same id.
+  const isOf = (memory: string, agentId = "") => [memory, false, undefined].includes(manifest.agents[agentId]?.memory);
+  const onDelete: OnDelete = ({ memory, id, userId }) =>
+    approvals.withdrawAt(
+      approvalPlace("conversation", id),
+      "conversation_deleted",
+      ({ agentId, owner }) => (owner || ANONYMOUS) === userId && isOf(memory, agentId),
+    );
   const opened = (semantic?: ReadonlyMap<string, Semantic>) => {
-    const memoryDomain = openDomain(store, { isolated, logger, ...(semantic && { semantic }) });
+    const memoryDomain = openDomain(store, { isolated, logger, onDelete, ...(semantic && { semantic }) });
     return { parts: { memoryDomain }, begin: () => memoryDomain.start(), end: () => memoryDomain.close() };
   };
   if (options.semantic === false) return opened();

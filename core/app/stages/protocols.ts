@@ -9,7 +9,7 @@ type TaskNeeds = "manifest" | "store" | "membership" | "agents" | "approvals" | 
 
 export const a2a: Stage<TaskNeeds | "meters", "a2a"> = ({ manifest, options: { logger }, meters, ...parts }) => {
   const a2a = new A2a(manifest, { ...parts, logger, refused: meters.limits.count });
-  parts.approvals.tellTasks((record) => a2a.tellAnswer(record));
+  parts.approvals.tellTasks(a2a);
   return {
     parts: { a2a },
     begin: () => a2a.start(),

@@ -1,13 +1,19 @@
 /** Stages: approvals of calls, the tools of the manifest, the models of its providers, and all tools including those of MCP servers. */
 import { Approvals } from "../../approvals/approvals.ts";
+import { approvalPlace } from "../../approvals/rows.ts";
 import { isIsolated } from "../../identity/principal.ts";
 import { McpClients } from "../../mcp/clients.ts";
 import { ToolDirectory } from "../../mcp/tool-directory.ts";
 import { createModels } from "../../models/models.ts";
 import { compileTools } from "../../tools/compile.ts";
+import { hasStepEnded, tellAwaitingStep } from "../../workflows/approved-step.ts";
 import type { Stage } from "./stage.ts";
 
-export const approvals: Stage<"manifest" | "options", "approvals"> = ({ manifest, options: { logger } }) => {
+export const approvals: Stage<"manifest" | "meters" | "options", "approvals"> = ({
+  manifest,
+  meters,
+  options: { logger },
+}) => {
   const approvals = new Approvals({
     isolated: isIsolated(manifest),
     // Getters, because a reload may change the values.
@@ -17,6 +23,10 @@ export const approvals: Stage<"manifest" | "options", "approvals"> = ({ manifest
     get retention() {
       return manifest.history.retention;
     },
+    get limit() {
+      return manifest.server.limits.approvals;
+    },
+    refused: () => meters.limits.count("server.limits.approvals"),
     logger,
   });
   return { parts: { approvals } };
@@ -64,17 +74,23 @@ export const tools: Stage<"manifest" | "declaredTools" | "mcpClients" | "meters"
 };
 
 /** Starts after the workflows, because their steps wait for answers. */
-export const approvalInbox: Stage<"approvals" | "store" | "tools" | "workflows", never> = ({
+export const approvalInbox: Stage<"approvals" | "store" | "tools" | "agents" | "engine", never> = ({
   approvals,
   store,
-  tools,
-  workflows,
+  engine,
+  ...known
 }) => {
-  approvals.connect(store, tools);
+  approvals.connect(store, known);
+  engine.onEnd = ({ start: { userId = "", id }, status }) =>
+    approvals.withdrawAt(approvalPlace("execution", userId, id), status === "cancelled" ? status : "ended");
   return {
     parts: {},
-    begin: () => approvals.start((record) => workflows.tellAnswer(record)),
+    begin: () =>
+      approvals.start({
+        tellAnswer: (record) => tellAwaitingStep(engine, record),
+        hasEnded: (record) => hasStepEnded(engine, record),
+      }),
     end: () => approvals.close(),
-    adopt: (next) => ({ apply: () => approvals.useTools(next.tools) }),
+    adopt: (next) => ({ apply: () => approvals.use(next) }),
   };
 };

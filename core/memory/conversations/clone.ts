@@ -1,5 +1,6 @@
 /** Copying a conversation. The copy becomes visible with its last commit. */
 import type { Conversation } from "../../../generated/types.ts";
+import { nextTurn } from "../../lib/event-loop-turns.ts";
 import { decodeNumber } from "../../storage/encoding.ts";
 import {
   conversationKey,
@@ -35,19 +36,24 @@ import { discardCopy, unfinishedCopy } from "./unfinished-copies.ts";
 
 type CloneOptions = Parameters<MemoryAccess["clone"]>[1];
 
-/** Messages per commit. A longer copy takes several commits, of which only the last one makes it visible. */
+/**
+ * Messages and characters per commit. A longer copy takes several commits, of which only the last one makes it visible. Others have their
+ * turn in between.
+ */
 const MESSAGES_PER_COMMIT = 500;
+const CHARACTERS_PER_COMMIT = 256 * 1024;
 
 /**
  * @throws ServiceError `conflict` when the new id is taken
  * @throws ConversationGone when the source has been deleted
  */
-export function cloneConversation(
+export async function cloneConversation(
   domain: Domain,
   found: Snapshot,
   options: CloneOptions,
 ): Promise<{ conversation: Conversation; messageCount: number }> {
-  return domain.mutex.run([found.number], () =>
+  const leave = await domain.copies.enter(conversationFromSnapshot(found).userId);
+  const copied = domain.mutex.run([found.number], () =>
     retryOnConflict(async (reload) => {
       const source = await domain.conversations.current(found, reload);
       return withFreeNumber(domain.numbers, conversationNumberRows, async (number) => {
@@ -63,6 +69,7 @@ export function cloneConversation(
       });
     }),
   );
+  return copied.finally(leave);
 }
 
 function copyOptions(source: Snapshot, { newConversationId, title, metadata, resourceId }: CloneOptions) {
@@ -103,19 +110,26 @@ async function copyRows(
   const { number } = pending;
   let draft = createDraft();
   let messageCount = 0;
+  let inDraft = 0;
+  let characters = 0;
   expectFree(draft, number);
   if (includeMessages) {
     for await (const rows of allRows(store, { prefix: messageRows(source.number) }, MESSAGES_PER_COMMIT)) {
-      // More messages follow the collected rows, so these get a separate commit.
-      if (messageCount > 0) {
-        if (mark.revision === null) draft.put.push(unfinishedCopy(pending, domain.now()));
-        const revision = await store.commit(draft);
-        mark.revision ??= revision;
-        draft = createDraft();
-        draft.expect.push([unfinishedCopyKey(number), mark.revision]);
+      for (const { key, value } of rows) {
+        if (inDraft === MESSAGES_PER_COMMIT || characters > CHARACTERS_PER_COMMIT) {
+          if (mark.revision === null) draft.put.push(unfinishedCopy(pending, domain.now()));
+          const revision = await store.commit(draft);
+          mark.revision ??= revision;
+          draft = createDraft();
+          draft.expect.push([unfinishedCopyKey(number), mark.revision]);
+          [inDraft, characters] = [0, 0];
+          await nextTurn();
+        }
+        copyMessage(domain, draft, pending, positionFromKey(key), value);
+        messageCount++;
+        inDraft++;
+        characters += value.length;
       }
-      for (const { key, value } of rows) copyMessage(domain, draft, pending, positionFromKey(key), value);
-      messageCount += rows.length;
     }
   }
   const workingMemory = await store.get(conversationWorkingMemoryKey(source.number));

@@ -27,6 +27,7 @@ export function deleteConversation(domain: Domain, found: Known): Promise<void> 
       conversations.forget(conversation);
       index?.committed();
       if (isVolatile(store)) await removeEmptyTotals(store, conversation);
+      await domain.onDelete?.(conversation);
     }),
   );
 }

@@ -1,5 +1,6 @@
 /** What an execution needs to run in this process: the store, the caller, and the rows that are on disk already. */
 import type { Logger } from "pino";
+import type { Charge } from "../../http/uploads.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
 import type { Membership } from "../../storage/membership.ts";
 import type { Row, Store } from "../../storage/store.ts";
@@ -19,7 +20,7 @@ export interface ExecutionEnvironment {
   /** Whether the store ends with the process: then no journal is written, because nobody could continue from it. */
   readonly volatile: boolean;
   /** How many bytes an execution that starts or continues now may record: its start and the entries of its journal. */
-  readonly maxBytes: number;
+  maxBytes: number;
   /** Called for each execution that has recorded more. */
   tooLarge?(): void;
 }
@@ -30,6 +31,8 @@ export interface ExecutionCaller {
   readonly logger: Logger;
   /** Parent of its spans. */
   readonly trace?: SpanOrigin | undefined;
+  /** Counts the bytes of that request while the execution runs. */
+  readonly charge?: Charge | undefined;
 }
 
 /** The rows of an execution that continues: one of the two is null. */

@@ -92,7 +92,9 @@ class StepOrigin implements ToolOrigin {
   constructor(call: StepCall, kind: "step" | "none") {
     this.call = new StepCaller(call);
     const { userId = "", workflowId, path: stepId } = call;
-    this.approval = { kind, userId, workflowId, stepId, since: call.startedAt };
+    // A retry and a resume have the same key: what was asked before still decides.
+    const isRepeated = kind === "step" && (call.isRepeated || call.resume !== null || call.attempt > 1);
+    this.approval = { kind, userId, workflowId, stepId, since: call.startedAt, isRepeated };
     this.context = cloneJson(call.scope.context) as Record<string, unknown>;
     this.conversationId = call.conversationId;
     this.executionId = call.executionId;

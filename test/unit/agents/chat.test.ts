@@ -152,20 +152,6 @@ test("POST /agents/:id/chat sends nothing that the strict readers among the clie
   assert.equal(events.of("file")[0]!.url, "data:image/png;base64,AQID");
 });
 
-test("POST /agents/:id/chat takes input as our body, as a plain string, and the hook's messages", async (t) => {
-  const agent = await assistant(t);
-  const bodies = [
-    { input: "hello" },
-    { input: [said("hello")], options: { temperature: 0 } },
-    { input: [{ role: "user", content: "hello" }] },
-    { id: "chat-1", messages: [said("hello")], trigger: "submit-message", messageId: undefined },
-  ];
-  for (const body of bodies) {
-    const events = await eventsOf(agent.chat(body, caller()));
-    assert.equal(events.of("text-delta")[0]!.delta, "hello");
-  }
-});
-
 test("POST /agents/:id/chat takes the hook's id for the conversation when options name none", async (t) => {
   const agent = await assistant(t);
   const conversation = async (body: object) => {

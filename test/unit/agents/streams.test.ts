@@ -1,64 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nextTurn } from "../../../core/lib/event-loop-turns.ts";
 import { agentsOf, assistant, caller, Events, eventsOf, historyOf, usage } from "../../support/agents.ts";
-import { jumpingClock } from "../../support/jumping-clock.ts";
-
-const SUM = { when: "add", call: { tool: "add", input: { a: 2, b: 3 } }, then: "It is {{ result.sum }}." };
-const TOTAL = (prompt: number, completion: number) => usage(prompt, completion);
-
-test("POST /agents/:id/stream sends the parts of a run in order, each with the fields of the contract", async (t) => {
-  const agent = await assistant(t, {}, { provider: { chunks: 2 } });
-  const events = await eventsOf(agent.stream({ input: "hello you" }, caller()));
-  assert.deepEqual(events.list, [
-    { type: "start" },
-    { type: "start-step" },
-    { type: "text-start", id: "text" },
-    { type: "text-delta", id: "text", delta: "hell" },
-    { type: "text-delta", id: "text", delta: "o you" },
-    { type: "text-end", id: "text" },
-    { type: "finish-step", usage: TOTAL(2, 2), model: "demo/echo", finishReason: "stop" },
-    { type: "finish", finishReason: "stop", totalUsage: TOTAL(2, 2), model: "demo/echo" },
-  ]);
-});
-
-test("POST /agents/:id/stream sends tool calls, results and errors between the steps", async (t) => {
-  const agent = await assistant(
-    t,
-    { tools: ["add", "fail"] },
-    {
-      replies: [{ ...SUM, call: [SUM.call, { tool: "fail" }], then: "done" }],
-      tools: { add: { use: "add" }, fail: { use: "fail" } },
-    },
-  );
-  const events = await eventsOf(agent.stream({ input: "add" }, caller()));
-  const [sum, failed] = events.of("tool-call") as { toolCallId: string }[];
-  assert.deepEqual(events.of("tool-result"), [
-    { type: "tool-result", toolCallId: sum!.toolCallId, toolName: "add", input: { a: 2, b: 3 }, output: { sum: 5 } },
-  ]);
-  assert.deepEqual(events.of("tool-error"), [
-    { type: "tool-error", toolCallId: failed!.toolCallId, toolName: "fail", input: {}, error: "the shop is closed" },
-  ]);
-  assert.deepEqual(
-    events.types().filter((type) => /step|finish|tool-(call|result|error)/.test(String(type))),
-    [
-      "start-step",
-      "tool-call",
-      "tool-call",
-      "tool-result",
-      "tool-error",
-      "finish-step",
-      "start-step",
-      "finish-step",
-      "finish",
-    ],
-  );
-  const [finish] = events.of("finish");
-  assert.equal(finish!.finishReason, "stop");
-  const steps = events.of("finish-step") as { usage: { totalTokens: number } }[];
-  const total = (finish as { totalUsage: { totalTokens: number } }).totalUsage.totalTokens;
-  assert.equal(total, steps[0]!.usage.totalTokens + steps[1]!.usage.totalTokens);
-});
 
 const RICH = [
   { type: "stream-start", warnings: [] },
@@ -136,28 +78,6 @@ test("POST /agents/:id/stream carries reasoning, sources, files and the provider
   assert.deepEqual(events.of("finish")[0]!.totalUsage, usage(3, 0));
 });
 
-test("POST /agents/:id/stream opens when the model has accepted the call, before anything is said", {
-  timeout: 60_000,
-}, async (t) => {
-  const agent = await assistant(t, {}, { provider: { firstDelay: "10m" } });
-  const clock = jumpingClock(t);
-  const events = new Events();
-  const run = agent.stream({ input: "hello" }, caller())(events);
-  while (events.types().length < 2) await nextTurn();
-  assert.equal(events.opened, true);
-  assert.deepEqual(events.types(), ["start", "start-step"]);
-  clock.advance(11 * 60_000);
-  await run;
-  assert.equal(events.types().at(-1), "finish");
-});
-
-test("POST /agents/:id/stream throws before it opens when the model refuses the call", async (t) => {
-  const agent = await assistant(t, {}, { replies: [{ error: "unavailable" }] });
-  const events = new Events();
-  await assert.rejects(agent.stream({ input: "go" }, caller())(events), /^ServiceError: model provider failed: /);
-  assert.equal(events.opened, false);
-});
-
 test("POST /agents/:id/stream throws after what was said when the model breaks off", async (t) => {
   const agent = await assistant(t, {}, { replies: [{ text: "so far", error: "unavailable" }] });
   const events = new Events();
@@ -167,36 +87,6 @@ test("POST /agents/:id/stream throws after what was said when the model breaks o
   const [entry] = (await historyOf(agent, 0, 1)).entries;
   assert.equal(entry!.status, "error");
   assert.equal(entry!.output, "so far");
-});
-
-test("POST /agents/:id/stream waits for a slow reader before it reads on from the model", {
-  timeout: 60_000,
-}, async (t) => {
-  const agent = await assistant(t, {}, { provider: { chunks: 20 } });
-  const events = new Events();
-  let waiting = 0;
-  let most = 0;
-  events.pause = async () => {
-    most = Math.max(most, ++waiting);
-    await new Promise((resolve) => setTimeout(resolve, 1));
-    waiting--;
-  };
-  await agent.stream({ input: "a".repeat(200) }, caller())(events);
-  assert.equal(events.of("text-delta").length, 20);
-  assert.ok(most <= 3, `${most} events were written while the reader was behind`);
-});
-
-test("POST /agents/:id/stream stops when the reader is gone, and the history says cancelled", {
-  timeout: 60_000,
-}, async (t) => {
-  const agent = await assistant(t, {}, { provider: { chunks: 1000, delay: "5ms" } });
-  const events = new Events();
-  events.onEvent = () => {
-    if (events.list.length === 6) events.closed = true;
-  };
-  await agent.stream({ input: "a".repeat(5000) }, caller())(events);
-  assert.ok(events.list.length < 100, `${events.list.length} events were sent to nobody`);
-  assert.equal((await historyOf(agent, 0, 1)).entries[0]!.status, "cancelled");
 });
 
 test("POST /agents/:id/stream tells a reader that is still there of an abort, as its last event", {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { test } from "node:test";
-import { agentsOf, caller, eventsOf, historyOf } from "../../support/agents.ts";
+import { agentsOf, caller, historyOf } from "../../support/agents.ts";
 
 const delegate = (agentId: unknown, task: unknown = "Write a poem") => ({
   tool: "delegate_task",
@@ -27,37 +27,6 @@ test("a sub-agent is the tool delegate_task of the agent above it, and its answe
   const [entry] = (await historyOf(agents.get("writer")!, 0, 1)).entries;
   assert.equal(entry!.input, "Write a poem");
   assert.equal(entry!.status, "completed");
-});
-
-test("POST /agents/:id/stream carries a sub-agent's parts with subAgentId, subAgentName and subAgentCallId, and one start and finish", async (t) => {
-  const agents = await team(t, [{ call: delegate("writer"), then: "done" }]);
-  const events = await eventsOf(agents.get("chief")!.stream({ input: "go" }, caller()));
-  const marked = events.list.filter((event) => event.subAgentId !== undefined);
-  assert.deepEqual(
-    marked.map((event) => event.type),
-    ["start-step", "text-start", "text-delta", "text-end", "finish-step"],
-  );
-  const callId = events.of("tool-call")[0]!.toolCallId;
-  assert.deepEqual(marked[2], {
-    type: "text-delta",
-    id: `${callId}:text`,
-    delta: "Write a poem",
-    subAgentId: "writer",
-    subAgentName: "Writer",
-    subAgentCallId: callId,
-  });
-  assert.equal(events.of("start").length, 1);
-  assert.equal(events.of("finish").length, 1);
-});
-
-test("POST /agents/:id/chat shows the delegation but not the sub-agent's own parts", async (t) => {
-  const agents = await team(t, [{ call: delegate("writer"), then: "done" }]);
-  const events = await eventsOf(agents.get("chief")!.chat({ input: "go" }, caller()));
-  assert.equal(events.of("tool-output-available")[0]!.output, "Write a poem");
-  assert.deepEqual(
-    events.of("text-delta").map((event) => event.delta),
-    ["done"],
-  );
 });
 
 test("a sub-agent sees the context and the user of the request", async (t) => {

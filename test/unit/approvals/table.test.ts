@@ -22,6 +22,7 @@ type Kind = (typeof KINDS)[number];
 
 const pay = tool((input) => input, {
   name: "pay",
+  approval: { expires: DAY, consoleOnly: false, asks: () => true },
   validate: (input) => (Array.isArray(input) ? "input is wrong" : null),
 });
 
@@ -60,14 +61,8 @@ function processOn(store: Store, now = 1_000) {
           approval: claim(kind, { id, since, isRecorded: recorded === undefined ? undefined : true }),
         },
       );
-      const rule = {
-        expires: DAY,
-        consoleOnly: false,
-        inbox: { admit: () => assert.fail(), hear: async () => {} },
-        asks: () => true,
-      };
       try {
-        return { runs: await admit(rows, { tool: pay, input, origin: of, rule }, time) };
+        return { runs: await admit(rows, { tool: pay, input, origin: of }, { clock: time }) };
       } catch (error) {
         if (error instanceof ApprovalNeeded) return { waits: error.approvalId };
         assert.ok(error instanceof ServiceError, String(error));
@@ -86,7 +81,7 @@ function processOn(store: Store, now = 1_000) {
       const body = input === undefined ? { approved } : { approved, input };
       try {
         const approver = { principal, name: "x", isConsole };
-        return (await answer(rows, id, body, approver, new Map([["pay", pay]]), time)).status;
+        return (await answer(rows, id, body, approver, { tools: new Map([["pay", pay]]), clock: time })).status;
       } catch (error) {
         assert.ok(error instanceof ServiceError, String(error));
         return error.kind;
@@ -197,7 +192,7 @@ for (const kind of KINDS) {
             const first = await process.call(kind);
             const id = first.waits;
             if (id === undefined) {
-              const [found] = await process.rows.list({ status: "approved", limit: 1, offset: 0 });
+              const [found] = await process.rows.list({ status: "approved" }, { limit: 1, offset: 0, order: "desc" });
               if ("runs" in first) ran.push(found!.id);
               return first;
             }
@@ -209,7 +204,7 @@ for (const kind of KINDS) {
           const done = life(processOn(dying));
           await Promise.race([dying.cut, done]);
           done.catch(() => {});
-          const open = await processOn(store).rows.list({ status: "open", limit: 10, offset: 0 });
+          const open = await processOn(store).rows.list({ status: "open" }, { limit: 10, offset: 0, order: "asc" });
           assert.ok(open.length <= 1, "one call is one question");
           const last = await life(processOn(store));
           assert.ok("runs" in last || kind === "chat", JSON.stringify(last));

@@ -44,8 +44,8 @@ describe("classes of routes", () => {
     assert.equal(access.ofUnknown("GET", "/nowhere"), "public");
   });
 
-  /** Users answer for their own calls, and the console for all. */
-  const isAnswer = ({ path }: { path: string }) => path.startsWith("/approvals");
+  /** Users see what is their own, and the console all of it. */
+  const isAnswer = ({ path }: { path: string }) => /^\/approvals|^\/agents\/:id\/runs/.test(path);
 
   test("authNext: groups have their documented default class", () => {
     for (const each of ROUTES.filter((route) => !isHeld(route))) {

@@ -132,6 +132,7 @@ describe("explain", () => {
         "stall",
         "streamBuffer",
         "uploads",
+        "userExecutions",
         "userTasks",
         "vectors",
       ].map((key) => `server.limits.${key}`),

@@ -132,7 +132,7 @@ test("while a trial call is under way no other is let through, and one that was 
   await answers(chain("p/m"));
 });
 
-for (const code of [400, 401, 404, 422, 429]) {
+for (const code of [400, 401, 404, 409, 422]) {
   test(`requests that a model refuses with ${code} do not open its circuit`, async () => {
     const model = acting(() => status(code));
     const { chain, log } = setUp({ "p/m": model });

@@ -10,7 +10,7 @@ import {
   compileApproval,
 } from "../../../core/tools/approval.ts";
 import { executeTool } from "../../../core/tools/execute.ts";
-import type { ConfiguredCall, ToolOrigin } from "../../../core/tools/tool.ts";
+import type { ConfiguredCall, Tool, ToolOrigin } from "../../../core/tools/tool.ts";
 import { origin, silent, tool } from "../../support/tools.ts";
 
 const failsWith = (kind: string, message: string) => (error: unknown) =>
@@ -102,14 +102,17 @@ test("a tool that gives nothing gives null, at once or later", async () => {
   );
 });
 
-/** An inbox that answers every call in the same way, and what it was asked. */
-function inboxThat(admit: ApprovalInbox["admit"]): ApprovalRule {
-  return { expires: 1000, consoleOnly: false, inbox: { admit, hear: async () => {} }, asks: () => true };
+/** A rule that asks about every call, of an inbox that answers in the same way. */
+function inboxThat(admit: ApprovalInbox["admit"]): Pick<Tool, "approval" | "inbox"> {
+  return {
+    approval: { expires: 1000, consoleOnly: false, asks: () => true },
+    inbox: { admit, withdraw: async () => {}, supersede: async () => {} },
+  };
 }
 
 test("a call that needs approval does not run while the inbox has not admitted it", async () => {
   const refused = inboxThat(() => Promise.reject(new ApprovalNeeded("a1", "refund", {})));
-  const guarded = tool(() => assert.fail("ran"), { approval: refused, name: "refund" });
+  const guarded = tool(() => assert.fail("ran"), { ...refused, name: "refund" });
   const running = executeTool(guarded, {}, origin()) as Promise<never>;
   const error = await running.then(
     () => assert.fail("ran"),
@@ -122,7 +125,7 @@ test("a call that needs approval runs with the input that the inbox gives, not w
   const admitted = inboxThat(async () => ({ amount: 5 }));
   assert.deepEqual(
     await executeTool(
-      tool((input) => input, { approval: admitted }),
+      tool((input) => input, { ...admitted }),
       { amount: 500 },
       origin(),
     ),
@@ -132,7 +135,7 @@ test("a call that needs approval runs with the input that the inbox gives, not w
 
 test("nobody is asked about an input that does not fit", () => {
   const never = inboxThat(() => assert.fail("asked"));
-  const strict = tool(() => assert.fail("ran"), { approval: never, validate: () => "input.city must be string" });
+  const strict = tool(() => assert.fail("ran"), { ...never, validate: () => "input.city must be string" });
   assert.throws(() => executeTool(strict, {}, origin()), failsWith("invalid_input", "input.city must be string"));
 });
 
@@ -144,8 +147,7 @@ for (const [expression, amount, asks] of [
   ["{{ user.role != 'chief' }}", 1, true],
 ] as const) {
   test(`a tool with approval "${expression}" ${asks ? "asks" : "runs at once"} where amount is ${amount}`, () => {
-    const inbox = { admit: () => assert.fail("asked"), hear: async () => {} };
-    const rule = compileApproval({ approval: expression, expires: 1, approvers: "owner", inbox }) as ApprovalRule;
+    const rule = compileApproval("probe", { approval: expression, expires: 1, approvers: "owner" }) as ApprovalRule;
     assert.equal(rule.asks({ amount }, origin()), asks);
   });
 }

@@ -9,6 +9,7 @@ import { createHost } from "../../../core/registry/host.ts";
 import { Registry } from "../../../core/registry/registry.ts";
 import { compileTools } from "../../../core/tools/compile.ts";
 import { executeTool } from "../../../core/tools/execute.ts";
+import { onPort } from "../../support/ports.ts";
 import { origin, silent } from "../../support/tools.ts";
 
 interface Upstream {
@@ -21,7 +22,7 @@ interface Upstream {
 type Answer = (request: IncomingMessage, response: ServerResponse, count: number) => void;
 
 /** A real server on loopback that records what it gets. */
-async function upstream(t: TestContext, answer: Answer) {
+async function upstream(t: TestContext, answer: Answer, port = 0) {
   const seen: Upstream["seen"] = [];
   const sockets = new Set<Socket>();
   const server = createServer(async (request, response) => {
@@ -34,7 +35,7 @@ async function upstream(t: TestContext, answer: Answer) {
     sockets.add(socket);
     socket.on("close", () => sockets.delete(socket));
   });
-  server.listen(0, "127.0.0.1");
+  server.listen(port, "127.0.0.1");
   await once(server, "listening");
   t.after(() => {
     server.closeAllConnections();
@@ -274,7 +275,8 @@ test("a POST is never sent twice once the server has it", async (t) => {
 });
 
 test("a POST that no server took is tried again", async (t) => {
-  const { url, server, seen } = await upstream(t, (_request, response) => json(response, "taken"));
+  const taking: Answer = (_request, response) => json(response, "taken");
+  const { url, server, seen } = await onPort((port) => upstream(t, taking, port));
   const { port } = new URL(url);
   server.close();
   await once(server, "close");
@@ -286,7 +288,7 @@ test("a POST that no server took is tried again", async (t) => {
 });
 
 test("an unreachable server is a failure with the system's code, and no address", async (t) => {
-  const { url, server } = await upstream(t, () => {});
+  const { url, server } = await onPort((port) => upstream(t, () => {}, port));
   server.close();
   await once(server, "close");
   await assert.rejects(toolOf(t, { url, retries: 0 })({}), says("weather could not be reached: ECONNREFUSED"));

@@ -1,5 +1,5 @@
 /** One answer of an agent, as its parts come: text, reasoning, calls of tools, what sub-agents say, errors. */
-import { element, replace } from "./elements.js";
+import { element, plain, replace } from "./elements.js";
 import { MarkdownFlow } from "./markdown-flow.js";
 import { jsonBlock, problem } from "./parts.js";
 
@@ -106,7 +106,7 @@ export class Answer {
     this.body.append(element("details", { class: "fold" }, element("summary", {}, title), block));
     const text = document.createTextNode("");
     block.append(text);
-    return { append: (/** @type {string} */ delta) => text.appendData(delta), end() {} };
+    return { append: (/** @type {string} */ delta) => text.appendData(plain(delta)), end() {} };
   }
 
   /** @param {string} id @param {string} name @param {unknown} input @param {string} from */

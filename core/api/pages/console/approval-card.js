@@ -58,6 +58,15 @@ function askedBy({ agentId, runId, workflowId, executionId, stepId, conversation
   return parts.flatMap((part, index) => (index === 0 ? part : [", ", ...part]));
 }
 
+/** What the call runs with beside its input. @param {Approval} approval @returns {Child[]} */
+function contextView({ context = {}, contextTruncated }) {
+  if (Object.keys(context).length === 0) return [];
+  return [
+    element("h4", {}, contextTruncated ? "In this context, which is shown cut" : "In this context"),
+    valueView(context),
+  ];
+}
+
 /** @param {Approval} approval */
 function decision({ status, decidedAt, decidedBy, reason, approvedInput, usedAt }) {
   return element(
@@ -101,6 +110,7 @@ export function approvalCard(place, approval, schema, done) {
       isOpen && element("span", {}, "expires ", moment("in", expiresAt)),
     ),
     valueView(input),
+    ...contextView(approval),
     isOpen ? answerForm(place, approval, schema, done) : decision(approval),
   );
 }

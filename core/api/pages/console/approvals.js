@@ -12,7 +12,7 @@ const PAUSE = 3000;
 const MOST_OPEN = 100;
 /** Of those that were decided, for each outcome. */
 const MOST_DECIDED = 10;
-const OUTCOMES = ["approved", "denied", "expired"];
+const OUTCOMES = ["approved", "denied", "expired", "withdrawn"];
 
 /** @param {Place} place */
 export async function approvalsView(place) {
@@ -28,7 +28,7 @@ export async function approvalsView(place) {
 
   /** @param {string} status @param {number} limit @returns {Promise<Approval[]>} */
   const list = (status, limit) =>
-    api.get(`approvals?${new URLSearchParams({ status, limit: `${limit}` })}`, { signal });
+    api.get(`approvals?${new URLSearchParams({ status, limit: `${limit}`, order: "desc" })}`, { signal });
 
   /** @param {readonly Approval[]} found */
   function showOpen(found) {

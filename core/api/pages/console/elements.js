@@ -38,11 +38,33 @@ function filled(target, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") target.addEventListener(name.slice(2), value);
     else if (value === true) target.setAttribute(name, "");
-    else if (value !== false && value !== undefined) target.setAttribute(name, String(value));
+    else if (value !== false && value !== undefined)
+      target.setAttribute(name, READ.has(name) ? plain(String(value)) : String(value));
   }
-  target.append(...nodesOf(children));
+  if (target instanceof HTMLTextAreaElement) target.append(children.join(""));
+  // SVG has no bdi.
+  else target.append(...(target instanceof HTMLElement ? nodesOf(children) : nodesOf(children).map(withoutBdi)));
   return target;
 }
+
+/** Attributes that people read. */
+const READ = new Set(["title", "aria-label", "placeholder", "label", "alt"]);
+
+/** Characters that turn the text around them, wherever it comes from. */
+const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+/** Letters that are written from right to left, and take digits and signs beside them along. */
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+
+/**
+ * The text with such characters as escapes, so that it cannot show another text than it is.
+ *
+ * @param {string} text
+ */
+export const plain = (text) =>
+  text.replace(TURNING, (sign) => `\\u${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`);
+
+/** @param {Node | string} node */
+const withoutBdi = (node) => (node instanceof HTMLElement && node.tagName === "BDI" ? (node.textContent ?? "") : node);
 
 /**
  * @param {readonly Child[]} children
@@ -50,7 +72,14 @@ function filled(target, attributes, children) {
  */
 export function nodesOf(children) {
   const given = children.filter((child) => child !== null && child !== undefined && child !== false);
-  return given.map((child) => (typeof child === "number" ? String(child) : child));
+  return given.map((child) => {
+    if (child instanceof Node) return child;
+    const text = plain(String(child));
+    if (!RIGHT_TO_LEFT.test(text)) return text;
+    const isolated = document.createElement("bdi");
+    isolated.append(text);
+    return isolated;
+  });
 }
 
 /**

@@ -2,7 +2,7 @@
  * Markdown as elements: headings, paragraphs, lists, quotes, tables and code. It is made of nodes and texts, never of HTML. Each line
  * is looked at once.
  */
-import { element } from "./elements.js";
+import { element, nodesOf } from "./elements.js";
 import { inlineNodes } from "./markdown-inline.js";
 
 const FENCE = /^ {0,3}(```|~~~)\s*([\w+-]{0,30})/;
@@ -135,7 +135,7 @@ function listBlock(lines) {
     const [, space = "", , number, text = ""] = ITEM.exec(line) ?? [];
     const top = open.at(-1);
     if (!ITEM.test(line)) {
-      top?.item?.append(" ", .../** @type {Node[]} */ (inlineNodes(line.trim())));
+      top?.item?.append(" ", ...nodesOf(inlineNodes(line.trim())));
       continue;
     }
     while (open.length > 1 && (open.at(-1)?.indent ?? 0) > space.length) open.pop();

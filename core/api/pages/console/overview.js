@@ -87,7 +87,7 @@ const latest = (items) => items.sort((a, b) => Date.parse(b.at) - Date.parse(a.a
 /** Open questions, and executions that wait for something else. @param {Place} place @returns {Promise<Item[]>} */
 async function waitingItems({ api, signal }) {
   const [approvals, executions] = await Promise.all([
-    /** @type {Promise<Approval[]>} */ (api.get(`approvals?limit=${MOST}`, { signal })),
+    /** @type {Promise<Approval[]>} */ (api.get(`approvals?limit=${MOST}&order=desc`, { signal })),
     /** @type {Promise<WorkflowExecution[]>} */ (
       api.get(`workflows/executions?status=suspended&limit=${4 * MOST}`, { signal })
     ),

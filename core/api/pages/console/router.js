@@ -1,5 +1,5 @@
 /** Shows the view that the part of the address behind `#` names: `#/workflows/refund?status=running`. */
-import { element, replace } from "./elements.js";
+import { element, plain, replace } from "./elements.js";
 import { problem } from "./parts.js";
 
 /** @import { Api } from "./api.js" */
@@ -88,8 +88,8 @@ export function startRouter(routes, page) {
     const body = element("div", { class: "view" });
     /** @param {string} text */
     const title = (text) => {
-      heading.textContent = text;
-      document.title = path === "" ? serviceName : `${text} · ${serviceName}`;
+      replace(heading, text);
+      document.title = plain(path === "" ? serviceName : `${text} · ${serviceName}`);
     };
     replace(main, heading, body);
     const keepFocus = () => {

@@ -50,7 +50,7 @@ export function buildShell({ openCredentials }) {
     main,
     /** @param {string} text */
     announce(text) {
-      status.textContent = text;
+      replace(status, text);
     },
     /** Says how much there is to do in a section. @param {string} section @param {number} count */
     count(section, count) {

@@ -1,5 +1,5 @@
 /** Fields for a value that a JSON Schema describes: one for each property of a plain object, else one for the JSON. */
-import { element } from "./elements.js";
+import { element, plain } from "./elements.js";
 import { exampleOf } from "./example.js";
 import { jsonText } from "./formats.js";
 import { field } from "./parts.js";
@@ -19,7 +19,7 @@ import { field } from "./parts.js";
 export function jsonField(id, label, value, hint) {
   const text = jsonText(value);
   const rows = Math.min(12, Math.max(2, text.split("\n").length));
-  const control = element("textarea", { id, rows, spellcheck: "false", class: "code" }, text);
+  const control = element("textarea", { id, rows, spellcheck: "false", class: "code" }, plain(text));
   return {
     body: field(label, control, hint),
     read() {

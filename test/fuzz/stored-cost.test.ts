@@ -1,0 +1,126 @@
+/** The search for costly requests, against what is stored: small questions of much, and what one user does beside another. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { LONG } from "../support/at-length.ts";
+import { eventually } from "../support/event-reader.ts";
+import type { Loose } from "../support/served-upstream.ts";
+import { startService, type TestService } from "../support/service.ts";
+import { SECRET, token } from "../support/tokens.ts";
+import { findExcess } from "./cost-meter.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "penstock-cost-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const MESSAGE = 8_000;
+/** Characters that are stored before the small question is asked. */
+const SIZES = LONG ? [100_000, 400_000, 1_600_000, 6_400_000] : [100_000, 400_000, 1_600_000];
+const MANIFEST = {
+  name: "Cost",
+  version: "1.0.0",
+  memory: { default: {} },
+  logs: { level: "warn" },
+  auth: { mode: "authNext", provider: { use: "jwt", secret: SECRET }, consoleRoutes: [] },
+  server: { limits: { body: "8MiB" } },
+  workflows: {
+    keep: {
+      steps: [
+        { id: "first", andThen: { set: { text: "{{ input.text }}" } } },
+        { id: "last", andThen: { set: { done: true } } },
+      ],
+    },
+  },
+};
+
+const as = (sub: string) => ({ authorization: `Bearer ${token({ sub })}` });
+const [ada, bob] = [as("ada"), as("bob")];
+const serve = (store: string) => startService({ after }, { ...MANIFEST, store });
+const service = await serve(`sqlite:${join(folder, "small.db")}`);
+
+async function ok(reply: Promise<Response>): Promise<Loose> {
+  const answer = await reply;
+  const body = (await answer.json()) as Loose;
+  assert.ok(answer.ok, JSON.stringify(body).slice(0, 500));
+  return body.data;
+}
+
+const save = (to: TestService, headers: Record<string, string>, conversationId: string, messages: object[]) =>
+  to.post("/api/memory/save-messages", { conversationId, messages }, headers);
+const said = (length: number) => ({ role: "user", parts: [{ type: "text", text: "x".repeat(length) }] });
+
+/** A conversation of so many characters. */
+async function converse(to: TestService, headers: Record<string, string>, id: string, size: number): Promise<void> {
+  await ok(to.post("/api/memory/conversations", { conversationId: id, resourceId: "desk" }, headers));
+  for (let left = size / MESSAGE; left > 0; left -= 100) {
+    const messages = Array.from({ length: Math.min(100, Math.ceil(left)) }, () => said(MESSAGE));
+    await ok(save(to, headers, id, messages));
+  }
+}
+
+for (const size of SIZES) {
+  await converse(service, ada, `c${size}`, size);
+  const input = { text: "x".repeat(size) };
+  await ok(service.post("/workflows/keep/execute", { input, options: { executionId: `e${size}` } }, ada));
+}
+
+/** Questions of some bytes, by what has the size. */
+const QUESTIONS: Record<string, (size: number) => Promise<Response>> = {
+  "POST /api/memory/conversations/:conversationId/clone": (size) =>
+    service.post(`/api/memory/conversations/c${size}/clone`, {}, ada),
+  "GET /api/memory/conversations/:conversationId": (size) => service.get(`/api/memory/conversations/c${size}`, ada),
+  "GET /api/memory/conversations/:conversationId/messages": (size) =>
+    service.get(`/api/memory/conversations/c${size}/messages?limit=1000`, ada),
+  "GET /api/memory/conversations": () => service.get("/api/memory/conversations", ada),
+  "POST /workflows/:id/executions/:executionId/replay": (size) =>
+    service.post(`/workflows/keep/executions/e${size}/replay`, { stepId: "last" }, ada),
+  "GET /workflows/:id/executions/:executionId/state": (size) =>
+    service.get(`/workflows/keep/executions/e${size}/state`, ada),
+  "GET /workflows/:id/executions/:executionId/stream": (size) =>
+    service.get(`/workflows/keep/executions/e${size}/stream`, ada),
+};
+
+for (const [title, question] of Object.entries(QUESTIONS))
+  test(`${title}: what it costs the service does not grow faster than what is stored`, async () => {
+    const ask = async (size: number) => {
+      const answer = await question(size);
+      await answer.text();
+      assert.ok(answer.ok, `${size}: ${answer.status}`);
+    };
+    assert.equal(await findExcess((size) => ({ bytes: size, work: () => ask(size) }), SIZES), null);
+  });
+
+test("POST /api/memory/conversations/:conversationId/clone copies in slices, between which others have their turn", async () => {
+  const { commits } = service.service.meters;
+  const before = commits.of("ok");
+  await ok(service.post("/api/memory/conversations/c1600000/clone", {}, ada));
+  assert.ok(commits.of("ok") - before >= 6, `${commits.of("ok") - before} commits for 1.6 MB`);
+});
+
+test("POST .../clone: of one user 256 copies may be made or wait, the next is 429 with Retry-After, and the next user's is made before they are", async () => {
+  await converse(service, ada, "small", MESSAGE);
+  await converse(service, bob, "of-bob", MESSAGE);
+  const more = 10;
+  const clone = (id: string, headers: Record<string, string>) =>
+    service.post(`/api/memory/conversations/${id}/clone`, {}, headers);
+  let ended = 0;
+  // So that those behind them pile up, however fast the disk is.
+  const long = [1, 2, 3].map(() => ok(clone("c1600000", ada)));
+  const copies = Array.from({ length: 256 + more }, async () => {
+    const answer = await clone("small", ada);
+    await answer.text();
+    ended++;
+    return answer;
+  });
+  // Those that are refused come at once: from then on 256 wait.
+  await eventually(() => ended >= more, "the refusals");
+  await ok(clone("of-bob", bob));
+  assert.ok(ended < 250, `${ended} copies of the first user ended before that of the next`);
+  await Promise.all(long);
+  const answers = await Promise.all(copies);
+  const refused = answers.filter(({ status }) => status === 429);
+  assert.equal(answers.filter(({ ok }) => ok).length + refused.length, answers.length);
+  assert.ok(refused.length > 0 && refused.length <= more + long.length, `${refused.length} refused`);
+  assert.equal(refused[0]!.headers.get("retry-after"), "1");
+});

@@ -1,0 +1,48 @@
+/** The runner, over a test file of one test: which skips it takes. */
+import assert from "node:assert/strict";
+import { symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { ROOT, run } from "./support/command-line.ts";
+import { pluginFolder } from "./support/plugin-folder.ts";
+
+/** Its title is in the list, with the reason that it takes long. */
+const LISTED = "what a process ran that was killed is finished by another one on the same PostgreSQL";
+
+async function runOne(t: TestContext, title: string, body: string, env?: Record<string, string>) {
+  const code = `import { describe, test } from "node:test";\ndescribe("s", () => { test("passes", () => {}); });\ntest("${title}", ${body});\n`;
+  const cwd = pluginFolder(t, { "test/one.test.ts": code, "package.json": '{ "type": "module" }' });
+  symlinkSync(join(ROOT, "node_modules"), join(cwd, "node_modules"));
+  return run(process.execPath, [join(ROOT, "test/run.mjs"), "one"], { cwd, env });
+}
+
+const LATE = '{ skip: "not today" }, () => {}';
+
+test("npm test: a test that is skipped and not in test/skips.mjs fails the run, by its title and with what it said", async (t) => {
+  const { code, stdout, stderr } = await runOne(t, "waits for tomorrow", LATE);
+  assert.equal(code, 1);
+  assert.match(stdout, /^ℹ tests 2\n(.*\n)*ℹ fail 0\n(.*\n)*ℹ skipped 1\n/m);
+  assert.equal(stderr, "FAILED: skipped, and not expected to be: waits for tomorrow (not today)\n");
+});
+
+test("npm test: a test that test/skips.mjs expects to be skipped is skipped, and the last lines say how many and why", async (t) => {
+  const { code, stdout, stderr } = await runOne(t, LISTED, LATE);
+  assert.deepEqual([code, stderr], [0, ""]);
+  assert.match(stdout, /\nℹ skipped 1\n(.*\n)*1 skipped: it takes a minute: npm run test:crash\n$/);
+});
+
+test("npm test: a test that runs although test/skips.mjs says that it cannot fails the run, and does not where that does not hold", async (t) => {
+  const { code, stderr } = await runOne(t, LISTED, "() => {}");
+  assert.equal(code, 1);
+  assert.equal(
+    stderr.replace(LISTED, "it").replace(/\(.*\)/, ""),
+    "FAILED: ran, and test/skips.mjs says that it cannot: it \n",
+  );
+  const other = await runOne(t, LISTED, "() => {}", { PENSTOCK_CRASH_ROUNDS: "1" });
+  assert.deepEqual([other.code, other.stderr], [0, ""]);
+});
+
+test("npm test: a test that fails fails the run", async (t) => {
+  const { code } = await runOne(t, "fails", '() => { throw new Error("no"); }');
+  assert.equal(code, 1);
+});
