@@ -14,7 +14,8 @@ RUN npm install --prefix /encoder --ignore-scripts --no-audit --no-fund \
 
 # glibc 2.38 or later, which uWebSockets.js needs on Node 22.
 FROM node:22-trixie-slim
-ENV NODE_ENV=production
+# Without auth only requests for this host are answered: the name by which others know the container, if there is one.
+ENV NODE_ENV=production ALLOWED_HOST=localhost
 WORKDIR /app
 COPY --from=build /encoder/node_modules ./node_modules
 COPY --from=build /src/dist ./dist

@@ -818,7 +818,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "DownloadsManifest": {
     "title": "Downloads",
-    "description": "Files that clients name by URL, and a model that does not take the URL: the service downloads them.",
+    "description": "Files that clients name by URL. The service downloads them for a model that does not take the URL; a URL at a private address is not handed on.",
     "type": "object",
     "properties": {
       "max": {
@@ -1968,7 +1968,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "patternErrorMessage": "must be a URL such as https://api.example.com or http://localhost:3141/base"
       },
       "allowedHosts": {
-        "description": "Names by which the service may be called without `auth` on the loopback, beside localhost and that of `publicUrl`: host names or addresses, without ports.",
+        "description": "Names by which the service may be called without `auth`, on the loopback and wherever any are listed, beside localhost and that of `publicUrl`: host names or addresses, without ports.",
         "type": "array",
         "items": {
           "type": "string",

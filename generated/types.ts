@@ -990,7 +990,7 @@ export interface ServerManifest {
    */
   publicUrl?: string;
   /**
-   * Names by which the service may be called without `auth` on the loopback, beside localhost and that of `publicUrl`: host names or addresses, without ports.
+   * Names by which the service may be called without `auth`, on the loopback and wherever any are listed, beside localhost and that of `publicUrl`: host names or addresses, without ports.
    */
   allowedHosts: string[];
   /**
@@ -1025,7 +1025,7 @@ export interface ServerManifest {
 }
 
 /**
- * Files that clients name by URL, and a model that does not take the URL: the service downloads them.
+ * Files that clients name by URL. The service downloads them for a model that does not take the URL; a URL at a private address is not handed on.
  */
 export interface DownloadsManifest {
   /**

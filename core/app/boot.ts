@@ -3,6 +3,7 @@
  * their problems to one report, and the service listens only if the report has no error.
  */
 import { resolve } from "node:path";
+import { hideFromErrors } from "../lib/secrets.ts";
 import { type Issue, sortIssues } from "../manifest/issues.ts";
 import { type LoadedManifest, loadManifest } from "../manifest/load.ts";
 import { checkReferences } from "../manifest/references.ts";
@@ -39,6 +40,7 @@ export interface Booted extends Pick<Generation, "loaded" | "service" | "issues"
 export async function boot(options: BootOptions): Promise<Booted> {
   const loaded = await loadManifest(options.config, options.env);
   options.text?.hide(loaded.secrets);
+  hideFromErrors(loaded.secrets);
   const folders = [...pluginFolders(loaded.folder, loaded.validSubset?.plugins), ...options.plugins];
   // Computed before loading, so that no later change is missed. A command that does not serve is never reloaded.
   const code = options.store === true ? await digestSources(folders) : new Map<string, string>();

@@ -61,7 +61,8 @@ export function compileDispatch(
   const { access, meters, manifest } = service;
   const { limits, trustedProxies } = manifest.server;
   const cors = compileServiceCors(manifest.server, registry, logger);
-  const site = compileSite(manifest.server, access.mode === "none" && !isPublic(host));
+  const { allowedHosts } = manifest.server;
+  const site = compileSite(manifest.server, access.mode === "none" && (!isPublic(host) || allowedHosts.length > 0));
   const credentials = compileCredentials(env);
   const checks = { credentials, verifier, keepsTokens: callsForUsers(manifest) };
   const guards = compileGuards(access, checks);

@@ -1,9 +1,10 @@
 /** The values of the current manifest and where each comes from, for operators of the service. Secrets are left out. */
 import type { ManifestValue } from "../../generated/types.ts";
+import { isSecretName } from "../lib/secrets.ts";
 import { describeValue } from "../manifest/describe.ts";
 import { formatPath, type Path } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
-import { BLANK, isSecretName, withoutCredentials } from "../observability/redaction.ts";
+import { BLANK, withoutCredentials } from "../observability/redaction.ts";
 
 /** Sections whose keys are names that the user chose, which say nothing about their values: a tool may be called `reset_password`. */
 const SECTIONS = ["agents", "memory", "providers", "tools", "workflows"];

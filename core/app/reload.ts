@@ -5,6 +5,7 @@
 import type { Reloaded } from "../../generated/types.ts";
 import { isIsolated } from "../identity/principal.ts";
 import { invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { hideFromErrors, withoutSecrets } from "../lib/secrets.ts";
 import { changedAmong, manifestChanges } from "../manifest/changes.ts";
 import { formatIssue, hasErrors, type Issue, parsePath, sortIssues } from "../manifest/issues.ts";
 import { type LoadedManifest, loadManifest } from "../manifest/load.ts";
@@ -64,7 +65,7 @@ export function createReload({ options, registry, code, generations, current, sw
       swap(next);
     } catch (error) {
       await next.discard();
-      throw error instanceof ServiceError ? error : invalid(`not reloaded: ${messageOf(error)}`);
+      throw error instanceof ServiceError ? error : invalid(withoutSecrets(`not reloaded: ${messageOf(error)}`));
     }
     return next;
   }
@@ -74,6 +75,7 @@ export function createReload({ options, registry, code, generations, current, sw
     const before = current();
     const loaded = await loadManifest(config, env);
     options.text?.hide(loaded.secrets);
+    hideFromErrors(loaded.secrets);
     const { manifest, folder } = loaded;
     if (manifest === null || hasErrors(loaded.issues)) throw new ReloadRefused(sortIssues(loaded.issues));
     const codeNow = await digestSources([...pluginFolders(folder, manifest.plugins), ...plugins]);

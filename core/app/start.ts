@@ -2,7 +2,6 @@
 import { isatty } from "node:tty";
 import type { DestinationStream, Logger } from "pino";
 import type { Reloaded } from "../../generated/types.ts";
-import { accessKeysOf } from "../auth/credentials.ts";
 import type { Dispatch, Listening, SocketOptions } from "../http/exchange.ts";
 import { InFlight } from "../http/in-flight.ts";
 import { OpenSockets } from "../http/open-sockets.ts";
@@ -199,7 +198,6 @@ const formatFor = (format: LogFormat, { NO_COLOR = "" }: NonNullable<StartOption
 /** Opens the log for the first lines: at level `info` until the manifest sets the level. */
 function openLog(env: NonNullable<StartOptions["env"]>, destination: DestinationStream | undefined) {
   const text = new LogText();
-  text.hide(accessKeysOf(env));
   const ring = new LogRing(BOOT_LOG_LINES);
   const output = new LogOutput(STANDARD_OUTPUT);
   output.format = formatFor("auto", env);

@@ -7,10 +7,6 @@ import type { TokenRequest } from "./provider-port.ts";
 /** Name of the environment variable that holds the console's key. */
 export const CONSOLE_KEY_VARIABLE = "SERVICE_CONSOLE_ACCESS_KEY";
 
-/** Secrets of the environment to which no manifest refers; they must not appear in logs. */
-export const accessKeysOf = (env: Readonly<Record<string, string | undefined>>): string[] =>
-  [env[CONSOLE_KEY_VARIABLE], env.SERVICE_SECRET_KEY].filter((key) => key !== undefined);
-
 /** The parts of a request from which credentials are read. */
 export type CredentialHeaders = Pick<Exchange, "method" | "path" | "query" | "header" | "headers">;
 

@@ -9,7 +9,7 @@ export type Claims = Readonly<Record<string, unknown>>;
 export type MapUser = (claims: Claims) => unknown;
 
 /**
- * The `mapUser` of a provider; without one the claims are the user.
+ * The `mapUser` of a provider; without one the claims are the user, whose id is `sub`.
  *
  * @throws Error when the named plugin does not exist or has no `mapUser`
  */
@@ -23,7 +23,9 @@ export function compileMapUser(mapUser: AuthProviderManifest["mapUser"], registr
   return (claims) => plugin.mapUser?.(structuredClone(claims));
 }
 
-const useClaims: MapUser = (claims) => claims;
+/** Issuers give `sub` to one user only; any other claim may be somebody's choice, `id` too. */
+const useClaims: MapUser = (claims) =>
+  claims.sub === undefined || claims.id === undefined ? claims : { ...claims, id: claims.sub };
 
 /** Picks claims as fields of the user; a field whose claim is missing is left out. */
 function pickClaims(fields: Readonly<Record<string, string>>, claims: Claims): User {

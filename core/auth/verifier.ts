@@ -1,12 +1,15 @@
 /** Verifies tokens with the configured source, maps their claims to users, and caches the result. */
 import type { Logger } from "pino";
-import type { User } from "../identity/user.ts";
+import { type User, userIdOf } from "../identity/user.ts";
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { MapUser } from "./map-user.ts";
 import type { Identity, TokenRequest, Verifier } from "./provider-port.ts";
 import { digestToken, TokenCache } from "./token-cache.ts";
 import type { TokenSource, VerifiedToken } from "./token-source.ts";
+
+/** As for the ids of users in requests. */
+const MAX_USER_ID_LENGTH = 256;
 
 export class ProviderVerifier implements Verifier {
   readonly publicRoutes: readonly string[];
@@ -49,6 +52,10 @@ export class ProviderVerifier implements Verifier {
   async #mapUser({ claims }: VerifiedToken): Promise<User | null> {
     try {
       const user: unknown = await this.#toUser(claims);
+      if (isObject(user) && (userIdOf(user)?.length ?? 0) > MAX_USER_ID_LENGTH) {
+        this.#logger.warn(`the id of a user is longer than ${MAX_USER_ID_LENGTH} characters: the token is refused`);
+        return null;
+      }
       if (isObject(user)) return (this.#source.cacheMs === 0 ? user : deepFreeze(structuredClone(user))) as User;
       this.#logger.error("mapUser did not return an object: the token is refused");
     } catch (error) {

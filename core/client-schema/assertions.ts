@@ -14,7 +14,7 @@ type Assertion = (
 
 const IS_TYPE: Readonly<Record<string, (value: unknown) => boolean>> = {
   string: (value) => typeof value === "string",
-  number: (value) => typeof value === "number",
+  number: Number.isFinite,
   integer: (value) => Number.isInteger(value),
   boolean: (value) => typeof value === "boolean",
   null: (value) => value === null,

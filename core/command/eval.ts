@@ -60,8 +60,7 @@ async function evalFile(invocation: Invocation): Promise<number> {
     }
     printIssues(issues);
     await booted.begin();
-    const { secrets } = booted.loaded;
-    const reports = await runEvals(loaded, { service, models, logger, secrets, signal: stopSignal() });
+    const reports = await runEvals(loaded, { service, models, logger, signal: stopSignal() });
     await cassettes?.idle?.(RECORDING_TIMEOUT_MS);
     if (junit !== undefined) await writeFile(junit, formatJUnit(loaded.file, reports));
     const passed = reports.every((report) => report.passed);

@@ -6,8 +6,8 @@ import type { Context } from "../http/route.ts";
 import { NOBODY } from "../identity/caller.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { messageOf } from "../lib/errors.ts";
+import { withoutSecrets } from "../lib/secrets.ts";
 import { createTurns } from "../lib/turns.ts";
-import { maskText } from "../manifest/environment.ts";
 import type { Models } from "../models/models.ts";
 import { withoutCredentials } from "../observability/redaction.ts";
 import { type CaseOutcome, type FailedExpectation, failuresOf } from "./expectations.ts";
@@ -27,8 +27,6 @@ interface Bench {
   readonly service: Service;
   readonly models: Models;
   readonly logger: Logger;
-  /** Texts that the manifest took from outside, which reports must not show: they end up in the logs of CI systems. */
-  readonly secrets: readonly string[];
   /** Aborts the cases that run, and prevents others from starting. */
   readonly signal: AbortSignal;
 }
@@ -58,7 +56,7 @@ async function runEval(wanted: Eval, requestId: string, bench: Bench): Promise<C
   } catch (error) {
     const expectation = outcome === null ? "answer" : "judge";
     const expected = outcome === null ? "an answer" : "a verdict";
-    failures = [{ expectation, expected, got: describe(error, bench.secrets) }];
+    failures = [{ expectation, expected, got: describe(error) }];
   } finally {
     limit.end();
   }
@@ -109,11 +107,14 @@ const OUTCOMES: Readonly<
   },
 };
 
-/** Describes an error with its causes, which clients of the service do not see, but without secrets that a provider has quoted. */
-function describe(thrown: unknown, secrets: readonly string[]): string {
+/**
+ * Describes an error with its causes, which clients of the service do not see, but without secrets that a provider has quoted: reports
+ * end up in the logs of CI systems.
+ */
+function describe(thrown: unknown): string {
   const { cause } = (thrown ?? {}) as { readonly cause?: unknown };
   const message = messageOf(thrown);
   const behind = cause === undefined ? "" : messageOf(cause);
   const whole = message.includes(behind) ? message : `${message} (${behind})`;
-  return withoutCredentials(maskText(whole, secrets)).replace(/\s+/g, " ");
+  return withoutCredentials(withoutSecrets(whole)).replace(/\s+/g, " ");
 }

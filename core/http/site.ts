@@ -4,7 +4,7 @@ import type { ServerManifest } from "../manifest/manifest.ts";
 import { type ClientOf, compileClients, compileTrust } from "./client.ts";
 
 export interface Site {
-  /** Whether requests for unknown hosts are refused: when there is no authentication and only this machine can connect. */
+  /** Whether requests for unknown hosts are refused: when there is no authentication, and only this machine can connect or hosts are listed. */
   readonly onlyKnownHosts: boolean;
   /** Whether the service is known by this host, given with or without a port. */
   isKnown(host: string): boolean;

@@ -1,5 +1,6 @@
 /** The only error class of the domain. Handlers throw it; only `http/encode.ts` turns it into a reply. */
 import { types } from "node:util";
+import { withoutSecrets } from "./secrets.ts";
 
 /** Machine code (`x-error-code`) and HTTP status of every kind of failure. */
 export const STATUS = {
@@ -37,7 +38,7 @@ interface ServiceErrorOptions {
   logged?: object;
 }
 
-/** A failure whose message is safe to show to a client. */
+/** A failure whose message is safe to show to a client: that of a failure which is not the client's has no secrets. */
 export class ServiceError extends Error {
   override readonly name = "ServiceError";
   readonly kind: ErrorKind;
@@ -46,7 +47,10 @@ export class ServiceError extends Error {
   readonly logged: object | undefined;
 
   constructor(kind: ErrorKind, message: string, options: ServiceErrorOptions = {}) {
-    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    super(
+      STATUS[kind] < 500 ? message : withoutSecrets(message),
+      options.cause === undefined ? undefined : { cause: options.cause },
+    );
     this.kind = kind;
     this.source = options.source ?? (kind === "provider_failed" ? "provider" : "service");
     this.headers = options.headers;
@@ -85,7 +89,8 @@ const MAX_CODE_LENGTH = 128;
 export function codeOf(thrown: unknown): string | null {
   let error = thrown as { code?: unknown; cause?: unknown } | null | undefined;
   for (let depth = 0; depth < MAX_CAUSE_DEPTH && typeof error === "object" && error !== null; depth++) {
-    if (typeof error.code === "string" && error.code !== "") return error.code.slice(0, MAX_CODE_LENGTH);
+    if (typeof error.code === "string" && error.code !== "")
+      return withoutSecrets(error.code).slice(0, MAX_CODE_LENGTH);
     error = error.cause as typeof error;
   }
   return thrown instanceof ServiceError ? thrown.kind : null;

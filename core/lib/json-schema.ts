@@ -19,6 +19,8 @@ export function createSchemaCompiler(options: { defaults?: boolean } = {}): Sche
   const ajv = new Ajv2020({
     allErrors: true,
     strict: false,
+    // `1e400` is JSON, and no number here: it would be stored as null.
+    strictNumbers: true,
     useDefaults: options.defaults ?? false,
     logger: false,
     // `schemaProblems` does this, with paths, and without the 35 ms for compiling the meta schema.

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Path, Problem } from "../lib/problem.ts";
+import { isSecret, isSecretName, MASK } from "../lib/secrets.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -24,12 +25,13 @@ interface Substituted {
   value: unknown;
   /** Substitutions by the path as `JSON.stringify` writes it. */
   substitutions: ReadonlyMap<string, Substitution>;
-  /** Values that were filled in: messages show `***` in their place. */
+  /** Values that were filled in: messages about the manifest show `***` in their place. */
+  filledIn: readonly string[];
+  /** Those among them that are secret, and what the manifest itself has under the name of a secret. */
   secrets: readonly string[];
   problems: Problem[];
 }
 
-const MASK = "***";
 /** A reference, or `$${`, which escapes a plain `${`. */
 const REFERENCE = /\$\$\{|\$\{([^}]*)(\}?)/g;
 const VARIABLE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s;
@@ -37,6 +39,7 @@ const VARIABLE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s;
 /** A copy of `value` with every reference replaced. References inside the values that were filled in are not replaced. */
 export function substitute(value: unknown, env: Environment, folder: string): Substituted {
   const substitutions = new Map<string, Substitution>();
+  const filledIn = new Set<string>();
   const secrets = new Set<string>();
   const problems: Problem[] = [];
 
@@ -83,7 +86,9 @@ export function substitute(value: unknown, env: Environment, folder: string): Su
       masked += between + (source === null ? found : MASK);
       if (source === null) continue;
       sources.push(source);
-      if (found !== "") secrets.add(found);
+      if (found === "") continue;
+      filledIn.add(found);
+      if (isSecret(found, isSecretName(source) || hasSecretName(path))) secrets.add(found);
     }
     result += text.slice(last);
     masked += text.slice(last);
@@ -93,14 +98,22 @@ export function substitute(value: unknown, env: Environment, folder: string): Su
   };
 
   const walk = (node: unknown, path: Path): unknown => {
-    if (typeof node === "string") return replace(node, path);
+    if (typeof node === "string") {
+      const text = replace(node, path);
+      // In `Bearer KEY` only the key is the secret.
+      const written = text.replace(/^\w+ (?=\S+$)/, "");
+      if (hasSecretName(path) && isSecret(written, false) && !text.includes("{{")) secrets.add(written);
+      return text;
+    }
     if (Array.isArray(node)) return node.map((item, index) => walk(item, [...path, index]));
     if (typeof node !== "object" || node === null) return node;
     return Object.fromEntries(Object.entries(node).map(([key, item]) => [key, walk(item, [...path, key])]));
   };
 
-  return { value: walk(value, []), substitutions, secrets: [...secrets], problems };
+  return { value: walk(value, []), substitutions, filledIn: [...filledIn], secrets: [...secrets], problems };
 }
+
+const hasSecretName = (path: Path): boolean => isSecretName(String(path.findLast((key) => typeof key === "string")));
 
 /** Replaces every secret in `text` with `***`; very short ones only within quotes, where values are. */
 export function maskText(text: string, secrets: readonly string[]): string {

@@ -1,5 +1,6 @@
 /** Issues: problems with their place in a file, how they are printed and sorted, paths as text, and suggestions for misspelt names. */
 import type { Path } from "../lib/problem.ts";
+import { withoutSecrets } from "../lib/secrets.ts";
 
 export type { Path } from "../lib/problem.ts";
 
@@ -23,9 +24,10 @@ export function formatIssue(issue: Issue): string {
 
 export const hasErrors = (issues: readonly Issue[]): boolean => issues.some(({ severity }) => severity === "error");
 
-/** A copy in the order of the file, without duplicates: an issue that an alias repeats, or that two stages find, is one mistake. */
+/** A copy in the order of the file, without secrets that plugins repeat, and without duplicates: an issue that an alias repeats, or that two stages find, is one mistake. */
 export function sortIssues(issues: readonly Issue[]): Issue[] {
-  const sorted = [...issues].sort(
+  const shown = issues.map((issue) => ({ ...issue, message: withoutSecrets(issue.message) }));
+  const sorted = shown.sort(
     (a, b) => compare(a.file, b.file) || a.line - b.line || a.column - b.column || compare(a.path, b.path),
   );
   const seen = new Set<string>();

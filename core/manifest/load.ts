@@ -2,6 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { basename, dirname, isAbsolute, relative, resolve } from "node:path";
 import { messageOf } from "../lib/errors.ts";
+import { secretsOf } from "../lib/secrets.ts";
 import { type Environment, maskText, substitute } from "./environment.ts";
 import { type Explained, explainPath } from "./explain.ts";
 import { formatPath, type Issue, type Path } from "./issues.ts";
@@ -36,7 +37,7 @@ export interface LoadedManifest {
   issueAt(path: Path, message: string, severity?: Issue["severity"], offset?: number): Issue;
   /** Whether the file itself has a value at a path, as opposed to a default. */
   isWritten(path: Path): boolean;
-  /** Texts that came from the environment and from files: messages show `***` in their place. */
+  /** What neither logs nor traces nor errors may say: secrets of the environment, of files and of the manifest. */
   readonly secrets: readonly string[];
   /** See `formatExplained`. */
   explain(path: string): Explained;
@@ -84,12 +85,13 @@ export function parseManifest(text: string, options: { file: string; env: Enviro
   const folder = dirname(resolve(file));
   const source = readYaml(text);
   const { positions } = source;
-  const { value, substitutions, secrets, problems } = substitute(source.value, env, folder);
+  const { value, substitutions, filledIn, secrets: own, problems } = substitute(source.value, env, folder);
+  const secrets = [...secretsOf(env), ...own];
 
   const issueAt: LoadedManifest["issueAt"] = (path, message, severity = "error", offset) => {
     const isInText = offset !== undefined && !substitutions.has(JSON.stringify(path));
     const { line, column } = isInText ? positions.findInText(path, offset) : positions.find(path);
-    return { severity, file, line, column, path: formatPath(path), message: maskText(message, secrets) };
+    return { severity, file, line, column, path: formatPath(path), message: maskText(message, filledIn) };
   };
 
   const faultyPaths: Path[] = [...source.problems, ...problems].map(({ path }) => path);

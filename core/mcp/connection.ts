@@ -17,6 +17,7 @@ import type { Logger } from "pino";
 import type { SourceRequest } from "../agents/run/sources.ts";
 import { untilAborted } from "../lib/abortable.ts";
 import { isObject } from "../lib/is-object.ts";
+import { withoutSecrets } from "../lib/secrets.ts";
 import type { OnToolProgress } from "../lib/tool-progress.ts";
 import { VERSION } from "../lib/version.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
@@ -285,16 +286,12 @@ function systemFailure(error: unknown): { code: string; syscall?: string } | nul
   return null;
 }
 
-/**
- * Why a server cannot be reached, in one line.
- *
- * @param hide removes tokens from what the server said, before that is cut: a part of a token would not be found any more
- */
+/** Why a server cannot be reached, in one line. @param hide removes tokens before the text is cut: a part would not be found */
 export function failureReason(error: unknown, hide: (text: string) => string = (text) => text): string {
   const { code, syscall } = systemFailure(error) ?? {};
   if (code !== undefined) return syscall?.startsWith("spawn ") ? `cannot run ${syscall.slice(6)}: ${code}` : code;
   if (error instanceof SdkHttpError) return `it answered ${error.status}`;
   if (error instanceof SdkError && error.code === SdkErrorCode.RequestTimeout) return "it did not answer in time";
   if (error instanceof UnauthorizedError) return "it answered 401";
-  return error instanceof Error ? hide(error.message).replace(/\s+/g, " ").slice(0, 200) : "it failed";
+  return error instanceof Error ? withoutSecrets(hide(error.message)).replace(/\s+/g, " ").slice(0, 200) : "it failed";
 }

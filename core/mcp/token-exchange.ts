@@ -3,6 +3,7 @@ import { hash } from "node:crypto";
 import { isObject } from "../lib/is-object.ts";
 import { outboundFetch } from "../lib/outbound.ts";
 import { RecentMap } from "../lib/recent-map.ts";
+import { withoutSecrets } from "../lib/secrets.ts";
 import { maskText } from "../manifest/environment.ts";
 import type { TokenExchangeManifest } from "../manifest/manifest.ts";
 import { ToolUnavailable } from "../tools/tool.ts";
@@ -155,7 +156,7 @@ function refusal(
 ): string {
   if (typeof error !== "string") return `the token endpoint answered ${status}`;
   const text = typeof description === "string" ? `${error} (${description})` : error;
-  return maskText(text, secrets)
+  return withoutSecrets(maskText(text, secrets))
     .replace(/[^\x20-\x7e]+/g, " ")
     .slice(0, MAX_REASON_CHARACTERS);
 }

@@ -14,6 +14,7 @@ import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts
 import { findModelFlaw, type ModelFlaw } from "./check.ts";
 import { Circuits } from "./circuits.ts";
 import { knownContextWindow } from "./context-windows.ts";
+import { AllowedAddresses } from "./files/allowed-addresses.ts";
 import type { Downloader } from "./files/download.ts";
 import { PromptFiles } from "./files/prompt-files.ts";
 import { namedModels, splitModelName } from "./names.ts";
@@ -141,10 +142,14 @@ function promptFiles({ allowPrivate, ...limits }: Manifest["server"]["downloads"
     host.onClose(opened.close);
     return opened;
   };
-  return new PromptFiles(() => {
-    downloader ??= open();
-    return downloader;
-  }, limits);
+  return new PromptFiles(
+    () => {
+      downloader ??= open();
+      return downloader;
+    },
+    limits,
+    new AllowedAddresses(allowPrivate),
+  );
 }
 
 class ModelTable implements Models {

@@ -2,7 +2,8 @@
  * Prepares inputs and outputs for spans: JSON text of bounded length, without secrets. A long value is cut before it is redacted, so
  * that the time for a value does not depend on its size.
  */
-import { BLANK, isCard, isSecretName, redact } from "./redaction.ts";
+import { isSecretName, secretPattern } from "../lib/secrets.ts";
+import { BLANK, isCard, redact } from "./redaction.ts";
 
 export type ContentMode = "none" | "redacted" | "full";
 
@@ -30,7 +31,7 @@ export interface Cleaner {
 
 /** @param secrets of the manifest: blanked wherever they occur */
 export function createCleaner(mode: ContentMode, secrets: readonly string[]): Cleaner {
-  const known = knownSecrets(secrets);
+  const known = secretPattern(secrets);
   const blank = known === null ? redact : (text: string) => redact(text.replace(known, BLANK));
   const clean = mode === "full" ? (text: string) => text : remembering(blank);
   const lookahead = lookaheadFor(secrets);
@@ -46,7 +47,7 @@ export function createCleaner(mode: ContentMode, secrets: readonly string[]): Cl
       }
     },
     // A message is not content: it is recorded even with `none`, and always without secrets.
-    message: (text) => cut(text, MAX_MESSAGE_CHARACTERS, mode === "full" ? clean : blank, lookahead),
+    message: (text) => cut(text, MAX_MESSAGE_CHARACTERS, blank, lookahead),
   };
 }
 
@@ -67,22 +68,6 @@ function remembering(blank: (text: string) => string): (text: string) => string 
     }
     return cleaned;
   };
-}
-
-/** Shorter secrets are not blanked, because they are part of ordinary words. */
-const MIN_SECRET_LENGTH = 6;
-
-function knownSecrets(secrets: readonly string[]): RegExp | null {
-  const forms = secrets.filter((secret) => secret.length >= MIN_SECRET_LENGTH).flatMap(encodedForms);
-  const long = [...new Set(forms)].sort((a, b) => b.length - a.length);
-  if (long.length === 0) return null;
-  return new RegExp(long.map((secret) => secret.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|"), "g");
-}
-
-/** The secret itself, and its forms in JSON and in URLs. */
-function encodedForms(secret: string): string[] {
-  const forms = [secret, JSON.stringify(secret).slice(1, -1)];
-  return secret.isWellFormed() ? [...forms, encodeURIComponent(secret)] : forms;
 }
 
 /** At most `most` characters of a text, with `…` when there is more. */

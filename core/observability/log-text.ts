@@ -1,7 +1,8 @@
 /** Removes secrets from log lines: credentials, by their names and forms, and values that the manifest took from outside. */
+import { isSecretName, MASK, secretPattern } from "../lib/secrets.ts";
 import { cut, lookaheadFor } from "./content.ts";
 import { joinLine, logLineHead } from "./log-line.ts";
-import { BLANK, isSecretName, withoutCredentials } from "./redaction.ts";
+import { BLANK, withoutCredentials } from "./redaction.ts";
 
 /** Names of keys whose values are hidden, at any depth, ignoring case. */
 const KEYS =
@@ -18,17 +19,20 @@ const OF_USER = new RegExp(`(${BEFORE_AT})${PASSWORD}`, "g");
 const BEARER = /(\bBearer\s+)[\w.~+/=-]+/gi;
 
 /** A line that matches must be parsed and cleaned: it has the name of a secret before a separator, or the prefix of a credential. */
-const SUSPICIOUS = [
-  "(?:authorization|cookie|passw(?:or)?d|passphrase|passcode|pwd|secrets?|token|key|key[-_]?id|credentials?|string|cvv|cvc|ssn|otp)[^\\w\\s]{0,16}[ \\t]{0,4}[:=]",
-  "\\b(?:bearer|basic)\\s",
-  "passw(?:or)?d is ",
-  IN_QUERY,
-  "\\beyJ[\\w-]{5}",
-  `${BEFORE_AT}${PASSWORD}`,
-  "-----BEGIN",
-  "(?:sk|pk|rk|whsec|gh[opsur]|github_pat|glpat|xox[a-z]|xapp|hf|npm|gsk|xai|pplx|tvly|nvapi|shpat|dop_v1|r8)[-_][\\w-]{12}",
-  "(?:AKIA|ASIA|AIza|ya29\\.)[\\w-]{12}",
-].join("|");
+const SUSPICIOUS = new RegExp(
+  [
+    "(?:authorization|cookie|passw(?:or)?d|passphrase|passcode|pwd|secrets?|token|key|key[-_]?id|credentials?|string|cvv|cvc|ssn|otp)[^\\w\\s]{0,16}[ \\t]{0,4}[:=]",
+    "\\b(?:bearer|basic)\\s",
+    "passw(?:or)?d is ",
+    IN_QUERY,
+    "\\beyJ[\\w-]{5}",
+    `${BEFORE_AT}${PASSWORD}`,
+    "-----BEGIN",
+    "(?:sk|pk|rk|whsec|gh[opsur]|github_pat|glpat|xox[a-z]|xapp|hf|npm|gsk|xai|pplx|tvly|nvapi|shpat|dop_v1|r8)[-_][\\w-]{12}",
+    "(?:AKIA|ASIA|AIza|ya29\\.)[\\w-]{12}",
+  ].join("|"),
+  "i",
+);
 
 /** Bindings by which log lines are found. They are kept even when a value from the environment is the same text. */
 const NAME_BINDINGS = new Set([
@@ -64,33 +68,25 @@ interface Room {
 
 const UNLIMITED: Room = { characters: Number.POSITIVE_INFINITY, text: Number.POSITIVE_INFINITY };
 
-const MASK = "***";
-/** A shorter secret is hidden only if it is a whole value: it is part of too many words. */
-const MIN_SECRET_LENGTH = 4;
 const MAX_DEPTH = 32;
 
 /** Cleans lines, which are JSON texts. The head with level and time is written by the log itself and needs no cleaning. */
 export class LogText {
   #secrets: readonly string[] = [];
-  #suspicious = new RegExp(SUSPICIOUS, "i");
+  #known: RegExp | null = null;
   #lookahead = lookaheadFor([]);
 
   /** @param secrets texts that are hidden from now on, such as values from the environment */
   hide(secrets: readonly string[]): void {
-    // The longest first, because one may be part of another.
-    this.#secrets = [...new Set([...this.#secrets, ...secrets])].filter(Boolean).sort((a, b) => b.length - a.length);
+    this.#secrets = [...new Set([...this.#secrets, ...secrets])];
     this.#lookahead = lookaheadFor(this.#secrets);
-    // The escaped form in a line.
-    const forms = this.#secrets.map((secret) =>
-      secret.length < MIN_SECRET_LENGTH ? JSON.stringify(secret) : JSON.stringify(secret).slice(1, -1),
-    );
-    this.#suspicious = new RegExp([SUSPICIOUS, ...forms.map(literal)].join("|"), "i");
+    this.#known = secretPattern(this.#secrets);
   }
 
   /** Returns the line without secrets. Most have none: they cost one match and are returned unchanged. One that is cut gets `cut: true`. */
   clean(line: string): string {
     const long = line.length > MAX_LINE_CHARACTERS;
-    if (!long && !this.#suspicious.test(line)) return line;
+    if (!long && !SUSPICIOUS.test(line) && (this.#known === null || line.search(this.#known) < 0)) return line;
     const head = logLineHead(line);
     const room: Room = long ? { characters: MAX_LINE_CHARACTERS, text: MAX_TEXT_CHARACTERS } : { ...UNLIMITED };
     try {
@@ -134,17 +130,11 @@ export class LogText {
   }
 
   readonly #cleanText = (text: string): string => {
-    let clean = text.replace(IN_URL, `$1${MASK}`).replace(OF_USER, `$1${MASK}@`).replace(BEARER, `$1${MASK}`);
-    for (const secret of this.#secrets) {
-      if (secret.length >= MIN_SECRET_LENGTH) clean = clean.replaceAll(secret, MASK);
-      else if (clean === secret) clean = MASK;
-      else clean = clean.replaceAll(`"${secret}"`, `"${MASK}"`);
-    }
+    const known = this.#known === null ? text : text.replace(this.#known, MASK);
+    const clean = known.replace(IN_URL, `$1${MASK}`).replace(OF_USER, `$1${MASK}@`).replace(BEARER, `$1${MASK}`);
     return withoutCredentials(clean).replaceAll(BLANK, MASK);
   };
 }
 
 const isNameBinding = (key: string, value: unknown): boolean =>
   NAME_BINDINGS.has(key) && typeof value === "string" && value.length <= MAX_NAME_CHARACTERS;
-
-const literal = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");

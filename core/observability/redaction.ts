@@ -5,16 +5,6 @@
 
 export const BLANK = "[redacted]";
 
-/** Endings of the names of secrets, in lower case with `_` between words. Counts of tokens are not secret. */
-const SECRET_NAME =
-  /(?:authorization|cookies?|passw(?:or)?ds?|passphrases?|passcode|pwd|secrets?|token|(?:access|refresh|auth|bearer|api|session)_?tokens|(?:api|access|private|signing|encryption|secret)_?keys?|access_?key_?id|credentials?|connection_?string|cvv|cvc|ssn|otp)$/;
-const SEPARATORS = /[-\s.]/g;
-/** Characters at the end of a name that are checked. */
-const NAME_SUFFIX_LENGTH = 64;
-
-export const isSecretName = (name: string): boolean =>
-  SECRET_NAME.test(name.slice(-NAME_SUFFIX_LENGTH).toLowerCase().replace(SEPARATORS, "_"));
-
 interface Rule {
   /** A text that every match contains: a cheap test, which most texts fail, before the pattern is tried. */
   readonly sign: string;
@@ -69,7 +59,12 @@ function named(sign: ":" | "="): Rule[] {
       pattern: new RegExp(`(authorization|cookie)${between}${quotes})[^\\r\\n"']+`, "gi"),
       blank: `$1$2${BLANK}`,
     },
-    { sign, pattern: new RegExp(`(${names}|[?&]key)${between})${value}`, "gi"), blank: `$1$2${BLANK}` },
+    // What is blanked already stays as it is: replayed texts are redacted again.
+    {
+      sign,
+      pattern: new RegExp(`(${names}|[?&]key)${between})(?!\\[redacted\\])${value}`, "gi"),
+      blank: `$1$2${BLANK}`,
+    },
   ];
 }
 

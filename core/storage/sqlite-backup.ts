@@ -30,8 +30,8 @@ export async function backupSqlite({ file, where }: NamedFile, target: string): 
   const draft = `${target}.${process.pid}.part`;
   try {
     await requireAbsent(target);
-    // Who may not read the store may not read its copy.
-    await (await open(draft, "wx", mode & 0o777)).close();
+    // Who may not read the store may not read its copy. A store that everybody may read has not been opened by this version yet.
+    await (await open(draft, "wx", mode & 0o007 ? 0o600 : mode & 0o777)).close();
     await vacuumInto(real, draft).catch((error) => {
       if (!/^SQLITE_/.test(sqliteErrorCode(error))) throw error;
       refuse(`${where} cannot be copied: ${explainSqlite(error)} (${messageOf(error)})`, error);

@@ -5,7 +5,7 @@
  * SQLite keeps its log beside the name by which a file was opened. Two names of one file would have two logs, and two locks: the lock is
  * taken for the file itself, and all connections use that name.
  */
-import { readlink, realpath, stat } from "node:fs/promises";
+import { chmod, open, readlink, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import KeyvSqlite from "@keyv/sqlite";
 import { sqliteErrorCode } from "./sqlite-connection.ts";
@@ -13,6 +13,11 @@ import { explainSqlite } from "./sqlite-failure.ts";
 
 /** A process that is just ending may still hold the lock. */
 const LOCK_TIMEOUT_MS = 1_000;
+
+/** What users say is for the owner of the process alone. */
+const PRIVATE = 0o600;
+export const PRIVATE_FOLDER = 0o700;
+const EVERYBODY = 0o007;
 
 /** As many as Linux follows. */
 const MAX_LINKS = 40;
@@ -45,11 +50,25 @@ export async function realFile(file: string, where: string): Promise<string> {
 }
 
 /**
+ * Makes the file for its owner alone if it does not exist, and closes one that everybody may read, as earlier versions made it, and
+ * what SQLite keeps beside it, which else has the same mode. Other modes are somebody's choice. SQLite says what is wrong with a file that cannot be opened.
+ */
+export async function makePrivate(file: string): Promise<void> {
+  const handle = await open(file, "ax", PRIVATE).catch(() => undefined);
+  await handle?.close();
+  for (const path of [file, `${file}-wal`, `${file}-shm`]) {
+    const { mode = 0 } = (await stat(path).catch(() => undefined)) ?? {};
+    if ((mode & EVERYBODY) !== 0) await chmod(path, mode & PRIVATE_FOLDER).catch(() => {});
+  }
+}
+
+/**
  * @param file path of the database, as `realFile` gives it
  * @returns releases the lock
  * @throws Error with a message for the user when another process holds it
  */
 export async function lockFile(file: string, where: string): Promise<() => Promise<void>> {
+  await makePrivate(`${file}.lock`);
   const lock = new KeyvSqlite({ uri: `${file}.lock`, table: "lock", busyTimeout: LOCK_TIMEOUT_MS });
   try {
     await lock.query("BEGIN EXCLUSIVE");

@@ -42,9 +42,8 @@ export async function replaceSqliteFile(draft: string, real: string, where: stri
 /** Whoever runs this, the service must be able to use the file as before, and nobody else. */
 async function likeOld(draft: string, real: string): Promise<void> {
   const old = await stat(real).catch(() => undefined);
-  if (old === undefined) return;
-  await chmod(draft, old.mode & 0o777);
-  await chown(draft, old.uid, old.gid).catch(() => {});
+  await chmod(draft, old === undefined ? 0o600 : old.mode & 0o777);
+  if (old !== undefined) await chown(draft, old.uid, old.gid).catch(() => {});
 }
 
 /** Writes the log of the old file into it, and removes it: SQLite would take it for a log of the new file. */

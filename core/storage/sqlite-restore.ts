@@ -6,7 +6,7 @@ import type { NamedFile } from "./sqlite-backup.ts";
 import { sqliteErrorCode } from "./sqlite-connection.ts";
 import { findDamage } from "./sqlite-damage.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
-import { lockFile, realFile } from "./sqlite-lock.ts";
+import { lockFile, PRIVATE_FOLDER, realFile } from "./sqlite-lock.ts";
 import { removeSqliteFile, replaceSqliteFile, withSqliteConnection } from "./sqlite-replace.ts";
 import { pendingSqliteSteps } from "./sqlite-schema.ts";
 
@@ -21,7 +21,7 @@ export async function restoreSqlite({ file, where }: NamedFile, source: string):
   const backup = await realpath(source).catch((error) => {
     throw new Error(`${source} cannot be read: ${messageOf(error)}`, { cause: error });
   });
-  await mkdir(dirname(file), { recursive: true });
+  await mkdir(dirname(file), { recursive: true, mode: PRIVATE_FOLDER });
   const real = await realFile(file, where);
   if (backup === real) throw new Error(`${source} is the file of the store: name a backup`);
   const unlock = await lockFile(real, where);

@@ -16,7 +16,7 @@ import { createSqliteCommits } from "./sqlite-commit.ts";
 import { openSqliteConnection, type SqliteConnection } from "./sqlite-connection.ts";
 import { findDamage, isDamage } from "./sqlite-damage.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
-import { lockFile, realFile } from "./sqlite-lock.ts";
+import { lockFile, makePrivate, PRIVATE_FOLDER, realFile } from "./sqlite-lock.ts";
 import { createPresence } from "./sqlite-presence.ts";
 import { createSqliteReader } from "./sqlite-read.ts";
 import { createSqliteReserve } from "./sqlite-reserve.ts";
@@ -28,7 +28,7 @@ import { createSqliteWriter } from "./sqlite-write.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "./store.ts";
 
 export interface SqliteOptions {
-  /** Absolute path; its folder is created. */
+  /** Absolute path; it and its folder are created for the owner of the process alone. */
   file: string;
   /** The name of the store in messages; default `sqlite:FILE`. */
   where?: string;
@@ -72,7 +72,7 @@ type Reading = Record<"rows" | "scans" | "tails" | "walks", SqliteConnection>;
 /** @throws Error with a message for the user when the file cannot be used: locked by another process, of a newer version, not writable */
 export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   const { where = `sqlite:${options.file}`, synchronous = "full", logger } = options;
-  await mkdir(dirname(options.file), { recursive: true }).catch((error) => {
+  await mkdir(dirname(options.file), { recursive: true, mode: PRIVATE_FOLDER }).catch((error) => {
     throw new Error(`${where} cannot be opened: its folder cannot be created (${messageOf(error)})`, { cause: error });
   });
   const file = await realFile(options.file, where);
@@ -93,6 +93,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   try {
     const sizeLimit = options.maxPages === undefined ? [] : [`max_page_count = ${options.maxPages}`];
     const isNew = await isEmptyFile(file);
+    await makePrivate(file);
     const writing = await openSqliteConnection({
       file,
       busyTimeout,

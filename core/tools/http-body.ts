@@ -2,6 +2,7 @@
 
 import { TextDecoder } from "node:util";
 import { parseExactly } from "../lib/large-integers.ts";
+import { withoutSecrets } from "../lib/secrets.ts";
 
 /** A JSON value, or text; null for an empty JSON body. */
 export type AnswerBody = unknown;
@@ -58,7 +59,8 @@ export async function readExcerpt(chunks: AsyncIterable<Uint8Array>, headers: Re
   }
   const { type, parameters } = contentType(headers);
   if ((headers["content-encoding"] ?? "identity") !== "identity" || !TEXT_TYPE.test(type)) return "";
-  const text = decoder(parameters).decode(Buffer.concat(parts)).trim();
+  // Before it is cut: a part of a secret would not be found any more.
+  const text = withoutSecrets(decoder(parameters).decode(Buffer.concat(parts)).trim());
   return text.length > MAX_EXCERPT_CHARACTERS ? `${text.slice(0, MAX_EXCERPT_CHARACTERS)}… (cut)` : text;
 }
 

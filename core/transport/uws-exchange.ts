@@ -71,10 +71,12 @@ export class UwsExchange implements Exchange {
       return;
     }
     if (this.response === null) return;
-    // A chunked body may never end: unless it is read to its end, the connection must be closed.
+    // A chunked body may never end, and where it ends the addon may read what is behind it otherwise than a proxy: a trailer is a request
+    // to it, and a chunk needs no line end. So nothing is read on a connection behind one.
+    const { chunked } = head;
     const buffer = new BodyBuffer(limit, uploads);
     const refused = buffer.refusalFor(head.contentLength);
-    this.mustClose = head.chunked || refused !== null;
+    this.mustClose = chunked || refused !== null;
     if (refused !== null) {
       failed(refused);
       return;
@@ -82,7 +84,7 @@ export class UwsExchange implements Exchange {
     this.receiving = { buffer, failed };
     collectBody(this.response, buffer, (body) => {
       this.receiving = null;
-      this.mustClose = typeof body === "string";
+      this.mustClose = chunked || typeof body === "string";
       this.enter(() => (typeof body === "string" ? failed(body) : done(body)));
     });
   }

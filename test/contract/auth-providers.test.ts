@@ -199,3 +199,22 @@ test("authNext.provider: under none a provider is checked for shape only, and no
   const { get } = await startService(t, manifestWith({}, { auth }));
   assert.equal((await get("/agents", bearer("x"))).status, 200);
 });
+
+test("authNext.provider: a token whose sub is longer than 256 characters is 401, and where it has an id too its sub is the user", async (t) => {
+  const provider = { use: "jwt", secret: SECRET };
+  const manifest = manifestWith({ memory: "chats" }, { auth: { mode: "authNext", provider }, memory: { chats: {} } });
+  const service = await startService(t, manifest);
+  const as = (claims: Record<string, unknown>) => ({ authorization: `Bearer ${token(claims)}` });
+  const say = async (claims: Record<string, unknown>, conversationId: string) =>
+    (await service.post("/agents/assistant/text", { input: "x", options: { memory: { conversationId } } }, as(claims)))
+      .status;
+  assert.deepEqual([await say({ sub: "u".repeat(257) }, "a"), await say({ sub: "u".repeat(256) }, "b")], [401, 200]);
+  assert.equal(await say({ id: "u".repeat(257) }, "c"), 401);
+  assert.equal(await say({ sub: "ada" }, "of-ada"), 200);
+  const messages = async (claims: Record<string, unknown>) =>
+    (await service.get("/api/memory/conversations/of-ada/messages", as(claims))).status;
+  assert.deepEqual(
+    [await messages({ sub: "mallory", id: "ada" }), await messages({ sub: "ada", id: "mallory" })],
+    [404, 200],
+  );
+});

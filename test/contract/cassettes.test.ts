@@ -1,11 +1,12 @@
 /** `serve --record` and `--replay`: what providers answered over HTTP, kept in files and given again without them. */
 import assert from "node:assert/strict";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { gzipSync } from "node:zlib";
 import { Agent, type Dispatcher } from "undici";
 import { readCassette, writeCassette } from "../../core/models/cassettes/cassette.ts";
 import { recordCassettes } from "../../core/models/cassettes/record.ts";
@@ -13,13 +14,15 @@ import { replayCassettes } from "../../core/models/cassettes/replay.ts";
 import { silent } from "../support/agents.ts";
 import { PENSTOCK, penstock, serve } from "../support/command-line.ts";
 import { calls, failure, says, startOpenAIUpstream } from "../support/openai-upstream.ts";
-import { EXAMPLES } from "../support/plugin-folder.ts";
+import { EXAMPLES, pluginFolder } from "../support/plugin-folder.ts";
 import { dataOf, errorOf } from "../support/served-upstream.ts";
 import { manifestWith, parseEvents, startService, type TestService } from "../support/service.ts";
 
 /** For hangs only. */
 const HANG_MS = 60_000;
 const KEY = "sk-a-key-that-nobody-may-see";
+/** What redaction hides, and what the environment has under the name of a secret. */
+const PRIVATE = ["ada@example.com", "4111 1111 1111 1111", "hunter22", "env-secret-7f3a"];
 
 async function folderFor(t: TestContext): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "penstock-cassettes-"));
@@ -150,13 +153,15 @@ test("serve --record: the same calls make the same files, whatever port the prov
   assert.deepEqual(made[0], made[1]);
 });
 
-test("--record and --replay: the chunks of an answer are the same bytes, a cut character and a secret in two pieces included", async (t) => {
+test("--record and --replay: the chunks of an answer are the same bytes, a cut character and a secret in two pieces included; a compressed one is kept as text", async (t) => {
   const folder = await folderFor(t);
   const wave = Buffer.from("🌊");
   const pieces = [Buffer.from("data: a\r\n\r\n"), wave.subarray(0, 2), wave.subarray(2), Buffer.from([0xff, 0])];
   let send = pieces;
+  let encoding = {};
   const server = createServer(async (_, response) => {
-    response.writeHead(200, { "content-type": "text/event-stream", "set-cookie": KEY, "x-request-id": "1" });
+    const headers = { "content-type": "text/event-stream", "set-cookie": KEY, "x-request-id": "1", ...encoding };
+    response.writeHead(200, headers);
     for (const piece of send) {
       response.write(piece);
       await new Promise((done) => setTimeout(done, 50));
@@ -193,6 +198,9 @@ test("--record and --replay: the chunks of an answer are the same bytes, a cut c
   assert.deepEqual(Buffer.concat(came), Buffer.concat(pieces));
   send = [Buffer.from(`no such key: ${KEY.slice(0, 9)}`), Buffer.from(KEY.slice(9))];
   await through(recorder, "/secret");
+  send = [gzipSync(`event: say\ndata: {"text":"mail ${PRIVATE[0]}"}\n\n`)];
+  encoding = { "content-encoding": "gzip" };
+  await through(recorder, "/packed");
   assert.ok(
     !Object.values(await filesIn(folder))
       .join()
@@ -202,6 +210,8 @@ test("--record and --replay: the chunks of an answer are the same bytes, a cut c
   const player = agent.compose(replayCassettes(folder)("p"));
   assert.deepEqual(await through(player, "/bytes"), came);
   assert.equal(Buffer.concat(await through(player, "/secret")).toString(), "no such key: ***");
+  const packed = Buffer.concat(await through(player, "/packed")).toString();
+  assert.equal(packed, 'event: say\ndata: {"text":"mail [redacted]"}\n\n');
   await assert.rejects(through(player, "/else"), /differs in path: "\/else" was sent/);
   await assert.rejects(through(agent.compose(replayCassettes(folder)("q")), "/bytes"), /nothing is recorded of this/);
 });
@@ -264,3 +274,44 @@ test("serve --replay: a folder that is not there, a file that is no cassette, an
   await writeFile(join(folder, "own.yaml"), "request: { provider: p, method: POST, path: / }\n");
   assert.match((await replay(folder)).stderr, /own\.yaml is not a cassette: answers must be a list that is not empty/);
 });
+
+/** A tool that sends what it is told to send. */
+const SENDS = `export default { kind: "tool", name: "send", parameters: { type: "object" },
+  execute: (input) => ({ sent: input }) };`;
+
+for (const agent of ["own", "package"]) {
+  test(`serve --record (${agent}): prompts, answers, arguments and streams are redacted as traces are, for their owner alone, and replay finds them`, async (t) => {
+    const before = process.umask(0o022);
+    t.after(() => void process.umask(before));
+    const folder = join(await folderFor(t), "cassettes");
+    const upstream = await startOpenAIUpstream();
+    t.after(() => upstream.close());
+    const manifest = manifestFor(upstream.baseURL, KEY) as Record<string, Record<string, Record<string, unknown>>>;
+    manifest.tools = { send: { use: "send" } };
+    for (const each of Object.values(manifest.agents!)) each.tools = ["send"];
+    const plugins = [pluginFolder(t, { "tools/send.mjs": SENDS })];
+    const env = { MAIL_PASSWORD: PRIVATE[3] };
+    const recording = await startService(t, manifest, { record: folder, plugins, env });
+    const said = `I wrote to ${PRIVATE[0]}: pay with ${PRIVATE[1]}, password: ${PRIVATE[2]}, and ${PRIVATE[3]}.`;
+    const prompts = ["Send it", "Say it", "Stream it"].map((what) => `${what}: ${said}`);
+    const input = { to: PRIVATE[0], password: PRIVATE[2], card: PRIVATE[1], key: PRIVATE[3] };
+    upstream.replies(calls([{ name: "send", input }]), says(said), says(said), says(said, { chunks: 20 }));
+    const run = async (service: TestService) => [
+      (await dataOf(ask(service, agent, prompts[0]!))).text,
+      (await dataOf(ask(service, agent, prompts[1]!))).text,
+      (await deltas(service, agent, prompts[2]!)).join(""),
+    ];
+    assert.deepEqual(await run(recording), [said, said, said], "who records gets what was said");
+    const files = await recorded(folder, 4);
+    for (const [name, text] of Object.entries(files)) {
+      for (const secret of PRIVATE) assert.ok(!text.includes(secret), `${name} has ${secret}`);
+      const pieces = [...text.matchAll(/"content":\s*"((?:[^"\\]|\\.)*)"/g)].map(([, piece]) => piece).join("");
+      for (const secret of PRIVATE) assert.ok(!pieces.includes(secret), `${name} has ${secret} in pieces`);
+      assert.equal((await stat(join(folder, name))).mode & 0o777, 0o600);
+    }
+    assert.equal((await stat(folder)).mode & 0o777, 0o700);
+    const clean = "I wrote to [redacted]: pay with [redacted], password: [redacted], and ***.";
+    const replaying = await startService(t, manifest, { replay: folder, plugins, env });
+    assert.deepEqual(await run(replaying), [clean, clean, clean]);
+  });
+}

@@ -1,6 +1,8 @@
 /** Schemas that clients send: what a new one costs, what a pattern in it may cost, and how many one caller may send. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { says } from "../support/openai-upstream.ts";
+import { serveUpstream } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 import { SECRET, token } from "../support/tokens.ts";
 import { TRANSPORTS } from "../support/transports.ts";
@@ -82,3 +84,24 @@ for (const transport of TRANSPORTS) {
     });
   });
 }
+
+test("POST /agents/:id/object and /tools/:name/execute: -1e400 and 1e400 are no numbers, from models and from clients", async (t) => {
+  const { service, upstream } = await serveUpstream(t, {}, { tools: { add: { use: "add" } } });
+  const schema = { type: "object", properties: { a: { type: "number" } } };
+  for (const [number, right] of [
+    ["-1e400", false],
+    ["1e400", false],
+    ["-1e300", true],
+  ] as const) {
+    upstream.fallback(() => says(`{"a": ${number}}`));
+    const reply = await service.post("/agents/assistant/object", { input: "x", schema });
+    assert.equal(reply.status, right ? 200 : 500, `${number}: ${await reply.text()}`);
+    const added = await service.post("/tools/add/execute", `{"input":{"a":${number},"b":1}}`);
+    assert.equal(added.status, right ? 200 : 400, number);
+    const sampled = await service.post(
+      "/agents/assistant/text",
+      `{"input":"x","options":{"presencePenalty":${number}}}`,
+    );
+    assert.equal(sampled.status, 400, number);
+  }
+});

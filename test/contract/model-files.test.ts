@@ -81,6 +81,40 @@ test("POST /agents/:id/text hands the URL of an image on to the provider openai-
   assert.deepEqual(images(upstream), [url]);
 });
 
+test("POST /agents/:id/text hands no URL at a private address on to a provider that takes URLs, unless server.downloads.allowPrivate lists it", async (context) => {
+  const upstream = await startOpenAIUpstream();
+  context.after(() => upstream.close());
+  const providers = { up: { use: "openai-compatible", baseURL: upstream.baseURL } };
+  const service = await startService(context, manifestWith({ model: "up/m" }, { providers }));
+  for (const host of [
+    "169.254.169.254",
+    "127.1",
+    "[::1]",
+    "localhost",
+    "localhost.",
+    "[::ffff:10.0.0.1]",
+    "192.168.1.9",
+  ]) {
+    const reply = await service.post("/agents/assistant/text", ask(`http://${host}/latest/meta-data.png`));
+    assert.equal(reply.status, 400, host);
+    assert.match(((await reply.json()) as { error: string }).error, /part 2 of the last message: .* private address/);
+  }
+  const v1 = [{ role: "user", content: [{ type: "image_url", image_url: { url: "http://10.1.2.3/a.png" } }] }];
+  const reply = await service.post("/v1/chat/completions", { model: "assistant", messages: v1 });
+  assert.equal(reply.status, 400, await reply.text());
+  assert.equal(upstream.requests.length, 0);
+  const earlier = [...ask("http://127.0.0.1/a.png").input, { role: "assistant", content: "ok" }, ...ask().input];
+  assert.equal((await service.post("/agents/assistant/text", { input: earlier })).status, 200);
+  assert.match(JSON.stringify(upstream.requests[0]?.body.messages), /A file was here: .*127\.0\.0\.1 is at a private/);
+  const open = await startService(context, {
+    ...manifestWith({ model: "up/m" }, { providers }),
+    server: { downloads: { allowPrivate: ["10.0.0.0/8", "localhost"] } },
+  });
+  for (const url of ["http://10.1.2.3/a.png", "http://localhost/a.png"])
+    assert.equal((await open.post("/agents/assistant/text", ask(url))).status, 200, url);
+  assert.deepEqual([images(upstream, 1), images(upstream, 2)], [["http://10.1.2.3/a.png"], ["http://localhost/a.png"]]);
+});
+
 for (const [title, server, path, message] of [
   [
     "a private address",

@@ -12,7 +12,7 @@ import { ThinkHabit, ThinkTags } from "../../core/models/think-tags.ts";
 import { EventReader } from "../support/event-reader.ts";
 import { superlinear } from "../support/growth.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
-import { dataOf, errorOf } from "../support/served-upstream.ts";
+import { dataOf, errorOf, serveUpstream } from "../support/served-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";
 
 const ENDLESS = `export default { kind: "provider", name: "endless", create: () => ({ languageModel: (modelId) => ({
@@ -122,4 +122,26 @@ test("an answer of very many pieces of white space takes time in proportion to i
     superlinear((length) => "\n".repeat(length), work),
     null,
   );
+});
+
+test("POST /agents/:id/text, /stream and /v1/chat/completions: arguments of a tool call that are 5,000 levels deep are an error of the provider", async (t) => {
+  const { service, upstream } = await serveUpstream(t, { tools: ["add"] }, { tools: { add: { use: "add" } } });
+  const input = `${'{"a":'.repeat(5_000)}1${"}".repeat(5_000)}`;
+  const steps = [
+    { call: { index: 0, id: "c", name: "add", arguments: input } },
+    { finish: "tool_calls" },
+    { done: true as const },
+  ];
+  const error = "model provider failed: unavailable";
+  upstream.fallback(() => ({ steps }) as never);
+  const reply = await service.post("/agents/assistant/text", { input: "x" });
+  assert.deepEqual(
+    [reply.headers.get("x-error-code"), reply.headers.get("x-error-source")],
+    ["provider_failed", "provider"],
+  );
+  assert.deepEqual(await errorOf(reply), { status: 500, error });
+  const stream = await service.post("/agents/assistant/stream", { input: "x" });
+  assert.ok((await stream.text()).endsWith(`data: ${JSON.stringify({ type: "error", error })}\n\n`));
+  const v1 = { model: "assistant", messages: [{ role: "user", content: "x" }] };
+  assert.match(await (await service.post("/v1/chat/completions", v1)).text(), /model provider failed: unavailable/);
 });

@@ -188,6 +188,15 @@ for (const transport of TRANSPORTS) {
     assert.equal((await ask(secured, "GET /agents", [`host: ${EVIL}`]))?.status, 401);
     const open = await serve(t, { transport, host: "0.0.0.0" });
     assert.equal((await ask(open, "GET /agents", [`host: ${EVIL}`]))?.status, 200);
+    const named = await serve(t, { transport, host: "0.0.0.0", allowedHosts: ["desk.example"] });
+    const statuses = await Promise.all(
+      [EVIL, "desk.example:3141", "localhost", "127.0.0.1"].map((host) => ask(named, "GET /agents", [`host: ${host}`])),
+    );
+    assert.deepEqual(
+      statuses.map((each) => each?.status),
+      [403, 200, 200, 200],
+      "on every address where server.allowedHosts is set",
+    );
     assert.ok(open.booted.issues.some(({ message }) => /open to everybody who reaches 0\.0\.0\.0/.test(message)));
   });
 }

@@ -131,6 +131,23 @@ test("penstock backup: the copy may be read by whom the store may be read, and b
   assert.equal((await stat(join(cwd, "one.db"))).mode & 0o777, 0o600);
 });
 
+test("penstock backup and restore: a copy of a store that everybody may read, and a store that was not there, are for their owner alone", async (t) => {
+  const { cwd, file, open } = await service(t);
+  const store = await open();
+  await put(store, 0, 10);
+  await store.close();
+  await chmod(file, 0o644);
+  await backupSqlite({ file, where: "sqlite:test.db" }, join(cwd, "one.db"));
+  await chmod(join(cwd, "one.db"), 0o644);
+  const restored = join(cwd, "other", "new.db");
+  await restoreSqlite({ file: restored, where: "sqlite:new.db" }, join(cwd, "one.db"));
+  await backupSqlite({ file, where: "sqlite:test.db" }, join(cwd, "two.db"));
+  const modes = [join(cwd, "two.db"), restored, join(cwd, "other")].map(
+    async (path) => (await stat(path)).mode & 0o777,
+  );
+  assert.deepEqual(await Promise.all(modes), [0o600, 0o600, 0o700]);
+});
+
 test("penstock backup: a damaged file is not copied", async (t) => {
   const { cwd, file, open, names } = await service(t);
   const store = await open();

@@ -61,6 +61,40 @@ test("store sqlite: what was committed is there after the file is closed and ope
   await assert.rejects(second.commit({ delete: ["a"], expect: [["a", old]] }), CommitConflict);
 });
 
+test("store sqlite: file, log, lock and folder are for their owner alone, also a file that an earlier version left open to all", async (t) => {
+  const before = process.umask(0o022);
+  t.after(() => void process.umask(before));
+  const folder = join(await temporaryFolder(t), "deep", "data");
+  const file = join(folder, "test.db");
+  const modes = async () =>
+    Object.fromEntries(
+      await Promise.all(
+        [join(folder, ".."), folder, ...["", "-wal", "-shm", ".lock"].map((ending) => file + ending)].map(
+          async (path) => [path, (await stat(path)).mode & 0o777] as const,
+        ),
+      ),
+    );
+  const shut = { [join(folder, "..")]: 0o700, [folder]: 0o700 };
+  for (const ending of ["", "-wal", "-shm", ".lock"]) shut[file + ending] = 0o600;
+  const store = await open(t, { file });
+  await store.commit({ put: [["a", "1"]] });
+  assert.deepEqual(await modes(), shut);
+  await store.close();
+  for (const [given, kept] of [
+    [0o644, 0o600],
+    [0o664, 0o600],
+    [0o640, 0o640],
+  ] as const) {
+    // As a process leaves them that was killed.
+    for (const ending of ["-wal", "-shm"]) await writeFile(file + ending, "");
+    for (const ending of ["", "-wal", "-shm", ".lock"]) await chmod(file + ending, given);
+    const again = await open(t, { file });
+    await again.commit({ put: [["a", "2"]] });
+    assert.deepEqual(Object.values(await modes()).slice(2), [kept, kept, kept, kept], given.toString(8));
+    await again.close();
+  }
+});
+
 test("store sqlite: close waits for what was asked for, and afterwards everything is unavailable", async (t) => {
   const store = await open(t);
   const commits = Promise.all(Array.from({ length: 100 }, (_, index) => store.commit({ put: [long(index)] })));

@@ -44,14 +44,21 @@ const MANIFEST = {
 };
 
 /** The agent `clerk` has both tools and a memory. Its model calls the tool that it is asked for, and else says all that it was told. */
-export async function serveWays(test: Loose, more: Record<string, unknown> = {}): Promise<ServedUpstream> {
+export async function serveWays(
+  test: Loose,
+  more: Record<string, unknown> = {},
+  { plugins = {}, env = {} }: { plugins?: Record<string, string>; env?: Record<string, string> } = {},
+): Promise<ServedUpstream> {
   const { agents, ...manifest } = MANIFEST;
   const clerk = { model: "up/test-model", tools: [...TOOLS], memory: "chats" };
   const served = await serveUpstream(
     test,
     { memory: false },
     { ...manifest, agents: { ...agents, clerk }, ...more },
-    { plugins: [pluginFolder(test, PLUGINS)], env: { SERVICE_CONSOLE_ACCESS_KEY: "the-key-of-the-console" } },
+    {
+      plugins: [pluginFolder(test, { ...PLUGINS, ...plugins })],
+      env: { SERVICE_CONSOLE_ACCESS_KEY: "the-key-of-the-console", ...env },
+    },
   );
   served.upstream.fallback(answerTo);
   return served;

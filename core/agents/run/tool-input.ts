@@ -1,6 +1,8 @@
 /** Parses tool calls, whose input models write as JSON text. */
 import type { LanguageModelV3ToolCall, LanguageModelV3ToolResult } from "@ai-sdk/provider";
+import { isTooDeep, MAX_JSON_DEPTH } from "../../http/decode.ts";
 import { changedInteger, parseExactly } from "../../lib/large-integers.ts";
+import { providerFailed } from "../../models/failure.ts";
 import type { ToolCall } from "./parts.ts";
 
 /** A call that has not run yet. */
@@ -10,7 +12,11 @@ export interface PendingCall {
   problem: string | null;
 }
 
-/** Input that is not JSON is kept as text, so that clients see what the model wrote. */
+/**
+ * Input that is not JSON is kept as text, so that clients see what the model wrote.
+ *
+ * @throws ServiceError `provider_failed` for input that is nested more deeply than what clients may send
+ */
 export function parseToolCall(call: LanguageModelV3ToolCall, toolCallId: string, toolName: string): PendingCall {
   const { input, problem } = parseInput(call.input);
   const part: ToolCall = { type: "tool-call", toolCallId, toolName, input };
@@ -21,6 +27,10 @@ export function parseToolCall(call: LanguageModelV3ToolCall, toolCallId: string,
 function parseInput(text: string): { input: unknown; problem: string | null } {
   // A tool without parameters is often called with no text at all.
   if (text.trim() === "") return { input: {}, problem: null };
+  if (text.length > MAX_JSON_DEPTH * 2 && isTooDeep(Buffer.from(text))) {
+    const cause = new Error(`the arguments of a tool call are nested deeper than ${MAX_JSON_DEPTH} levels`);
+    throw providerFailed({ reason: "unavailable", retryAfter: null }, cause);
+  }
   try {
     const path = changedInteger(text);
     const problem = path === null ? null : `${path || "the input"} is too large for a number: send it as a string`;

@@ -1,6 +1,5 @@
 /** Stages: the meters, the metrics page, and tracing. */
 import { createMeters, meteredNames } from "../../agents/meters.ts";
-import { accessKeysOf } from "../../auth/credentials.ts";
 import { MetricsPage } from "../../observability/metrics/page.ts";
 import { openOtlp } from "../../observability/otlp/open.ts";
 import { createTracer } from "../../observability/tracer.ts";
@@ -41,7 +40,6 @@ type TracerNeeds = "manifest" | "loaded" | "traces" | "meters" | "options";
 export const tracer: Stage<TracerNeeds, "tracer"> = async ({ manifest, loaded, traces, meters, options }, failed) => {
   const otlp = options.store && !failed ? await openOtlp(manifest, options, meters) : null;
   const sinks = otlp === null ? [traces.sink] : [traces.sink, otlp.sink];
-  const secrets = [...loaded.secrets, ...accessKeysOf(options.env)];
-  const tracer = createTracer({ ...manifest.observability, secrets }, sinks);
+  const tracer = createTracer({ ...manifest.observability, secrets: loaded.secrets }, sinks);
   return { parts: { tracer }, end: () => otlp?.close() };
 };

@@ -5,16 +5,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Dispatcher } from "undici";
 import { messageOf } from "../../lib/errors.ts";
-import {
-  type CassetteAnswer,
-  type CassetteChunk,
-  encodeChunk,
-  fileName,
-  requestKey,
-  writeCassette,
-} from "./cassette.ts";
+import { type CassetteAnswer, fileName, requestKey, writeCassette } from "./cassette.ts";
+import { cleanAnswer } from "./clean.ts";
 import { readRequest } from "./request.ts";
 
+/** Prompts are for the owner of the process alone, unless files are shared with intent. */
+const PRIVATE_FOLDER = 0o700;
 /** Most answers to one request: each further one writes the whole file again. */
 const MAX_ANSWERS = 100;
 /** Response headers that a provider's client acts on. Others change with each call, or reveal something about an account. */
@@ -37,7 +33,7 @@ export interface CassetteIntercept {
  */
 export function recordCassettes(folder: string, logger: Logger): CassetteIntercept {
   // Made even if nothing will be recorded, so that the folder can be replayed.
-  mkdirSync(folder, { recursive: true });
+  mkdirSync(folder, { recursive: true, mode: PRIVATE_FOLDER });
   /** Answers by request; the place of an answer is reserved when its request is sent. */
   const tapes = new Map<string, (CassetteAnswer | undefined)[]>();
   const running = new Set<Promise<void>>();
@@ -51,10 +47,10 @@ export function recordCassettes(folder: string, logger: Logger): CassetteInterce
       if (tape.length === MAX_ANSWERS) return dispatch(options, handler);
       tapes.set(key, tape);
       const place = tape.push(undefined) - 1;
-      const keep = (answer: CassetteAnswer) => {
-        tape[place] = answer;
-        const answers = tape.filter((each) => each !== undefined);
+      const keep: Keep = (status, headers, bytes) => {
         try {
+          tape[place] = cleanAnswer(status, headers, bytes, hide);
+          const answers = tape.filter((each) => each !== undefined);
           writeWhole(join(folder, fileName(request)), writeCassette({ request, answers }));
         } catch (error) {
           logger.error({ err: error }, `an answer of ${provider} could not be recorded: ${messageOf(error)}`);
@@ -72,27 +68,25 @@ export function recordCassettes(folder: string, logger: Logger): CassetteInterce
 
 /** Writes the file atomically: a reader finds the old one or the new one. */
 function writeWhole(file: string, text: string): void {
-  mkdirSync(dirname(file), { recursive: true });
-  writeFileSync(`${file}.new`, text);
+  mkdirSync(dirname(file), { recursive: true, mode: PRIVATE_FOLDER });
+  writeFileSync(`${file}.new`, text, { mode: 0o600 });
   renameSync(`${file}.new`, file);
 }
+
+type Keep = (status: number, headers: Readonly<Record<string, string>>, bytes: readonly Uint8Array[]) => void;
 
 /** Passes everything on, and keeps a copy. */
 class Recorder implements Dispatcher.DispatchHandler {
   readonly #handler: Dispatcher.DispatchHandler;
   readonly #hide: (text: string) => string;
-  readonly #keep: (answer: CassetteAnswer) => void;
+  readonly #keep: Keep;
   readonly #chunks: Uint8Array[] = [];
   readonly ended: Promise<void>;
   #end!: () => void;
   #status = 0;
   #headers: Record<string, string> = {};
 
-  constructor(
-    handler: Dispatcher.DispatchHandler,
-    hide: (text: string) => string,
-    keep: (answer: CassetteAnswer) => void,
-  ) {
+  constructor(handler: Dispatcher.DispatchHandler, hide: (text: string) => string, keep: Keep) {
     this.#handler = handler;
     this.#hide = hide;
     this.#keep = keep;
@@ -123,7 +117,7 @@ class Recorder implements Dispatcher.DispatchHandler {
   }
 
   onResponseEnd(controller: Dispatcher.DispatchController, trailers: Record<string, string | string[]>): void {
-    this.#keep({ status: this.#status, headers: this.#headers, chunks: hiddenChunks(this.#chunks, this.#hide) });
+    this.#keep(this.#status, this.#headers, this.#chunks);
     this.#end();
     this.#handler.onResponseEnd?.(controller, trailers);
   }
@@ -132,14 +126,4 @@ class Recorder implements Dispatcher.DispatchHandler {
     this.#end();
     this.#handler.onResponseError?.(controller, error);
   }
-}
-
-/** A chunk may end in the middle of a secret: then the answer is kept in one piece. */
-function hiddenChunks(chunks: readonly Uint8Array[], hide: (text: string) => string): CassetteChunk[] {
-  const encoded = chunks.map(encodeChunk).map((chunk) => (typeof chunk === "string" ? hide(chunk) : chunk));
-  const whole = encodeChunk(Buffer.concat(chunks));
-  if (typeof whole !== "string") return encoded;
-  const hidden = hide(whole);
-  const pieces = encoded.every((chunk) => typeof chunk === "string") ? encoded.join("") : null;
-  return hidden === whole || hidden === pieces ? encoded : [hidden];
 }

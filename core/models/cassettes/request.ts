@@ -1,7 +1,9 @@
 /** The part of a request that a cassette stores: no headers, and no secrets. */
 import type { Dispatcher } from "undici";
+import { MASK } from "../../lib/secrets.ts";
 import { type CassetteChunk, type CassetteRequest, encodeChunk } from "./cassette.ts";
-import { HIDDEN, hideSecrets, mayBeSecret } from "./secrets.ts";
+import { cleanText, cleanValue } from "./clean.ts";
+import { hideSecrets, mayBeSecret } from "./secrets.ts";
 
 interface ReadRequest {
   readonly request: CassetteRequest;
@@ -21,7 +23,7 @@ export function readRequest(
   const hide = hideSecrets([...settings, ...named.map(([, value]) => value)]);
   const shown = query.map(([name, value]) => {
     const isSecret = mayBeSecret(name) || settings.includes(value);
-    return `${name}=${isSecret ? HIDDEN : value}`;
+    return `${name}=${isSecret ? MASK : value}`;
   });
   const path = hide(shown.length === 0 ? pathname : `${pathname}?${shown.join("&")}`);
   const body = readBody(options.body, hide);
@@ -40,10 +42,9 @@ function readBody(body: Dispatcher.DispatchOptions["body"], hide: (text: string)
   if (body === undefined || body === null) return undefined;
   const text: CassetteChunk = typeof body === "string" ? body : encodeChunk(body as Uint8Array);
   if (typeof text !== "string") return text;
-  const hidden = hide(text);
   try {
-    return JSON.parse(hidden);
+    return cleanValue(JSON.parse(text), hide);
   } catch {
-    return hidden;
+    return cleanText(text, hide);
   }
 }

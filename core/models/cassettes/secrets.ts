@@ -1,5 +1,6 @@
 /** Finds and hides what a cassette must not contain: keys, wherever they occur. */
 import { isObject } from "../../lib/is-object.ts";
+import { isSecret, MASK, secretPattern, withoutSecrets } from "../../lib/secrets.ts";
 
 type Path = readonly (string | number)[];
 
@@ -7,9 +8,6 @@ type Path = readonly (string | number)[];
 const SECRET_NAME = /auth|key|token|secret|password|signature|credential|cookie|^sig$/i;
 /** Settings that say where a provider is, and not who calls it. */
 const PLAIN_SETTINGS: ReadonlySet<unknown> = new Set(["use", "name", "baseURL"]);
-/** Shorter texts could occur anywhere by chance. */
-const MIN_LENGTH = 8;
-export const HIDDEN = "***";
 
 export const mayBeSecret = (name: string): boolean => SECRET_NAME.test(name);
 
@@ -24,13 +22,13 @@ export function secretSettings(settings: unknown, path: Path, isFromOutside: (pa
   return members.flatMap(([key, member]) => secretSettings(member, [...path, key], isFromOutside));
 }
 
-/** Makes a function that replaces secrets in a text, also in their URL-encoded and JSON-escaped forms. */
+/** Makes a function that replaces secrets in a text, in all their forms: these, and those that no error of this process says. */
 export function hideSecrets(secrets: readonly string[]): (text: string) => string {
-  const forms = secrets
-    // In `Bearer KEY` only the key is the secret.
-    .map((secret) => secret.slice(secret.lastIndexOf(" ") + 1))
-    .filter((secret) => secret.length >= MIN_LENGTH)
-    .flatMap((secret) => [secret, encodeURIComponent(secret), JSON.stringify(secret).slice(1, -1)])
-    .sort((left, right) => right.length - left.length);
-  return (text) => forms.reduce((hidden, form) => hidden.replaceAll(form, HIDDEN), text);
+  const pattern = secretPattern(
+    secrets
+      // In `Bearer KEY` only the key is the secret.
+      .map((secret) => secret.slice(secret.lastIndexOf(" ") + 1))
+      .filter((secret) => isSecret(secret, false)),
+  );
+  return (text) => withoutSecrets(pattern === null ? text : text.replace(pattern, MASK));
 }

@@ -59,6 +59,16 @@ export class AllowedAddresses {
     return LOOPBACK.some((address) => this.#allows(address));
   }
 
+  /** Whether a host that another service will call is at no private address, as far as that is known here. */
+  async leadsOut(hostname: string): Promise<boolean> {
+    if (!this.mayAllowHost(hostname)) return false;
+    if (isAddress(hostname)) return true;
+    return new Promise((resolve) => {
+      // A name that has no address here may have one there: the errors of lookups have codes.
+      this.lookup(hostname, {}, (error) => resolve(error === null || "code" in error));
+    });
+  }
+
   /** The lookup for sockets: they connect to the addresses that were checked, so that a second lookup cannot give others. */
   readonly lookup = (name: string, options: LookupOptions, found: Found): void => {
     lookup(name, { ...options, all: true }, (error, addresses) => {

@@ -1,6 +1,7 @@
-/** Files that a prompt names by URL: they are loaded for models that cannot load the URL themselves. */
+/** Files that a prompt names by URL: they are loaded for models that cannot load the URL themselves, and checked for others. */
 import type { LanguageModelV3FilePart, LanguageModelV3Message, LanguageModelV3Prompt } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../../lib/errors.ts";
+import type { AllowedAddresses } from "./allowed-addresses.ts";
 import type { DownloadedFile, Downloader } from "./download.ts";
 
 type SupportedUrls = Record<string, RegExp[]>;
@@ -39,11 +40,16 @@ function isSupported(url: URL, mediaType: string, supported: SupportedUrls): boo
 export class PromptFiles {
   readonly #downloader: () => Promise<Downloader>;
   readonly #limits: FileLimits;
+  readonly #allowed: AllowedAddresses;
   /** Downloads by part of a message. The parts stay the same from step to step of a run, so none is loaded twice, even if it failed. */
   readonly #loaded = new WeakMap<LanguageModelV3FilePart, Promise<DownloadedFile>>();
 
-  /** @param downloader called when the first file has to be loaded */
-  constructor(downloader: () => Promise<Downloader>, limits: FileLimits) {
+  /**
+   * @param downloader called when the first file has to be loaded
+   * @param allowed where a URL may lead that a provider is given
+   */
+  constructor(downloader: () => Promise<Downloader>, limits: FileLimits, allowed: AllowedAddresses) {
+    this.#allowed = allowed;
     this.#downloader = downloader;
     this.#limits = limits;
   }
@@ -52,16 +58,17 @@ export class PromptFiles {
    * The prompt with the files that the model cannot load itself. An earlier file that is no longer available becomes a note:
    * it must not make the conversation unusable.
    *
-   * @throws ServiceError `invalid_input` when a file of the last message cannot be loaded
+   * @throws ServiceError `invalid_input` when a file of the last message cannot be loaded, or is at a private address
    */
   async load(
-    prompt: LanguageModelV3Prompt,
+    given: LanguageModelV3Prompt,
     supported: SupportedUrls,
     signal: AbortSignal | undefined,
   ): Promise<LanguageModelV3Prompt> {
-    const places = prompt.flatMap((message, index) =>
-      message.role === "user" ? filesOf(message, index, supported) : [],
-    );
+    const all = given.flatMap((message, index) => (message.role === "user" ? filesOf(message, index) : []));
+    const isTaken = ({ file }: Place) => isSupported(urlOf(file)!, file.mediaType, supported);
+    const prompt = await this.#withoutPrivate(given, all.filter(isTaken));
+    const places = all.filter((place) => !isTaken(place));
     if (places.length === 0) return prompt;
     const spoken = prompt.findLastIndex(({ role }) => role === "user");
     const newest = places.filter(({ message }) => message === spoken);
@@ -95,11 +102,23 @@ export class PromptFiles {
       }),
     );
     signal?.throwIfAborted();
-    return prompt.map((message) =>
-      message.role === "user"
-        ? { ...message, content: message.content.map((part) => parts.get(part as LanguageModelV3FilePart) ?? part) }
-        : message,
+    return withParts(prompt, parts);
+  }
+
+  /** The provider calls from a network of its own, which may be this one. */
+  async #withoutPrivate(prompt: LanguageModelV3Prompt, places: readonly Place[]): Promise<LanguageModelV3Prompt> {
+    const hosts = [...new Set(places.map(({ file }) => urlOf(file)!.hostname))];
+    const known = new Map(
+      await Promise.all(hosts.map(async (host) => [host, await this.#allowed.leadsOut(host)] as const)),
     );
+    const wrong = places.filter(({ file }) => known.get(urlOf(file)!.hostname) === false);
+    if (wrong.length === 0) return prompt;
+    const spoken = prompt.findLastIndex(({ role }) => role === "user");
+    const why = ({ file }: Place) => new Error(`${urlOf(file)!.hostname} is at a private address`);
+    const newest = wrong.find(({ message }) => message === spoken);
+    if (newest !== undefined)
+      throw invalid(`part ${newest.part + 1} of the last message: ${failureOf(newest.file, why(newest))}`);
+    return withParts(prompt, new Map(wrong.map((place) => [place.file, note(place.file, why(place))])));
   }
 
   async #fill(
@@ -117,12 +136,18 @@ export class PromptFiles {
   }
 }
 
-const filesOf = ({ content }: UserMessage, message: number, supported: SupportedUrls): Place[] =>
-  content.flatMap((file, part) => {
-    const url = urlOf(file);
-    if (url === null || file.type !== "file" || isSupported(url, file.mediaType, supported)) return [];
-    return [{ message, part, file }];
-  });
+const filesOf = ({ content }: UserMessage, message: number): Place[] =>
+  content.flatMap((file, part) => (file.type === "file" && urlOf(file) !== null ? [{ message, part, file }] : []));
+
+const withParts = (
+  prompt: LanguageModelV3Prompt,
+  parts: ReadonlyMap<LanguageModelV3FilePart, UserMessage["content"][number]>,
+): LanguageModelV3Prompt =>
+  prompt.map((message) =>
+    message.role === "user"
+      ? { ...message, content: message.content.map((part) => parts.get(part as LanguageModelV3FilePart) ?? part) }
+      : message,
+  );
 
 /** The media type: the server's, if the client was not specific, as with `image/*`. */
 function preciseType(asked: string, served: string | undefined): string {

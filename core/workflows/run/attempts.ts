@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { storedTime } from "../../lib/clock.ts";
 import { formatDuration } from "../../lib/duration.ts";
 import { caught, codeOf, messageOf, ServiceError } from "../../lib/errors.ts";
+import { withoutSecrets } from "../../lib/secrets.ts";
 import { isThenable } from "../../lib/thenable.ts";
 import { ExpressionError } from "../../manifest/expression.ts";
 import { type Retry, type Step, Suspend, type WorkStep } from "../definition/definition.ts";
@@ -188,8 +189,8 @@ const PERMANENT_ERRORS = new Set(["invalid_input", "not_found", "conflict"]);
 
 function toFailure(given: unknown): Failure {
   const thrown = caught(given);
-  if (thrown instanceof ExpressionError) return new Failure(thrown.message, false);
-  const code = codeOf(thrown);
-  if (thrown instanceof ServiceError) return new Failure(thrown.message, !PERMANENT_ERRORS.has(thrown.kind), code);
-  return new Failure(messageOf(thrown), true, code);
+  const message = withoutSecrets(messageOf(thrown));
+  if (thrown instanceof ExpressionError) return new Failure(message, false);
+  const isPermanent = thrown instanceof ServiceError && PERMANENT_ERRORS.has(thrown.kind);
+  return new Failure(message, !isPermanent, codeOf(thrown));
 }

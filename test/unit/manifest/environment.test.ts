@@ -63,7 +63,7 @@ describe("substitute", () => {
   });
 
   it("remembers what came from outside, and masks that alone", () => {
-    const { substitutions, secrets } = substitute({ a: "x-${KEY}-${D:-d}", b: "${D:-d}" }, { KEY: "s3cret" }, folder);
+    const { substitutions, filledIn } = substitute({ a: "x-${KEY}-${D:-d}", b: "${D:-d}" }, { KEY: "s3cret" }, folder);
     const a = {
       path: ["a"],
       written: "x-${KEY}-${D:-d}",
@@ -75,7 +75,21 @@ describe("substitute", () => {
     assert.deepEqual(substitutions.get('["a"]'), a);
     const b = { path: ["b"], written: "${D:-d}", sources: [], variables: ["D"], masked: "d", whole: true };
     assert.deepEqual(substitutions.get('["b"]'), b);
-    assert.deepEqual(secrets, ["s3cret"]);
+    assert.deepEqual(filledIn, ["s3cret"]);
+  });
+
+  it("takes for secret what is long, or named so by its variable or its key, here or in the environment", () => {
+    const manifest = {
+      db: "${DB}",
+      url: "${URL}",
+      pin: "${MY_TOKEN}",
+      apiKey: "${CODE}",
+      headers: { authorization: "Bearer written-here", "x-api-key": "short" },
+      parameters: { properties: { token: { type: "string", description: "a token of some length" } } },
+      secret: "{{ context.secret }}",
+    };
+    const env = { DB: "demo", URL: "http://host", MY_TOKEN: "abcd", CODE: "4711", OFF_TOKEN: "false" };
+    assert.deepEqual(substitute(manifest, env, folder).secrets, ["http://host", "abcd", "4711", "written-here"]);
   });
 });
 

@@ -48,9 +48,9 @@ test("whatever a secret is made of, no line that holds it somewhere shows it, an
   );
 });
 
-test("short secrets are hidden where they are a whole value; names of things stay", () => {
-  const [line] = linesOf(["ab", "support"], (logger) =>
-    logger.info({ agentId: "support", pin: "ab", word: "about support" }, 'it is "ab"'),
+test("secrets are hidden in texts and as whole values; names of things stay", () => {
+  const [line] = linesOf(["abcd", "support"], (logger) =>
+    logger.info({ agentId: "support", pin: "abcd", word: "about support" }, 'it is "abcd"'),
   );
   const { level: _level, time: _time, ...rest } = JSON.parse(line!);
   assert.deepEqual(rest, { agentId: "support", pin: "***", word: "about ***", msg: 'it is "***"' });

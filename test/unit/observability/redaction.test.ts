@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { isSecretName } from "../../../core/lib/secrets.ts";
 import { createCleaner, MAX_CONTENT_CHARACTERS } from "../../../core/observability/content.ts";
-import { isSecretName, redact } from "../../../core/observability/redaction.ts";
+import { redact } from "../../../core/observability/redaction.ts";
 import { leastCost } from "../../support/growth.ts";
 import { tracing } from "../../support/trace-sink.ts";
 
@@ -229,6 +230,7 @@ test("none keeps no content, but the message of an error, without its secrets", 
 test("observability.content full keeps what was said, up to a bound", () => {
   const full = createCleaner("full", ["s3cret-of-the-manifest"]);
   assert.equal(full.content("password=hunter2"), "password=hunter2");
+  assert.equal(full.message("refused s3cret-of-the-manifest"), "refused [redacted]", "an error is no content");
   assert.ok(full.content("x".repeat(1_000_000))!.length <= MAX_CONTENT_CHARACTERS + 1);
 });
 
