@@ -515,7 +515,7 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
   },
   "AgentStepManifest": {
     "title": "andAgent",
-    "description": "Runs an agent: gives the object with a `schema`, else `{text}`.",
+    "description": "Runs an agent: gives the object with a `schema`, else `{text}`. Fails when the run did not finish, unless `accept` says otherwise.",
     "type": "object",
     "properties": {
       "agent": {
@@ -536,6 +536,20 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "description": "Whether the parts of the run are passed on as `agent-part` events.",
         "type": "boolean",
         "default": false
+      },
+      "accept": {
+        "description": "How the run may end beside `stop`: else the step fails with the reason. With it the output has `finishReason` beside `text`.",
+        "type": "array",
+        "items": {
+          "enum": [
+            "length",
+            "content-filter",
+            "tool-calls",
+            "other"
+          ]
+        },
+        "minItems": 1,
+        "uniqueItems": true
       }
     },
     "required": [
@@ -2011,6 +2025,13 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "description": "Whether the agents answer OpenAI's clients: Responses, Chat Completions and Models, below `/v1`.",
         "type": "boolean",
         "default": true
+      },
+      "proxy": {
+        "description": "How calls leave: `env` (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), `off`, or the address of a proxy (NO_PROXY holds for it too).",
+        "type": "string",
+        "pattern": "^(?:env|off|(?:https?|socks5?)://[^\\s/]+/?)$",
+        "patternErrorMessage": "must be env, off, or an address such as http://proxy.example.com:3128",
+        "default": "env"
       },
       "downloads": {
         "$ref": "#/$defs/DownloadsManifest",

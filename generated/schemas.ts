@@ -4765,6 +4765,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "type": "object",
         "description": "For programs; left out where the tool gave something else than an object.",
         "additionalProperties": true
+      },
+      "isError": {
+        "const": true,
+        "description": "Set when an agent did not finish: the first text says why, the second is what it had said."
       }
     },
     "required": [
@@ -6855,6 +6859,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           },
           "input": {
             "description": "What the tool is called with."
+          },
+          "error": {
+            "type": "string",
+            "description": "Why a call of a client-side tool does not run: a `tool-error` follows."
           },
           "providerMetadata": {
             "$ref": "#/components/schemas/ProviderMetadata"

@@ -1015,6 +1015,10 @@ export interface ServerManifest {
    * Whether the agents answer OpenAI's clients: Responses, Chat Completions and Models, below `/v1`.
    */
   openai: boolean;
+  /**
+   * How calls leave: `env` (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), `off`, or the address of a proxy (NO_PROXY holds for it too).
+   */
+  proxy: string;
   downloads: DownloadsManifest;
   push: PushManifest;
   limits: LimitsManifest;
@@ -1460,7 +1464,7 @@ export interface TapManifest {
 }
 
 /**
- * Runs an agent: gives the object with a `schema`, else `{text}`.
+ * Runs an agent: gives the object with a `schema`, else `{text}`. Fails when the run did not finish, unless `accept` says otherwise.
  */
 export interface AgentStepManifest {
   /**
@@ -1479,6 +1483,15 @@ export interface AgentStepManifest {
    * Whether the parts of the run are passed on as `agent-part` events.
    */
   stream: boolean;
+  /**
+   * How the run may end beside `stop`: else the step fails with the reason. With it the output has `finishReason` beside `text`.
+   *
+   * @minItems 1
+   */
+  accept?: [
+    "length" | "content-filter" | "tool-calls" | "other",
+    ...("length" | "content-filter" | "tool-calls" | "other")[]
+  ];
 }
 
 /**
@@ -3829,6 +3842,10 @@ export interface McpCallResult {
   structuredContent?: {
     [k: string]: unknown;
   };
+  /**
+   * Set when an agent did not finish: the first text says why, the second is what it had said.
+   */
+  isError?: true;
 }
 
 /**
@@ -7182,6 +7199,10 @@ export type RawStreamPart =
        * What the tool is called with.
        */
       input: unknown;
+      /**
+       * Why a call of a client-side tool does not run: a `tool-error` follows.
+       */
+      error?: string;
       providerMetadata?: ProviderMetadata;
       /**
        * Id of the sub-agent that this part comes from.

@@ -2,7 +2,8 @@
 import { StreamResponse } from "@a2a-js/sdk";
 import { V03PushNotificationSerializer } from "@a2a-js/sdk/compat/v0_3/server";
 import { V1PushNotificationSerializer } from "@a2a-js/sdk/server";
-import { Agent, request } from "undici";
+import undici from "undici";
+import { createOutboundAgent, hasProxy, type OutboundAgent } from "../lib/outbound.ts";
 import type { AllowedAddresses } from "../models/files/allowed-addresses.ts";
 import type { Store } from "../storage/store.ts";
 import type { PushConfig } from "./push-config.ts";
@@ -22,14 +23,14 @@ interface Notification {
 export class PushDelivery {
   readonly signer: PushSigner;
   readonly #addresses: () => AllowedAddresses;
-  readonly #agent: Agent;
+  readonly #agent: OutboundAgent;
 
   /** @param addresses the addresses that the current manifest allows */
   constructor(store: Store, addresses: () => AllowedAddresses) {
     this.signer = new PushSigner(store);
     this.#addresses = addresses;
     // Sockets connect to the addresses that were checked: a second lookup of a name could give others.
-    this.#agent = new Agent({
+    this.#agent = createOutboundAgent(undici, {
       connect: {
         lookup: (name, settings, found) => addresses().lookup(name, settings, found),
         timeout: CONNECT_TIMEOUT_MS,
@@ -41,6 +42,7 @@ export class PushDelivery {
   async send({ config, task, max }: Notification, signal: AbortSignal): Promise<void> {
     const { hostname } = new URL(config.url);
     if (!this.#addresses().allowsHost(hostname)) throw new Error("it is at a private address");
+    if (hasProxy()) await this.#addresses().checkName(hostname);
     const { body, contentType } = serialize(task, config, max);
     const jwt = await this.signer.sign({ config, task, body });
     const { scheme, credentials } = config.authentication ?? {};
@@ -53,7 +55,7 @@ export class PushDelivery {
     };
     // Redirects are not followed: one could lead to an address that is not allowed. The connection is not reused: otherwise receivers could
     // make us keep any number of connections open, and the address of a name would not be checked again.
-    const answer = await request(config.url, {
+    const answer = await undici.request(config.url, {
       method: "POST",
       headers,
       body,

@@ -11,7 +11,7 @@ import type { ClientTools } from "./run/client-tools.ts";
 import type { EditedMemory } from "./run/execute.ts";
 import type { RunJournal } from "./run/journal.ts";
 import type { PartSink, PendingApproval } from "./run/parts.ts";
-import type { RunPlan } from "./run/run.ts";
+import type { RunPlan, RunResult } from "./run/run.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
 export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
@@ -135,7 +135,7 @@ export interface Agent {
   /** Prepares and executes its kept runs. */
   readonly kept: KeptAgent;
   /** For workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
-  run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<{ text: string; output: unknown }>;
+  run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<Pick<RunResult, "text" | "output" | "finishReason">>;
   /** Like `run`, for callers that continue after a person has answered: resolves to the waiting approvals, or null when there are none. */
   runOrWait(body: GenerateBody, call: RunCall, sink: PartSink): Promise<WaitingRun | null>;
   /** Resolves to a value that is valid against `body.schema`. */

@@ -1,8 +1,9 @@
 /** How an agent calls its sub-agents: through one tool, `delegate_task {agentId, task}`. */
-import { invalid } from "../lib/errors.ts";
+import { invalid, ServiceError } from "../lib/errors.ts";
 import { threadId } from "../memory/threads.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, prepareRun, type RunRequest } from "./run/execute.ts";
+import { unfinished } from "./run/finish.ts";
 import { runIdFrom } from "./run/journal.ts";
 import type { AgentPart, PartSink } from "./run/parts.ts";
 import { emptyRunResult } from "./run/run.ts";
@@ -57,7 +58,9 @@ async function delegate(agent: CompiledAgent, task: string, run: RunToolContext)
   } finally {
     addUsage(usage, outcome.usage);
   }
-  return outcome.text;
+  const problem = unfinished(agent.id, outcome.finishReason);
+  if (problem === null) return outcome.text;
+  throw new ServiceError("provider_failed", outcome.text === "" ? problem : `${problem}. It had said: ${outcome.text}`);
 }
 
 /**

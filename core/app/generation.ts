@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Verifier } from "../auth/provider-port.ts";
+import { useProxy } from "../lib/outbound.ts";
 import { Uses } from "../lib/uses.ts";
 import { hasErrors, type Issue, sortIssues } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
@@ -79,6 +80,8 @@ export function createGenerations(options: BootOptions, registry: Registry): Gen
   async function next(loaded: LoadedManifest, manifest: Manifest, issues: readonly Issue[]): Promise<Generation> {
     inForce ??= manifest;
     const host = newHost();
+    const wrong = useProxy(manifest.server.proxy, env);
+    if (wrong !== null) logger.warn(`${wrong}: calls leave directly`);
     const uses = new Uses();
     const given = { options, loaded, manifest, registry, host, namespaces, uses };
     const lasting = { host: processHost, manifest: followed };

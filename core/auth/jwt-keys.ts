@@ -5,6 +5,7 @@
 import type { CryptoKey, FetchImplementation, FlattenedJWSInput, JWSHeaderParameters } from "jose";
 import type { Logger } from "pino";
 import { messageOf, unavailable } from "../lib/errors.ts";
+import { outboundFetch } from "../lib/outbound.ts";
 
 /** Age at which the keys are fetched again. */
 export const KEYS_MAX_AGE_MS = 10 * 60_000;
@@ -61,7 +62,7 @@ export class PublishedKeys {
 
   async #fetch(...[address, options]: Parameters<FetchImplementation>): Promise<Response> {
     try {
-      const response = await fetch(address, options);
+      const response = await outboundFetch(address, options);
       if (response.status !== 200) throw new Error(`it answered ${response.status}`);
       const text = await response.text();
       if (text.length > MAX_KEY_SET_CHARACTERS) throw new Error("they are too large");

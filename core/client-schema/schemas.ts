@@ -2,7 +2,8 @@
  * JSON Schemas from clients or other servers: bounded in size and depth, interpreted and never compiled to code, and cached while
  * they are in use.
  */
-import { invalid, messageOf } from "../lib/errors.ts";
+import type { Logger } from "pino";
+import { invalid, messageOf, ServiceError } from "../lib/errors.ts";
 import { describeProblems } from "../lib/json-schema.ts";
 import { checkValue } from "./interpreter.ts";
 import { type PreparedSchema, prepareSchema } from "./prepare.ts";
@@ -28,6 +29,25 @@ export interface ClientSchema {
 
 /** @param caller whose rate limit a schema that is not cached counts against; undefined for none */
 export type PrepareSchema = (schema: object, path: string, caller?: string) => ClientSchema;
+
+/**
+ * The schema of a tool that somebody else runs. To the model it is advice, and whoever runs the tool checks the input himself: one that
+ * cannot be used reaches the model as it came, and nothing is checked against it here.
+ */
+export function foreignSchema(
+  prepare: PrepareSchema,
+  logger: Logger,
+  tool: string,
+  ...schema: Parameters<PrepareSchema>
+) {
+  try {
+    return prepare(...schema);
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.kind !== "invalid_input") throw error;
+    logger.debug({ tool }, `the input of a tool is not checked here: ${error.message}`);
+    return { schema: schema[0], problems: () => null };
+  }
+}
 
 /**
  * Creates a function that prepares schemas, with a cache of the most recently used ones.

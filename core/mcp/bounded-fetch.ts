@@ -2,6 +2,8 @@
 import { ReadBuffer } from "@modelcontextprotocol/client";
 import { withTexts } from "../lib/large-integers.ts";
 
+import { outboundFetch } from "../lib/outbound.ts";
+
 export const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 
 /**
@@ -13,7 +15,7 @@ export const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 export const boundedFetch =
   (broken: (error: unknown, ofCall: boolean) => void) =>
   async (url: string | URL, init?: RequestInit): Promise<Response> => {
-    const response = await fetch(url, init);
+    const response = await outboundFetch(url, init);
     const { body, headers, status, statusText } = response;
     if (body === null) return response;
     const isStream = headers.get("content-type")?.startsWith("text/event-stream") ?? false;

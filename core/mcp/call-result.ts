@@ -1,5 +1,6 @@
 /** Turns results into results of MCP: text for models, and the object itself for programs. */
 import type { ExecutionResult, McpCallResult, TextResult, ToolExecutionResult } from "../../generated/types.ts";
+import { unfinished } from "../agents/run/finish.ts";
 import { isObject } from "../lib/is-object.ts";
 
 /** A text stays a text, anything else is JSON. */
@@ -8,7 +9,12 @@ export function toolResult({ result }: ToolExecutionResult): McpCallResult {
   return withStructure([text], result);
 }
 
-export const agentResult = (result: TextResult): McpCallResult => withStructure([result.text], result);
+/** An answer that is not whole is an error, with what the agent has said. */
+export function agentResult(id: string, result: TextResult): McpCallResult {
+  const problem = unfinished(id, result.finishReason);
+  if (problem === null) return withStructure([result.text], result);
+  return { ...withStructure([problem, result.text], result), isError: true };
+}
 
 /** For a suspended execution, a second text says how to resume it. */
 export function executionResult(result: ExecutionResult, resumeTool: string): McpCallResult {

@@ -50,7 +50,7 @@ export function exposeTool(tool: Tool): Exposed {
     type: "tool",
     definition() {
       const { description, parameters } = tool;
-      return { name, description, inputSchema: { ...parameters, type: "object" } };
+      return { name, description: description || name, inputSchema: { ...parameters, type: "object" } };
     },
     plan: (input, context) => ({ operation: "tools.execute", params: { name: tool.name }, body: { input, context } }),
     present: (data) => toolResult(data as ToolExecutionResult),
@@ -69,7 +69,7 @@ export function exposeAgent(id: string, agent: Pick<AgentManifest, "name" | "des
       const options = { context: own, memory: conversationId === undefined ? undefined : { conversationId } };
       return { operation: "agents.generateAlone", params: { id }, body: { input: prompt, options } };
     },
-    present: (data) => agentResult(data as TextResult),
+    present: (data) => agentResult(id, data as TextResult),
   };
 }
 

@@ -1,7 +1,6 @@
 /** The tools that a foreign MCP server lists, as models and the API see them. */
 import type { Logger } from "pino";
-import type { PrepareSchema } from "../client-schema/schemas.ts";
-import { messageOf } from "../lib/errors.ts";
+import { foreignSchema, type PrepareSchema } from "../client-schema/schemas.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import { exposedName } from "../manifest/mcp-names.ts";
@@ -72,22 +71,13 @@ export class ForeignTools {
     this.#logger.warn({ tool }, `a tool of the MCP server is left out: ${problem}`);
   }
 
-  /** A tool whose schema cannot be used takes any input here: the server still checks it. */
   #foreignTool({ name, description, inputSchema }: ListedTool): ForeignTool {
     const known = this.#byName.get(exposedName(name));
     const same = known?.description === description && JSON.stringify(known.parameters) === JSON.stringify(inputSchema);
     if (same && known.name === name) return known;
-    try {
-      const schema = this.#prepare(inputSchema, "inputSchema");
-      const parameters = inputSchema as JsonSchema;
-      return { name, description, parameters, validate: (input) => schema.problems(input) };
-    } catch (error) {
-      this.#logger.warn(
-        { tool: name },
-        `a tool of the MCP server has a schema that cannot be used: ${messageOf(error)}`,
-      );
-      return { name, description, parameters: { type: "object" }, validate: () => null };
-    }
+    const schema = foreignSchema(this.#prepare, this.#logger, name, inputSchema as object, "inputSchema");
+    const parameters = inputSchema as JsonSchema;
+    return { name, description, parameters, validate: (input) => schema.problems(input) };
   }
 }
 

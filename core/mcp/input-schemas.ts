@@ -5,7 +5,7 @@ import type { StepManifest, WorkflowManifest } from "../manifest/manifest.ts";
 import { allSteps } from "../workflows/definition/outline.ts";
 
 const CONVERSATION = { type: "string", minLength: 1, maxLength: 256 };
-const NEW_EXECUTION = { type: "string", pattern: "^(?!\\.{1,2}$)[A-Za-z0-9_.:-]{1,128}$" };
+/** Without the lookaround that the API checks ids with: many providers refuse a tool that has one. */
 const EXECUTION = { type: "string", pattern: "^[A-Za-z0-9_.:-]{1,128}$" };
 
 export const agentSchema = (): JsonSchema => ({
@@ -25,7 +25,7 @@ export const workflowSchema = ({ input }: WorkflowManifest): JsonSchema => ({
     options: {
       type: "object",
       properties: {
-        executionId: { ...NEW_EXECUTION, description: "Id of the execution. Left out: the server makes one." },
+        executionId: { ...EXECUTION, description: "Id of the execution. Left out: the server makes one." },
         conversationId: { ...CONVERSATION, description: "The conversation of the agents that it runs." },
         context: { type: "object", description: "What its expressions see as `context`." },
         workflowState: { type: "object", description: "Shared state at the beginning." },

@@ -1,6 +1,7 @@
 /** Exchanges the tokens of users for tokens that another service takes (RFC 8693). */
 import { hash } from "node:crypto";
 import { isObject } from "../lib/is-object.ts";
+import { outboundFetch } from "../lib/outbound.ts";
 import { RecentMap } from "../lib/recent-map.ts";
 import { withoutSecrets } from "../lib/secrets.ts";
 import { maskText } from "../manifest/environment.ts";
@@ -113,7 +114,7 @@ async function post(settings: TokenExchangeManifest, subject: string): Promise<{
   try {
     // A redirect would take the secret and the token elsewhere.
     const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
-    const response = await fetch(url, { method: "POST", headers, body: form, redirect: "error", signal });
+    const response = await outboundFetch(url, { method: "POST", headers, body: form, redirect: "error", signal });
     return { status: response.status, text: await readText(response) };
   } catch (error) {
     throw unreachable(reasonOf(error));

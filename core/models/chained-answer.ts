@@ -290,7 +290,7 @@ export class ChainedAnswer implements ModelStream {
     if (signal?.aborted) throw signal.reason;
     const { id, retries } = this.#models[this.#position]!;
     if (this.#learn(thrown, failure) || this.#options.adapt?.(thrown, this.tokens)) return;
-    this.#failure = providerFailed(failure, thrown, this.#models[this.#position]);
+    this.#failure = providerFailed(failure, thrown, this.#models[this.#position], this.#options.blame?.(thrown));
     const logger = this.#logger;
     const wait = failure.retryAfter ?? backoff(this.#retries, this.#settings.backoff);
     if (this.#isWorthRetrying(failure) && this.#retries < retries && wait <= MAX_RETRY_AFTER_MS) {

@@ -151,13 +151,18 @@ interface FailedModel {
   readonly keyPlace?: string;
 }
 
-/** The error for clients. The provider's own error is its `cause`, which only the log shows; a refusal is the model's answer. */
+/**
+ * The error for clients. The provider's own error is its `cause`, which only the log shows; a refusal is the model's answer.
+ *
+ * @param part of the request that the provider refuses
+ */
 export function providerFailed(
   { reason, retryAfter }: Pick<ModelFailure, "reason" | "retryAfter">,
   cause: unknown,
   model?: FailedModel,
+  part?: string | null,
 ): ServiceError {
-  const said = saidBy(cause);
+  const said = part ? ` (${part})` : saidBy(cause);
   const kind = KINDS[reason];
   const isOwn = reason === "queue full";
   const message = isOwn ? QUEUE_FULL : `model provider failed: ${reason}${said}`;

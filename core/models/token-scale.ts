@@ -1,4 +1,4 @@
-/** How the tokens of a model relate to estimated ones, learned from its answers for as long as the process lives. */
+/** What is learned of a model from its answers, for as long as the process lives: above all how its tokens relate to estimated ones. */
 import { causesText } from "./causes-text.ts";
 
 export interface TokenScale {
@@ -6,9 +6,11 @@ export interface TokenScale {
   ratio: number;
   /** The limit that the provider named when it refused a prompt. */
   window: number | undefined;
+  /** Tools that its provider has refused, and took with a plainer schema. */
+  readonly plainTools: Set<string>;
 }
 
-export const createTokenScale = (): TokenScale => ({ ratio: 1, window: undefined });
+export const createTokenScale = (): TokenScale => ({ ratio: 1, window: undefined, plainTools: new Set() });
 
 /** The weight of the last call in the average. */
 const WEIGHT = 0.3;

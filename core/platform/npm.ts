@@ -1,6 +1,7 @@
 /** Runs npm as a child process without a shell, within a time limit, without the secrets of the service. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { ServiceError, unavailable } from "../lib/errors.ts";
+import { proxyVariables } from "../lib/outbound.ts";
 
 interface NpmRun {
   readonly folder: string;
@@ -25,7 +26,7 @@ const KILL_DELAY_MS = 1_000;
 
 /** The variables for npm: scripts of packages run with them, and must not see the secrets of the service. */
 const PASSED_VARIABLES =
-  /^(?:path|pathext|home|userprofile|appdata|localappdata|systemroot|comspec|tmpdir|temp|tmp|lang|lc_all|node_env|node_extra_ca_certs|ssl_cert_file|ssl_cert_dir|(?:https?|no|all)_proxy|npm_config_.*)$/i;
+  /^(?:path|pathext|home|userprofile|appdata|localappdata|systemroot|comspec|tmpdir|temp|tmp|lang|lc_all|node_env|node_extra_ca_certs|ssl_cert_file|ssl_cert_dir|npm_config_.*)$/i;
 
 /** @throws ServiceError `internal` when there is no npm, `unavailable` when it takes too long or the service stops */
 export async function runNpm(parameters: readonly string[], run: NpmRun): Promise<NpmOutcome> {
@@ -36,7 +37,11 @@ export async function runNpm(parameters: readonly string[], run: NpmRun): Promis
   const [command, before] = npmCommand(run.env);
   const child = spawn(command, [...before, ...parameters], {
     cwd: run.folder,
-    env: Object.fromEntries(Object.entries(run.env).filter(([name]) => PASSED_VARIABLES.test(name))),
+    env: Object.fromEntries(
+      Object.entries(run.env)
+        .filter(([name]) => PASSED_VARIABLES.test(name))
+        .concat(Object.entries(proxyVariables())),
+    ),
     stdio: ["ignore", "pipe", "pipe"],
     detached: ownGroup,
     windowsHide: true,

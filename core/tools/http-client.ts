@@ -1,7 +1,8 @@
 /** Sends the requests of HTTP tools: limited in time and size, retried only when that is safe, redirected only within one origin. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Agent, Dispatcher } from "undici";
+import type { Dispatcher } from "undici";
 import { formatDuration } from "../lib/duration.ts";
+import { createOutboundAgent, type OutboundAgent } from "../lib/outbound.ts";
 import type { Host } from "../plugin/plugin.ts";
 import { type AnswerBody, AnswerError, readBody, readExcerpt } from "./http-body.ts";
 
@@ -70,11 +71,11 @@ class TryError extends Error {
 
 /** Creates the client of a service. The first request loads undici and opens connections, which many services do not need. */
 export function createHttpClient(host: Host): HttpClient {
-  let opening: Promise<{ undici: Undici; agent: Agent }> | undefined;
+  let opening: Promise<{ undici: Undici; agent: OutboundAgent }> | undefined;
   async function open() {
     const { default: undici } = await import("undici");
     // `withLimit` limits each try with one timer, in place of undici's two.
-    const agent = new undici.Agent({ connections: MAX_CONNECTIONS, headersTimeout: 0, bodyTimeout: 0 });
+    const agent = createOutboundAgent(undici, { connections: MAX_CONNECTIONS, headersTimeout: 0, bodyTimeout: 0 });
     host.onClose(() => agent.destroy());
     return { undici, agent };
   }
@@ -122,7 +123,7 @@ async function withLimit<T>(options: SendOptions, run: (signal: AbortSignal) => 
 }
 
 /** One try: the request, and redirects within the same origin. Headers may contain secrets, so no other origin gets them. */
-async function follow(undici: Undici, agent: Agent, first: HttpRequest, name: string, signal: AbortSignal) {
+async function follow(undici: Undici, agent: OutboundAgent, first: HttpRequest, name: string, signal: AbortSignal) {
   let request = first;
   for (let redirects = 0; ; redirects++) {
     const { url, method, headers, body } = request;

@@ -155,7 +155,6 @@ describe("POST /agents/:id/ag-ui", () => {
       [{ tools: [{ name: "pay" }] }, /tools\[0\]\.name: the agent has a tool "pay" of its own/],
       [{ tools: [ASKS_USER, ASKS_USER] }, /tools\[1\]\.name: "confirm" is there twice/],
       [{ tools: [{ name: "x", parameters: [] }] }, /tools\[0\]\.parameters must be object/],
-      [{ tools: [{ name: "x", parameters: { $ref: "http://x" } }] }, /tools\[0\]\.parameters must not refer/],
       [{ context: [{}] }, /context\[0\]\.value is required/],
       [{ resume: [{ interruptId: "x", status: "maybe" }] }, /resume\[0\]\.status/],
       [resume({ approved: "yes" }), /resume\[0\]\.payload must be an object with approved/],

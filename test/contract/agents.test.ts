@@ -174,7 +174,9 @@ const FINISH_REASONS = {
   stop: "stop",
   length: "length",
   content_filter: "content-filter",
-  tool_calls: "tool-calls",
+  // Without a call there is nothing to go on with.
+  tool_calls: "stop",
+  eos_token: "stop",
   surprise: "other",
 };
 for (const [sent, finishReason] of Object.entries(FINISH_REASONS)) {

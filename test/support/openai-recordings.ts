@@ -83,7 +83,7 @@ export const RECORDINGS: readonly Recording[] = [
   { title: "no text at all", body: role + stop + usage() + DONE },
   { title: "an answer cut by max_tokens", body: role + text("Once upon") + chunk({}, "length") + DONE },
   { title: "an answer stopped by the content filter", body: role + text("I") + chunk({}, "content_filter") + DONE },
-  { title: "an unknown finish reason", body: role + text("x") + chunk({}, "eos_token") + DONE },
+  { title: "an unknown finish reason", body: role + text("x") + chunk({}, "surprise") + DONE },
   { title: "the finish reason with the last text", body: role + text("a") + chunk({ content: "b" }, "stop") + DONE },
   {
     title: "text as a list of parts",

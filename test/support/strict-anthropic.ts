@@ -99,7 +99,7 @@ function checkThoughtBeforeCalls(messages: Json[]): void {
 }
 
 function answerEvents(answer: Answer, body: Json, newId: () => string, signed: Map<string, Json>): string[] {
-  const { hidden, text, calls = [] } = answer;
+  const { hidden, text, calls = [], ended } = answer;
   // Told to think, the model does.
   const thought = answer.thought ?? (body.thinking?.type === "enabled" && hidden !== true ? "Hm." : undefined);
   const send = (type: string, fields: Json) => event({ type, ...fields }, type);
@@ -126,7 +126,7 @@ function answerEvents(answer: Answer, body: Json, newId: () => string, signed: M
   }
   const usage = { input_tokens: 10, output_tokens: 1 };
   const message = { id: `msg_${newId()}`, type: "message", role: "assistant", model: body.model, content: [] };
-  const stop_reason = calls.length > 0 ? "tool_use" : "end_turn";
+  const stop_reason = ended ?? (calls.length > 0 ? "tool_use" : "end_turn");
   return [
     send("message_start", { message: { ...message, stop_reason: null, stop_sequence: null, usage } }),
     ...blocks.flatMap(({ block, deltas }, index) => [

@@ -88,7 +88,11 @@ function requireSignatures(contents: Json[]): void {
   });
 }
 
-function answerEvents({ thought, text, calls = [] }: Answer, newId: () => string, signatures: Set<string>): string[] {
+function answerEvents(
+  { thought, text, calls = [], ended = "STOP" }: Answer,
+  newId: () => string,
+  signatures: Set<string>,
+): string[] {
   const sign = () => {
     const thoughtSignature = `sig${newId()}`;
     signatures.add(thoughtSignature);
@@ -107,7 +111,7 @@ function answerEvents({ thought, text, calls = [] }: Answer, newId: () => string
   });
   const usageMetadata = { promptTokenCount: 10, candidatesTokenCount: 5, totalTokenCount: 15 };
   const chunk = (part: Json, last: boolean) => ({
-    candidates: [{ content: { parts: [part], role: "model" }, index: 0, ...(last && { finishReason: "STOP" }) }],
+    candidates: [{ content: { parts: [part], role: "model" }, index: 0, ...(last && { finishReason: ended }) }],
     usageMetadata,
     modelVersion: "gemini",
     responseId: "r1",

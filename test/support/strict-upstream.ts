@@ -18,6 +18,8 @@ export interface Answer {
   hidden?: boolean;
   text?: string;
   calls?: readonly { name: string; input?: unknown; id?: string }[];
+  /** Why it ended, in the words of the provider (Anthropic and Gemini). Default: it said all that it had to say. */
+  ended?: string;
   /** The connection breaks after so many events, if there are more. */
   breaksAfter?: number;
   /** The provider is not available: a reply with the status 500. Nothing is checked and nothing is said. */

@@ -55,7 +55,11 @@ export async function askForSummary(
       if (batch === null) return { summary: written.trim(), usage };
       for (const part of batch) {
         if (part.type === "text-delta") written += part.delta;
-        else if (part.type === "finish") usage = meteredUsage(stream, part.usage);
+        if (part.type !== "finish") continue;
+        usage = meteredUsage(stream, part.usage);
+        // Cut off at its limit it is still a summary.
+        if (part.finishReason.unified === "content-filter")
+          throw new ServiceError("provider_failed", "the summary was stopped by the provider's content filter");
       }
       if (written.length > MAX_SUMMARY_CHARACTERS)
         return { summary: cutText(written, MAX_SUMMARY_CHARACTERS).trim(), usage };

@@ -1,7 +1,7 @@
 /** Images and files in messages: reads `data:` URLs, web addresses and base64 text into the form that models accept. */
 import type { LanguageModelV3FilePart } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
-import { sniffMediaType } from "./media-types.ts";
+import { mediaTypeOf } from "./media-types.ts";
 
 const DATA_URL = /^data:([^;,]*)((?:;[^;,]*)*),/i;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
@@ -11,7 +11,7 @@ const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
  *
  * @param source a `data:` or http(s) URL; with `allowBase64` bare base64 text too
  * @param mediaType IANA type. Default: that of the `data:` URL, else the one recognised by the first bytes, else `fallbackType`;
- without any of them it is an error. A type with a wildcard (`image/*`) is made exact by the bytes.
+ without any of them it is an error.
  * @param path where the part is in the request, for messages (`input[0].parts[1]`)
  */
 export function filePart(
@@ -24,8 +24,7 @@ export function filePart(
   if (typeof source !== "string" || source === "") throw invalid(`${path}.${field} must be a non-empty string`);
   if (mediaType !== undefined && typeof mediaType !== "string") throw invalid(`${path}.mediaType must be string`);
   const { data, type } = parseSource(source, `${path}.${field}`, options.allowBase64 === true);
-  const named = mediaType || type;
-  const media = named && !named.includes("*") ? named : (sniffMediaType(data) ?? (named || options.fallbackType));
+  const media = mediaTypeOf(data, mediaType || type || options.fallbackType);
   if (!media) throw invalid(`${path}.mediaType is required`);
   const part: LanguageModelV3FilePart = { type: "file", data, mediaType: media };
   if (typeof options.filename === "string") part.filename = options.filename;

@@ -22,8 +22,37 @@ const SIGNATURES: readonly (readonly [RegExp, string])[] = [
   [/^1a45dfa3/, "video/webm"],
 ];
 
-/** @param data base64 text or bytes. The media type of an address is unknown */
-export function sniffMediaType(data: string | URL | Uint8Array): string | undefined {
+/** Names that are in use, and the registered ones, which providers take. */
+const ALIASES: ReadonlyMap<string, string> = new Map([
+  ["image/jpg", "image/jpeg"],
+  ["image/pjpeg", "image/jpeg"],
+  ["image/x-png", "image/png"],
+  ["application/x-pdf", "application/pdf"],
+  ["audio/mp3", "audio/mpeg"],
+  ["audio/wave", "audio/wav"],
+  ["audio/x-wav", "audio/wav"],
+]);
+
+/** Types whose first bytes leave no doubt, as those of containers (MP4, Ogg) do; and the names that they correct. */
+const CERTAIN = /^image\/|^application\/pdf$/;
+const CORRECTED = /^(?:image\/(?!svg)|audio\/|video\/|application\/)/;
+
+/**
+ * The media type of a file: the name that it came with, in the form that providers take. The first bytes make one with a wildcard
+ * (`image/*`) exact, and correct a wrong one.
+ */
+export function mediaTypeOf(data: string | URL, given: string | undefined): string | undefined {
+  const seen = sniffMediaType(data);
+  if (given === undefined) return seen;
+  const type = given.split(";", 1)[0]!.trim().toLowerCase();
+  const named = ALIASES.get(type) ?? type;
+  if (seen === undefined) return named;
+  const isWrong = CERTAIN.test(seen) && CORRECTED.test(named);
+  return isWrong || named.includes("*") || named === "application/octet-stream" ? seen : named;
+}
+
+/** @param data base64 text. The media type of an address is unknown */
+function sniffMediaType(data: string | URL): string | undefined {
   if (typeof data !== "string") return undefined;
   const head = Buffer.from(data.slice(0, HEAD_LENGTH), "base64").toString("hex");
   return SIGNATURES.find(([signature]) => signature.test(head))?.[1];

@@ -1,5 +1,5 @@
 /** Tools that a request brings: the client runs them, and posts their results with its next request. */
-import type { ClientSchema } from "../../client-schema/schemas.ts";
+import { type ClientSchema, foreignSchema } from "../../client-schema/schemas.ts";
 import { invalid, messageOf } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
 import type { RunCall } from "../agent.ts";
@@ -26,7 +26,7 @@ export interface ClientTools {
 /**
  * The tools of a run and those of its client. A tool of the manifest that the client runs anyway keeps its own definition.
  *
- * @throws ServiceError `invalid_input` for a name that is taken, and for parameters that are no JSON Schema
+ * @throws ServiceError `invalid_input` for a name that is taken, and for parameters that are no object
  */
 export function withClientTools(
   own: ToolSet,
@@ -44,7 +44,14 @@ export function withClientTools(
     if (added.has(name)) throw invalid(`${path}.name: ${shown} is there twice`);
     if (!isObject(parameters)) throw invalid(`${path}.parameters must be object`);
     // A schema that says nothing of the type is one of an object: models give nothing else.
-    const schema = prepareSchema({ type: "object", ...parameters }, `${path}.parameters`, schemaRateKey(call));
+    const schema = foreignSchema(
+      prepareSchema,
+      call.logger,
+      name.slice(0, MAX_NAME),
+      { type: "object", ...parameters },
+      `${path}.parameters`,
+      schemaRateKey(call),
+    );
     const described = functionTool(name, description, schema.schema);
     const definition = strict === undefined ? described : { ...described, strict };
     const clientInput = (input: unknown) => problemOf(schema, input);

@@ -4,8 +4,8 @@ import { ServiceError } from "../../lib/errors.ts";
 import type { ModelStream } from "../../models/chain.ts";
 import { acceptable, tidy } from "../prompt/acceptable.ts";
 import type { ToolContent } from "../prompt/content.ts";
-
 import { Aborted } from "./abort.ts";
+import { CUT } from "./finish.ts";
 import { ModelStep } from "./model-step.ts";
 import type { OutputSpec } from "./output.ts";
 import type { PartSink } from "./parts.ts";
@@ -50,11 +50,18 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
   const prompt = acceptable(plan.prompt);
   const options = new CallOptions(plan, prompt);
   const run: Run = { plan, isResumed, options, calls: new RunCalls(plan.tools, prompt), sink, outcome };
+  const { maxSteps } = plan.settings;
+  let cuts = 0;
   for (let count = 1; ; count++) {
     const { step, answers, open } = await runStep(run, count);
     // The client posts the results of its calls: the answer goes on from them.
     if (open) break;
-    if (step.calls.length === 0 || count >= plan.settings.maxSteps) {
+    const hasCalls = step.calls.length > 0;
+    if (CUT[step.finishReason] !== undefined) cuts++;
+    const isOver = !hasCalls || cuts > 1;
+    if (!isOver && count >= maxSteps)
+      plan.call.logger.warn({ maxSteps }, "a run has ended at its maxSteps: its model still called tools");
+    if (isOver || count >= maxSteps) {
       if (plan.output !== null) {
         extendPrompt(options, step, answers);
         await resolveResult(run, plan.output, count + 1);
@@ -197,11 +204,11 @@ function extendPrompt(options: CallOptions, step: ModelStep, answers: ToolConten
   options.prompt = prompt;
 }
 
-/** Parses the result from the last answer. If that is not valid, the model is asked once more. */
+/** Parses the result from the last answer. If that is not valid, the model is asked once more, unless it would be cut off again. */
 async function resolveResult(run: Run, output: OutputSpec, count: number): Promise<void> {
   const { options, outcome } = run;
   let parsed = output.read(outcome.text);
-  if ("problem" in parsed) {
+  if ("problem" in parsed && CUT[outcome.finishReason] === undefined) {
     options.prompt.push({
       role: "user",
       content: [{ type: "text", text: correctionRequest(parsed.problem, output.schemaText) }],
@@ -211,7 +218,9 @@ async function resolveResult(run: Run, output: OutputSpec, count: number): Promi
     parsed = output.read(outcome.text);
   }
   if ("problem" in parsed) {
-    throw new ServiceError("provider_failed", `the model's answer does not fit the schema: ${parsed.problem}`);
+    const cut = CUT[outcome.finishReason];
+    const answer = cut === undefined ? "the model's answer" : `the model's answer ${cut}, and`;
+    throw new ServiceError("provider_failed", `${answer} does not fit the schema: ${parsed.problem}`);
   }
   outcome.output = parsed.value;
 }

@@ -1,6 +1,7 @@
 /** One call of the model: passes its parts on to the sink, and collects them for the next prompt and the result. */
 import type {
   LanguageModelV3File,
+  LanguageModelV3FinishReason,
   LanguageModelV3StreamPart,
   LanguageModelV3ToolCall,
   LanguageModelV3ToolResult,
@@ -15,6 +16,7 @@ import { mergeMetadata } from "../prompt/provider-options.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import { Aborted } from "./abort.ts";
+import { CUT, stepReason } from "./finish.ts";
 import type { AgentPart, FinishReason, PartSink, Usage } from "./parts.ts";
 import { base64Of, byProvider, metadataOf, sourcePart } from "./provider-parts.ts";
 import type { KeptParts } from "./recorded-answer.ts";
@@ -56,6 +58,8 @@ export class ModelStep {
   /** Characters since the last turn of the event loop that was waited for. */
   #charactersThisTurn = 0;
   #others: Map<string, Block> | null = null;
+  /** Calls that the client is told of at the end, since it may run one as soon as it knows of it. */
+  readonly #forClient: Extract<AgentPart, { type: "tool-call" }>[] = [];
   readonly #runCalls: RunCalls;
   /** What the provider said with the beginning of a call, by its id. */
   #inputMetadata: Map<string, SharedV3ProviderMetadata> | null = null;
@@ -133,8 +137,7 @@ export class ModelStep {
         return this.#sink.part({ type: "raw", rawValue: part.rawValue });
       case "finish":
         this.usage = toUsage(part.usage);
-        this.finishReason = part.finishReason.unified;
-        return undefined;
+        return this.#finish(part.finishReason);
       default:
         return undefined;
     }
@@ -213,7 +216,20 @@ export class ModelStep {
     this.#outcome.toolCalls.push(whole);
     this.content.push({ ...part, toolName: modelToolName(part.toolName), providerOptions });
     if (part.providerExecuted !== true) this.calls.push(pending);
-    return this.#sink.part(whole);
+    if (!this.#runCalls.isForClient(part.toolName)) return this.#sink.part(whole);
+    this.#forClient.push(whole);
+    return undefined;
+  }
+
+  /** Only now it is known whether the calls are whole. */
+  #finish({ unified }: LanguageModelV3FinishReason): Wait {
+    const cut = CUT[unified];
+    const problem = cut === undefined ? null : `the answer ${cut}, so that none of its tool calls ran`;
+    if (problem !== null) for (const call of this.calls) call.problem = problem;
+    this.finishReason = stepReason(unified, this.calls.length > 0);
+    let wait: Wait;
+    for (const call of this.#forClient) wait = this.#sink.part(problem === null ? call : { ...call, error: problem });
+    return wait;
   }
 
   #addFile(part: LanguageModelV3File): Wait {

@@ -49,7 +49,8 @@ export type AgentPart = FromSubAgent<
   | Carried<{ type: "tool-input-start"; id: string; toolName: string; providerExecuted?: true }>
   | { type: "tool-input-delta"; id: string; delta: string }
   | { type: "tool-input-end"; id: string }
-  | Carried<ToolCall>
+  /** `error`: why a call of a client's tool does not run; a `tool-error` follows. */
+  | (Carried<ToolCall> & { error?: string })
   /** What the tool says while it runs. */
   | ({ type: "tool-progress"; toolCallId: string; toolName: string } & ToolProgress)
   | Carried<ToolResult>

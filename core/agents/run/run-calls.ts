@@ -44,6 +44,10 @@ export class RunCalls {
     return ownToolName(this.#tools, name);
   }
 
+  isForClient(toolName: string): boolean {
+    return this.#tools.byName.get(toolName)?.clientInput !== undefined;
+  }
+
   #add(id: string): string {
     this.#ids ??= { taken: callIds(this.#prompt), own: new Map(), counts: new Map(), begun: new Set() };
     const { taken, own, counts } = this.#ids;

@@ -1,6 +1,6 @@
 /** The plan of a run, made before its first model call, and its result so far. */
 import { randomBytes } from "node:crypto";
-import type { LanguageModelV3CallOptions, LanguageModelV3Message } from "@ai-sdk/provider";
+import type { LanguageModelV3CallOptions, LanguageModelV3FunctionTool, LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Logger } from "pino";
 import type { ModelCallOptions, ModelChain } from "../../models/chain.ts";
 import { isSignatureError } from "../../models/failure.ts";
@@ -16,6 +16,7 @@ import type { RunSettings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
 import type { FinishReason, PendingApproval, ToolCall, ToolResult, Usage } from "./parts.ts";
 import { PromptBounds } from "./prompt-bounds.ts";
+import { refusedPart, refusedTool, withPlain } from "./refused-tools.ts";
 import type { ToolSet } from "./tool-set.ts";
 import { zeroUsage } from "./usage.ts";
 
@@ -112,10 +113,12 @@ export class CallOptions implements ModelCallOptions {
   readonly stopSequences: string[] | undefined;
   readonly providerOptions: LanguageModelV3CallOptions["providerOptions"];
   readonly responseFormat: LanguageModelV3CallOptions["responseFormat"];
-  readonly tools: LanguageModelV3CallOptions["tools"];
+  tools: LanguageModelV3FunctionTool[] | undefined;
   toolChoice: LanguageModelV3CallOptions["toolChoice"];
   readonly #call: RunCall;
   readonly #bounds: PromptBounds;
+  /** The tools that were refused in this run. */
+  readonly #plainTools = new Set<string>();
 
   constructor(plan: RunPlan, prompt: LanguageModelV3Message[]) {
     const { settings } = plan;
@@ -130,8 +133,10 @@ export class CallOptions implements ModelCallOptions {
     this.stopSequences = settings.stopSequences;
     this.providerOptions = settings.providerOptions;
     this.responseFormat = plan.output?.format;
+    const { plainTools } = plan.chain.tokens;
     this.tools = plan.tools.definitions;
-    this.toolChoice = plan.tools.definitions === undefined ? undefined : (plan.toolChoice ?? AUTO);
+    if (plainTools.size > 0 && this.tools !== undefined) this.tools = withPlain(this.tools, plainTools);
+    this.toolChoice = this.tools === undefined ? undefined : (plan.toolChoice ?? AUTO);
     this.#call = plan.call;
   }
 
@@ -143,12 +148,31 @@ export class CallOptions implements ModelCallOptions {
   /** @param tokens of the model that answered @param counted those of the prompt, as the provider counted them */
   learn(tokens: TokenScale, counted: number): void {
     this.#bounds.learn(tokens, counted);
+    // Clients name their tools as they like.
+    if (tokens.plainTools.size + this.#plainTools.size > MAX_PLAIN_TOOLS) tokens.plainTools.clear();
+    for (const name of this.#plainTools) tokens.plainTools.add(name);
   }
 
   adapt(error: unknown, tokens: TokenScale): boolean {
     const adapted = this.#bounds.shorten(this.prompt, error, tokens) ?? this.#plain(error);
-    if (adapted === null) return false;
+    if (adapted === null) return this.#simplify(error);
     this.prompt = adapted;
+    return true;
+  }
+
+  blame(error: unknown): string | null {
+    return refusedPart(error, this.tools);
+  }
+
+  /** Once for each tool: remembered for the model when it has taken the tool so. */
+  #simplify(error: unknown): boolean {
+    const tool = refusedTool(error, this.tools);
+    if (tool === null || this.#plainTools.has(tool)) return false;
+    // Each refusal names one: after some of them the rest is not asked for one by one.
+    const others = this.#plainTools.size < MAX_REFUSED_TOOLS ? [] : this.tools!.map(({ name }) => name);
+    for (const name of [tool, ...others]) this.#plainTools.add(name);
+    this.tools = withPlain(this.tools!, this.#plainTools);
+    this.logger.warn({ tool, err: error }, "the model refuses a tool: its schema is sent in a plain form");
     return true;
   }
 
@@ -173,4 +197,7 @@ export class CallOptions implements ModelCallOptions {
   }
 }
 
+/** Of the tools whose plain form is remembered for a model. */
+const MAX_PLAIN_TOOLS = 1_000;
+const MAX_REFUSED_TOOLS = 3;
 const AUTO = { type: "auto" } as const;

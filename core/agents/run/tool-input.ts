@@ -8,8 +8,8 @@ import type { ToolCall } from "./parts.ts";
 /** A call that has not run yet. */
 export interface PendingCall {
   readonly part: ToolCall;
-  /** Why the input cannot be parsed, or null. */
-  readonly problem: string | null;
+  /** Why it cannot run, or null. */
+  problem: string | null;
 }
 
 /**

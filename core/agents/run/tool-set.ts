@@ -118,6 +118,10 @@ export function knownTools(tools: ReadonlyMap<string, Tool>): KnownTools {
   };
 }
 
+/** In the form that all providers take: an object lists its properties, and a description is not empty. */
 export function functionTool(name: string, description: string, parameters: object): LanguageModelV3FunctionTool {
-  return { type: "function", name: modelToolName(name), description, inputSchema: parameters };
+  const isWhole = "properties" in parameters || (parameters as { type?: unknown }).type !== "object";
+  const inputSchema = isWhole ? parameters : { ...parameters, properties: {} };
+  const tool = { type: "function", name: modelToolName(name), inputSchema } as const;
+  return description.trim() === "" ? tool : { ...tool, description };
 }

@@ -77,6 +77,7 @@ export class ResultSink implements PartSink {
   }
 }
 
-function withoutMetadata<T extends { providerMetadata?: unknown }>({ providerMetadata: _, ...part }: T) {
+function withoutMetadata<T extends { providerMetadata?: unknown; error?: string }>(given: T) {
+  const { providerMetadata: _, error: _error, ...part } = given;
   return part;
 }

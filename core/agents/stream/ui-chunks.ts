@@ -37,7 +37,9 @@ const CHUNKS: { readonly [T in AgentPart["type"]]: (part: PartOf<T>) => Chunk | 
   "tool-input-delta": ({ id, delta }) => ({ type: "tool-input-delta", toolCallId: id, inputTextDelta: delta }),
   "tool-input-end": () => null,
   "tool-call": (part) => ({
-    type: "tool-input-available",
+    ...(part.error === undefined
+      ? { type: "tool-input-available" }
+      : { type: "tool-input-error", errorText: part.error }),
     toolCallId: part.toolCallId,
     toolName: part.toolName,
     input: part.input,

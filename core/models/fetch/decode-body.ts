@@ -1,22 +1,15 @@
 /** Decodes bodies that a provider has compressed without being asked to. */
-import { type Duplex, pipeline, Readable, Transform } from "node:stream";
+import { pipeline, Readable, Transform } from "node:stream";
 import type { ReadableStream as NodeStream } from "node:stream/web";
-import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
+import { decoderOf } from "../../lib/decompress.ts";
 import { AnswerTooLarge, MAX_ANSWER_BYTES } from "../../plugin/model-errors.ts";
-
-const DECODERS: ReadonlyMap<string, () => Duplex> = new Map<string, () => Duplex>([
-  ["gzip", createGunzip],
-  ["x-gzip", createGunzip],
-  ["deflate", createInflate],
-  ["br", createBrotliDecompress],
-]);
 
 /** Returns the response itself when its body is plain. */
 export function decodeBody(response: Response): Response {
   const encoding = response.headers.get("content-encoding");
   if (encoding === null || response.body === null) return response;
-  const decoder = DECODERS.get(encoding.trim().toLowerCase())?.();
-  if (decoder === undefined) return response;
+  const decoder = decoderOf(encoding);
+  if (decoder === null) return response;
   const encoded = Readable.fromWeb(response.body as NodeStream);
   // No error handler: the reader of the last stream gets the failures.
   const decoded = pipeline(encoded, decoder, bounded(), () => undefined);

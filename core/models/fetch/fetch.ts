@@ -2,7 +2,8 @@
  * The `fetch` that AI SDK packages get: it keeps connections by origin, an abort closes the socket at once, there is no time limit but
  * that for connecting, and a redirect to another origin, which would receive the key, is not followed.
  */
-import { Agent, type Dispatcher } from "undici";
+import undici, { type Dispatcher } from "undici";
+import { createOutboundAgent } from "../../lib/outbound.ts";
 import { decodeBody } from "./decode-body.ts";
 import { FetchCall } from "./fetch-call.ts";
 
@@ -33,7 +34,11 @@ interface OutgoingRequest {
 }
 
 export function createFetch({ connectTimeout, intercept }: FetchOptions): PackageFetch {
-  const agent = new Agent({ connect: { timeout: connectTimeout }, headersTimeout: 0, bodyTimeout: 0 });
+  const agent = createOutboundAgent(undici, {
+    connect: { timeout: connectTimeout },
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
   const dispatcher = intercept === undefined ? agent : agent.compose(intercept);
   return {
     fetch: (target, init = {}) => {
@@ -68,7 +73,7 @@ async function fetchRequest(dispatcher: Dispatcher, request: Request): Promise<R
 }
 
 function headersOf(given: RequestInit["headers"]): Record<string, string> {
-  const headers: Record<string, string> = { accept: "*/*" };
+  const headers: Record<string, string> = { accept: "*/*", "accept-encoding": "identity" };
   const entries = given instanceof Headers || Array.isArray(given) ? given : Object.entries(given ?? {});
   for (const [name, value] of entries as Iterable<[string, string | undefined]>)
     if (value !== undefined) headers[name.toLowerCase()] = value;

@@ -85,6 +85,17 @@ export class AllowedAddresses {
     });
   };
 
+  /**
+   * For a call through a proxy, which looks the name up itself: refused where the name has a private address here. What this machine
+   * does not find is left to the proxy.
+   */
+  checkName(hostname: string): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const name = hostname.replace(/^\[|\]$/g, "");
+      this.lookup(name, {}, (error) => (error === null || "code" in error ? resolve() : reject(error)));
+    });
+  }
+
   #allows(given: string): boolean {
     const address = MAPPED.exec(given)?.[1] ?? given;
     if (contains(this.#allowed, address)) return true;

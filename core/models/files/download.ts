@@ -1,6 +1,7 @@
 /** Downloads one file that a client has named by URL, within bounds. */
 import type { Readable } from "node:stream";
-import { Agent, request } from "undici";
+import undici from "undici";
+import { createOutboundAgent, hasProxy } from "../../lib/outbound.ts";
 import { AllowedAddresses } from "./allowed-addresses.ts";
 
 export interface DownloadedFile {
@@ -21,14 +22,15 @@ const CONNECT_TIMEOUT_MS = 5_000;
 /** @param allowPrivate host names, addresses or networks that are allowed beside the public ones */
 export function createDownloader(allowPrivate: readonly string[]): Downloader {
   const allowed = new AllowedAddresses(allowPrivate);
-  const agent = new Agent({ connect: { lookup: allowed.lookup, timeout: CONNECT_TIMEOUT_MS } });
+  const agent = createOutboundAgent(undici, { connect: { lookup: allowed.lookup, timeout: CONNECT_TIMEOUT_MS } });
   return {
     async download(start, budget, signal) {
       let url = start;
       for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
         if (!/^https?:$/.test(url.protocol)) throw new Error("only http and https URLs are downloaded");
         if (!allowed.allowsHost(url.hostname)) throw new Error(`${url.hostname} is a private address`);
-        const { statusCode, headers, body } = await request(url, { dispatcher: agent, signal });
+        if (hasProxy()) await allowed.checkName(url.hostname);
+        const { statusCode, headers, body } = await undici.request(url, { dispatcher: agent, signal });
         const { location, "content-type": type } = headers;
         if (statusCode >= 300 && statusCode < 400 && typeof location === "string") {
           leave(body);

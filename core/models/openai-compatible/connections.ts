@@ -1,6 +1,7 @@
 /** Connections to one origin, each with one call at a time. If their number is limited, calls wait in a queue. */
 import type { Socket } from "node:net";
-import { buildConnector, Client, type Dispatcher } from "undici";
+import undici, { type buildConnector, type Client, type Dispatcher } from "undici";
+import { createOutboundAgent, hasProxy } from "../../lib/outbound.ts";
 import { ProviderQueueFull } from "../../plugin/plugin.ts";
 
 /** A call that needs a connection. It gets one in `begin`, and must return it with `release` or `drop`. */
@@ -25,11 +26,13 @@ export class Connections {
   readonly #origin: string;
   readonly #limits: Limits;
   /** Shared by all clients, so that they reuse TLS sessions. */
-  readonly #connector = buildConnector({ timeout: 0 });
+  readonly #connector = undici.buildConnector({ timeout: 0 });
   /** A stack: the connection that was used last is used next, so that superfluous ones time out. */
   readonly #idle: Connection[] = [];
   readonly #open = new Set<Connection>();
   readonly #waiting = new Set<PooledCall>();
+  /** Has the sockets of all connections where there is a proxy. */
+  readonly #proxied = hasProxy() ? createOutboundAgent(undici, CLIENT_OPTIONS) : null;
   #closed = false;
 
   constructor(origin: string, limits: Limits) {
@@ -69,9 +72,9 @@ export class Connections {
   }
 
   /** Closes the connection at once, after anything but a complete answer. */
-  drop(connection: Connection, reason: Error): void {
+  drop(connection: Connection, reason: Error, call?: Dispatcher.DispatchController | null): void {
     this.#forget(connection);
-    connection.destroy(reason);
+    connection.destroy(reason, call);
     if (this.#closed) return;
     const next = this.#nextWaiting();
     if (next !== null) next.begin(this.#create());
@@ -83,6 +86,7 @@ export class Connections {
     const reason = new Error("the service stops");
     for (const call of this.#waiting) call.fail(reason);
     for (const connection of [...this.#open]) this.drop(connection, reason);
+    await this.#proxied?.destroy();
   }
 
   #create(): Connection {
@@ -97,6 +101,7 @@ export class Connections {
         connection.destroy(new Error("no longer connected"));
       },
       this.#limits.intercept,
+      this.#proxied,
     );
     this.#open.add(connection);
     return connection;
@@ -117,7 +122,8 @@ export class Connections {
 
 /** A client with one socket, which it opens for the first call, and again if it was closed in between. */
 export class Connection {
-  readonly #client: Client;
+  /** Null with a proxy: then a call is ended by its controller. */
+  readonly #client: Client | null;
   readonly dispatcher: Dispatcher;
   /** Whether it has carried a call: its server may close it at the moment when it is used again. */
   isKept = false;
@@ -128,8 +134,16 @@ export class Connection {
     connector: buildConnector.connector,
     disconnected: () => void,
     intercept: Limits["intercept"],
+    proxied: Dispatcher | null,
   ) {
-    this.#client = new Client(origin, {
+    this.#client = proxied === null ? this.#connect(origin, connector, disconnected) : null;
+    const plain =
+      this.#client ?? proxied!.compose((dispatch) => (call, handler) => dispatch({ ...call, origin }, handler));
+    this.dispatcher = intercept === undefined ? plain : plain.compose(intercept);
+  }
+
+  #connect(origin: string, connector: buildConnector.connector, disconnected: () => void): Client {
+    const client = new undici.Client(origin, {
       ...CLIENT_OPTIONS,
       connect: (options, callback) => {
         // The connector returns its socket, which its type does not mention: destroying it is the only way to give up an attempt.
@@ -139,12 +153,13 @@ export class Connection {
         }) as unknown as Socket;
       },
     });
-    this.#client.on("disconnect", disconnected);
-    this.dispatcher = intercept === undefined ? this.#client : this.#client.compose(intercept);
+    client.on("disconnect", disconnected);
+    return client;
   }
 
-  destroy(reason: Error): void {
-    this.#client.destroy(reason).catch(() => undefined);
+  destroy(reason: Error, call?: Dispatcher.DispatchController | null): void {
+    if (this.#client === null) call?.abort(reason);
+    this.#client?.destroy(reason).catch(() => undefined);
     this.#connecting?.destroy(reason);
   }
 }

@@ -1,6 +1,8 @@
 /** One POST to the provider: its time limits, its abort, its size, and the back-pressure of its reader. */
+import type { Duplex } from "node:stream";
 import type { Dispatcher } from "undici";
 import type { AbortListener, Aborts } from "../../lib/aborts.ts";
+import { decoderOf } from "../../lib/decompress.ts";
 import { AnswerTooLarge, MAX_ANSWER_BYTES } from "../../plugin/model-errors.ts";
 import { ModelTimeout, type ModelTimeouts } from "../../plugin/plugin.ts";
 import type { Connection, Connections, PooledCall } from "./connections.ts";
@@ -40,6 +42,8 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
   /** Whether anything of the answer has come. */
   #hasBegun = false;
   #timer: NodeJS.Timeout | undefined;
+  /** Of a compressed answer. */
+  #decoder: Duplex | null = null;
   ended = false;
 
   constructor(
@@ -79,7 +83,9 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
 
   /** Continues after `received` has returned false. */
   resume(): void {
-    if (this.ended || this.#controller?.paused !== true) return;
+    if (this.ended) return;
+    this.#decoder?.resume();
+    if (this.#controller?.paused !== true || this.#decoder?.writableNeedDrain) return;
     // The provider is not responsible for the pause.
     this.#limitStart = performance.now();
     this.#controller.resume();
@@ -91,7 +97,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
     this.#end();
     const connection = this.#connection;
     if (connection === null) this.#connections.leave(this);
-    else this.#connections.drop(connection, thrown instanceof Error ? thrown : new Error("aborted"));
+    else this.#connections.drop(connection, thrown instanceof Error ? thrown : new Error("aborted"), this.#controller);
     this.#receiver.failed(thrown);
   }
 
@@ -111,7 +117,14 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
 
   onResponseStart(_controller: unknown, status: number, headers: ResponseHeaders): void {
     this.#hasBegun = true;
-    if (status >= 200 && !this.ended) this.#receiver.started(status, headers);
+    if (status < 200 || this.ended) return;
+    const encoding = headers["content-encoding"];
+    try {
+      if (encoding !== undefined) this.#decode(String(encoding));
+      this.#receiver.started(status, headers);
+    } catch (error) {
+      this.fail(error);
+    }
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -121,19 +134,38 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
       this.#firstByteAt = this.#limitStart;
       this.#limit = "idle";
     }
+    if (!(this.#decoder === null ? this.#receive(chunk) : this.#decoder.write(chunk))) controller.pause();
+  }
+
+  /** @returns false when the reader is behind */
+  #receive(chunk: Buffer): boolean {
     this.#bytes += chunk.length;
-    if (this.#bytes > MAX_ANSWER_BYTES) {
-      this.fail(new AnswerTooLarge());
-      return;
-    }
     try {
-      if (!this.#receiver.received(chunk)) controller.pause();
+      if (this.#bytes > MAX_ANSWER_BYTES) throw new AnswerTooLarge();
+      return this.#receiver.received(chunk);
     } catch (error) {
       this.fail(error);
+      return true;
     }
   }
 
+  #decode(encoding: string): void {
+    const decoder = decoderOf(encoding);
+    this.#decoder = decoder;
+    decoder?.on("data", (chunk: Buffer) => {
+      if (!this.ended && !this.#receive(chunk)) decoder.pause();
+    });
+    decoder?.on("drain", () => decoder.isPaused() || this.resume());
+    decoder?.on("end", () => this.#complete());
+    decoder?.on("error", (error) => this.fail(error));
+  }
+
   onResponseEnd(): void {
+    if (this.#decoder === null) this.#complete();
+    else this.#decoder.end();
+  }
+
+  #complete(): void {
     if (this.ended) return;
     this.#end();
     this.#connections.release(this.#connection!);
@@ -162,7 +194,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
   #watch(): void {
     const now = performance.now();
     const limits = this.#timeouts;
-    if (this.#controller?.paused) this.#limitStart = now;
+    if (this.#controller?.paused || this.#decoder?.isPaused()) this.#limitStart = now;
     const { total = Number.POSITIVE_INFINITY } = limits;
     const phaseLeft = this.#limitStart + limits[this.#limit] - now;
     const totalLeft = this.#firstByteAt === 0 ? total : this.#firstByteAt + total - now;
@@ -184,6 +216,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
   #end(): void {
     this.ended = true;
     clearTimeout(this.#timer);
+    this.#decoder?.destroy();
     this.#aborts?.remove(this);
   }
 }

@@ -39,6 +39,8 @@ export function createUpstream(config: UpstreamConfig): Upstream {
   const connections = new Connections(baseURL.origin, { connections: limit, queue, intercept });
   const common = {
     "content-type": "application/json",
+    // Compression would hold pieces of a stream back. What is compressed all the same, as by a proxy, is read.
+    "accept-encoding": "identity",
     "user-agent": `penstock/${VERSION}`,
     ...(apiKey === "" ? {} : { authorization: `Bearer ${apiKey}` }),
     ...lowerCase(config.headers),

@@ -21,12 +21,22 @@ export function readUsage(usage: WireUsage | null): LanguageModelV3Usage {
   };
 }
 
+/** OpenAI's, and what other servers say in their place. */
 const REASONS: Readonly<Record<string, LanguageModelV3FinishReason["unified"]>> = {
   stop: "stop",
+  eos: "stop",
+  eos_token: "stop",
+  end_turn: "stop",
+  stop_sequence: "stop",
   length: "length",
+  max_tokens: "length",
+  model_length: "length",
   content_filter: "content-filter",
+  safety: "content-filter",
+  sensitive: "content-filter",
   function_call: "tool-calls",
   tool_calls: "tool-calls",
+  tool_use: "tool-calls",
 };
 
 export const readFinishReason = (raw: string): LanguageModelV3FinishReason => ({

@@ -1,5 +1,6 @@
 /** The work of an andAgent step: runs an agent. */
 import type { Agent, TaskBody } from "../../agents/agent.ts";
+import { unfinished } from "../../agents/run/finish.ts";
 import { type RunEntry, type RunJournal, runIdFrom } from "../../agents/run/journal.ts";
 import type { AgentPart, PartSink } from "../../agents/run/parts.ts";
 import { RunWaits } from "../../agents/run/waiting.ts";
@@ -19,7 +20,7 @@ export function compileAgent(
   names: readonly string[],
 ): Work | null {
   const prompt = compileText(linking, work.prompt, [...at, "prompt"], names);
-  const { schema } = work;
+  const { schema, stream, accept } = work;
   const check = compileCheck(linking, schema, [...at, "schema"]);
   const agent = linking.parts.agents.get(work.agent);
   if (agent === undefined) {
@@ -30,24 +31,32 @@ export function compileAgent(
     schema === undefined || check === null
       ? undefined
       : { schema, problems: (value: unknown) => check(value, "result") };
-  return { run: (call) => runAgent(agent, { prompt, result, stream: work.stream }, call), readOnly: false };
+  return { run: (call) => runAgent(agent, { prompt, result, stream, accept }, call), readOnly: false };
 }
 
 interface AgentTask {
   prompt(scope: StepScope): string;
   readonly result: TaskBody["result"];
   readonly stream: boolean;
+  /** How the run may end beside `stop`; undefined: in no other way. */
+  readonly accept: readonly Accepted[] | undefined;
 }
 
-/** The output is an object when the step has a schema, else `{ text }`. */
-async function runAgent(agent: Agent, { prompt, result, stream }: AgentTask, call: StepCall): Promise<unknown> {
+type Accepted = NonNullable<AgentStepManifest["accept"]>[number];
+
+/** The output is an object when the step has a schema, else `{ text }`, with `finishReason` where others than `stop` are accepted. */
+async function runAgent(agent: Agent, { prompt, result, stream, accept }: AgentTask, call: StepCall): Promise<unknown> {
   const { conversationId, userId, scope } = call;
   const options = { context: cloneJson(scope.context), memory: { conversationId, userId } };
   const body: TaskBody = { input: prompt(scope), options, result };
   try {
     const sink = stream ? new StepSink(call) : undefined;
     const outcome = await agent.run({ ...body, ...keptRun(call) }, new StepCaller(call), sink);
-    return result === undefined ? { text: outcome.text } : outcome.output;
+    const { text, finishReason } = outcome;
+    const problem = accept?.includes(finishReason as Accepted) === true ? null : unfinished(agent.id, finishReason);
+    if (problem !== null) throw new ServiceError("step_failed", problem);
+    if (result !== undefined) return outcome.output;
+    return accept === undefined ? { text } : { text, finishReason };
   } catch (error) {
     if (error instanceof RunWaits) return suspendForApproval(error.approvals[0]!);
     // The message of any other error is for the log only. When the step was stopped, the error does not matter.

@@ -1,0 +1,24 @@
+/** Decoders of HTTP bodies. */
+import type { Duplex } from "node:stream";
+import * as zlib from "node:zlib";
+
+type Decoder = () => Duplex;
+/** Node 20 has none. */
+const { createZstdDecompress } = zlib as { createZstdDecompress?: Decoder };
+
+const DECODERS: ReadonlyMap<string, Decoder> = new Map<string, Decoder>([
+  ["gzip", zlib.createGunzip],
+  ["x-gzip", zlib.createGunzip],
+  ["deflate", zlib.createInflate],
+  ["br", zlib.createBrotliDecompress],
+  ...(createZstdDecompress === undefined ? [] : ([["zstd", createZstdDecompress]] as const)),
+]);
+
+/** @param encoding a `Content-Encoding`. Returns null for a plain body. @throws Error for an encoding that Node cannot read */
+export function decoderOf(encoding: string): Duplex | null {
+  const name = encoding.trim().toLowerCase();
+  if (name === "" || name === "identity") return null;
+  const decoder = DECODERS.get(name);
+  if (decoder === undefined) throw new Error(`its content-encoding ${name.slice(0, 40)} cannot be read`);
+  return decoder();
+}
