@@ -81,6 +81,9 @@ function readAssistant(message: Fields, path: string): InputMessage | null {
   return parts.length === 0 ? null : { role: "assistant", content: [...readThoughts(message), ...parts] };
 }
 
+/** The format of details that Claude has signed, as OpenRouter calls it. */
+export const CLAUDE = "anthropic-claude-v1";
+
 /** Thoughts, and what else the provider of a model wants back with its answer. Other providers are not sent it. */
 function readThoughts({
   reasoning_content: thought,
@@ -89,15 +92,31 @@ function readThoughts({
   extra_content,
 }: Fields): InputPart[] {
   const [text, name] = typeof thought === "string" ? [thought] : [reasoning, "reasoning"];
-  const message = {
-    ...(Array.isArray(reasoning_details) && { reasoning_details }),
-    ...(isObject(extra_content) && { extra_content }),
-  };
   const words = typeof text === "string" ? text : "";
-  if (words === "" && Object.keys(message).length === 0) return [];
-  return [
-    { type: "reasoning", text: words, providerOptions: { openaiCompatible: { ...(name && { name }), message } } },
-  ];
+  const part = (of: string, message: Fields, signed?: Fields): InputPart => ({
+    type: "reasoning",
+    text: of,
+    providerOptions: { openaiCompatible: { ...(name && { name }), message }, ...signed },
+  });
+  const extras = isObject(extra_content) ? { extra_content } : {};
+  const details: unknown[] = Array.isArray(reasoning_details) ? reasoning_details : [];
+  const signed = details.map(readSigned);
+  // Each signature is for a text of its own, which clients that join deltas in their own way may have lost elsewhere.
+  if (signed.some((each) => each !== null))
+    return signed.map((each, index) =>
+      part(each?.text ?? "", { ...extras, reasoning_details: [details[index]] }, each?.options),
+    );
+  const message = { ...(details.length > 0 && { reasoning_details: details }), ...extras };
+  return words === "" && Object.keys(message).length === 0 ? [] : [part(words, message)];
+}
+
+/** The text of a detail that Claude has signed, and the signature as its packages have it; null for others. */
+function readSigned(detail: unknown): { text: string; options: Fields } | null {
+  if (!isObject(detail) || detail.format !== CLAUDE) return null;
+  const { text, signature, data: redactedData } = detail;
+  const own = typeof signature === "string" ? { signature } : { redactedData };
+  if (typeof Object.values(own)[0] !== "string") return null;
+  return { text: typeof text === "string" ? text : "", options: { anthropic: own, bedrock: own } };
 }
 
 function readCall(call: unknown, path: string): InputPart {
