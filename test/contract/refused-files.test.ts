@@ -114,7 +114,11 @@ async function serve(t: Parameters<typeof startService>[0], named: typeof PROVID
 }
 
 /** What a file of that type begins with: one that is a PNG is sent as one, whatever its type says. */
-const HEAD: Readonly<Record<string, string>> = { "image/png": PNG, "image/heic": "AAAAGGZ0eXBoZWlj", "video/mp4": "AAAAGGZ0eXBpc29t" };
+const HEAD: Readonly<Record<string, string>> = {
+  "image/png": PNG,
+  "image/heic": "AAAAGGZ0eXBoZWlj",
+  "video/mp4": "AAAAGGZ0eXBpc29t",
+};
 const image = (mediaType = "image/png") => ({
   type: "file",
   mediaType,
