@@ -38,7 +38,7 @@ const malformed = (message: string): RawReply => ({
 export const A2A_ROUTES = [
   get("/agents/:id/card", "a2a.card", "The A2A card of an agent", {
     group: "discovery",
-    output: { json: "AgentCard" },
+    output: "AgentCard",
     readsClient: true,
     handle: ({ params }, call) => new Serialized(findCard(call, params.id!).json),
   }),

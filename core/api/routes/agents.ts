@@ -29,12 +29,12 @@ export const GENERATION = { bodyClass: "generation", failures: ["conflict"] } as
 export const AGENT_ROUTES = [
   get("/agents", "agents.list", "List agents", {
     group: "management",
-    output: { json: "AgentList" },
+    output: "AgentList",
     handle: (_input, { service }) => service.agentList(),
   }),
   get("/agents/:id", "agents.get", "Inspect an agent", {
     group: "management",
-    output: { json: "AgentDetail" },
+    output: "AgentDetail",
     handle: ({ params }, { service }) => findAgent(service, params.id!).detail(),
   }),
   post("/agents/:id/text", "agents.generateText", "Generate text", {
@@ -75,7 +75,7 @@ export const AGENT_ROUTES = [
   get("/agents/:id/history", "agents.history", "List the runs of an agent, newest first", {
     group: "management",
     query: "HistoryQuery",
-    output: { json: "HistoryPage" },
+    output: "HistoryPage",
     handle({ params, query }, call) {
       const { service } = call;
       const principal = principalOf(call, service.isolated);

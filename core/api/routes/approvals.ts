@@ -12,7 +12,7 @@ export const APPROVAL_ROUTES = [
     body: "AnswerApprovalRequest",
     idempotent: true,
     failures: ["conflict"],
-    output: { json: "Approval" },
+    output: "Approval",
     handle: ({ params, body }, call) => call.service.approvals.answer(params.approvalId!, body, call),
   }),
 ];

@@ -9,7 +9,7 @@ export const INVENTORY_ROUTES = [
     {
       group: "observability",
       pages: "named",
-      output: { json: "RouteStates" },
+      output: "RouteStates",
       handle: (_input, { service }) => service.inventory.routes(),
     },
   ),
@@ -18,7 +18,7 @@ export const INVENTORY_ROUTES = [
     description:
       "Secrets, instructions of agents, and what comes from the environment are not among them. With `auth` only the console's key gives access.",
     pages: "named",
-    output: { json: "ManifestValues" },
+    output: "ManifestValues",
     handle: (_input, { service }) => service.inventory.manifest(),
   }),
   get(
@@ -28,7 +28,7 @@ export const INVENTORY_ROUTES = [
     {
       group: "observability",
       pages: "named",
-      output: { json: "LimitStates" },
+      output: "LimitStates",
       handle: (_input, { service }) => service.inventory.limits(),
     },
   ),

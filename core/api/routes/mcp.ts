@@ -15,17 +15,17 @@ const MESSAGE = { description: "A JSON-RPC message.", type: "object", additional
 export const MCP_ROUTES: readonly Route<Service>[] = [
   get("/mcp/servers", "mcp.listServers", "List MCP servers", {
     group: "discovery",
-    output: { json: "McpServerList" },
+    output: "McpServerList",
     handle: (_input, { service }) => ({ servers: [...service.mcpServers.values()].map(({ record }) => record) }),
   }),
   get("/mcp/servers/:serverId", "mcp.getServer", "Inspect an MCP server", {
     group: "discovery",
-    output: { json: "McpServer" },
+    output: "McpServer",
     handle: ({ params }, { service }) => findServer(service, params.serverId!).record,
   }),
   get("/mcp/servers/:serverId/tools", "mcp.listTools", "List the tools of an MCP server", {
     group: "discovery",
-    output: { json: "McpToolList" },
+    output: "McpToolList",
     handle({ params }, { service }) {
       const { record, tools } = findServer(service, params.serverId!);
       const listed = [...tools.values()].map((tool) => ({
@@ -43,7 +43,7 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
     bodyOptional: true,
     failures: ["conflict"],
     readsHeaders: ["x-approval-id"],
-    output: { json: "McpCallResult" },
+    output: "McpCallResult",
     handle: ({ params, body }, call) => invoke(call, params.serverId!, params.toolName!, body),
   }),
   endpoint("POST", "mcp.post", "Send a message to an MCP server", "Streamable HTTP, without sessions."),

@@ -39,7 +39,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
     get("/api/memory/conversations", "memory.listConversations", "List conversations", {
       query: "ConversationsQuery",
       failures: ["not_found"],
-      output: { json: "ConversationList" },
+      output: "ConversationList",
       handle({ query }, call) {
         return open(call, query.agentId).access.list(listQuery(query));
       },
@@ -62,7 +62,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
     }),
     get("/api/memory/conversations/:conversationId", "memory.getConversation", "Get a conversation", {
       query: "ConversationQuery",
-      output: { json: "ConversationReply" },
+      output: "ConversationReply",
       async handle({ params, query }, call) {
         const id = conversationIdOf(params);
         return { conversation: await open(call, query.agentId).access.get(id, query.userId) };
@@ -71,7 +71,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
     patch("/api/memory/conversations/:conversationId", "memory.updateConversation", "Update a conversation", {
       query: "ConversationQuery",
       body: "UpdateConversationRequest",
-      output: { json: "ConversationReply" },
+      output: "ConversationReply",
       async handle({ params, query, body }, call) {
         const id = conversationIdOf(params);
         const { title, metadata } = body;
@@ -86,7 +86,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       "Delete a conversation with its messages, its working memory and the threads of sub-agents",
       {
         query: "ConversationQuery",
-        output: { json: "DeletedConversation" },
+        output: "DeletedConversation",
         async handle({ params, query }, call) {
           const { memory, principal } = open(call, query.agentId);
           await deleteConversationAndThreads(call.service, memory, principal, conversationIdOf(params), query.userId);
@@ -121,7 +121,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       "Get the newest messages of a conversation, in order",
       {
         query: "MessagesQuery",
-        output: { json: "MessageList" },
+        output: "MessageList",
         handle({ params, query }, call) {
           const id = conversationIdOf(params);
           return open(call, query.agentId).access.messages(id, messageQuery(query));
@@ -133,7 +133,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       body: "SaveMessagesRequest",
       idempotent: true,
       failures: ["not_found"],
-      output: { json: "SavedMessages" },
+      output: "SavedMessages",
       async handle({ query, body }, call) {
         const { access, principal } = open(call, body.agentId ?? query.agentId);
         return { saved: await access.save(saveEntries(body, principal)) };
@@ -143,7 +143,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
       query: "MemoryQuery",
       body: "DeleteMessagesRequest",
       failures: ["not_found"],
-      output: { json: "DeletedMessages" },
+      output: "DeletedMessages",
       async handle({ query, body }, call) {
         const { memory, access, principal } = open(call, body.agentId ?? query.agentId);
         const user = requiredUser(principal, body.userId);
@@ -154,7 +154,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
     }),
     get("/api/memory/conversations/:conversationId/working-memory", "memory.getWorkingMemory", "Read working memory", {
       query: "WorkingMemoryQuery",
-      output: { json: "WorkingMemory" },
+      output: "WorkingMemory",
       handle({ params, query }, call) {
         const id = conversationIdOf(params);
         const { access, principal } = open(call, query.agentId);
@@ -172,7 +172,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         query: "MemoryQuery",
         body: "UpdateWorkingMemoryRequest",
         idempotent: true,
-        output: { json: "WorkingMemoryUpdated" },
+        output: "WorkingMemoryUpdated",
         async handle({ params, query, body }, call) {
           const id = conversationIdOf(params);
           const { access } = open(call, body.agentId ?? query.agentId);
@@ -185,7 +185,7 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
     get("/api/memory/search", "memory.search", "Search messages by meaning", {
       query: "SearchQuery",
       failures: ["not_found"],
-      output: { json: "SearchResults" },
+      output: "SearchResults",
       handle({ query }, call) {
         const { access } = open(call, query.agentId);
         const { searchQuery: text, limit = defaults.SearchQuery.limit, threshold, conversationId, userId } = query;

@@ -23,7 +23,7 @@ export const OBSERVABILITY_LOG_ROUTES = [
   get("/observability/logs", "observability.logs", "Query log records, newest first", {
     group: "observability",
     query: "LogRecordsQuery",
-    output: { json: "LogRecords" },
+    output: "LogRecords",
     handle({ query }, call) {
       const { traceId, spanId, entityId, search, limit = defaults.LogRecordsQuery.limit } = query;
       const filter = {
@@ -40,13 +40,13 @@ export const OBSERVABILITY_LOG_ROUTES = [
   get("/observability/traces/:traceId/logs", "observability.traceLogs", "Log records of a trace, newest first", {
     group: "observability",
     query: "SpanLogsQuery",
-    output: { json: "LogRecords" },
+    output: "LogRecords",
     handle: ({ params, query }, call) => listRecords("trace", params.traceId!, query.limit, call),
   }),
   get("/observability/spans/:spanId/logs", "observability.spanLogs", "Log records of a span, newest first", {
     group: "observability",
     query: "SpanLogsQuery",
-    output: { json: "LogRecords" },
+    output: "LogRecords",
     handle: ({ params, query }, call) => listRecords("span", params.spanId!, query.limit, call),
   }),
 ];

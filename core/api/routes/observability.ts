@@ -18,7 +18,7 @@ export const OBSERVABILITY_ROUTES = [
     "What is recorded, how much of it there is, and what this process did in the last hour",
     {
       group: "observability",
-      output: { json: "ObservabilityStatus" },
+      output: "ObservabilityStatus",
       async handle(_input, { service }) {
         const enabled = service.manifest.observability.sample > 0;
         const kept = { ...(await service.traces.status()), logCount: service.logs.count };
@@ -29,7 +29,7 @@ export const OBSERVABILITY_ROUTES = [
   get("/observability/traces", "observability.listTraces", "List traces, newest first", {
     group: "observability",
     query: "TracesQuery",
-    output: { json: "TraceList" },
+    output: "TraceList",
     async handle({ query }, call) {
       const { from, to, entityId, entityType, status } = query;
       const { limit = defaults.TracesQuery.limit, offset = defaults.TracesQuery.offset } = query;
@@ -48,12 +48,12 @@ export const OBSERVABILITY_ROUTES = [
   }),
   get("/observability/traces/:traceId", "observability.getTrace", "A trace with its spans", {
     group: "observability",
-    output: { json: "TraceDetail" },
+    output: "TraceDetail",
     handle: ({ params }, call) => open(call).get(params.traceId!),
   }),
   get("/observability/spans/:spanId", "observability.getSpan", "A span", {
     group: "observability",
-    output: { json: "SpanRecord" },
+    output: "SpanRecord",
     handle: ({ params }, call) => open(call).span(params.spanId!),
   }),
 ];

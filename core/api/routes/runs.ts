@@ -17,11 +17,11 @@ export const RUN_ROUTES = [
   get("/agents/:id/runs", "runs.list", "List the kept runs of an agent, newest first", {
     group: "management",
     query: "RunsQuery",
-    output: { json: "AgentRunList" },
+    output: "AgentRunList",
     handle: ({ params: { id }, query }, call) => open(id!, call).list(id!, query),
   }),
   get("/agents/:id/runs/:runId", "runs.get", "Inspect a kept run", {
-    output: { json: "AgentRun" },
+    output: "AgentRun",
     handle: ({ params: { id, runId } }, call) => open(id!, call).get(id!, runId!),
   }),
   get("/agents/:id/runs/:runId/stream", "runs.attach", "Read the parts of a kept run again, and follow it", {
@@ -43,7 +43,7 @@ export const RUN_ROUTES = [
   }),
   post("/agents/:id/runs/:runId/cancel", "runs.cancel", "Cancel a kept run", {
     description: "What it has said so far is stored. A tool that does not heed its signal is given up after 5 s.",
-    output: { json: "RunCancelled" },
+    output: "RunCancelled",
     handle: ({ params: { id, runId } }, call) => open(id!, call).cancel(id!, runId!),
   }),
   get(
@@ -63,7 +63,7 @@ export const RUN_ROUTES = [
     description: "What it has said so far is stored. 404 when nothing runs.",
     body: "CancelChatRequest",
     bodyOptional: true,
-    output: { json: "RunCancelled" },
+    output: "RunCancelled",
     handle: ({ params: { id, conversationId }, body }, call) =>
       open(id!, call).cancelChat(id!, conversationId!, body.userId),
   }),

@@ -10,7 +10,7 @@ import { get, post } from "./row.ts";
 export const TOOL_ROUTES = [
   get("/tools", "tools.list", "List tools", {
     group: "management",
-    output: { json: "ToolList" },
+    output: "ToolList",
     handle: (_input, { service }) => service.toolList(),
   }),
   post("/tools/:name/execute", "tools.execute", "Execute a tool", {
@@ -18,7 +18,7 @@ export const TOOL_ROUTES = [
     idempotent: true,
     failures: ["conflict"],
     readsHeaders: ["x-approval-id"],
-    output: { json: "ToolExecutionResult" },
+    output: "ToolExecutionResult",
     handle: ({ params, body }, call) => execute(call.service, params.name!, body, call),
   }),
 ];

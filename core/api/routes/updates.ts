@@ -7,7 +7,7 @@ export const UPDATE_ROUTES = [
     group: "updates",
     description: "What `npm outdated` says, within 10 s.",
     pages: "named",
-    output: { json: "UpdateList" },
+    output: "UpdateList",
     handle: async (_input, { service }) => (await service.platform.updates()).list(),
   }),
   post("/updates", "updates.install", "Install newer versions of packages", {
@@ -18,7 +18,7 @@ export const UPDATE_ROUTES = [
     bodyOptional: true,
     pages: "named",
     failures: ["conflict"],
-    output: { json: "InstalledUpdates" },
+    output: "InstalledUpdates",
     handle: async ({ body }, { service }) => (await service.platform.updates()).install(body.packageName),
   }),
   post("/updates/:packageName", "updates.installOne", "Install the newest version of one package", {
@@ -26,7 +26,7 @@ export const UPDATE_ROUTES = [
     description: "A name with a scope is one segment: `@scope%2Fname`.",
     pages: "named",
     failures: ["conflict"],
-    output: { json: "InstalledUpdates" },
+    output: "InstalledUpdates",
     handle: async ({ params }, { service }) => {
       const { packageName } = params;
       return (await service.platform.updates()).install(packageName!);
@@ -37,7 +37,7 @@ export const UPDATE_ROUTES = [
     description:
       "What is running ends on the manifest that it began with. A manifest that cannot be served is answered with 400 and all of its errors, and changes nothing.",
     pages: "named",
-    output: { json: "Reloaded" },
+    output: "Reloaded",
     handle: (_input, { service }) => service.reload(),
   }),
   post(
@@ -50,7 +50,7 @@ export const UPDATE_ROUTES = [
       body: "SetupObservabilityRequest",
       pages: "named",
       failures: ["conflict"],
-      output: { json: "SetupResult" },
+      output: "SetupResult",
       async handle({ body }, { service }) {
         const file = await service.platform.environmentFile();
         await file.set({ SERVICE_PUBLIC_KEY: body.publicKey, SERVICE_SECRET_KEY: body.secretKey });

@@ -15,12 +15,12 @@ const open = (call: Context<Service>): WorkflowAccess =>
 export const WORKFLOW_ROUTES = [
   get("/workflows", "workflows.list", "List workflows", {
     group: "management",
-    output: { json: "WorkflowList" },
+    output: "WorkflowList",
     handle: (_input, { service }) => service.workflows.list(),
   }),
   get("/workflows/:id", "workflows.get", "Inspect a workflow", {
     group: "management",
-    output: { json: "WorkflowDetail" },
+    output: "WorkflowDetail",
     handle: ({ params }, { service }) => service.workflows.detail(params.id!),
   }),
   get("/workflows/executions", "workflows.listExecutions", "List executions, newest first", {
@@ -29,7 +29,7 @@ export const WORKFLOW_ROUTES = [
       "`metadata.KEY=VALUE` keeps those whose metadata has the key with that text or JSON value; it may be given for several keys.",
     query: "ExecutionsQuery",
     failures: ["not_found"],
-    output: { json: "WorkflowExecutionList" },
+    output: "WorkflowExecutionList",
     handle: ({ query }, call) => open(call).executions(executionQuery(query)),
   }),
   post("/workflows/:id/execute", "workflows.execute", "Execute a workflow", {
@@ -75,7 +75,7 @@ export const WORKFLOW_ROUTES = [
     body: "SuspendExecutionRequest",
     idempotent: true,
     bodyOptional: true,
-    output: { json: "ExecutionSuspended" },
+    output: "ExecutionSuspended",
     handle: ({ params, query, body }, call) =>
       open(call).suspend(params.id!, executionIdParam(params), body.reason, query.userId),
   }),
@@ -87,7 +87,7 @@ export const WORKFLOW_ROUTES = [
     idempotent: true,
     bodyOptional: true,
     failures: ["conflict"],
-    output: { json: "ExecutionResult" },
+    output: "ExecutionResult",
     handle: ({ params, query, body }, call) =>
       open(call).resume(params.id!, executionIdParam(params), body, call, query.userId),
   }),
@@ -101,7 +101,7 @@ export const WORKFLOW_ROUTES = [
       query: "OwnerQuery",
       body: "ReplayExecutionRequest",
       idempotent: true,
-      output: { json: "ExecutionResult" },
+      output: "ExecutionResult",
       handle: ({ params, query, body }, call) =>
         open(call).replay(params.id!, executionIdParam(params), body, call, query.userId),
     },
@@ -112,14 +112,14 @@ export const WORKFLOW_ROUTES = [
     body: "CancelExecutionRequest",
     idempotent: true,
     bodyOptional: true,
-    output: { json: "ExecutionCancellation" },
+    output: "ExecutionCancellation",
     handle: ({ params, query, body }, call) =>
       open(call).cancel(params.id!, executionIdParam(params), body.reason, query.userId),
   }),
   get("/workflows/:id/executions/:executionId/state", "workflows.getState", "Inspect the state of an execution", {
     group: "management",
     query: "OwnerQuery",
-    output: { json: "ExecutionState" },
+    output: "ExecutionState",
     handle: ({ params, query }, call) => open(call).state(params.id!, executionIdParam(params), query.userId),
   }),
 ];
