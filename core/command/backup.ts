@@ -25,7 +25,8 @@ const withFile = (
 ): Promise<number> =>
   withNamedStore(invocation, async ({ kind, sqlite, url }) => {
     if (kind === "postgres") throw new Error(`the store is PostgreSQL: use ${tool}, as docs/backup.md shows`);
-    if (sqlite === null) throw new Error(`the store is the plugin ${url.split(":", 1)[0]}: use penstock export and penstock import`);
+    if (sqlite === null)
+      throw new Error(`the store is the plugin ${url.split(":", 1)[0]}: use penstock export and penstock import`);
     process.stdout.write(`${await work(sqlite, invocation.rest[0]!)}\n`);
     return 0;
   });
