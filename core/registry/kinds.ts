@@ -8,7 +8,7 @@ import { pluginSchemaProblems } from "./plugin-schema.ts";
 /** Returns the problem of a field (`must be a function`), or null. */
 type Check = (value: unknown) => string | null;
 
-export interface KindRow {
+interface KindRow {
   /** The folder below a plugin root. */
   folder: string;
   /** The names of fields, in the order in which they are checked. One that may be missing ends in `?`. */
