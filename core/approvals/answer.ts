@@ -4,14 +4,11 @@ import { mayAccess } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { canonicalJson } from "../lib/canonical-json.ts";
 import { type Clock, storedTime } from "../lib/clock.ts";
-import { invalid, notFound, ServiceError } from "../lib/errors.ts";
+import { invalid, notFound, quoted, ServiceError } from "../lib/errors.ts";
 import { changeInTurn } from "../storage/conflict.ts";
 import type { Tool } from "../tools/tool.ts";
 import { type ApprovalRecord, approvedInput, MAX_INPUT_CHARACTERS, type WithdrawalReason } from "./record.ts";
 import type { ApprovalRows } from "./rows.ts";
-
-/** Longest id in an error, because clients choose how long they are. */
-const MAX_NAMED_ID = 128;
 
 /** The person who answers. */
 interface Approver {
@@ -87,4 +84,4 @@ function editedInput(
   return canonicalJson(body.input) === canonicalJson(input) ? undefined : [body.input];
 }
 
-const unknown = (id: string) => notFound(`approval ${JSON.stringify(id.slice(0, MAX_NAMED_ID))} does not exist`);
+const unknown = (id: string) => notFound(`approval ${quoted(id)} does not exist`);
