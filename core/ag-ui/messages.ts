@@ -4,8 +4,8 @@
  */
 import { parseJsonText } from "../http/decode.ts";
 import { invalid, quoted } from "../lib/errors.ts";
-import { isObject } from "../lib/is-object.ts";
-import { type Fields, metadataIn, resultIn, stringAt, textOf, type UiPart, userParts } from "./content.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
+import { metadataIn, resultIn, stringAt, textOf, type UiPart, userParts } from "./content.ts";
 
 export interface UiMessage {
   id?: string;

@@ -31,10 +31,10 @@ const CONTENT: Readonly<Record<MessageItem["role"], PartReaders>> = {
 };
 
 /** Names of functions by the ids of their calls that have no output yet. */
-export type OpenCalls = ReadonlyMap<string, string[]>;
+type OpenCalls = ReadonlyMap<string, string[]>;
 
 /** @param items of the whole conversation: a client may put an output before its call */
-export function openCalls(items: readonly ConversationItem[]): OpenCalls {
+export function unansweredCalls(items: readonly ConversationItem[]): OpenCalls {
   const open = new Map<string, string[]>();
   for (const item of items) {
     if (item.type !== "function_call") continue;

@@ -5,7 +5,7 @@ import type { Principal } from "../identity/principal.ts";
 import { quoted } from "../lib/errors.ts";
 import type { InputMessage } from "./content.ts";
 import { OpenaiError } from "./errors.ts";
-import { openCalls, partsOf } from "./item-parts.ts";
+import { partsOf, unansweredCalls } from "./item-parts.ts";
 import { type ConversationItem, messagesOf, type ReadItem, responseOfItem } from "./items.ts";
 import type { InputItem } from "./response-input.ts";
 import type { ResponseRecord, ResponseRows } from "./response-rows.ts";
@@ -73,7 +73,7 @@ export function requireChain(chain: readonly string[]): void {
 
 /** Removes outputs without a call: the call may have been in an earlier response that no longer exists. */
 function withTheirCalls(items: readonly ConversationItem[]): ConversationItem[] {
-  const calls = openCalls(items);
+  const calls = unansweredCalls(items);
   return items.filter((item) => item.type !== "function_call_output" || calls.has(item.call_id));
 }
 
@@ -129,7 +129,7 @@ export function conversationOf(
   { items: earlier }: EarlierItems,
   input: readonly ConversationItem[],
 ): InputMessage[] {
-  const open = openCalls([...earlier, ...input]);
+  const open = unansweredCalls([...earlier, ...input]);
   const read = (items: readonly ConversationItem[], pathOf: (index: number) => string): ReadItem[] =>
     items.map((item, index) => ({ item, path: pathOf(index), parts: partsOf(item, pathOf(index), open) }));
   const messages = messagesOf([...read(earlier, () => "previous_response_id"), ...read(input, (at) => `input[${at}]`)]);
