@@ -1,7 +1,7 @@
 /** Converts the messages of a chat completion to the form that agents read. */
 import { parseJsonText } from "../http/decode.ts";
-import { invalid } from "../lib/errors.ts";
-import { isObject } from "../lib/is-object.ts";
+import { invalid, listed } from "../lib/errors.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
 import {
   type InputMessage,
   type InputPart,
@@ -14,8 +14,6 @@ import {
 } from "./content.ts";
 import { placed } from "./places.ts";
 import { isNothing } from "./tools.ts";
-
-type Fields = Readonly<Record<string, unknown>>;
 
 const TEXTS = { text: textPart() };
 const USER_PARTS = {
@@ -51,12 +49,7 @@ export function readChatMessages(messages: readonly Fields[]): InputMessage[] {
     const path = `messages[${index}]`;
     const { role } = message;
     const reader = typeof role === "string" && Object.hasOwn(READERS, role) ? READERS[role] : undefined;
-    if (reader === undefined)
-      throw invalid(
-        `${path}.role must be one of ${Object.keys(READERS)
-          .map((each) => JSON.stringify(each))
-          .join(", ")}`,
-      );
+    if (reader === undefined) throw invalid(`${path}.role must be one of ${listed(Object.keys(READERS))}`);
     const read = reader(message, path, calls);
     return read === null ? [] : placed(read, path);
   });
