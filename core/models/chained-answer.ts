@@ -4,6 +4,7 @@
 import type { SharedV3Warning } from "@ai-sdk/provider";
 import { pause, untilAborted } from "../lib/abortable.ts";
 import { caught, invalid, type ServiceError } from "../lib/errors.ts";
+import { backOff } from "../lib/retry.ts";
 import { isThenable } from "../lib/thenable.ts";
 import { fallbackAttributes, MODEL_EVENTS, retryAttributes, warningAttributes } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
@@ -11,7 +12,6 @@ import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Span } from "../observability/span.ts";
 import type { ModelPrices } from "../plugin/plugin.ts";
-import { backoff } from "./backoff.ts";
 import { CallLimits } from "./call-limits.ts";
 import type { ChainedModel, ChainSettings, ModelCallOptions, ModelStream, ScaledModel } from "./chain.ts";
 import { classifyFailure, type ModelFailure, modelsUnavailable, providerFailed } from "./failure.ts";
@@ -33,6 +33,9 @@ import { warningText } from "./warning-log.ts";
 /** Failures that may be due to the prompt: llama.cpp answers 500 to a file that its model does not take. */
 const REFUSED: ReadonlySet<ModelFailure["reason"]> = new Set(["refused the request", "unavailable"]);
 
+/** Between two tries of one model. */
+const FIRST_PAUSE_MS = 500;
+const MAX_PAUSE_MS = 8_000;
 /** When a model asks for a longer pause, the next one of the chain is called. */
 const MAX_RETRY_AFTER_MS = 30_000;
 
@@ -292,7 +295,7 @@ export class ChainedAnswer implements ModelStream {
     if (this.#learn(thrown, failure) || this.#options.adapt?.(thrown, this.tokens)) return;
     this.#failure = providerFailed(failure, thrown, this.#models[this.#position], this.#options.blame?.(thrown));
     const logger = this.#logger;
-    const wait = failure.retryAfter ?? backoff(this.#retries, this.#settings.backoff);
+    const wait = failure.retryAfter ?? backOff(this.#retries, this.#settings.backoff ?? FIRST_PAUSE_MS, MAX_PAUSE_MS);
     if (this.#isWorthRetrying(failure) && this.#retries < retries && wait <= MAX_RETRY_AFTER_MS) {
       this.#retries++;
       this.#span?.event(MODEL_EVENTS.retry, retryAttributes(id, failure.reason, this.#retries, wait));

@@ -7,6 +7,7 @@ import { RecentMap } from "../lib/recent-map.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
 import type { Manifest, ProviderManifest } from "../manifest/manifest.ts";
 import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
+import { AllowedAddresses } from "../outbound/allowed-addresses.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { CassetteIntercept } from "./cassettes/record.ts";
@@ -14,7 +15,6 @@ import { type ChainedModel, createModelChain, type ModelChain, type ScaledModel 
 import { findModelFlaw, type ModelFlaw } from "./check.ts";
 import { Circuits } from "./circuits.ts";
 import { knownContextWindow } from "./context-windows.ts";
-import { AllowedAddresses } from "./files/allowed-addresses.ts";
 import type { Downloader } from "./files/download.ts";
 import { PromptFiles } from "./files/prompt-files.ts";
 import { namedModels, splitModelName } from "./names.ts";
@@ -135,10 +135,11 @@ interface ConfiguredProvider {
 
 /** Loads its downloader with the first file only. */
 function promptFiles({ allowPrivate, ...limits }: Manifest["server"]["downloads"], host: Host): PromptFiles {
+  const allowed = new AllowedAddresses(allowPrivate);
   let downloader: Promise<Downloader> | undefined;
   const open = async () => {
     const { createDownloader } = await import("./files/download.ts");
-    const opened = createDownloader(allowPrivate);
+    const opened = createDownloader(allowed);
     host.onClose(opened.close);
     return opened;
   };
@@ -148,7 +149,7 @@ function promptFiles({ allowPrivate, ...limits }: Manifest["server"]["downloads"
       return downloader;
     },
     limits,
-    new AllowedAddresses(allowPrivate),
+    allowed,
   );
 }
 
