@@ -35,6 +35,8 @@ export interface NewMessage {
   metadata?: Record<string, unknown>;
   /** ISO 8601 date from the client, which determines the position. Default: after all stored messages. */
   createdAt?: string;
+  /** Called with the id under which it is going to be stored, before the commit; again when that is tried again. */
+  named?(id: string): void;
   /** Without `createdAt`: the time of the message on the memory's clock, but after the newest stored message. Default: now. */
   saidAt?: number;
 }

@@ -12,7 +12,7 @@ import { spanned } from "../../observability/spans.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import type { RunCall } from "../agent.ts";
 import type { MemorySettings } from "../run/options.ts";
-import type { PartSink } from "../run/parts.ts";
+import type { PartSink, StoredIds } from "../run/parts.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import type { CompletedMessage } from "./open-calls.ts";
 import { type Conversation, type RecalledContext, recall } from "./recall.ts";
@@ -60,6 +60,8 @@ export class Turn {
   #recalled: RecalledContext["ids"] = new Map();
   /** Ids of the approvals that calls of the last message wait for. */
   asked: readonly string[] = [];
+  /** The ids under which its messages are stored. */
+  ids: StoredIds = {};
   /** Id of the oldest message that the model was told of this conversation. */
   #firstTold: string | undefined;
   #message: TurnMessage | null = null;
@@ -233,14 +235,14 @@ export class Turn {
     if (ended === null && this.#isStoredAtOnce) return append([]);
     const messages: NewMessage[] = [...this.#branch];
     const user = this.#user;
-    if (user !== null) messages.push(this.#withIdAndTime(user, this.#startedAt, `${messageId}_user`));
+    if (user !== null) messages.push(this.#withIdAndTime(user, "userMessageId", this.#startedAt, `${messageId}_user`));
     const parts = this.#message?.parts(ended) ?? null;
     const answerId = this.#continued?.id ?? messageId;
     if (parts !== null) {
       this.#answeredAt ??= memory.now();
       const answer: NewMessage = { role: "assistant", parts };
       if (metadata !== undefined) answer.metadata = metadata;
-      messages.push(this.#withIdAndTime(answer, this.#answeredAt, answerId));
+      messages.push(this.#withIdAndTime(answer, "messageId", this.#answeredAt, answerId));
     }
     const place = ended !== null || user !== null ? this.#place(answerId, metadata !== undefined) : undefined;
     await spanned(this.#span(MEMORY_SPANS.save), append(messages, place));
@@ -256,8 +258,11 @@ export class Turn {
   }
 
   /** A message that is stored only once gets its id from the store: such ids take less space. */
-  #withIdAndTime(message: NewMessage, saidAt: number, id: string): NewMessage {
-    const stored: NewMessage = { ...message, saidAt };
+  #withIdAndTime(message: NewMessage, key: keyof StoredIds, saidAt: number, id: string): NewMessage {
+    const named = (given: string) => {
+      this.ids[key] = given;
+    };
+    const stored: NewMessage = { ...message, saidAt, named };
     if (this.#choosesIds) stored.id ??= id;
     return stored;
   }
