@@ -85,6 +85,8 @@ export interface Earlier {
   readonly last: string | undefined;
   /** Summary of the messages before these. Undefined when nothing has been summarized. */
   readonly summary: string | undefined;
+  /** Whether the conversation does not exist yet. */
+  readonly isNew?: true;
 }
 
 /** Messages that are not in the summary yet. */

@@ -104,7 +104,12 @@ test("a tool call that was broken off or denied is given an answer, since models
     input: {},
     ...part,
   }));
-  const prompt = acceptable(buildPrompt("", [{ role: "user", content: "Go" }, { role: "assistant", parts }]));
+  const prompt = acceptable(
+    buildPrompt("", [
+      { role: "user", content: "Go" },
+      { role: "assistant", parts },
+    ]),
+  );
   const [, , tool] = prompt as [unknown, unknown, { role: string; content: { output: unknown }[] }];
   assert.equal(tool.role, "tool");
   assert.deepEqual(
