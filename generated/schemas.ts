@@ -7314,6 +7314,14 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "output": {
             "description": "The result, when `options.output` was requested."
           },
+          "messageId": {
+            "type": "string",
+            "description": "Id of the answer in the conversation. Left out when none is stored."
+          },
+          "userMessageId": {
+            "type": "string",
+            "description": "Id of the message of the user in the conversation. Left out when none is stored."
+          },
           "subAgentId": {
             "type": "string",
             "description": "Id of the sub-agent that this part comes from."
@@ -8556,6 +8564,14 @@ export const schemas: Record<string, Record<string, unknown>> = {
         "items": {
           "$ref": "#/components/schemas/PendingApproval"
         }
+      },
+      "messageId": {
+        "type": "string",
+        "description": "Id of the answer in the conversation. Left out when none is stored."
+      },
+      "userMessageId": {
+        "type": "string",
+        "description": "Id of the message of the user in the conversation. Left out when none is stored."
       }
     },
     "required": [

@@ -3304,6 +3304,14 @@ export interface TextResult {
    * Tool calls that wait for a person's approval. Left out when there are none.
    */
   approvals?: PendingApproval[];
+  /**
+   * Id of the answer in the conversation. Left out when none is stored.
+   */
+  messageId?: string;
+  /**
+   * Id of the message of the user in the conversation. Left out when none is stored.
+   */
+  userMessageId?: string;
 }
 
 /**
@@ -7528,6 +7536,14 @@ export type RawStreamPart =
        * The result, when `options.output` was requested.
        */
       output?: unknown;
+      /**
+       * Id of the answer in the conversation. Left out when none is stored.
+       */
+      messageId?: string;
+      /**
+       * Id of the message of the user in the conversation. Left out when none is stored.
+       */
+      userMessageId?: string;
       /**
        * Id of the sub-agent that this part comes from.
        */

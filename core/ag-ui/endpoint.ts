@@ -51,7 +51,7 @@ export async function answerAgUi(agent: Agent, body: AgUiRequest, call: Context<
   const asking = {
     interrupts: (approvals: readonly PendingApproval[]) => interruptsOf(approvals, service.approvals, call),
   };
-  const identity = { ...run, messageId: prepared.messageId };
+  const identity = { ...run, messageId: prepared.messageId, open: openCalls(messages.at(-1)).keys() };
   const produce = prepared.events((events) => new AgUiSink(events, new RunEvents(identity), asking, state));
   return async (events) => {
     for (const answer of known) await giveAnswer(service.approvals, answer, call);

@@ -16,9 +16,11 @@ export interface RunIdentity {
   readonly isCurrent: boolean;
   /** Id of the assistant's first message in the store. */
   readonly messageId: string;
+  /** Calls that the client runs, when the run begins. */
+  readonly open?: Iterable<string>;
 }
 
-export function runStarted(run: Omit<RunIdentity, "messageId">): AgUiEvent {
+export function runStarted(run: Omit<RunIdentity, "messageId" | "open">): AgUiEvent {
   const { threadId, runId, parentRunId, isCurrent } = run;
   const parent = parentRunId === undefined ? undefined : { parentRunId };
   const version = isCurrent ? { protocolVersion: PROTOCOL_VERSION } : undefined;
@@ -31,13 +33,14 @@ export class RunEvents {
   readonly #own: Blocks;
   readonly #subAgents: SubAgents;
   /** Calls without a result, in order. */
-  readonly #open = new Set<string>();
+  readonly #open: Set<string>;
   readonly #approvals: PendingApproval[] = [];
   #texts = 0;
   #others = 0;
 
   constructor(run: RunIdentity) {
     this.#run = run;
+    this.#open = new Set(run.open);
     this.#own = new Blocks((role) => (role === "assistant" ? this.#textId() : this.#otherId()));
     this.#subAgents = new SubAgents(() => this.#otherId());
   }
@@ -56,6 +59,9 @@ export class RunEvents {
     switch (part.type) {
       case "start":
         return [runStarted(this.#run)];
+      case "start-step":
+        this.#open.clear();
+        break;
       case "tool-call":
         this.#open.add(part.toolCallId);
         break;

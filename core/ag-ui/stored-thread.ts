@@ -12,7 +12,7 @@ import type { SharedState } from "./state.ts";
 import { threadMessages, type WaitingCall } from "./thread-messages.ts";
 
 interface Thread {
-  readonly run: Omit<RunIdentity, "messageId">;
+  readonly run: Omit<RunIdentity, "messageId" | "open">;
   readonly memory: Memory;
   readonly principal: Principal;
   /** The state of an agent that keeps one, else null. */

@@ -35,6 +35,8 @@ export interface NewMessage {
   metadata?: Record<string, unknown>;
   /** ISO 8601 date from the client, which determines the position. Default: after all stored messages. */
   createdAt?: string;
+  /** Called with the id under which it is going to be stored, before the commit; again when that is tried again. */
+  named?(id: string): void;
   /** Without `createdAt`: the time of the message on the memory's clock, but after the newest stored message. Default: now. */
   saidAt?: number;
 }
@@ -83,6 +85,8 @@ export interface Earlier {
   readonly last: string | undefined;
   /** Summary of the messages before these. Undefined when nothing has been summarized. */
   readonly summary: string | undefined;
+  /** Whether the conversation does not exist yet. */
+  readonly isNew?: true;
 }
 
 /** Messages that are not in the summary yet. */

@@ -186,7 +186,7 @@ class ScopedMemory implements MemoryAccess {
       return earlierMessages(domain, number, query, settings.summary !== undefined);
     });
     if (page === undefined)
-      return { messages: [], before: undefined, discarded: null, last: undefined, summary: undefined };
+      return { messages: [], before: undefined, discarded: null, last: undefined, summary: undefined, isNew: true };
     return page;
   }
 

@@ -3,6 +3,7 @@
 import { randomUUID } from "node:crypto";
 import type { ChatCompletionRequest, GenerateOptions } from "../../generated/types.ts";
 import type { Agent, ProtocolRun, RunCall } from "../agents/agent.ts";
+import { requireAllResults } from "../agents/prompt/results.ts";
 import type { Usage } from "../agents/run/parts.ts";
 import type { RawReply } from "../http/route.ts";
 import { systemTime } from "../lib/clock.ts";
@@ -49,6 +50,7 @@ function prepare(agent: Agent, body: Body, call: RunCall, isKept: boolean): Prot
   const { response_format: format, reasoning_effort: effort } = body;
   const schema = format?.json_schema;
   const messages = readChatMessages(body.messages as Fields[]);
+  requireAllResults(messages, "messages");
   return inOwnWords(FIELDS, messages, () =>
     agent.prepare(
       {

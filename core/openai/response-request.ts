@@ -3,6 +3,7 @@
 import { randomUUID } from "node:crypto";
 import type { CreateResponseRequest } from "../../generated/types.ts";
 import type { ProtocolBody } from "../agents/agent.ts";
+import { requireAllResults } from "../agents/prompt/results.ts";
 import type { ClientTool } from "../agents/run/client-tools.ts";
 import type { KeyedWork } from "../http/idempotency.ts";
 import { ownerOf } from "../identity/ownership.ts";
@@ -72,6 +73,7 @@ export async function readResponseRequest(
   const earlier = recent ?? (await earlierOf(body, principal, responses));
   requireChain(earlier.chain);
   const messages = conversationOf(body.instructions, earlier, input);
+  requireAllResults(messages, "input");
   const asked = protocolBody(body, tools, messages);
   const createdAt = keyed?.at ?? systemTime();
   const store = isStored(body, input);

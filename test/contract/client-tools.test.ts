@@ -315,3 +315,168 @@ test("POST /agents/:id/text: a run at its maxSteps leaves the calls of its last 
   const { text } = await dataOf(service.post(TEXT, { input: [answer("c1", "yes")], options: limited }));
   assert.equal(text, "Done.");
 });
+
+const SECOND = { id: "c3", name: "confirm", input: { question: "And that?" } };
+
+for (const memory of [false, "chats"] as const) {
+  test(`POST /agents/:id/text ${memory ? "with" : "without"} a memory asks the model once, when the results of all calls of client-side tools are there`, async (t) => {
+    const { service, upstream } = await serve(t, { memory });
+    upstream.replies(calls([ASKS, SUMS, SECOND]), says("Done."));
+    const settings = memory === false ? {} : options;
+    const { toolCalls, toolResults } = await dataOf(service.post(TEXT, { input: "Delete it", options: settings }));
+    const history = [
+      { role: "user", content: "Delete it" },
+      { role: "assistant", content: toolCalls },
+      { role: "tool", content: toolResults },
+    ];
+    const post = (...results: object[]) =>
+      dataOf(service.post(TEXT, { input: memory === false ? [...history, ...results] : results, options: settings }));
+    const first = answer("c1", "yes");
+    const waiting = await post(first);
+    assert.deepEqual([waiting.finishReason, waiting.text, upstream.requests.length], ["tool-calls", "", 1]);
+    const last = memory === false ? await post(first, answer("c3", "no")) : await post(answer("c3", "no"));
+    assert.deepEqual([last.finishReason, last.text, upstream.requests.length], ["stop", "Done.", 2]);
+    assert.deepEqual(
+      upstream.requests[1]!.body.messages.slice(-3)
+        .map((told: Loose) => [told.tool_call_id, told.content])
+        .sort(),
+      [
+        ["c1", "yes"],
+        ["c2", '{"sum":3}'],
+        ["c3", "no"],
+      ],
+    );
+    if (memory === false) return;
+    const { messages } = await dataOf(service.get("/api/memory/conversations/one/messages"));
+    assert.deepEqual(
+      messages[1].parts.map(({ state, output }: Loose) => [state, output]),
+      [
+        [undefined, undefined],
+        ["output-available", { sum: 3 }],
+        ["output-available", "yes"],
+        ["output-available", "no"],
+        [undefined, undefined],
+        ["done", undefined],
+      ],
+    );
+    assert.equal(messages.length, 2);
+  });
+}
+
+test("POST /agents/:id/text: of two results that are posted at the same time the later one asks the model, once", async (t) => {
+  const { service, upstream } = await serve(t, { memory: "chats" });
+  upstream.replies(calls([ASKS, SECOND]), says("Done."));
+  await dataOf(service.post(TEXT, { input: "Delete it", options }));
+  const replies = await Promise.all(
+    ["c1", "c3"].map((id) => dataOf(service.post(TEXT, { input: [answer(id, "yes")], options }))),
+  );
+  assert.deepEqual(replies.map(({ text }) => text).sort(), ["", "Done."]);
+  assert.equal(upstream.requests.length, 2);
+});
+
+test("POST /agents/:id/text: a message of the user goes before the calls that its client has not answered, of which the model is told", async (t) => {
+  const { service, upstream } = await serve(t, { memory: "chats" });
+  upstream.replies(calls([ASKS, SECOND]), says("As you like."));
+  await dataOf(service.post(TEXT, { input: "Delete it", options }));
+  await dataOf(service.post(TEXT, { input: [answer("c1", "yes")], options }));
+  assert.equal((await dataOf(service.post(TEXT, { input: "Never mind", options }))).text, "As you like.");
+  assert.deepEqual(
+    upstream.requests[1]!.body.messages.slice(-3).map(({ content }: Loose) => content),
+    ["yes", "The call was not completed.", "Never mind"],
+  );
+});
+
+for (const key of [undefined, "a-key"]) {
+  test(`POST /agents/:id/chat and /stream ${key === undefined ? "" : "of a kept run "}end with tool-calls, and store the result, while other calls of client-side tools are open`, async (t) => {
+    const { service, upstream } = await serve(t, { memory: "chats" });
+    upstream.replies(calls([ASKS, SECOND]), says("Done."));
+    const post = async (door: string, body: object, number: number): Promise<Loose[]> => {
+      const headers: Record<string, string> = key === undefined ? {} : { "idempotency-key": `${key}-${number}` };
+      const reply = await service.post(`/agents/assistant/${door}`, body, headers);
+      return parseEvents(await reply.text()).flatMap(({ data }) => (data.startsWith("{") ? [JSON.parse(data)] : []));
+    };
+    const messages = async () => (await dataOf(service.get("/api/memory/conversations/one/messages"))).messages;
+    await post("stream", { input: "Delete it", options }, 1);
+    const [user, asked] = await messages();
+    const shown = asked.parts.map((part: Loose) =>
+      part.toolCallId === "c1" ? { ...part, state: "output-available", output: "yes" } : part,
+    );
+    const chunks = await post("chat", { messages: [user, { ...asked, parts: shown }], options }, 2);
+    assert.deepEqual(chunks, [
+      { type: "start", messageId: asked.id },
+      { type: "finish", finishReason: "tool-calls" },
+    ]);
+    const [, stored, ...more] = await messages();
+    assert.deepEqual(
+      stored.parts.map(({ state }: Loose) => state),
+      [undefined, "output-available", "input-available"],
+    );
+    assert.deepEqual([stored.id, more, upstream.requests.length], [asked.id, [], 1]);
+    const parts = await post("stream", { input: [answer("c3", "no")], options }, 3);
+    assert.deepEqual([parts.at(-1).finishReason, upstream.requests.length], ["stop", 2]);
+    assert.deepEqual(
+      upstream.requests[1]!.body.messages.slice(-2).map(({ content }: Loose) => content),
+      ["yes", "no"],
+    );
+  });
+}
+
+test("POST /agents/:id/ag-ui names the calls that are open when the client posts the result of another, and asks the model with the last one", async (t) => {
+  const { service, upstream } = await serve(t, { memory: "chats" });
+  upstream.replies(calls([ASKS, SECOND]), says("Done."));
+  const post = async (...results: object[]): Promise<Loose> => {
+    const toolCalls = [ASKS, SECOND].map(({ id, name, input }) => ({
+      id,
+      type: "function",
+      function: { name, arguments: JSON.stringify(input) },
+    }));
+    const asked = results.length === 0 ? [] : [{ id: "a1", role: "assistant", toolCalls }, ...results];
+    const messages = [{ id: "u1", role: "user", content: "Delete it" }, ...asked];
+    const body = {
+      threadId: "one",
+      runId: `r${results.length}`,
+      protocolVersion: "1.0",
+      messages,
+      tools: [],
+      context: [],
+    };
+    const reply = await service.post("/agents/assistant/ag-ui", body);
+    return parseEvents(await reply.text())
+      .map(({ data }) => JSON.parse(data))
+      .at(-1);
+  };
+  const result = (id: string) => ({ id: `t-${id}`, role: "tool", toolCallId: id, content: "yes" });
+  assert.deepEqual((await post()).outcome.pendingToolCallIds, ["c1", "c3"]);
+  assert.deepEqual((await post(result("c1"))).outcome.pendingToolCallIds, ["c3"]);
+  assert.equal(upstream.requests.length, 1);
+  assert.deepEqual((await post(result("c1"), result("c3"))).outcome, { type: "success" });
+  assert.equal(upstream.requests.length, 2);
+});
+
+test("POST /v1/chat/completions and /v1/responses with the output of one call of two is 400 that names the other, as OpenAI has it", async (t) => {
+  const { service, upstream } = await serve(t);
+  const called = [ASKS, SECOND].map(({ id, name, input }) => ({ id, name, arguments: JSON.stringify(input) }));
+  const chat = [
+    { role: "user", content: "Delete it" },
+    { role: "assistant", tool_calls: called.map(({ id, ...call }) => ({ id, type: "function", function: call })) },
+    { role: "tool", tool_call_id: "c1", content: "yes" },
+  ];
+  const items = [
+    { role: "user", content: "Delete it" },
+    ...called.map(({ id, ...call }) => ({ type: "function_call", call_id: id, ...call })),
+    { type: "function_call_output", call_id: "c1", output: "yes" },
+  ];
+  for (const [path, body, param] of [
+    ["/v1/chat/completions", { messages: chat }, "messages"],
+    ["/v1/responses", { input: items }, "input"],
+    ["/v1/responses", { input: items, background: true }, "input"],
+  ] as const) {
+    const reply = await service.post(path, { model: "assistant", ...body });
+    const { error } = (await reply.json()) as Loose;
+    assert.deepEqual([reply.status, error.param], [400, param]);
+    assert.match(error.message, /the call "c3" has no output/);
+  }
+  assert.equal(upstream.requests.length, 0);
+  const more = [...chat, { role: "user", content: "Never mind" }];
+  assert.equal((await service.post("/v1/chat/completions", { model: "assistant", messages: more })).status, 200);
+});

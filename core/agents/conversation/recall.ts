@@ -25,6 +25,8 @@ export interface RecalledContext {
   readonly continued: CompletedMessage | null;
   /** The last stored answer with results that the client has put into it before this turn. */
   readonly answered: CompletedMessage | null;
+  /** Whether the conversation begins with this turn. */
+  readonly isNew: boolean;
   /** Id of the last stored message that the client posts again. */
   readonly last: string | undefined;
   /** Of what was said before these messages; undefined when there is none. */
@@ -70,7 +72,7 @@ export async function recall(request: RecallRequest, span: Span | null = null): 
     readWorkingMemory(request),
   ]);
   const earlier = own === null ? stored : without(own, stored, limit);
-  const { before, discarded, last, summary } = earlier;
+  const { before, discarded, last, summary, isNew = false } = earlier;
   const { continued, answered } = completedAnswers(input, earlier.messages, newest?.messages ?? []);
   const recent = earlier.messages.map((message) => (message.id === continued?.id ? continued : message));
   const told = new Set([...recent.map((message) => message.id), ...posted]);
@@ -86,7 +88,7 @@ export async function recall(request: RecallRequest, span: Span | null = null): 
   });
   const newestTold = earlier.messages.at(-1);
   const asked = newestTold?.role === "assistant" ? questionsIn(newestTold) : [];
-  return { messages, workingMemory, discarded, continued, answered, last, summary, ids, asked };
+  return { messages, workingMemory, discarded, continued, answered, isNew, last, summary, ids, asked };
 }
 
 /** The newest messages but for those of the turn itself. */

@@ -14,6 +14,8 @@ export interface TurnInput {
   readonly messageIds: ReadonlySet<string>;
   /** What the request has between its message of that id and this turn; that message too, where it is the user's. */
   since(id: string): NewMessage[];
+  /** What the request has before this turn, and in it before an answer that nobody goes on from. */
+  history(): NewMessage[];
   /** Whether the request has a conversation of its own, more than what is said in this turn. */
   readonly complete: boolean;
   /** The assistant's message that the run continues. */
@@ -40,6 +42,7 @@ export function parseTurnInput(input: unknown): TurnInput {
       user,
       messageIds: NO_IDS,
       since: () => [],
+      history: () => [],
       complete: false,
       continued: null,
       results: NO_RESULTS,
@@ -52,15 +55,20 @@ export function parseTurnInput(input: unknown): TurnInput {
   const userMessages = messages.filter((message) => message.role === "user");
   const ids = messages.flatMap((message) => messageId(message) ?? []);
   const results = postedResults(messages);
+  const user = userMessage(messages);
+  const continued = continuedMessage(messages.at(-1)!);
+  const { begin } = turnBounds(messages);
+  const before = user !== null ? begin : continued !== null ? messages.length - 1 : messages.length;
   return {
-    user: userMessage(messages),
+    user,
     messageIds: new Set(ids),
     since: (id) => messagesSince(messages, id),
+    history: () => messages.slice(0, before).flatMap((message) => (message.role === "system" ? [] : asStored(message))),
     // Results alone belong to calls that are stored.
     complete: results.alone.size === 0 && hasHistory(messages),
-    continued: continuedMessage(messages.at(-1)!),
+    continued,
     results,
-    shown: shownAnswer(messages[turnBounds(messages).begin - 1] ?? {}),
+    shown: shownAnswer(messages[begin - 1] ?? {}),
     text: userMessages.length === 0 ? "" : inputText(userMessages.at(-1)!),
     title: userMessages.length === 0 ? "" : makeTitle(inputText(userMessages[0]!)),
   };
@@ -90,16 +98,18 @@ function hasHistory(messages: readonly Fields[]): boolean {
 function messagesSince(messages: readonly Fields[], id: string): NewMessage[] {
   const first = messages.findLastIndex((message) => message.id === id);
   const earlier = messages.slice(messages[first]!.role === "user" ? first : first + 1, turnBounds(messages).begin);
-  return earlier.map((message): NewMessage => {
-    const { role, parts, content, metadata } = message;
-    const stored: NewMessage = { role: role as NewMessage["role"] };
-    const own = messageId(message);
-    if (own !== undefined) stored.id = own;
-    if (Array.isArray(parts)) stored.parts = parts;
-    else stored.content = content;
-    if (isObject(metadata)) stored.metadata = metadata;
-    return stored;
-  });
+  return earlier.map(asStored);
+}
+
+function asStored(message: Fields): NewMessage {
+  const { role, parts, content, metadata } = message;
+  const stored: NewMessage = { role: role as NewMessage["role"] };
+  const own = messageId(message);
+  if (own !== undefined) stored.id = own;
+  if (Array.isArray(parts)) stored.parts = parts;
+  else stored.content = content;
+  if (isObject(metadata)) stored.metadata = metadata;
+  return stored;
 }
 
 /** All that the user said after the last assistant message, as one message. */

@@ -12,7 +12,7 @@ import { spanned } from "../../observability/spans.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import type { RunCall } from "../agent.ts";
 import type { MemorySettings } from "../run/options.ts";
-import type { PartSink } from "../run/parts.ts";
+import type { PartSink, StoredIds } from "../run/parts.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import type { CompletedMessage } from "./open-calls.ts";
 import { type Conversation, type RecalledContext, recall } from "./recall.ts";
@@ -55,11 +55,16 @@ export class Turn {
   #continued: TurnInput["continued"];
   /** Whether that one is stored, with calls to which the request has the results. */
   #completesCalls = false;
-  /** What the client has put into the last answer, or has in the place of what is discarded, before this turn: answers that it keeps under ids of its own, or that failed. */
-  #branch: readonly NewMessage[] = [];
+  /**
+   * What is stored before the messages of the turn, once: what the client has put into the last answer, or has in the place of what is
+   * discarded (answers that it keeps under ids of its own, or that failed), or all that a conversation begins with. Null before that is known.
+   */
+  #branch: readonly NewMessage[] | null = null;
   #recalled: RecalledContext["ids"] = new Map();
   /** Ids of the approvals that calls of the last message wait for. */
   asked: readonly string[] = [];
+  /** The ids under which its messages are stored. */
+  ids: StoredIds = {};
   /** Id of the oldest message that the model was told of this conversation. */
   #firstTold: string | undefined;
   #message: TurnMessage | null = null;
@@ -112,11 +117,18 @@ export class Turn {
       this.#choosesIds = true;
       this.#completesCalls = true;
     }
-    if (recalled.discarded !== null) this.#branch = this.#input.since(recalled.last!);
-    else if (recalled.answered !== null) this.#branch = [newMessage(recalled.answered)];
+    if (recalled.isNew) this.#beginAnew();
+    else if (recalled.discarded !== null) this.#branch = this.#input.since(recalled.last!);
+    else this.#branch = recalled.answered === null ? [] : [newMessage(recalled.answered)];
     this.#recalled = recalled.ids;
     this.asked = recalled.asked;
     return recalled;
+  }
+
+  /** A greeting, or a history from elsewhere: stored with the conversation. */
+  #beginAnew(): void {
+    const saidAt = this.#startedAt;
+    this.#branch = this.#input.history().map((message) => ({ ...message, saidAt }));
   }
 
   /** Messages that an earlier try of the run may have stored. */
@@ -161,6 +173,8 @@ export class Turn {
   ): Promise<void> {
     const { memory, access, conversation } = this.#options;
     await this.#checkpoints.writing;
+    if (this.#branch === null && (await access.earlier(conversation.id, { limit: 0 }, conversation.userId)).isNew)
+      this.#beginAnew();
     await this.#write(null);
     const { scope } = memory.settings.workingMemory!;
     const update = access.updateWorkingMemory(conversation.id, content, mode, { scope, userId: conversation.userId });
@@ -231,20 +245,24 @@ export class Turn {
       return ticket === null ? save() : ticket.write(save);
     };
     if (ended === null && this.#isStoredAtOnce) return append([]);
-    const messages: NewMessage[] = [...this.#branch];
+    const branch = this.#branch;
+    const messages = (branch ?? []).map((message, index) =>
+      this.#choosesIds ? { ...message, id: message.id ?? `${messageId}_${index}` } : message,
+    );
     const user = this.#user;
-    if (user !== null) messages.push(this.#withIdAndTime(user, this.#startedAt, `${messageId}_user`));
+    if (user !== null) messages.push(this.#withIdAndTime(user, "userMessageId", this.#startedAt, `${messageId}_user`));
     const parts = this.#message?.parts(ended) ?? null;
     const answerId = this.#continued?.id ?? messageId;
     if (parts !== null) {
       this.#answeredAt ??= memory.now();
       const answer: NewMessage = { role: "assistant", parts };
       if (metadata !== undefined) answer.metadata = metadata;
-      messages.push(this.#withIdAndTime(answer, this.#answeredAt, answerId));
+      messages.push(this.#withIdAndTime(answer, "messageId", this.#answeredAt, answerId));
     }
     const place = ended !== null || user !== null ? this.#place(answerId, metadata !== undefined) : undefined;
     await spanned(this.#span(MEMORY_SPANS.save), append(messages, place));
     if (this.#user === user) this.#user = null;
+    if (this.#branch === branch) this.#branch = [];
   }
 
   /** Undefined for a turn that comes after all that is stored, under ids that nobody else has. */
@@ -256,8 +274,11 @@ export class Turn {
   }
 
   /** A message that is stored only once gets its id from the store: such ids take less space. */
-  #withIdAndTime(message: NewMessage, saidAt: number, id: string): NewMessage {
-    const stored: NewMessage = { ...message, saidAt };
+  #withIdAndTime(message: NewMessage, key: keyof StoredIds, saidAt: number, id: string): NewMessage {
+    const named = (given: string) => {
+      this.ids[key] = given;
+    };
+    const stored: NewMessage = { ...message, saidAt, named };
     if (this.#choosesIds) stored.id ??= id;
     return stored;
   }

@@ -2,6 +2,8 @@
 import { invalid } from "../../lib/errors.ts";
 import { type Fields, isObject } from "../../lib/is-object.ts";
 
+type Spoken = { readonly role: unknown; readonly content: unknown };
+
 /** The index of the first of the tool messages at the end of the request; the length of the list when it ends in anything else. */
 export function beginOfResults(messages: readonly Fields[]): number {
   let begin = messages.length;
@@ -39,3 +41,42 @@ export function requireCalls(messages: readonly Fields[], field: string, end: nu
         );
   }
 }
+
+/**
+ * Ids of the calls without a result in the last answer, when nobody but tools has spoken since. Empty when the answer has no results
+ * either: then its calls have been left alone.
+ *
+ * @param counts which tools do
+ * @param isAnswered whether something else of the answer has been answered
+ */
+export function callsLeft(
+  messages: readonly Spoken[],
+  counts: (toolName: string) => boolean = () => true,
+  isAnswered = false,
+): string[] {
+  const results = new Set<unknown>();
+  const calls: Fields[] = [];
+  for (let index = messages.length - 1; index >= 0; index--) {
+    const { role, content } = messages[index]!;
+    if (role === "system") continue;
+    if (role !== "assistant" && (role !== "tool" || calls.length > 0)) break;
+    for (const part of Array.isArray(content) ? (content as readonly Fields[]) : []) {
+      if (part.type === "tool-result") results.add(part.toolCallId);
+      else if (part.type === "tool-call" && counts(part.toolName as string)) calls.push(part);
+    }
+  }
+  const left = calls.filter(({ toolCallId }) => !results.has(toolCallId));
+  return isAnswered || left.length < calls.length ? left.map(({ toolCallId }) => toolCallId as string).reverse() : [];
+}
+
+/** @throws ServiceError `invalid_input` when a request ends with results of some calls and others have none */
+export function requireAllResults(messages: readonly Spoken[], field: string): void {
+  const [id] = callsLeft(messages);
+  if (id !== undefined)
+    throw invalid(
+      `${field}: the call ${JSON.stringify(id.slice(0, MAX_NAMED_ID))} has no output: send those of all calls`,
+    );
+}
+
+/** Of an id in an error: clients choose how long they are. */
+const MAX_NAMED_ID = 128;

@@ -116,7 +116,6 @@ function pushTool(
   if (typeof name !== "string" || name === "") throw invalid(`${path}.toolName must be a non-empty string`);
   if (typeof toolCallId !== "string") throw invalid(`${path}.toolCallId must be string`);
   if (part.state === "input-streaming") return;
-  const output = toolResultOutput(part, path);
   const byProvider = part.providerExecuted === true;
   const toolName = modelToolName(name);
   content.push({
@@ -127,6 +126,9 @@ function pushTool(
     ...(byProvider && { providerExecuted: true }),
     ...readProviderOptions(part, "callProviderMetadata", path),
   });
+  // Nobody has answered it: what the model is told then is `acceptable`'s.
+  if (part.state === "input-available" && !byProvider) return;
+  const output = toolResultOutput(part, path);
   const returned = readProviderOptions(part, "resultProviderMetadata", path);
   (byProvider ? content : answers).push({ type: "tool-result", toolCallId, toolName, output, ...returned });
 }

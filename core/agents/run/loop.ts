@@ -4,18 +4,22 @@ import { ServiceError } from "../../lib/errors.ts";
 import type { ModelStream } from "../../models/chain.ts";
 import { acceptable, tidy } from "../prompt/acceptable.ts";
 import type { ToolContent } from "../prompt/content.ts";
+import { callsLeft } from "../prompt/results.ts";
 import { Aborted } from "./abort.ts";
 import { CUT } from "./finish.ts";
 import { ModelStep } from "./model-step.ts";
 import type { OutputSpec } from "./output.ts";
-import type { PartSink } from "./parts.ts";
+import type { AgentPart, PartSink } from "./parts.ts";
 import { KeptParts, type RecordedAnswer, recordedStream } from "./recorded-answer.ts";
 import { CallOptions, type RunPlan, type RunResult } from "./run.ts";
 import { RunCalls } from "./run-calls.ts";
 import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
 import { runAwaitedCalls, runToolCalls } from "./tool-calls.ts";
 import type { PendingCall } from "./tool-input.ts";
+import { ownToolName } from "./tool-set.ts";
 import { addUsage, costOf } from "./usage.ts";
+
+type Finish = Extract<AgentPart, { type: "finish" }>;
 
 /** A run under way. */
 interface Run {
@@ -38,14 +42,13 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
   const isResumed = plan.awaited.length > 0;
   const { record } = plan;
   if (record !== null && (isResumed || record.isRepeated)) await record.flush();
-  if (isResumed) {
-    sink.accepted?.();
-    sink.part({ type: "start" });
-    if (await runAwaitedCalls(plan, sink, outcome)) {
-      outcome.finishReason = "tool-calls";
-      await finish(plan, sink, outcome);
-      return;
-    }
+  if (isResumed) begin(sink);
+  if ((isResumed && (await runAwaitedCalls(plan, sink, outcome))) || isLeft(plan, isResumed)) {
+    if (!isResumed) begin(sink);
+    outcome.finishReason = "tool-calls";
+    record?.goOn();
+    await finish(plan, sink, outcome);
+    return;
   }
   const prompt = acceptable(plan.prompt);
   const options = new CallOptions(plan, prompt);
@@ -74,14 +77,31 @@ export async function runLoop(plan: RunPlan, sink: PartSink, outcome: RunResult)
   await finish(plan, sink, outcome);
 }
 
+function begin(sink: PartSink): void {
+  sink.accepted?.();
+  sink.part({ type: "start" });
+}
+
+/** Whether the client has brought results of the last answer, and still runs others of its calls: the model is asked when it has all. */
+function isLeft({ clientRunsTools, prompt, tools }: RunPlan, isResumed: boolean): boolean {
+  const isForClient = (name: string) => tools.byName.get(ownToolName(tools, name))?.clientInput !== undefined;
+  return clientRunsTools && callsLeft(prompt, isForClient, isResumed).length > 0;
+}
+
 /** The last part tells the client that all is done: the turn is stored first, or in one commit with it. */
 async function finish({ turn, record }: RunPlan, sink: PartSink, outcome: RunResult): Promise<void> {
   const { finishReason, usage: totalUsage, model, output } = outcome;
-  const finish = { type: "finish", finishReason, totalUsage, model } as const;
-  const last = output === undefined ? finish : { ...finish, output };
+  const last: Finish = { type: "finish", finishReason, totalUsage, model };
+  if (output !== undefined) last.output = output;
   if (turn !== null) {
-    if (record !== null && (await record.end(last, (joined) => turn.finish(joined)))) return;
-    await turn.finish();
+    // Filled as the messages get their ids, which is in the commit that the last part is written with.
+    turn.ids = Object.assign(last, turn.ids);
+    const ended = record !== null && (await record.end(last, (joined) => turn.finish(joined)));
+    if (!ended) await turn.finish();
+    const { messageId, userMessageId } = last;
+    if (messageId !== undefined) outcome.messageId = messageId;
+    if (userMessageId !== undefined) outcome.userMessageId = userMessageId;
+    if (ended) return;
   }
   const wait = sink.part(last);
   if (wait !== undefined) await wait;
@@ -133,10 +153,7 @@ async function askModel({ plan, isResumed, options, calls, sink, outcome }: Run,
     if (span !== null) endModelCallSpan(span, plan, options, step, error);
     throw error;
   }
-  if (count === 1 && !isResumed) {
-    sink.accepted?.();
-    sink.part({ type: "start" });
-  }
+  if (count === 1 && !isResumed) begin(sink);
   const isRepeated = record?.begin(count) === true;
   sink.part({ type: isRepeated ? "step-restart" : "start-step" });
   try {
@@ -162,10 +179,7 @@ async function readAgain(
 ): Promise<Asked> {
   const step = new ModelStep(sink, outcome, calls, null, null);
   const { model, cost } = recorded;
-  if (count === 1 && !isResumed) {
-    sink.accepted?.();
-    sink.part({ type: "start" });
-  }
+  if (count === 1 && !isResumed) begin(sink);
   sink.part({ type: "start-step" });
   await step.read(recordedStream(recorded));
   if (cost !== undefined) step.usage.cost = cost;

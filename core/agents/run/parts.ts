@@ -23,6 +23,12 @@ export type ToolResult = Result & { providerExecuted?: true };
 /** What the provider wants back with the next call: signatures, encrypted reasoning, ids of its own. */
 type Carried<T> = T & { providerMetadata?: SharedV3ProviderMetadata };
 
+/** The ids of the messages that a turn has stored: of its answer, and of the message of the user. */
+export interface StoredIds {
+  messageId?: string;
+  userMessageId?: string;
+}
+
 interface ToolError {
   type: "tool-error";
   toolCallId: string;
@@ -69,7 +75,7 @@ export type AgentPart = FromSubAgent<
   | Carried<{ type: "file"; file: { base64: string; mediaType: string } }>
   | { type: "raw"; rawValue: unknown }
   | { type: "finish-step"; usage: Usage; model?: string; finishReason: FinishReason }
-  | { type: "finish"; finishReason: FinishReason; totalUsage: Usage; model?: string; output?: unknown }
+  | ({ type: "finish"; finishReason: FinishReason; totalUsage: Usage; model?: string; output?: unknown } & StoredIds)
   | { type: "abort" }
   | { type: "error"; error: string }
 >;

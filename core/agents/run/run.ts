@@ -14,7 +14,7 @@ import type { RunCaller } from "./caller.ts";
 import type { RunRecord } from "./journal.ts";
 import type { RunSettings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
-import type { FinishReason, PendingApproval, ToolCall, ToolResult, Usage } from "./parts.ts";
+import type { FinishReason, PendingApproval, StoredIds, ToolCall, ToolResult, Usage } from "./parts.ts";
 import { PromptBounds } from "./prompt-bounds.ts";
 import { refusedPart, refusedTool, withPlain } from "./refused-tools.ts";
 import type { ToolSet } from "./tool-set.ts";
@@ -56,7 +56,7 @@ export interface RunPlan {
 }
 
 /** Filled while the run goes on, so that it is right whenever and however the run ends. */
-export interface RunResult {
+export interface RunResult extends StoredIds {
   /** The text of the last step. */
   text: string;
   /** Set when `RunPlan.output` is. */

@@ -169,12 +169,12 @@ export async function runAwaitedCalls(plan: RunPlan, sink: PartSink, outcome: Ru
   for (const { role, content } of plan.prompt) {
     if (role !== "tool") continue;
     for (const [index, part] of content.entries()) {
-      const answer = answers.get(callIdOf(part));
-      if (answer === undefined) continue;
-      content[index] = answer;
-      answers.delete(callIdOf(part));
+      const id = callIdOf(part);
+      content[index] = answers.get(id) ?? part;
+      answers.delete(id);
     }
   }
+  // Model messages have nothing in the place of such a result.
   if (answers.size > 0) plan.prompt.push({ role: "tool", content: [...answers.values()] });
   return outcome.approvals.length > 0;
 }

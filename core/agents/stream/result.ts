@@ -51,7 +51,8 @@ export class ResultSink implements PartSink {
         return;
       case "finish":
         Object.assign(result, { finishReason: part.finishReason, usage: part.totalUsage, model: part.model });
-        if (part.output !== undefined) result.output = part.output;
+        for (const key of ["output", "messageId", "userMessageId"] as const)
+          if (part[key] !== undefined) Object.assign(result, { [key]: part[key] });
         this.end = part;
         return;
       case "error":

@@ -3,8 +3,12 @@ import type { TextResult } from "../../../generated/types.ts";
 import type { RunResult } from "../run/run.ts";
 
 export function textResult(outcome: RunResult): TextResult {
-  const { approvals } = outcome;
-  return approvals.length === 0 ? finished(outcome) : { ...finished(outcome), approvals };
+  const { approvals, messageId, userMessageId } = outcome;
+  const result = finished(outcome);
+  if (approvals.length > 0) result.approvals = approvals;
+  if (messageId !== undefined) result.messageId = messageId;
+  if (userMessageId !== undefined) result.userMessageId = userMessageId;
+  return result;
 }
 
 function finished(outcome: RunResult): TextResult {

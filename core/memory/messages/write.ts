@@ -76,6 +76,7 @@ export function writeMessages(
         draft.put.push([messageIdKey(target.number, id), JSON.stringify(position)]);
       }
     }
+    message.named?.(id!);
     texts.set(messageKey(target.number, position), messageText(message, id!, positionTime(position)));
     searched.set(position, message.search);
   }

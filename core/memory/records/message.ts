@@ -20,6 +20,7 @@ export interface PreparedMessage {
   readonly createdAt: number | undefined;
   /** Time on the service's clock in milliseconds since 1970; undefined for the time of storing. */
   readonly saidAt: number | undefined;
+  readonly named?: ((id: string) => void) | undefined;
   /** The other members of the JSON object, as text. */
   readonly members: string;
   /** The text for semantic search; empty in a memory without it. */
@@ -37,6 +38,7 @@ export function prepareMessage(message: NewMessage, searched: boolean): Prepared
     id,
     createdAt: message.createdAt === undefined ? undefined : parseTime(message.createdAt),
     saidAt: message.saidAt,
+    named: message.named,
     members: JSON.stringify({ parts, content, metadata }).slice(1, -1),
     search: searched ? searchableText(message) : "",
   };

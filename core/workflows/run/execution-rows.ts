@@ -11,7 +11,7 @@ import type { ExecutionEnvironment } from "./environment.ts";
 import { asFirst, type Reopening, restRows, restWithoutReopening } from "./execution-commits.ts";
 
 /** A commit, and what to call once it is done. */
-interface Change {
+export interface Change {
   readonly commit: Commit;
   done(revision: number): void;
 }

@@ -15,7 +15,7 @@ import { isStoreUnavailable } from "./commit-retry.ts";
 import { EntryLog } from "./entry-log.ts";
 import type { ExecutionCaller, ExecutionEnvironment, Lease, StoredRows } from "./environment.ts";
 import { EndLost, reopeningCommit } from "./execution-commits.ts";
-import { ExecutionRows } from "./execution-rows.ts";
+import { type Change, ExecutionRows } from "./execution-rows.ts";
 import { KnownValues } from "./known-values.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { countStep } from "./metrics.ts";
@@ -224,15 +224,26 @@ export class Execution {
     const texts = added.map((entry) => JSON.stringify(entry));
     if (!this.#size.fits(texts)) return false;
     const state = added.reduce(applyEntry, copyOfState(this.state));
-    const { commit, done } = this.#rows.rest(state, this.definition.outline, [...this.#pending, ...texts]);
+    const change = () => this.#rows.rest(state, this.definition.outline, [...this.#pending, ...texts]);
+    let latest: Change | null = null;
     const committed = (revision: number) => {
       for (const [index, entry] of added.entries()) this.#add(entry, texts[index]!);
       this.#pending = [];
-      done(revision);
+      latest?.done(revision);
       this.isAtRest = true;
       this.#onCommitted(this.#log.count);
     };
-    const ended = store({ changes: commit, committed, lost: (conflict) => new EndLost(conflict) });
+    const joined: JoinedChanges = {
+      get changes() {
+        // The last part names the ids of the messages, which are known when the commit is made.
+        texts[0] = JSON.stringify(added[0]);
+        latest = change();
+        return latest.commit;
+      },
+      committed,
+      lost: (conflict) => new EndLost(conflict),
+    };
+    const ended = store(joined);
     const over = () => {
       this.#writing = null;
     };

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { acceptable } from "../../../core/agents/prompt/acceptable.ts";
 import { buildPrompt } from "../../../core/agents/prompt/input.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
 
@@ -103,10 +104,13 @@ test("a tool call that was broken off or denied is given an answer, since models
     input: {},
     ...part,
   }));
-  const [, tool] = buildPrompt("", [{ role: "assistant", parts }]) as [
-    unknown,
-    { role: string; content: { output: unknown }[] },
-  ];
+  const prompt = acceptable(
+    buildPrompt("", [
+      { role: "user", content: "Go" },
+      { role: "assistant", parts },
+    ]),
+  );
+  const [, , tool] = prompt as [unknown, unknown, { role: string; content: { output: unknown }[] }];
   assert.equal(tool.role, "tool");
   assert.deepEqual(
     tool.content.map((part) => part.output),
