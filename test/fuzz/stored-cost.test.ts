@@ -1,5 +1,6 @@
 /** The search for costly requests, against what is stored: small questions of much, and what one user does beside another. */
 import assert from "node:assert/strict";
+import { createHook } from "node:async_hooks";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,6 +18,8 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 const MESSAGE = 8_000;
 /** Characters that are stored before the small question is asked. */
 const SIZES = LONG ? [100_000, 400_000, 1_600_000, 6_400_000] : [100_000, 400_000, 1_600_000];
+/** Outputs of an execution, each as large as a slice of work. */
+const WIDE = 20;
 const MANIFEST = {
   name: "Cost",
   version: "1.0.0",
@@ -28,6 +31,12 @@ const MANIFEST = {
     keep: {
       steps: [
         { id: "first", andThen: { set: { text: "{{ input.text }}" } } },
+        { id: "last", andThen: { set: { done: true } } },
+      ],
+    },
+    wide: {
+      steps: [
+        ...Array.from({ length: WIDE }, (_, n) => ({ id: `s${n}`, andThen: { set: { n, text: "{{ input.text }}" } } })),
         { id: "last", andThen: { set: { done: true } } },
       ],
     },
@@ -64,6 +73,8 @@ for (const size of SIZES) {
   const input = { text: "x".repeat(size) };
   await ok(service.post("/workflows/keep/execute", { input, options: { executionId: `e${size}` } }, ada));
 }
+const input = { text: "x".repeat(70_000) };
+await ok(service.post("/workflows/wide/execute", { input, options: { executionId: "wide" } }, ada));
 
 /** Questions of some bytes, by what has the size. */
 const QUESTIONS: Record<string, (size: number) => Promise<Response>> = {
@@ -96,6 +107,19 @@ test("POST /api/memory/conversations/:conversationId/clone copies in slices, bet
   const before = commits.of("ok");
   await ok(service.post("/api/memory/conversations/c1600000/clone", {}, ada));
   assert.ok(commits.of("ok") - before >= 6, `${commits.of("ok") - before} commits for 1.6 MB`);
+});
+
+test("POST /workflows/:id/executions/:executionId/replay copies in slices, between which others have their turn", async () => {
+  let turns = 0;
+  const hook = createHook({
+    init(_, type) {
+      if (type === "Immediate") turns++;
+    },
+  }).enable();
+  await ok(service.post("/workflows/wide/executions/wide/replay", { stepId: "last" }, ada));
+  hook.disable();
+  // One for what is taken over, and one for the record of it.
+  assert.ok(turns >= 2 * WIDE, `${turns} turns for ${WIDE} outputs`);
 });
 
 test("POST .../clone: of one user 256 copies may be made or wait, the next is 429 with Retry-After, and the next user's is made before they are", async () => {
