@@ -275,10 +275,10 @@ export class Execution {
 
 const RESOLVED = Promise.resolve();
 
-/** @param keptText `replay.kept` as JSON, if the caller has it already */
+/** @param keptText of a replay: `replay.kept` as JSON */
 function textOfStart(start: ExecutionStart, keptText: string | undefined): string {
+  if (keptText === undefined) return JSON.stringify(start);
   const { replay, ...rest } = start;
-  if (replay === undefined || keptText === undefined) return JSON.stringify(start);
-  const { kept: _, ...others } = replay;
+  const { kept: _, ...others } = replay!;
   return `${JSON.stringify(rest).slice(0, -1)},"replay":${JSON.stringify(others).slice(0, -1)},"kept":${keptText}}}`;
 }
