@@ -234,7 +234,10 @@ describe("input that makes no sense", () => {
     const input = user({ type: "file", mediaType: "application/zip", url: "data:application/zip;base64,UEs=" });
     const reply = await service.post(TEXT, { input });
     assert.equal(reply.headers.get("x-error-code"), "invalid_input");
-    assert.match((await errorOf(reply)).error, /^part 1 of the last message: .* does not take this file \(application\/zip\)/);
+    assert.match(
+      (await errorOf(reply)).error,
+      /^part 1 of the last message: .* does not take this file \(application\/zip\)/,
+    );
   });
 });
 
