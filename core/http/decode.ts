@@ -1,9 +1,10 @@
 /** Decodes and checks input: JSON bodies, query strings, path parameters. */
 import type { ErrorObject } from "ajv/dist/2020.js";
-import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
+import { invalid, ServiceError } from "../lib/errors.ts";
 import { describeProblems } from "../lib/json-schema.ts";
 import { changedInteger, parseExactly } from "../lib/large-integers.ts";
 import type { BodyProblem, Exchange } from "./exchange.ts";
+import { CROWDED } from "./uploads.ts";
 
 /** Deepest nesting of arrays and objects in a body. */
 export const MAX_JSON_DEPTH = 128;
@@ -36,7 +37,7 @@ export function bodyFailure(problem: BodyProblem, limit: number): ServiceError {
     case "too_large":
       return new ServiceError("too_large", `body is larger than ${limit} bytes`);
     case "crowded":
-      return unavailable("too many bytes are being uploaded at once, or worked on: try again");
+      return CROWDED;
     case "malformed":
       return invalid("body could not be read: its length or encoding is malformed");
     case "aborted":

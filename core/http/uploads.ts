@@ -3,7 +3,7 @@
  * until the work that they ask for has ended.
  */
 import { type User, userIdOf } from "../identity/user.ts";
-import { rateLimited } from "../lib/errors.ts";
+import { rateLimited, unavailable } from "../lib/errors.ts";
 import { KeyCounts } from "../lib/key-counts.ts";
 import { Uses } from "../lib/uses.ts";
 import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
@@ -13,22 +13,47 @@ const LAST_PART = 8;
 
 export const TOO_MUCH_AT_WORK = rateLimited("too many bytes of this user are worked on: try again");
 
-/** The bytes of one body or message. They are counted until the last work on them has ended, beginning with that of whoever got this. */
-export class Charge extends Uses {
-  #release: () => void;
+export const CROWDED = unavailable("too many bytes are being uploaded at once, or worked on: try again");
 
-  constructor(release: () => void) {
+/**
+ * The bytes of one body or message, and of what it has copied. They are counted until the last work on them has ended, beginning with
+ * that of whoever got this.
+ */
+export class Charge extends Uses {
+  readonly #uploads: Uploads;
+  readonly #user: string | null;
+  #bytes: number;
+  #copies = 0;
+
+  constructor(uploads: Uploads, user: string | null, bytes: number) {
     super();
-    this.#release = release;
+    this.#uploads = uploads;
+    this.#user = user;
+    this.#bytes = bytes;
     this.enter();
+  }
+
+  /**
+   * The work holds copies of what is stored, of at most so many bytes at once. Those above half of the budget are not counted, or they
+   * could never be made.
+   *
+   * @throws ServiceError `unavailable` or `rate_limited` when they do not fit
+   */
+  copies(bytes: number): void {
+    const more = Math.min(bytes, this.#uploads.maxBytes / 2) - this.#copies;
+    // Work that a plugin begins after the end is not counted any more.
+    if (more <= 0 || this.count === 0) return;
+    if (!this.#uploads.reserve(more)) throw CROWDED;
+    if (!this.#uploads.begin(more, this.#user)) throw TOO_MUCH_AT_WORK;
+    this.#copies += more;
+    this.#bytes += more;
   }
 
   override leave(): void {
     super.leave();
     if (this.count > 0) return;
-    this.#release();
-    // Work that a plugin begins after the end is not counted any more.
-    this.#release = () => {};
+    this.#uploads.end(this.#bytes, this.#user);
+    this.#bytes = 0;
   }
 }
 
@@ -66,21 +91,24 @@ export class Uploads {
     this.#bytes -= bytes;
   }
 
-  /**
-   * The work on reserved bytes begins. Null, and they are released, when this user has too many at work: the answer is TOO_MUCH_AT_WORK.
-   */
+  /** The work on reserved bytes begins. Null, and they are released, when this user has too many: the answer is TOO_MUCH_AT_WORK. */
   charge(bytes: number, user: User | null): Charge | null {
     const id = userIdOf(user);
+    return this.begin(bytes, id) ? new Charge(this, id, bytes) : null;
+  }
+
+  /** False, and reserved bytes are released, when this user has too many at work. */
+  begin(bytes: number, user: string | null): boolean {
     const part = this.maxBytes / LAST_PART;
-    if (id !== null && this.#ofUsers.add(id, bytes) > part && this.#bytes > this.maxBytes - part) {
-      this.#ofUsers.add(id, -bytes);
-      this.release(bytes);
-      this.#refused?.("server.limits.uploads");
-      return null;
-    }
-    return new Charge(() => {
-      if (id !== null) this.#ofUsers.add(id, -bytes);
-      this.release(bytes);
-    });
+    const isWithin = user === null || this.#ofUsers.add(user, bytes) <= part || this.#bytes <= this.maxBytes - part;
+    if (isWithin) return true;
+    this.end(bytes, user);
+    this.#refused?.("server.limits.uploads");
+    return false;
+  }
+
+  end(bytes: number, user: string | null): void {
+    if (user !== null) this.#ofUsers.add(user, -bytes);
+    this.release(bytes);
   }
 }

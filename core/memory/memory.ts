@@ -1,5 +1,6 @@
 /** The interface of a memory, as the API and the agents use it. */
 import type { Conversation, Message, SearchResults, WorkingMemory } from "../../generated/types.ts";
+import type { Charge } from "../http/uploads.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { MemoryManifest } from "../manifest/manifest.ts";
@@ -155,6 +156,8 @@ export interface MemoryAccess {
       metadata?: Record<string, unknown>;
       resourceId?: string;
       includeMessages: boolean;
+      /** Counts the bytes that are copied at once. */
+      charge?: Charge | undefined;
     },
     userId?: string,
   ): Promise<{ conversation: Conversation; messageCount: number }>;

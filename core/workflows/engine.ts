@@ -172,17 +172,24 @@ export class Engine implements Workflows {
   }
 
   /**
-   * Starts an execution; its `settled` resolves when it settles. `before` is `ExecutionStart.trace` of the one that it replays.
+   * Starts an execution; its `settled` resolves when it settles. `source` is what it replays: `ExecutionStart.trace` of that, and what it
+   * takes over as JSON.
    *
    * @throws ServiceError `unavailable` when too many are running, or waiting in `memory:`
    */
-  begin(start: ExecutionStart, definition: WorkflowDefinition, caller: ExecutionCaller, before?: string): Execution {
+  begin(
+    start: ExecutionStart,
+    definition: WorkflowDefinition,
+    caller: ExecutionCaller,
+    source?: { readonly trace: string | undefined; readonly kept: string },
+  ): Execution {
     this.capacity.requireFree(start.user, { isNew: true });
     const root = isRun(start.workflowId) ? null : beginWorkflow(caller.trace, start);
     const known = root === null ? start : { ...start, trace: contextText(root) };
-    const execution = new Execution(initialState(known), definition, caller, this.environment, null);
+    const execution = new Execution(initialState(known), definition, caller, this.environment, null, source?.kept);
     const reason = start.replay === undefined ? "execute" : "replay";
-    if (root !== null) execution.spans = new ExecutionSpans(root, execution.state, definition.outline, reason, before);
+    if (root !== null)
+      execution.spans = new ExecutionSpans(root, execution.state, definition.outline, reason, source?.trace);
     return this.run(execution);
   }
 

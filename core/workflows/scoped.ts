@@ -26,6 +26,7 @@ import type { ExecutionStart } from "./journal/entries.ts";
 import { alreadyEnded, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
 import type { FoundExecution } from "./journal/load.ts";
 import { executionRecord, executionStateView } from "./journal/record.ts";
+import { valuesInSlices } from "./journal/slice.ts";
 import type { JournalState } from "./journal/state.ts";
 import { beginOnce, wasResumed } from "./keyed.ts";
 import { listExecutions } from "./list/list.ts";
@@ -165,12 +166,14 @@ export class ScopedWorkflows implements WorkflowAccess {
     try {
       const { found, loaded } = await this.#atRest(workflowId, id, userId);
       const { start } = found;
+      call.charge?.copies(loaded.journalBytes + (found.recordRow?.value.length ?? 0));
       this.#engine.capacity.requireFree(start.user);
       const outline = await this.#engine.definitions.outline(start.definition);
       const { replay, state } = planReplay(loaded.state, loaded.entries, outline, body);
       const definition = await this.#engine.definitions.pinned(start.definition);
       checkReplay(definition, replay.stepId, body);
       lendToken(call.user, start.user);
+      const kept = `[${[...(await valuesInSlices(replay.kept)).values()].join()}]`;
       return await this.#withFreeNumber((number) => {
         const again: ExecutionStart = {
           ...start,
@@ -182,7 +185,7 @@ export class ScopedWorkflows implements WorkflowAccess {
           state,
           replay,
         };
-        const execution = this.#engine.begin(again, definition, call, start.trace);
+        const execution = this.#engine.begin(again, definition, call, { trace: start.trace, kept });
         untilRecorded(execution).then(leave, leave);
         return this.#result(execution, call, (conflict) => unlessNumberTaken(conflict, number, stillRunning(again.id)));
       });

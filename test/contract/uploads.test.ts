@@ -277,4 +277,54 @@ describe("server.limits.uploads and the work that bodies ask for", () => {
     for (const reply of running) assert.equal((await reply).status, 200);
     assert.equal(counted(service), 0);
   });
+
+  test("POST .../replay: what it copies of a large execution counts for server.limits.uploads until it has ended; what does not fit is 503 with Retry-After", async (t) => {
+    const text = "x".repeat(60 * KIB);
+    const steps = [
+      ...["a", "b", "c"].map((id) => ({ id, andThen: { set: { id, text } } })),
+      { id: "wait", andThen: { use: "wait" } },
+    ];
+    const server = { limits: { ...LIMITS, uploads: "1MiB" } };
+    const manifest = { name: "Test", version: "1.0.0", ...WAITING, workflows: { large: { steps } }, server };
+    const service = await startService(t, manifest, { plugins: [pluginFolder(t, PLUGINS)] });
+    gate.open = Promise.resolve();
+    const options = { executionId: "e" };
+    const begun = await service.post("/workflows/large/execute", { input: null, options });
+    assert.equal(begun.status, 200, await begun.text());
+    close();
+    const replay = () => service.post("/workflows/large/executions/e/replay", { stepId: "wait" });
+    const first = replay();
+    await eventually(() => gate.waiting === 1, "the replay");
+    assert.ok(counted(service) > 180 * KIB, `${counted(service)}`);
+    const second = replay();
+    await eventually(() => gate.waiting === 2, "the second");
+    const refused = await replay();
+    assert.deepEqual([refused.status, refused.headers.get("retry-after")], [503, "1"]);
+    gate.release();
+    for (const reply of [first, second]) assert.equal((await reply).status, 200);
+    assert.equal(counted(service), 0);
+    assert.equal((await replay()).status, 200);
+  });
+
+  test("POST .../clone: a message that it copies counts for server.limits.uploads; where it does not fit, the clone is 503 and leaves nothing", async (t) => {
+    const limits = { body: "200KiB", uploads: "300KiB" };
+    const manifest = { name: "Test", version: "1.0.0", ...WAITING, memory: { default: {} }, server: { limits } };
+    const service = await startService(t, manifest, { plugins: [pluginFolder(t, PLUGINS)] });
+    const conversationId = "large";
+    await service.post("/api/memory/conversations", { conversationId, userId: "u", resourceId: "r" });
+    const messages = [{ userId: "u", role: "user", parts: [{ type: "text", text: "x".repeat(120 * KIB) }] }];
+    const saved = await service.post("/api/memory/save-messages", { conversationId, messages });
+    assert.equal(saved.status, 200, await saved.text());
+    close();
+    const running = service.post("/tools/wait/execute", { input: { text: "x".repeat(190 * KIB) } });
+    await eventually(() => gate.waiting === 1, "what holds most of it");
+    const clone = () => service.post("/api/memory/conversations/large/clone", { newConversationId: "copy" });
+    const refused = await clone();
+    assert.deepEqual([refused.status, refused.headers.get("retry-after")], [503, "1"]);
+    assert.equal((await service.get("/api/memory/conversations/copy")).status, 404);
+    gate.release();
+    assert.equal((await running).status, 200);
+    assert.equal((await clone()).status, 201);
+    assert.equal(counted(service), 0);
+  });
 });

@@ -111,7 +111,11 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
           includeMessages = defaults.CloneConversationRequest.includeMessages,
         } = body;
         const { access } = open(call, body.agentId ?? query.agentId);
-        const wanted = { ...given({ newConversationId, title, metadata, resourceId }), includeMessages };
+        const wanted = {
+          ...given({ newConversationId, title, metadata, resourceId }),
+          includeMessages,
+          charge: call.charge,
+        };
         return access.clone(id, wanted, query.userId);
       },
     }),

@@ -63,7 +63,7 @@ export async function cloneConversation(
           await domain.conversations.current(found, true);
           throw conversationIdTaken(pending.id);
         }
-        return copy(domain, source, pending, options.includeMessages).catch((error: unknown) => {
+        return copy(domain, source, pending, options).catch((error: unknown) => {
           throw isIdConflict(error, pending) ? conversationIdTaken(pending.id) : error;
         });
       });
@@ -83,10 +83,10 @@ function copyOptions(source: Snapshot, { newConversationId, title, metadata, res
   };
 }
 
-async function copy(domain: Domain, source: Snapshot, pending: PendingConversation, includeMessages: boolean) {
+async function copy(domain: Domain, source: Snapshot, pending: PendingConversation, options: CloneOptions) {
   const mark: CopyMark = { revision: null };
   try {
-    return await copyRows(domain, source, pending, includeMessages, mark);
+    return await copyRows(domain, source, pending, options, mark);
   } catch (error) {
     // Without the mark nothing was written, and rows with this number belong to another conversation.
     if (mark.revision !== null) await discardCopy(domain, pending, mark.revision);
@@ -103,7 +103,7 @@ async function copyRows(
   domain: Domain,
   source: Snapshot,
   pending: PendingConversation,
-  includeMessages: boolean,
+  { includeMessages, charge }: CloneOptions,
   mark: CopyMark,
 ) {
   const { store } = domain;
@@ -125,10 +125,11 @@ async function copyRows(
           [inDraft, characters] = [0, 0];
           await nextTurn();
         }
+        characters += value.length;
+        charge?.copies(characters);
         copyMessage(domain, draft, pending, positionFromKey(key), value);
         messageCount++;
         inDraft++;
-        characters += value.length;
       }
     }
   }

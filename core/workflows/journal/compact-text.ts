@@ -17,7 +17,13 @@ export interface CompactText {
 export class CompactTextBuilder implements CompactText {
   text = "";
   readonly repeats: number[] = [];
+  readonly #texts: ReadonlyMap<unknown, string> | undefined;
   readonly #known = new Map<unknown, { readonly from: number; readonly length: number; readonly text: string }>();
+
+  /** @param texts values as JSON, of those that the caller has already */
+  constructor(texts?: ReadonlyMap<unknown, string>) {
+    this.#texts = texts;
+  }
 
   add(text: string): this {
     this.text += text;
@@ -28,7 +34,7 @@ export class CompactTextBuilder implements CompactText {
   addValue(value: unknown): this {
     const known = this.#known.get(value);
     if (known === undefined) {
-      const text = JSON.stringify(value) ?? "null";
+      const text = this.#texts?.get(value) ?? JSON.stringify(value) ?? "null";
       this.#known.set(value, { from: this.text.length, length: text.length, text });
       return this.add(text);
     }

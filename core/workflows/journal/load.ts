@@ -7,6 +7,7 @@ import type { Row, Store } from "../../storage/store.ts";
 import type { ExecutionStart, JournalEntry } from "./entries.ts";
 import { parseOwnId } from "./ids.ts";
 import { parseEntries, parseOpenRow, parseRecordRow } from "./rows.ts";
+import { Slice } from "./slice.ts";
 import { type JournalState, stateFromJournal } from "./state.ts";
 
 const ROWS_PER_READ = 200;
@@ -100,7 +101,14 @@ export async function loadExecution(
   }
   const tail = rests ? resting.tail : [];
   const journalBytes = rows.reduce((bytes, { value }) => bytes + Buffer.byteLength(value), 0);
-  const entries = [...first, ...rows.flatMap((row) => parseEntries(row.value)), ...tail];
+  const entries = [...first];
+  const slice = new Slice();
+  for (const { value } of rows) {
+    while (slice.isOver) await slice.next();
+    for (const entry of parseEntries(value)) entries.push(entry);
+    slice.add(value.length);
+  }
+  entries.push(...tail);
   return { state: stateFromJournal(start, entries), entries, first, tail, rows: rows.length, journalBytes };
 }
 

@@ -9,8 +9,16 @@ import type { JournalState } from "./state.ts";
 import { stepText } from "./step-text.ts";
 import { isSuperseded, waitingSteps } from "./superseded.ts";
 
-/** The record as JSON. It is written to the store when the execution settles, and lists return it from there. */
-export function executionRecord(state: JournalState, outline: Outline): CompactText {
+/**
+ * The record as JSON. It is written to the store when the execution settles, and lists return it from there.
+ *
+ * @param texts values as JSON, of those that the caller has already
+ */
+export function executionRecord(
+  state: JournalState,
+  outline: Outline,
+  texts?: ReadonlyMap<unknown, string>,
+): CompactText {
   const { start, status, values } = state;
   if (isRun(start.workflowId)) return { text: runRecordText(state), repeats: [] };
   const workflow = JSON.stringify(start.workflowId);
@@ -20,7 +28,7 @@ export function executionRecord(state: JournalState, outline: Outline): CompactT
   const head = `{"id":"${start.id}","workflowId":${workflow},"workflowName":${name},"status":"${status}"${ownerText(state)}`;
   const metadata = start.metadata === undefined ? "{}" : JSON.stringify(start.metadata);
   const begun = `{"id":"start","type":"workflow-start",${named},"startTime":"${createdAt}","endTime":"${createdAt}"`;
-  const text = new CompactTextBuilder().add(`${head},"input":`).addValue(start.input);
+  const text = new CompactTextBuilder(texts).add(`${head},"input":`).addValue(start.input);
   text.add(`,"metadata":${metadata},"events":[${begun},"status":"running","input":`).addValue(start.input).add("}");
   for (const step of state.steps.values()) {
     const hasOutput = step.status === "done" || step.status === "skipped";

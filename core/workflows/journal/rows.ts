@@ -95,9 +95,11 @@ export function recordOfRow(value: string): CompactText {
   return { text, repeats: JSON.parse(value.slice(behind - Number(end[2]), behind)) as number[] };
 }
 
+/** The record, which may be the larger part, is not parsed. */
 export function parseRecordRow(value: string): RecordRow {
-  const [, rest] = JSON.parse(value) as [unknown, RecordRow, number];
-  return rest;
+  const end = REPEATS_END.exec(value.slice(-EXCERPT_CHARACTERS));
+  const behind = end === null ? LENGTH_DIGITS + 2 : end[0].length + Number(end[2]) + 1;
+  return JSON.parse(value.slice(2 + recordLength(value), -behind)) as RecordRow;
 }
 
 /** The part of the start from which the keys of its index rows and of its id are made. */

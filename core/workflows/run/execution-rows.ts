@@ -100,9 +100,10 @@ export class ExecutionRows {
    * Its record row, with the entries in it that are not on disk yet; the open row goes.
    *
    * @param state after those entries
+   * @param values as JSON, of those that the caller has already
    */
-  rest(state: JournalState, outline: Outline, texts: readonly string[]): Change {
-    const record = executionRecord(state, outline);
+  rest(state: JournalState, outline: Outline, texts: readonly string[], values?: ReadonlyMap<unknown, string>): Change {
+    const record = executionRecord(state, outline, values);
     const first = this.#firstText ?? "[]";
     const value = recordRowText(record, this.#startText, first, this.#journalRows, entriesText(texts));
     return {

@@ -8,8 +8,9 @@ import type { JoinedChanges } from "../../storage/joined.ts";
 import { openExecutionKey } from "../../storage/keys.ts";
 import type { Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
-import { type JournalEntry, STATUS_AFTER, type StepPath } from "../journal/entries.ts";
+import { type ExecutionStart, type JournalEntry, STATUS_AFTER, type StepPath } from "../journal/entries.ts";
 import { readEntries } from "../journal/load.ts";
+import { Slice, valuesInSlices } from "../journal/slice.ts";
 import { applyEntry, copyOfState, type JournalState, stateFromJournal } from "../journal/state.ts";
 import { isStoreUnavailable } from "./commit-retry.ts";
 import { EntryLog } from "./entry-log.ts";
@@ -22,7 +23,6 @@ import { countStep } from "./metrics.ts";
 import { OpenTries } from "./open-tries.ts";
 import { ProgressSignal } from "./progress.ts";
 import { RecordedSize } from "./recorded-size.ts";
-import { Slice } from "./slice.ts";
 import type { ExecutionSpans } from "./spans.ts";
 import { WaitingCommits } from "./waiting-commits.ts";
 
@@ -65,13 +65,14 @@ export class Execution {
     caller: ExecutionCaller,
     environment: ExecutionEnvironment,
     stored: StoredRows | null,
+    keptText?: string,
   ) {
     this.state = state;
     this.definition = definition;
     this.caller = caller;
     this.#environment = environment;
     this.#commits = new WaitingCommits(this, environment.store);
-    const startText = JSON.stringify(state.start);
+    const startText = textOfStart(state.start, keptText);
     this.#rows = new ExecutionRows(state.start, startText, environment);
     this.#size = new RecordedSize(environment.maxBytes);
     this.#size.add(startText);
@@ -202,10 +203,11 @@ export class Execution {
 
   /** Writes the record row, including the entries that are not on disk yet, and removes the open row. */
   async writeRecord(): Promise<void> {
+    const values = this.#size.isLarge ? await valuesInSlices(this.state.values.values(), this.slice) : undefined;
     while (this.#nextWrite !== null || this.#writing !== null) await (this.#nextWrite ?? this.#writing);
     const texts = this.#pending;
     this.#pending = [];
-    const { commit, done } = this.#rows.rest(this.state, this.definition.outline, texts);
+    const { commit, done } = this.#rows.rest(this.state, this.definition.outline, texts, values);
     const { count } = this.#log;
     done(await this.#commits.commit(commit, this.#rows.isInDoubt));
     this.isAtRest = true;
@@ -283,3 +285,11 @@ export class Execution {
 }
 
 const RESOLVED = Promise.resolve();
+
+/** @param keptText of a replay: `replay.kept` as JSON */
+function textOfStart(start: ExecutionStart, keptText: string | undefined): string {
+  if (keptText === undefined) return JSON.stringify(start);
+  const { replay, ...rest } = start;
+  const { kept: _, ...others } = replay!;
+  return `${JSON.stringify(rest).slice(0, -1)},"replay":${JSON.stringify(others).slice(0, -1)},"kept":${keptText}}}`;
+}

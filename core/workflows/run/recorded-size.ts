@@ -2,6 +2,9 @@
 import { formatSize } from "../../lib/size.ts";
 import type { Stop } from "./lifetime.ts";
 
+/** What takes a few milliseconds to write. */
+const LARGE_BYTES = 512 * 1024;
+
 export class RecordedSize {
   readonly #max: number;
   #bytes = 0;
@@ -14,6 +17,11 @@ export class RecordedSize {
   get tooLarge(): Stop {
     const reason = `the execution has recorded more than server.limits.execution allows: ${formatSize(this.#max)}`;
     return { kind: "size", reason, gracePeriod: 0 };
+  }
+
+  /** Whether writing all of it at once would keep others waiting. */
+  get isLarge(): boolean {
+    return this.#bytes > LARGE_BYTES;
   }
 
   /** Whether all of them can be added. */

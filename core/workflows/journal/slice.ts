@@ -29,3 +29,15 @@ export class Slice {
     return this.#next;
   }
 }
+
+/** Values as JSON, with others' turns in between. */
+export async function valuesInSlices<V>(values: Iterable<V>, slice = new Slice()): Promise<Map<V, string>> {
+  const texts = new Map<V, string>();
+  for (const value of new Set(values)) {
+    while (slice.isOver) await slice.next();
+    const text = JSON.stringify(value) ?? "null";
+    texts.set(value, text);
+    slice.add(text.length);
+  }
+  return texts;
+}
