@@ -26,7 +26,7 @@ import {
   type StreamingResult,
   StreamSource,
 } from "./part-source.ts";
-import { applyRules, keepRules, learnRules, type PromptRules, refusedFile } from "./prompt-rules.ts";
+import { keepRules, learnRules, type PromptRules, refusedFile, rewritten } from "./prompt-rules.ts";
 import { ThinkTags } from "./think-tags.ts";
 import { warningText } from "./warning-log.ts";
 
@@ -107,8 +107,8 @@ export class ChainedAnswer implements ModelStream {
   async #adapted(model: StreamingModel, rules: PromptRules): Promise<ModelCallOptions> {
     const { prompt, abortSignal: signal } = this.#options;
     try {
-      let taken = applyRules(prompt, rules);
-      if (this.#tried !== null) taken = applyRules(taken, this.#tried);
+      let taken = rewritten(prompt, rules);
+      if (this.#tried !== null) taken = rewritten(taken, this.#tried);
       if (this.#hasFileUrls)
         taken = (await this.#settings.files?.load(taken, await model.supportedUrls, signal)) ?? taken;
       if (taken === prompt) return this.#options;
@@ -315,7 +315,7 @@ export class ChainedAnswer implements ModelStream {
   #learn(thrown: unknown, { reason }: ModelFailure): boolean {
     if (!REFUSED.has(reason)) return false;
     const tried: PromptRules = this.#tried ?? new Map();
-    const sent = applyRules(applyRules(this.#options.prompt, this.learned.rules), tried);
+    const sent = rewritten(rewritten(this.#options.prompt, this.learned.rules), tried);
     if (!learnRules(thrown, sent, tried)) return false;
     this.#tried = tried;
     return true;

@@ -52,7 +52,7 @@ const REMEDIES: readonly (readonly [name: string, words: RegExp, rewrite: Rule["
   ["blank texts", /non-?(?:empty|whitespace)|is blank|(?:text|content)\b.{0,20} (?:is|are|be) empty/i, withoutBlanks],
 ];
 
-export function applyRules(prompt: Prompt, rules: PromptRules): Prompt {
+export function rewritten(prompt: Prompt, rules: PromptRules): Prompt {
   let current = prompt;
   for (const { rewrite } of rules.values()) current = rewrite(current);
   return current;
