@@ -20,6 +20,7 @@ interface Import {
  */
 const RANKS: readonly (readonly string[])[] = [
   ["generated", "core/lib"],
+  ["core/outbound"],
   [
     "core/identity",
     "core/manifest",

@@ -1,7 +1,7 @@
 /** Converts errors of the service to errors of A2A, which tell clients no more than the replies of the API do. */
 import { A2AError, RequestMalformedError, TaskNotFoundError, UnsupportedOperationError } from "@a2a-js/sdk/errors";
 import type { RunCall } from "../agents/agent.ts";
-import { messageOf, ServiceError } from "../lib/errors.ts";
+import { messageOf, quoted, ServiceError } from "../lib/errors.ts";
 
 export function a2aError(error: unknown, { logger, requestId }: Pick<RunCall, "logger" | "requestId">): A2AError {
   if (error instanceof A2AError) return error;
@@ -23,5 +23,4 @@ const ERRORS: Partial<Record<ServiceError["kind"], new (message: string) => A2AE
   conflict: UnsupportedOperationError,
 };
 
-export const taskNotFound = (id: string) =>
-  new TaskNotFoundError(`task ${JSON.stringify(id.slice(0, 128))} does not exist`);
+export const taskNotFound = (id: string) => new TaskNotFoundError(`task ${quoted(id)} does not exist`);

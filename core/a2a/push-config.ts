@@ -1,7 +1,7 @@
 /** The push configuration of a task: where its client wants to be notified. */
 import type { TaskPushNotificationConfig } from "@a2a-js/sdk";
 import { invalid } from "../lib/errors.ts";
-import type { AllowedAddresses } from "../models/files/allowed-addresses.ts";
+import type { AllowedAddresses } from "../outbound/allowed-addresses.ts";
 import type { Version } from "./params.ts";
 
 export interface PushConfig {

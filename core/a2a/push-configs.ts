@@ -4,7 +4,7 @@ import { PushNotificationNotSupportedError } from "@a2a-js/sdk/errors";
 import { ownerOf } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { systemTime } from "../lib/clock.ts";
-import { CommitConflict, invalid, ServiceError } from "../lib/errors.ts";
+import { CommitConflict, invalid, quoted, ServiceError } from "../lib/errors.ts";
 import { taskKey } from "../storage/keys.ts";
 import { taskNotFound } from "./errors.ts";
 import type { Version } from "./params.ts";
@@ -126,4 +126,4 @@ export class PushConfigs {
 }
 
 const unknownConfig = (task: string, id: string) =>
-  invalid(`task ${task} has no push notification configuration ${JSON.stringify(id.slice(0, 128))}`);
+  invalid(`task ${task} has no push notification configuration ${quoted(id)}`);

@@ -2,16 +2,15 @@
 import { StreamResponse } from "@a2a-js/sdk";
 import { V03PushNotificationSerializer } from "@a2a-js/sdk/compat/v0_3/server";
 import { V1PushNotificationSerializer } from "@a2a-js/sdk/server";
-import undici from "undici";
-import { createOutboundAgent, hasProxy, type OutboundAgent } from "../lib/outbound.ts";
-import type { AllowedAddresses } from "../models/files/allowed-addresses.ts";
+import type { AllowedAddresses } from "../outbound/allowed-addresses.ts";
+import { leave } from "../outbound/body.ts";
+import { GuardedClient } from "../outbound/guarded-client.ts";
 import type { Store } from "../storage/store.ts";
 import type { PushConfig } from "./push-config.ts";
 import { PushSigner } from "./push-signer.ts";
 import type { Task } from "./task.ts";
 
 const SERIALIZERS = { "1.0": new V1PushNotificationSerializer(), "0.3": new V03PushNotificationSerializer() };
-const CONNECT_TIMEOUT_MS = 5_000;
 
 interface Notification {
   readonly config: PushConfig;
@@ -22,27 +21,16 @@ interface Notification {
 
 export class PushDelivery {
   readonly signer: PushSigner;
-  readonly #addresses: () => AllowedAddresses;
-  readonly #agent: OutboundAgent;
+  readonly #client: GuardedClient;
 
   /** @param addresses the addresses that the current manifest allows */
   constructor(store: Store, addresses: () => AllowedAddresses) {
     this.signer = new PushSigner(store);
-    this.#addresses = addresses;
-    // Sockets connect to the addresses that were checked: a second lookup of a name could give others.
-    this.#agent = createOutboundAgent(undici, {
-      connect: {
-        lookup: (name, settings, found) => addresses().lookup(name, settings, found),
-        timeout: CONNECT_TIMEOUT_MS,
-      },
-    });
+    this.#client = new GuardedClient(addresses);
   }
 
   /** Resolves when the receiver has accepted the notification; rejects with the reason if it has not. */
   async send({ config, task, max }: Notification, signal: AbortSignal): Promise<void> {
-    const { hostname } = new URL(config.url);
-    if (!this.#addresses().allowsHost(hostname)) throw new Error("it is at a private address");
-    if (hasProxy()) await this.#addresses().checkName(hostname);
     const { body, contentType } = serialize(task, config, max);
     const jwt = await this.signer.sign({ config, task, body });
     const { scheme, credentials } = config.authentication ?? {};
@@ -55,22 +43,14 @@ export class PushDelivery {
     };
     // Redirects are not followed: one could lead to an address that is not allowed. The connection is not reused: otherwise receivers could
     // make us keep any number of connections open, and the address of a name would not be checked again.
-    const answer = await undici.request(config.url, {
-      method: "POST",
-      headers,
-      body,
-      dispatcher: this.#agent,
-      signal,
-      reset: true,
-    });
-    // The body of the answer is ignored. An abandoned body emits an error event, which would end the process without a listener.
-    answer.body.on("error", () => undefined);
-    answer.body.destroy();
+    const url = new URL(config.url);
+    const answer = await this.#client.request(url, { method: "POST", headers, body, signal, reset: true });
+    leave(answer.body);
     if (answer.statusCode < 200 || answer.statusCode > 299) throw new Error(`it answers ${answer.statusCode}`);
   }
 
   close(): Promise<void> {
-    return this.#agent.destroy();
+    return this.#client.close();
   }
 }
 

@@ -7,9 +7,10 @@ import { systemTime } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { RecentMap } from "../lib/recent-map.ts";
+import { backOff } from "../lib/retry.ts";
 import { createTurns } from "../lib/turns.ts";
 import type { Manifest } from "../manifest/manifest.ts";
-import { AllowedAddresses } from "../models/files/allowed-addresses.ts";
+import { AllowedAddresses } from "../outbound/allowed-addresses.ts";
 import { removeUnchanged } from "../storage/conflict.ts";
 import { nameProcess } from "../storage/process-name.ts";
 import { TASK_NOTICES, taskNoticesBefore, taskOfNotice } from "../storage/push-keys.ts";
@@ -58,10 +59,6 @@ interface PushSenderOptions {
   settings(): PushSettings;
   readonly logger: Logger;
 }
-
-/** The pause doubles with every try; half of it is random, so that receivers that failed together are not retried together. */
-const pauseAfter = (tries: number): number =>
-  Math.round(Math.min(FIRST_PAUSE_MS * 2 ** tries, MAX_PAUSE_MS) * (0.5 + Math.random() / 2));
 
 export class PushSender {
   readonly #rows: TaskRows;
@@ -247,7 +244,7 @@ export class PushSender {
       this.#failing.delete(config.url);
       return null;
     } catch (error) {
-      const again = systemTime() + pauseAfter(tries);
+      const again = systemTime() + backOff(tries, FIRST_PAUSE_MS, MAX_PAUSE_MS);
       const about = { task: task.id, host, tries: tries + 1 };
       const reason =
         (error as Error)?.name === "TimeoutError" ? "it takes longer than server.push.timeout" : messageOf(error);

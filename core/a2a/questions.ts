@@ -5,7 +5,8 @@ import type { Agent } from "../agents/agent.ts";
 import type { Delivery } from "../approvals/upkeep.ts";
 import type { Requester } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
-import { CommitConflict, ServiceError, unavailable } from "../lib/errors.ts";
+import { ServiceError } from "../lib/errors.ts";
+import { changeInTurn } from "../storage/conflict.ts";
 import { readAnswers } from "./answers.ts";
 import { ended, isOver, isWorking, type Message, type Task, type TaskRecord, withAnswer } from "./task.ts";
 import type { FoundTask } from "./task-rows.ts";
@@ -32,9 +33,6 @@ interface QuestionsOptions {
   agent(id: string): Agent | undefined;
   readonly logger: Logger;
 }
-
-/** How often a change is retried after conflicts with other processes. */
-const MAX_TRIES = 20;
 
 export class Questions {
   readonly #tasks: Tasks;
@@ -81,8 +79,8 @@ export class Questions {
    *
    * @param by the request with the last answer; undefined when the answer came in another way
    */
-  async goOn(agentId: string, taskId: string, by?: TaskCaller): Promise<Delivery> {
-    for (let tries = 0; tries < MAX_TRIES; tries++) {
+  goOn(agentId: string, taskId: string, by?: TaskCaller): Promise<Delivery> {
+    return changeInTurn("the task", async () => {
       const found = await this.#tasks.rows.read(agentId, taskId);
       if (found === undefined || isOver(found.record.task)) return "gone";
       const { waiting } = found.record;
@@ -92,17 +90,12 @@ export class Questions {
       const of = (approvalId: string) => statuses.get(approvalId) ?? "expired";
       const open = waiting.approvals.filter(({ approvalId }) => of(approvalId) === "open");
       const all = (status: string) => waiting.approvals.every(({ approvalId }) => of(approvalId) === status);
-      try {
-        if (open.length > 0) await this.#askRest(found, new Set(open));
-        else if (all("expired")) await this.#tasks.end(found, EXPIRED);
-        else if (all("withdrawn")) await this.#tasks.end(found, WITHDRAWN);
-        else await this.#resume(found, by);
-        return "gone";
-      } catch (error) {
-        if (!(error instanceof CommitConflict)) throw error;
-      }
-    }
-    throw unavailable("the task is being changed all the time: try again");
+      if (open.length > 0) await this.#askRest(found, new Set(open));
+      else if (all("expired")) await this.#tasks.end(found, EXPIRED);
+      else if (all("withdrawn")) await this.#tasks.end(found, WITHDRAWN);
+      else await this.#resume(found, by);
+      return "gone";
+    });
   }
 
   async #askRest(found: FoundTask, open: ReadonlySet<object>): Promise<void> {
@@ -127,19 +120,11 @@ export class Questions {
   }
 
   async #change(agent: string, id: string, change: (record: TaskRecord) => TaskRecord | null): Promise<void> {
-    for (let tries = 0; tries < MAX_TRIES; tries++) {
+    await changeInTurn("the task", async () => {
       const found = await this.#tasks.rows.read(agent, id);
-      if (found === undefined || found.record.waiting === undefined) return;
-      const after = change(found.record);
-      if (after === null) return;
-      try {
-        await this.#tasks.rows.change(found.record, after, found.revision);
-        return;
-      } catch (error) {
-        if (!(error instanceof CommitConflict)) throw error;
-      }
-    }
-    throw unavailable("the task is being changed all the time: try again");
+      const after = found?.record.waiting === undefined ? null : change(found.record);
+      return after === null ? null : this.#tasks.rows.change(found!.record, after, found!.revision);
+    });
   }
 }
 

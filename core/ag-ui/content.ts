@@ -2,9 +2,8 @@
 import { filePart } from "../agents/prompt/file-data.ts";
 import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
-import { isObject } from "../lib/is-object.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
 
-export type Fields = Readonly<Record<string, unknown>>;
 export type UiPart = Record<string, unknown>;
 
 /** Media types by kind of file, for clients that do not name one: the first bytes then decide. */

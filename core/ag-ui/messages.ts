@@ -3,9 +3,9 @@
  * of the user, which are several messages in AG-UI, become one answer.
  */
 import { parseJsonText } from "../http/decode.ts";
-import { invalid } from "../lib/errors.ts";
-import { isObject } from "../lib/is-object.ts";
-import { type Fields, metadataIn, resultIn, stringAt, textOf, type UiPart, userParts } from "./content.ts";
+import { invalid, quoted } from "../lib/errors.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
+import { metadataIn, resultIn, stringAt, textOf, type UiPart, userParts } from "./content.ts";
 
 export interface UiMessage {
   id?: string;
@@ -62,9 +62,7 @@ export function readMessages(messages: readonly unknown[]): UiMessage[] {
     }
   }
   for (const [id, { path }] of calls.early)
-    throw invalid(
-      `${path}.toolCallId: there is no call ${JSON.stringify(id.slice(0, MAX_ID))} to which this is the result`,
-    );
+    throw invalid(`${path}.toolCallId: there is no call ${quoted(id)} to which this is the result`);
   return read.filter(({ parts }) => parts.some(saysSomething));
 }
 
@@ -129,9 +127,6 @@ function addResult({ known, early }: Calls, fields: Fields, path: string): void 
   if (call === undefined) early.set(id, { outcome, path });
   else Object.assign(call, outcome);
 }
-
-/** Longest id in an error, because clients choose how long they are. */
-const MAX_ID = 128;
 
 function carried({ encryptedValue }: Fields, key: string): UiPart | undefined {
   const metadata = metadataIn(encryptedValue);

@@ -1,7 +1,6 @@
 /** Stored messages in the format of AG-UI: an answer becomes several messages, one for each text, call and result. */
 import type { Message } from "../../generated/types.ts";
-import { isObject } from "../lib/is-object.ts";
-import type { Fields } from "./content.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
 import { deniedText, resultText } from "./event-parts.ts";
 
 type AgUiMessage = Record<string, unknown>;

@@ -1,5 +1,5 @@
 /** How an agent calls its sub-agents: through one tool, `delegate_task {agentId, task}`. */
-import { invalid, ServiceError } from "../lib/errors.ts";
+import { invalid, listed, ServiceError } from "../lib/errors.ts";
 import { threadId } from "../memory/threads.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, prepareRun, type RunRequest } from "./run/execute.ts";
@@ -37,7 +37,7 @@ export function delegateTool(
     run(input, run) {
       const { agentId, task } = (input ?? {}) as { agentId?: unknown; task?: unknown };
       if (typeof agentId !== "string" || !ids.includes(agentId)) {
-        throw invalid(`input.agentId must be one of ${ids.map((id) => JSON.stringify(id)).join(", ")}`);
+        throw invalid(`input.agentId must be one of ${listed(ids)}`);
       }
       if (typeof task !== "string" || task === "") throw invalid("input.task must be a non-empty string");
       return delegate(agents.get(agentId)!, task, run);

@@ -4,13 +4,13 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Verifier } from "../auth/provider-port.ts";
-import { useProxy } from "../lib/outbound.ts";
 import { Uses } from "../lib/uses.ts";
 import { hasErrors, type Issue, sortIssues } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Models } from "../models/models.ts";
 import type { Tracer } from "../observability/tracer.ts";
+import { useProxy } from "../outbound/proxy.ts";
 import { createHost, type OwnedHost } from "../registry/host.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { KeptReplies } from "../storage/kept-replies.ts";

@@ -37,7 +37,8 @@ import { limitStates } from "./limits.ts";
 import { manifestValues } from "./manifest-values.ts";
 import { routeStates } from "./route-list.ts";
 
-export interface Service {
+/** What the stages of boot have made. */
+interface ServiceParts {
   readonly manifest: Manifest;
   readonly agents: ReadonlyMap<string, Agent>;
   readonly tools: ToolDirectory;
@@ -50,8 +51,6 @@ export interface Service {
   readonly store: Store;
   /** Memories by their name in the manifest. */
   readonly memories: ReadonlyMap<string, Memory>;
-  /** Chooses the memory for a request. */
-  readonly chooseMemory: MemoryChoice;
   /** The turns of conversations that are at work or wait. */
   readonly turns: Turns;
   readonly workflows: Workflows;
@@ -66,6 +65,18 @@ export interface Service {
   readonly mcpServers: ReadonlyMap<string, McpServer<Service>>;
   /** Recorded traces of runs. */
   readonly traces: Traces;
+  /** The tasks of agents over A2A. */
+  readonly a2a: A2a;
+  /** The responses of agents over OpenAI's API. */
+  readonly responses: Responses;
+  /** All metrics, and the page that shows them. */
+  readonly meters: Meters;
+  readonly metrics: MetricsPage;
+}
+
+export interface Service extends ServiceParts {
+  /** Chooses the memory for a request. */
+  readonly chooseMemory: MemoryChoice;
   /** Whether stored objects belong to the user of the token. */
   readonly isolated: boolean;
   /** `data` of `GET /tools`; built again only when tools of an MCP server were added, changed or removed. */
@@ -76,15 +87,8 @@ export interface Service {
   readonly inventory: Inventory;
   /** The A2A cards of the agents. */
   readonly cards: Cards;
-  /** The tasks of agents over A2A. */
-  readonly a2a: A2a;
-  /** The responses of agents over OpenAI's API. */
-  readonly responses: Responses;
   /** `/`, `/doc` and `/ui`; loaded with the first request for one of them. */
   documentation(): Promise<Documentation>;
-  /** All metrics, and the page that shows them. */
-  readonly meters: Meters;
-  readonly metrics: MetricsPage;
   /** Where the service listens, e.g. `http://127.0.0.1:3141`; empty until it does. */
   address: string;
   /** The address that the client uses, if the manifest names none and a trusted proxy reports it; else null. */
@@ -105,35 +109,12 @@ interface Inventory {
   limits(): LimitState[];
 }
 
-type ServiceParts = Pick<
-  Service,
-  | "manifest"
-  | "agents"
-  | "tools"
-  | "approvals"
-  | "workflows"
-  | "runs"
-  | "mcpServers"
-  | "a2a"
-  | "responses"
-  | "routes"
-  | "sockets"
-  | "access"
-  | "store"
-  | "memories"
-  | "turns"
-  | "logs"
-  | "logNews"
-  | "platform"
-  | "meters"
-  | "metrics"
-  | "traces"
-> & { readonly loaded: Pick<LoadedManifest, "manifest" | "explain"> };
-
 /** The route that an agent card points to. */
 const A2A = { method: "POST", path: "/a2a/:id", group: "execution" } as const;
 
-export function createService(parts: ServiceParts): Service {
+export function createService(
+  parts: ServiceParts & { readonly loaded: Pick<LoadedManifest, "manifest" | "explain"> },
+): Service {
   const { manifest, agents, tools, approvals, memories, workflows, runs, mcpServers, a2a, routes, sockets } = parts;
   const { access, store, logs, logNews, platform, meters, metrics, traces, responses, turns } = parts;
   const everyAgent = [...agents.values()];

@@ -3,8 +3,9 @@ import { createHash, randomBytes } from "node:crypto";
 import { userIdOf } from "../identity/user.ts";
 import { canonicalJson } from "../lib/canonical-json.ts";
 import { type Clock, storedTime } from "../lib/clock.ts";
-import { CommitConflict, invalid, ServiceError, unavailable } from "../lib/errors.ts";
+import { invalid, ServiceError } from "../lib/errors.ts";
 import type { UserBound } from "../lib/user-bound.ts";
+import { changeInTurn } from "../storage/conflict.ts";
 import {
   type ApprovalClaim,
   ApprovalNeeded,
@@ -14,15 +15,9 @@ import {
   mayHaveAsked,
   notApproved,
 } from "../tools/approval.ts";
-import type { ToolOrigin } from "../tools/tool.ts";
-import { expire } from "./expire.ts";
-import { type ApprovalRecord, approvedInput, shownContext } from "./record.ts";
-import { type ApprovalRows, countsForUser, type FoundApproval } from "./rows.ts";
+import { type ApprovalRecord, approvedInput, MAX_INPUT_CHARACTERS, placeOf, shownContext } from "./record.ts";
+import { type ApprovalRows, countsForUser } from "./rows.ts";
 
-/** Longest input of a question, because a person has to read it. */
-const MAX_INPUT_CHARACTERS = 64 * 1024;
-/** How often a decision is repeated after conflicts with other processes. */
-const MAX_TRIES = 20;
 const ID_BYTES = 16;
 const DIRECT: ApprovalClaim = { kind: "direct" };
 
@@ -77,54 +72,54 @@ export async function admit(
   const call = { ...claim, kind, owner: claim.userId ?? userIdOf(origin.call.user) ?? "" };
   const digests = digestsOf(asked, call);
   const usedBy = claim.isRecorded === true ? origin.idempotencyKey : undefined;
-  const isFree = once(() => mayHaveAsked(tool, origin.approval) && runsWithout(asked));
+  let free: boolean | undefined;
+  const isFree = () => (free ??= mayHaveAsked(tool, origin.approval) && runsWithout(asked));
   let { answer } = claim;
-  for (let tries = 0; tries < MAX_TRIES; tries++) {
+  const admitted = await changeInTurn("the approval", async () => {
     const last = id === undefined ? await rows.lastOf(digests.key) : { found: await rows.read(id), revision: null };
-    const known = await current(rows, last.found, digests, call, clock);
-    if (known === "changed") continue;
+    const known = belongs(last.found?.record, digests, call) ? last.found : undefined;
+    if (known?.record.status === "open" && known.record.expiresAt <= clock()) {
+      await rows.expire(known);
+      return undefined;
+    }
     const found = known !== undefined && fitsContext(known.record, digests, answer) ? known : undefined;
     if (answer !== undefined && found?.record.status === "open") {
       await hear?.(found.record.id, answer);
       answer = undefined;
-      continue;
+      return undefined;
     }
     const stands = standing(found?.record, clock(), claim.since);
     const isOwn = stands === "used" && usedBy !== undefined && found!.record.usedBy === usedBy;
     const action = isOwn ? "again" : (id === undefined ? WITHOUT_ID[kind] : WITH_ID)[stands];
     // The id of a direct call may be meant for another one of the same request.
-    if ((action === "ask" || (stands === "none" && kind === "direct")) && isFree()) return input;
-    try {
-      switch (action) {
-        case "ask": {
-          const record = question(asked, call, digests, clock());
-          const create = () => rows.create(record, last.revision);
-          await (bound !== undefined && countsForUser(record) ? bound.claim(record.owner, create) : create());
-          throw new ApprovalNeeded(record.id, tool.name, input);
-        }
-        case "wait":
-          throw waits(found!.record);
-        case "refuse":
-          // The step has the answer now, so nothing needs to resume it.
-          if (found !== undefined && found.record.usedAt === undefined) await rows.use(found, clock());
-          throw found === undefined && kind !== "direct"
-            ? notApproved(tool.name)
-            : refusal(found?.record, stands, tool.name);
-        case "again":
-          return approvedInput(found!.record);
-        case "use": {
-          const approved = approvedInput(found!.record);
-          const problem = tool.validate(approved);
-          if (problem !== null) throw invalid(problem);
-          await rows.use(found!, Math.max(clock(), claim.since ?? 0), usedBy);
-          return approved;
-        }
+    if ((action === "ask" || (stands === "none" && kind === "direct")) && isFree()) return { input };
+    switch (action) {
+      case "ask": {
+        const record = question(asked, call, digests, clock());
+        const create = () => rows.create(record, last.revision);
+        await (bound !== undefined && countsForUser(record) ? bound.claim(record.owner, create) : create());
+        throw new ApprovalNeeded(record.id, tool.name, input);
       }
-    } catch (error) {
-      if (!(error instanceof CommitConflict)) throw error;
+      case "wait":
+        throw waits(found!.record);
+      case "refuse":
+        // The step has the answer now, so nothing needs to resume it.
+        if (found !== undefined && found.record.usedAt === undefined) await rows.use(found, clock());
+        throw found === undefined && kind !== "direct"
+          ? notApproved(tool.name)
+          : refusal(found?.record, stands, tool.name);
+      case "again":
+        return { input: approvedInput(found!.record) };
+      case "use": {
+        const approved = approvedInput(found!.record);
+        const problem = tool.validate(approved);
+        if (problem !== null) throw invalid(problem);
+        await rows.use(found!, Math.max(clock(), claim.since ?? 0), usedBy);
+        return { input: approved };
+      }
     }
-  }
-  throw unavailable("the approval is being changed all the time: try again");
+  });
+  return admitted.input;
 }
 
 /** Whether the rule lets a call run about which nobody was asked. @throws ServiceError for an input that does not fit */
@@ -132,14 +127,6 @@ function runsWithout({ tool, input, origin }: AskedCall): boolean {
   const problem = tool.validate(input);
   if (problem !== null) throw invalid(problem);
   return tool.approval === false || !tool.approval.asks(input, origin);
-}
-
-function once<T>(evaluate: () => T): () => T {
-  let known: { readonly value: T } | undefined;
-  return () => {
-    known ??= { value: evaluate() };
-    return known.value;
-  };
 }
 
 type Call = ApprovalClaim & { readonly kind: AskingKind; readonly owner: string };
@@ -156,20 +143,9 @@ const fitsContext = (
   answer?.approved === false ||
   status === "denied";
 
-/** The approval, if it belongs to this call; marked as expired if it has expired. */
-async function current(
-  rows: ApprovalRows,
-  found: FoundApproval | undefined,
-  { call }: Digests,
-  { owner }: Call,
-  clock: Clock,
-): Promise<FoundApproval | undefined | "changed"> {
-  // An approval for another user, another tool or another input does not exist for this call.
-  if (found === undefined || found.record.call !== call || found.record.owner !== owner) return undefined;
-  if (found.record.status !== "open" || found.record.expiresAt > clock()) return found;
-  await expire(rows, found);
-  return "changed";
-}
+/** An approval for another user, another tool or another input does not exist for this call. */
+const belongs = (record: ApprovalRecord | undefined, { call }: Digests, { owner }: Call): boolean =>
+  record?.call === call && record.owner === owner;
 
 /** @param since start of the execution to which the call belongs */
 function standing(record: ApprovalRecord | undefined, now: number, since = 0): Standing {
@@ -186,25 +162,20 @@ function digestsOf({ tool, input, origin }: AskedCall, { kind, owner, ...claim }
   const what = [tool.name, input ?? null];
   const { context, conversationId, executionId, idempotencyKey } = origin;
   const { agentId, toolCallId } = claim;
-  const of = (...rest: unknown[]) => digest([kind, owner, ...rest, ...what]);
+  const of = (rest: readonly unknown[]) => digest([kind, owner, ...rest, ...what]);
   const contextDigest = digest(context);
-  switch (kind) {
-    case "direct": {
-      const call = of(context);
-      return { key: call, call, contextDigest };
-    }
-    case "step": {
-      const call = of(idempotencyKey);
-      return { key: call, call, contextDigest };
-    }
-    case "chat":
-      return { key: of(idempotencyKey), call: of(agentId, toolCallId), contextDigest };
-    case "model": {
-      const call = of(agentId, conversationId, executionId);
-      const isEmpty = Object.keys(context).length === 0;
-      return { key: isEmpty ? call : of(agentId, conversationId, executionId, contextDigest), call, contextDigest };
-    }
-  }
+  const calls: Readonly<Record<AskingKind, readonly unknown[]>> = {
+    direct: [context],
+    step: [idempotencyKey],
+    chat: [agentId, toolCallId],
+    model: [agentId, conversationId, executionId],
+  };
+  const keys: Partial<typeof calls> = {
+    chat: [idempotencyKey],
+    ...(Object.keys(context).length > 0 && { model: [...calls.model, contextDigest] }),
+  };
+  const call = of(calls[kind]);
+  return { key: keys[kind] === undefined ? call : of(keys[kind]), call, contextDigest };
 }
 
 const digest = (value: unknown): string => createHash("sha256").update(canonicalJson(value)).digest("base64url");
@@ -213,9 +184,8 @@ const digest = (value: unknown): string => createHash("sha256").update(canonical
 function question({ tool, input, origin }: AskedCall, call: Call, digests: Digests, now: number): ApprovalRecord {
   if (JSON.stringify(input ?? null).length > MAX_INPUT_CHARACTERS) throw tooLarge(tool.name);
   const { expires, consoleOnly } = tool.approval as ApprovalRule;
-  const { kind, owner, agentId, toolCallId, taskId, workflowId, stepId, runId } = call;
-  const { conversationId } = origin as Pick<ToolOrigin, "conversationId">;
-  const executionId = call.executionId ?? origin.executionId;
+  const { kind, owner, executionId = origin.executionId } = call;
+  const { conversationId } = origin;
   return {
     id: randomBytes(ID_BYTES).toString("hex"),
     toolName: tool.name,
@@ -225,14 +195,7 @@ function question({ tool, input, origin }: AskedCall, call: Call, digests: Diges
     owner,
     ...digests,
     consoleOnly,
-    agentId,
-    toolCallId,
-    taskId,
-    workflowId,
-    executionId,
-    stepId,
-    runId,
-    conversationId,
+    ...placeOf({ ...call, executionId, conversationId }),
     createdAt: now,
     expiresAt: now + expires,
     status: "open",

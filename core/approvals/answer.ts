@@ -4,16 +4,11 @@ import { mayAccess } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { canonicalJson } from "../lib/canonical-json.ts";
 import { type Clock, storedTime } from "../lib/clock.ts";
-import { CommitConflict, invalid, notFound, ServiceError, unavailable } from "../lib/errors.ts";
+import { invalid, notFound, quoted, ServiceError } from "../lib/errors.ts";
+import { changeInTurn } from "../storage/conflict.ts";
 import type { Tool } from "../tools/tool.ts";
-import { expire, withdraw } from "./expire.ts";
-import { type ApprovalRecord, decided, type WithdrawalReason } from "./record.ts";
+import { type ApprovalRecord, approvedInput, MAX_INPUT_CHARACTERS, type WithdrawalReason } from "./record.ts";
 import type { ApprovalRows } from "./rows.ts";
-
-const MAX_TRIES = 20;
-/** Longest id in an error, because clients choose how long they are. */
-const MAX_NAMED_ID = 128;
-const MAX_INPUT_CHARACTERS = 64 * 1024;
 
 /** The person who answers. */
 interface Approver {
@@ -39,7 +34,7 @@ export async function answer(
   approver: Approver,
   { tools, clock = storedTime, lost }: AnswerOptions,
 ): Promise<ApprovalRecord> {
-  for (let tries = 0; tries < MAX_TRIES; tries++) {
+  return changeInTurn("the approval", async () => {
     const found = await rows.read(id);
     if (found === undefined || !mayAccess(approver.principal, found.record.owner, undefined)) throw unknown(id);
     const { record } = found;
@@ -51,34 +46,27 @@ export async function answer(
       throw new ServiceError("conflict", `the approval is already ${record.status}${why}`);
     }
     if (record.expiresAt <= clock()) {
-      await expire(rows, found);
-      continue;
+      await rows.expire(found);
+      return undefined;
     }
     const reason = await lost?.(record, body.approved);
     if (reason != null) {
-      await withdraw(rows, found, reason, clock());
-      continue;
+      await rows.decide(found, { status: "withdrawn", decidedAt: clock(), reason });
+      return undefined;
     }
-    const edited = editedInput(record, body, tools);
-    const { approved } = body;
-    const decision = { at: clock(), by: approver.name, reason: body.reason, edited };
-    const after = decided(record, approved ? "approved" : "denied", decision);
-    try {
-      await rows.decide(found, after);
-      return after;
-    } catch (error) {
-      if (!(error instanceof CommitConflict)) throw error;
-    }
-  }
-  throw unavailable("the approval is being changed all the time: try again");
+    return rows.decide(found, {
+      status: body.approved ? "approved" : "denied",
+      decidedAt: clock(),
+      decidedBy: approver.name,
+      reason: body.reason,
+      edited: editedInput(record, body, tools),
+    });
+  });
 }
 
-const saysTheSame = ({ status, edited, input }: ApprovalRecord, body: AnswerApprovalRequest): boolean => {
-  if (status !== (body.approved ? "approved" : "denied")) return false;
-  return (
-    body.input === undefined || canonicalJson(body.input) === canonicalJson(edited === undefined ? input : edited[0])
-  );
-};
+const saysTheSame = (record: ApprovalRecord, { approved, input }: AnswerApprovalRequest): boolean =>
+  record.status === (approved ? "approved" : "denied") &&
+  (input === undefined || canonicalJson(input) === canonicalJson(approvedInput(record)));
 
 function editedInput(
   { toolName, input }: ApprovalRecord,
@@ -96,4 +84,4 @@ function editedInput(
   return canonicalJson(body.input) === canonicalJson(input) ? undefined : [body.input];
 }
 
-const unknown = (id: string) => notFound(`approval ${JSON.stringify(id.slice(0, MAX_NAMED_ID))} does not exist`);
+const unknown = (id: string) => notFound(`approval ${quoted(id)} does not exist`);

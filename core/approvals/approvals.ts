@@ -8,12 +8,12 @@ import { userIdOf } from "../identity/user.ts";
 import { storedTime } from "../lib/clock.ts";
 import { messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { UserBound } from "../lib/user-bound.ts";
+import { unlessConflict } from "../storage/conflict.ts";
 import type { Store } from "../storage/store.ts";
 import type { ApprovalInbox, AskedCall } from "../tools/approval.ts";
 import type { Tool } from "../tools/tool.ts";
 import { admit } from "./admission.ts";
 import { answer } from "./answer.ts";
-import { withdraw } from "./expire.ts";
 import { type ApprovalRecord, type ApprovalStatus, approvalView, isAwaited, type WithdrawalReason } from "./record.ts";
 import { ApprovalRows, type FoundApproval } from "./rows.ts";
 import { type Deliver, settleDue, Upkeep } from "./upkeep.ts";
@@ -32,8 +32,6 @@ interface ApprovalOptions {
   readonly logger: Logger;
 }
 
-const OPEN_PER_PAGE = 100;
-
 /** What calls may be made of, and by whom. */
 interface Known {
   readonly tools: { get(name: string): Tool | undefined };
@@ -49,6 +47,7 @@ interface Awaiter {
 }
 
 type Which = (record: ApprovalRecord) => boolean;
+type Pages = AsyncIterable<FoundApproval[]> | Iterable<Promise<FoundApproval[]>>;
 
 export class Approvals implements ApprovalInbox {
   readonly #options: ApprovalOptions;
@@ -165,20 +164,15 @@ export class Approvals implements ApprovalInbox {
 
   /** Withdraws the open questions of a place, which `approvalPlace` names. Never rejects: an answer is refused all the same. */
   async withdrawAt(place: string, reason: WithdrawalReason, which?: Which): Promise<void> {
-    for (let after: string | undefined; ; ) {
-      const page = await this.#connected().openAt(place, after, OPEN_PER_PAGE).catch(this.#logFailure);
-      await this.#withdraw(page, reason, which);
-      if (page.length < OPEN_PER_PAGE) return;
-      after = page.at(-1)!.record.id;
-    }
+    await this.#withdrawAll(this.#connected().pagesOf(place), reason, which);
   }
 
   async withdraw(ids: readonly string[], reason: WithdrawalReason): Promise<void> {
-    await this.#withdraw(await this.#findAll(ids), reason);
+    await this.#withdrawAll([this.#connected().readMany(ids)], reason);
   }
 
   async supersede(ids: readonly string[], agentId: string, owner: string): Promise<void> {
-    await this.#withdraw(await this.#findAll(ids), "superseded", (record) => {
+    await this.#withdrawAll([this.#connected().readMany(ids)], "superseded", (record) => {
       const { kind, runId, taskId, consoleOnly } = record;
       // A task of A2A goes on beside others in its context, until it is canceled.
       const isAnswered = (kind === "chat" && taskId === undefined) || runId !== undefined;
@@ -186,17 +180,18 @@ export class Approvals implements ApprovalInbox {
     });
   }
 
-  async #findAll(ids: readonly string[]): Promise<FoundApproval[]> {
+  async #withdrawAll(pages: Pages, reason: WithdrawalReason, which: Which = () => true): Promise<void> {
     const rows = this.#connected();
-    const found = await Promise.all(ids.map((id) => rows.read(id))).catch(this.#logFailure);
-    return found.flatMap((each) => each ?? []);
-  }
-
-  async #withdraw(found: readonly FoundApproval[], reason: WithdrawalReason, which: Which = () => true): Promise<void> {
-    const rows = this.#connected();
-    const open = found.filter(({ record }) => record.status === "open" && which(record));
-    await Promise.all(open.map((each) => withdraw(rows, each, reason, storedTime()))).catch(this.#logFailure);
-    if (open.some(({ record }) => isAwaited(record))) this.#upkeep?.hurry();
+    try {
+      for await (const page of pages) {
+        const open = page.filter(({ record }) => record.status === "open" && which(record));
+        const decision = { status: "withdrawn", decidedAt: storedTime(), reason } as const;
+        await Promise.all(open.map((each) => unlessConflict(rows.decide(each, decision))));
+        if (open.some(({ record }) => isAwaited(record))) this.#upkeep?.hurry();
+      }
+    } catch (error) {
+      this.#options.logger.warn({ err: error }, `approvals could not be withdrawn: ${messageOf(error)}`);
+    }
   }
 
   readonly #bound = new UserBound({
@@ -208,15 +203,12 @@ export class Approvals implements ApprovalInbox {
     },
   });
 
-  readonly #logFailure = (error: unknown): [] => {
-    this.#options.logger.warn({ err: error }, `approvals could not be withdrawn: ${messageOf(error)}`);
-    return [];
-  };
-
   /** The statuses of questions by id, for those that exist. A call whose tool is gone goes on as one that was refused. */
   async statusOf(ids: readonly string[]): Promise<Map<string, ApprovalStatus>> {
-    const records = await this.#connected().readMany(ids);
-    return new Map(records.map(({ id, status, reason }) => [id, reason === "tool_removed" ? "denied" : status]));
+    const found = await this.#connected().readMany(ids);
+    return new Map(
+      found.map(({ record: { id, status, reason } }) => [id, reason === "tool_removed" ? "denied" : status]),
+    );
   }
 
   #connected(): ApprovalRows {

@@ -4,13 +4,28 @@ import { cutText } from "../lib/cut-text.ts";
 import type { ApprovalClaim, CallKind } from "../tools/approval.ts";
 
 export type ApprovalStatus = Approval["status"];
-type Verdict = Exclude<ApprovalStatus, "open">;
 /** Why a question is withdrawn. */
 export type WithdrawalReason = "cancelled" | "ended" | "conversation_deleted" | "superseded" | "tool_removed";
 
+/** What a question is part of. */
+interface Place
+  extends Pick<ApprovalClaim, "agentId" | "toolCallId" | "taskId" | "workflowId" | "executionId" | "stepId" | "runId"> {
+  readonly conversationId?: string | undefined;
+}
+
+export const placeOf = ({
+  agentId,
+  toolCallId,
+  taskId,
+  workflowId,
+  executionId,
+  stepId,
+  runId,
+  conversationId,
+}: Place): Place => ({ agentId, toolCallId, taskId, workflowId, executionId, stepId, runId, conversationId });
+
 /** Times are milliseconds since 1970. */
-export interface ApprovalRecord
-  extends Pick<ApprovalClaim, "agentId" | "toolCallId" | "taskId" | "workflowId" | "stepId" | "runId"> {
+export interface ApprovalRecord extends Place {
   readonly id: string;
   readonly toolName: string;
   /** The input of the call. */
@@ -28,8 +43,6 @@ export interface ApprovalRecord
   /** Digest of the calls for which the approval is valid. */
   readonly call: string;
   readonly consoleOnly: boolean;
-  readonly executionId?: string | undefined;
-  readonly conversationId?: string | undefined;
   readonly createdAt: number;
   readonly expiresAt: number;
   readonly status: ApprovalStatus;
@@ -37,11 +50,17 @@ export interface ApprovalRecord
   readonly decidedBy?: string;
   readonly reason?: string | undefined;
   /** The edited input, in a list because null is an input too. */
-  readonly edited?: readonly [input: unknown];
+  readonly edited?: readonly [input: unknown] | undefined;
   /** When the call used the answer. For an approved call this is its start. */
   readonly usedAt?: number;
   /** Idempotency key of that call, which is the same when it runs again after a crash. */
   readonly usedBy?: string;
+}
+
+/** What an answer changes, or the end of the time for one. */
+export interface Decision extends Pick<ApprovalRecord, "decidedBy" | "reason" | "edited"> {
+  readonly status: Exclude<ApprovalStatus, "open">;
+  readonly decidedAt: number;
 }
 
 /** Whether something waits for the answer and must be notified: a step, or an A2A task. */
@@ -51,6 +70,9 @@ export const isAwaited = ({ kind, taskId }: Pick<ApprovalRecord, "kind" | "taskI
 /** The input with which the call runs. */
 export const approvedInput = ({ edited, input }: Pick<ApprovalRecord, "edited" | "input">): unknown =>
   edited === undefined ? input : edited[0];
+
+/** Longest input of a question, because a person has to read it. */
+export const MAX_INPUT_CHARACTERS = 64 * 1024;
 
 /** Bytes of a context that a person is shown. */
 const MAX_CONTEXT_BYTES = 16 * 1024;
@@ -79,25 +101,17 @@ const jsonBytes = (value: unknown): number => Buffer.byteLength(JSON.stringify(v
 const iso = (time: number | undefined) => (time === undefined ? undefined : new Date(time).toISOString());
 
 export function approvalView(record: ApprovalRecord): Approval {
-  const { id, toolName, input, context, contextTruncated, owner, agentId, conversationId, toolCallId, taskId, runId } =
-    record;
-  // For its clients a kept run is not an execution.
-  const { executionId, workflowId, stepId } = runId === undefined ? record : ({} as Partial<ApprovalRecord>);
-  const { status, createdAt, expiresAt, decidedAt, decidedBy, reason, edited, usedAt, consoleOnly } = record;
+  const { toolName, input, context, contextTruncated, status, decidedBy, reason } = record;
+  const { id, owner, runId, consoleOnly, createdAt, expiresAt, decidedAt, edited, usedAt } = record;
   return {
     approvalId: id,
     toolName,
     input,
     context,
     contextTruncated,
-    agentId,
-    toolCallId,
-    taskId,
-    workflowId,
-    executionId,
-    stepId,
-    runId,
-    conversationId,
+    ...placeOf(record),
+    // For its clients a kept run is not an execution.
+    ...(runId !== undefined && { executionId: undefined, workflowId: undefined, stepId: undefined }),
     userId: owner === "" ? undefined : owner,
     approvers: consoleOnly ? "console" : "owner",
     status,
@@ -108,22 +122,5 @@ export function approvalView(record: ApprovalRecord): Approval {
     reason,
     approvedInput: edited?.[0],
     usedAt: iso(usedAt),
-  };
-}
-
-/** The record after an answer, or after the time for one. */
-export function decided(
-  record: ApprovalRecord,
-  status: Verdict,
-  decision: { at: number; by?: string; reason?: string | undefined; edited?: readonly [unknown] | undefined },
-): ApprovalRecord {
-  const { at, by, reason, edited } = decision;
-  return {
-    ...record,
-    status,
-    decidedAt: at,
-    ...(by !== undefined && { decidedBy: by }),
-    ...(reason !== undefined && { reason }),
-    ...(edited !== undefined && { edited }),
   };
 }

@@ -1,5 +1,6 @@
 /** Approvals in the store. Every change expects the row as it was read: of two simultaneous changes, one is a `CommitConflict`. */
 
+import { unlessConflict } from "../storage/conflict.ts";
 import { encodeShortText } from "../storage/encoding.ts";
 import {
   APPROVAL_ANSWERS,
@@ -13,9 +14,9 @@ import {
   approvalTimesBefore,
   indexedApproval,
 } from "../storage/keys.ts";
-import { rowsAt } from "../storage/ranges.ts";
+import { allRows, rowsAt } from "../storage/ranges.ts";
 import type { Row, Store } from "../storage/store.ts";
-import { type ApprovalRecord, type ApprovalStatus, isAwaited } from "./record.ts";
+import { type ApprovalRecord, type ApprovalStatus, type Decision, isAwaited } from "./record.ts";
 
 export interface FoundApproval {
   readonly record: ApprovalRecord;
@@ -42,6 +43,7 @@ interface Page {
 }
 
 const ROWS_PER_COUNT = 10_000;
+export const RECORDS_PER_PAGE = 50;
 
 type Put = readonly (readonly [key: string, value: string])[];
 
@@ -82,15 +84,15 @@ export class ApprovalRows {
     });
   }
 
-  /** A page of the open questions of a place, which `approvalPlace` names, after the given one. */
-  async openAt(place: string, after: string | undefined, limit: number): Promise<FoundApproval[]> {
-    const range = { prefix: place, limit };
-    return this.#findAll(await this.store.scan(after === undefined ? range : { ...range, after: place + after }));
+  /** Pages of the approvals that rows with a prefix name: `APPROVAL_ANSWERS` those not delivered, `approvalPlace` open questions. */
+  async *pagesOf(prefix: string): AsyncGenerator<FoundApproval[], void> {
+    for await (const rows of allRows(this.store, { prefix }, RECORDS_PER_PAGE)) yield this.#findAll(rows);
   }
 
   /** Stores a decision. If a step or a task waits for it, a further row keeps it until it has been delivered. */
-  async decide({ record, revision }: FoundApproval, after: ApprovalRecord): Promise<void> {
+  async decide({ record, revision }: FoundApproval, decision: Decision): Promise<ApprovalRecord> {
     const { id } = record;
+    const after = { ...record, ...decision };
     const waits = isAwaited(record);
     await this.store.commit({
       put: [
@@ -103,6 +105,12 @@ export class ApprovalRows {
       expect: [[approvalKey(id), revision]],
     });
     if (waits) this.store.wake?.(APPROVAL_ANSWERS);
+    return after;
+  }
+
+  /** Marks an open approval as expired, unless it has just been changed. No answer in time counts as refused. */
+  expire(found: FoundApproval): Promise<boolean> {
+    return unlessConflict(this.decide(found, { status: "expired", decidedAt: found.record.expiresAt }));
   }
 
   /** Marks the answer as used: for an approved call, this is its start. @param usedBy the key of the call */
@@ -139,7 +147,8 @@ export class ApprovalRows {
 
   async list({ status, agentId, owner }: ApprovalFilter, { limit, offset, order }: Page): Promise<ApprovalRecord[]> {
     const prefix = approvalIndex(status, agentId, owner);
-    return this.#readAll(await rowsAt(this.store, { prefix, reverse: order === "desc", limit }, offset));
+    const rows = await rowsAt(this.store, { prefix, reverse: order === "desc", limit }, offset);
+    return (await this.#findAll(rows)).map(({ record }) => record);
   }
 
   async count({ status, agentId, owner }: ApprovalFilter): Promise<number> {
@@ -159,18 +168,11 @@ export class ApprovalRows {
   }
 
   /** Approvals with something to do by `time`: to expire, or to be removed. */
-  async due(time: number, limit: number): Promise<DueApproval[]> {
-    const rows = await this.store.scan({ prefix: APPROVAL_TIMES, before: approvalTimesBefore(time + 1), limit });
+  async due(time: number): Promise<DueApproval[]> {
+    const range = { prefix: APPROVAL_TIMES, before: approvalTimesBefore(time + 1), limit: RECORDS_PER_PAGE };
+    const rows = await this.store.scan(range);
     const times = new Map(rows.map((row) => [indexedApproval(row.key), row]));
     return (await this.#findAll(rows)).map((found) => ({ ...found, time: times.get(found.record.id)! }));
-  }
-
-  /** A page of answers that have not been delivered, after the given one. */
-  async answers(after: string | undefined, limit: number): Promise<FoundApproval[]> {
-    const range = { prefix: APPROVAL_ANSWERS, limit };
-    return this.#findAll(
-      await this.store.scan(after === undefined ? range : { ...range, after: approvalAnswerKey(after) }),
-    );
   }
 
   /** Removes an answer from those to be delivered. */
@@ -179,19 +181,15 @@ export class ApprovalRows {
   }
 
   /** The approvals with these ids, as far as they exist. */
-  async readMany(ids: readonly string[]): Promise<ApprovalRecord[]> {
+  async readMany(ids: readonly string[]): Promise<FoundApproval[]> {
+    if (ids.length === 0) return [];
     const found = await this.store.getMany(ids.map(approvalKey));
-    return found.flatMap((row) => parse(row)?.record ?? []);
-  }
-
-  async #readAll(rows: readonly Row[]): Promise<ApprovalRecord[]> {
-    return (await this.#findAll(rows)).map(({ record }) => record);
-  }
-
-  async #findAll(rows: readonly Row[]): Promise<FoundApproval[]> {
-    if (rows.length === 0) return [];
-    const found = await this.store.getMany(rows.map(({ key }) => approvalKey(indexedApproval(key))));
     return found.flatMap((row) => parse(row) ?? []);
+  }
+
+  /** @param rows of an index */
+  #findAll(rows: readonly Row[]): Promise<FoundApproval[]> {
+    return this.readMany(rows.map(({ key }) => indexedApproval(key)));
   }
 
   #nextTime({ status, expiresAt, decidedAt }: ApprovalRecord): number {

@@ -5,14 +5,12 @@ import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { unlessConflict } from "../storage/conflict.ts";
 import { APPROVAL_ANSWERS } from "../storage/keys.ts";
-import { expire } from "./expire.ts";
 import type { ApprovalRecord } from "./record.ts";
-import type { ApprovalRows } from "./rows.ts";
+import { type ApprovalRows, RECORDS_PER_PAGE } from "./rows.ts";
 
 const ROUND_INTERVAL_MS = 5_000;
 /** Delay after the first round with an undelivered answer, for example because the step is about to suspend; it doubles each time. */
 const RETRY_DELAY_MS = 50;
-const RECORDS_PER_PAGE = 50;
 
 /** `later`: the answer is not delivered yet, whether the step was resumed or cannot be resumed so far. `gone`: nothing waits for it. */
 export type Delivery = "later" | "gone";
@@ -21,9 +19,9 @@ export type Deliver = (record: ApprovalRecord) => Promise<Delivery>;
 
 /** Expires what is due, and removes approvals whose retention is over: at most one page. @returns their number */
 export async function settleDue(rows: ApprovalRows, clock: Clock = systemTime): Promise<number> {
-  const due = await rows.due(clock(), RECORDS_PER_PAGE);
+  const due = await rows.due(clock());
   for (const found of due) {
-    if (found.record.status === "open") await expire(rows, found);
+    if (found.record.status === "open") await rows.expire(found);
     else await unlessConflict(rows.remove(found));
   }
   return due.length;
@@ -73,15 +71,11 @@ export class Upkeep {
   async #round(): Promise<void> {
     while ((await settleDue(this.#rows, this.#clock)) === RECORDS_PER_PAGE) if (this.#rounds.signal.aborted) return;
     let isLate = false;
-    for (let after: string | undefined; ; ) {
-      const page = await this.#rows.answers(after, RECORDS_PER_PAGE);
+    for await (const page of this.#rows.pagesOf(APPROVAL_ANSWERS))
       for (const { record } of page) {
         if (this.#rounds.signal.aborted) return;
         if ((await this.#tell(record)) === "later") isLate = true;
       }
-      if (page.length < RECORDS_PER_PAGE) break;
-      after = page.at(-1)!.record.id;
-    }
     if (isLate) this.#retrySoon();
     else this.#retryDelay = RETRY_DELAY_MS;
   }

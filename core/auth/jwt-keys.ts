@@ -5,7 +5,8 @@
 import type { CryptoKey, FetchImplementation, FlattenedJWSInput, JWSHeaderParameters } from "jose";
 import type { Logger } from "pino";
 import { messageOf, unavailable } from "../lib/errors.ts";
-import { outboundFetch } from "../lib/outbound.ts";
+import { readBytes } from "../outbound/body.ts";
+import { outboundFetch } from "../outbound/proxy.ts";
 
 /** Age at which the keys are fetched again. */
 export const KEYS_MAX_AGE_MS = 10 * 60_000;
@@ -16,7 +17,7 @@ const RETRY_DELAY_MS = 5_000;
 /** How long known keys stay in use while fetching fails. */
 const STALE_KEYS_MAX_AGE_MS = 60 * 60_000;
 const FETCH_TIMEOUT_MS = 5_000;
-const MAX_KEY_SET_CHARACTERS = 1_000_000;
+const MAX_KEY_SET_BYTES = 1_000_000;
 
 type Jose = typeof import("jose");
 type FindKey = (header?: JWSHeaderParameters, token?: FlattenedJWSInput) => Promise<CryptoKey>;
@@ -64,9 +65,8 @@ export class PublishedKeys {
     try {
       const response = await outboundFetch(address, options);
       if (response.status !== 200) throw new Error(`it answered ${response.status}`);
-      const text = await response.text();
-      if (text.length > MAX_KEY_SET_CHARACTERS) throw new Error("they are too large");
-      const keys = JSON.parse(text) as Parameters<Jose["createLocalJWKSet"]>[0];
+      const bytes = await readBytes(response.body, { bytes: MAX_KEY_SET_BYTES }, () => new Error("they are too large"));
+      const keys = JSON.parse(String(bytes)) as Parameters<Jose["createLocalJWKSet"]>[0];
       this.#findKnown = this.#compileKeySet(keys);
       this.#readAt = Date.now();
       return Response.json(keys);

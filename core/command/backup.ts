@@ -5,28 +5,28 @@ import { type NamedStore, withNamedStore } from "./named-store.ts";
 
 /** Copies the file while the service may be running. */
 export const backup = (invocation: Invocation): Promise<number> =>
-  withNamedStore(invocation, async (named) => {
-    const [name] = invocation.rest as [string];
-    const file = fileOf(named, "pg_dump");
+  withFile(invocation, "pg_dump", async (file, name) => {
     const { backupSqlite } = await import("../storage/sqlite-backup.ts");
-    const size = await backupSqlite(file, resolve(name));
-    process.stdout.write(`${name}: ${size} bytes, a backup of ${file.where}\n`);
-    return 0;
+    return `${name}: ${await backupSqlite(file, resolve(name))} bytes, a backup of ${file.where}`;
   });
 
 /** Replaces the file of a service that is stopped. */
 export const restore = (invocation: Invocation): Promise<number> =>
-  withNamedStore(invocation, async (named) => {
-    const [name] = invocation.rest as [string];
-    const file = fileOf(named, "pg_restore");
+  withFile(invocation, "pg_restore", async (file, name) => {
     const { restoreSqlite } = await import("../storage/sqlite-restore.ts");
-    const size = await restoreSqlite(file, resolve(name));
-    process.stdout.write(`${file.where}: ${size} bytes, from the backup ${name}\n`);
-    return 0;
+    return `${file.where}: ${await restoreSqlite(file, resolve(name))} bytes, from the backup ${name}`;
   });
 
-function fileOf({ kind, sqlite, url }: NamedStore, tool: string): NonNullable<NamedStore["sqlite"]> {
-  if (sqlite !== null) return sqlite;
-  if (kind === "postgres") throw new Error(`the store is PostgreSQL: use ${tool}, as docs/backup.md shows`);
-  throw new Error(`the store is the plugin ${url.split(":", 1)[0]}: use penstock export and penstock import`);
-}
+/** @param tool that does the same for PostgreSQL @param work resolves to what to print */
+const withFile = (
+  invocation: Invocation,
+  tool: string,
+  work: (file: NonNullable<NamedStore["sqlite"]>, name: string) => Promise<string>,
+): Promise<number> =>
+  withNamedStore(invocation, async ({ kind, sqlite, url }) => {
+    if (kind === "postgres") throw new Error(`the store is PostgreSQL: use ${tool}, as docs/backup.md shows`);
+    if (sqlite === null)
+      throw new Error(`the store is the plugin ${url.split(":", 1)[0]}: use penstock export and penstock import`);
+    process.stdout.write(`${await work(sqlite, invocation.rest[0]!)}\n`);
+    return 0;
+  });

@@ -56,74 +56,39 @@ Options
 
 interface Command {
   /** The required words after the command, each with an example. */
-  readonly takes: Readonly<Record<string, string>>;
+  readonly takes?: Readonly<Record<string, string>>;
   /** How many more words are allowed. */
   readonly more?: number;
   run(invocation: Invocation): Promise<number>;
 }
 
 const COMMANDS: Record<string, Command> = {
-  serve: { takes: {}, run: async (invocation) => (await import("./serve.ts")).serve(invocation) },
-  dev: { takes: {}, run: async (invocation) => (await import("./dev.ts")).dev(invocation) },
-  check: { takes: {}, run: async (invocation) => (await import("./inspect.ts")).check(invocation) },
-  eval: {
-    takes: { FILE: "evals.yaml" },
-    run: async (invocation) => (await import("./eval.ts")).runEvalFile(invocation),
-  },
-  explain: {
-    takes: { PATH: "server.port" },
-    run: async (invocation) => (await import("./inspect.ts")).explain(invocation),
-  },
-  routes: { takes: {}, run: async (invocation) => (await import("./inspect.ts")).listRoutes(invocation) },
-  reindex: {
-    takes: {},
-    run: async (invocation) => (await import("./reindex.ts")).reindexAll(invocation),
-  },
-  backup: {
-    takes: { FILE: "backup.db" },
-    run: async (invocation) => (await import("./backup.ts")).backup(invocation),
-  },
-  restore: {
-    takes: { FILE: "backup.db" },
-    run: async (invocation) => (await import("./backup.ts")).restore(invocation),
-  },
-  export: {
-    takes: { FILE: "export.jsonl" },
-    run: async (invocation) => (await import("./transfer.ts")).exportStore(invocation),
-  },
-  import: {
-    takes: { FILE: "export.jsonl" },
-    run: async (invocation) => (await import("./transfer.ts")).importStore(invocation),
-  },
-  migrate: { takes: {}, run: async (invocation) => (await import("./upkeep.ts")).migrate(invocation) },
-  vacuum: { takes: {}, run: async (invocation) => (await import("./upkeep.ts")).vacuum(invocation) },
-  "executions list": {
-    takes: {},
-    run: async (invocation) => (await import("./executions.ts")).list(invocation),
-  },
-  "executions end": {
-    takes: { ID: "refund-1" },
-    run: async (invocation) => (await import("./executions.ts")).end(invocation),
-  },
-  "executions retry": {
-    takes: { ID: "refund-1" },
-    run: async (invocation) => (await import("./executions.ts")).retry(invocation),
-  },
-  init: {
-    takes: { DIR: "my-service" },
-    more: 1,
-    run: async (invocation) => (await import("./init.ts")).init(invocation),
-  },
-  client: { takes: {}, run: async (invocation) => (await import("./client.ts")).client(invocation) },
-  build: { takes: { DIR: "build" }, run: async (invocation) => (await import("./build.ts")).buildFolder(invocation) },
+  serve: { run: async (call) => (await import("./serve.ts")).serve(call) },
+  dev: { run: async (call) => (await import("./dev.ts")).dev(call) },
+  check: { run: async (call) => (await import("./inspect.ts")).check(call) },
+  eval: { takes: { FILE: "evals.yaml" }, run: async (call) => (await import("./eval.ts")).runEvalFile(call) },
+  explain: { takes: { PATH: "server.port" }, run: async (call) => (await import("./inspect.ts")).explain(call) },
+  routes: { run: async (call) => (await import("./inspect.ts")).listRoutes(call) },
+  reindex: { run: async (call) => (await import("./reindex.ts")).reindexAll(call) },
+  backup: { takes: { FILE: "backup.db" }, run: async (call) => (await import("./backup.ts")).backup(call) },
+  restore: { takes: { FILE: "backup.db" }, run: async (call) => (await import("./backup.ts")).restore(call) },
+  export: { takes: { FILE: "export.jsonl" }, run: async (call) => (await import("./transfer.ts")).exportStore(call) },
+  import: { takes: { FILE: "export.jsonl" }, run: async (call) => (await import("./transfer.ts")).importStore(call) },
+  migrate: { run: async (call) => (await import("./upkeep.ts")).migrate(call) },
+  vacuum: { run: async (call) => (await import("./upkeep.ts")).vacuum(call) },
+  "executions list": { run: async (call) => (await import("./executions.ts")).list(call) },
+  "executions end": { takes: { ID: "refund-1" }, run: async (call) => (await import("./executions.ts")).end(call) },
+  "executions retry": { takes: { ID: "refund-1" }, run: async (call) => (await import("./executions.ts")).retry(call) },
+  init: { takes: { DIR: "my-service" }, more: 1, run: async (call) => (await import("./init.ts")).init(call) },
+  client: { run: async (call) => (await import("./client.ts")).client(call) },
+  build: { takes: { DIR: "build" }, run: async (call) => (await import("./build.ts")).buildFolder(call) },
   completion: {
     takes: { SHELL: "bash" },
     run: async ({ rest: [shell = ""] }) =>
       (await import("./completion.ts")).completion(shell, Object.keys(COMMANDS), Object.keys(OPTIONS)),
   },
-  help: { takes: {}, more: 2, run: help },
+  help: { more: 2, run: help },
   generate: {
-    takes: {},
     run: async ({ checkOnly }) => {
       const { runCodegen } = await import("../codegen/main.ts");
       return runCodegen(fileURLToPath(new URL("../..", import.meta.url)), checkOnly, (line) => console.log(line));
@@ -179,7 +144,7 @@ export async function main(argv: string[]): Promise<void> {
     const [name, ...rest] = nameFirst(positionals);
     const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
     if (command === undefined) throw new Misuse(`unknown command "${name}"${near(name, Object.keys(COMMANDS), "")}`);
-    const takes = Object.entries(command.takes);
+    const takes = Object.entries(command.takes ?? {});
     const [missing] = takes.slice(rest.length);
     if (missing !== undefined)
       throw new Misuse(`${name} needs ${withArticle(missing[0])}, e.g. penstock ${name} ${missing[1]}`);
@@ -190,28 +155,13 @@ export async function main(argv: string[]): Promise<void> {
       if (isGiven && !commands.some((each) => each === name))
         throw new Misuse(`--${option} belongs to ${commands.join(" and ")}`);
     }
-    const { config, plugins, host, reason, user, json, junit, template, from, record, replay, out } = values;
-    if (record !== undefined && replay !== undefined) throw new Misuse("--record and --replay exclude each other");
-    const port = values.port === undefined ? undefined : parsePort(values.port);
-    const envFiles = values["env-file"];
+    const { help: _, version: __, check: checkOnly, port: text, "env-file": envFiles, ...options } = values;
+    if (options.record !== undefined && options.replay !== undefined)
+      throw new Misuse("--record and --replay exclude each other");
+    const port = text === undefined ? undefined : parsePort(text);
     const inherited = { ...process.env };
     for (const file of envFiles) await addVariables(file);
-    const own = {
-      envFiles,
-      inherited,
-      checkOnly: values.check,
-      reason,
-      user,
-      json,
-      junit,
-      template,
-      from,
-      record,
-      replay,
-      out,
-    };
-    const call = { config, plugins, port, host, rest, ...own };
-    process.exitCode = await command.run(call);
+    process.exitCode = await command.run({ ...options, port, rest, envFiles, inherited, checkOnly });
   } catch (error) {
     const hint = error instanceof Misuse ? "Run penstock --help for the commands and options.\n" : "";
     process.stderr.write(`penstock: ${messageOf(error)}\n${hint}`);

@@ -2,6 +2,7 @@
 
 import { ReloadRefused } from "../app/reload.ts";
 import { BootError, type Running, start } from "../app/start.ts";
+import { counted } from "../lib/counted.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { ServerManifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
@@ -17,11 +18,13 @@ import { SAME_SIGNAL_WINDOW_MS } from "./signals.ts";
 /** How long after the service the process ends, even if a plugin has left timers behind. */
 const EXIT_TIMEOUT_MS = 1_000;
 
+type Started = Awaited<ReturnType<typeof start>>;
+
 /** Resolves to the exit code once the service has ended. */
 export async function serve(invocation: Invocation): Promise<number> {
   // Output that cannot be written (a full disk, a closed terminal) must not end the service.
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
-  let running: Awaited<ReturnType<typeof start>>;
+  let running: Started;
   try {
     running = await start(invocation);
   } catch (error) {
@@ -46,11 +49,10 @@ export async function serve(invocation: Invocation): Promise<number> {
 function describe(running: Running): string {
   const { url, service, transport } = running;
   const { manifest } = service;
-  const count = (number: number, noun: string) => `${number} ${noun}${number === 1 ? "" : "s"}`;
   const serves = [
-    count(service.agents.size, "agent"),
-    count(service.tools.size, "tool"),
-    count(Object.keys(manifest.workflows).length, "workflow"),
+    counted(service.agents.size, "agents"),
+    counted(service.tools.size, "tools"),
+    counted(Object.keys(manifest.workflows).length, "workflows"),
   ];
   return `${manifest.name.replace(/\s+/g, " ")} listens on ${url}: ${serves.join(", ")}; store ${storeName(manifest.store)}, auth ${manifest.auth.mode}, transport ${transport}; ${describeAccess(running)}`;
 }
@@ -78,7 +80,7 @@ function describeOrigins(cors: ServerManifest["cors"]): string {
 /** The kind of store and its file; never the credentials of a database. */
 const storeName = (store: string) => (/^(memory|sqlite):/.test(store) ? store : store.split(":", 1)[0]);
 
-function untilStopped(running: Awaited<ReturnType<typeof start>>): Promise<number> {
+function untilStopped(running: Started): Promise<number> {
   const { logger } = running;
   return new Promise((resolve) => {
     let begun = 0;
@@ -133,7 +135,7 @@ export interface ReloadAnswer {
 }
 
 /** Reloads, and prints what is served now or why nothing has changed. Never rejects. */
-async function reloadAndTell(running: Awaited<ReturnType<typeof start>>): Promise<ReloadAnswer> {
+async function reloadAndTell(running: Started): Promise<ReloadAnswer> {
   try {
     await running.reload();
   } catch (error) {
@@ -145,7 +147,7 @@ async function reloadAndTell(running: Awaited<ReturnType<typeof start>>): Promis
   return { needsRestart: false };
 }
 
-function answerParent(running: Awaited<ReturnType<typeof start>>): void {
+function answerParent(running: Started): void {
   if (process.send === undefined) return;
   process.on("message", (message) => {
     if (message !== RELOAD_REQUEST) return;

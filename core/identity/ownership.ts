@@ -1,5 +1,5 @@
 /** The rules of ownership: which objects a caller may see and change. All checks use this file. */
-import { invalid, notFound, type ServiceError } from "../lib/errors.ts";
+import { invalid, notFound, quoted, type ServiceError } from "../lib/errors.ts";
 import type { Principal } from "./principal.ts";
 
 /** The owner whose objects an isolated caller sees; empty for a caller without a user. */
@@ -29,5 +29,4 @@ export function permittedUser(principal: Principal, userId: string | undefined):
   return owner;
 }
 
-export const conversationNotFound = (id: string): ServiceError =>
-  notFound(`conversation ${JSON.stringify(id.slice(0, 128))} does not exist`);
+export const conversationNotFound = (id: string): ServiceError => notFound(`conversation ${quoted(id)} does not exist`);

@@ -67,6 +67,11 @@ export const unavailable = (message: string, retryAfterSeconds = 1) =>
 export const rateLimited = (message: string, retryAfterSeconds = 1) =>
   new ServiceError("rate_limited", message, { headers: { "retry-after": String(retryAfterSeconds) } });
 
+/** An id or a name in a message: clients choose how long they are. */
+export const quoted = (id: string): string => JSON.stringify(id.slice(0, 128));
+/** The values that a field may have, in a message. */
+export const listed = (values: readonly unknown[]): string => values.map((value) => JSON.stringify(value)).join(", ");
+
 /** The message of anything that was thrown. Never throws itself, even if reading the value does. */
 export function messageOf(thrown: unknown): string {
   if (typeof thrown === "string") return thrown;

@@ -1,5 +1,6 @@
 /** Limits how many things of one user are open at once, also of those that begin at the same moment. */
-import { ServiceError } from "./errors.ts";
+import { rateLimited } from "./errors.ts";
+import { KeyCounts } from "./key-counts.ts";
 
 interface UserBoundOptions {
   /** How many are open in the store, counted up to a number. */
@@ -13,7 +14,7 @@ interface UserBoundOptions {
 export class UserBound {
   readonly #options: UserBoundOptions;
   /** Number of those that are about to begin here, by user: they are not in the store yet. */
-  readonly #beginning = new Map<string, number>();
+  readonly #beginning = new KeyCounts();
 
   constructor(options: UserBoundOptions) {
     this.#options = options;
@@ -23,21 +24,14 @@ export class UserBound {
   async claim<T>(user: string, begin: () => Promise<T>): Promise<T> {
     const limit = this.#options.limit();
     if (user === "" || limit === Number.POSITIVE_INFINITY) return begin();
-    this.#add(user, 1);
     try {
       // Counted before the first await, so that simultaneous starts are all counted.
-      const isFull = this.#beginning.get(user)! > limit;
-      if (isFull || (await this.#options.count(user, limit)) + this.#beginning.get(user)! > limit)
-        throw new ServiceError("rate_limited", this.#options.tooMany(limit));
+      const isFull = this.#beginning.add(user, 1) > limit;
+      if (isFull || (await this.#options.count(user, limit)) + this.#beginning.of(user) > limit)
+        throw rateLimited(this.#options.tooMany(limit));
       return await begin();
     } finally {
-      this.#add(user, -1);
+      this.#beginning.add(user, -1);
     }
-  }
-
-  #add(user: string, count: number): void {
-    const sum = (this.#beginning.get(user) ?? 0) + count;
-    if (sum === 0) this.#beginning.delete(user);
-    else this.#beginning.set(user, sum);
   }
 }

@@ -11,6 +11,8 @@ import {
   type Json,
   keysOf,
   listOf,
+  mapOf,
+  mapsOf,
 } from "./check.ts";
 import { compileCondition, isTemplate, SCOPES } from "./expression.ts";
 import type { Path } from "./issues.ts";
@@ -19,8 +21,7 @@ import { clientOf } from "./mcp-names.ts";
 export function checkAgents(check: CheckContext): void {
   const { document } = check;
   const delegates = new Map<string, string[]>();
-  for (const [id, agent] of entriesOf(document.agents)) {
-    if (!isObject(agent)) continue;
+  for (const [id, agent] of mapsOf(document.agents)) {
     const path = ["agents", id];
     checkTemplate(check, [...path, "instructions"], agent.instructions, SCOPES.agent);
     checkSources(check, path, agent);
@@ -42,7 +43,7 @@ export function checkAgents(check: CheckContext): void {
 
 /** Checks the prompt and resources that an agent takes from MCP servers. */
 function checkSources(check: CheckContext, path: Path, { prompt, resources }: Json): void {
-  const clients = keysOf(isObject(check.document.mcp) ? check.document.mcp.clients : undefined);
+  const clients = keysOf(mapOf(check.document.mcp).clients);
   const places = listOf(resources).map((source, index) => [[...path, "resources", index], source] as const);
   for (const [here, source] of [[[...path, "prompt"], prompt] as const, ...places]) {
     if (!isObject(source)) continue;
@@ -121,7 +122,7 @@ function checkTools(check: CheckContext, path: Path, agent: Json): void {
 /** Checks the name of a tool: one of the manifest, or `CLIENT_NAME` of an MCP client, whose tools are unknown until it connects. */
 function checkToolName(check: CheckContext, path: Path, name: unknown): void {
   const { tools, mcp } = check.document;
-  const clients = keysOf(isObject(mcp) ? mcp.clients : undefined);
+  const clients = keysOf(mapOf(mcp).clients);
   if (typeof name === "string" && clientOf(name, clients) !== undefined) return;
   checkName(check, path, "tool", name, keysOf(tools));
 }

@@ -2,22 +2,30 @@
 import { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";
 import { isLoopback } from "../lib/host-name.ts";
 import { isObject } from "../lib/is-object.ts";
-import { type CheckContext, checkName, checkRepeats, entriesOf, type Json, keysOf, listOf } from "./check.ts";
+import {
+  type CheckContext,
+  checkName,
+  checkRepeats,
+  entriesOf,
+  type Json,
+  keysOf,
+  listOf,
+  mapOf,
+  mapsOf,
+} from "./check.ts";
 import { checkOwnTool } from "./check-agents.ts";
 import { checkHeaders } from "./check-headers.ts";
 import type { Path } from "./issues.ts";
 import { agentToolName, clientOf, exposedName, resumeToolName, workflowToolName } from "./mcp-names.ts";
 
 export function checkMcp(check: CheckContext): void {
-  const mcp = isObject(check.document.mcp) ? check.document.mcp : {};
+  const mcp = mapOf(check.document.mcp);
   for (const [id, server] of entriesOf(mcp.servers)) {
     const path = ["mcp", "servers", id];
     if (id === "servers") check.report(path, "a server cannot have this id: /mcp/servers/ is a route of its own");
     if (isObject(server)) checkServer(check, path, server);
   }
-  for (const [id, client] of entriesOf(mcp.clients)) {
-    if (isObject(client)) checkClient(check, ["mcp", "clients", id], client);
-  }
+  for (const [id, client] of mapsOf(mcp.clients)) checkClient(check, ["mcp", "clients", id], client);
   checkClients(check, keysOf(mcp.clients));
 }
 
@@ -32,7 +40,7 @@ function checkClient(check: CheckContext, path: Path, client: Json): void {
     check.report([...path, "auth"], "needs auth.mode: without it no request has the token of a user");
   if (client.allowInsecure === true) return;
   checkSecure(check, [...path, "url"], client.url);
-  const exchange = isObject(client.auth) ? client.auth.tokenExchange : undefined;
+  const { tokenExchange: exchange } = mapOf(client.auth);
   if (isObject(exchange)) checkSecure(check, [...path, "auth", "tokenExchange", "url"], exchange.url);
 }
 

@@ -1,11 +1,11 @@
 /** Checks `observability.otlp`, the destination of exported spans. */
 import { isObject } from "../lib/is-object.ts";
-import type { CheckContext } from "./check.ts";
+import { type CheckContext, mapOf } from "./check.ts";
 import { checkHeaders } from "./check-headers.ts";
 import type { Path } from "./issues.ts";
 
 export function checkOtlp(check: CheckContext): void {
-  const { otlp } = isObject(check.document.observability) ? check.document.observability : { otlp: undefined };
+  const { otlp } = mapOf(check.document.observability);
   if (!isObject(otlp)) return;
   const path: Path = ["observability", "otlp"];
   // Messages show neither the address nor headers: both may contain keys.

@@ -4,32 +4,17 @@ import { isIP } from "node:net";
 import { bracketed, hostName } from "../lib/host-name.ts";
 import { isObject } from "../lib/is-object.ts";
 import { parseSize } from "../lib/size.ts";
-import { type CheckContext, checkName, checkRepeats, entriesOf, type Json, listOf } from "./check.ts";
+import { type CheckContext, checkName, checkRepeats, entriesOf, type Json, listOf, mapOf } from "./check.ts";
 import { type Path, suggest } from "./issues.ts";
 
 export function checkServer(check: CheckContext): void {
-  const server = isObject(check.document.server) ? check.document.server : {};
-  for (const [index, network] of listOf(server.trustedProxies).entries()) {
-    if (typeof network === "string" && !isNetwork(network)) {
-      check.report(["server", "trustedProxies", index], `"${network}" is not an address or network such as 10.0.0.0/8`);
-    }
-  }
-  for (const [at, host] of texts(server.allowedHosts)) {
-    if (!isHost(host))
-      check.report(
-        ["server", "allowedHosts", ...at],
-        `"${host}" is not a host such as desk.example: write a name without a port, or an address`,
-      );
-  }
-  for (const key of ["downloads", "push"] as const) {
-    const { allowPrivate } = isObject(server[key]) ? server[key] : {};
-    for (const [at, place] of texts(allowPrivate)) {
-      if (!isNetwork(place) && !isHost(place))
-        check.report(
-          ["server", key, "allowPrivate", ...at],
-          `"${place}" is not a host name, an address or a network such as 10.0.0.0/8`,
-        );
-    }
+  const server = mapOf(check.document.server);
+  checkTexts(check, ["server", "trustedProxies"], server.trustedProxies, isNetwork, NO_NETWORK);
+  checkTexts(check, ["server", "allowedHosts"], server.allowedHosts, isHost, NO_HOST);
+  for (const key of ["downloads", "push"]) {
+    const { allowPrivate } = mapOf(server[key]);
+    const isPlace = (text: string) => isNetwork(text) || isHost(text);
+    checkTexts(check, ["server", key, "allowPrivate"], allowPrivate, isPlace, NO_PLACE);
   }
   checkLimits(check, server.limits);
   if (isObject(server.cors)) checkCors(check, ["server", "cors"], server.cors);
@@ -83,27 +68,32 @@ const ORIGIN = /^(\*|null|[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]+)$/i;
 
 function checkCors(check: CheckContext, path: Path, settings: Json): void {
   const { origin, credentials } = settings;
-  for (const [at, text] of typeof origin === "string" ? [[[], origin] as const] : texts(origin)) {
-    if (!ORIGIN.test(text))
-      check.report(
-        [...path, "origin", ...at],
-        `"${text}" is not an origin such as https://app.example: a browser never sends it`,
-      );
-  }
-  for (const key of ["allowHeaders", "exposeHeaders"]) {
-    for (const [at, text] of texts(settings[key])) {
-      if (!HEADER_NAME.test(text)) check.report([...path, key, ...at], `"${text}" is not a header name`);
-    }
-  }
+  const isOrigin = (text: string) => ORIGIN.test(text);
+  if (typeof origin === "string" && !isOrigin(origin)) check.report([...path, "origin"], `"${origin}" ${NO_ORIGIN}`);
+  checkTexts(check, [...path, "origin"], origin, isOrigin, NO_ORIGIN);
+  for (const key of ["allowHeaders", "exposeHeaders"])
+    checkTexts(check, [...path, key], settings[key], (text) => HEADER_NAME.test(text), "is not a header name");
   if (isObject(origin)) checkName(check, [...path, "origin", "use"], "origin plugin", origin.use, check.plugins.origin);
   if (credentials === true && origin === "*") {
     check.report([...path, "credentials"], 'browsers refuse credentials with origin "*": name the origins', "warning");
   }
 }
 
-/** The strings of a list, each with its path. */
-function texts(list: unknown): (readonly [Path, string])[] {
-  return listOf(list).flatMap((item, index) => (typeof item === "string" ? [[[index], item] as const] : []));
+const NO_NETWORK = "is not an address or network such as 10.0.0.0/8";
+const NO_HOST = "is not a host such as desk.example: write a name without a port, or an address";
+const NO_PLACE = "is not a host name, an address or a network such as 10.0.0.0/8";
+const NO_ORIGIN = "is not an origin such as https://app.example: a browser never sends it";
+
+/** Reports the texts of a list that are not valid. */
+function checkTexts(
+  check: CheckContext,
+  path: Path,
+  list: unknown,
+  isValid: (text: string) => boolean,
+  problem: string,
+): void {
+  for (const [index, text] of listOf(list).entries())
+    if (typeof text === "string" && !isValid(text)) check.report([...path, index], `"${text}" ${problem}`);
 }
 
 /** Whether a text is a host name or an address, without a port. */

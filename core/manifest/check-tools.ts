@@ -3,15 +3,14 @@
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { SchemaCompiler } from "../lib/json-schema.ts";
-import { type CheckContext, checkName, checkTemplate, entriesOf, type Json } from "./check.ts";
+import { type CheckContext, checkName, checkTemplate, type Json, mapOf, mapsOf } from "./check.ts";
 import { checkModelName } from "./check-agents.ts";
 import { isTemplate, SCOPES } from "./expression.ts";
 import { type Path, suggest } from "./issues.ts";
 import { keywordNotices } from "./unknown-keywords.ts";
 
 export function checkTools(check: CheckContext, schemas: SchemaCompiler): void {
-  for (const [name, tool] of entriesOf(check.document.tools)) {
-    if (!isObject(tool)) continue;
+  for (const [name, tool] of mapsOf(check.document.tools)) {
     const path = ["tools", name];
     checkName(check, [...path, "use"], "tool plugin", tool.use, check.plugins.tool);
     checkSchema(check, [...path, "parameters"], tool.parameters, schemas);
@@ -49,8 +48,8 @@ export function checkSchema(check: CheckContext, path: Path, schema: unknown, sc
 /** Checks providers. A name that is not a plugin may be an npm package, which is located only when one of its models is needed. */
 export function checkProviders(check: CheckContext): void {
   const known = check.plugins.provider;
-  for (const [name, provider] of entriesOf(check.document.providers)) {
-    if (!isObject(provider) || typeof provider.use !== "string" || known.includes(provider.use)) continue;
+  for (const [name, provider] of mapsOf(check.document.providers)) {
+    if (typeof provider.use !== "string" || known.includes(provider.use)) continue;
     const near = suggest(provider.use, known);
     if (near === undefined) continue;
     check.report(["providers", name, "use"], `unknown provider plugin "${provider.use}", did you mean "${near}"?`);
@@ -60,14 +59,11 @@ export function checkProviders(check: CheckContext): void {
 const LOCAL_EMBEDDINGS = ["local/use", "local/hash"];
 
 export function checkMemories(check: CheckContext, schemas: SchemaCompiler): void {
-  for (const [name, memory] of entriesOf(check.document.memory)) {
-    if (!isObject(memory)) continue;
+  for (const [name, memory] of mapsOf(check.document.memory)) {
     const path = ["memory", name];
-    if (isObject(memory.workingMemory)) {
-      checkSchema(check, [...path, "workingMemory", "schema"], memory.workingMemory.schema, schemas);
-    }
-    if (isObject(memory.summary) && typeof memory.summary.model === "string")
-      checkModelName(check, [...path, "summary", "model"], memory.summary.model);
+    checkSchema(check, [...path, "workingMemory", "schema"], mapOf(memory.workingMemory).schema, schemas);
+    const { model } = mapOf(memory.summary);
+    if (typeof model === "string") checkModelName(check, [...path, "summary", "model"], model);
     if (!isObject(memory.semantic)) continue;
     const { embedding, vectors } = memory.semantic;
     const at = [...path, "semantic", "embedding"];

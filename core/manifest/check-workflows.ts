@@ -11,6 +11,7 @@ import {
   type Json,
   keysOf,
   listOf,
+  mapOf,
 } from "./check.ts";
 import { checkOwnTool } from "./check-agents.ts";
 import { checkSchema } from "./check-tools.ts";
@@ -70,7 +71,7 @@ function collectPlaces(path: Path, node: unknown, within: readonly Branch[], nam
   if (Array.isArray(node)) return node.flatMap((item, index) => collectPlaces([...path, index], item, within, names));
   if (!isObject(node)) return [];
   const places: StepPlace[] = [{ id: typeof node.id === "string" ? node.id : "", path, step: node, within, names }];
-  const when = isObject(node.andWhen) ? node.andWhen : {};
+  const when = mapOf(node.andWhen);
   const add = (at: Path, branch: Branch["branch"], steps: unknown, inside = names) =>
     void places.push(...collectPlaces([...path, ...at], steps, [...within, { container: node, branch }], inside));
   for (const branch of ["then", "else"]) add(["andWhen", branch], branch, when[branch]);
@@ -102,6 +103,9 @@ function checkStep(
   const template = (at: Path, value: unknown) => {
     for (const found of collectTexts(value, at)) expressions(found.path, compileTemplate(found.text, names));
   };
+  const condition = (at: Path, text: unknown, scope = names) => {
+    if (typeof text === "string" && text !== "") expressions(at, compileCondition(text, scope));
+  };
   for (const key of ["andThen", "andTap"]) {
     const work = step[key];
     if (!isObject(work)) continue;
@@ -110,18 +114,11 @@ function checkStep(
     if (typeof work.tool === "string") checkOwnTool(check, [...at, "tool"], work.tool, "a workflow");
     for (const part of ["set", "input", "suspend"]) template([...at, part], work[part]);
   }
-  const { andWhen: when, bail, andAgent: agent, andWorkflow: sub, retry } = step;
-  if (isObject(retry) && typeof retry.unless === "string" && retry.unless !== "") {
-    expressions([...path, "retry", "unless"], compileCondition(retry.unless, SCOPES.workflowError));
-  }
-  if (isObject(when) && typeof when.if === "string" && when.if !== "") {
-    expressions([...path, "andWhen", "if"], compileCondition(when.if, names));
-  }
-  if (isObject(bail)) {
-    const at = [...path, "bail"];
-    if (typeof bail.if === "string" && bail.if !== "") expressions([...at, "if"], compileCondition(bail.if, names));
-    template([...at, "result"], bail.result);
-  }
+  const { andAgent: agent, andWorkflow: sub } = step;
+  condition([...path, "retry", "unless"], mapOf(step.retry).unless, SCOPES.workflowError);
+  condition([...path, "andWhen", "if"], mapOf(step.andWhen).if);
+  condition([...path, "bail", "if"], mapOf(step.bail).if);
+  template([...path, "bail", "result"], mapOf(step.bail).result);
   if (isObject(step.andTap) && step.onError !== undefined)
     check.report([...path, "onError"], "would never run: the failure of an andTap does not matter");
   if (isObject(agent)) {

@@ -22,6 +22,13 @@ export interface CheckContext {
 
 export const entriesOf = (value: unknown): [string, unknown][] => (isObject(value) ? Object.entries(value) : []);
 
+/** The value if it is a map, else an empty one. */
+export const mapOf = (value: unknown): Json => (isObject(value) ? value : {});
+
+/** The entries that are maps: what else stands there is reported by the schema. */
+export const mapsOf = (value: unknown): [string, Json][] =>
+  entriesOf(value).filter((entry): entry is [string, Json] => isObject(entry[1]));
+
 export const keysOf = (value: unknown): string[] => (isObject(value) ? Object.keys(value) : []);
 
 export const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);

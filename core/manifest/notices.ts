@@ -2,18 +2,18 @@
 
 import { bracketed, hostName, isLoopback } from "../lib/host-name.ts";
 import { isObject } from "../lib/is-object.ts";
-import type { CheckContext } from "./check.ts";
+import { type CheckContext, mapOf } from "./check.ts";
 import type { Path } from "./issues.ts";
 
 export function addNotices(check: CheckContext): void {
   const { document } = check;
   const warn = (path: Path, message: string) => check.report(path, message, "warning");
-  const auth = isObject(document.auth) ? document.auth : {};
-  const server = isObject(document.server) ? document.server : {};
+  const auth = mapOf(document.auth);
+  const server = mapOf(document.server);
   if (auth.mode === "none" && typeof server.host === "string" && isPublic(server.host)) {
     warn(["server", "host"], `the service is open to everybody who reaches ${server.host}: auth.mode is none`);
   }
-  const { sample, otlp } = isObject(document.observability) ? document.observability : {};
+  const { sample, otlp } = mapOf(document.observability);
   if (sample === 0 && isObject(otlp) && typeof otlp.endpoint === "string" && otlp.endpoint !== "") {
     warn(["observability", "otlp", "endpoint"], "nothing is sent there: observability.sample is 0");
   }

@@ -2,7 +2,7 @@
 import { ReadBuffer } from "@modelcontextprotocol/client";
 import { withTexts } from "../lib/large-integers.ts";
 
-import { outboundFetch } from "../lib/outbound.ts";
+import { outboundFetch } from "../outbound/proxy.ts";
 
 export const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 

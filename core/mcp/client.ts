@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import type { PrepareSchema } from "../client-schema/schemas.ts";
 import type { User } from "../identity/user.ts";
 import { untilAborted } from "../lib/abortable.ts";
+import { backOff } from "../lib/retry.ts";
 import type { ToolProgress } from "../lib/tool-progress.ts";
 import type { McpClientManifest } from "../manifest/manifest.ts";
 import { type ConfiguredCall, ToolUnavailable } from "../tools/tool.ts";
@@ -44,7 +45,8 @@ export class McpClient {
   #connecting: Promise<void> | null = null;
   /** When the last attempt to connect failed, by `performance.now()`. */
   #failed = Number.NEGATIVE_INFINITY;
-  #pause = MIN_RECONNECT_DELAY_MS;
+  /** Since it was connected last. */
+  #failures = 0;
   /** Until the next attempt to connect, or until the list of tools is read again. */
   #timer: NodeJS.Timeout | null = null;
   #reason = "it has not answered yet";
@@ -172,7 +174,7 @@ export class McpClient {
       });
       await this.#tools.replace(await connection.list());
       this.#connection = connection;
-      this.#pause = MIN_RECONNECT_DELAY_MS;
+      this.#failures = 0;
       this.#logger.info({ tools: this.tools.size }, "MCP server connected");
     } catch (error) {
       await connection?.close().catch(() => {});
@@ -218,8 +220,8 @@ export class McpClient {
     if (this.#connection !== null) {
       this.#timer = setTimeout(() => void this.#refresh(), REFRESH_INTERVAL_MS);
     } else {
-      this.#timer = setTimeout(() => void this.connect(), this.#pause);
-      this.#pause = Math.min(this.#pause * 2, MAX_RECONNECT_DELAY_MS);
+      const delay = backOff(this.#failures++, MIN_RECONNECT_DELAY_MS, MAX_RECONNECT_DELAY_MS);
+      this.#timer = setTimeout(() => void this.connect(), delay);
     }
     this.#timer.unref();
   }

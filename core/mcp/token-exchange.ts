@@ -1,11 +1,12 @@
 /** Exchanges the tokens of users for tokens that another service takes (RFC 8693). */
 import { hash } from "node:crypto";
 import { isObject } from "../lib/is-object.ts";
-import { outboundFetch } from "../lib/outbound.ts";
 import { RecentMap } from "../lib/recent-map.ts";
 import { withoutSecrets } from "../lib/secrets.ts";
 import { maskText } from "../manifest/environment.ts";
 import type { TokenExchangeManifest } from "../manifest/manifest.ts";
+import { readBytes } from "../outbound/body.ts";
+import { outboundFetch } from "../outbound/proxy.ts";
 import { ToolUnavailable } from "../tools/tool.ts";
 
 const GRANT = "urn:ietf:params:oauth:grant-type:token-exchange";
@@ -115,7 +116,10 @@ async function post(settings: TokenExchangeManifest, subject: string): Promise<{
     // A redirect would take the secret and the token elsewhere.
     const signal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS);
     const response = await outboundFetch(url, { method: "POST", headers, body: form, redirect: "error", signal });
-    return { status: response.status, text: await readText(response) };
+    return {
+      status: response.status,
+      text: String(await readBytes(response.body, { bytes: MAX_RESPONSE_BYTES }, tooLarge)),
+    };
   } catch (error) {
     throw unreachable(reasonOf(error));
   }
@@ -124,16 +128,7 @@ async function post(settings: TokenExchangeManifest, subject: string): Promise<{
 /** As RFC 6749, section 2.3.1, has it for both parts of the credentials. */
 const formEncoded = (text: string): string => new URLSearchParams({ "": text }).toString().slice(1);
 
-async function readText(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of response.body ?? []) {
-    size += chunk.length;
-    if (size > MAX_RESPONSE_BYTES) throw new Error(`it sent more than ${MAX_RESPONSE_BYTES / 1024} KiB`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString();
-}
+const tooLarge = () => new Error(`it sent more than ${MAX_RESPONSE_BYTES / 1024} KiB`);
 
 function parseObject(text: string): Record<string, unknown> {
   try {

@@ -1,5 +1,5 @@
 /** Chooses the memory that a request refers to. */
-import { invalid, notFound } from "../lib/errors.ts";
+import { invalid, notFound, quoted } from "../lib/errors.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { Memory } from "./memory.ts";
 
@@ -34,7 +34,7 @@ export function memoryChoice(manifest: Manifest, memories: ReadonlyMap<string, M
     }
     const choice = choices.get(agentId);
     if (choice !== undefined) return choice;
-    const shown = JSON.stringify(agentId.slice(0, 128));
+    const shown = quoted(agentId);
     if (!Object.hasOwn(manifest.agents, agentId)) throw notFound(`agent ${shown} does not exist`);
     throw invalid(`agent ${shown} has no memory`);
   };
@@ -53,7 +53,7 @@ function memoryWithoutAgent(
 /** @throws ServiceError `not_found` */
 export function namedMemory(manifest: Manifest, memories: ReadonlyMap<string, Memory>, name: string): ChosenMemory {
   const memory = memories.get(name);
-  if (memory === undefined) throw notFound(`memory ${JSON.stringify(name.slice(0, 128))} does not exist`);
+  if (memory === undefined) throw notFound(`memory ${quoted(name)} does not exist`);
   const users = Object.entries(manifest.agents).flatMap(([id, agent]) => (agent.memory === name ? [id] : []));
   return { memory, resourceId: defaultResource(name, users) };
 }

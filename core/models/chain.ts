@@ -9,11 +9,10 @@ import type { ModelPrices, ModelTimeouts } from "../plugin/plugin.ts";
 import { ChainedAnswer } from "./chained-answer.ts";
 import type { Circuit } from "./circuit.ts";
 import type { PromptFiles } from "./files/prompt-files.ts";
+import { type LearnedModel, learnedNothing } from "./learned.ts";
 import { splitModelName } from "./names.ts";
 import type { PartSource, StreamingModel } from "./part-source.ts";
-import type { PromptRules } from "./prompt-rules.ts";
 import type { ThinkHabit } from "./think-tags.ts";
-import { createTokenScale, type TokenScale } from "./token-scale.ts";
 
 export type { PartBatch } from "./part-source.ts";
 
@@ -28,8 +27,7 @@ export interface ModelStream extends PartSource {
   readonly prices: ModelPrices | undefined;
   /** Its metrics. */
   readonly meter: ModelMeter | undefined;
-  /** How its tokens relate to estimated ones, learned from its answers. */
-  readonly tokens: TokenScale;
+  readonly learned: LearnedModel;
 }
 
 /** The options of one model call. Failures are logged to `logger`. Default: the chain's own. */
@@ -37,8 +35,8 @@ export interface ModelCallOptions extends LanguageModelV3CallOptions {
   /** The state of `abortSignal`, for models that need no signal. A copy of the options may lack it. */
   readonly aborts?: Aborts | undefined;
   readonly logger?: ChainSettings["logger"];
-  /** Changes the prompt or the tools after a failure that is due to it. True: the same model, which `tokens` describes, is called again. */
-  adapt?(error: unknown, tokens: TokenScale): boolean;
+  /** Changes the prompt or the tools after a failure that is due to it. True: the same model, which `learned` describes, is called again. */
+  adapt?(error: unknown, learned: LearnedModel): boolean;
   /** Which part of the request the provider refuses, or null; for the error that clients get. */
   blame?(error: unknown): string | null;
 }
@@ -51,8 +49,8 @@ export interface ModelChain {
   readonly model: string;
   /** Most tokens of prompt and answer together for the first model, if known. */
   readonly contextWindow: number | undefined;
-  /** How the tokens of the first model relate to estimated ones, learned from its answers. */
-  readonly tokens: TokenScale;
+  /** What is known of the first model. */
+  readonly learned: LearnedModel;
   /** The name of the spans of its calls. */
   readonly spanName: string;
   /**
@@ -77,9 +75,7 @@ export interface ChainedModel {
   readonly circuit?: Circuit;
   readonly contextWindow?: number | undefined;
   /** Shared by all chains of the model. Default: a new one for this chain. */
-  readonly tokens?: TokenScale;
-  /** What is changed in its prompts. Shared like `tokens`. */
-  readonly rules?: PromptRules;
+  readonly learned?: LearnedModel;
   /** The metrics of its calls. */
   readonly meter?: ModelMeter;
   readonly prices?: ModelPrices | undefined;
@@ -89,7 +85,7 @@ export interface ChainedModel {
   readonly think?: ThinkHabit;
 }
 
-export type ScaledModel = ChainedModel & Required<Pick<ChainedModel, "tokens" | "rules">>;
+export type KnownModel = ChainedModel & Required<Pick<ChainedModel, "learned">>;
 
 export interface ChainSettings {
   logger: Pick<Logger, "info" | "warn">;
@@ -105,15 +101,15 @@ export interface ChainSettings {
 export function createModelChain(models: readonly ChainedModel[], settings: ChainSettings): ModelChain {
   // Models that have answered in batches: these handle the abort signal themselves, so this file need not listen to it.
   const batched = new WeakSet<StreamingModel>();
-  const scaled = models.map((model): ScaledModel => ({ tokens: createTokenScale(), rules: new Map(), ...model }));
-  const { id, contextWindow, tokens } = scaled[0]!;
+  const known = models.map((model): KnownModel => ({ learned: learnedNothing(), ...model }));
+  const { id, contextWindow, learned } = known[0]!;
   const named = splitModelName(id);
   return {
     id,
     ...named,
     contextWindow,
-    tokens,
+    learned,
     spanName: modelSpan(named.model),
-    stream: (options, span = null) => new ChainedAnswer(scaled, settings, options, batched, span).open(),
+    stream: (options, span = null) => new ChainedAnswer(known, settings, options, batched, span).open(),
   };
 }

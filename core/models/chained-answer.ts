@@ -4,6 +4,7 @@
 import type { SharedV3Warning } from "@ai-sdk/provider";
 import { pause, untilAborted } from "../lib/abortable.ts";
 import { caught, invalid, type ServiceError } from "../lib/errors.ts";
+import { backOff } from "../lib/retry.ts";
 import { isThenable } from "../lib/thenable.ts";
 import { fallbackAttributes, MODEL_EVENTS, retryAttributes, warningAttributes } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
@@ -11,12 +12,12 @@ import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Span } from "../observability/span.ts";
 import type { ModelPrices } from "../plugin/plugin.ts";
-import { backoff } from "./backoff.ts";
 import { CallLimits } from "./call-limits.ts";
-import type { ChainedModel, ChainSettings, ModelCallOptions, ModelStream, ScaledModel } from "./chain.ts";
+import type { ChainedModel, ChainSettings, KnownModel, ModelCallOptions, ModelStream } from "./chain.ts";
 import { classifyFailure, type ModelFailure, modelsUnavailable, providerFailed } from "./failure.ts";
 import { hasFileUrls } from "./files/prompt-files.ts";
 import { HeldParts, isShownAtOnce } from "./held-parts.ts";
+import type { LearnedModel } from "./learned.ts";
 import {
   isBatched,
   type PartBatch,
@@ -27,17 +28,19 @@ import {
 } from "./part-source.ts";
 import { applyRules, keepRules, learnRules, type PromptRules, refusedFile } from "./prompt-rules.ts";
 import { ThinkTags } from "./think-tags.ts";
-import type { TokenScale } from "./token-scale.ts";
 import { warningText } from "./warning-log.ts";
 
 /** Failures that may be due to the prompt: llama.cpp answers 500 to a file that its model does not take. */
 const REFUSED: ReadonlySet<ModelFailure["reason"]> = new Set(["refused the request", "unavailable"]);
 
+/** Between two tries of one model. */
+const FIRST_PAUSE_MS = 500;
+const MAX_PAUSE_MS = 8_000;
 /** When a model asks for a longer pause, the next one of the chain is called. */
 const MAX_RETRY_AFTER_MS = 30_000;
 
 export class ChainedAnswer implements ModelStream {
-  readonly #models: readonly ScaledModel[];
+  readonly #models: readonly KnownModel[];
   readonly #settings: ChainSettings;
   readonly #options: ModelCallOptions;
   readonly #batched: WeakSet<StreamingModel>;
@@ -65,7 +68,7 @@ export class ChainedAnswer implements ModelStream {
   #failure: ServiceError | null = null;
 
   constructor(
-    models: readonly ScaledModel[],
+    models: readonly KnownModel[],
     settings: ChainSettings,
     options: ModelCallOptions,
     batched: WeakSet<StreamingModel>,
@@ -81,9 +84,9 @@ export class ChainedAnswer implements ModelStream {
 
   async open(): Promise<ModelStream> {
     for (;;) {
-      const { model, meter, timeouts, rules } = this.#admit();
-      const isSent = rules.size === 0 && this.#tried === null && !this.#hasFileUrls;
-      const options = isSent ? this.#options : await this.#adapted(model, rules);
+      const { model, meter, timeouts, learned } = this.#admit();
+      const isSent = learned.rules.size === 0 && this.#tried === null && !this.#hasFileUrls;
+      const options = isSent ? this.#options : await this.#adapted(model, learned.rules);
       try {
         this.#calling = true;
         // A model that answers in batches may answer at once, which takes less time than reading the clock: only a sample is timed.
@@ -120,9 +123,9 @@ export class ChainedAnswer implements ModelStream {
   /** Remembers what the provider refused, now that it has taken the prompt without it. */
   #keep(tried: PromptRules): void {
     this.#tried = null;
-    const { id: model, rules } = this.#models[this.#position]!;
+    const { rules } = this.learned;
     for (const refused of keepRules(rules, tried))
-      this.#logger.warn({ model, refused }, "the model does not take this in a prompt: no longer sent to it");
+      this.#logger.warn({ model: this.id, refused }, "the model does not take this in a prompt: no longer sent to it");
   }
 
   get #logger() {
@@ -130,7 +133,7 @@ export class ChainedAnswer implements ModelStream {
   }
 
   /** The model of the next try: the first one, from the current position on, whose circuit admits a call. */
-  #admit(): ScaledModel {
+  #admit(): KnownModel {
     for (let position = this.#position; position < this.#models.length; position++) {
       const model = this.#models[position]!;
       const { circuit } = model;
@@ -174,8 +177,8 @@ export class ChainedAnswer implements ModelStream {
     return this.#models[this.#position]!.meter;
   }
 
-  get tokens(): TokenScale {
-    return this.#models[this.#position]!.tokens;
+  get learned(): LearnedModel {
+    return this.#models[this.#position]!.learned;
   }
 
   /** Counts the outcome of a try, once per try. */
@@ -289,10 +292,10 @@ export class ChainedAnswer implements ModelStream {
     this.#count(signal?.aborted ? "aborted" : failure.reason, failure);
     if (signal?.aborted) throw signal.reason;
     const { id, retries } = this.#models[this.#position]!;
-    if (this.#learn(thrown, failure) || this.#options.adapt?.(thrown, this.tokens)) return;
+    if (this.#learn(thrown, failure) || this.#options.adapt?.(thrown, this.learned)) return;
     this.#failure = providerFailed(failure, thrown, this.#models[this.#position], this.#options.blame?.(thrown));
     const logger = this.#logger;
-    const wait = failure.retryAfter ?? backoff(this.#retries, this.#settings.backoff);
+    const wait = failure.retryAfter ?? backOff(this.#retries, this.#settings.backoff ?? FIRST_PAUSE_MS, MAX_PAUSE_MS);
     if (this.#isWorthRetrying(failure) && this.#retries < retries && wait <= MAX_RETRY_AFTER_MS) {
       this.#retries++;
       this.#span?.event(MODEL_EVENTS.retry, retryAttributes(id, failure.reason, this.#retries, wait));
@@ -312,7 +315,7 @@ export class ChainedAnswer implements ModelStream {
   #learn(thrown: unknown, { reason }: ModelFailure): boolean {
     if (!REFUSED.has(reason)) return false;
     const tried: PromptRules = this.#tried ?? new Map();
-    const sent = applyRules(applyRules(this.#options.prompt, this.#models[this.#position]!.rules), tried);
+    const sent = applyRules(applyRules(this.#options.prompt, this.learned.rules), tried);
     if (!learnRules(thrown, sent, tried)) return false;
     this.#tried = tried;
     return true;

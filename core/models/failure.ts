@@ -1,6 +1,7 @@
 /** Classifies failures of model calls: what clients may learn about them, and whether to retry. */
 import { type ErrorKind, ServiceError } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
+import { amountOf, retryAfter } from "../lib/retry.ts";
 import { ModelRefusal, ProviderQueueFull } from "../plugin/plugin.ts";
 import { AnswerNotRecorded } from "./cassettes/not-recorded.ts";
 import { causesText } from "./causes-text.ts";
@@ -110,7 +111,7 @@ const MAX_RETRY_AFTER_MS = 24 * 60 * 60 * 1000;
 export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure {
   let current = thrown;
   let reason: FailureReason | null = null;
-  let retryAfter: number | null = null;
+  let asked: number | null = null;
   let answered = false;
   for (let depth = 0; depth < MAX_CAUSE_DEPTH; depth++) {
     if (typeof current === "string") current = { message: current };
@@ -118,7 +119,7 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
     const error = current as Record<string, unknown>;
     reason ??= errorReason(error);
     answered ||= isDueToRequest(error);
-    retryAfter ??= readRetryAfter(error.responseHeaders, now);
+    asked ??= readRetryAfter(error.responseHeaders, now);
     current = error.cause;
   }
   // An answer that cannot be read may be due to what was asked: whoever can provoke it must not open the circuit for others.
@@ -129,7 +130,7 @@ export function classifyFailure(thrown: unknown, now = Date.now()): ModelFailure
     // Other calls already wait for a connection: one more would wait as long.
     retry: !OF_THE_REQUEST.has(reason) && reason !== "queue full",
     fallback: reason !== "refused to answer" && reason !== "not recorded",
-    retryAfter: retryAfter === null ? null : Math.min(retryAfter, MAX_RETRY_AFTER_MS),
+    retryAfter: asked === null ? null : Math.min(asked, MAX_RETRY_AFTER_MS),
     shows: showsNothing ? "nothing" : OF_THE_MODEL.has(reason) && !answered ? "absent" : "present",
   };
 }
@@ -245,17 +246,5 @@ function statusOf({ statusCode, status, code }: Record<string, unknown>): number
 function readRetryAfter(headers: unknown, now: number): number | null {
   if (typeof headers !== "object" || headers === null) return null;
   const { "retry-after-ms": exact, "retry-after": rough } = headers as Record<string, unknown>;
-  const milliseconds = parseAmount(exact);
-  if (milliseconds !== null) return milliseconds;
-  const seconds = parseAmount(rough);
-  if (seconds !== null) return seconds * 1000;
-  // HTTP dates contain the name of a month; `Date.parse` would take "-5" for a year.
-  const date = typeof rough === "string" && /[A-Za-z]/.test(rough) ? Date.parse(rough) : Number.NaN;
-  return Number.isNaN(date) ? null : Math.max(0, date - now);
-}
-
-function parseAmount(value: unknown): number | null {
-  if (typeof value !== "string" || value.trim() === "") return null;
-  const number = Number(value);
-  return number >= 0 ? number : null;
+  return amountOf(exact) ?? retryAfter(rough, now);
 }

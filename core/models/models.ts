@@ -7,16 +7,17 @@ import { RecentMap } from "../lib/recent-map.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
 import type { Manifest, ProviderManifest } from "../manifest/manifest.ts";
 import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
+import { AllowedAddresses } from "../outbound/allowed-addresses.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { CassetteIntercept } from "./cassettes/record.ts";
-import { type ChainedModel, createModelChain, type ModelChain, type ScaledModel } from "./chain.ts";
+import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts";
 import { findModelFlaw, type ModelFlaw } from "./check.ts";
 import { Circuits } from "./circuits.ts";
 import { knownContextWindow } from "./context-windows.ts";
-import { AllowedAddresses } from "./files/allowed-addresses.ts";
 import type { Downloader } from "./files/download.ts";
 import { PromptFiles } from "./files/prompt-files.ts";
+import { type LearnedModel, learnedNothing } from "./learned.ts";
 import { namedModels, splitModelName } from "./names.ts";
 import type { StreamingModel } from "./part-source.ts";
 import { configurationProblems, keyPlace, makeProvider } from "./providers.ts";
@@ -24,7 +25,6 @@ import { modelSettings } from "./settings.ts";
 import { modelWarnings } from "./settings-problems.ts";
 import { LearnedModes, withStructuredOutput } from "./structured-output.ts";
 import { ThinkHabit } from "./think-tags.ts";
-import { createTokenScale } from "./token-scale.ts";
 import { type AnyLanguageModel, toEmbeddingModel, toStreamingModel } from "./versions/versions.ts";
 import { WarningLog } from "./warning-log.ts";
 
@@ -135,10 +135,11 @@ interface ConfiguredProvider {
 
 /** Loads its downloader with the first file only. */
 function promptFiles({ allowPrivate, ...limits }: Manifest["server"]["downloads"], host: Host): PromptFiles {
+  const allowed = new AllowedAddresses(allowPrivate);
   let downloader: Promise<Downloader> | undefined;
   const open = async () => {
     const { createDownloader } = await import("./files/download.ts");
-    const opened = createDownloader(allowPrivate);
+    const opened = createDownloader(allowed);
     host.onClose(opened.close);
     return opened;
   };
@@ -148,7 +149,7 @@ function promptFiles({ allowPrivate, ...limits }: Manifest["server"]["downloads"
       return downloader;
     },
     limits,
-    new AllowedAddresses(allowPrivate),
+    allowed,
   );
 }
 
@@ -158,7 +159,7 @@ class ModelTable implements Models {
   readonly #meters: NamedMeters<ModelMeter>;
   readonly #circuits: Circuits;
   readonly #warnings: WarningLog;
-  readonly #learned = new RecentMap<Pick<ScaledModel, "tokens" | "rules">>(MAX_LEARNED);
+  readonly #learned = new RecentMap<LearnedModel>(MAX_LEARNED);
   readonly #files: PromptFiles;
 
   constructor(
@@ -191,7 +192,7 @@ class ModelTable implements Models {
         retries,
         timeouts: entry.timeouts,
         contextWindow: contextWindow ?? knownContextWindow(model),
-        ...this.#learnedOf(name),
+        learned: this.#learnedOf(name),
         circuit: this.#circuits.of(name),
         meter,
         prices,
@@ -224,8 +225,8 @@ class ModelTable implements Models {
   }
 
   /** What the answers of a model have shown. */
-  #learnedOf(name: string): Pick<ScaledModel, "tokens" | "rules"> {
-    const known = this.#learned.get(name) ?? { tokens: createTokenScale(), rules: new Map() };
+  #learnedOf(name: string): LearnedModel {
+    const known = this.#learned.get(name) ?? learnedNothing();
     this.#learned.set(name, known);
     return known;
   }

@@ -2,6 +2,7 @@
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import type { FinishReason, Usage } from "../agents/run/parts.ts";
 import { isObject } from "../lib/is-object.ts";
+import { CLAUDE } from "./chat-input.ts";
 import type { Said } from "./run-parts.ts";
 
 interface CallDelta {
@@ -31,6 +32,10 @@ const BETWEEN_TEXTS = "\n\n";
 export class ChatDeltas {
   #hasText = false;
   #calls = 0;
+  /** Of the block of reasoning that is being written. */
+  #thought = "";
+  /** Thoughts that the provider wants back with the next call. At once, as some clients keep the last ones that came. */
+  #signed: readonly object[] = [];
 
   /** Null for output that this protocol cannot express. */
   of(said: Said): ChatDelta | null {
@@ -40,16 +45,25 @@ export class ChatDeltas {
       case "text":
         this.#hasText = true;
         return { content: said.delta };
+      case "reasoning-start":
+        this.#thought = "";
+        return null;
       case "reasoning":
+        this.#thought += said.delta;
         return { reasoning_content: said.delta };
       case "call": {
         const { toolCallId: id, toolName: name, input, providerMetadata } = said.call;
         const { message, extras } = wantedBack(providerMetadata);
+        const details = [...this.#signed, ...(message?.reasoning_details ?? [])];
+        this.#signed = [];
         const called = { type: "function", function: { name, arguments: JSON.stringify(input) }, ...extras } as const;
-        return { ...message, tool_calls: [{ index: this.#calls++, id, ...called }] };
+        const wanted = details.length === 0 ? message : { ...message, reasoning_details: details };
+        return { ...wanted, tool_calls: [{ index: this.#calls++, id, ...called }] };
       }
-      case "text-end":
       case "reasoning-end":
+        this.#signed = [...this.#signed, ...signedThoughts(said.metadata, this.#thought)];
+        return wantedBack(said.metadata).message ?? null;
+      case "text-end":
         return wantedBack(said.metadata).message ?? null;
       default:
         return null;
@@ -86,6 +100,13 @@ function wantedBack(metadata: SharedV3ProviderMetadata = {}) {
   }
   return { message, extras };
 }
+
+/** What Claude has signed, in the form in which OpenRouter hands it on. */
+const signedThoughts = (metadata: SharedV3ProviderMetadata = {}, text: string): object[] =>
+  Object.values(metadata).flatMap(({ signature, redactedData: data }): object[] => {
+    if (typeof signature === "string") return [{ type: "reasoning.text", text, signature, format: CLAUDE }];
+    return typeof data === "string" ? [{ type: "reasoning.encrypted", data, format: CLAUDE }] : [];
+  });
 
 /** Joins all deltas to one message. */
 export function chatMessage(deltas: readonly ChatDelta[]) {

@@ -1,7 +1,7 @@
 /** Converts the messages of a chat completion to the form that agents read. */
 import { parseJsonText } from "../http/decode.ts";
-import { invalid } from "../lib/errors.ts";
-import { isObject } from "../lib/is-object.ts";
+import { invalid, listed } from "../lib/errors.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
 import {
   type InputMessage,
   type InputPart,
@@ -14,8 +14,6 @@ import {
 } from "./content.ts";
 import { placed } from "./places.ts";
 import { isNothing } from "./tools.ts";
-
-type Fields = Readonly<Record<string, unknown>>;
 
 const TEXTS = { text: textPart() };
 const USER_PARTS = {
@@ -51,12 +49,7 @@ export function readChatMessages(messages: readonly Fields[]): InputMessage[] {
     const path = `messages[${index}]`;
     const { role } = message;
     const reader = typeof role === "string" && Object.hasOwn(READERS, role) ? READERS[role] : undefined;
-    if (reader === undefined)
-      throw invalid(
-        `${path}.role must be one of ${Object.keys(READERS)
-          .map((each) => JSON.stringify(each))
-          .join(", ")}`,
-      );
+    if (reader === undefined) throw invalid(`${path}.role must be one of ${listed(Object.keys(READERS))}`);
     const read = reader(message, path, calls);
     return read === null ? [] : placed(read, path);
   });
@@ -81,6 +74,9 @@ function readAssistant(message: Fields, path: string): InputMessage | null {
   return parts.length === 0 ? null : { role: "assistant", content: [...readThoughts(message), ...parts] };
 }
 
+/** The format of details that Claude has signed, as OpenRouter calls it. */
+export const CLAUDE = "anthropic-claude-v1";
+
 /** Thoughts, and what else the provider of a model wants back with its answer. Other providers are not sent it. */
 function readThoughts({
   reasoning_content: thought,
@@ -89,15 +85,31 @@ function readThoughts({
   extra_content,
 }: Fields): InputPart[] {
   const [text, name] = typeof thought === "string" ? [thought] : [reasoning, "reasoning"];
-  const message = {
-    ...(Array.isArray(reasoning_details) && { reasoning_details }),
-    ...(isObject(extra_content) && { extra_content }),
-  };
   const words = typeof text === "string" ? text : "";
-  if (words === "" && Object.keys(message).length === 0) return [];
-  return [
-    { type: "reasoning", text: words, providerOptions: { openaiCompatible: { ...(name && { name }), message } } },
-  ];
+  const part = (of: string, message: Fields, signed?: Fields): InputPart => ({
+    type: "reasoning",
+    text: of,
+    providerOptions: { openaiCompatible: { ...(name && { name }), message }, ...signed },
+  });
+  const extras = isObject(extra_content) ? { extra_content } : {};
+  const details: unknown[] = Array.isArray(reasoning_details) ? reasoning_details : [];
+  const signed = details.map(readSigned);
+  // Each signature is for a text of its own, which clients that join deltas in their own way may have lost elsewhere.
+  if (signed.some((each) => each !== null))
+    return signed.map((each, index) =>
+      part(each?.text ?? "", { ...extras, reasoning_details: [details[index]] }, each?.options),
+    );
+  const message = { ...(details.length > 0 && { reasoning_details: details }), ...extras };
+  return words === "" && Object.keys(message).length === 0 ? [] : [part(words, message)];
+}
+
+/** The text of a detail that Claude has signed, and the signature as its packages have it; null for others. */
+function readSigned(detail: unknown): { text: string; options: Fields } | null {
+  if (!isObject(detail) || detail.format !== CLAUDE) return null;
+  const { text, signature, data: redactedData } = detail;
+  const own = typeof signature === "string" ? { signature } : { redactedData };
+  if (typeof Object.values(own)[0] !== "string") return null;
+  return { text: typeof text === "string" ? text : "", options: { anthropic: own, bedrock: own } };
 }
 
 function readCall(call: unknown, path: string): InputPart {

@@ -1,10 +1,12 @@
 /** `POST /v1/chat/completions`: an agent answers the whole conversation that its client sends. */
+
 import { randomUUID } from "node:crypto";
 import type { ChatCompletionRequest, GenerateOptions } from "../../generated/types.ts";
 import type { Agent, ProtocolRun, RunCall } from "../agents/agent.ts";
 import type { Usage } from "../agents/run/parts.ts";
 import type { RawReply } from "../http/route.ts";
 import { systemTime } from "../lib/clock.ts";
+import type { Fields } from "../lib/is-object.ts";
 import { type ChatDelta, ChatDeltas, chatMessage, chatUsage } from "./chat-deltas.ts";
 import { readChatMessages } from "./chat-input.ts";
 import { errorFields, type FieldNames, inOwnWords, jsonReply } from "./errors.ts";
@@ -12,7 +14,6 @@ import { readFormat, samplingOptions } from "./options.ts";
 import { hearRun, readsTogether, type StreamTranslation, streamTranslated } from "./run-sink.ts";
 import { chooseTools, isNothing, readFunction, requireFunction, type ToolsOfRequest } from "./tools.ts";
 
-type Fields = Readonly<Record<string, unknown>>;
 type Body = ChatCompletionRequest;
 
 const FIELDS: FieldNames = {

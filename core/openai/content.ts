@@ -1,10 +1,9 @@
 /** Texts, images and files of messages, in the form that agents read. */
-import { invalid } from "../lib/errors.ts";
-import { isObject } from "../lib/is-object.ts";
+import { invalid, listed } from "../lib/errors.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
 import { unsupported } from "./errors.ts";
 import { placed } from "./places.ts";
 
-type Fields = Readonly<Record<string, unknown>>;
 /** A part of a message, for the input of an agent. */
 export type InputPart = Fields & { readonly type: string };
 /** Reads a part of a message; `path` is its place in the request. */
@@ -25,10 +24,7 @@ export function readContent(content: unknown, readers: PartReaders, path: string
     const at = `${path}[${index}]`;
     if (!isObject(part)) throw invalid(`${at} must be object`);
     const reader = typeof part.type === "string" && Object.hasOwn(readers, part.type) ? readers[part.type] : undefined;
-    if (reader === undefined) {
-      const types = Object.keys(readers).map((type) => JSON.stringify(type));
-      throw invalid(`${at}.type must be one of ${types.join(", ")}`);
-    }
+    if (reader === undefined) throw invalid(`${at}.type must be one of ${listed(Object.keys(readers))}`);
     return reader(part, at);
   });
 }

@@ -3,15 +3,13 @@ import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import { summarySection } from "../agents/conversation/summary.ts";
 import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
-import { isObject } from "../lib/is-object.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
 import { parseArguments } from "./chat-input.ts";
 import { type InputPart, type PartReaders, readContent, readFile, readImage, textPart } from "./content.ts";
 import { unsupported } from "./errors.ts";
 import type { CallOutputItem, ConversationItem, MessageItem, ReasoningItem } from "./items.ts";
 import { placed } from "./places.ts";
 import { isNothing } from "./tools.ts";
-
-type Fields = Readonly<Record<string, unknown>>;
 
 const TEXTS: PartReaders = { input_text: textPart(), output_text: textPart() };
 const USER_PARTS: PartReaders = {
@@ -33,10 +31,10 @@ const CONTENT: Readonly<Record<MessageItem["role"], PartReaders>> = {
 };
 
 /** Names of functions by the ids of their calls that have no output yet. */
-export type OpenCalls = ReadonlyMap<string, string[]>;
+type OpenCalls = ReadonlyMap<string, string[]>;
 
 /** @param items of the whole conversation: a client may put an output before its call */
-export function openCalls(items: readonly ConversationItem[]): OpenCalls {
+export function unansweredCalls(items: readonly ConversationItem[]): OpenCalls {
   const open = new Map<string, string[]>();
   for (const item of items) {
     if (item.type !== "function_call") continue;

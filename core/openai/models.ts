@@ -1,5 +1,7 @@
 /** Agents as models: `GET /v1/models`. */
+
 import type { Agent } from "../agents/agent.ts";
+import { quoted } from "../lib/errors.ts";
 import { OpenaiError } from "./errors.ts";
 
 type Agents = ReadonlyMap<string, Agent>;
@@ -8,7 +10,7 @@ type Agents = ReadonlyMap<string, Agent>;
 export function agentOf(agents: Agents, model: string): Agent {
   const agent = agents.get(model);
   if (agent !== undefined) return agent;
-  const message = `the model ${JSON.stringify(model.slice(0, 128))} does not exist: models are the ids of agents`;
+  const message = `the model ${quoted(model)} does not exist: models are the ids of agents`;
   throw new OpenaiError("not_found", message, "model_not_found", "model");
 }
 

@@ -1,9 +1,11 @@
 /** The context of a response: the responses before it, and the items to which its request refers. */
+
 import { mayAccess } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
+import { quoted } from "../lib/errors.ts";
 import type { InputMessage } from "./content.ts";
 import { OpenaiError } from "./errors.ts";
-import { openCalls, partsOf } from "./item-parts.ts";
+import { partsOf, unansweredCalls } from "./item-parts.ts";
 import { type ConversationItem, messagesOf, type ReadItem, responseOfItem } from "./items.ts";
 import type { InputItem } from "./response-input.ts";
 import type { ResponseRecord, ResponseRows } from "./response-rows.ts";
@@ -71,7 +73,7 @@ export function requireChain(chain: readonly string[]): void {
 
 /** Removes outputs without a call: the call may have been in an earlier response that no longer exists. */
 function withTheirCalls(items: readonly ConversationItem[]): ConversationItem[] {
-  const calls = openCalls(items);
+  const calls = unansweredCalls(items);
   return items.filter((item) => item.type !== "function_call_output" || calls.has(item.call_id));
 }
 
@@ -81,7 +83,7 @@ const unusable = (code: string, message: string) =>
   new OpenaiError("invalid_input", message, code, "previous_response_id");
 const tooLong = (message: string) => unusable("context_length_exceeded", `${message}: begin a new one`);
 const previousNotFound = (id: string) =>
-  unusable("previous_response_not_found", `previous response ${JSON.stringify(id.slice(0, 128))} does not exist`);
+  unusable("previous_response_not_found", `previous response ${quoted(id)} does not exist`);
 
 /** Replaces references to items by these items. @throws OpenaiError for an item that does not exist for this principal */
 export async function resolveReferences(
@@ -107,13 +109,13 @@ export async function resolveReferences(
   return items.map((item, index) => {
     if (item.type !== "item_reference") return item;
     if (used.has(item.id)) {
-      const twice = `input[${index}].id: item ${JSON.stringify(item.id.slice(0, 128))} is referred to twice`;
+      const twice = `input[${index}].id: item ${quoted(item.id)} is referred to twice`;
       throw new OpenaiError("invalid_input", twice, "invalid_value", "input");
     }
     used.add(item.id);
     const found = known.get(item.id);
     if (found !== undefined) return found;
-    const message = `input[${index}].id: item ${JSON.stringify(item.id.slice(0, 128))} does not exist`;
+    const message = `input[${index}].id: item ${quoted(item.id)} does not exist`;
     throw new OpenaiError("not_found", message, "item_not_found", "input");
   });
 }
@@ -127,7 +129,7 @@ export function conversationOf(
   { items: earlier }: EarlierItems,
   input: readonly ConversationItem[],
 ): InputMessage[] {
-  const open = openCalls([...earlier, ...input]);
+  const open = unansweredCalls([...earlier, ...input]);
   const read = (items: readonly ConversationItem[], pathOf: (index: number) => string): ReadItem[] =>
     items.map((item, index) => ({ item, path: pathOf(index), parts: partsOf(item, pathOf(index), open) }));
   const messages = messagesOf([...read(earlier, () => "previous_response_id"), ...read(input, (at) => `input[${at}]`)]);

@@ -1,10 +1,8 @@
 /** Reads `input` of a response: a text or items, as items with an id. */
-import { invalid } from "../lib/errors.ts";
-import { isObject } from "../lib/is-object.ts";
+import { invalid, listed } from "../lib/errors.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
 import { type ConversationItem, itemId, type MessageItem } from "./items.ts";
 import { isNothing } from "./tools.ts";
-
-type Fields = Readonly<Record<string, unknown>>;
 
 /** A reference to an item of a stored response. */
 interface ItemReference {
@@ -21,15 +19,10 @@ const MAX_CALL_ID = 256;
 const READERS: Readonly<Record<string, (item: Fields, path: string, newId: NewId) => InputItem>> = {
   message: readMessage,
   function_call(item, path, newId) {
-    const called = {
-      call_id: callId(item, path),
-      name: text(item, "name", path),
-      arguments: text(item, "arguments", path),
-    };
     return {
       type: "function_call",
       id: newId("function_call"),
-      ...called,
+      ...called(item, path),
       status: "completed",
       ...metadata(item, path),
     };
@@ -52,15 +45,11 @@ const READERS: Readonly<Record<string, (item: Fields, path: string, newId: NewId
   },
   "penstock:tool_call"(item, path, newId) {
     const { output = null, error = null } = item;
-    const called = {
-      call_id: callId(item, path),
-      name: text(item, "name", path),
-      arguments: text(item, "arguments", path),
-    };
+    const call = called(item, path);
     const failed = isNothing(error) ? null : text(item, "error", path);
     const id = newId("penstock:tool_call");
     const ended = { output, error: failed, status: "completed" as const };
-    return { type: "penstock:tool_call", id, ...called, ...ended, ...metadata(item, path) };
+    return { type: "penstock:tool_call", id, ...call, ...ended, ...metadata(item, path) };
   },
   compaction(item, path, newId) {
     const content = text(item, "encrypted_content", path);
@@ -84,20 +73,14 @@ export function readInput(input: unknown, response: string): InputItem[] {
     // The type of messages is optional, and some clients leave out the type of a reference.
     const type = item.type ?? (item.role === undefined ? "item_reference" : "message");
     const reader = typeof type === "string" && Object.hasOwn(READERS, type) ? READERS[type] : undefined;
-    if (reader === undefined)
-      throw invalid(
-        `${path}.type must be one of ${Object.keys(READERS)
-          .map((each) => JSON.stringify(each))
-          .join(", ")}`,
-      );
+    if (reader === undefined) throw invalid(`${path}.type must be one of ${listed(Object.keys(READERS))}`);
     return reader(item, path, newId);
   });
 }
 
 function readMessage(item: Fields, path: string, newId: NewId): MessageItem {
   const { role, content, phase } = item;
-  if (typeof role !== "string" || !ROLES.includes(role))
-    throw invalid(`${path}.role must be one of ${ROLES.map((each) => JSON.stringify(each)).join(", ")}`);
+  if (typeof role !== "string" || !ROLES.includes(role)) throw invalid(`${path}.role must be one of ${listed(ROLES)}`);
   const type = role === "assistant" ? "output_text" : "input_text";
   const parts = typeof content === "string" ? [{ type, text: content }] : content;
   if (!Array.isArray(parts)) throw invalid(`${path}.content must be string or array`);
@@ -118,6 +101,12 @@ function metadata({ provider_metadata: given }: Fields, path: string) {
     throw invalid(`${path}.provider_metadata must be an object of objects, one for each provider`);
   return { provider_metadata: given as NonNullable<ConversationItem["provider_metadata"]> };
 }
+
+const called = (item: Fields, path: string) => ({
+  call_id: callId(item, path),
+  name: text(item, "name", path),
+  arguments: text(item, "arguments", path),
+});
 
 function callId(item: Fields, path: string): string {
   const id = text(item, "call_id", path);

@@ -1,4 +1,5 @@
 /** Reads a request for a response, over HTTP or a WebSocket: prepares the run of the agent, and the response at its start. */
+
 import { randomUUID } from "node:crypto";
 import type { CreateResponseRequest } from "../../generated/types.ts";
 import type { ProtocolBody } from "../agents/agent.ts";
@@ -8,6 +9,7 @@ import { ownerOf } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { systemTime } from "../lib/clock.ts";
 import { ServiceError } from "../lib/errors.ts";
+import type { Fields } from "../lib/is-object.ts";
 import type { InputMessage } from "./content.ts";
 import type { FieldNames } from "./errors.ts";
 import type { ConversationItem } from "./items.ts";
@@ -27,7 +29,6 @@ import { MAX_STORED_CHARACTERS, type ResponseRecord } from "./response-rows.ts";
 import type { Responses } from "./responses.ts";
 import { chooseTools, isNothing, readFunction, requireFunction } from "./tools.ts";
 
-type Fields = Readonly<Record<string, unknown>>;
 type Body = CreateResponseRequest;
 
 /** The request's names for options of agents. */

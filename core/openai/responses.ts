@@ -7,7 +7,7 @@ import type { TextStream } from "../http/route.ts";
 import { mayAccess } from "../identity/ownership.ts";
 import { isIsolated, type Principal, principalOf, type Requester } from "../identity/principal.ts";
 import { systemTime } from "../lib/clock.ts";
-import { invalid, messageOf } from "../lib/errors.ts";
+import { invalid, messageOf, quoted } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { Uses } from "../lib/uses.ts";
 import type { Manifest } from "../manifest/manifest.ts";
@@ -150,12 +150,7 @@ export class Responses {
 }
 
 const responseNotFound = (id: string) =>
-  new OpenaiError(
-    "not_found",
-    `response ${JSON.stringify(id.slice(0, 128))} does not exist`,
-    "not_found",
-    "response_id",
-  );
+  new OpenaiError("not_found", `response ${quoted(id)} does not exist`, "not_found", "response_id");
 
 const { limit: LIMIT, order: ORDER } = defaults.ResponseItemsQuery;
 

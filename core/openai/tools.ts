@@ -2,10 +2,9 @@
 import type { ProtocolBody } from "../agents/agent.ts";
 import type { ClientTool } from "../agents/run/client-tools.ts";
 import { invalid } from "../lib/errors.ts";
-import { isObject } from "../lib/is-object.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
 import { unsupported } from "./errors.ts";
 
-type Fields = Readonly<Record<string, unknown>>;
 export type ToolsOfRequest = Pick<ProtocolBody, "clientTools" | "toolChoice">;
 
 const NAME = /^[A-Za-z0-9_-]{1,64}$/;

@@ -1,7 +1,7 @@
 /** Runs npm as a child process without a shell, within a time limit, without the secrets of the service. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { ServiceError, unavailable } from "../lib/errors.ts";
-import { proxyVariables } from "../lib/outbound.ts";
+import { proxyVariables } from "../outbound/proxy.ts";
 
 interface NpmRun {
   readonly folder: string;

@@ -14,9 +14,8 @@ import type {
   StorePlugin,
   VectorsPlugin,
 } from "../plugin/plugin.ts";
-import { kindRow } from "./kinds.ts";
+import { fieldProblems, kindRow } from "./kinds.ts";
 import type { PluginPhase } from "./problem.ts";
-import { fieldProblems } from "./shape.ts";
 
 type Configured = { config: Record<string, unknown>; problem: null } | { config: null; problem: string };
 
@@ -102,7 +101,7 @@ export async function createInstance<P extends Factory>(
   // A provider of the AI SDK is a function with methods.
   const problems =
     isObject(instance) || typeof instance === "function"
-      ? fieldProblems(instance as object, kindRow(plugin.kind).created ?? {})
+      ? fieldProblems(instance as object, kindRow(plugin.kind).created ?? [])
       : ["is not an object"];
   if (problems.length > 0)
     throw new CreateError("create", `what create returns is not of kind ${plugin.kind}: ${problems.join("; ")}`);

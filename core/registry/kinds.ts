@@ -8,17 +8,13 @@ import { pluginSchemaProblems } from "./plugin-schema.ts";
 /** Returns the problem of a field (`must be a function`), or null. */
 type Check = (value: unknown) => string | null;
 
-interface Field {
-  check: Check;
-  required: boolean;
-}
-
-export interface KindRow {
+interface KindRow {
   /** The folder below a plugin root. */
   folder: string;
-  fields: Readonly<Record<string, Field>>;
+  /** The names of fields, in the order in which they are checked. One that may be missing ends in `?`. */
+  fields: readonly string[];
   /** Fields that the result of `create` must have; undefined for kinds without `create`. */
-  created?: Readonly<Record<string, Field>>;
+  created?: readonly string[];
 }
 
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"];
@@ -29,32 +25,15 @@ const must =
   (what: string, fits: (value: unknown) => boolean): Check =>
   (value) =>
     fits(value) ? null : `must be ${what}`;
-const required = (check: Check): Field => ({ check, required: true });
-const optional = (check: Check): Field => ({ check, required: false });
 
-const name = must("letters, digits, _, . or -, at most 128", (value) => typeof value === "string" && NAME.test(value));
-const text = must("a string", (value) => typeof value === "string");
-const texts = must(
-  "a list of strings",
-  (value) => Array.isArray(value) && value.every((item) => typeof item === "string"),
-);
-const flag = must("true or false", (value) => typeof value === "boolean");
-const approval = must(
-  "true, false or one {{ expression }}",
-  (value) => typeof value === "boolean" || (typeof value === "string" && /^\s*\{\{[\s\S]*\}\}\s*$/.test(value)),
-);
-const approvers = must('"owner" or "console"', (value) => value === "owner" || value === "console");
-const callback = must("a function", (value) => typeof value === "function");
-const object = must("an object", isObject);
-const cors = must("an object of CORS settings, or false", (value) => value === false || isObject(value));
-const method = must(`one of ${METHODS.join(", ")}`, (value) => METHODS.includes(value as string));
-const path = must("a path that begins with /", (value) => typeof value === "string" && value.startsWith("/"));
-const dimensions = must("a whole number above 0", (value) => Number.isInteger(value) && (value as number) > 0);
-const retries = must("a whole number, 0 or more", (value) => Number.isInteger(value) && (value as number) >= 0);
+const isText = (value: unknown): value is string => typeof value === "string";
+const isFlag = (value: unknown) => typeof value === "boolean";
+const text = must("a string", isText);
+const texts = must("a list of strings", (value) => Array.isArray(value) && value.every(isText));
 
 const duration = must('a duration like "250ms" or "5s"', (value) => {
   try {
-    return typeof value === "string" && parseDuration(value) >= 0;
+    return isText(value) && parseDuration(value) >= 0;
   } catch {
     return false;
   }
@@ -66,101 +45,88 @@ const schema: Check = (value) => {
   return problems.length === 0 ? null : `is not a JSON Schema: ${problems.join("; ")}`;
 };
 
-const commonFields = { kind: optional(text), name: optional(name) };
-const factoryFields = { ...commonFields, create: required(callback), config: optional(object) };
+/** What a field must be, which is the same in all kinds. A field that is not here must be a function. */
+const CHECKS: Readonly<Record<string, Check>> = {
+  kind: text,
+  name: must("letters, digits, _, . or -, at most 128", (value) => isText(value) && NAME.test(value)),
+  description: text,
+  summary: text,
+  type: text,
+  model: text,
+  tags: texts,
+  publicRoutes: texts,
+  parameters: schema,
+  query: schema,
+  body: schema,
+  response: schema,
+  // As a schema it is checked later, in a separate phase.
+  config: must("an object", isObject),
+  timeout: duration,
+  expires: duration,
+  approval: must(
+    "true, false or one {{ expression }}",
+    (value) => isFlag(value) || (isText(value) && /^\s*\{\{[\s\S]*\}\}\s*$/.test(value)),
+  ),
+  approvers: must('"owner" or "console"', (value) => value === "owner" || value === "console"),
+  readOnly: must("true or false", isFlag),
+  cors: must("an object of CORS settings, or false", (value) => value === false || isObject(value)),
+  method: must(`one of ${METHODS.join(", ")}`, (value) => METHODS.includes(value as string)),
+  path: must("a path that begins with /", (value) => isText(value) && value.startsWith("/")),
+  dimensions: must("a whole number above 0", (value) => Number.isInteger(value) && (value as number) > 0),
+  retries: must("a whole number, 0 or more", (value) => Number.isInteger(value) && (value as number) >= 0),
+};
 
-/** `config` is checked later, in a separate phase. */
+const callback = must("a function", (value) => typeof value === "function");
+
+/** The problems of the fields of a value, each with the name of its field; unknown fields are allowed. */
+export function fieldProblems(value: object, fields: readonly string[]): string[] {
+  return fields.flatMap((field) => {
+    const name = fieldName(field);
+    const given = (value as Record<string, unknown>)[name];
+    if (given === undefined) return name === field ? [`${name} is missing`] : [];
+    const problem = (CHECKS[name] ?? callback)(given);
+    return problem === null ? [] : [`${name} ${problem}`];
+  });
+}
+
+export const fieldName = (field: string): string => field.replace("?", "");
+
+const COMMON = ["kind?", "name?"];
+const FACTORY = [...COMMON, "create", "config?"];
+
 const ROWS: Readonly<Record<PluginKind, KindRow>> = {
   tool: {
     folder: "tools",
-    fields: {
-      ...commonFields,
-      description: optional(text),
-      tags: optional(texts),
-      parameters: optional(schema),
-      config: optional(object),
-      timeout: optional(duration),
-      approval: optional(approval),
-      expires: optional(duration),
-      approvers: optional(approvers),
-      readOnly: optional(flag),
-      execute: required(callback),
-    },
+    fields: [
+      ...COMMON,
+      "description?",
+      "tags?",
+      "parameters?",
+      "config?",
+      "timeout?",
+      "approval?",
+      "expires?",
+      "approvers?",
+      "readOnly?",
+      "execute",
+    ],
   },
-  step: {
-    folder: "steps",
-    fields: {
-      ...commonFields,
-      description: optional(text),
-      config: optional(object),
-      readOnly: optional(flag),
-      execute: required(callback),
-    },
-  },
+  step: { folder: "steps", fields: [...COMMON, "description?", "config?", "readOnly?", "execute"] },
   route: {
     folder: "routes",
-    fields: {
-      ...commonFields,
-      method: required(method),
-      path: required(path),
-      summary: optional(text),
-      query: optional(schema),
-      body: optional(schema),
-      response: optional(schema),
-      cors: optional(cors),
-      handle: required(callback),
-    },
+    fields: [...COMMON, "method", "path", "summary?", "query?", "body?", "response?", "cors?", "handle"],
   },
-  auth: {
-    folder: "auth",
-    fields: { ...factoryFields, mapUser: optional(callback) },
-    created: { type: required(text), publicRoutes: optional(texts), verifyToken: required(callback) },
-  },
-  provider: {
-    folder: "providers",
-    fields: factoryFields,
-    created: { languageModel: required(callback), embeddingModel: optional(callback), retries: optional(retries) },
-  },
-  embedding: {
-    folder: "embeddings",
-    fields: factoryFields,
-    created: { dimensions: required(dimensions), model: optional(text), embed: required(callback) },
-  },
-  vectors: {
-    folder: "vectors",
-    fields: factoryFields,
-    created: {
-      put: required(callback),
-      delete: required(callback),
-      search: required(callback),
-      clear: required(callback),
-    },
-  },
+  auth: { folder: "auth", fields: [...FACTORY, "mapUser?"], created: ["type", "publicRoutes?", "verifyToken"] },
+  provider: { folder: "providers", fields: FACTORY, created: ["languageModel", "embeddingModel?", "retries?"] },
+  embedding: { folder: "embeddings", fields: FACTORY, created: ["dimensions", "model?", "embed"] },
+  vectors: { folder: "vectors", fields: FACTORY, created: ["put", "delete", "search", "clear"] },
   store: {
     folder: "stores",
-    fields: factoryFields,
-    created: {
-      kind: required(text),
-      get: required(callback),
-      getMany: required(callback),
-      scan: required(callback),
-      commit: required(callback),
-      problem: required(callback),
-      close: required(callback),
-    },
+    fields: FACTORY,
+    created: ["kind", "get", "getMany", "scan", "commit", "problem", "close"],
   },
-  origin: { folder: "origins", fields: { ...commonFields, origin: required(callback) } },
-  socket: {
-    folder: "sockets",
-    fields: {
-      ...commonFields,
-      path: required(path),
-      summary: optional(text),
-      open: optional(callback),
-      message: optional(callback),
-      close: optional(callback),
-    },
-  },
+  origin: { folder: "origins", fields: [...COMMON, "origin"] },
+  socket: { folder: "sockets", fields: [...COMMON, "path", "summary?", "open?", "message?", "close?"] },
 };
 
 /** All kinds, in the order in which they are listed. */

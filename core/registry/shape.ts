@@ -2,7 +2,7 @@
 import { isObject } from "../lib/is-object.ts";
 import { suggest } from "../manifest/issues.ts";
 import type { Plugin, PluginKind } from "../plugin/plugin.ts";
-import { isKind, type KindRow, kindRow } from "./kinds.ts";
+import { fieldName, fieldProblems, isKind, kindRow } from "./kinds.ts";
 
 type Shaped = { plugin: Plugin; problems: [] } | { plugin: null; problems: string[] };
 
@@ -18,18 +18,8 @@ export function checkShape(namespace: Record<string, unknown>, kind: PluginKind)
     return rejected(`kind is missing: add kind: "${kind}", or export through ${helperName(kind)} of #plugin`);
   if (exported.kind !== kind) return rejected(wrongKind(exported.kind, kind));
   const { fields } = kindRow(kind);
-  const problems = [...fieldProblems(exported, fields), ...misspelled(exported, Object.keys(fields))];
+  const problems = [...fieldProblems(exported, fields), ...misspelled(exported, fields.map(fieldName))];
   return problems.length > 0 ? rejected(...problems) : { plugin: exported as unknown as Plugin, problems: [] };
-}
-
-/** The problems of the fields of a value, each with the name of its field; unknown fields are allowed. */
-export function fieldProblems(value: object, fields: KindRow["fields"]): string[] {
-  return Object.entries(fields).flatMap(([field, { check, required }]) => {
-    const given = (value as Record<string, unknown>)[field];
-    if (given === undefined) return required ? [`${field} is missing`] : [];
-    const problem = check(given);
-    return problem === null ? [] : [`${field} ${problem}`];
-  });
 }
 
 /** The default export. A CommonJS module seen from an ES module has its exports, including `default`, inside `default`. */

@@ -6,7 +6,7 @@ import type { KeptRequest } from "../agents/keeper.ts";
 import { UiSink } from "../agents/stream/ui-chunks.ts";
 import { requiredUser } from "../identity/acting-user.ts";
 import type { Principal } from "../identity/principal.ts";
-import { invalid, notFound, ServiceError } from "../lib/errors.ts";
+import { invalid, notFound, quoted, ServiceError } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { ExecutionStart, ExecutionStatus } from "../workflows/journal/entries.ts";
@@ -160,8 +160,7 @@ const chatEvents = (start: ExecutionStart, reader: EventSink): EventSink => {
 const isOver = (error: unknown): boolean =>
   error instanceof ServiceError && (error.kind === "not_found" || error.kind === "invalid_input");
 
-const nothingRuns = (conversationId: string) =>
-  notFound(`nothing runs in conversation ${JSON.stringify(conversationId.slice(0, 128))}`);
+const nothingRuns = (conversationId: string) => notFound(`nothing runs in conversation ${quoted(conversationId)}`);
 
 /** The same error in the words of runs. */
 async function aboutRun<T>(runId: string, work: () => Promise<T>): Promise<T> {
@@ -170,7 +169,7 @@ async function aboutRun<T>(runId: string, work: () => Promise<T>): Promise<T> {
     return await work();
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
-    if (error.kind === "not_found") throw notFound(`run ${JSON.stringify(runId.slice(0, 128))} does not exist`);
+    if (error.kind === "not_found") throw notFound(`run ${quoted(runId)} does not exist`);
     if (error.kind === "invalid_input") throw invalid(error.message.replace("the execution is", "the run is"));
     throw error;
   }

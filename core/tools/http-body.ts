@@ -3,6 +3,7 @@
 import { TextDecoder } from "node:util";
 import { parseExactly } from "../lib/large-integers.ts";
 import { withoutSecrets } from "../lib/secrets.ts";
+import { readBytes } from "../outbound/body.ts";
 
 /** A JSON value, or text; null for an empty JSON body. */
 export type AnswerBody = unknown;
@@ -27,18 +28,13 @@ export async function readBody(
   name: string,
 ): Promise<AnswerBody> {
   const encoding = headers["content-encoding"] ?? "identity";
-  const parts: Uint8Array[] = [];
-  let size = 0;
-  // Leaving the loop closes the connection: the rest is not read.
-  for await (const chunk of chunks) {
-    if (encoding !== "identity")
-      throw new AnswerError(`${name} answered with content-encoding ${encoding}, which was not asked for`);
-    size += chunk.length;
-    if (size > MAX_BODY_BYTES) throw new AnswerError(`${name} answered more than ${MAX_BODY_BYTES / 1_048_576} MiB`);
-    parts.push(chunk);
-  }
+  const isPlain = encoding === "identity";
+  const problem = isPlain
+    ? `${name} answered more than ${MAX_BODY_BYTES / 1_048_576} MiB`
+    : `${name} answered with content-encoding ${encoding}, which was not asked for`;
+  const bytes = await readBytes(chunks, { bytes: isPlain ? MAX_BODY_BYTES : 0 }, () => new AnswerError(problem));
   const { type, parameters } = contentType(headers);
-  const text = decoder(parameters).decode(parts.length === 1 ? parts[0] : Buffer.concat(parts));
+  const text = decoder(parameters).decode(bytes);
   if (!JSON_TYPE.test(type)) return text;
   if (text === "") return null;
   try {

@@ -1,8 +1,9 @@
 /** Sends the requests of HTTP tools: limited in time and size, retried only when that is safe, redirected only within one origin. */
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Dispatcher } from "undici";
+import { pause } from "../lib/abortable.ts";
 import { formatDuration } from "../lib/duration.ts";
-import { createOutboundAgent, type OutboundAgent } from "../lib/outbound.ts";
+import { backOff, isClosed, retryAfter } from "../lib/retry.ts";
+import { createOutboundAgent, type OutboundAgent } from "../outbound/proxy.ts";
 import type { Host } from "../plugin/plugin.ts";
 import { type AnswerBody, AnswerError, readBody, readExcerpt } from "./http-body.ts";
 
@@ -49,7 +50,6 @@ const NOT_SENT_CODES = [
   "ENETUNREACH",
   "UND_ERR_CONNECT_TIMEOUT",
 ];
-const CLOSED_CODES: readonly (string | undefined)[] = ["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"];
 const REDIRECT_STATUSES: readonly number[] = [301, 302, 303, 307, 308];
 const MAX_REDIRECTS = 5;
 /** Pauses between tries. When a server asks for a longer one, there is no further try. */
@@ -60,12 +60,12 @@ const MAX_CONNECTIONS = 64;
 /** Its default: a bundle gives a CommonJS package that is imported late no other names. */
 type Undici = typeof import("undici")["default"];
 
-/** A try that failed. Another may follow after `retryAfter` milliseconds; null when none may. */
+/** A try that failed. Another may follow after `wait` milliseconds; null when none may. */
 class TryError extends Error {
-  readonly retryAfter: number | null;
-  constructor(message: string, retryAfter: number | null, cause?: unknown) {
+  readonly wait: number | null;
+  constructor(message: string, wait: number | null, cause?: unknown) {
     super(message, { cause });
-    this.retryAfter = retryAfter;
+    this.wait = wait;
   }
 }
 
@@ -96,10 +96,9 @@ export function createHttpClient(host: Host): HttpClient {
             attempt--;
             continue;
           }
-          const { retryAfter, message, cause } = toTryError(error, request, options);
-          if (retryAfter === null || attempt >= options.retries || retryAfter > MAX_PAUSE_MS)
-            throw new Error(message, { cause });
-          await pause(Math.max(retryAfter, backOff(attempt)), options.signal);
+          const { wait, message, cause } = toTryError(error, request, options);
+          if (wait === null || attempt >= options.retries || wait > MAX_PAUSE_MS) throw new Error(message, { cause });
+          await pause(Math.max(wait, backOff(attempt, FIRST_PAUSE_MS, MAX_PAUSE_MS)), options.signal);
         }
       }
     },
@@ -167,14 +166,12 @@ function redirected(request: HttpRequest, status: number, location: string, name
 
 function pauseFor(status: number, response: Dispatcher.ResponseData, method: string): number | null {
   if (!IDEMPOTENT_METHODS.includes(method) || !TRANSIENT_STATUSES.includes(status)) return null;
-  const header = String(response.headers["retry-after"] ?? "");
-  const wait = /^\d+$/.test(header) ? Number(header) * 1000 : Date.parse(header) - Date.now();
-  return Number.isNaN(wait) ? 0 : Math.max(wait, 0);
+  return retryAfter(response.headers["retry-after"]) ?? 0;
 }
 
 /** Whether the connection was closed before there was an answer, of a request that may be sent twice. */
 const isUnanswered = (error: unknown, { method }: HttpRequest): boolean =>
-  CLOSED_CODES.includes((error as NodeJS.ErrnoException).code) && IDEMPOTENT_METHODS.includes(method);
+  isClosed(error) && IDEMPOTENT_METHODS.includes(method);
 
 function toTryError(error: unknown, request: HttpRequest, { name, timeout }: SendOptions): TryError {
   if (error instanceof TryError) return error;
@@ -183,24 +180,13 @@ function toTryError(error: unknown, request: HttpRequest, { name, timeout }: Sen
   const { code = "", message = "" } = error as NodeJS.ErrnoException;
   if (error instanceof TimeLimitReached)
     return new TryError(`${name} did not answer within ${formatDuration(timeout)}`, repeatable ? 0 : null);
-  const retryAfter = repeatable || NOT_SENT_CODES.includes(code) ? 0 : null;
+  const wait = repeatable || NOT_SENT_CODES.includes(code) ? 0 : null;
   // The message contains only the code of the system or undici: their own messages may quote addresses and headers.
   return new TryError(
     `${name} could not be reached${code === "" ? "" : `: ${code}`}`,
-    retryAfter,
+    wait,
     message === "" ? undefined : error,
   );
-}
-
-/** Doubles with each try; the jitter keeps callers that failed together from retrying together. */
-const backOff = (attempt: number) => Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempt) * (0.5 + Math.random() / 2);
-
-async function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
-  try {
-    await sleep(milliseconds, undefined, { signal });
-  } catch {
-    signal.throwIfAborted();
-  }
 }
 
 function joinHeaders(raw: Dispatcher.ResponseData["headers"]): Record<string, string> {

@@ -150,6 +150,45 @@ test("openai 7: function tools of POST /v1/responses go out to the client and co
   }
 });
 
+test("openai 7: POST /v1/responses hands the files in the outputs of functions to the model, behind all outputs, since a tool's message has text alone", async (t) => {
+  const { client, upstream } = await serve(t);
+  const image = "data:image/png;base64,iVBORw0KGgo=";
+  const call = (call_id: string): Loose => ({ type: "function_call", call_id, name: "get_weather", arguments: "{}" });
+  const output: Loose = [
+    { type: "input_text", text: "map" },
+    { type: "input_image", image_url: image },
+    { type: "input_image", image_url: "https://example.com/b.png" },
+    { type: "input_file", file_data: "data:video/mp4;base64,AAAA" },
+  ];
+  await client.responses.create({
+    model: "assistant",
+    input: [
+      { role: "user", content: "Weather?" },
+      call("c1"),
+      call("c2"),
+      { type: "function_call_output", call_id: "c1", output },
+      { type: "function_call_output", call_id: "c2", output: "rain" },
+      { role: "user", content: "Well?" },
+    ],
+    tools: [WEATHER],
+  });
+  const told = upstream.requests[0]!.body.messages.slice(3);
+  const place = "[The file is in the next message of the user.]";
+  const left = "[A file was here, which this model does not take: video/mp4]";
+  assert.deepEqual(told, [
+    { role: "tool", tool_call_id: "c1", content: ["map", place, place, left].join("\n") },
+    { role: "tool", tool_call_id: "c2", content: "rain" },
+    {
+      role: "user",
+      content: [
+        { type: "image_url", image_url: { url: image } },
+        { type: "image_url", image_url: { url: "https://example.com/b.png" } },
+      ],
+    },
+    { role: "user", content: "Well?" },
+  ]);
+});
+
 test("openai 7: parse over POST /v1/responses gives a value of the schema, whole and streamed, also when the model had to be asked again", async (t) => {
   const { client, upstream } = await serve(t);
   upstream.replies(says("Oslo, I think"), saysJson({ city: "Oslo" }), saysJson({ city: "Rome" }));

@@ -229,12 +229,15 @@ describe("input that makes no sense", () => {
     assert.match(missing.error, /^input is required/);
   });
 
-  test("POST /agents/:id/text: a file that the provider cannot take is the provider's failure, not a hang", async (t) => {
+  test("POST /agents/:id/text: a file that the provider cannot take is 400 and names the part", async (t) => {
     const { service } = await serveUpstream(t);
     const input = user({ type: "file", mediaType: "application/zip", url: "data:application/zip;base64,UEs=" });
     const reply = await service.post(TEXT, { input });
-    assert.equal(reply.headers.get("x-error-code"), "provider_failed");
-    assert.equal((await errorOf(reply)).error, "model provider failed: refused the request");
+    assert.equal(reply.headers.get("x-error-code"), "invalid_input");
+    assert.match(
+      (await errorOf(reply)).error,
+      /^part 1 of the last message: .* does not take this file \(application\/zip\)/,
+    );
   });
 });
 

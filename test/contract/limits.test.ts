@@ -32,6 +32,7 @@ test("the default limits are those that the manifest's grammar names", () => {
     userExecutions: 2_500,
     execution: 64 * 1024 * 1024,
     userTasks: 100,
+    approvals: 100,
     request: 120_000,
     heartbeat: 15_000,
     streamBuffer: 1024 * 1024,

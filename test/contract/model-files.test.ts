@@ -4,7 +4,7 @@ import { EventEmitter, once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
-import { AllowedAddresses } from "../../core/models/files/allowed-addresses.ts";
+import { AllowedAddresses } from "../../core/outbound/allowed-addresses.ts";
 import { calls, type OpenAIUpstream, startOpenAIUpstream } from "../support/openai-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";
 

@@ -122,7 +122,7 @@ test("server.proxy of the manifest is the proxy, and off goes past that of the e
   assert.equal(seen.length, 1);
 });
 
-test("an HTTP tool, a downloaded file, an MCP server and the keys of an identity provider are reached by the proxy", async (t) => {
+test("an HTTP tool, a downloaded file, an MCP server, the keys of an identity provider and a collector of spans are reached by the proxy", async (t) => {
   const { upstream, seen, proxy } = await network(t);
   const service = await startService(
     t,
@@ -131,6 +131,7 @@ test("an HTTP tool, a downloaded file, an MCP server and the keys of an identity
         tools: { far: { description: "Far", http: { url: "http://tools.example.invalid/x" } } },
         mcp: { clients: { docs: { url: "http://mcp.example.invalid/mcp" } } },
         auth: { mode: "authNext", provider: { use: "jwt", jwks: "http://127.0.0.1:4999/keys" } },
+        observability: { otlp: { endpoint: "http://spans.example.invalid" } },
       },
       { tools: ["far"] },
     ),
@@ -144,12 +145,13 @@ test("an HTTP tool, a downloaded file, an MCP server and the keys of an identity
   assert.match(JSON.stringify(upstream.requests[1]!.body), /of.*tool/);
   await service.post(TEXT, { input: "x" }, { authorization: "Bearer eyJhbGciOiJSUzI1NiIsImtpZCI6ImEifQ.e30.AAAA" });
   const hosts = () => new Set(seen.map((line) => line.split(/[ /]/)[1]));
-  await eventually(() => hosts().size === 5, "all of them were asked");
+  await eventually(() => hosts().size === 6, "all of them were asked");
   assert.deepEqual([...hosts()].sort(), [
     "127.0.0.1:4999",
     "files.example.invalid",
     "mcp.example.invalid",
     "models.example.invalid",
+    "spans.example.invalid",
     "tools.example.invalid",
   ]);
 });

@@ -113,7 +113,17 @@ async function serve(t: Parameters<typeof startService>[0], named: typeof PROVID
   return { service, upstreams, stored };
 }
 
-const image = (mediaType = "image/png") => ({ type: "file", mediaType, url: `data:${mediaType};base64,${PNG}` });
+/** What a file of that type begins with: one that is a PNG is sent as one, whatever its type says. */
+const HEAD: Readonly<Record<string, string>> = {
+  "image/png": PNG,
+  "image/heic": "AAAAGGZ0eXBoZWlj",
+  "video/mp4": "AAAAGGZ0eXBpc29t",
+};
+const image = (mediaType = "image/png") => ({
+  type: "file",
+  mediaType,
+  url: `data:${mediaType};base64,${HEAD[mediaType] ?? PNG}`,
+});
 
 describe("a model that takes no images", () => {
   for (const [name, provider] of Object.entries(PROVIDERS))

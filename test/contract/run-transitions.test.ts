@@ -94,11 +94,11 @@ interface Answer {
 const ANSWERS: Readonly<Record<string, Answer>> = {
   yes: {
     approved: true,
-    codes: { open: 200, approved: 200, denied: 409, expired: 409, "of a cancelled run": 200 },
+    codes: { open: 200, approved: 200, denied: 409, expired: 409, "of a cancelled run": 409 },
   },
   no: {
     approved: false,
-    codes: { open: 200, approved: 409, denied: 200, expired: 409, "of a cancelled run": 200 },
+    codes: { open: 200, approved: 409, denied: 200, expired: 409, "of a cancelled run": 409 },
   },
   "the yes of another user": {
     approved: true,

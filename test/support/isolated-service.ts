@@ -24,6 +24,8 @@ const AUTH = { mode: "authNext", provider: { use: "jwt", secret: SECRET }, conso
 const MANIFEST = manifestWith(
   { tools: ["sum"], memory: "default" },
   {
+    // Each test leaves a question open.
+    server: { limits: { approvals: 10_000 } },
     tools: { sum: { use: "add" }, gated: { use: "add", approval: true } },
     memory: MEMORY,
     providers: {

@@ -1,11 +1,12 @@
 /** Calls that a stored answer leaves to the client: their results come with a later request, which completes that answer. */
+
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 import type { Message } from "../../../generated/types.ts";
-import { invalid } from "../../lib/errors.ts";
+import { invalid, quoted } from "../../lib/errors.ts";
+import type { Fields } from "../../lib/is-object.ts";
 import { pushModelMessage } from "../prompt/model-input.ts";
 import { beginOfResults, callsIn } from "../prompt/results.ts";
 
-type Fields = Readonly<Record<string, unknown>>;
 /** How calls have ended, by their ids: what a part of a UI message says of it. */
 type Results = ReadonlyMap<string, Fields>;
 
@@ -24,9 +25,6 @@ export interface ShownAnswer {
 }
 
 export type CompletedMessage = Message & Required<Pick<Message, "parts">>;
-
-/** Of an id in an error: clients choose how long they are. */
-const MAX_NAMED_ID = 128;
 
 export const NO_RESULTS: PostedResults = { alone: new Map(), withCalls: new Map() };
 
@@ -64,8 +62,7 @@ export function shownAnswer({ id, role, parts }: Fields): ShownAnswer | null {
 export function requireOpen(messages: readonly Message[], results: Results): void {
   const open = new Set(lastAnswer(messages)?.parts?.map(openCall));
   for (const id of results.keys())
-    if (!open.has(id))
-      throw invalid(`input: the call ${JSON.stringify(id.slice(0, MAX_NAMED_ID))} is not open in the conversation`);
+    if (!open.has(id)) throw invalid(`input: the call ${quoted(id)} is not open in the conversation`);
 }
 
 /** The last answer with the results put into its open calls; null when none of them is open there. */

@@ -1,13 +1,11 @@
 /** Splits the input of a request into the user's message of this turn and what was said before it. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { cutText } from "../../lib/cut-text.ts";
-import { isObject } from "../../lib/is-object.ts";
+import { type Fields, isObject } from "../../lib/is-object.ts";
 import type { NewMessage } from "../../memory/memory.ts";
 import type { UserContent } from "../prompt/content.ts";
 import { pushModelMessage } from "../prompt/model-input.ts";
 import { NO_RESULTS, type PostedResults, postedResults, type ShownAnswer, shownAnswer } from "./open-calls.ts";
-
-type Fields = Readonly<Record<string, unknown>>;
 
 export interface TurnInput {
   /** The user's message of this turn, or null when the request continues an earlier turn. */

@@ -1,7 +1,7 @@
 /** Collects the parts of a run into the assistant's UI message that the conversation stores. */
 import { CALL_NOT_COMPLETED } from "../prompt/ui-input.ts";
 import type { AgentPart, PartSink } from "../run/parts.ts";
-import { metadataOf } from "../run/provider-parts.ts";
+import { metadataOf, uiSource } from "../run/provider-parts.ts";
 
 type Metadata = Extract<AgentPart, { type: "text-end" }>["providerMetadata"];
 type MetadataField = "providerMetadata" | "callProviderMetadata" | "resultProviderMetadata";
@@ -132,7 +132,7 @@ export class TurnMessage implements PartSink {
         return;
       }
       case "source":
-        this.#push(sourcePart(part));
+        this.#push(uiSource(part));
         return;
       case "finish-step":
         // A step without calls is the last one, and the end of the run is stored anyway.
@@ -208,14 +208,4 @@ function forgetMetadata(part: Part): void {
   delete part.providerMetadata;
   delete part.callProviderMetadata;
   delete part.resultProviderMetadata;
-}
-
-function sourcePart(part: Extract<AgentPart, { type: "source" }>): Part {
-  if (part.sourceType === "url") {
-    const { id: sourceId, url, title } = part;
-    return { type: "source-url", sourceId, url, ...(title !== undefined && { title }), ...metadataOf(part) };
-  }
-  const { id: sourceId, mediaType, title, filename } = part;
-  const source = { type: "source-document", sourceId, mediaType, title };
-  return { ...source, ...(filename !== undefined && { filename }), ...metadataOf(part) };
 }

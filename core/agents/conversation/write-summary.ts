@@ -100,8 +100,8 @@ export async function summarizeLines(
 }
 
 /** A character is hardly ever more than a token, in any script. */
-function callCharacters({ contextWindow = 0, tokens }: ModelChain): number {
-  const window = Math.min(contextWindow, tokens.window ?? Number.POSITIVE_INFINITY);
+function callCharacters({ contextWindow = 0, learned }: ModelChain): number {
+  const window = Math.min(contextWindow, learned.window ?? Number.POSITIVE_INFINITY);
   return Math.min(MOST_CALL_CHARACTERS, Math.max(CALL_CHARACTERS, window - RESERVED_TOKENS));
 }
 

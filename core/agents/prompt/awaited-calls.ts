@@ -1,7 +1,6 @@
 /** Calls of the last answer that waited for a person's approval: the request brings the answers, or they have been given since. */
+import type { Fields } from "../../lib/is-object.ts";
 import { beginOfResults } from "./results.ts";
-
-type Fields = Readonly<Record<string, unknown>>;
 
 export interface AwaitedCall {
   readonly approvalId: string;

@@ -1,13 +1,14 @@
 /** Reads model messages (`{role, content}`) into a prompt. */
+
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
+import type { Fields } from "../../lib/is-object.ts";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
 import { filePart } from "./file-data.ts";
 import { readProviderOptions } from "./provider-options.ts";
 import { modelToolName } from "./tool-names.ts";
 import { toolOutput } from "./tool-output.ts";
 
-type Fields = Readonly<Record<string, unknown>>;
 /** Returns the part for the prompt, or null for a part that is not shown to the model. */
 type PartReader<P> = (part: Fields, path: string) => P | null;
 

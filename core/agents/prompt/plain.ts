@@ -9,11 +9,13 @@ type Message = LanguageModelV3Message;
 type Call = Extract<AssistantContent[number], { type: "tool-call" }>;
 
 /**
- * The prompt without reasoning, signatures and calls that providers have run themselves; calls of the current turn become text.
- * Null when the prompt contains none of these.
+ * The prompt without reasoning, signatures and calls that providers have run themselves; calls of the current turn become text, or
+ * where there is nothing of this all calls: some providers want back the thoughts of earlier turns too. Null without any of these.
  */
-export function plainPrompt(prompt: readonly Message[]): Message[] | null {
-  const spoken = beginOfTurn(prompt);
+export const plainPrompt = (prompt: readonly Message[]): Message[] | null =>
+  plainSince(prompt, beginOfTurn(prompt)) ?? plainSince(prompt, -1);
+
+function plainSince(prompt: readonly Message[], spoken: number): Message[] | null {
   const calls = new Map<string, Call>();
   let changed = false;
   const plain = prompt.flatMap((message, index): Message[] => {

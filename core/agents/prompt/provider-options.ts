@@ -1,9 +1,8 @@
 /** Data for the provider in messages and their parts: cache control, and reasoning that it expects back. */
 import type { SharedV3ProviderOptions } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
-import { isObject } from "../../lib/is-object.ts";
+import { type Fields, isObject } from "../../lib/is-object.ts";
 
-type Fields = Readonly<Record<string, unknown>>;
 type Carried = { providerOptions: SharedV3ProviderOptions } | undefined;
 
 /**

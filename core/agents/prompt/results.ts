@@ -1,8 +1,6 @@
 /** Tool results in the model messages of a request, and the calls that they belong to. */
 import { invalid } from "../../lib/errors.ts";
-import { isObject } from "../../lib/is-object.ts";
-
-type Fields = Readonly<Record<string, unknown>>;
+import { type Fields, isObject } from "../../lib/is-object.ts";
 
 /** The index of the first of the tool messages at the end of the request; the length of the list when it ends in anything else. */
 export function beginOfResults(messages: readonly Fields[]): number {

@@ -1,13 +1,13 @@
 /** Reads UI messages (`{role, parts}`), as chat hooks keep and post them, into a prompt. */
+
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
+import type { Fields } from "../../lib/is-object.ts";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
 import { filePart } from "./file-data.ts";
 import { readProviderOptions } from "./provider-options.ts";
 import { modelToolName } from "./tool-names.ts";
 import { toolFailure, toolOutput } from "./tool-output.ts";
-
-type Fields = Readonly<Record<string, unknown>>;
 
 /** Parts for the user interface only: they are not shown to the model. */
 const UI_ONLY_PARTS = new Set(["source-url", "source-document", "reasoning-file", "custom"]);

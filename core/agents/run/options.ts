@@ -92,8 +92,8 @@ function resolveMemory(options: GenerateOptions, defaults: MemorySettings): Memo
     conversationId: memory?.conversationId ?? options.conversationId ?? defaults.conversationId,
     contextLimit: memoryOptions?.contextLimit ?? options.contextLimit ?? defaults.contextLimit,
     readOnly: memoryOptions?.readOnly ?? defaults.readOnly,
-    semanticMemory: resolveSemantic(memoryOptions?.semanticMemory, options.semanticMemory, defaults.semanticMemory),
-    conversationPersistence: resolvePersistence(
+    semanticMemory: layered(memoryOptions?.semanticMemory, options.semanticMemory, defaults.semanticMemory),
+    conversationPersistence: layered(
       memoryOptions?.conversationPersistence,
       options.conversationPersistence,
       defaults.conversationPersistence,
@@ -101,29 +101,14 @@ function resolveMemory(options: GenerateOptions, defaults: MemorySettings): Memo
   };
 }
 
-function resolveSemantic(
-  current: SemanticMemoryOptions | undefined,
-  deprecated: SemanticMemoryOptions | undefined,
-  defaults: MemorySettings["semanticMemory"],
-): MemorySettings["semanticMemory"] {
+/** For each field of `defaults`: the current value, else the deprecated one. */
+function layered<T extends object>(
+  current: Partial<T> | undefined,
+  deprecated: Partial<T> | undefined,
+  defaults: T,
+): T {
   if (current === undefined && deprecated === undefined) return defaults;
-  return {
-    enabled: current?.enabled ?? deprecated?.enabled ?? defaults.enabled,
-    semanticLimit: current?.semanticLimit ?? deprecated?.semanticLimit ?? defaults.semanticLimit,
-    semanticThreshold: current?.semanticThreshold ?? deprecated?.semanticThreshold ?? defaults.semanticThreshold,
-    mergeStrategy: current?.mergeStrategy ?? deprecated?.mergeStrategy ?? defaults.mergeStrategy,
-  };
-}
-
-function resolvePersistence(
-  current: ConversationPersistenceOptions | undefined,
-  deprecated: ConversationPersistenceOptions | undefined,
-  defaults: MemorySettings["conversationPersistence"],
-): MemorySettings["conversationPersistence"] {
-  if (current === undefined && deprecated === undefined) return defaults;
-  return {
-    mode: current?.mode ?? deprecated?.mode ?? defaults.mode,
-    debounceMs: current?.debounceMs ?? deprecated?.debounceMs ?? defaults.debounceMs,
-    flushOnToolResult: current?.flushOnToolResult ?? deprecated?.flushOnToolResult ?? defaults.flushOnToolResult,
-  };
+  const merged = { ...defaults };
+  for (const key in defaults) merged[key] = current?.[key] ?? deprecated?.[key] ?? defaults[key];
+  return merged;
 }

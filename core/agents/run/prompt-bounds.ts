@@ -1,7 +1,7 @@
 /** Keeps the prompts of a run within what its model takes and its memory allows. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { isContextLengthError } from "../../models/failure.ts";
-import { learnTokens, statedLimit, type TokenScale } from "../../models/token-scale.ts";
+import { type LearnedModel, learnTokens, statedLimit } from "../../models/learned.ts";
 import { clipResults } from "../prompt/clip.ts";
 import { fitPrompt, lastUserIndex } from "../prompt/fit.ts";
 import { BYTES_PER_TOKEN, messageBytes, toolBytes } from "../prompt/size.ts";
@@ -28,9 +28,9 @@ export class PromptBounds {
   /** Estimated tokens of the last prompt without correction; 0 when none was needed. */
   #estimated = 0;
   /** What was last shortened, and for which model. */
-  #shortened: { readonly prompt: Prompt; readonly tokens: TokenScale } | null = null;
+  #shortened: { readonly prompt: Prompt; readonly learned: LearnedModel } | null = null;
   /** What the provider said when it refused a prompt: remembered for all runs once it has taken the shorter one. */
-  #stated: { readonly tokens: TokenScale; readonly limit: number } | null = null;
+  #stated: { readonly learned: LearnedModel; readonly limit: number } | null = null;
 
   constructor(plan: RunPlan, prompt: Prompt) {
     this.#plan = plan;
@@ -42,7 +42,7 @@ export class PromptBounds {
     let fitted = this.#clip(prompt);
     const limit = this.#limit();
     if (limit !== undefined) {
-      fitted = this.#fit(fitted, limit / this.#plan.chain.tokens.ratio);
+      fitted = this.#fit(fitted, limit / this.#plan.chain.learned.ratio);
       // What a file counts is not known from its size: it says nothing of texts.
       this.#estimated = hasFiles(fitted) ? 0 : this.#estimate(fitted);
     }
@@ -51,30 +51,30 @@ export class PromptBounds {
   }
 
   /** Takes in what the provider of a model counted for the prompt that was fitted last. */
-  learn(tokens: TokenScale, counted: number): void {
-    if (this.#estimated > 0) learnTokens(tokens, this.#estimated, counted);
+  learn(learned: LearnedModel, counted: number): void {
+    if (this.#estimated > 0) learnTokens(learned, this.#estimated, counted);
     this.#estimated = 0;
     if (counted === 0 || this.#stated === null) return;
-    this.#stated.tokens.window = this.#stated.limit;
+    this.#stated.learned.window = this.#stated.limit;
     this.#stated = null;
   }
 
   /** A shorter prompt in place of one that the provider refused for its length; null when it would refuse this one again. */
-  shorten(prompt: Prompt, error: unknown, tokens: TokenScale): Prompt | null {
+  shorten(prompt: Prompt, error: unknown, learned: LearnedModel): Prompt | null {
     this.#stated = null;
     // Once for each prompt and model: what the first try could not do, another cannot either.
-    const again = this.#shortened?.prompt === prompt && this.#shortened.tokens === tokens;
+    const again = this.#shortened?.prompt === prompt && this.#shortened.learned === learned;
     if (again || !isContextLengthError(error)) return null;
     // A provider may quote what the client has written.
     const stated = statedLimit(error, (words) => JSON.stringify(prompt).includes(JSON.stringify(words).slice(1, -1)));
     const estimated = this.#estimate(prompt);
-    if (stated !== null && !hasFiles(prompt)) learnTokens(tokens, estimated, stated.used);
+    if (stated !== null && !hasFiles(prompt)) learnTokens(learned, estimated, stated.used);
     const part = stated === null ? HALF : MARGIN * (stated.limit / stated.used);
     const shorter = this.#fit(prompt, estimated * part);
     if (shorter === prompt) return null;
     this.#estimated = hasFiles(shorter) ? 0 : this.#estimate(shorter);
-    this.#shortened = { prompt: shorter, tokens };
-    if (stated !== null) this.#stated = { tokens, limit: stated.limit };
+    this.#shortened = { prompt: shorter, learned };
+    if (stated !== null) this.#stated = { learned, limit: stated.limit };
     this.#plan.call.logger.warn({ model: this.#plan.chain.id }, "the prompt is too long for the model: shortened");
     return shorter;
   }
@@ -84,7 +84,7 @@ export class PromptBounds {
     const { chain, settings, contextTokens } = this.#plan;
     const window = Math.min(
       chain.contextWindow ?? Number.POSITIVE_INFINITY,
-      chain.tokens.window ?? Number.POSITIVE_INFINITY,
+      chain.learned.window ?? Number.POSITIVE_INFINITY,
     );
     const forAnswer = Math.min(settings.maxOutputTokens ?? ANSWER_TOKENS, window * MOST_FOR_ANSWER);
     const limit = Math.min(

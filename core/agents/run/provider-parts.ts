@@ -9,6 +9,18 @@ interface Signed {
 export const metadataOf = ({ providerMetadata }: Signed) =>
   providerMetadata === undefined ? undefined : { providerMetadata };
 
+/** A source as UI messages and their chunks have it. */
+export function uiSource(part: Extract<AgentPart, { type: "source" }>) {
+  const { id: sourceId, title } = part;
+  if (part.sourceType === "url") {
+    const { url } = part;
+    return { type: "source-url", sourceId, url, ...(title !== undefined && { title }), ...metadataOf(part) } as const;
+  }
+  const { mediaType, filename } = part;
+  const source = { type: "source-document", sourceId, mediaType, title: part.title } as const;
+  return { ...source, ...(filename !== undefined && { filename }), ...metadataOf(part) };
+}
+
 export const byProvider = (part: { providerExecuted?: boolean }) =>
   part.providerExecuted === true ? ({ providerExecuted: true } as const) : undefined;
 

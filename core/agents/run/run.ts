@@ -4,7 +4,7 @@ import type { LanguageModelV3CallOptions, LanguageModelV3FunctionTool, LanguageM
 import type { Logger } from "pino";
 import type { ModelCallOptions, ModelChain } from "../../models/chain.ts";
 import { isSignatureError } from "../../models/failure.ts";
-import type { TokenScale } from "../../models/token-scale.ts";
+import type { LearnedModel } from "../../models/learned.ts";
 import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { Turn } from "../conversation/turn.ts";
@@ -133,7 +133,7 @@ export class CallOptions implements ModelCallOptions {
     this.stopSequences = settings.stopSequences;
     this.providerOptions = settings.providerOptions;
     this.responseFormat = plan.output?.format;
-    const { plainTools } = plan.chain.tokens;
+    const { plainTools } = plan.chain.learned;
     this.tools = plan.tools.definitions;
     if (plainTools.size > 0 && this.tools !== undefined) this.tools = withPlain(this.tools, plainTools);
     this.toolChoice = this.tools === undefined ? undefined : (plan.toolChoice ?? AUTO);
@@ -145,16 +145,16 @@ export class CallOptions implements ModelCallOptions {
     this.prompt = this.#bounds.fit(this.prompt);
   }
 
-  /** @param tokens of the model that answered @param counted those of the prompt, as the provider counted them */
-  learn(tokens: TokenScale, counted: number): void {
-    this.#bounds.learn(tokens, counted);
+  /** @param learned of the model that answered @param counted those of the prompt, as the provider counted them */
+  learn(learned: LearnedModel, counted: number): void {
+    this.#bounds.learn(learned, counted);
     // Clients name their tools as they like.
-    if (tokens.plainTools.size + this.#plainTools.size > MAX_PLAIN_TOOLS) tokens.plainTools.clear();
-    for (const name of this.#plainTools) tokens.plainTools.add(name);
+    if (learned.plainTools.size + this.#plainTools.size > MAX_PLAIN_TOOLS) learned.plainTools.clear();
+    for (const name of this.#plainTools) learned.plainTools.add(name);
   }
 
-  adapt(error: unknown, tokens: TokenScale): boolean {
-    const adapted = this.#bounds.shorten(this.prompt, error, tokens) ?? this.#plain(error);
+  adapt(error: unknown, learned: LearnedModel): boolean {
+    const adapted = this.#bounds.shorten(this.prompt, error, learned) ?? this.#plain(error);
     if (adapted === null) return this.#simplify(error);
     this.prompt = adapted;
     return true;

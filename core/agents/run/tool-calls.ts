@@ -168,8 +168,14 @@ export async function runAwaitedCalls(plan: RunPlan, sink: PartSink, outcome: Ru
   const answers = new Map(ran.map((each) => [callIdOf(each), each]));
   for (const { role, content } of plan.prompt) {
     if (role !== "tool") continue;
-    for (const [index, part] of content.entries()) content[index] = answers.get(callIdOf(part)) ?? part;
+    for (const [index, part] of content.entries()) {
+      const answer = answers.get(callIdOf(part));
+      if (answer === undefined) continue;
+      content[index] = answer;
+      answers.delete(callIdOf(part));
+    }
   }
+  if (answers.size > 0) plan.prompt.push({ role: "tool", content: [...answers.values()] });
   return outcome.approvals.length > 0;
 }
 

@@ -5,7 +5,7 @@
 import type { UIMessageChunk } from "../../../generated/types.ts";
 import type { EventSink } from "../../lib/event-sink.ts";
 import type { AgentPart } from "../run/parts.ts";
-import { metadataOf } from "../run/provider-parts.ts";
+import { metadataOf, uiSource } from "../run/provider-parts.ts";
 import { EventPartSink } from "./event-part-sink.ts";
 import { DeltaSerializer } from "./raw.ts";
 
@@ -67,7 +67,7 @@ const CHUNKS: { readonly [T in AgentPart["type"]]: (part: PartOf<T>) => Chunk | 
   }),
   "tool-approval-request": ({ type, approvalId, toolCallId }) => ({ type, approvalId, toolCallId }),
   "tool-output-denied": ({ type, toolCallId }) => ({ type, toolCallId }),
-  source: sourceChunk,
+  source: uiSource,
   file: (part) => ({
     type: "file",
     url: `data:${part.file.mediaType};base64,${part.file.base64}`,
@@ -84,16 +84,6 @@ const CHUNKS: { readonly [T in AgentPart["type"]]: (part: PartOf<T>) => Chunk | 
 /** The chunk at the start or the end of a block. */
 function bounds(part: PartOf<"text-start" | "text-end" | "reasoning-start" | "reasoning-end">): Chunk {
   return { type: part.type, id: part.id, ...metadataOf(part) };
-}
-
-function sourceChunk(part: PartOf<"source">): Chunk {
-  if (part.sourceType === "url") {
-    const { id: sourceId, url, title } = part;
-    return { type: "source-url", sourceId, url, ...(title !== undefined && { title }), ...metadataOf(part) };
-  }
-  const { id: sourceId, mediaType, title, filename } = part;
-  const source = { type: "source-document", sourceId, mediaType, title } as const;
-  return { ...source, ...(filename !== undefined && { filename }), ...metadataOf(part) };
 }
 
 /** The chunk for a part, or null when the protocol has none. */

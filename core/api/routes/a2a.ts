@@ -1,9 +1,10 @@
 /** Agent cards, and the A2A protocol that they describe. */
 import type { Card } from "../../a2a/cards.ts";
 import type { Service } from "../../app/service.ts";
-import { type Context, type PageReply, type RawReply, typedRoute } from "../../http/route.ts";
+import type { Context, PageReply, RawReply } from "../../http/route.ts";
 import { notFound } from "../../lib/errors.ts";
 import { Serialized } from "../../lib/serialized.ts";
+import { get, post } from "./row.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
 /** How long a card may be cached: it changes only with the manifest. */
@@ -35,22 +36,14 @@ const malformed = (message: string): RawReply => ({
 });
 
 export const A2A_ROUTES = [
-  typedRoute<Service>({
-    operation: "a2a.card",
-    method: "GET",
-    path: "/agents/:id/card",
+  get("/agents/:id/card", "a2a.card", "The A2A card of an agent", {
     group: "discovery",
-    summary: "The A2A card of an agent",
-    output: { json: "AgentCard" },
+    output: "AgentCard",
     readsClient: true,
     handle: ({ params }, call) => new Serialized(findCard(call, params.id!).json),
   }),
-  typedRoute<Service>({
-    operation: "a2a.firstCard",
-    method: "GET",
-    path: "/.well-known/agent-card.json",
+  get("/.well-known/agent-card.json", "a2a.firstCard", "The A2A card of the first agent", {
     group: "discovery",
-    summary: "The A2A card of the first agent",
     description: "Where A2A clients look for it: the card alone, without an envelope.",
     failures: ["not_found"],
     readsHeaders: true,
@@ -61,22 +54,14 @@ export const A2A_ROUTES = [
       return cardPage(findCard(call, first), call.headers["if-none-match"]);
     },
   }),
-  typedRoute<Service>({
-    operation: "a2a.knownCard",
-    method: "GET",
-    path: "/.well-known/:id/agent-card.json",
+  get("/.well-known/:id/agent-card.json", "a2a.knownCard", "The A2A card of an agent, without an envelope", {
     group: "discovery",
-    summary: "The A2A card of an agent, without an envelope",
     readsHeaders: true,
     output: { bare: "AgentCard", type: JSON_TYPE },
     handle: ({ params }, call) => cardPage(findCard(call, params.id!), call.headers["if-none-match"]),
   }),
-  typedRoute<Service>({
-    operation: "a2a.keys",
-    method: "GET",
-    path: "/.well-known/jwks.json",
+  get("/.well-known/jwks.json", "a2a.keys", "The keys that sign push notifications", {
     group: "discovery",
-    summary: "The keys that sign push notifications",
     description:
       "Receivers of A2A push notifications check signatures with them. Always public. 404 unless `server.push.enabled`.",
     failures: ["not_found"],
@@ -87,12 +72,7 @@ export const A2A_ROUTES = [
       return { body: JSON.stringify(await pushes.publicKeys()), headers: KEYS_HEADERS };
     },
   }),
-  typedRoute<Service, undefined, "PeerRequest">({
-    operation: "a2a.call",
-    method: "POST",
-    path: "/a2a/:id",
-    group: "execution",
-    summary: "Call an agent over A2A",
+  post("/a2a/:id", "a2a.call", "Call an agent over A2A", {
     description:
       "JSON-RPC of A2A 1.0, and of 0.3 without the header `A2A-Version`. Replies and errors are those of JSON-RPC, with status 200; methods that stream reply with server-sent events.",
     body: "PeerRequest",

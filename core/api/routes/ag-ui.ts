@@ -2,32 +2,20 @@
 import { capabilitiesOf } from "../../ag-ui/capabilities.ts";
 import { answerAgUi } from "../../ag-ui/endpoint.ts";
 import { keepsState } from "../../ag-ui/state.ts";
-import type { Service } from "../../app/service.ts";
-import { typedRoute } from "../../http/route.ts";
-import { findAgent } from "./agents.ts";
+import { findAgent, GENERATION } from "./agents.ts";
+import { get, post } from "./row.ts";
 
 export const AG_UI_ROUTES = [
-  typedRoute<Service, undefined, "AgUiRequest">({
-    operation: "agui.run",
-    method: "POST",
-    path: "/agents/:id/ag-ui",
-    group: "execution",
-    summary: "Stream a run as events of AG-UI",
+  post("/agents/:id/ag-ui", "agui.run", "Stream a run as events of AG-UI", {
     description:
       "`threadId` is the conversation. A run that waits for a person ends with the outcome `interrupt`, and the client's next run brings the answer in `resume`.",
     body: "AgUiRequest",
-    bodyClass: "generation",
+    ...GENERATION,
     idempotent: "stream",
-    failures: ["conflict"],
     output: { events: "AgUiEvent", failure: (message) => ({ type: "RUN_ERROR", message }) },
     handle: ({ params, body }, call) => answerAgUi(findAgent(call.service, params.id!), body, call),
   }),
-  typedRoute<Service>({
-    operation: "agui.capabilities",
-    method: "GET",
-    path: "/agents/:id/ag-ui",
-    group: "execution",
-    summary: "What an agent can do, for AG-UI",
+  get("/agents/:id/ag-ui", "agui.capabilities", "What an agent can do, for AG-UI", {
     output: { bare: "AgUiCapabilities", type: "application/json; charset=utf-8" },
     handle({ params }, { service }) {
       const agent = findAgent(service, params.id!);

@@ -1,11 +1,12 @@
 /** Agents: text, objects, streams and chats, and their history. */
 import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
-import { type EventOutput, typedRoute } from "../../http/route.ts";
+import type { EventOutput } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { notFound } from "../../lib/errors.ts";
+import { get, post } from "./row.ts";
 
-const STREAM_FAILURE = (error: string) => ({ type: "error", error });
+export const STREAM_FAILURE = (error: string) => ({ type: "error", error });
 
 /** The events of the UI message stream. */
 export const CHAT_EVENTS = {
@@ -22,98 +23,59 @@ export function findAgent(service: Service, id: string) {
   return agent;
 }
 
+/** What all rows say that ask models. */
+export const GENERATION = { bodyClass: "generation", failures: ["conflict"] } as const;
+
 export const AGENT_ROUTES = [
-  typedRoute<Service>({
-    operation: "agents.list",
-    method: "GET",
-    path: "/agents",
+  get("/agents", "agents.list", "List agents", {
     group: "management",
-    summary: "List agents",
-    output: { json: "AgentList" },
+    output: "AgentList",
     handle: (_input, { service }) => service.agentList(),
   }),
-  typedRoute<Service>({
-    operation: "agents.get",
-    method: "GET",
-    path: "/agents/:id",
+  get("/agents/:id", "agents.get", "Inspect an agent", {
     group: "management",
-    summary: "Inspect an agent",
-    output: { json: "AgentDetail" },
+    output: "AgentDetail",
     handle: ({ params }, { service }) => findAgent(service, params.id!).detail(),
   }),
-  typedRoute<Service, undefined, "GenerateRequest">({
-    operation: "agents.generateText",
-    method: "POST",
-    path: "/agents/:id/text",
-    group: "execution",
-    summary: "Generate text",
+  post("/agents/:id/text", "agents.generateText", "Generate text", {
     body: "GenerateRequest",
     idempotent: true,
-    bodyClass: "generation",
-    failures: ["conflict"],
+    ...GENERATION,
     output: { json: "TextResult", accepted: "StartedRun" },
     handle: ({ params, body }, call) => findAgent(call.service, params.id!).generateText(body, call),
   }),
-  typedRoute<Service, undefined, "GenerateRequest">({
-    operation: "agents.stream",
-    method: "POST",
-    path: "/agents/:id/stream",
-    group: "execution",
-    summary: "Stream the raw parts of a run",
+  post("/agents/:id/stream", "agents.stream", "Stream the raw parts of a run", {
     body: "GenerateRequest",
     idempotent: "stream",
-    bodyClass: "generation",
-    failures: ["conflict"],
+    ...GENERATION,
     output: { events: "RawStreamPart", failure: STREAM_FAILURE },
     handle: ({ params, body }, call) => findAgent(call.service, params.id!).stream(body, call),
   }),
-  typedRoute<Service, undefined, "ChatRequest">({
-    operation: "agents.chat",
-    method: "POST",
-    path: "/agents/:id/chat",
-    group: "execution",
-    summary: "Stream a run in the UI message stream format",
+  post("/agents/:id/chat", "agents.chat", "Stream a run in the UI message stream format", {
     body: "ChatRequest",
     idempotent: "stream",
-    bodyClass: "generation",
-    failures: ["conflict"],
+    ...GENERATION,
     output: CHAT_EVENTS,
     handle: ({ params, body }, call) => findAgent(call.service, params.id!).chat(body, call),
   }),
-  typedRoute<Service, undefined, "ObjectRequest">({
-    operation: "agents.generateObject",
-    method: "POST",
-    path: "/agents/:id/object",
-    group: "execution",
-    summary: "Generate an object that conforms to a JSON Schema",
+  post("/agents/:id/object", "agents.generateObject", "Generate an object that conforms to a JSON Schema", {
     body: "ObjectRequest",
     idempotent: true,
-    bodyClass: "generation",
-    failures: ["conflict"],
+    ...GENERATION,
     output: { json: "GeneratedObject", accepted: "StartedRun" },
     handle: ({ params, body }, call) => findAgent(call.service, params.id!).generateObject(body, call),
   }),
-  typedRoute<Service, undefined, "ObjectRequest">({
-    operation: "agents.streamObject",
-    method: "POST",
-    path: "/agents/:id/stream-object",
-    group: "execution",
-    summary: "Stream an object as it grows",
+  post("/agents/:id/stream-object", "agents.streamObject", "Stream an object as it grows", {
     body: "ObjectRequest",
     idempotent: "stream",
-    bodyClass: "generation",
-    failures: ["conflict"],
+    ...GENERATION,
     output: { events: "ObjectStreamEvent", failure: STREAM_FAILURE },
     handle: ({ params, body }, call) => findAgent(call.service, params.id!).streamObject(body, call),
   }),
-  typedRoute<Service, "HistoryQuery">({
-    operation: "agents.history",
-    method: "GET",
-    path: "/agents/:id/history",
+  get("/agents/:id/history", "agents.history", "List the runs of an agent, newest first", {
     group: "management",
-    summary: "List the runs of an agent, newest first",
     query: "HistoryQuery",
-    output: { json: "HistoryPage" },
+    output: "HistoryPage",
     handle({ params, query }, call) {
       const { service } = call;
       const principal = principalOf(call, service.isolated);

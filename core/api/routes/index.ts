@@ -20,7 +20,7 @@ import { UPDATE_ROUTES } from "./updates.ts";
 import { WORKFLOW_ROUTES } from "./workflows.ts";
 
 export const ROUTES: readonly Route<Service>[] = [
-  ...(DOCS_ROUTES as unknown as Route<Service>[]),
+  ...DOCS_ROUTES,
   ...AGENT_ROUTES,
   ...RUN_ROUTES,
   ...AG_UI_ROUTES,

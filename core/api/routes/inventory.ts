@@ -1,38 +1,35 @@
 /** The inventory of the service for its operators: its routes, the values of its manifest, its limits. */
-import type { Service } from "../../app/service.ts";
-import { typedRoute } from "../../http/route.ts";
+import { get } from "./row.ts";
 
 export const INVENTORY_ROUTES = [
-  typedRoute<Service>({
-    operation: "inventory.routes",
-    method: "GET",
-    path: "/observability/routes",
+  get(
+    "/observability/routes",
+    "inventory.routes",
+    "Routes and WebSockets with their access class, and how often each was used",
+    {
+      group: "observability",
+      pages: "named",
+      output: "RouteStates",
+      handle: (_input, { service }) => service.inventory.routes(),
+    },
+  ),
+  get("/observability/manifest", "inventory.manifest", "The values of the manifest, and what each comes from", {
     group: "observability",
-    summary: "Routes and WebSockets with their access class, and how often each was used",
-    pages: "named",
-    output: { json: "RouteStates" },
-    handle: (_input, { service }) => service.inventory.routes(),
-  }),
-  typedRoute<Service>({
-    operation: "inventory.manifest",
-    method: "GET",
-    path: "/observability/manifest",
-    group: "observability",
-    summary: "The values of the manifest, and what each comes from",
     description:
       "Secrets, instructions of agents, and what comes from the environment are not among them. With `auth` only the console's key gives access.",
     pages: "named",
-    output: { json: "ManifestValues" },
+    output: "ManifestValues",
     handle: (_input, { service }) => service.inventory.manifest(),
   }),
-  typedRoute<Service>({
-    operation: "inventory.limits",
-    method: "GET",
-    path: "/observability/limits",
-    group: "observability",
-    summary: "The limits that the manifest sets, what is in use, and how often each has refused something",
-    pages: "named",
-    output: { json: "LimitStates" },
-    handle: (_input, { service }) => service.inventory.limits(),
-  }),
+  get(
+    "/observability/limits",
+    "inventory.limits",
+    "The limits that the manifest sets, what is in use, and how often each has refused something",
+    {
+      group: "observability",
+      pages: "named",
+      output: "LimitStates",
+      handle: (_input, { service }) => service.inventory.limits(),
+    },
+  ),
 ];

@@ -1,42 +1,31 @@
 /** The Model Context Protocol: what the service exposes to MCP clients, and the endpoints that they use. */
 import type { InvokeMcpToolRequest, McpCallResult } from "../../../generated/types.ts";
 import type { Service } from "../../app/service.ts";
-import { type Context, type Method, type Route, typedRoute } from "../../http/route.ts";
+import type { Context, Method, Route } from "../../http/route.ts";
 import { notFound } from "../../lib/errors.ts";
 import type { Exposed } from "../../mcp/exposed.ts";
 import { parseError } from "../../mcp/rpc.ts";
 import type { McpServer } from "../../mcp/servers.ts";
 import { perform } from "./perform.ts";
+import { get, post } from "./row.ts";
 
 const STATELESS = "Always 405: the server keeps no sessions, and has nothing to tell that nobody asked for.";
 const MESSAGE = { description: "A JSON-RPC message.", type: "object", additionalProperties: true };
 
 export const MCP_ROUTES: readonly Route<Service>[] = [
-  typedRoute<Service>({
-    operation: "mcp.listServers",
-    method: "GET",
-    path: "/mcp/servers",
+  get("/mcp/servers", "mcp.listServers", "List MCP servers", {
     group: "discovery",
-    summary: "List MCP servers",
-    output: { json: "McpServerList" },
+    output: "McpServerList",
     handle: (_input, { service }) => ({ servers: [...service.mcpServers.values()].map(({ record }) => record) }),
   }),
-  typedRoute<Service>({
-    operation: "mcp.getServer",
-    method: "GET",
-    path: "/mcp/servers/:serverId",
+  get("/mcp/servers/:serverId", "mcp.getServer", "Inspect an MCP server", {
     group: "discovery",
-    summary: "Inspect an MCP server",
-    output: { json: "McpServer" },
+    output: "McpServer",
     handle: ({ params }, { service }) => findServer(service, params.serverId!).record,
   }),
-  typedRoute<Service>({
-    operation: "mcp.listTools",
-    method: "GET",
-    path: "/mcp/servers/:serverId/tools",
+  get("/mcp/servers/:serverId/tools", "mcp.listTools", "List the tools of an MCP server", {
     group: "discovery",
-    summary: "List the tools of an MCP server",
-    output: { json: "McpToolList" },
+    output: "McpToolList",
     handle({ params }, { service }) {
       const { record, tools } = findServer(service, params.serverId!);
       const listed = [...tools.values()].map((tool) => ({
@@ -47,19 +36,14 @@ export const MCP_ROUTES: readonly Route<Service>[] = [
       return { server: record, tools: listed };
     },
   }),
-  typedRoute<Service, undefined, "InvokeMcpToolRequest">({
-    operation: "mcp.invokeTool",
-    method: "POST",
-    path: "/mcp/servers/:serverId/tools/:toolName",
-    group: "execution",
-    summary: "Call a tool of an MCP server without MCP",
+  post("/mcp/servers/:serverId/tools/:toolName", "mcp.invokeTool", "Call a tool of an MCP server without MCP", {
     description: "A failure is an error of the API, with its status; over MCP it is a result with `isError`.",
     body: "InvokeMcpToolRequest",
     idempotent: true,
     bodyOptional: true,
     failures: ["conflict"],
     readsHeaders: ["x-approval-id"],
-    output: { json: "McpCallResult" },
+    output: "McpCallResult",
     handle: ({ params, body }, call) => invoke(call, params.serverId!, params.toolName!, body),
   }),
   endpoint("POST", "mcp.post", "Send a message to an MCP server", "Streamable HTTP, without sessions."),

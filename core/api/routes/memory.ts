@@ -1,13 +1,14 @@
 /** Conversations, messages, working memory and search. */
 import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
-import { type Context, type Route, typedRoute } from "../../http/route.ts";
+import type { Context, Route } from "../../http/route.ts";
 import { actingUser, requiredUser } from "../../identity/acting-user.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { invalid } from "../../lib/errors.ts";
 import { type ChosenMemory, namedMemory } from "../../memory/choose.ts";
 import { conversationIdOf, listQuery, messageQuery, saveEntries } from "../../memory/input.ts";
 import { deleteConversationAndThreads } from "./delete-conversation.ts";
+import { del, get, patch, post } from "./row.ts";
 
 /** Chooses the memory of a request by its `agentId`. */
 type Choose = (service: Service, agentId: string | undefined) => ChosenMemory;
@@ -35,25 +36,15 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
   }
 
   return [
-    typedRoute<Service, "ConversationsQuery">({
-      operation: "memory.listConversations",
-      method: "GET",
-      path: "/api/memory/conversations",
-      group: "execution",
-      summary: "List conversations",
+    get("/api/memory/conversations", "memory.listConversations", "List conversations", {
       query: "ConversationsQuery",
       failures: ["not_found"],
-      output: { json: "ConversationList" },
+      output: "ConversationList",
       handle({ query }, call) {
         return open(call, query.agentId).access.list(listQuery(query));
       },
     }),
-    typedRoute<Service, "MemoryQuery", "CreateConversationRequest">({
-      operation: "memory.createConversation",
-      method: "POST",
-      path: "/api/memory/conversations",
-      group: "execution",
-      summary: "Create a conversation",
+    post("/api/memory/conversations", "memory.createConversation", "Create a conversation", {
       query: "MemoryQuery",
       body: "CreateConversationRequest",
       idempotent: true,
@@ -69,28 +60,18 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return { conversation };
       },
     }),
-    typedRoute<Service, "ConversationQuery">({
-      operation: "memory.getConversation",
-      method: "GET",
-      path: "/api/memory/conversations/:conversationId",
-      group: "execution",
-      summary: "Get a conversation",
+    get("/api/memory/conversations/:conversationId", "memory.getConversation", "Get a conversation", {
       query: "ConversationQuery",
-      output: { json: "ConversationReply" },
+      output: "ConversationReply",
       async handle({ params, query }, call) {
         const id = conversationIdOf(params);
         return { conversation: await open(call, query.agentId).access.get(id, query.userId) };
       },
     }),
-    typedRoute<Service, "ConversationQuery", "UpdateConversationRequest">({
-      operation: "memory.updateConversation",
-      method: "PATCH",
-      path: "/api/memory/conversations/:conversationId",
-      group: "execution",
-      summary: "Update a conversation",
+    patch("/api/memory/conversations/:conversationId", "memory.updateConversation", "Update a conversation", {
       query: "ConversationQuery",
       body: "UpdateConversationRequest",
-      output: { json: "ConversationReply" },
+      output: "ConversationReply",
       async handle({ params, query, body }, call) {
         const id = conversationIdOf(params);
         const { title, metadata } = body;
@@ -99,26 +80,21 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return { conversation: await access.update(id, given({ title, metadata }), query.userId) };
       },
     }),
-    typedRoute<Service, "ConversationQuery">({
-      operation: "memory.deleteConversation",
-      method: "DELETE",
-      path: "/api/memory/conversations/:conversationId",
-      group: "execution",
-      summary: "Delete a conversation with its messages, its working memory and the threads of sub-agents",
-      query: "ConversationQuery",
-      output: { json: "DeletedConversation" },
-      async handle({ params, query }, call) {
-        const { memory, principal } = open(call, query.agentId);
-        await deleteConversationAndThreads(call.service, memory, principal, conversationIdOf(params), query.userId);
-        return { deleted: true };
+    del(
+      "/api/memory/conversations/:conversationId",
+      "memory.deleteConversation",
+      "Delete a conversation with its messages, its working memory and the threads of sub-agents",
+      {
+        query: "ConversationQuery",
+        output: "DeletedConversation",
+        async handle({ params, query }, call) {
+          const { memory, principal } = open(call, query.agentId);
+          await deleteConversationAndThreads(call.service, memory, principal, conversationIdOf(params), query.userId);
+          return { deleted: true };
+        },
       },
-    }),
-    typedRoute<Service, "ConversationQuery", "CloneConversationRequest">({
-      operation: "memory.cloneConversation",
-      method: "POST",
-      path: "/api/memory/conversations/:conversationId/clone",
-      group: "execution",
-      summary: "Clone a conversation",
+    ),
+    post("/api/memory/conversations/:conversationId/clone", "memory.cloneConversation", "Clone a conversation", {
       query: "ConversationQuery",
       body: "CloneConversationRequest",
       idempotent: true,
@@ -139,45 +115,35 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return access.clone(id, wanted, query.userId);
       },
     }),
-    typedRoute<Service, "MessagesQuery">({
-      operation: "memory.listMessages",
-      method: "GET",
-      path: "/api/memory/conversations/:conversationId/messages",
-      group: "execution",
-      summary: "Get the newest messages of a conversation, in order",
-      query: "MessagesQuery",
-      output: { json: "MessageList" },
-      handle({ params, query }, call) {
-        const id = conversationIdOf(params);
-        return open(call, query.agentId).access.messages(id, messageQuery(query));
+    get(
+      "/api/memory/conversations/:conversationId/messages",
+      "memory.listMessages",
+      "Get the newest messages of a conversation, in order",
+      {
+        query: "MessagesQuery",
+        output: "MessageList",
+        handle({ params, query }, call) {
+          const id = conversationIdOf(params);
+          return open(call, query.agentId).access.messages(id, messageQuery(query));
+        },
       },
-    }),
-    typedRoute<Service, "MemoryQuery", "SaveMessagesRequest">({
-      operation: "memory.saveMessages",
-      method: "POST",
-      path: "/api/memory/save-messages",
-      group: "execution",
-      summary: "Save messages, all of them or none",
+    ),
+    post("/api/memory/save-messages", "memory.saveMessages", "Save messages, all of them or none", {
       query: "MemoryQuery",
       body: "SaveMessagesRequest",
       idempotent: true,
       failures: ["not_found"],
-      output: { json: "SavedMessages" },
+      output: "SavedMessages",
       async handle({ query, body }, call) {
         const { access, principal } = open(call, body.agentId ?? query.agentId);
         return { saved: await access.save(saveEntries(body, principal)) };
       },
     }),
-    typedRoute<Service, "MemoryQuery", "DeleteMessagesRequest">({
-      operation: "memory.deleteMessages",
-      method: "POST",
-      path: "/api/memory/messages/delete",
-      group: "execution",
-      summary: "Delete messages of a conversation",
+    post("/api/memory/messages/delete", "memory.deleteMessages", "Delete messages of a conversation", {
       query: "MemoryQuery",
       body: "DeleteMessagesRequest",
       failures: ["not_found"],
-      output: { json: "DeletedMessages" },
+      output: "DeletedMessages",
       async handle({ query, body }, call) {
         const { memory, access, principal } = open(call, body.agentId ?? query.agentId);
         const user = requiredUser(principal, body.userId);
@@ -186,14 +152,9 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return { deleted: await access.deleteMessages(conversation, messageIds, user) };
       },
     }),
-    typedRoute<Service, "WorkingMemoryQuery">({
-      operation: "memory.getWorkingMemory",
-      method: "GET",
-      path: "/api/memory/conversations/:conversationId/working-memory",
-      group: "execution",
-      summary: "Read working memory",
+    get("/api/memory/conversations/:conversationId/working-memory", "memory.getWorkingMemory", "Read working memory", {
       query: "WorkingMemoryQuery",
-      output: { json: "WorkingMemory" },
+      output: "WorkingMemory",
       handle({ params, query }, call) {
         const id = conversationIdOf(params);
         const { access, principal } = open(call, query.agentId);
@@ -203,33 +164,28 @@ export function memoryRoutes(choose: Choose): Route<Service>[] {
         return access.workingMemory(id, given({ scope, userId }));
       },
     }),
-    typedRoute<Service, "MemoryQuery", "UpdateWorkingMemoryRequest">({
-      operation: "memory.updateWorkingMemory",
-      method: "POST",
-      path: "/api/memory/conversations/:conversationId/working-memory",
-      group: "execution",
-      summary: "Replace working memory, or append to it",
-      query: "MemoryQuery",
-      body: "UpdateWorkingMemoryRequest",
-      idempotent: true,
-      output: { json: "WorkingMemoryUpdated" },
-      async handle({ params, query, body }, call) {
-        const id = conversationIdOf(params);
-        const { access } = open(call, body.agentId ?? query.agentId);
-        const { content, mode = defaults.UpdateWorkingMemoryRequest.mode, scope, userId } = body;
-        await access.updateWorkingMemory(id, content, mode, given({ scope, userId }));
-        return { updated: true };
+    post(
+      "/api/memory/conversations/:conversationId/working-memory",
+      "memory.updateWorkingMemory",
+      "Replace working memory, or append to it",
+      {
+        query: "MemoryQuery",
+        body: "UpdateWorkingMemoryRequest",
+        idempotent: true,
+        output: "WorkingMemoryUpdated",
+        async handle({ params, query, body }, call) {
+          const id = conversationIdOf(params);
+          const { access } = open(call, body.agentId ?? query.agentId);
+          const { content, mode = defaults.UpdateWorkingMemoryRequest.mode, scope, userId } = body;
+          await access.updateWorkingMemory(id, content, mode, given({ scope, userId }));
+          return { updated: true };
+        },
       },
-    }),
-    typedRoute<Service, "SearchQuery">({
-      operation: "memory.search",
-      method: "GET",
-      path: "/api/memory/search",
-      group: "execution",
-      summary: "Search messages by meaning",
+    ),
+    get("/api/memory/search", "memory.search", "Search messages by meaning", {
       query: "SearchQuery",
       failures: ["not_found"],
-      output: { json: "SearchResults" },
+      output: "SearchResults",
       handle({ query }, call) {
         const { access } = open(call, query.agentId);
         const { searchQuery: text, limit = defaults.SearchQuery.limit, threshold, conversationId, userId } = query;

@@ -1,19 +1,16 @@
 /** Log lines, as they are and as log records of OpenTelemetry. */
 import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
-import { type Context, typedRoute } from "../../http/route.ts";
+import type { Context } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { LEVELS, type Level, type LogEntry, logRecord } from "../../observability/log-line.ts";
 import { findLines, type LogFilter } from "../../observability/log-query.ts";
 import { BINDINGS, parseLogFilter, parseLogTime } from "./log-filter.ts";
+import { get } from "./row.ts";
 
 export const OBSERVABILITY_LOG_ROUTES = [
-  typedRoute<Service, "LogsQuery">({
-    operation: "logs.list",
-    method: "GET",
-    path: "/api/logs",
+  get("/api/logs", "logs.list", "Query the log, newest first", {
     group: "observability",
-    summary: "Query the log, newest first",
     description: "Of the lines that are kept in memory: `logs.buffer` says how many.",
     query: "LogsQuery",
     output: { envelope: "LogsReply" },
@@ -23,14 +20,10 @@ export const OBSERVABILITY_LOG_ROUTES = [
       return { success: true, data: entries, total, query: { ...asked(query), limit } };
     },
   }),
-  typedRoute<Service, "LogRecordsQuery">({
-    operation: "observability.logs",
-    method: "GET",
-    path: "/observability/logs",
+  get("/observability/logs", "observability.logs", "Query log records, newest first", {
     group: "observability",
-    summary: "Query log records, newest first",
     query: "LogRecordsQuery",
-    output: { json: "LogRecords" },
+    output: "LogRecords",
     handle({ query }, call) {
       const { traceId, spanId, entityId, search, limit = defaults.LogRecordsQuery.limit } = query;
       const filter = {
@@ -44,24 +37,16 @@ export const OBSERVABILITY_LOG_ROUTES = [
       return records(find(call, filter, limit).entries);
     },
   }),
-  typedRoute<Service, "SpanLogsQuery">({
-    operation: "observability.traceLogs",
-    method: "GET",
-    path: "/observability/traces/:traceId/logs",
+  get("/observability/traces/:traceId/logs", "observability.traceLogs", "Log records of a trace, newest first", {
     group: "observability",
-    summary: "Log records of a trace, newest first",
     query: "SpanLogsQuery",
-    output: { json: "LogRecords" },
+    output: "LogRecords",
     handle: ({ params, query }, call) => listRecords("trace", params.traceId!, query.limit, call),
   }),
-  typedRoute<Service, "SpanLogsQuery">({
-    operation: "observability.spanLogs",
-    method: "GET",
-    path: "/observability/spans/:spanId/logs",
+  get("/observability/spans/:spanId/logs", "observability.spanLogs", "Log records of a span, newest first", {
     group: "observability",
-    summary: "Log records of a span, newest first",
     query: "SpanLogsQuery",
-    output: { json: "LogRecords" },
+    output: "LogRecords",
     handle: ({ params, query }, call) => listRecords("span", params.spanId!, query.limit, call),
   }),
 ];

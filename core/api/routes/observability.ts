@@ -2,36 +2,34 @@
 
 import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
-import { type Context, typedRoute } from "../../http/route.ts";
+import type { Context } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { parseInstant } from "../../lib/instant.ts";
 import type { TraceAccess } from "../../traces/traces.ts";
+import { get } from "./row.ts";
 
 /** The traces as the caller sees them. */
 const open = (call: Context<Service>): TraceAccess => call.service.traces.for(principalOf(call, call.service.isolated));
 
 export const OBSERVABILITY_ROUTES = [
-  typedRoute<Service>({
-    operation: "observability.status",
-    method: "GET",
-    path: "/observability/status",
-    group: "observability",
-    summary: "What is recorded, how much of it there is, and what this process did in the last hour",
-    output: { json: "ObservabilityStatus" },
-    async handle(_input, { service }) {
-      const enabled = service.manifest.observability.sample > 0;
-      const kept = { ...(await service.traces.status()), logCount: service.logs.count };
-      return { enabled, ...kept, websocket: true, activity: service.metrics.activity.minutes };
+  get(
+    "/observability/status",
+    "observability.status",
+    "What is recorded, how much of it there is, and what this process did in the last hour",
+    {
+      group: "observability",
+      output: "ObservabilityStatus",
+      async handle(_input, { service }) {
+        const enabled = service.manifest.observability.sample > 0;
+        const kept = { ...(await service.traces.status()), logCount: service.logs.count };
+        return { enabled, ...kept, websocket: true, activity: service.metrics.activity.minutes };
+      },
     },
-  }),
-  typedRoute<Service, "TracesQuery">({
-    operation: "observability.listTraces",
-    method: "GET",
-    path: "/observability/traces",
+  ),
+  get("/observability/traces", "observability.listTraces", "List traces, newest first", {
     group: "observability",
-    summary: "List traces, newest first",
     query: "TracesQuery",
-    output: { json: "TraceList" },
+    output: "TraceList",
     async handle({ query }, call) {
       const { from, to, entityId, entityType, status } = query;
       const { limit = defaults.TracesQuery.limit, offset = defaults.TracesQuery.offset } = query;
@@ -48,22 +46,14 @@ export const OBSERVABILITY_ROUTES = [
       return { traces, count: traces.length };
     },
   }),
-  typedRoute<Service>({
-    operation: "observability.getTrace",
-    method: "GET",
-    path: "/observability/traces/:traceId",
+  get("/observability/traces/:traceId", "observability.getTrace", "A trace with its spans", {
     group: "observability",
-    summary: "A trace with its spans",
-    output: { json: "TraceDetail" },
+    output: "TraceDetail",
     handle: ({ params }, call) => open(call).get(params.traceId!),
   }),
-  typedRoute<Service>({
-    operation: "observability.getSpan",
-    method: "GET",
-    path: "/observability/spans/:spanId",
+  get("/observability/spans/:spanId", "observability.getSpan", "A span", {
     group: "observability",
-    summary: "A span",
-    output: { json: "SpanRecord" },
+    output: "SpanRecord",
     handle: ({ params }, call) => open(call).span(params.spanId!),
   }),
 ];

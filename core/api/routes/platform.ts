@@ -1,37 +1,26 @@
 /** Probes and metrics. */
 
 import type { Service } from "../../app/service.ts";
-import { type PageReply, typedRoute } from "../../http/route.ts";
+import type { PageReply } from "../../http/route.ts";
+import { get } from "./row.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
 /** Not cached: an old reply would say nothing about the current state. */
 const FRESH = ["cache-control", "no-store"];
 
 export const PLATFORM_ROUTES = [
-  typedRoute<Service>({
-    operation: "platform.health",
-    method: "GET",
-    path: "/healthz",
+  get("/healthz", "platform.health", "Whether the process is up", {
     group: "probe",
-    summary: "Whether the process is up",
     output: { bare: "Liveness", type: JSON_TYPE },
     handle: (): PageReply => ({ body: '{"status":"ok"}', headers: FRESH }),
   }),
-  typedRoute<Service>({
-    operation: "platform.readiness",
-    method: "GET",
-    path: "/readyz",
+  get("/readyz", "platform.readiness", "Whether the service takes requests", {
     group: "probe",
-    summary: "Whether the service takes requests",
     output: { bare: "Readiness", type: JSON_TYPE },
     handle: (_input, { service }) => (service.stopping ? STOPPING : readiness(service)),
   }),
-  typedRoute<Service>({
-    operation: "platform.metrics",
-    method: "GET",
-    path: "/metrics",
+  get("/metrics", "platform.metrics", "What is counted, for Prometheus", {
     group: "observability",
-    summary: "What is counted, for Prometheus",
     description: "Counters, gauges and histograms in the text format of Prometheus, version 0.0.4.",
     output: { page: "text/plain; version=0.0.4; charset=utf-8" },
     handle: async (_input, { service }): Promise<PageReply> => ({ body: await service.metrics.text(), headers: FRESH }),

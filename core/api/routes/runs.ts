@@ -1,12 +1,11 @@
 /** The runs of agents that are kept. */
 import { defaults } from "../../../generated/defaults.ts";
 import type { Service } from "../../app/service.ts";
-import { type Context, type EventReply, typedRoute } from "../../http/route.ts";
+import type { Context, EventReply } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
 import { parseEventCursor } from "../../workflows/input.ts";
-import { CHAT_EVENTS, findAgent } from "./agents.ts";
-
-const STREAM_FAILURE = (error: string) => ({ type: "error", error });
+import { CHAT_EVENTS, findAgent, STREAM_FAILURE } from "./agents.ts";
+import { get, post } from "./row.ts";
 
 /** The runs as the caller sees them. @throws ServiceError `not_found` for an unknown agent */
 function open(agentId: string, call: Context<Service>) {
@@ -15,31 +14,17 @@ function open(agentId: string, call: Context<Service>) {
 }
 
 export const RUN_ROUTES = [
-  typedRoute<Service, "RunsQuery">({
-    operation: "runs.list",
-    method: "GET",
-    path: "/agents/:id/runs",
+  get("/agents/:id/runs", "runs.list", "List the kept runs of an agent, newest first", {
     group: "management",
-    summary: "List the kept runs of an agent, newest first",
     query: "RunsQuery",
-    output: { json: "AgentRunList" },
+    output: "AgentRunList",
     handle: ({ params: { id }, query }, call) => open(id!, call).list(id!, query),
   }),
-  typedRoute<Service>({
-    operation: "runs.get",
-    method: "GET",
-    path: "/agents/:id/runs/:runId",
-    group: "execution",
-    summary: "Inspect a kept run",
-    output: { json: "AgentRun" },
+  get("/agents/:id/runs/:runId", "runs.get", "Inspect a kept run", {
+    output: "AgentRun",
     handle: ({ params: { id, runId } }, call) => open(id!, call).get(id!, runId!),
   }),
-  typedRoute<Service, "RunStreamQuery">({
-    operation: "runs.attach",
-    method: "GET",
-    path: "/agents/:id/runs/:runId/stream",
-    group: "execution",
-    summary: "Read the parts of a kept run again, and follow it",
+  get("/agents/:id/runs/:runId/stream", "runs.attach", "Read the parts of a kept run again, and follow it", {
     description:
       "Begins after the event that the header `Last-Event-ID` or `fromSequence` names. The stream of a run that has ended ends with its last part.",
     query: "RunStreamQuery",
@@ -56,39 +41,29 @@ export const RUN_ROUTES = [
       return format === "raw" ? events : { form: format, events };
     },
   }),
-  typedRoute<Service>({
-    operation: "runs.cancel",
-    method: "POST",
-    path: "/agents/:id/runs/:runId/cancel",
-    group: "execution",
-    summary: "Cancel a kept run",
+  post("/agents/:id/runs/:runId/cancel", "runs.cancel", "Cancel a kept run", {
     description: "What it has said so far is stored. A tool that does not heed its signal is given up after 5 s.",
-    output: { json: "RunCancelled" },
+    output: "RunCancelled",
     handle: ({ params: { id, runId } }, call) => open(id!, call).cancel(id!, runId!),
   }),
-  typedRoute<Service, "ChatStreamQuery">({
-    operation: "runs.attachChat",
-    method: "GET",
-    path: "/agents/:id/chat/:conversationId/stream",
-    group: "execution",
-    summary: "Read the answer that a chat is getting, and follow it",
-    description:
-      "The newest run of the conversation that `POST /agents/:id/chat` has begun with `options.resumableStream`, from its begin. 204 when none runs.",
-    query: "ChatStreamQuery",
-    output: { ...CHAT_EVENTS, mayBeEmpty: true },
-    handle: ({ params: { id, conversationId }, query }, call): Promise<EventReply> =>
-      open(id!, call).attachChat(id!, conversationId!, query.userId),
-  }),
-  typedRoute<Service, undefined, "CancelChatRequest">({
-    operation: "runs.cancelChat",
-    method: "POST",
-    path: "/agents/:id/chat/:conversationId/cancel",
-    group: "execution",
-    summary: "Cancel the answer that a chat is getting",
+  get(
+    "/agents/:id/chat/:conversationId/stream",
+    "runs.attachChat",
+    "Read the answer that a chat is getting, and follow it",
+    {
+      description:
+        "The newest run of the conversation that `POST /agents/:id/chat` has begun with `options.resumableStream`, from its begin. 204 when none runs.",
+      query: "ChatStreamQuery",
+      output: { ...CHAT_EVENTS, mayBeEmpty: true },
+      handle: ({ params: { id, conversationId }, query }, call): Promise<EventReply> =>
+        open(id!, call).attachChat(id!, conversationId!, query.userId),
+    },
+  ),
+  post("/agents/:id/chat/:conversationId/cancel", "runs.cancelChat", "Cancel the answer that a chat is getting", {
     description: "What it has said so far is stored. 404 when nothing runs.",
     body: "CancelChatRequest",
     bodyOptional: true,
-    output: { json: "RunCancelled" },
+    output: "RunCancelled",
     handle: ({ params: { id, conversationId }, body }, call) =>
       open(id!, call).cancelChat(id!, conversationId!, body.userId),
   }),

@@ -1,32 +1,24 @@
 /** Tools: listing and execution. */
 
 import type { Service } from "../../app/service.ts";
-import { type Context, typedRoute } from "../../http/route.ts";
+import type { Context } from "../../http/route.ts";
 import { notFound } from "../../lib/errors.ts";
 import { Serialized } from "../../lib/serialized.ts";
 import { executeTool, toolResultText } from "../../tools/execute.ts";
+import { get, post } from "./row.ts";
 
 export const TOOL_ROUTES = [
-  typedRoute<Service>({
-    operation: "tools.list",
-    method: "GET",
-    path: "/tools",
+  get("/tools", "tools.list", "List tools", {
     group: "management",
-    summary: "List tools",
-    output: { json: "ToolList" },
+    output: "ToolList",
     handle: (_input, { service }) => service.toolList(),
   }),
-  typedRoute<Service, undefined, "ExecuteToolRequest">({
-    operation: "tools.execute",
-    method: "POST",
-    path: "/tools/:name/execute",
-    group: "execution",
-    summary: "Execute a tool",
+  post("/tools/:name/execute", "tools.execute", "Execute a tool", {
     body: "ExecuteToolRequest",
     idempotent: true,
     failures: ["conflict"],
     readsHeaders: ["x-approval-id"],
-    output: { json: "ToolExecutionResult" },
+    output: "ToolExecutionResult",
     handle: ({ params, body }, call) => execute(call.service, params.name!, body, call),
   }),
 ];

@@ -1,77 +1,61 @@
 /** Package updates, reloads of the manifest, and the keys of the observability service. */
 
-import type { Service } from "../../app/service.ts";
-import { typedRoute } from "../../http/route.ts";
+import { get, post } from "./row.ts";
 
 export const UPDATE_ROUTES = [
-  typedRoute<Service>({
-    operation: "updates.list",
-    method: "GET",
-    path: "/updates",
+  get("/updates", "updates.list", "Check for newer versions of packages", {
     group: "updates",
-    summary: "Check for newer versions of packages",
     description: "What `npm outdated` says, within 10 s.",
     pages: "named",
-    output: { json: "UpdateList" },
+    output: "UpdateList",
     handle: async (_input, { service }) => (await service.platform.updates()).list(),
   }),
-  typedRoute<Service, undefined, "UpdateRequest">({
-    operation: "updates.install",
-    method: "POST",
-    path: "/updates",
+  post("/updates", "updates.install", "Install newer versions of packages", {
     group: "updates",
-    summary: "Install newer versions of packages",
     description:
       "Of one, or of all that have one. Only where the manifest has `updates.install: true`, and one at a time.",
     body: "UpdateRequest",
     bodyOptional: true,
     pages: "named",
     failures: ["conflict"],
-    output: { json: "InstalledUpdates" },
+    output: "InstalledUpdates",
     handle: async ({ body }, { service }) => (await service.platform.updates()).install(body.packageName),
   }),
-  typedRoute<Service>({
-    operation: "updates.installOne",
-    method: "POST",
-    path: "/updates/:packageName",
+  post("/updates/:packageName", "updates.installOne", "Install the newest version of one package", {
     group: "updates",
-    summary: "Install the newest version of one package",
     description: "A name with a scope is one segment: `@scope%2Fname`.",
     pages: "named",
     failures: ["conflict"],
-    output: { json: "InstalledUpdates" },
+    output: "InstalledUpdates",
     handle: async ({ params }, { service }) => {
       const { packageName } = params;
       return (await service.platform.updates()).install(packageName!);
     },
   }),
-  typedRoute<Service>({
-    operation: "manifest.reload",
-    method: "POST",
-    path: "/reload",
+  post("/reload", "manifest.reload", "Read the manifest again and serve it", {
     group: "observability",
-    summary: "Read the manifest again and serve it",
     description:
       "What is running ends on the manifest that it began with. A manifest that cannot be served is answered with 400 and all of its errors, and changes nothing.",
     pages: "named",
-    output: { json: "Reloaded" },
+    output: "Reloaded",
     handle: (_input, { service }) => service.reload(),
   }),
-  typedRoute<Service, undefined, "SetupObservabilityRequest">({
-    operation: "observability.setup",
-    method: "POST",
-    path: "/setup-observability",
-    group: "observability",
-    summary: "Write the keys of the observability service to the environment file",
-    description: "Changes `.env` beside the manifest and leaves everything else in it as it is.",
-    body: "SetupObservabilityRequest",
-    pages: "named",
-    failures: ["conflict"],
-    output: { json: "SetupResult" },
-    async handle({ body }, { service }) {
-      const file = await service.platform.environmentFile();
-      await file.set({ SERVICE_PUBLIC_KEY: body.publicKey, SERVICE_SECRET_KEY: body.secretKey });
-      return { message: "the keys are in .env: they count from the next start on" };
+  post(
+    "/setup-observability",
+    "observability.setup",
+    "Write the keys of the observability service to the environment file",
+    {
+      group: "observability",
+      description: "Changes `.env` beside the manifest and leaves everything else in it as it is.",
+      body: "SetupObservabilityRequest",
+      pages: "named",
+      failures: ["conflict"],
+      output: "SetupResult",
+      async handle({ body }, { service }) {
+        const file = await service.platform.environmentFile();
+        await file.set({ SERVICE_PUBLIC_KEY: body.publicKey, SERVICE_SECRET_KEY: body.secretKey });
+        return { message: "the keys are in .env: they count from the next start on" };
+      },
     },
-  }),
+  ),
 ];

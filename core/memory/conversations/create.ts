@@ -1,6 +1,6 @@
 /** Creating conversations. */
 import type { Conversation } from "../../../generated/types.ts";
-import { CommitConflict, invalid, ServiceError } from "../../lib/errors.ts";
+import { CommitConflict, invalid, quoted, ServiceError } from "../../lib/errors.ts";
 import { findIdPlaces } from "../../storage/id-spaces.ts";
 import { commitJoined, type JoinedChanges } from "../../storage/joined.ts";
 import { conversationIdKeys, conversationKey, unfinishedCopyKey } from "../../storage/keys.ts";
@@ -103,4 +103,4 @@ export const isIdConflict = (error: unknown, pending: PendingConversation): bool
   error instanceof CommitConflict && error.keys.includes(idRowKey(pending));
 
 export const conversationIdTaken = (id: string): ServiceError =>
-  new ServiceError("conflict", `conversation ${JSON.stringify(id.slice(0, 128))} exists already`);
+  new ServiceError("conflict", `conversation ${quoted(id)} exists already`);

@@ -1,5 +1,5 @@
 /** Finds conversations by id, with bounded caches of their numbers and of their last known snapshots. */
-import { CommitConflict, invalid, ServiceError, unavailable } from "../../lib/errors.ts";
+import { CommitConflict, invalid, quoted, ServiceError, unavailable } from "../../lib/errors.ts";
 import { RecentMap } from "../../lib/recent-map.ts";
 import { findIdPlace, findIdPlaces, type IdPlace, type IdSpaces } from "../../storage/id-spaces.ts";
 import { conversationIdKeys, conversationKey } from "../../storage/keys.ts";
@@ -195,7 +195,7 @@ const cacheKeyFor = ({ memory, id, ownId, userId }: ConversationRef): string =>
   cacheKey(memory, id, ownId ? userId : undefined);
 
 const ambiguousId = (id: string): ServiceError =>
-  invalid(`several users have a conversation ${JSON.stringify(id.slice(0, 128))}: say whose with userId`);
+  invalid(`several users have a conversation ${quoted(id)}: say whose with userId`);
 
 /**
  * Runs `work`, again while its commit conflicts with others; from the second time on, `reload` tells it to read from the store.

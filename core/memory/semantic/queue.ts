@@ -4,6 +4,7 @@
  */
 import type { Logger } from "pino";
 import { messageOf } from "../../lib/errors.ts";
+import { backOff } from "../../lib/retry.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import { EmbeddingRefused, type NamedEmbedding } from "../embedding/embedding.ts";
@@ -109,7 +110,7 @@ export class EmbeddingQueue {
   #retryLater(problem: unknown): void {
     const { logger, signal } = this.#parts;
     if (signal.aborted) return;
-    const delay = Math.min(MIN_RETRY_DELAY_MS * 2 ** this.#failures++, MAX_RETRY_DELAY_MS);
+    const delay = backOff(this.#failures++, MIN_RETRY_DELAY_MS, MAX_RETRY_DELAY_MS);
     const text = `semantic memory: messages wait to be embedded: ${messageOf(problem)}; trying again in ${delay / 1000} s`;
     logger.warn({ err: problem }, text);
     this.#timer = setTimeout(() => {

@@ -1,7 +1,7 @@
 /** Decodes bodies that a provider has compressed without being asked to. */
 import { pipeline, Readable, Transform } from "node:stream";
 import type { ReadableStream as NodeStream } from "node:stream/web";
-import { decoderOf } from "../../lib/decompress.ts";
+import { decoderOf } from "../../outbound/decompress.ts";
 import { AnswerTooLarge, MAX_ANSWER_BYTES } from "../../plugin/model-errors.ts";
 
 /** Returns the response itself when its body is plain. */

@@ -3,7 +3,7 @@
  * that for connecting, and a redirect to another origin, which would receive the key, is not followed.
  */
 import undici, { type Dispatcher } from "undici";
-import { createOutboundAgent } from "../../lib/outbound.ts";
+import { createOutboundAgent } from "../../outbound/proxy.ts";
 import { decodeBody } from "./decode-body.ts";
 import { FetchCall } from "./fetch-call.ts";
 

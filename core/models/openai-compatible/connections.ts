@@ -1,7 +1,7 @@
 /** Connections to one origin, each with one call at a time. If their number is limited, calls wait in a queue. */
 import type { Socket } from "node:net";
 import undici, { type buildConnector, type Client, type Dispatcher } from "undici";
-import { createOutboundAgent, hasProxy } from "../../lib/outbound.ts";
+import { createOutboundAgent, hasProxy } from "../../outbound/proxy.ts";
 import { ProviderQueueFull } from "../../plugin/plugin.ts";
 
 /** A call that needs a connection. It gets one in `begin`, and must return it with `release` or `drop`. */

@@ -23,9 +23,17 @@ export function toMessages(
   thoughts: ThoughtName,
 ): WireMessage[] {
   const messages: WireMessage[] = [];
-  for (const message of prompt) {
-    if (message.role === "tool") addToolResults(message.content, messages);
-    else messages.push(toMessage(message, keys, thoughts));
+  /** Of the results before: the tool's role takes text alone. */
+  let files: WireMessage[] = [];
+  for (const [index, message] of prompt.entries()) {
+    if (message.role !== "tool") {
+      messages.push(toMessage(message, keys, thoughts));
+      continue;
+    }
+    addToolResults(message.content, messages, files);
+    if (files.length === 0 || prompt[index + 1]?.role === "tool") continue;
+    messages.push({ role: "user", content: files });
+    files = [];
   }
   return messages;
 }
@@ -111,22 +119,53 @@ function toWireCall(part: ToolCall, keys: readonly string[]): WireMessage {
   return extras ? { ...call, extra_content: extras } : call;
 }
 
-function addToolResults(content: Content<"tool">[], messages: WireMessage[]): void {
+function addToolResults(content: Content<"tool">[], messages: WireMessage[], files: WireMessage[]): void {
   for (const part of content) {
     if (part.type !== "tool-result") continue;
-    const message = { role: "tool", tool_call_id: part.toolCallId, content: outputText(part.output) };
+    const message = { role: "tool", tool_call_id: part.toolCallId, content: outputText(part.output, files) };
     messages.push(withExtras(message, part));
   }
 }
 
-function outputText(output: ToolOutput): string {
+/** @param files takes those of the result */
+function outputText(output: ToolOutput, files: WireMessage[]): string {
   switch (output.type) {
     case "text":
     case "error-text":
       return output.value;
     case "execution-denied":
       return output.reason ?? "Tool call execution denied.";
+    case "content":
+      return output.value.map((item) => itemText(item, files)).join("\n");
     default:
       return JSON.stringify(output.value);
+  }
+}
+
+type ResultItem = Extract<ToolOutput, { type: "content" }>["value"][number];
+
+/** The text of a part of a result. In place of a file it says where the file is. */
+function itemText(item: ResultItem, files: WireMessage[]): string {
+  if (item.type === "text") return item.text;
+  const file = fileOf(item);
+  if (file === null) return JSON.stringify(item);
+  try {
+    files.push(toFilePart(file));
+    return "[The file is in the next message of the user.]";
+  } catch (error) {
+    if (!UnsupportedFunctionalityError.isInstance(error)) throw error;
+    return `[A file was here, which this model does not take: ${file.mediaType}]`;
+  }
+}
+
+function fileOf(item: ResultItem): File | null {
+  switch (item.type) {
+    case "image-data":
+    case "file-data":
+      return { type: "file", data: item.data, mediaType: item.mediaType };
+    case "image-url":
+      return URL.canParse(item.url) ? { type: "file", data: new URL(item.url), mediaType: "image/*" } : null;
+    default:
+      return null;
   }
 }

@@ -100,7 +100,7 @@ export class LearnedRules implements ParameterRules {
 }
 
 /** A provider's error about a request, in a form that can be searched. */
-export interface Complaint {
+interface Complaint {
   readonly code: string;
   /** The parameter at fault, if the provider names it in a separate field. */
   readonly param: string;

@@ -2,7 +2,8 @@
 import type { Duplex } from "node:stream";
 import type { Dispatcher } from "undici";
 import type { AbortListener, Aborts } from "../../lib/aborts.ts";
-import { decoderOf } from "../../lib/decompress.ts";
+import { isClosed } from "../../lib/retry.ts";
+import { decoderOf } from "../../outbound/decompress.ts";
 import { AnswerTooLarge, MAX_ANSWER_BYTES } from "../../plugin/model-errors.ts";
 import { ModelTimeout, type ModelTimeouts } from "../../plugin/plugin.ts";
 import type { Connection, Connections, PooledCall } from "./connections.ts";
@@ -220,10 +221,6 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
     this.#aborts?.remove(this);
   }
 }
-
-/** Whether the other side has closed the connection. */
-const isClosed = (error: NodeJS.ErrnoException): boolean => CLOSED_CODES.includes(error.code);
-const CLOSED_CODES: readonly (string | undefined)[] = ["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"];
 
 /** Longest delay that `setTimeout` supports. */
 const MAX_TIMER_MS = 2 ** 31 - 1;

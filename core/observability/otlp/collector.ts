@@ -1,67 +1,129 @@
-/** Sends spans to a collector with OpenTelemetry's exporter, which retries a batch until its timeout. Later retries are up to the caller. */
-import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
+/** Sends spans to a collector: OTLP over HTTP, as JSON. When to try again is up to the caller. */
+import { promisify } from "node:util";
+import { gzip } from "node:zlib";
+import undici from "undici";
 import { messageOf } from "../../lib/errors.ts";
+import { retryAfter } from "../../lib/retry.ts";
 import { VERSION } from "../../lib/version.ts";
-import { readableSpan, resourceOf, type SpanSource } from "./readable-span.ts";
+import { createOutboundAgent } from "../../outbound/proxy.ts";
+import type { Attributes, AttributeValue } from "../span.ts";
 import type { QueuedSpan } from "./span-queue.ts";
 
 interface CollectorSettings {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly source: SpanSource;
-  /** Milliseconds after which a batch has failed, retries included. Default 10,000. */
+  /** The service that sends the spans. */
+  readonly source: {
+    readonly name: string;
+    readonly version: string;
+    /** The instrumentation that made the spans, and its version. */
+    readonly scope: { readonly name: string; readonly version: string };
+  };
+  /** Milliseconds after which a batch has failed. Default 10,000. */
   readonly timeout?: number;
 }
 
 /** The outcome of sending a batch. */
 export type Sent =
   | { readonly kind: "sent" }
-  /** Sending failed, and may be retried. */
-  | { readonly kind: "failed"; readonly reason: string }
+  /** Sending failed, and may be retried: after `wait` milliseconds, if the collector has asked for time. */
+  | { readonly kind: "failed"; readonly reason: string; readonly wait: number }
   /** The collector rejected the batch, and would reject it again. */
   | { readonly kind: "refused"; readonly reason: string };
 
-type Settings = NonNullable<ConstructorParameters<typeof OTLPTraceExporter>[0]>;
-
 const SEND_TIMEOUT_MS = 10_000;
-const GZIP = "gzip" as Settings["compression"];
+/** OTLP specification, "Retryable Response Codes". */
+const RETRYABLE: readonly number[] = [429, 502, 503, 504];
 
 export class Collector {
-  readonly #source: SpanSource;
-  readonly #resource;
-  readonly #exporter: OTLPTraceExporter;
+  readonly #settings: CollectorSettings;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #agent = createOutboundAgent(undici, {});
 
-  constructor({ url, headers, source, timeout = SEND_TIMEOUT_MS }: CollectorSettings) {
-    this.#source = source;
-    this.#resource = resourceOf(source);
-    this.#exporter = new OTLPTraceExporter({
-      url,
-      headers: { ...headers },
-      timeoutMillis: timeout,
-      concurrencyLimit: 1,
-      compression: GZIP,
-      userAgent: `Penstock/${VERSION}`,
-    });
+  constructor(settings: CollectorSettings) {
+    this.#settings = settings;
+    const given = Object.entries(settings.headers).map(([name, value]) => [name.toLowerCase(), value]);
+    this.#headers = {
+      "user-agent": `Penstock/${VERSION}`,
+      ...Object.fromEntries(given),
+      "content-type": "application/json",
+      "content-encoding": "gzip",
+    };
   }
 
   /** Never rejects. */
-  send(spans: readonly QueuedSpan[]): Promise<Sent> {
-    return new Promise((resolve) => {
-      const readable = spans.map((span) => readableSpan(span, this.#resource, this.#source));
-      this.#exporter.export(readable, ({ error }) => resolve(error === undefined ? SENT : sendOutcome(error)));
-    });
+  async send(batch: readonly QueuedSpan[]): Promise<Sent> {
+    const { url, source, timeout = SEND_TIMEOUT_MS } = this.#settings;
+    const { name, version, scope } = source;
+    const resource = { attributes: keyValues({ "service.name": name, "service.version": version }) };
+    const text = JSON.stringify({ resourceSpans: [{ resource, scopeSpans: [{ scope, spans: batch.map(wireSpan) }] }] });
+    try {
+      const { statusCode, headers, body } = await undici.request(url, {
+        method: "POST",
+        headers: this.#headers,
+        body: await promisify(gzip)(text),
+        dispatcher: this.#agent,
+        signal: AbortSignal.timeout(timeout),
+      });
+      await body.dump();
+      if (statusCode < 300) return { kind: "sent" };
+      const reason = `status ${statusCode}`;
+      if (!RETRYABLE.includes(statusCode)) return { kind: "refused", reason };
+      return { kind: "failed", reason, wait: retryAfter(headers["retry-after"]) ?? 0 };
+    } catch (error) {
+      return { kind: "failed", reason: messageOf(error) || String((error as NodeJS.ErrnoException).code), wait: 0 };
+    }
   }
 
-  /** Closes the connection once pending requests have been answered. */
+  /** Closes the connection at once. */
   close(): void {
-    this.#exporter.shutdown().catch(() => {});
+    this.#agent.destroy().catch(() => {});
   }
 }
 
-const SENT: Sent = { kind: "sent" };
+/** Flags of a span: its trace is recorded, and it is said whether its parent is in another service. */
+const FLAGS = 0x101;
+const PARENT_IS_REMOTE = 0x200;
 
-/** Only an error for a batch that the collector has finally rejected has a status. */
-function sendOutcome(error: Error & { code?: unknown }): Sent {
-  if (typeof error.code === "number") return { kind: "refused", reason: `status ${error.code}` };
-  return { kind: "failed", reason: messageOf(error) || String(error.code ?? error.name) };
+function wireSpan(span: QueuedSpan) {
+  const { traceId, spanId, parentSpanId, name, kind, status, start, end, entity, attributes, events, links } = span;
+  return {
+    traceId,
+    spanId,
+    ...(parentSpanId !== null && { parentSpanId }),
+    name,
+    kind: kind + 1,
+    startTimeUnixNano: nanoseconds(start),
+    endTimeUnixNano: nanoseconds(end),
+    attributes: keyValues({
+      "entity.id": entity.id,
+      "entity.type": entity.type,
+      "entity.name": entity.name,
+      ...attributes,
+    }),
+    events: (events ?? []).map(({ name, time, attributes }) => ({
+      name,
+      timeUnixNano: nanoseconds(time),
+      attributes: keyValues(attributes ?? {}),
+    })),
+    links: (links ?? []).map(({ traceId, spanId }) => ({ traceId, spanId, flags: FLAGS })),
+    status,
+    flags: span.remote ? FLAGS | PARENT_IS_REMOTE : FLAGS,
+  };
+}
+
+const keyValues = (attributes: Attributes) =>
+  Object.entries(attributes).flatMap(([key, value]) => (value === undefined ? [] : { key, value: anyValue(value) }));
+
+function anyValue(value: AttributeValue): object {
+  if (typeof value === "string") return { stringValue: value };
+  if (typeof value === "boolean") return { boolValue: value };
+  if (typeof value === "number") return Number.isInteger(value) ? { intValue: value } : { doubleValue: value };
+  return { arrayValue: { values: value.map(anyValue) } };
+}
+
+/** Of milliseconds with fractions. */
+function nanoseconds(milliseconds: number): string {
+  const whole = Math.floor(milliseconds);
+  return String(BigInt(whole) * 1_000_000n + BigInt(Math.round((milliseconds - whole) * 1e6)));
 }

@@ -3,6 +3,7 @@
  * is unavailable, the queue fills up, and further spans are dropped.
  */
 import type { Logger } from "pino";
+import { backOff } from "../../lib/retry.ts";
 import type { SpanData, SpanSink, TraceData } from "../sink.ts";
 import type { Collector, Sent } from "./collector.ts";
 
@@ -43,6 +44,8 @@ export class SpanQueue implements SpanSink {
   #timer: NodeJS.Timeout | null = null;
   /** Consecutive failures. */
   #failures = 0;
+  /** Milliseconds that the collector asked for when it failed last. */
+  #wait = 0;
   /** Milliseconds for which the last batch blocked the event loop. */
   #work = 0;
   /** Dropped spans that have not been logged. */
@@ -133,7 +136,10 @@ export class SpanQueue implements SpanSink {
   /** Milliseconds until the next batch. */
   #delay(): number {
     const { delay = BATCH_DELAY_MS, pause = MIN_RETRY_DELAY_MS } = this.#settings.times ?? {};
-    if (this.#failures > 0) return Math.min(pause * 2 ** (this.#failures - 1), MAX_RETRY_DELAY_MS);
+    if (this.#failures > 0) {
+      const least = Math.min(this.#wait, MAX_RETRY_DELAY_MS);
+      return Math.max(least, backOff(this.#failures - 1, pause, MAX_RETRY_DELAY_MS));
+    }
     return this.#waiting.length >= BATCH_SPANS ? this.#work * REST_FACTOR : delay;
   }
 
@@ -149,6 +155,7 @@ export class SpanQueue implements SpanSink {
     }
     if (this.#failures === 0) logger.warn(`spans cannot be sent to ${where}: ${result.reason}`);
     this.#failures++;
+    this.#wait = result.kind === "failed" ? result.wait : 0;
     if (result.kind === "refused") this.#drop(count);
   }
 

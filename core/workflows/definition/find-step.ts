@@ -1,5 +1,5 @@
 /** Finds the step that a client names: by its path, or by an id that only one step has. */
-import { invalid } from "../../lib/errors.ts";
+import { invalid, quoted } from "../../lib/errors.ts";
 import { suggest } from "../../manifest/issues.ts";
 import type { Outline, StepOutline } from "./definition.ts";
 
@@ -21,5 +21,5 @@ export function findStepByName(outline: Outline, name: string, field: string): S
   const paths = steps.map(({ path }) => path);
   const near = suggest(name, paths);
   const hint = near === undefined ? `its steps are ${paths.join(", ")}` : `did you mean ${JSON.stringify(near)}?`;
-  throw invalid(`${field}: there is no step ${JSON.stringify(name.slice(0, 128))}; ${hint}`);
+  throw invalid(`${field}: there is no step ${quoted(name)}; ${hint}`);
 }

@@ -1,8 +1,6 @@
 /** The errors that clients get for workflows and executions. */
-import { invalid, notFound, ServiceError } from "../../lib/errors.ts";
+import { invalid, notFound, quoted, ServiceError } from "../../lib/errors.ts";
 import type { ExecutionStatus, StepPath } from "./entries.ts";
-
-const quoted = (id: string) => JSON.stringify(id.slice(0, 128));
 
 const describeStatus = (status: ExecutionStatus): string => (status === "error" ? "over: it failed" : status);
 

@@ -9,7 +9,7 @@ import { PushSender } from "../../../core/a2a/push-sender.ts";
 import { ended, type TaskRecord } from "../../../core/a2a/task.ts";
 import { TaskRows } from "../../../core/a2a/task-rows.ts";
 import { NOBODY } from "../../../core/identity/caller.ts";
-import { AllowedAddresses } from "../../../core/models/files/allowed-addresses.ts";
+import { AllowedAddresses } from "../../../core/outbound/allowed-addresses.ts";
 import { PROCESSES, processKey } from "../../../core/storage/keys.ts";
 import { Membership } from "../../../core/storage/membership.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";

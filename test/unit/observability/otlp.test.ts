@@ -47,7 +47,7 @@ interface Rig {
   give(...spans: SpanData[]): void;
 }
 
-/** @param timeout of a batch: too short for the exporter's own second try, unless it says otherwise */
+/** @param timeout of a batch: too short for a second try, unless it says otherwise */
 function rig(t: TestContext, url: string, times: QueueSettings["times"] = QUICK, timeout = 700): Rig {
   const log: Rig["log"] = [];
   const formatters = { level: (level: string) => ({ level }) };

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { knownContextWindow } from "../../../core/models/context-windows.ts";
-import { createTokenScale, learnTokens, statedLimit } from "../../../core/models/token-scale.ts";
+import { learnedNothing, learnTokens, statedLimit } from "../../../core/models/learned.ts";
 
 test("the context window of common models is known by their names, with and without a vendor and a date", () => {
   const known = {
@@ -47,7 +47,7 @@ test("the limit in a provider's refusal is read wherever its message stands", ()
 });
 
 test("the ratio of tokens follows what is counted, and short prompts and odd counts do not move it far", () => {
-  const scale = createTokenScale();
+  const scale = learnedNothing();
   for (let call = 0; call < 30; call++) learnTokens(scale, 1000, 1500);
   assert.ok(Math.abs(scale.ratio - 1.5) < 0.01, String(scale.ratio));
   learnTokens(scale, 10, 500);

@@ -1,7 +1,7 @@
 /** Which addresses a URL from a client may lead to: public ones, and private ones that the manifest allows. */
 import { type LookupAddress, type LookupOptions, lookup } from "node:dns";
 import { BlockList, isIP } from "node:net";
-import { isAddress, isLoopback } from "../../lib/host-name.ts";
+import { isAddress, isLoopback } from "../lib/host-name.ts";
 
 /** The only public addresses of IPv6; unassigned ones may get any use. */
 const PUBLIC_IPV6 = ["2000::/3"];

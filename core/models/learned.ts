@@ -1,16 +1,24 @@
-/** What is learned of a model from its answers, for as long as the process lives: above all how its tokens relate to estimated ones. */
+/** What is learned of a model from its answers, for as long as the process lives. */
 import { causesText } from "./causes-text.ts";
+import type { PromptRules } from "./prompt-rules.ts";
 
-export interface TokenScale {
+export interface LearnedModel {
   /** Actual tokens per estimated token. */
   ratio: number;
   /** The limit that the provider named when it refused a prompt. */
   window: number | undefined;
   /** Tools that its provider has refused, and took with a plainer schema. */
   readonly plainTools: Set<string>;
+  /** What it has refused in prompts, and what is sent in its place. */
+  readonly rules: PromptRules;
 }
 
-export const createTokenScale = (): TokenScale => ({ ratio: 1, window: undefined, plainTools: new Set() });
+export const learnedNothing = (): LearnedModel => ({
+  ratio: 1,
+  window: undefined,
+  plainTools: new Set(),
+  rules: new Map(),
+});
 
 /** The weight of the last call in the average. */
 const WEIGHT = 0.3;
@@ -19,7 +27,7 @@ const LEAST_TOKENS = 100;
 const [LEAST_RATIO, MOST_RATIO] = [0.5, 8];
 
 /** Adjusts the scale after a call. @param estimated tokens of the prompt before any correction @param counted by the provider */
-export function learnTokens(scale: TokenScale, estimated: number, counted: number): void {
+export function learnTokens(scale: LearnedModel, estimated: number, counted: number): void {
   if (counted <= 0 || estimated < LEAST_TOKENS) return;
   const ratio = scale.ratio + WEIGHT * (counted / estimated - scale.ratio);
   scale.ratio = Math.min(MOST_RATIO, Math.max(LEAST_RATIO, ratio));

@@ -1,0 +1,40 @@
+/** Makes the rows of the routes table: a verb, the path, the operation, its summary, and what is special about it. */
+import type { Service } from "../../app/service.ts";
+import type { InputSchemaId, Method, Route, RouteOutput } from "../../http/route.ts";
+
+type Row<Q extends InputSchemaId | undefined, B extends InputSchemaId | undefined> = Route<Service, Q, B>;
+
+/** What a row says beside its verb, path, operation and summary. */
+type Details<Q extends InputSchemaId | undefined, B extends InputSchemaId | undefined> = Omit<
+  Row<Q, B>,
+  "method" | "path" | "operation" | "summary" | "group" | "output"
+> & {
+  /** Default: `execution`. */
+  group?: Row<Q, B>["group"];
+  /** The name of a schema stands for a value of it in the envelope. */
+  output: RouteOutput | Extract<RouteOutput, { json: unknown }>["json"];
+};
+
+/** Rows of one verb. `query` and `body` of a row decide the types of its handler's input. */
+const rowsOf =
+  (method: Method) =>
+  <const Q extends InputSchemaId | undefined = undefined, const B extends InputSchemaId | undefined = undefined>(
+    path: string,
+    operation: string,
+    summary: string,
+    { output, ...details }: Details<Q, B>,
+  ) =>
+    ({
+      method,
+      path,
+      operation,
+      summary,
+      group: "execution",
+      ...details,
+      output: typeof output === "string" ? { json: output } : output,
+    }) as Route<Service>;
+
+export const get = rowsOf("GET");
+export const post = rowsOf("POST");
+export const patch = rowsOf("PATCH");
+export const del = rowsOf("DELETE");
