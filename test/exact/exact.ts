@@ -155,7 +155,7 @@ const CONVERSATIONS = 20;
 /** Numbers that PostgreSQL gives are sent back to it as text. Those of its sequences get as many digits here, however many it has given. */
 async function widenNumbers(connectionString: string): Promise<void> {
   const pool = new pg.Pool({ connectionString, max: 1 });
-  await pool.query("SELECT setval(oid::regclass, 1000000000) FROM pg_class WHERE relkind = 'S'");
+  await pool.query({ text: "SELECT setval(oid::regclass, 1000000000) FROM pg_class WHERE relkind = 'S'" });
   await pool.end();
 }
 
