@@ -106,9 +106,9 @@ export const MEMORY_SCENARIOS: readonly HttpScenario[] = [
   inMemory(TEXT, 4_350),
   {
     ...TEXT,
+    service: "kept",
     name: "text-kept",
     title: "POST /agents/:id/text with memory, a kept run",
-    path: "/agents/keeper/text",
     aim: { measure: "requests/s", least: 4_000 },
   },
   {

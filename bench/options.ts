@@ -19,6 +19,8 @@ export interface Options {
   soak: number | null;
   /** Folder for CPU profiles, or null. */
   profile: string | null;
+  /** The commit beside which the ratchet measures every row, or null for that of its line. */
+  reference: string | null;
   help: boolean;
 }
 
@@ -32,6 +34,7 @@ npm run bench -- ratchet [ROW ...] [options]     each row beside its commit in b
   --tool NAME        autocannon or wrk; default: both where wrk is installed
   --entry FILE       what is started: core/penstock.js, or dist/penstock.js after npm run build
   --json             one JSON line per result on stdout, everything else on stderr
+  --reference REF    ratchet: beside this commit instead
   --rate N           upstream: requests a second of the open loop (500)
   --only WORDS       upstream: rows whose name has one of these words in it, by commas, and what they are compared with
   --soak MINUTES     all scenarios mixed, resident memory over time, nothing else
@@ -68,6 +71,7 @@ export function readOptions(args: readonly string[]): Options {
       only: { type: "string", default: "" },
       soak: { type: "string" },
       profile: { type: "string" },
+      reference: { type: "string" },
       help: { type: "boolean", default: false },
     },
   });
@@ -86,6 +90,7 @@ export function readOptions(args: readonly string[]): Options {
     only: values.only.split(",").filter((word) => word !== ""),
     soak: values.soak === undefined ? null : positive("soak", values.soak),
     profile: values.profile ?? null,
+    reference: values.reference ?? null,
     help: values.help,
   };
 }

@@ -42,16 +42,17 @@ export interface HttpScenario {
 }
 
 /**
- * The configuration of the server: `plain` is service.yaml, `memory` is memory.yaml with a fresh SQLite file and
- * `memory-memory` the same in memory, `workflow` is workflow.yaml
- * with one, and `workflow-memory` the same in memory; `traces` is traces.yaml. Only the last of these traces; `traced` is service.yaml
- * with every run traced, and `traced-content` with redacted inputs and outputs too. `auth` is auth.yaml, `package` package.yaml.
- * `upstream` and `everything` are those in the folder `upstream`, with a provider behind HTTP, and `init` is init.yaml with one.
+ * The configuration of the server: `plain` is service.yaml, `memory` is memory.yaml with a fresh SQLite file and `memory-memory` the
+ * same in memory, `kept` is kept.yaml with one, `workflow` is workflow.yaml with one, and `workflow-memory` the same in memory; `traces`
+ * is traces.yaml. Only the last of these traces; `traced` is service.yaml with every run traced, and `traced-content` with redacted
+ * inputs and outputs too. `auth` is auth.yaml, `package` package.yaml. `upstream` and `everything` are those in the folder `upstream`,
+ * with a provider behind HTTP, and `init` is init.yaml with one.
  */
 export type Service =
   | "plain"
   | "memory"
   | "memory-memory"
+  | "kept"
   | "workflow"
   | "workflow-memory"
   | "traces"

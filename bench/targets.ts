@@ -23,6 +23,8 @@ export interface Running {
 interface PenstockOptions {
   /** Folder of the source tree or of the build. */
   root?: string;
+  /** The folder of its manifest; default: this one. */
+  manifests?: string;
   /** Path relative to `root`: `core/penstock.js`, `dist/penstock.js`. */
   entry?: string;
   transport?: string;
@@ -49,6 +51,7 @@ interface Served {
 export const SERVICES: Readonly<Record<Service, Served>> = {
   plain: { manifest: "service.yaml", file: false },
   memory: { manifest: "memory.yaml", file: true },
+  kept: { manifest: "kept.yaml", file: true },
   "memory-memory": { manifest: "memory.yaml", file: false },
   workflow: { manifest: "workflow.yaml", file: true },
   "workflow-memory": { manifest: "workflow.yaml", file: false },
@@ -68,7 +71,7 @@ const LISTENING = /https?:\/\/(?:\[[^\]]+\]|[^\s:/]+):(\d+)/;
 /** Starts `node ENTRY serve --config bench/MANIFEST --port 0` and waits for its start line. */
 export async function startPenstock(options: PenstockOptions = {}): Promise<Running> {
   const { root = ROOT, entry = "core/penstock.js", transport = "auto", nodeOptions = [] } = options;
-  const { service = "plain" } = options;
+  const { service = "plain", manifests = HERE } = options;
   const { manifest, file, provider, env = {} } = SERVICES[service];
   const upstream = provider && options.env?.BENCH_PROVIDER === undefined ? await startProvider() : null;
   const folder = file ? mkdtempSync(join(tmpdir(), "penstock-bench-")) : null;
@@ -76,7 +79,17 @@ export async function startPenstock(options: PenstockOptions = {}): Promise<Runn
     ...(folder !== null && { BENCH_STORE: `sqlite:${options.file ?? join(folder, "penstock.db")}` }),
     ...(upstream !== null && { BENCH_PROVIDER: originOf(upstream) }),
   };
-  const args = [...nodeOptions, entry, "serve", "--config", join(HERE, manifest), "--host", "127.0.0.1", "--port", "0"];
+  const args = [
+    ...nodeOptions,
+    entry,
+    "serve",
+    "--config",
+    join(manifests, manifest),
+    "--host",
+    "127.0.0.1",
+    "--port",
+    "0",
+  ];
   const began = performance.now();
   const child = spawnOn(options.pinned === false ? null : SERVER_CORE, process.execPath, args, {
     cwd: root,

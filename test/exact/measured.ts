@@ -50,10 +50,7 @@ const ORDERS: Record<Order["do"], (order: Order) => unknown> = {
       Object.entries(after).map(([name, count]) => [name, count - before![name as keyof Counts]]),
     );
   },
-  collect() {
-    gc();
-    gc();
-  },
+  collect: () => gc(),
   weigh: () => getHeapStatistics().used_heap_size,
 };
 
