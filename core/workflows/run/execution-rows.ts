@@ -11,7 +11,7 @@ import type { ExecutionEnvironment } from "./environment.ts";
 import { asFirst, type Reopening, restRows, restWithoutReopening } from "./execution-commits.ts";
 
 /** A commit, and what to call once it is done. */
-export interface Change {
+export interface RowsChange {
   readonly commit: Commit;
   done(revision: number): void;
 }
@@ -67,7 +67,7 @@ export class ExecutionRows {
   }
 
   /** More entries. The first ones come into its open row. */
-  entries(texts: readonly string[]): Change {
+  entries(texts: readonly string[]): RowsChange {
     const { process } = this.#environment;
     const text = entriesText(texts);
     if (this.#isNew) {
@@ -102,7 +102,12 @@ export class ExecutionRows {
    * @param state after those entries
    * @param values as JSON, of those that the caller has already
    */
-  rest(state: JournalState, outline: Outline, texts: readonly string[], values?: ReadonlyMap<unknown, string>): Change {
+  rest(
+    state: JournalState,
+    outline: Outline,
+    texts: readonly string[],
+    values?: ReadonlyMap<unknown, string>,
+  ): RowsChange {
     const record = executionRecord(state, outline, values);
     const first = this.#firstText ?? "[]";
     const value = recordRowText(record, this.#startText, first, this.#journalRows, entriesText(texts));

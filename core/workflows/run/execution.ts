@@ -16,7 +16,7 @@ import { isStoreUnavailable } from "./commit-retry.ts";
 import { EntryLog } from "./entry-log.ts";
 import type { ExecutionCaller, ExecutionEnvironment, Lease, StoredRows } from "./environment.ts";
 import { EndLost, reopeningCommit } from "./execution-commits.ts";
-import { type Change, ExecutionRows } from "./execution-rows.ts";
+import { ExecutionRows, type RowsChange } from "./execution-rows.ts";
 import { KnownValues } from "./known-values.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { countStep } from "./metrics.ts";
@@ -227,7 +227,7 @@ export class Execution {
     if (!this.#size.fits(texts)) return false;
     const state = added.reduce(applyEntry, copyOfState(this.state));
     const change = () => this.#rows.rest(state, this.definition.outline, [...this.#pending, ...texts]);
-    let latest: Change | null = null;
+    let latest: RowsChange | null = null;
     const committed = (revision: number) => {
       for (const [index, entry] of added.entries()) this.#add(entry, texts[index]!);
       this.#pending = [];
