@@ -76,6 +76,7 @@ export async function tellAwaitingStep(engine: Engine, step: AnsweredStep): Prom
   }
 }
 
-/** Whether a step has asked a person: it waits still, or the execution has gone on behind a suspension. */
+/** Whether a step may have asked a person: it waits still, or had asked before the execution was read from the store. */
 export const mayHaveWaited = ({ state, takenUp }: Execution): boolean =>
-  state.endedAt !== null && (takenUp !== null || [...state.steps.values()].some(({ status }) => status === "waiting"));
+  state.endedAt !== null &&
+  (takenUp?.mayHaveAsked === true || [...state.steps.values()].some(({ status }) => status === "waiting"));
