@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { before, test } from "node:test";
 import { PENSTOCK, ROOT, type Served, serve } from "./support/command-line.ts";
 import { EXAMPLES } from "./support/plugin-folder.ts";
+import { onPort } from "./support/ports.ts";
 import { dataOf, type Loose } from "./support/served-upstream.ts";
 import { parseEvents } from "./support/service.ts";
 
@@ -21,9 +22,10 @@ before(async () => {
   const config = join(home, "service.yaml");
   await copyFile(MANIFEST, config);
   await symlink(EXAMPLES, join(home, "plugins"));
-  // The environment holds PORT and nothing else of anybody: no key, no proxy.
-  const env = { PORT: "0" };
-  service = await serve({ after: stopLast }, [process.execPath, PENSTOCK, "--config", config], { cwd, env });
+  // The environment holds PORT, which a tool of the manifest calls, and nothing else of anybody: no key, no proxy.
+  service = await onPort((port) =>
+    serve({ after: stopLast }, [process.execPath, PENSTOCK, "--config", config], { cwd, env: { PORT: `${port}` } }),
+  );
 });
 
 /** `serve` stops what it started when a test ends; here that is the last one. */

@@ -121,6 +121,7 @@ describe("explain", () => {
     assert.deepEqual(
       entries.map(({ path }) => path).sort(),
       [
+        "approvals",
         "body",
         "connections",
         "drain",

@@ -4,6 +4,7 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { useProxy } from "../../../core/outbound/proxy.ts";
 import { runNpm } from "../../../core/platform/npm.ts";
 import { Updates } from "../../../core/platform/updates.ts";
 import { silent } from "../../support/tools.ts";
@@ -63,9 +64,11 @@ test("npm that hangs is ended with all that it has started, at its time limit an
 
 test("of the environment it gets what npm needs, and no secret of the service", async (t) => {
   const { folder, env } = fakeNpm(t, "env");
+  useProxy("env", env);
+  t.after(() => useProxy("off", {}));
   const { stdout } = await runNpm(["x"], { folder, env, limit: 5_000, signal: new AbortController().signal });
   assert.match(stdout, /NPM_CONFIG_X=1/);
-  assert.match(stdout, /HTTPS_PROXY=p/);
+  assert.match(stdout, /HTTPS_PROXY=http:\/\/p/);
   assert.ok(!stdout.includes("hidden"));
 });
 
