@@ -24,6 +24,16 @@ const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/go
 /** `when` gets the binary of Node.js that runs the tests. A reason that many tests share stands as `said`, in the place of their titles. */
 const SKIPS = [
   {
+    reason: "the figures are stated for Node.js 20",
+    when: (node) => !succeeds(node, "-e", 'process.exit(process.version.startsWith("v20.") ? 0 : 1)'),
+    titles: [
+      "rows, bytes, commits and statements of operations on SQLite are those that are kept, and what they allocate within 3 %",
+      "bytes, statements and round trips of operations on PostgreSQL are those that are kept",
+      "what operations allocate is compared on Node.js 20",
+      "no request goes through more functions, files or rooms of core than its ceiling in ceilings.json allows",
+    ],
+  },
+  {
     reason: "it takes a minute: npm run test:crash",
     when: () => process.env.PENSTOCK_CRASH_ROUNDS === undefined,
     titles: ["what a process ran that was killed is finished by another one on the same PostgreSQL"],

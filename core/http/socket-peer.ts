@@ -174,8 +174,11 @@ export class SocketPeer implements Peer, SocketEvents {
     }
     this.#guard(() => {
       const charge = this.#charge(text.length);
-      if (charge !== null) this.#during(this.#handlers.message!(text), charge);
-      charge?.leave();
+      try {
+        if (charge !== null) this.#during(this.#handlers.message!(text), charge);
+      } finally {
+        charge?.leave();
+      }
     });
   }
 

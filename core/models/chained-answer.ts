@@ -95,7 +95,6 @@ export class ChainedAnswer implements ModelStream {
         this.#startedAt = timed ? performance.now() : 0;
         if (inBatches) this.#open(model, await model.doStream(options), null);
         else await this.#call(model, options, new CallLimits(timeouts, this.#options.abortSignal));
-        if (this.#tried !== null) this.#keep(this.#tried);
         return this;
       } catch (thrown) {
         await this.#chooseNextTry(thrown);
@@ -139,7 +138,10 @@ export class ChainedAnswer implements ModelStream {
       const { circuit } = model;
       this.#isTrial = circuit?.isClosed === false;
       if (this.#isTrial && !circuit?.admits()) continue;
-      if (position !== this.#position) this.#retries = 0;
+      if (position !== this.#position) {
+        this.#retries = 0;
+        this.#tried = null;
+      }
       this.#position = position;
       return model;
     }
@@ -247,6 +249,8 @@ export class ChainedAnswer implements ModelStream {
     if (released === null) return null;
     this.#visible = true;
     this.#held = null;
+    // Not before: a provider may accept the call, and refuse the prompt in the place of its answer.
+    if (this.#tried !== null) this.#keep(this.#tried);
     if (this.#isTrial) this.#models[this.#position]!.circuit?.began();
     return released;
   }

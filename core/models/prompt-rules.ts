@@ -21,6 +21,8 @@ export type PromptRules = Map<string, Rule>;
 
 /** Most rules for one model: clients choose the types of their files. */
 const MAX_RULES = 100;
+/** Most rules that one call learns: each is another try. */
+const MAX_TRIED = 8;
 const MAX_WORDS = 4000;
 
 /** Kinds of files by how their media types begin, and how providers call them. */
@@ -33,6 +35,8 @@ const KINDS: readonly (readonly [prefix: string, words: RegExp])[] = [
 /** That a model takes no such files, rather than that one of them is broken or too large. */
 const UNSUPPORTED =
   /unsupported|(?:not|n't|only|cannot) (?:be )?(?:\w+ )?(?:support|accept|allow|enabled|available)|no endpoints|unknown variant|at most 0|invalid content type|mmproj|not a multi-?modal|should be/i;
+/** That it is about this one file. */
+const BROKEN = /image is valid|corrupt|decode|damaged|too large|exceeds?\b|could not (?:process|parse|read)/i;
 /** That the types which an error names are those that are taken. */
 const LISTS_TAKEN = /formats?\b|should be|one of|only/i;
 /** Said by servers for which a message is one text. */
@@ -65,7 +69,8 @@ export function learnRules(error: unknown, prompt: Prompt, tried: PromptRules): 
   const learn = (name: string, rule: Rule) => {
     if (!tried.has(name) && rule.rewrite(prompt) !== prompt) tried.set(name, rule);
   };
-  const lasts = UNSUPPORTED.test(words) || TEXTS_ONLY.test(words);
+  if (before >= MAX_TRIED) return false;
+  const lasts = (UNSUPPORTED.test(words) && !BROKEN.test(words)) || TEXTS_ONLY.test(words);
   for (const type of refusedTypes(words, prompt))
     learn(`files of type ${type}`, { rewrite: withoutFiles(type), lasts });
   for (const [name, about, rewrite] of REMEDIES) if (about.test(words)) learn(name, { rewrite, lasts: true });
@@ -74,9 +79,13 @@ export function learnRules(error: unknown, prompt: Prompt, tried: PromptRules): 
 
 /** Keeps what a provider has accepted. @returns what is new */
 export function keepRules(rules: PromptRules, tried: PromptRules): string[] {
-  const added = [...tried].filter(([name, { lasts }]) => lasts && !rules.has(name) && rules.size < MAX_RULES);
-  for (const [name, rule] of added) rules.set(name, rule);
-  return added.map(([name]) => name);
+  const added: string[] = [];
+  for (const [name, rule] of tried) {
+    if (!rule.lasts || rules.has(name) || rules.size >= MAX_RULES) continue;
+    rules.set(name, rule);
+    added.push(name);
+  }
+  return added;
 }
 
 /** The first file of the last message that a refusal is about: its number among the parts, and its type. Null for none. */

@@ -14,10 +14,13 @@ const DECODERS: ReadonlyMap<string, Decoder> = new Map<string, Decoder>([
   ...(createZstdDecompress === undefined ? [] : ([["zstd", createZstdDecompress]] as const)),
 ]);
 
+/** What servers say of a body that is not encoded. */
+const PLAIN: ReadonlySet<string> = new Set(["", "identity", "none", "utf-8", "utf8"]);
+
 /** @param encoding a `Content-Encoding`. Returns null for a plain body. @throws Error for an encoding that Node cannot read */
 export function decoderOf(encoding: string): Duplex | null {
   const name = encoding.trim().toLowerCase();
-  if (name === "" || name === "identity") return null;
+  if (PLAIN.has(name)) return null;
   const decoder = DECODERS.get(name);
   if (decoder === undefined) throw new Error(`its content-encoding ${name.slice(0, 40)} cannot be read`);
   return decoder();

@@ -1,7 +1,7 @@
 /** Files that the model of a conversation does not take: notes in place of those of earlier messages, and a 400 for the one that is sent now. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { dataOf, type Loose } from "../support/served-upstream.ts";
+import { dataOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";
 import { anthropic } from "../support/strict-anthropic.ts";
 import { gemini } from "../support/strict-gemini.ts";
@@ -235,4 +235,17 @@ test("POST /agents/:id/text: ids of calls, messages of one role in a row and bla
     await dataOf(service.post(TEXT, { input }));
     assert.equal(upstream.refusals.length, learned, String(upstream.refusals));
   }
+});
+
+test("POST /agents/:id/text: a provider that accepts each call, and refuses an image in the place of its answer, is asked a few times and no more", async (t) => {
+  const { service, upstream } = await serveUpstream(t);
+  upstream.fallback({ steps: [{ error: { message: "failed to decode image", type: "invalid_request_error" } }] });
+  const input = [
+    { role: "user", content: [{ type: "image", image: PNG }] },
+    { role: "assistant", content: "A dot." },
+    { role: "user", content: "hello" },
+  ];
+  const reply = await service.post(TEXT, { input });
+  assert.equal(reply.status, 500, await reply.text());
+  assert.equal(upstream.requests.length, 2);
 });

@@ -236,6 +236,20 @@ describe("server.limits.uploads and the work that bodies ask for", () => {
       assert.equal((await ask()).status, 200);
     });
 
+    test(`WS of a plugin over ${transport}: a message whose handler throws counts no more once its socket is closed`, async (t) => {
+      const throwing = `export default { kind: "socket", path: "/throw", message: () => { throw new Error("no"); } };`;
+      const plugins = [pluginFolder(t, { "sockets/throw.mjs": throwing })];
+      const service = await startService(
+        t,
+        { name: "Test", version: "1.0.0", server: { transport }, routes: [{ use: "throw" }] },
+        { plugins },
+      );
+      const socket = await openSocket(`${service.url}/throw`);
+      socket.send(GO);
+      assert.equal((await socket.closed).code, 1011);
+      assert.equal(counted(service), 0);
+    });
+
     test(`WS of a plugin over ${transport}: messages beyond server.limits.uploads close their socket with 1013, and those of others go on`, async (t) => {
       const manifest = { name: "Test", version: "1.0.0", ...WAITING, server: { transport, limits: LIMITS } };
       const service = await startService(t, manifest, { plugins: [pluginFolder(t, PLUGINS)] });

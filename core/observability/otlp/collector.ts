@@ -118,7 +118,7 @@ const keyValues = (attributes: Attributes) =>
 function anyValue(value: AttributeValue): object {
   if (typeof value === "string") return { stringValue: value };
   if (typeof value === "boolean") return { boolValue: value };
-  if (typeof value === "number") return Number.isInteger(value) ? { intValue: value } : { doubleValue: value };
+  if (typeof value === "number") return Number.isSafeInteger(value) ? { intValue: value } : { doubleValue: value };
   return { arrayValue: { values: value.map(anyValue) } };
 }
 

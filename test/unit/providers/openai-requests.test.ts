@@ -104,7 +104,6 @@ const CALLS: [string, Partial<LanguageModelV3CallOptions>][] = [
   ["a result of text", answered({ type: "text", value: "3" })],
   ["a result of JSON", answered({ type: "json", value: { sum: 3 } })],
   ["a result that is an error", answered({ type: "error-json", value: { no: 1 } })],
-  ["a result of parts", answered({ type: "content", value: [{ type: "text", text: "3" }] })],
   ["a denied call", answered({ type: "execution-denied" })],
   ["tools", { tools: [TOOL, { ...TOOL, name: "now", strict: true }], toolChoice: { type: "auto" } }],
   ["one tool that must be called", { tools: [TOOL], toolChoice: { type: "tool", toolName: "add" } }],
