@@ -261,8 +261,10 @@ test("POST /agents/:id/text: a model is told of the question that a user may not
 test("POST /tools/:name/execute: an expression of an approval that fails is a warning in the log, and asks", async (t) => {
   const service = await serveApprovals(t, { pay: { approval: "{{ context.limit < input.amount }}" } });
   assert.equal((await pay(service, 5)).status, 409);
-  const lines = service.log.filter(({ level }) => level === 40 || level === "warn");
-  assert.equal(lines.length, 1);
-  assert.match(String(lines[0]!.msg), /^approval of tool "pay" cannot be evaluated, so a person is asked: /);
+  const warnings = service.log.filter(({ level }) => level === 40 || level === "warn").map(({ msg }) => String(msg));
+  const said = warnings.filter((text) =>
+    text.startsWith('approval of tool "pay" cannot be evaluated, so a person is asked: '),
+  );
+  assert.equal(said.length, 1, warnings.join("\n"));
   assert.equal((await pay(service, 5, {}, { limit: 10 })).status, 200);
 });
