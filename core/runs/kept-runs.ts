@@ -98,7 +98,7 @@ export class KeptRuns implements RunKeeper {
     if (isLive(this.#engine, id, userId) || (await isStored(this.#engine, id, userId))) throw new RunIdTaken(runId);
   }
 
-  newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, { runId, isChosen, keyed }: RunName): KeptRun {
+  newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, { runId, isChosen, isContested, keyed }: RunName): KeptRun {
     const anew = (isRead: boolean) => {
       const live = new LiveRun(call, waitingPlace(agent, request, runId));
       const prepared = agent.prepare(request, live.call, runId, live);
@@ -113,10 +113,10 @@ export class KeptRuns implements RunKeeper {
       this.for(principalOf(call, this.#engine.spaces.isolated)).attach(agent.id, runId, 0, { userId });
     const begin = <T>(wait: (execution: Execution) => Promise<T>): Promise<T> =>
       withFreeNumber(this.#engine.sequence, executionNumberRows, async (number) => {
-        if (isChosen || keyed !== null) await this.requireFree(runId, userId);
+        if (isContested) await this.requireFree(runId, userId);
         // The number before was taken, which the run may have found out when it had failed of it.
         if (live.hasBegun) live = anew(live.isRead).live;
-        return this.#begin(agent, request, call, number, live, prepared, wait);
+        return this.#begin(agent, request, call, { number, isContested }, live, prepared, wait);
       });
     /** @param earlier what is made of the run that a request with the same key has begun */
     const begun = async <T>(
@@ -160,7 +160,7 @@ export class KeptRuns implements RunKeeper {
     agent: KeptAgent,
     request: KeptRequest,
     call: RunCall,
-    number: number,
+    { number, isContested }: { readonly number: number; readonly isContested: boolean },
     live: LiveRun,
     { plan }: PreparedRun,
     wait: (execution: Execution) => Promise<T>,
@@ -190,7 +190,7 @@ export class KeptRuns implements RunKeeper {
     this.#live.set(key, live);
     let execution: Execution;
     try {
-      execution = this.#engine.begin(start, definition, call);
+      execution = this.#engine.begin(start, definition, call, isContested);
     } catch (error) {
       this.#live.delete(key);
       throw error;

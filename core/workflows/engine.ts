@@ -21,7 +21,7 @@ import type { Definitions } from "./definition/definitions.ts";
 import type { DescribedWorkflow } from "./definition/describe.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { noWorkflow } from "./journal/errors.ts";
-import { createExecutionIds, liveKey, liveKeyFor } from "./journal/ids.ts";
+import { createExecutionIds, liveKey, liveKeyFor, parseOwnId } from "./journal/ids.ts";
 import { isRun } from "./journal/run-record.ts";
 import { initialState, type JournalState } from "./journal/state.ts";
 import { RemoteExecutions } from "./list/running.ts";
@@ -175,18 +175,21 @@ export class Engine implements Workflows {
    * Starts an execution; its `settled` resolves when it settles. `source` is what it replays: `ExecutionStart.trace` of that, and what it
    * takes over as JSON.
    *
+   * @param isContested whether another process may begin one with this id at the same time; default: unless the id was made here
    * @throws ServiceError `unavailable` when too many are running, or waiting in `memory:`
    */
   begin(
     start: ExecutionStart,
     definition: WorkflowDefinition,
     caller: ExecutionCaller,
+    isContested = parseOwnId(start.id) !== start.number,
     source?: { readonly trace: string | undefined; readonly kept: string },
   ): Execution {
     this.capacity.requireFree(start.user, { isNew: true });
     const root = isRun(start.workflowId) ? null : beginWorkflow(caller.trace, start);
     const known = root === null ? start : { ...start, trace: contextText(root) };
     const execution = new Execution(initialState(known), definition, caller, this.environment, null, source?.kept);
+    execution.isContested = isContested && this.environment.shared;
     const reason = start.replay === undefined ? "execute" : "replay";
     if (root !== null)
       execution.spans = new ExecutionSpans(root, execution.state, definition.outline, reason, source?.trace);

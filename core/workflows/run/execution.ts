@@ -51,6 +51,8 @@ export class Execution {
   #nextWrite: Promise<void> | null = null;
   readonly #progress = new ProgressSignal();
   isAtRest = false;
+  /** Set by the engine: another process may begin one with this id at the same time, so nothing outside is asked before it is recorded. */
+  isContested = false;
   #known: KnownValues | null = null;
   /** Resolves when somebody else's commit has ended it, or has failed; null while nobody has tried that. */
   ending: Promise<unknown> | null = null;
