@@ -145,7 +145,7 @@ export class KeptRuns implements RunKeeper {
         live.isRead = true;
         const follow = await begun(
           async (execution) => {
-            await Promise.race([live.accepted, execution.settled]);
+            await Promise.race([live.accepted, live.stalled, execution.settled]);
             await onDisk(execution);
             return attach();
           },
@@ -262,7 +262,7 @@ export class KeptRuns implements RunKeeper {
   /** @throws what made the run fail, or ServiceError when it was stopped */
   async #result(execution: Execution, live: LiveRun): Promise<RunResult> {
     const { state } = execution;
-    await Promise.race([execution.settled, execution.commitFailure()]);
+    await Promise.race([execution.settled, execution.commitFailure(), live.stalled]);
     if (state.status === "cancelled") throw runCancelled();
     if (state.status === "running") throw runInterrupted(runIdOf(state.start));
     return live.result;
