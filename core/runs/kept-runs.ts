@@ -13,6 +13,7 @@ import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, notFound, ServiceError } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Uses } from "../lib/uses.ts";
+import { openExecutionKey } from "../storage/keys.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
 import { isLive, isStored } from "../workflows/begin.ts";
 import { type StepCall, Suspend, type WorkflowDefinition } from "../workflows/definition/definition.ts";
@@ -196,11 +197,13 @@ export class KeptRuns implements RunKeeper {
       throw error;
     }
     const leave = start.conversationId !== undefined ? this.#conversations.begin(start) : undefined;
+    const endWatch = this.#engine.environment.shared ? this.#whenReadElsewhere(number, () => live.read()) : undefined;
     execution.settled
       .catch((error) => live.reject(error))
       .finally(() => {
         if (this.#live.get(key) === live) this.#live.delete(key);
         leave?.();
+        endWatch?.();
         live.leave();
       });
     try {
@@ -266,6 +269,13 @@ export class KeptRuns implements RunKeeper {
     if (state.status === "cancelled") throw runCancelled();
     if (state.status === "running") throw runInterrupted(runIdOf(state.start));
     return live.result;
+  }
+
+  /** Readers in other processes watch its open row. A store that cannot tell of them may have some. */
+  #whenReadElsewhere(number: number, read: () => void): (() => void) | undefined {
+    const { store } = this.#engine;
+    if (store.watched === undefined) read();
+    return store.watched?.(openExecutionKey(number), read);
   }
 
   /** Somebody reads the parts of a run: where it goes on here, they are sent while they come. */

@@ -2,8 +2,9 @@
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import type { StepCall } from "../workflows/definition/definition.ts";
 
-/** How long parts wait for each other while somebody reads them. */
-const COMMIT_INTERVAL_MS = 40;
+/** While somebody reads them, parts are on disk when no more have come for the first time, or after the second. */
+const PAUSE_MS = 20;
+const LONGEST_MS = 50;
 /** Characters that are not on disk yet: above this the run waits. */
 const MAX_UNWRITTEN = 256 * 1024;
 /** What a part counts beside its text. */
@@ -20,6 +21,8 @@ export class KeptSink implements PartSink {
   #held: Delta | null = null;
   #unwritten = 0;
   #timer: NodeJS.Timeout | null = null;
+  /** When the last part came. */
+  #last = 0;
 
   /** @param isRead whether somebody reads the parts while they come */
   constructor(call: StepCall, isRead: boolean, onAccepted: () => void) {
@@ -81,11 +84,19 @@ export class KeptSink implements PartSink {
   }
 
   #schedule(): void {
-    this.#timer ??= setTimeout(() => {
+    this.#last = performance.now();
+    if (this.#timer === null) this.#writeAfter(PAUSE_MS, this.#last + LONGEST_MS);
+  }
+
+  /** @param latest when it is time, though parts go on coming */
+  #writeAfter(milliseconds: number, latest: number): void {
+    this.#timer = setTimeout(() => {
+      const left = Math.min(this.#last + PAUSE_MS, latest) - performance.now();
+      if (left >= 1) return this.#writeAfter(left, latest);
       this.#timer = null;
       // A failure shows at the end of the run.
       this.#write().catch(() => {});
-    }, COMMIT_INTERVAL_MS);
+    }, milliseconds);
   }
 
   #write(): Promise<void> {
