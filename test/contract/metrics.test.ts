@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { VERSION } from "../../core/lib/version.ts";
 import { type ParsedFamily, parseExposition, seriesName } from "../support/exposition.ts";
 import { FIXTURES } from "../support/fixtures.ts";
@@ -263,6 +264,18 @@ test("GET /metrics has what dashboards for Node.js show, once, whatever is added
   assert.deepEqual(names(await scrape(service)), before);
 });
 
+test("docs/deploy: the dashboard and the alerts name metrics that GET /metrics has", async () => {
+  const { families } = await scrape(service);
+  for (const file of ["grafana.json", "alerts.yaml"]) {
+    const text = await readFile(new URL(`../../docs/deploy/${file}`, import.meta.url), "utf8");
+    const names = new Set(
+      text.match(/\b(?:penstock|nodejs|process)_\w+/g)!.map((name) => name.replace(/_bucket$/, "")),
+    );
+    assert.ok(names.size > 5);
+    for (const name of names) assert.ok(families.has(name), `${file} names ${name}`);
+  }
+});
+
 const promtool = spawnSync("promtool", ["--version"]).error === undefined;
 test("GET /metrics: promtool check metrics finds nothing", {
   skip: promtool ? false : "no promtool: apt-get install prometheus",
@@ -272,6 +285,14 @@ test("GET /metrics: promtool check metrics finds nothing", {
     encoding: "utf8",
   });
   assert.deepEqual([status, stdout, stderr], [0, "", ""]);
+});
+
+test("docs/deploy/alerts.yaml: promtool check rules finds nothing", {
+  skip: promtool ? false : "no promtool: apt-get install prometheus",
+}, () => {
+  const file = fileURLToPath(new URL("../../docs/deploy/alerts.yaml", import.meta.url));
+  const { status, stdout } = spawnSync("promtool", ["check", "rules", "--lint-fatal", file], { encoding: "utf8" });
+  assert.equal(status, 0, stdout);
 });
 
 test("GET /metrics says how late the event loop was since the last scrape", async () => {
