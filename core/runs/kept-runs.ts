@@ -4,7 +4,6 @@
  */
 import type { RunCall } from "../agents/agent.ts";
 import type { KeptAgent, KeptRequest, KeptRun, RunKeeper, RunName } from "../agents/keeper.ts";
-import type { PreparedRun } from "../agents/run/execute.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
 import { RawSink } from "../agents/stream/raw.ts";
@@ -33,10 +32,9 @@ import { ScopedWorkflows } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
 import { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
-import { earlierResult } from "./earlier.ts";
-import { RunIdTaken, runCancelled, runInterrupted } from "./errors.ts";
 import { partEvents } from "./events.ts";
 import { LiveRun } from "./live-run.ts";
+import { earlierResult, RunIdTaken, runCancelled, runInterrupted } from "./outcome.ts";
 import { ScopedRuns } from "./scoped.ts";
 import { KeptSink } from "./sink.ts";
 
@@ -99,16 +97,20 @@ export class KeptRuns implements RunKeeper {
     if (isLive(this.#engine, id, userId) || (await isStored(this.#engine, id, userId))) throw new RunIdTaken(runId);
   }
 
-  newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, { runId, isChosen, isContested, keyed }: RunName): KeptRun {
+  newRun(
+    agent: KeptAgent,
+    request: KeptRequest,
+    call: RunCall,
+    { runId, isChosen, isContested, keyed }: RunName,
+  ): KeptRun {
     const anew = (isRead: boolean) => {
       const live = new LiveRun(call, waitingPlace(agent, request, runId));
-      const prepared = agent.prepare(request, live.call, runId, live);
-      live.prepared = prepared;
+      live.prepared = agent.prepare(request, live.call, runId, live);
       live.isRead = isRead;
-      return { live, prepared };
+      return live;
     };
-    const { live: first, prepared } = anew(false);
-    let live = first;
+    let live = anew(false);
+    const prepared = live.prepared!;
     const { userId } = prepared.plan.settings.memory;
     const attach = () =>
       this.for(principalOf(call, this.#engine.spaces.isolated)).attach(agent.id, runId, 0, { userId });
@@ -116,8 +118,8 @@ export class KeptRuns implements RunKeeper {
       withFreeNumber(this.#engine.sequence, executionNumberRows, async (number) => {
         if (isContested) await this.requireFree(runId, userId);
         // The number before was taken, which the run may have found out when it had failed of it.
-        if (live.hasBegun) live = anew(live.isRead).live;
-        return this.#begin(agent, request, call, { number, isContested }, live, prepared, wait);
+        if (live.hasBegun) live = anew(live.isRead);
+        return this.#begin(agent, request, call, number, live, isContested, wait);
       });
     /** @param earlier what is made of the run that a request with the same key has begun */
     const begun = async <T>(
@@ -161,11 +163,12 @@ export class KeptRuns implements RunKeeper {
     agent: KeptAgent,
     request: KeptRequest,
     call: RunCall,
-    { number, isContested }: { readonly number: number; readonly isContested: boolean },
+    number: number,
     live: LiveRun,
-    { plan }: PreparedRun,
+    isContested: boolean,
     wait: (execution: Execution) => Promise<T>,
   ): Promise<T> {
+    const { plan } = live.prepared!;
     const definition = this.#definitionOf.get(agent)!;
     const { userId, conversationId } = plan.settings.memory;
     const start: ExecutionStart = {
@@ -197,7 +200,9 @@ export class KeptRuns implements RunKeeper {
       throw error;
     }
     const leave = start.conversationId !== undefined ? this.#conversations.begin(start) : undefined;
-    const endWatch = this.#engine.environment.shared ? this.#whenReadElsewhere(number, () => live.read()) : undefined;
+    const endWatch = this.#engine.store.watched?.(openExecutionKey(number), () => live.read());
+    // Readers in other processes of which the store does not tell.
+    if (endWatch === undefined && this.#engine.environment.shared) live.read();
     execution.settled
       .catch((error) => live.reject(error))
       .finally(() => {
@@ -215,8 +220,8 @@ export class KeptRuns implements RunKeeper {
         live.hasFailed = execution.isAtRest;
       }
       if (!(error instanceof CommitConflict)) throw error;
-      if (execution.isRecorded) throw runInterrupted(runIdOf(start));
-      throw unlessNumberTaken(error, number, new RunIdTaken(runIdOf(start)));
+      if (execution.isRecorded) throw runInterrupted(plan.id);
+      throw unlessNumberTaken(error, number, new RunIdTaken(plan.id));
     }
   }
 
@@ -269,13 +274,6 @@ export class KeptRuns implements RunKeeper {
     if (state.status === "cancelled") throw runCancelled();
     if (state.status === "running") throw runInterrupted(runIdOf(state.start));
     return live.result;
-  }
-
-  /** Readers in other processes watch its open row. A store that cannot tell of them may have some. */
-  #whenReadElsewhere(number: number, read: () => void): (() => void) | undefined {
-    const { store } = this.#engine;
-    if (store.watched === undefined) read();
-    return store.watched?.(openExecutionKey(number), read);
   }
 
   /** Somebody reads the parts of a run: where it goes on here, they are sent while they come. */

@@ -1,5 +1,5 @@
 /** Writes the parts of a kept run to its journal. Deltas of one block that come before the same commit are one part. */
-import type { AgentPart, PartSink } from "../agents/run/parts.ts";
+import { type AgentPart, type Delta, type PartSink, plainDelta } from "../agents/run/parts.ts";
 import type { StepCall } from "../workflows/definition/definition.ts";
 
 /** While somebody reads them, parts are on disk when no more have come for the first time, or after the second. */
@@ -9,8 +9,6 @@ const LONGEST_MS = 50;
 const MAX_UNWRITTEN = 256 * 1024;
 /** What a part counts beside its text. */
 const PART_CHARACTERS = 200;
-
-type Delta = Extract<AgentPart, { delta: string }>;
 
 export class KeptSink implements PartSink {
   /** Only the signal of the step ends the run. */
@@ -74,7 +72,7 @@ export class KeptSink implements PartSink {
       return;
     }
     this.#release();
-    this.#held = ownFields(part);
+    this.#held = plainDelta(part);
     this.#unwritten += PART_CHARACTERS;
   }
 
@@ -108,8 +106,3 @@ export class KeptSink implements PartSink {
 
 const isDelta = (part: AgentPart): part is Delta =>
   part.type === "text-delta" || part.type === "reasoning-delta" || part.type === "tool-input-delta";
-
-/** Without fields of the provider that deltas may carry. */
-function ownFields({ type, id, delta, subAgentId, subAgentName, subAgentCallId }: Delta): Delta {
-  return subAgentId === undefined ? { type, id, delta } : { type, id, delta, subAgentId, subAgentName, subAgentCallId };
-}

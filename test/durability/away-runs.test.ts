@@ -44,7 +44,10 @@ const acknowledged = async (reply: Promise<Response>): Promise<string> =>
 const runs = (): Promise<Loose[]> => dataOf(other!.service.get("/agents/keeper/runs?limit=100"));
 const runOf = (id: string): Promise<Loose> => dataOf(other!.service.get(`/agents/keeper/runs/${id}`));
 const isOver = (id: string) =>
-  eventually(async () => (await runOf(id)).endTime !== null && (await runOf(id)).status !== "running", `the end of ${id}`);
+  eventually(
+    async () => (await runOf(id)).endTime !== null && (await runOf(id)).status !== "running",
+    `the end of ${id}`,
+  );
 async function said(id: string): Promise<string[]> {
   const reply = other!.service.get(`/api/memory/conversations/${id}/messages?agentId=keeper&userId=ada`);
   const { messages } = await dataOf(reply);

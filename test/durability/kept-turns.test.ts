@@ -101,7 +101,8 @@ for (const what of ["its turn", "what was said in its conversation"])
     const { start } = serviceOn(t);
     const base = createMemoryStore();
     let failed = 3;
-    const fails = (key: string) => (what === "its turn" ? key.startsWith("ct/") : key.startsWith("id/")) && failed++ < 2;
+    const fails = (key: string) =>
+      (what === "its turn" ? key.startsWith("ct/") : key.startsWith("id/")) && failed++ < 2;
     const away = (key: string) => {
       if (fails(key)) throw unavailable("the connection is lost");
     };
@@ -128,7 +129,9 @@ for (const kind of ["sqlite", "shared"]) {
   for (const hasBegun of [true, false]) {
     for (const happens of [false, true]) {
       const what = `${hasBegun ? "a run that is on disk" : "a run that is not on disk yet"} (${kind})`;
-      const then = happens ? " and has happened: both are stored, once" : ": the run goes on until both are stored, once";
+      const then = happens
+        ? " and has happened: both are stored, once"
+        : ": the run goes on until both are stored, once";
       test(`POST /agents/:id/text of ${what} is 503 when the commit of its turn fails${then}`, async (t) => {
         const { model, start } = serviceOn(t);
         const base = createMemoryStore();

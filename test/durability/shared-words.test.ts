@@ -24,7 +24,8 @@ const { one, other } = await twoProcesses(server, folder, {
 
 const isAsked = (question: string) =>
   until(
-    () => existsSync(join(folder, "asked")) && readFileSync(join(folder, "asked"), "utf8").split("\n").includes(question),
+    () =>
+      existsSync(join(folder, "asked")) && readFileSync(join(folder, "asked"), "utf8").split("\n").includes(question),
     `the question ${question}`,
   );
 const post = (to: Served, path: string, body: object): Promise<Loose> =>

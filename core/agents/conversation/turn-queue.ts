@@ -6,9 +6,9 @@
 import { type AbortListener, AbortSource, type Aborts, abortsOf } from "../../lib/aborts.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { MemoryManifest } from "../../manifest/manifest.ts";
+import { isStoreUnavailable } from "../../storage/away.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import { turnClaimKey } from "../../storage/keys.ts";
-import { isStoreUnavailable } from "../../storage/away.ts";
 import type { RunCaller } from "../run/caller.ts";
 import type { RunRecord } from "../run/journal.ts";
 import type { Claim, TurnClaims } from "./turn-claims.ts";
