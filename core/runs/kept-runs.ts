@@ -11,6 +11,7 @@ import { type Principal, principalOf, seesEverything } from "../identity/princip
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, notFound, ServiceError } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
+import { jsonBytes } from "../lib/size.ts";
 import type { Uses } from "../lib/uses.ts";
 import { openExecutionKey } from "../storage/keys.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
@@ -116,6 +117,7 @@ export class KeptRuns implements RunKeeper {
       this.for(principalOf(call, this.#engine.spaces.isolated)).attach(agent.id, runId, 0, { userId });
     const begin = <T>(wait: (execution: Execution) => Promise<T>): Promise<T> =>
       withFreeNumber(this.#engine.sequence, executionNumberRows, async (number) => {
+        await this.#engine.store.requireRoom?.(userId, () => jsonBytes(request));
         if (isContested) await this.requireFree(runId, userId);
         // The number before was taken, which the run may have found out when it had failed of it.
         if (live.hasBegun) live = anew(live.isRead);

@@ -2,9 +2,11 @@
  * The layouts of all keys. A key is parts joined by `/`; the first part names the table. `NAME` below stands for `encodeText(name)`, `#`
  * for `encodeNumber(n)`; values are JSON.
  *
+ *   b/USER                          counter of a user's bytes in conversations, executions and working memory
  *   id/MEMORY/CONVERSATION          -> internal number of the conversation, in the shared space of ids
  *   iu/MEMORY/CONVERSATION/USER     -> the same in the space of a user (id-spaces.ts)
  *   c/#/                            prefix of all rows of one conversation, so that deleting it is one range
+ *   c/#/b                           counter of its bytes (stored-bytes.ts)
  *   c/#/i/MESSAGE                   -> position of a message whose id a client chose ("time/sequence")
  *   c/#/m/#time/#sequence           -> the message as the API gives it, `role` first
  *   c/#/n                           -> [the conversation as the API gives it (updatedAt last), messages it ever had];
@@ -19,6 +21,7 @@
  *   n/MEMORY/u/USER                 counter of the user's conversations
  *   n/MEMORY/r/RESOURCE             counter of the resource's conversations
  *   w/MEMORY/USER                   -> working memory of a user
+ *   w/MEMORY/USER/b                 counter of its bytes
  *   semantic/...                    indexes of semantic search (memory/semantic/layout.ts)
  *   s/NAME                          sequences
  *   h/AGENT/#startTime/RUN          -> a run as the agent's history gives it
@@ -27,6 +30,7 @@
  *   n/h/AGENT                       counter of the runs in an agent's history
  *   n/hu/AGENT/USER                 counter of the user's runs among them
  *   x/#/r                           -> an execution that is not running: [record, rest] (workflows/journal)
+ *   x/#/b                           counter of its bytes
  *   x/#/j/#                         -> entries of its journal, in the order of their commits
  *   xo/#                            -> a running execution: [process, start, first entries]
  *   xn/ID                           -> number of an execution whose id a client chose, in the shared space of ids
@@ -70,6 +74,7 @@
  */
 import { decodeNumber, encodeNumber, encodeShortText, encodeText } from "./encoding.ts";
 import type { IdKeys } from "./id-spaces.ts";
+import type { OwnedRows } from "./store.ts";
 
 export const CONVERSATION_SEQUENCE = "s/conversation";
 
@@ -116,6 +121,20 @@ export const unfinishedCopyKey = (conversation: number) => `cc/${encodeNumber(co
 export const conversationSummaryKey = (conversation: number) => `c/${encodeNumber(conversation)}/s`;
 export const conversationWorkingMemoryKey = (conversation: number) => `c/${encodeNumber(conversation)}/w`;
 export const userWorkingMemoryKey = (memory: string, user: string) => `w/${encodeText(memory)}/${encodeText(user)}`;
+
+export const STORED_BYTES = "b/";
+export const storedBytesKey = (user: string) => STORED_BYTES + encodeText(user);
+/** The counter of the bytes of something, and the prefixes of its rows. */
+export function countedRows(owned: OwnedRows, userId: string): { counter: string; prefixes: readonly string[] } {
+  if ("workflowId" in owned) {
+    const rows = executionRows(owned.number);
+    return { counter: `${rows}b`, prefixes: [rows, openExecutionKey(owned.number)] };
+  }
+  const { memory, number } = owned;
+  if (number !== undefined) return { counter: `${conversationRows(number)}b`, prefixes: [conversationRows(number)] };
+  const key = userWorkingMemoryKey(memory, userId);
+  return { counter: `${key}/b`, prefixes: [key] };
+}
 
 /** Prefix of the index rows of a user, of a resource. */
 export const userIndex = (memory: string, user: string) => `u/${encodeText(memory)}/${encodeText(user)}/`;

@@ -76,7 +76,8 @@ export async function tellAwaitingStep(engine: Engine, step: AnsweredStep): Prom
   }
 }
 
-/** Whether a step may have asked a person: it waits still, or had asked before the execution was read from the store. */
+/** Whether a step may have asked a person: it waits still, was stopped, or had asked before the execution was read from the store. */
 export const mayHaveWaited = ({ state, takenUp }: Execution): boolean =>
   state.endedAt !== null &&
-  (takenUp?.mayHaveAsked === true || [...state.steps.values()].some(({ status }) => status === "waiting"));
+  (takenUp?.mayHaveAsked === true ||
+    [...state.steps.values()].some(({ status }) => status === "waiting" || status === "running"));

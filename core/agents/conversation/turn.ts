@@ -5,6 +5,7 @@
  */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { messageOf } from "../../lib/errors.ts";
+import { jsonBytes } from "../../lib/size.ts";
 import type { Discarded, Memory, MemoryAccess, NewMessage, TurnPlace } from "../../memory/memory.ts";
 import { MEMORY_SPANS, memoryAttributes } from "../../observability/attributes.ts";
 import type { Span } from "../../observability/span.ts";
@@ -107,7 +108,10 @@ export class Turn {
     return ticket === null ? undefined : queue.leave(ticket);
   }
 
-  /** @throws ServiceError `not_found` when the conversation is another user's, `unavailable` when the store fails */
+  /**
+   * @throws ServiceError `not_found` when the conversation is another user's, `too_large` when its user has no room for more, `unavailable`
+   *   when the store fails
+   */
   async recall(): Promise<RecalledContext> {
     const span = this.#span(MEMORY_SPANS.recall);
     const request = { ...this.#options, input: this.#input, own: this.#own };
@@ -123,6 +127,9 @@ export class Turn {
     else this.#branch = recalled.answered === null ? [] : [newMessage(recalled.answered)];
     this.#recalled = recalled.ids;
     this.asked = recalled.asked;
+    const { access, conversation } = this.#options;
+    if (this.writable && !this.#isRepeated)
+      await access.requireRoom(conversation.userId, () => jsonBytes([this.#branch, this.#user]));
     return recalled;
   }
 
