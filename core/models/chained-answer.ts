@@ -3,6 +3,7 @@
  */
 import type { SharedV3Warning } from "@ai-sdk/provider";
 import { pause, untilAborted } from "../lib/abortable.ts";
+import { type Aborts, abortsOf } from "../lib/aborts.ts";
 import { caught, invalid, type ServiceError } from "../lib/errors.ts";
 import { backOff } from "../lib/retry.ts";
 import { isThenable } from "../lib/thenable.ts";
@@ -94,7 +95,7 @@ export class ChainedAnswer implements ModelStream {
         const timed = !inBatches || meter?.durations.begin() === true;
         this.#startedAt = timed ? performance.now() : 0;
         if (inBatches) this.#open(model, await model.doStream(options), null);
-        else await this.#call(model, options, new CallLimits(timeouts, this.#options.abortSignal));
+        else await this.#call(model, options, new CallLimits(timeouts, this.#aborts));
         return this;
       } catch (thrown) {
         await this.#chooseNextTry(thrown);
@@ -129,6 +130,10 @@ export class ChainedAnswer implements ModelStream {
 
   get #logger() {
     return this.#options.logger ?? this.#settings.logger;
+  }
+
+  get #aborts(): Aborts | undefined {
+    return this.#options.aborts ?? abortsOf(this.#options.abortSignal);
   }
 
   /** The model of the next try: the first one, from the current position on, whose circuit admits a call. */
@@ -208,9 +213,14 @@ export class ChainedAnswer implements ModelStream {
 
   async #call(model: StreamingModel, options: ModelCallOptions, limits: CallLimits): Promise<void> {
     this.#limits = limits;
-    // A provider may copy its options with a spread, which leaves out what a getter gives.
-    const call = model.doStream({ ...options, abortSignal: limits.signal });
-    this.#open(model, await untilAborted(call, limits.signal, discard), limits);
+    const call = model.doStream({
+      ...options,
+      // A copy of the options has it too. A model that reads none costs none.
+      get abortSignal() {
+        return limits.signal;
+      },
+    });
+    this.#open(model, await untilAborted(call, limits, discard), limits);
   }
 
   /** @param limits time limits of the call; null when the model enforces them itself */
@@ -222,7 +232,7 @@ export class ChainedAnswer implements ModelStream {
     } else {
       this.#batched.delete(model);
       const { timeouts } = this.#models[this.#position]!;
-      this.#source = new StreamSource(result, limits ?? new CallLimits(timeouts, this.#options.abortSignal));
+      this.#source = new StreamSource(result, limits ?? new CallLimits(timeouts, this.#aborts));
     }
     const { think } = this.#models[this.#position]!;
     if (think !== undefined) this.#source = new ThinkTags(this.#source, think);

@@ -50,8 +50,12 @@ function roomFor(store: Pick<Store, "held">, kind: KindOfRows): number {
 }
 
 /** By how many bytes they are over it; 0 or less: they are not. */
-export const excessBytes = (store: Pick<Store, "held">, kind: KindOfRows): number =>
-  heldBytes(store, kind) - roomFor(store, kind);
+export function excessBytes(store: Pick<Store, "held">, kind: KindOfRows): number {
+  const held = heldBytes(store, kind);
+  const { share } = KINDS[kind];
+  // Within its share it is asked about no other kind: this is asked with every change.
+  return held <= share ? held - share : held - roomFor(store, kind);
+}
 
 /** From here on the rows decide how large the heap is. */
 const LARGE = 16 * MIB;
