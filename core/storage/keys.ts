@@ -51,18 +51,6 @@
  *   a2o/TASK                        -> a running task: its agent, and its process
  *   a2m/MESSAGE                     -> the task that began with a message, by a digest of its id
  *   a2p/USER/TASK                   a task of a user that has not ended
- *   rs/RESPONSE                     -> a stored response: owner, input, output (openai/response-rows.ts)
- *   rt/#createdAt/RESPONSE          the same by time
- *   ik/REQUEST                      -> an Idempotency-Key: who works on its request, or the reply (kept-replies.ts)
- *   it/#claimedAt/REQUEST           the same by time
- *   ap/APPROVAL                     -> a question that a person is asked before a tool runs (approvals/record.ts)
- *   aq/DIGEST                       -> id of the approval that was last asked for of a call
- *   as/STATUS/#createdAt/APPROVAL   approvals by status
- *   aa/AGENT/STATUS/...             the same of one agent
- *   au/USER/..., av/USER/AGENT/...  the same of one user, and of one user and agent
- *   ax/#time/APPROVAL               when an approval expires, or may be forgotten once it is decided
- *   aw/PLACE/APPROVAL               an open question by what it is part of (approvals/rows.ts)
- *   ar/APPROVAL                     an answer that the step or task which waits for it has not taken yet
  *   kv/NAMESPACE/KEY                -> an entry of a plugin: the key as it wrote it, the value, when it expires
  *   kx/#expires/NAMESPACE/KEY       -> key of an entry that expires
  *
@@ -161,20 +149,6 @@ export const ownKeyOf = (agent: string, user: string, historyKey: string) =>
   ownHistoryRows(agent, user) + historyKey.slice(historyRows(agent).length);
 export const OPEN_RUNS = "ho/";
 export const openRunKey = (run: string) => `ho/${encodeText(run)}`;
-
-export const responseKey = (id: string) => `rs/${encodeText(id)}`;
-export const RESPONSE_TIMES = "rt/";
-export const responseTime = (time: number, id: string) => `rt/${encodeNumber(time)}/${id}`;
-export const responsesBefore = (time: number) => `rt/${encodeNumber(time)}`;
-export const responseOfTime = (responseTime: string) => responseTime.slice("rt/#########/".length);
-
-/** `request` is a digest, and needs no encoding. */
-export const keptReplyKey = (request: string) => `ik/${request}`;
-export const KEPT_REPLY_TIMES = "it/";
-export const keptReplyTime = (time: number, request: string) => `it/${encodeNumber(time)}/${request}`;
-/** Those that were claimed before `time`, in milliseconds since 1970, sort before this. */
-export const keptRepliesBefore = (time: number) => `it/${encodeNumber(time)}`;
-export const keptReplyOfTime = (keptReplyTime: string) => keptReplyTime.slice("it/#########/".length);
 
 /** Prefix of the entries of a plugin's namespace. */
 export const keyvRows = (namespace: string) => `kv/${encodeText(namespace)}/`;
@@ -278,23 +252,3 @@ export const foreignRows = (traceId: string) => `tf/${traceId}/`;
 export const foreignKey = (traceId: string, segment: string) => `tf/${traceId}/${segment}`;
 export const segmentFromForeignKey = (foreignKey: string) => foreignKey.slice("tf/".length + 32 + 1);
 export const TRACE_COUNTERS = { traces: "n/t/traces", spans: "n/t/spans", size: "n/t/size" } as const;
-
-export const approvalKey = (id: string) => `ap/${encodeText(id)}`;
-export const approvalCallKey = (digest: string) => `aq/${digest}`;
-/** Prefix of the approvals of a status: all, or those of an agent, of a user, or of both. */
-export function approvalIndex(status: string, agent?: string, user?: string): string {
-  if (user === undefined) return agent === undefined ? `as/${status}/` : `aa/${encodeText(agent)}/${status}/`;
-  return agent === undefined
-    ? `au/${encodeText(user)}/${status}/`
-    : `av/${encodeText(user)}/${encodeShortText(agent)}/${status}/`;
-}
-/** The rest of a row of any of these. */
-export const approvalEntry = (createdAt: number, id: string) => `${encodeNumber(createdAt)}/${id}`;
-export const APPROVAL_TIMES = "ax/";
-export const approvalTimeKey = (time: number, id: string) => `ax/${encodeNumber(time)}/${id}`;
-/** Approvals for which something was to be done before `time` sort before this. */
-export const approvalTimesBefore = (time: number) => `ax/${encodeNumber(time)}`;
-export const APPROVAL_ANSWERS = "ar/";
-export const approvalAnswerKey = (id: string) => `ar/${id}`;
-/** Ids of approvals need no decoding. */
-export const indexedApproval = (key: string) => key.slice(key.lastIndexOf("/") + 1);
