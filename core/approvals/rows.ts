@@ -31,10 +31,10 @@ export class ApprovalRows extends Collection<ApprovalRecord> {
       timeOf: ({ status, expiresAt, decidedAt }) => (status === "open" ? expiresAt : decidedAt! + retention()),
       // All of them contain every approval, so that isolation may be switched on later.
       lists: [
-        ["as", "status"],
-        ["aa", "agentId", "status"],
-        ["au", "owner", "status"],
-        ["av", "owner", "agentId", "status"],
+        ["as/", "status"],
+        ["aa/", "agentId", "status"],
+        ["au/", "owner", "status"],
+        ["av/", "owner", "agentId", "status"],
       ],
       orderOf: ({ createdAt }) => createdAt,
       placesOf: (record) =>

@@ -201,14 +201,13 @@ export class Collection<T extends object> {
   #listsOf(values: Partial<T>): string[] {
     const { lists = [] } = this.#kind;
     const within = lists.filter(([, ...fields]) => fields.every((field) => values[field] !== undefined));
-    return within.map(([name, first, ...others]) =>
-      [
-        name,
+    return within.map(([name, first, ...others]) => {
+      const parts = [
         encodeText(String(values[first!])),
         ...others.map((field) => encodeShortText(String(values[field]))),
-        "",
-      ].join("/"),
-    );
+      ];
+      return `${name}${parts.join("/")}/`;
+    });
   }
 }
 

@@ -16,7 +16,7 @@ import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { Collection, type Found } from "./collection.ts";
 import { unlessConflict } from "./conflict.ts";
-import { bounded, type Claimed, type KeyRow, keyReused, readable, settled } from "./key-row.ts";
+import { bounded, type Claimed, endOfClaim, type KeyRow, keyReused, readable } from "./key-row.ts";
 import type { Membership } from "./membership.ts";
 import { nameProcess } from "./process-name.ts";
 import type { Store } from "./store.ts";
@@ -194,7 +194,7 @@ export class KeptReplies implements ReplyKeeper {
   async #settle(claimed: Claimed, reply: KeptReply | null, end: End): Promise<void> {
     const kept = reply !== null && isFinal(reply) ? bounded(reply) : null;
     const { id, record } = claimed;
-    const after = settled(record, kept, reply?.status === 503);
+    const after = endOfClaim(record, kept, reply?.status === 503);
     const write = async () => {
       await unlessConflict(this.rows.write(id, claimed, after));
       this.rows.store.wake?.(this.rows.key(id));

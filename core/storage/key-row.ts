@@ -26,7 +26,7 @@ export interface Claimed extends Pick<Found<KeyRow>, "id" | "record" | "revision
  *
  * @param mayGoOn whether what the request has started may go on without it: then the next one is told of it
  */
-export function settled(record: KeyRow, kept: KeptReply | null, mayGoOn: boolean): KeyRow | undefined {
+export function endOfClaim(record: KeyRow, kept: KeptReply | null, mayGoOn: boolean): KeyRow | undefined {
   if (kept === null) return mayGoOn ? { ...record, process: "" } : undefined;
   const { process: _, ...rest } = record;
   const { status, headers, body } = kept;
