@@ -115,15 +115,16 @@ const PLUGINS = sources("plugins");
 
 /** What keys of rows begin with, in the source: `"ap/"`, or `ap/` before what is filled in. */
 const SPACE = /["`]([a-z][a-z0-9]{0,2}\/)(?=["`]|\$\{|[a-z]\/)/g;
-/** They name rows of others: to give them room, and to tell counters. Of ids there is `run/ID` and `sub/ID`. */
+/** They name rows of others: to give them room, and to tell counters. */
 const NAMES_OF_OTHERS = new Set(["core/storage/memory-shares.ts", "core/storage/row-lines.ts"]);
-const IDS = new Set(["run/", "sub/"]);
+/** Counters of all, each by what it counts; and ids. */
+const SHARED = new Set(["n/", "run/", "sub/"]);
 
 test("what keys of rows begin with stands in one file of core, which is the only one that writes such rows", () => {
   const files = new Map<string, Set<string>>();
   for (const file of CORE.filter((each) => !NAMES_OF_OTHERS.has(each)))
     for (const [, space] of read(file).matchAll(SPACE))
-      if (!IDS.has(space!)) files.set(space!, (files.get(space!) ?? new Set()).add(file));
+      if (!SHARED.has(space!)) files.set(space!, (files.get(space!) ?? new Set()).add(file));
   assert.ok(files.size > 50, `${files.size} spaces were found`);
   assert.deepEqual(
     [...files].filter(([, those]) => those.size > 1).map(([space, those]) => [space, ...those]),

@@ -21,11 +21,6 @@
  *   w/MEMORY/USER                   -> working memory of a user
  *   semantic/...                    indexes of semantic search (memory/semantic/layout.ts)
  *   s/NAME                          sequences
- *   h/AGENT/#startTime/RUN          -> a run as the agent's history gives it
- *   hu/AGENT/USER/#startTime/RUN    the runs of a user, where stored objects belong to users
- *   ho/RUN                          -> a running run: the key of its row, its process, and when it was last known to run
- *   n/h/AGENT                       counter of the runs in an agent's history
- *   n/hu/AGENT/USER                 counter of the user's runs among them
  *   x/#/r                           -> an execution that is not running: [record, rest] (workflows/journal)
  *   x/#/j/#                         -> entries of its journal, in the order of their commits
  *   xo/#                            -> a running execution: [process, start, first entries]
@@ -124,32 +119,6 @@ export function countedIndex(resourceTotal: string): string {
   return `r/${memory}/${resource}/`;
 }
 
-/** Prefix of the histories of all agents, and the agent of one of their rows. Ids of agents need no decoding. */
-export const HISTORIES = "h/";
-export const agentOfHistory = (key: string): string => key.split("/")[1]!;
-/** Sorts after every run of an agent, and before the next agent. */
-export const historyEnd = (agent: string) => `${historyRows(agent)}~`;
-/** Prefix of an agent's history. */
-export const historyRows = (agent: string) => `h/${encodeText(agent)}/`;
-/** Runs older than `time` (milliseconds since 1970) sort before this. */
-export const historyBefore = (agent: string, time: number) => `h/${encodeText(agent)}/${encodeNumber(time)}`;
-export const historyKey = (agent: string, startTime: number, run: string) =>
-  `h/${encodeText(agent)}/${encodeNumber(startTime)}/${encodeText(run)}`;
-export const historyTotal = (agent: string) => `n/h/${encodeText(agent)}`;
-/** Prefix of a user's runs in an agent's history. */
-export const ownHistoryRows = (agent: string, user: string) => `hu/${encodeText(agent)}/${encodeText(user)}/`;
-export const ownHistoryKey = (agent: string, user: string, startTime: number, run: string) =>
-  `hu/${encodeText(agent)}/${encodeText(user)}/${encodeNumber(startTime)}/${encodeText(run)}`;
-export const ownHistoryTotal = (agent: string, user: string) => `n/hu/${encodeText(agent)}/${encodeText(user)}`;
-export function historyKeyOfOwn(ownHistoryKey: string): string {
-  const [, agent, , startTime, run] = ownHistoryKey.split("/");
-  return `h/${agent}/${startTime}/${run}`;
-}
-export const ownKeyOf = (agent: string, user: string, historyKey: string) =>
-  ownHistoryRows(agent, user) + historyKey.slice(historyRows(agent).length);
-export const OPEN_RUNS = "ho/";
-export const openRunKey = (run: string) => `ho/${encodeText(run)}`;
-
 /** Prefix of the entries of a plugin's namespace. */
 export const keyvRows = (namespace: string) => `kv/${encodeText(namespace)}/`;
 export const keyvKey = (namespace: string, key: string) => `kv/${encodeText(namespace)}/${encodeText(key)}`;
@@ -165,11 +134,8 @@ export const taskKey = (agent: string, task: string) => `a2/${encodeText(agent)}
 /** Prefix of an agent's tasks by their last change: of all, or of one user. */
 export const taskIndex = (agent: string, user?: string) =>
   user === undefined ? `a2i/${encodeText(agent)}/` : `a2u/${encodeText(agent)}/${encodeText(user)}/`;
-/** Prefix of the task indexes of all agents, and the agent of one of their rows. Ids of agents need no decoding. */
+/** Prefix of the task indexes of all agents, whose ids need no encoding. */
 export const TASK_INDEXES = "a2i/";
-export const indexedAgent = (key: string): string => key.split("/")[1]!;
-/** Sorts after every task of an agent, and before the next agent. */
-export const taskIndexEnd = (agent: string) => `${taskIndex(agent)}~`;
 /** The rest of a row of either index; its first part alone sorts before all rows of that time. */
 export const taskEntry = (updatedAt: number, task: string) => `${encodeNumber(updatedAt)}/${encodeText(task)}`;
 /** The time and the task of a row of either index. Ids of tasks need no decoding. */
@@ -231,11 +197,8 @@ export const executionEntry = (createdAt: number, execution: number) =>
 export const indexedEntry = (key: string) => key.slice(-"#########/#########".length);
 export const indexedExecution = (key: string) => decodeNumber(key.slice(-9));
 export const WORKFLOW_INDEXES = "xw/";
-/** Prefix of a workflow's index rows of all statuses, from the workflow or from one of these rows. */
+/** Prefix of a workflow's index rows of all statuses. */
 export const workflowIndex = (workflow: string) => `xw/${encodeText(workflow)}/`;
-export const workflowIndexOf = (key: string) => key.slice(0, key.indexOf("/", WORKFLOW_INDEXES.length) + 1);
-/** Sorts after all index rows of a workflow. */
-export const afterWorkflow = (workflowIndex: string) => `${workflowIndex}~`;
 
 export const SEGMENTS = "th/";
 export const segmentKey = (segment: string) => `th/${segment}`;

@@ -79,7 +79,7 @@ for (const kind of ["sqlite", "postgres"] as const)
     await before.close();
     const service = await serveApprovals(t, { ...MANIFEST, store });
     const ada = as("ada");
-    const listed = async (query: string, headers = ada) =>
+    const listed = async (query: string, headers: Record<string, string> = ada) =>
       (await dataOf(service.get(`/approvals?${query}`, headers))).map(({ approvalId }: Loose) => approvalId);
     const pay = (amount: number, id: string, headers = ada) =>
       service.post("/tools/pay/execute", { input: { amount } }, { ...headers, "x-approval-id": id });
