@@ -10,7 +10,7 @@ import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { TextStream } from "../http/route.ts";
 import { isSomebody } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
-import { messageOf, rateLimited, ServiceError } from "../lib/errors.ts";
+import { messageOf, rateLimited, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import { KeyCounts } from "../lib/key-counts.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
@@ -168,16 +168,11 @@ export class BackgroundResponses {
   #runsOf = (principal: Principal) => this.#runs.for(principal, true);
 
   /** Undefined when there is no such run. */
-  async #ofRun<T>(
+  #ofRun<T>(
     { resource: { id, model } }: ResponseRecord,
     work: (agentId: string, runId: string) => Promise<T>,
   ): Promise<T | undefined> {
-    try {
-      return await work(model, responseRunId(id));
-    } catch (error) {
-      if (error instanceof ServiceError && error.kind === "not_found") return undefined;
-      throw error;
-    }
+    return unlessNotFound(work(model, responseRunId(id)));
   }
 }
 
