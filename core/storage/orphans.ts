@@ -15,7 +15,7 @@ interface Left {
   /** The process that a row names; undefined: none, so that it is nobody's. */
   processOf(row: Row): string | undefined;
   /** Ends what the process was at work on. */
-  end(row: Row): Promise<void>;
+  end(row: Row, process: string): Promise<void>;
   failed(error: unknown): void;
 }
 
@@ -47,7 +47,7 @@ export class Orphans {
       for (const row of rows) {
         if (this.#isClosed) return;
         const process = processOf(row);
-        if (process !== undefined && (await isGone(process))) await end(row);
+        if (process !== undefined && (await isGone(process))) await end(row, process);
       }
   }
 
