@@ -2,8 +2,7 @@
 import { filePart } from "../agents/prompt/file-data.ts";
 import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
-import { type Fields, isObject } from "../lib/is-object.ts";
-import { objectsIn, textAt } from "../lib/request-fields.ts";
+import { type Fields, isObject, objectsIn, textAt } from "../lib/is-object.ts";
 
 export type UiPart = Record<string, unknown>;
 

@@ -4,8 +4,7 @@
  */
 import { parseJsonText } from "../http/decode.ts";
 import { invalid, quoted } from "../lib/errors.ts";
-import { type Fields, isObject } from "../lib/is-object.ts";
-import { textAt } from "../lib/request-fields.ts";
+import { type Fields, isObject, textAt } from "../lib/is-object.ts";
 import { metadataIn, resultIn, textOf, type UiPart, userParts } from "./content.ts";
 
 export interface UiMessage {

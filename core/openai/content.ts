@@ -1,7 +1,6 @@
 /** Texts, images and files of messages, in the form that agents read. */
 import { invalid, listed } from "../lib/errors.ts";
-import { type Fields, isObject } from "../lib/is-object.ts";
-import { objectsIn, textAt } from "../lib/request-fields.ts";
+import { type Fields, isObject, objectsIn, textAt } from "../lib/is-object.ts";
 import { unsupported } from "./errors.ts";
 import { placed } from "./places.ts";
 

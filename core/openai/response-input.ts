@@ -1,7 +1,6 @@
 /** Reads `input` of a response: a text or items, as items with an id. */
 import { invalid, listed } from "../lib/errors.ts";
-import { type Fields, isObject } from "../lib/is-object.ts";
-import { objectsIn, textAt } from "../lib/request-fields.ts";
+import { type Fields, isObject, objectsIn, textAt } from "../lib/is-object.ts";
 import { type ConversationItem, itemId, type MessageItem } from "./items.ts";
 import { isNothing } from "./tools.ts";
 

@@ -31,7 +31,7 @@ interface Kind<T> {
    * such list. Those of more fields come later.
    */
   readonly lists?: readonly (readonly [name: string, ...fields: (keyof T)[]])[];
-  /** The time by which lists are in order. */
+  /** The time by which they are in order, in milliseconds since 1970. */
   orderOf?(record: T): number;
   /** Prefixes of what else leads to it. */
   placesOf?(record: T): readonly string[];
@@ -133,12 +133,16 @@ export class Collection<T extends object> {
     { put = [], delete: removed = [], expect = [[this.key(id), before?.revision ?? null]] }: Commit = {},
     text = JSON.stringify(after),
   ): Promise<number> {
+    const old = before === undefined ? [] : this.#pointers(id, before.record);
+    const next = after === undefined ? [] : this.#pointers(id, after);
+    const gone = old.filter((pointer) => !next.includes(pointer));
+    const rows = next.filter((pointer) => !old.includes(pointer)).map((pointer) => [pointer, ""] as const);
     const key = this.key(id);
-    const old = new Set(before === undefined ? [] : this.#pointers(id, before.record));
-    const added = after === undefined ? [] : this.#pointers(id, after).filter((pointer) => !old.delete(pointer));
-    if (after === undefined) old.add(key);
-    else put = [[key, text], ...added.map((pointer) => [pointer, ""] as const), ...put];
-    return this.store.commit({ put, delete: [...old, ...removed], expect });
+    return this.store.commit(
+      after === undefined
+        ? { put, delete: [key, ...gone, ...removed], expect }
+        : { put: [[key, text], ...rows, ...put], delete: [...gone, ...removed], expect },
+    );
   }
 
   /** The work that removes them when they are too old, and in `memory:` when they take more than their room. */
@@ -188,13 +192,12 @@ export class Collection<T extends object> {
 
   /** The keys of the rows that lead to a record. */
   #pointers(id: string, record: T): string[] {
-    const { times, timeOf, orderOf = timeOf, placesOf } = this.#kind;
-    const entry = `${encodeNumber(orderOf(record))}/${id}`;
-    return [
-      `${times}${encodeNumber(timeOf(record))}/${id}`,
-      ...this.#listsOf(record).map((list) => list + entry),
-      ...(placesOf?.(record) ?? []).map((place) => place + id),
-    ];
+    const { times, timeOf, orderOf, placesOf } = this.#kind;
+    const pointers = [`${times}${encodeNumber(timeOf(record))}/${id}`];
+    if (orderOf !== undefined)
+      for (const list of this.#listsOf(record)) pointers.push(`${list}${encodeNumber(orderOf(record))}/${id}`);
+    if (placesOf !== undefined) for (const place of placesOf(record)) pointers.push(place + id);
+    return pointers;
   }
 
   /** Prefixes of the lists of records with these values, the narrowest last. */

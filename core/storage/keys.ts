@@ -1,5 +1,5 @@
 /**
- * The layouts of all keys. A key is parts joined by `/`; the first part names the table. `NAME` below stands for `encodeText(name)`, `#`
+ * The layouts of keys; those of approvals, responses, replies and histories stand in their rooms. A key is parts joined by `/`; the first part names the table. `NAME` below stands for `encodeText(name)`, `#`
  * for `encodeNumber(n)`; values are JSON.
  *
  *   id/MEMORY/CONVERSATION          -> internal number of the conversation, in the shared space of ids

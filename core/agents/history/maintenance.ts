@@ -1,35 +1,19 @@
-/**
- * The rows of the stored history, and background work on them: closes runs of dead processes, and deletes runs that are too old.
- *
- *   h/AGENT/#startTime/RUN         -> a run as the agent's history gives it
- *   hu/AGENT/USER/#startTime/RUN   the runs of a user, where stored objects belong to users
- *   ho/RUN                         -> a running run: the key of its row, its process, and when it was last known to run
- *   n/h/AGENT, n/hu/AGENT/USER     counters of the rows of an agent, and of a user among them
- */
+/** Background work on the stored history: closes runs of dead processes, and deletes runs that are too old. */
 import type { Logger } from "pino";
 import { systemTime } from "../../lib/clock.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
 import { unlessConflict } from "../../storage/conflict.ts";
-import { encodeNumber, encodeText } from "../../storage/encoding.ts";
+import { encodeNumber } from "../../storage/encoding.ts";
 import type { Membership } from "../../storage/membership.ts";
 import { Orphans } from "../../storage/orphans.ts";
 import { groupsBelow, pagesInBackground } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
+import { OPEN_RUNS, runRows, runTotal } from "./history.ts";
 
 const INTERVAL_MS = 60_000;
 const FIRST_ROUND_DELAY_MS = 5_000;
 const ROWS_PER_COMMIT = 100;
-
-/** Prefix of the runs of an agent: of all, or of one user. */
-export const runRows = (agent: string, user?: string): string =>
-  user === undefined ? `h/${encodeText(agent)}/` : `hu/${encodeText(agent)}/${encodeText(user)}/`;
-/** The rest of a row of either. */
-export const runEntry = (startTime: number, run: string): string => `${encodeNumber(startTime)}/${encodeText(run)}`;
-/** The counter of the rows with that prefix. */
-export const runTotal = (runRows: string): string => `n/${runRows.slice(0, -1)}`;
-const OPEN_RUNS = "ho/";
-export const openRunKey = (run: string): string => OPEN_RUNS + encodeText(run);
 
 interface HistoryMaintenanceOptions {
   /** Milliseconds for which runs are kept. */

@@ -21,8 +21,12 @@ import {
   type History,
   type HistoryRun,
   historyEntry,
+  openRunKey,
+  runEntry,
+  runRows,
+  runTotal,
 } from "./history.ts";
-import { HistoryMaintenance, openRunKey, runEntry, runLeaseText, runRows, runTotal } from "./maintenance.ts";
+import { HistoryMaintenance, runLeaseText } from "./maintenance.ts";
 
 /** Delay after which ended runs are written together. */
 const WRITE_DELAY_MS = 50;

@@ -2,8 +2,7 @@
 
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
-import type { Fields } from "../../lib/is-object.ts";
-import { textAt } from "../../lib/request-fields.ts";
+import { type Fields, textAt } from "../../lib/is-object.ts";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
 import { filePart } from "./file-data.ts";
 import { readProviderOptions } from "./provider-options.ts";
