@@ -1,6 +1,6 @@
 /**
- * The layouts of keys; those of approvals, responses, replies and histories stand in their rooms. A key is parts joined by `/`; the first part names the table. `NAME` below stands for `encodeText(name)`, `#`
- * for `encodeNumber(n)`; values are JSON.
+ * The layouts of keys; those of approvals, responses, replies and histories stand in their rooms. A key is parts joined by `/`; the first
+ * part names the table. `NAME` below stands for `encodeText(name)`, `#` for `encodeNumber(n)`; values are JSON.
  *
  *   id/MEMORY/CONVERSATION          -> internal number of the conversation, in the shared space of ids
  *   iu/MEMORY/CONVERSATION/USER     -> the same in the space of a user (id-spaces.ts)
