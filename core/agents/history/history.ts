@@ -26,6 +26,8 @@ export const runRows = (agent: string, user?: string): string =>
 export const runEntry = (startTime: number, run: string): string => `${encodeNumber(startTime)}/${encodeText(run)}`;
 /** The counter of the rows with that prefix. */
 export const runTotal = (runRows: string): string => `n/${runRows.slice(0, -1)}`;
+/** Prefix of the runs of all agents. */
+export const HISTORIES = "h/";
 export const OPEN_RUNS = "ho/";
 export const openRunKey = (run: string): string => OPEN_RUNS + encodeText(run);
 

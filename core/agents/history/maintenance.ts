@@ -9,7 +9,7 @@ import type { Membership } from "../../storage/membership.ts";
 import { Orphans } from "../../storage/orphans.ts";
 import { groupsBelow, pagesInBackground } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
-import { OPEN_RUNS, runRows, runTotal } from "./history.ts";
+import { HISTORIES, OPEN_RUNS, runRows, runTotal } from "./history.ts";
 
 const INTERVAL_MS = 60_000;
 const FIRST_ROUND_DELAY_MS = 5_000;
@@ -91,7 +91,7 @@ export class HistoryMaintenance {
   /** Deletes runs that started before `time` (milliseconds since 1970), a page at a time, including those of undeclared agents. */
   async deleteRunsBefore(time: number): Promise<void> {
     const { signal } = this.#rounds;
-    for await (const prefix of groupsBelow(this.#store, "h/")) {
+    for await (const prefix of groupsBelow(this.#store, HISTORIES)) {
       const range = { prefix, before: prefix + encodeNumber(time) };
       for await (const rows of pagesInBackground(this.#store, range, ROWS_PER_COMMIT, signal)) {
         const own = await this.#ownRows(prefix, rows);
