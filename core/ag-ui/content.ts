@@ -1,8 +1,8 @@
 /** Converts the content of AG-UI messages to parts of UI messages. */
 import { filePart } from "../agents/prompt/file-data.ts";
-import { parseJsonText } from "../http/decode.ts";
+import { objectsIn, parseJsonText, textAt } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
-import { type Fields, isObject, objectsIn, textAt } from "../lib/is-object.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
 
 export type UiPart = Record<string, unknown>;
 

@@ -2,9 +2,9 @@
  * Converts the messages of a client to UI messages, which agents and conversations use. The texts, calls and results between two messages
  * of the user, which are several messages in AG-UI, become one answer.
  */
-import { parseJsonText } from "../http/decode.ts";
+import { parseJsonText, textAt } from "../http/decode.ts";
 import { invalid, quoted } from "../lib/errors.ts";
-import { type Fields, isObject, textAt } from "../lib/is-object.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
 import { metadataIn, resultIn, textOf, type UiPart, userParts } from "./content.ts";
 
 export interface UiMessage {

@@ -1,6 +1,7 @@
 /** Texts, images and files of messages, in the form that agents read. */
+import { objectsIn, textAt } from "../http/decode.ts";
 import { invalid, listed } from "../lib/errors.ts";
-import { type Fields, isObject, objectsIn, textAt } from "../lib/is-object.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
 import { unsupported } from "./errors.ts";
 import { placed } from "./places.ts";
 

@@ -1,6 +1,7 @@
 /** Reads `input` of a response: a text or items, as items with an id. */
+import { objectsIn, textAt } from "../http/decode.ts";
 import { invalid, listed } from "../lib/errors.ts";
-import { type Fields, isObject, objectsIn, textAt } from "../lib/is-object.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
 import { type ConversationItem, itemId, type MessageItem } from "./items.ts";
 import { isNothing } from "./tools.ts";
 

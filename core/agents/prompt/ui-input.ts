@@ -1,8 +1,9 @@
 /** Reads UI messages (`{role, parts}`), as chat hooks keep and post them, into a prompt. */
 
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
+import { textAt } from "../../http/decode.ts";
 import { invalid } from "../../lib/errors.ts";
-import { type Fields, textAt } from "../../lib/is-object.ts";
+import type { Fields } from "../../lib/is-object.ts";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
 import { filePart } from "./file-data.ts";
 import { readProviderOptions } from "./provider-options.ts";
