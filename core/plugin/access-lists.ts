@@ -15,6 +15,7 @@ const DESCRIPTIVE_ROUTES = [
   "GET /ui",
   "GET /agents/:id/card",
   "GET /.well-known/*",
+  "GET /a2a/:id/.well-known/agent-card.json",
   "GET /mcp/servers",
   "GET /mcp/servers/:serverId",
   "GET /mcp/servers/:serverId/tools",

@@ -4,7 +4,6 @@
  */
 import type { RunCall } from "../agents/agent.ts";
 import type { KeptAgent, KeptRequest, KeptRun, RunKeeper, RunName } from "../agents/keeper.ts";
-import type { PreparedRun } from "../agents/run/execute.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
 import { RawSink } from "../agents/stream/raw.ts";
@@ -13,6 +12,7 @@ import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, notFound, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Uses } from "../lib/uses.ts";
+import { openExecutionKey } from "../storage/keys.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
 import { isLive, isStored } from "../workflows/begin.ts";
 import { type StepCall, Suspend, type WorkflowDefinition } from "../workflows/definition/definition.ts";
@@ -32,10 +32,9 @@ import { ScopedWorkflows } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
 import { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
-import { earlierResult } from "./earlier.ts";
-import { RunIdTaken, runCancelled, runInterrupted } from "./errors.ts";
 import { partEvents } from "./events.ts";
 import { LiveRun } from "./live-run.ts";
+import { earlierResult, RunIdTaken, runCancelled, runInterrupted } from "./outcome.ts";
 import { ScopedRuns } from "./scoped.ts";
 import { KeptSink } from "./sink.ts";
 
@@ -98,25 +97,29 @@ export class KeptRuns implements RunKeeper {
     if (isLive(this.#engine, id, userId) || (await isStored(this.#engine, id, userId))) throw new RunIdTaken(runId);
   }
 
-  newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, { runId, isChosen, keyed }: RunName): KeptRun {
+  newRun(
+    agent: KeptAgent,
+    request: KeptRequest,
+    call: RunCall,
+    { runId, isChosen, isContested, keyed }: RunName,
+  ): KeptRun {
     const anew = (isRead: boolean) => {
       const live = new LiveRun(call, waitingPlace(agent, request, runId));
-      const prepared = agent.prepare(request, live.call, runId, live);
-      live.prepared = prepared;
+      live.prepared = agent.prepare(request, live.call, runId, live);
       live.isRead = isRead;
-      return { live, prepared };
+      return live;
     };
-    const { live: first, prepared } = anew(false);
-    let live = first;
+    let live = anew(false);
+    const prepared = live.prepared!;
     const { userId } = prepared.plan.settings.memory;
     const attach = () =>
       this.for(principalOf(call, this.#engine.spaces.isolated)).attach(agent.id, runId, 0, { userId });
     const begin = <T>(wait: (execution: Execution) => Promise<T>): Promise<T> =>
       withFreeNumber(this.#engine.sequence, executionNumberRows, async (number) => {
-        if (isChosen || keyed !== null) await this.requireFree(runId, userId);
+        if (isContested) await this.requireFree(runId, userId);
         // The number before was taken, which the run may have found out when it had failed of it.
-        if (live.hasBegun) live = anew(live.isRead).live;
-        return this.#begin(agent, request, call, number, live, prepared, wait);
+        if (live.hasBegun) live = anew(live.isRead);
+        return this.#begin(agent, request, call, number, live, isContested, wait);
       });
     /** @param earlier what is made of the run that a request with the same key has begun */
     const begun = async <T>(
@@ -145,7 +148,7 @@ export class KeptRuns implements RunKeeper {
         live.isRead = true;
         const follow = await begun(
           async (execution) => {
-            await Promise.race([live.accepted, execution.settled]);
+            await Promise.race([live.accepted, live.stalled, execution.settled]);
             await onDisk(execution);
             return attach();
           },
@@ -162,9 +165,10 @@ export class KeptRuns implements RunKeeper {
     call: RunCall,
     number: number,
     live: LiveRun,
-    { plan }: PreparedRun,
+    isContested: boolean,
     wait: (execution: Execution) => Promise<T>,
   ): Promise<T> {
+    const { plan } = live.prepared!;
     const definition = this.#definitionOf.get(agent)!;
     const { userId, conversationId } = plan.settings.memory;
     const start: ExecutionStart = {
@@ -190,17 +194,21 @@ export class KeptRuns implements RunKeeper {
     this.#live.set(key, live);
     let execution: Execution;
     try {
-      execution = this.#engine.begin(start, definition, call);
+      execution = this.#engine.begin(start, definition, call, isContested);
     } catch (error) {
       this.#live.delete(key);
       throw error;
     }
     const leave = start.conversationId !== undefined ? this.#conversations.begin(start) : undefined;
+    const endWatch = this.#engine.store.watched?.(openExecutionKey(number), () => live.read());
+    // Readers in other processes of which the store does not tell.
+    if (endWatch === undefined && this.#engine.environment.shared) live.read();
     execution.settled
       .catch((error) => live.reject(error))
       .finally(() => {
         if (this.#live.get(key) === live) this.#live.delete(key);
         leave?.();
+        endWatch?.();
         live.leave();
       });
     try {
@@ -212,8 +220,8 @@ export class KeptRuns implements RunKeeper {
         live.hasFailed = execution.isAtRest;
       }
       if (!(error instanceof CommitConflict)) throw error;
-      if (execution.isRecorded) throw runInterrupted(runIdOf(start));
-      throw unlessNumberTaken(error, number, new RunIdTaken(runIdOf(start)));
+      if (execution.isRecorded) throw runInterrupted(plan.id);
+      throw unlessNumberTaken(error, number, new RunIdTaken(plan.id));
     }
   }
 
@@ -262,7 +270,7 @@ export class KeptRuns implements RunKeeper {
   /** @throws what made the run fail, or ServiceError when it was stopped */
   async #result(execution: Execution, live: LiveRun): Promise<RunResult> {
     const { state } = execution;
-    await Promise.race([execution.settled, execution.commitFailure()]);
+    await Promise.race([execution.settled, execution.commitFailure(), live.stalled]);
     if (state.status === "cancelled") throw runCancelled();
     if (state.status === "running") throw runInterrupted(runIdOf(state.start));
     return live.result;

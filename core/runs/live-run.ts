@@ -9,6 +9,7 @@ import type { WaitingPlace } from "../agents/run/waiting.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 import { storedTime } from "../lib/clock.ts";
+import type { ServiceError } from "../lib/errors.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { JoinedChanges } from "../storage/joined.ts";
 import type { StepCall } from "../workflows/definition/definition.ts";
@@ -35,6 +36,9 @@ export class LiveRun implements RunJournal {
   hasFailed = false;
   readonly accepted: Promise<void>;
   readonly result: Promise<RunResult>;
+  /** Rejects when it waits for a store that is away. */
+  readonly stalled: Promise<never>;
+  away: (error: ServiceError) => void = () => {};
   /** Resolves when it goes on here no more. */
   readonly left: Promise<void>;
   leave: () => void = () => {};
@@ -64,8 +68,12 @@ export class LiveRun implements RunJournal {
       this.accept = resolve;
       this.result.then(() => resolve(), reject);
     });
+    this.stalled = new Promise((_, reject) => {
+      this.away = reject;
+    });
     // Of a run whose client has left nobody waits for these.
     this.accepted.catch(() => {});
+    this.stalled.catch(() => {});
   }
 
   begin(step: StepCall): void {

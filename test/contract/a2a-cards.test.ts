@@ -42,6 +42,22 @@ test("GET /agents/:id/card is the card in the envelope; under /.well-known it st
   assert.equal((await cardAt(service, "/.well-known/writer/agent-card.json")).name, "Writer");
 });
 
+test("GET /a2a/:id/.well-known/agent-card.json is the card of that agent, for clients that look below its own address", async (t) => {
+  for (const id of ["desk", "writer"]) {
+    const card = await cardAt(service, `/.well-known/${id}/agent-card.json`);
+    const base = new URL(`${new URL(card.supportedInterfaces[0]!.url).pathname}/`, service.url);
+    const { pathname } = new URL(".well-known/agent-card.json", base);
+    assert.deepEqual(await cardAt(service, pathname), card);
+  }
+  assert.equal((await service.get("/a2a/nobody/.well-known/agent-card.json")).status, 404);
+  const env = { ...process.env, SERVICE_CONSOLE_ACCESS_KEY: KEY["x-console-access-key"], NODE_ENV: "production" };
+  const secured = await startService(t, { ...MANIFEST, ...SECURED }, { env });
+  for (const path of ["/.well-known/desk/agent-card.json", "/a2a/desk/.well-known/agent-card.json"]) {
+    assert.equal((await secured.get(path)).status, 401, path);
+    assert.equal((await secured.get(path, KEY)).status, 200, path);
+  }
+});
+
 test("GET /.well-known/:id/agent-card.json: a reader of A2A 1.0 finds all that the protocol asks for, and loses nothing of it", async () => {
   const served = await cardAt(service, "/.well-known/desk/agent-card.json");
   const read = AgentCard.toJSON(AgentCard.fromJSON(served)) as Record<string, unknown>;

@@ -35,6 +35,14 @@ const malformed = (message: string): RawReply => ({
   body: JSON.stringify({ jsonrpc: "2.0", id: null, error: { code: -32700, message } }),
 });
 
+const bareCard = (path: string, operation: string, summary: string) =>
+  get(path, operation, summary, {
+    group: "discovery",
+    readsHeaders: true,
+    output: { bare: "AgentCard", type: JSON_TYPE },
+    handle: ({ params }, call) => cardPage(findCard(call, params.id!), call.headers["if-none-match"]),
+  });
+
 export const A2A_ROUTES = [
   get("/agents/:id/card", "a2a.card", "The A2A card of an agent", {
     group: "discovery",
@@ -54,12 +62,8 @@ export const A2A_ROUTES = [
       return cardPage(findCard(call, first), call.headers["if-none-match"]);
     },
   }),
-  get("/.well-known/:id/agent-card.json", "a2a.knownCard", "The A2A card of an agent, without an envelope", {
-    group: "discovery",
-    readsHeaders: true,
-    output: { bare: "AgentCard", type: JSON_TYPE },
-    handle: ({ params }, call) => cardPage(findCard(call, params.id!), call.headers["if-none-match"]),
-  }),
+  bareCard("/.well-known/:id/agent-card.json", "a2a.knownCard", "The A2A card of an agent, without an envelope"),
+  bareCard("/a2a/:id/.well-known/agent-card.json", "a2a.ownCard", "The A2A card of an agent, below its own address"),
   get("/.well-known/jwks.json", "a2a.keys", "The keys that sign push notifications", {
     group: "discovery",
     description:
