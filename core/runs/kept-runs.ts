@@ -9,7 +9,7 @@ import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
 import { RawSink } from "../agents/stream/raw.ts";
 import { type Principal, principalOf, seesEverything } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
-import { CommitConflict, notFound, ServiceError } from "../lib/errors.ts";
+import { CommitConflict, notFound, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import { jsonBytes } from "../lib/size.ts";
 import type { Uses } from "../lib/uses.ts";
@@ -128,8 +128,8 @@ export class KeptRuns implements RunKeeper {
       wait: (execution: Execution) => Promise<T>,
       earlier: (follow: EventProducer) => T | Promise<T>,
     ): Promise<T> => {
-      const known = keyed === "repeated" ? await attach().catch(ifUnknown) : null;
-      if (known !== null) return earlier(known);
+      const known = keyed === "repeated" ? await unlessNotFound(attach()) : undefined;
+      if (known !== undefined) return earlier(known);
       try {
         return await begin(wait);
       } catch (error) {
@@ -302,9 +302,4 @@ function recoveredCall(call: StepCall, { trace }: Engine) {
 async function onDisk(execution: Execution): Promise<boolean> {
   if (!execution.isRecorded) await Promise.race([execution.flush(), execution.settled]);
   return true;
-}
-
-function ifUnknown(error: unknown): null {
-  if (error instanceof ServiceError && error.kind === "not_found") return null;
-  throw error;
 }

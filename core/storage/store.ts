@@ -1,6 +1,6 @@
 /**
  * The interface of storage: sorted text keys with text values, atomic commits, compare-and-set. The engines are in this folder; the
- * layouts of keys are in keys.ts.
+ * layouts of keys are in keys.ts, and in the rooms of records that are collections.
  */
 
 import type { Presence } from "./presence.ts";

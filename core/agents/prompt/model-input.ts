@@ -1,6 +1,7 @@
 /** Reads model messages (`{role, content}`) into a prompt. */
 
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
+import { textAt } from "../../http/decode.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Fields } from "../../lib/is-object.ts";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
@@ -72,16 +73,10 @@ function systemText(content: unknown, path: string): string {
     .join("\n");
 }
 
-function requireString(part: Fields, field: string, path: string): string {
-  const value = part[field];
-  if (typeof value !== "string") throw invalid(`${path}.${field} must be string`);
-  return value;
-}
-
-const text = (part: Fields, path: string) => ({ type: "text" as const, text: requireString(part, "text", path) });
+const text = (part: Fields, path: string) => ({ type: "text" as const, text: textAt(part, "text", path) });
 const reasoning = (part: Fields, path: string) => ({
   type: "reasoning" as const,
-  text: requireString(part, "text", path),
+  text: textAt(part, "text", path),
 });
 const image = (part: Fields, path: string) =>
   filePart(part.image, "image", part.mediaType, path, { fallbackType: "image/*", allowBase64: true });
@@ -90,16 +85,16 @@ const file = (part: Fields, path: string) =>
 
 const toolCall = (part: Fields, path: string) => ({
   type: "tool-call" as const,
-  toolCallId: requireString(part, "toolCallId", path),
-  toolName: modelToolName(requireString(part, "toolName", path)),
+  toolCallId: textAt(part, "toolCallId", path),
+  toolName: modelToolName(textAt(part, "toolName", path)),
   input: part.input ?? {},
   ...(part.providerExecuted === true && { providerExecuted: true }),
 });
 
 const toolResult = (part: Fields, path: string) => ({
   type: "tool-result" as const,
-  toolCallId: requireString(part, "toolCallId", path),
-  toolName: modelToolName(requireString(part, "toolName", path)),
+  toolCallId: textAt(part, "toolCallId", path),
+  toolName: modelToolName(textAt(part, "toolName", path)),
   output: readOutput(part.output, `${path}.output`),
 });
 

@@ -3,7 +3,7 @@ import type { Service } from "../../app/service.ts";
 import { actingUser } from "../../identity/acting-user.ts";
 import { ANONYMOUS, conversationNotFound } from "../../identity/ownership.ts";
 import type { Principal } from "../../identity/principal.ts";
-import { ServiceError } from "../../lib/errors.ts";
+import { unlessNotFound } from "../../lib/errors.ts";
 import type { Memory } from "../../memory/memory.ts";
 import { threadsOf } from "../../memory/threads.ts";
 
@@ -44,13 +44,4 @@ async function cancelWork(
   const ran = await Promise.all(agents.map(([agentId]) => scoped.cancelAll(agentId, id, user)));
   const wasTurn = await turns.queue.withdraw({ memory, conversation: id, user });
   return wasTurn || ran.includes(true);
-}
-
-async function unlessNotFound<T>(work: Promise<T>): Promise<T | undefined> {
-  try {
-    return await work;
-  } catch (error) {
-    if (error instanceof ServiceError && error.kind === "not_found") return undefined;
-    throw error;
-  }
 }
