@@ -53,7 +53,7 @@ export class Turn {
   #discarded: Discarded | null = null;
   /** The assistant's message that the run continues. */
   #continued: TurnInput["continued"];
-  /** Whether that one is stored, with calls to which the request has the results. */
+  /** Whether it completes a stored answer, and its results are refused once they are stored. */
   #completesCalls = false;
   /**
    * What is stored before the messages of the turn, once: what the client has put into the last answer, or has in the place of what is
@@ -115,8 +115,8 @@ export class Turn {
     if (recalled.continued !== null) {
       this.#continued = recalled.continued;
       this.#choosesIds = true;
-      this.#completesCalls = true;
     }
+    this.#completesCalls = recalled.continued !== null || this.#input.results.alone.size > 0;
     if (recalled.isNew) this.#beginAnew();
     else if (recalled.discarded !== null) this.#branch = this.#input.since(recalled.last!);
     else this.#branch = recalled.answered === null ? [] : [newMessage(recalled.answered)];
