@@ -1,6 +1,6 @@
 /**
  * Makes a prompt acceptable to every provider. It comes from clients, from the store and from models, in any mixture: whatever it holds,
- * the conversation must be able to go on. What only one provider refuses is learned from its answer (`models/prompt-rules.ts`).
+ * the conversation must be able to go on. What only one provider refuses is learned from its answer (`models/refusals.ts`).
  */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { isObject } from "../../lib/is-object.ts";
