@@ -148,6 +148,59 @@ for (const name of NAMES)
     });
   });
 
+const SIGNING: StrictName[] = ["Anthropic", "OpenAI Responses", "OpenAI Responses with store: false", "Gemini"];
+for (const name of [...NAMES, ...SIGNING])
+  for (const kept of [false, true])
+    test(`POST /agents/:id/text${kept ? " of a kept run" : ""} on ${name}: toolCalls are taken back as they came, with the thoughts that led to them`, async (t) => {
+      const { service, upstream } = await serveStrict(t, name, agent, rest);
+      const ask = (input: unknown, key: string) =>
+        dataOf(service.post(TEXT, { input }, kept ? { "idempotency-key": key } : {}));
+      upstream.says(
+        { thought: "I add.", calls: [{ name: "sum", input: { a: 1, b: 2 } }] },
+        { thought: "I ask.", calls: [ASK, ASK] },
+        { thought: "Again.", hidden: name === "Anthropic", calls: [ASK] },
+        { text: "Fine." },
+      );
+      const input: Loose[] = [QUESTION];
+      const first = await ask(input, "1");
+      assert.deepEqual(
+        first.toolCalls.slice(-2).map(({ toolName }: Loose) => toolName),
+        ["ask", "ask"],
+      );
+      const answered = ({ toolCalls, toolResults }: Loose) => {
+        const done = new Set(toolResults.map(({ toolCallId }: Loose) => toolCallId));
+        const open = toolCalls.filter(({ toolCallId }: Loose) => !done.has(toolCallId));
+        const results = open.map(({ toolCallId, toolName }: Loose) => ({
+          type: "tool-result",
+          toolCallId,
+          toolName,
+          output: "yes",
+        }));
+        return [
+          { role: "assistant", content: toolCalls },
+          { role: "tool", content: [...toolResults, ...results] },
+        ];
+      };
+      input.push(...answered(first));
+      input.push(...answered(await ask(input, "2")));
+      assert.equal((await ask(input, "3")).text, "Fine.");
+      assert.deepEqual(upstream.refusals, []);
+    });
+
+for (const thoughts of [5, ["Hm."], [{ text: 1 }], [{ text: "Hm.", providerMetadata: "x" }]])
+  test(`POST /agents/:id/text with ${JSON.stringify(thoughts)} as the thoughts of a call is 400 and names the field`, async (t) => {
+    const { service, upstream } = await serveStrict(t, "Anthropic", agent, rest);
+    const call = { type: "tool-call", toolCallId: "c1", toolName: "ask", input: {} };
+    const content = [{ ...call, providerMetadata: { penstock: { thoughts } } }];
+    const reply = await service.post(TEXT, { input: [QUESTION, { role: "assistant", content }, QUESTION] });
+    assert.equal(reply.status, 400);
+    assert.match(
+      ((await reply.json()) as Loose).error,
+      /^input\[1\]\.content\[0\]\.providerMetadata\.penstock\.thoughts/,
+    );
+    assert.equal(upstream.requests.length, 0);
+  });
+
 /** What a client sends that keeps calls and their results, and nothing that belongs to thoughts. */
 const FORGETFUL: Record<string, (calls: readonly string[], question: string) => [path: string, body: Loose]> = {
   "/agents/:id/text": (calls, question) => [
