@@ -3,6 +3,7 @@
  * process by its lease. A turn takes the row before it reads the conversation, commits its messages only while the row is unchanged, and
  * removes it with its last commit. The row of a process that is gone is taken over.
  */
+import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import { CommitConflict, messageOf, ServiceError } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
@@ -15,8 +16,8 @@ import type { Row, Store } from "../../storage/store.ts";
 import { Watch } from "../../storage/watch.ts";
 import { conversationBusy, conversationDeleted, type TurnTicket } from "./turn-queue.ts";
 
-/** In the place of the process and the run: the conversation was deleted, and whoever had the turn or waited for it may not write. */
-const WITHDRAWN = "[]";
+/** Most messages that are deleted while a turn is at work. */
+const MAX_DROPPED = 10_000;
 /** Between two looks at a row that another process has, where nobody tells of its end. */
 const POLL_INTERVAL_MS = 500;
 const WITHDRAWN_MS = 4 * POLL_INTERVAL_MS;
@@ -24,13 +25,31 @@ const ROWS_PER_READ = 1_000;
 
 export interface Claim {
   readonly key: string;
-  readonly value: string;
-  readonly revision: number;
+  value: string;
+  revision: number;
   readonly ticket: TurnTicket;
 }
 
-const claimText = (process: string, runId: string): string => JSON.stringify([process, runId]);
-const parseClaim = (value: string): [process: string, runId: string] => JSON.parse(value);
+/**
+ * Whose turn it is, the ids of messages that others have deleted since, and the deletion of the conversation before it. Without a run that
+ * process deletes the conversation, without a process it is deleted: whoever had the turn or waited for it may not write.
+ */
+type ClaimValue = [process: string, runId: string, dropped: readonly string[], deletion: string | null];
+
+const claimText = (...value: ClaimValue): string => JSON.stringify(value);
+function parseClaim({ value }: Row): ClaimValue {
+  const [process = "", runId = "", dropped = [], deletion = null] = JSON.parse(value) as Partial<ClaimValue>;
+  return [process, runId, dropped, deletion];
+}
+const isDeletion = (row: Row): boolean => parseClaim(row)[1] === "";
+
+/** The turn of a conversation that is being deleted. */
+interface Withdrawal {
+  /** Whether another turn had it. */
+  readonly wasAtWork: boolean;
+  /** Lets others begin. Never rejects. */
+  end(): Promise<void>;
+}
 
 export class TurnClaims {
   readonly #store: Store;
@@ -78,7 +97,7 @@ export class TurnClaims {
 
   /** Null when another process has the turn. */
   take(ticket: TurnTicket): Promise<Claim | null> {
-    return this.#write(ticket, null);
+    return this.#write(ticket, undefined);
   }
 
   /** Takes the turn as soon as the other process has ended its own. @throws the reason of `signal` once that aborts */
@@ -86,20 +105,22 @@ export class TurnClaims {
     const { key, mode } = ticket;
     const watch = new Watch(this.#store, key);
     let asked: number | undefined;
+    /** That before the first look: who comes after a deletion, or while it goes on, may begin anew. */
+    let known: string | null | undefined;
     try {
       for (;;) {
         signal.throwIfAborted();
         const row = await this.#store.get(key);
-        // Who comes after the deletion finds this row at its first look.
-        if (row?.value === WITHDRAWN && asked !== undefined) throw conversationDeleted();
-        const claim =
-          row === undefined || (await this.#isAbandoned(row)) ? await this.#write(ticket, row?.revision ?? null) : null;
+        const deletion = row === undefined ? null : parseClaim(row)[3];
+        known ??= deletion ?? "";
+        if (deletion !== null && deletion !== known) throw conversationDeleted();
+        const claim = row === undefined || (await this.#isAbandoned(row)) ? await this.#write(ticket, row) : null;
         if (claim !== null) {
           if (!signal.aborted) return claim;
           await this.release(claim);
         } else if (row !== undefined) {
           if (mode === "reject") throw conversationBusy("another turn of the conversation is at work");
-          if (mode === "interrupt" && asked !== row.revision) await this.#askToStop(row);
+          if (mode === "interrupt" && asked !== row.revision && !isDeletion(row)) await this.#askToStop(row);
           asked = row.revision;
           await watch.wait(POLL_INTERVAL_MS, signal);
         }
@@ -120,29 +141,78 @@ export class TurnClaims {
     return { changes: { expect, delete: [key, turnInterruptKey(key)] }, committed, lost: turnLost };
   }
 
-  /** Takes the turn of a conversation from the process that has it. @returns whether there was one */
-  async withdraw(key: string): Promise<boolean> {
+  /** The run of another process that has the turn of a conversation; null for none. */
+  async runElsewhere(key: string): Promise<string | null> {
+    const row = await this.#store.get(key);
+    const [process, runId] = row === undefined ? [] : parseClaim(row);
+    return process === this.#membership.name ? null : runId || null;
+  }
+
+  /** Takes the turn of a conversation from whoever has it, and gives it to nobody before the end. */
+  async withdraw(key: string): Promise<Withdrawal> {
+    const deletion = randomUUID();
+    const value = claimText(this.#membership.name, "", [], deletion);
     for (;;) {
       const row = await this.#store.get(key);
-      if (row === undefined || row.value === WITHDRAWN) return false;
-      const put = [[key, WITHDRAWN]] as const;
-      const commit = { put, delete: [turnInterruptKey(key)], expect: [[key, row.revision]] as const };
-      if (await unlessConflict(this.#store.commit(commit))) break;
+      const put = [[key, value]] as const;
+      const commit = { put, delete: [turnInterruptKey(key)], expect: [[key, row?.revision ?? null]] as const };
+      if (!(await unlessConflict(this.#store.commit(commit)))) continue;
+      const wasAtWork = row !== undefined && !isDeletion(row);
+      if (wasAtWork) this.#store.wake?.(TURN_INTERRUPTS);
+      return { wasAtWork, end: () => this.#endDeletion(key, value, wasAtWork ? deletion : null) };
     }
-    // Not before those that wait have seen it.
-    this.#left.set(key, [WITHDRAWN, performance.now() + WITHDRAWN_MS]);
-    this.#store.wake?.(key);
-    this.#store.wake?.(TURN_INTERRUPTS);
-    return true;
+  }
+
+  /** Never rejects. @param deletion what those that have waited are told of */
+  async #endDeletion(key: string, value: string, deletion: string | null): Promise<void> {
+    try {
+      const row = await this.#store.get(key);
+      if (row?.value !== value) return;
+      if (deletion === null) return await this.#remove(row);
+      const over = claimText("", "", [], deletion);
+      // Not removed before those that wait have seen it.
+      this.#left.set(key, [over, performance.now() + WITHDRAWN_MS]);
+      await unlessConflict(this.#store.commit({ put: [[key, over]], expect: [[key, row.revision]] }));
+      this.#store.wake?.(key);
+    } catch {
+      this.#left.set(key, [value, 0]);
+    }
+  }
+
+  /** Tells the process that has the turn of messages that are about to be deleted: what it commits without having read that fails. */
+  async drop(key: string, ids: readonly string[]): Promise<void> {
+    for (;;) {
+      const row = await this.#store.get(key);
+      if (row === undefined || isDeletion(row)) return;
+      const [process, runId, dropped, deletion] = parseClaim(row);
+      const all = [...new Set([...dropped, ...ids])];
+      if (all.length > MAX_DROPPED) throw conversationBusy("too many of its messages are deleted during one turn");
+      const put = [[key, claimText(process, runId, all, deletion)]] as const;
+      if (await unlessConflict(this.#store.commit({ put, expect: [[key, row.revision]] }))) return;
+    }
+  }
+
+  /** The messages that others have deleted, where the row of a claim has changed for that; null where it has not, or is lost. */
+  async renew(claim: Claim): Promise<readonly string[] | null> {
+    const row = await this.#store.get(claim.key);
+    if (row === undefined || row.revision === claim.revision) return null;
+    const [process, runId, dropped] = parseClaim(row);
+    if (process !== this.#membership.name || runId !== claim.ticket.runId) return null;
+    claim.revision = row.revision;
+    claim.value = row.value;
+    return dropped;
   }
 
   /** Never rejects: a row that cannot be removed now is removed later. */
   async release(claim: Claim): Promise<void> {
-    const { key, value, revision } = claim;
+    const { key } = claim;
     try {
-      await unlessConflict(this.#store.commit({ delete: [key, turnInterruptKey(key)], expect: [[key, revision]] }));
+      for (;;) {
+        const commit = { delete: [key, turnInterruptKey(key)], expect: [[key, claim.revision]] as const };
+        if ((await unlessConflict(this.#store.commit(commit))) || (await this.renew(claim)) === null) break;
+      }
     } catch {
-      this.#left.set(key, [value, 0]);
+      this.#left.set(key, [claim.value, 0]);
     }
     this.#over(claim);
   }
@@ -152,16 +222,17 @@ export class TurnClaims {
     this.#store.wake?.(key);
   }
 
-  /** @param before revision of the row that is taken over; null: there is none */
-  async #write(ticket: TurnTicket, before: number | null): Promise<Claim | null> {
+  /** @param before the row that is taken over, if there is one */
+  async #write(ticket: TurnTicket, before: Row | undefined): Promise<Claim | null> {
     const { key, runId, call } = ticket;
     if (!this.#membership.isHeld()) await this.#membership.confirm(call.signal);
-    const value = claimText(this.#membership.name, runId);
+    const value = claimText(this.#membership.name, runId, [], before === undefined ? null : parseClaim(before)[3]);
     this.#held.set(runId, ticket);
     try {
       const put = [[key, value]] as const;
-      const interrupt = before === null ? [] : [turnInterruptKey(key)];
-      const revision = await this.#store.commit({ put, delete: interrupt, expect: [[key, before]] });
+      const interrupt = before === undefined ? [] : [turnInterruptKey(key)];
+      const expect = [[key, before?.revision ?? null]] as const;
+      const revision = await this.#store.commit({ put, delete: interrupt, expect });
       return { key, value, revision, ticket };
     } catch (error) {
       this.#held.delete(runId);
@@ -172,16 +243,17 @@ export class TurnClaims {
     }
   }
 
-  async #isAbandoned({ value }: Row): Promise<boolean> {
-    if (value === WITHDRAWN) return true;
-    const [process, runId] = parseClaim(value);
-    if (process === this.#membership.name) return !this.#held.has(runId);
+  async #isAbandoned(row: Row): Promise<boolean> {
+    const [process, runId] = parseClaim(row);
+    if (process === "") return true;
+    if (process === this.#membership.name) return runId !== "" && !this.#held.has(runId);
     return this.#membership.goneCheck()(process);
   }
 
   /** The request goes with the row of the turn that it is for. */
-  async #askToStop({ key, value, revision }: Row): Promise<void> {
-    const [, runId] = parseClaim(value);
+  async #askToStop(row: Row): Promise<void> {
+    const { key, revision } = row;
+    const [, runId] = parseClaim(row);
     const put = [[turnInterruptKey(key), JSON.stringify(runId)]] as const;
     await unlessConflict(this.#store.commit({ put, expect: [[key, revision]] }));
     this.#store.wake?.(TURN_INTERRUPTS);
@@ -198,7 +270,7 @@ export class TurnClaims {
       this.#told = false;
       const keys = [...new Set([...this.#held.values()].map(({ key }) => key))];
       const rows = keys.length === 0 ? [] : await this.#store.getMany(keys);
-      for (const row of rows) if (row?.value === WITHDRAWN) this.onWithdrawn(row.key);
+      for (const row of rows) if (row !== undefined && isDeletion(row)) this.onWithdrawn(row.key);
     }
     const tickets = [...this.#held.values()].filter(({ mode }) => mode === "interrupt");
     if (tickets.length === 0) return;

@@ -235,14 +235,21 @@ export class Turn {
     const { title } = this.#input;
     const identity = { id: conversation.id, userId: conversation.userId, resourceId };
     const begun = title === "" ? identity : { ...identity, title };
-    const guard = ticket === null ? undefined : queue.guard(ticket, ended !== null);
-    // What fails for good goes first.
-    const all = [joined, guard].filter((each) => each !== undefined);
     const append = (said: readonly NewMessage[], place?: TurnPlace) => {
-      const dropped = ticket?.dropped;
-      const messages = dropped == null ? said : said.filter(({ id }) => id === undefined || !dropped.has(id));
-      const save = () => access.append(begun, messages, place, all.length === 0 ? undefined : all);
-      return ticket === null ? save() : ticket.write(save);
+      const save = () => {
+        const dropped = ticket?.dropped;
+        const messages = dropped == null ? said : said.filter(({ id }) => id === undefined || !dropped.has(id));
+        const guard = ticket === null ? undefined : queue.guard(ticket, ended !== null);
+        // What fails for good goes first.
+        const all = [joined, guard].filter((each) => each !== undefined);
+        return access.append(begun, messages, place, all.length === 0 ? undefined : all);
+      };
+      if (ticket === null) return save();
+      const again = async (error: unknown): Promise<void> => {
+        if (!(await queue.renew(ticket))) throw error;
+        return save().catch(again);
+      };
+      return ticket.write(() => (ticket.claim === null ? save() : save().catch(again)));
     };
     if (ended === null && this.#isStoredAtOnce) return append([]);
     const branch = this.#branch;
