@@ -62,25 +62,32 @@ const UNSUPPORTED =
 /** That it is about this one file. */
 const BROKEN = /image is valid|corrupt|decode|damaged|too large|exceeds?\b|could not (?:process|parse|read)/i;
 /** That the types which an error names are those that are taken. */
-const LISTS_TAKEN = /formats?\b|should be|one of|only/i;
+const LISTS_TAKEN = /formats?\b|should be|one of/i;
 /** Said by servers for which a message is one text. */
 const TEXTS_ONLY = /content.{0,3} (?:must|should) be (?:a )?(?:valid )?string/i;
 
-const isAboutAll = (words: string) => (UNSUPPORTED.test(words) && !BROKEN.test(words)) || TEXTS_ONLY.test(words);
+/** Whether a refusal of a type is about all such files: one whose type is listed as taken is broken. */
+function isAboutAll(words: string, type: string): boolean {
+  if (TEXTS_ONLY.test(words)) return true;
+  return UNSUPPORTED.test(words) && !BROKEN.test(words) && !(LISTS_TAKEN.test(words) && isNamed(words, type));
+}
+
+const isNamed = (words: string, type: string) => words.includes(type.split("/")[1]!);
 
 const ANSWERS: Remedy = { name: "answers", find: refusedAnswers, rewrite: changed(withPlainAnswers) };
+const TOOLS: Remedy = { name: "tools", find: refusedTools, rewrite: withPlain };
 
-/** Asked in this order what a refusal is about. A request is rewritten in the opposite one. */
-const REMEDIES: readonly Remedy[] = [
+/** In the order in which requests are rewritten: messages are joined last, as files of the last one stay. */
+const DIALECTS: readonly Remedy[] = [
   {
     name: "files",
-    find: ({ words, sent }) => (isAboutAll(words) ? refusedTypes(words, sent.prompt) : []),
+    find: ({ words, sent }) => refusedTypes(words, sent.prompt).filter((type) => isAboutAll(words, type)),
     rewrite: changed(withoutFiles),
   },
   {
     name: "files of this request",
     isPassing: true,
-    find: ({ words, sent }) => (isAboutAll(words) ? [] : refusedTypes(words, sent.prompt)),
+    find: ({ words, sent }) => refusedTypes(words, sent.prompt).filter((type) => !isAboutAll(words, type)),
     rewrite: changed(withoutFiles),
   },
   // Mistral.
@@ -90,24 +97,26 @@ const REMEDIES: readonly Remedy[] = [
     /(?:tool_?(?:use|call)s?\S{0,20}id|call_id|toolUseId).{0,120}(?:pattern|length|too long|invalid)/i,
     withIds(/^[a-zA-Z0-9_-]{1,40}$/),
   ),
+  said(
+    "blank texts",
+    /non-?(?:empty|whitespace)|is blank|(?:text|content)\b.{0,20} (?:is|are|be) empty/i,
+    withoutBlanks,
+  ),
   // Templates of local models, and Gemini of calls behind another answer.
   said(
     "messages of one role in a row",
     /must alternate|immediately after a user turn|system message must be/i,
     withJoined,
   ),
-  said(
-    "blank texts",
-    /non-?(?:empty|whitespace)|is blank|(?:text|content)\b.{0,20} (?:is|are|be) empty/i,
-    withoutBlanks,
-  ),
-  ANSWERS,
-  { name: "tools", find: refusedTools, rewrite: withPlain },
 ];
-const REWRITING = REMEDIES.toReversed();
+/** Asked in this order what a refusal is about. */
+const REMEDIES = [...DIALECTS, ANSWERS, TOOLS];
+/** Answers are known by what they were before anything else was changed. */
+const REWRITING = [ANSWERS, TOOLS, ...DIALECTS];
 
 function changed(change: (prompt: Prompt, refused: ReadonlySet<string>) => Prompt): Remedy["rewrite"] {
   return (request, refused) => {
+    if (refused.size === 0) return request;
     const prompt = change(request.prompt, refused);
     return prompt === request.prompt ? request : { ...request, prompt };
   };
@@ -128,17 +137,17 @@ export function rewritten(request: ModelRequest, refused: Refused): ModelRequest
 export function withRefusal(refused: Refused, error: unknown, request: ModelRequest): Refused | null {
   const words = wordsOf(error);
   let before = request;
-  let learned: Refused | null = null;
+  const learned = new Map<Remedy, Set<string>>();
   for (const remedy of REWRITING) {
     const known = refused.get(remedy) ?? NOTHING;
     const sent = remedy.rewrite(before, known);
     const found = remedy.find({ error, words, known, sent, before }).filter((each) => !known.has(each));
-    // The first that it is about is the last one here.
     if (found.length > 0 && remedy.rewrite(before, new Set(found)) !== before)
-      learned = new Map([...refused, [remedy, new Set([...known, ...found])]]);
+      learned.set(remedy, new Set([...known, ...found]));
     before = sent;
   }
-  return learned;
+  const first = REMEDIES.find((remedy) => learned.has(remedy));
+  return first === undefined ? null : new Map([...refused, [first, learned.get(first)!]]);
 }
 
 const NOTHING: ReadonlySet<string> = new Set();
@@ -184,7 +193,7 @@ function refusedTypes(words: string, prompt: Prompt): string[] {
   if (TEXTS_ONLY.test(words)) return [...all];
   const kinds = KINDS.filter(([, about]) => about.test(words)).map(([prefix]) => prefix);
   const types = [...all].filter((type) => words.includes(type) || kinds.some((prefix) => type.startsWith(prefix)));
-  const named = types.filter((type) => words.includes(type.split("/")[1]!));
+  const named = types.filter((type) => isNamed(words, type));
   if (named.length === 0 || named.length === types.length) return types;
   return LISTS_TAKEN.test(words) ? types.filter((type) => !named.includes(type)) : named;
 }

@@ -6,7 +6,7 @@ import { manifestWith, startService } from "../support/service.ts";
 import { anthropic } from "../support/strict-anthropic.ts";
 import { gemini } from "../support/strict-gemini.ts";
 import { openAIChat } from "../support/strict-openai-chat.ts";
-import { PROJECT } from "../support/strict-providers.ts";
+import { PROJECT, serveStrict } from "../support/strict-providers.ts";
 import { openAIResponses } from "../support/strict-responses.ts";
 import { type Dialect, Refusal, type StrictUpstream, startStrictUpstream } from "../support/strict-upstream.ts";
 
@@ -117,6 +117,7 @@ async function serve(t: Parameters<typeof startService>[0], named: typeof PROVID
 const HEAD: Readonly<Record<string, string>> = {
   "image/png": PNG,
   "image/heic": "AAAAGGZ0eXBoZWlj",
+  "image/bmp": "Qk0BAgMEAAAAAAAAAAAA",
   "video/mp4": "AAAAGGZ0eXBpc29t",
 };
 const image = (mediaType = "image/png") => ({
@@ -163,7 +164,7 @@ test("POST /agents/:id/text: a file of the new message that the first model does
 test("POST /agents/:id/text: a type that a provider does not take, or its package does not send, becomes a note, and images of other types are still sent", async (t) => {
   const types: Record<string, [Dialect, string, string]> = {
     "openai-compatible": [openAIChat(), "m", "image/heic"],
-    "@ai-sdk/google": [gemini(), "gemini-2.5-pro", "image/heic"],
+    "@ai-sdk/google": [gemini(), "gemini-2.5-pro", "image/bmp"],
     "@ai-sdk/anthropic": [anthropic(), "claude-sonnet-4-5", "video/mp4"],
   };
   for (const [use, [dialect, model, mediaType]] of Object.entries(types)) {
@@ -248,4 +249,28 @@ test("POST /agents/:id/text: a provider that accepts each call, and refuses an i
   const reply = await service.post(TEXT, { input });
   assert.equal(reply.status, 500, await reply.text());
   assert.equal(upstream.requests.length, 2);
+});
+
+test("POST /agents/:id/text: an image with broken bytes that is refused with the list of formats says nothing of others of its type, and nothing else is changed", async (t) => {
+  const { service, upstream } = await serveStrict(t, "OpenAI chat completions");
+  const image = (data: string) => ({ role: "user", content: [{ type: "file", mediaType: "image/png", data }] });
+  const call = { type: "tool-call", toolCallId: "an id of 1", toolName: "ask", input: {} };
+  const result = { type: "tool-result", toolCallId: "an id of 1", toolName: "ask", output: "yes" };
+  const history = [
+    { role: "user", content: "Ask" },
+    { role: "assistant", content: [call] },
+    { role: "tool", content: [result] },
+  ];
+  const next = { role: "user", content: "Go on." };
+  const bmp = { role: "user", content: [{ type: "file", mediaType: "image/bmp", data: "Qk0BAgMEAAAAAAAAAAAA" }] };
+  for (const files of [[image("bm8gaW1hZ2U=")], [bmp], [image(PNG)]])
+    await dataOf(service.post("/agents/assistant/text", { input: [...history, ...files, next] }));
+  assert.equal(upstream.refusals.length, 2);
+  const { messages } = upstream.requests.at(-1);
+  assert.match(JSON.stringify(messages), /data:image\/png;base64,iVBORw0KGgo/);
+  assert.equal(messages[2].tool_calls[0].id, "an id of 1");
+  assert.deepEqual(
+    messages.map(({ role }: Loose) => role),
+    ["system", "user", "assistant", "tool", "user", "user"],
+  );
 });
