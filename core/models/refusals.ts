@@ -99,7 +99,7 @@ const DIALECTS: readonly Remedy[] = [
   ),
   said(
     "blank texts",
-    /non-?(?:empty|whitespace)|is blank|(?:text|content)\b.{0,20} (?:is|are|be) empty/i,
+    /non-?(?:empty|whitespace)|is blank|(?:text|content)\b.{0,60} (?:is|are|be) empty/i,
     withoutBlanks,
   ),
   // Templates of local models, and Gemini of calls behind another answer.
@@ -233,8 +233,8 @@ function withIds(taken: RegExp): (prompt: Prompt) => Prompt {
 function withoutBlanks(prompt: Prompt): Prompt {
   return mapParts(prompt, (part) => {
     if (part.type === "text") return /\S/.test(part.text) ? part : null;
-    const isNothing = part.type === "tool-result" && part.output.type === "text" && !/\S/.test(part.output.value);
-    return isNothing ? { ...part, output: { type: "text", value: "(nothing)" } } : part;
+    if (part.type !== "tool-result" || (part.output.type !== "text" && part.output.type !== "error-text")) return part;
+    return /\S/.test(part.output.value) ? part : { ...part, output: { ...part.output, value: "(nothing)" } };
   });
 }
 

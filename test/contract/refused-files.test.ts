@@ -1,6 +1,7 @@
 /** Files that the model of a conversation does not take: notes in place of those of earlier messages, and a 400 for the one that is sent now. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { failure, says } from "../support/openai-upstream.ts";
 import { dataOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";
 import { anthropic } from "../support/strict-anthropic.ts";
@@ -274,3 +275,49 @@ test("POST /agents/:id/text: an image with broken bytes that is refused with the
     ["system", "user", "assistant", "tool", "user", "user"],
   );
 });
+
+/** Refusals of Bedrock and llama.cpp as they were recorded, and of which messages they are. */
+const RECORDED: Record<string, [status: number, message: string, isRefused: (messages: Loose[]) => boolean]> = {
+  "Bedrock: an empty result of a failed call": [
+    400,
+    "The content field at messages.12.content.10.toolResult cannot be empty when status value is error.",
+    (messages) => messages.some(({ role, content }) => role === "tool" && content === ""),
+  ],
+  "Bedrock: an id of a call": [
+    400,
+    "1 validation error detected: Value 'functions.ask:0' at 'messages.2.member.content.1.member.toolUse.toolUseId' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_-]+",
+    (messages) => messages.some(({ tool_call_id: id = "" }) => !/^[a-zA-Z0-9_-]*$/.test(id)),
+  ],
+  "llama.cpp: roles": [
+    500,
+    "\n------------\nWhile executing CallExpression at line 47, column 32 in source:\n...\nError: Jinja Exception: After the optional system message, conversation roles must alternate user and assistant roles except for tool calls and results.",
+    (messages) => messages.some(({ role }, index) => role === "user" && messages[index + 1]?.role === "user"),
+  ],
+  "llama.cpp: an image": [
+    500,
+    "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
+    (messages) => JSON.stringify(messages).includes("image_url"),
+  ],
+};
+
+for (const [what, [status, message, isRefused]] of Object.entries(RECORDED))
+  test(`POST /agents/:id/text goes on after the refusal of ${what}, and it is remembered`, async (t) => {
+    const { service, upstream } = await serveUpstream(t);
+    let refusals = 0;
+    upstream.fallback(({ body }) => {
+      if (!isRefused(body.messages)) return says("Fine.");
+      refusals++;
+      return failure(status, { message });
+    });
+    const named = { toolCallId: "functions.ask:0", toolName: "ask" };
+    const input = [
+      { role: "user", content: [{ type: "file", mediaType: "image/png", data: PNG }] },
+      { role: "user", content: "Ask" },
+      { role: "assistant", content: [{ type: "tool-call", ...named, input: {} }] },
+      { role: "tool", content: [{ type: "tool-result", ...named, output: { type: "error-text", value: "" } }] },
+      { role: "user", content: "Go on." },
+    ];
+    for (const turn of [1, 2])
+      assert.equal((await dataOf(service.post(TEXT, { input }))).text, "Fine.", `turn ${turn}`);
+    assert.equal(refusals, 1);
+  });
