@@ -268,20 +268,18 @@ function mapParts(prompt: Prompt, change: (part: Part, message: number) => Part 
  * Answers. Some providers refuse a call without the thought that led to it, while its turn goes on or for ever, and what other models have
  * signed. What is remembered is that such calls are refused, and digests of the answers with what others have signed.
  */
-const BARE_CALLS = ["calls of the turn without thoughts", "calls without thoughts"] as const;
+const BARE_CALLS = "calls without thoughts";
 /** Before the digest of an answer whose calls are told in words, and of one without what others have signed. */
 const [IN_WORDS, UNSIGNED] = ["w", "u"];
 
-/** The least that has not been tried: calls without thoughts, all that is signed with the calls of the turn, and at last all calls. */
+/** What has not been tried: calls without thoughts, all that is signed with the calls of the turn, and at last all calls. */
 function refusedAnswers({ error, before: { prompt }, known }: Refusal): readonly string[] {
   if (!isSignatureError(error)) return [];
   const spoken = beginOfTurn(prompt);
   const answers = prompt.flatMap(({ role, content }, index) =>
     role === "assistant" ? [{ content, isOfTurn: index > spoken }] : [],
   );
-  const bare = answers.filter(({ content }) => isBare(content));
-  if (!known.has(BARE_CALLS[0]) && bare.some(({ isOfTurn }) => isOfTurn)) return [BARE_CALLS[0]];
-  if (!known.has(BARE_CALLS[1]) && bare.some(({ isOfTurn }) => !isOfTurn)) return [BARE_CALLS[1]];
+  if (!known.has(BARE_CALLS) && answers.some(({ content }) => isBare(content))) return [BARE_CALLS];
   const inWords = (calls: typeof answers) =>
     calls.filter(({ content }) => content.some(isCall)).map(({ content }) => keyOf(IN_WORDS, content));
   const signed = answers.filter(({ content }) => content.some(isOfProvider) || content.some(isSigned));
@@ -296,7 +294,7 @@ function refusedAnswers({ error, before: { prompt }, known }: Refusal): readonly
 export function forgetBareCalls(refused: Refused, answer: Content<"assistant">): void {
   const own = refused.get(ANSWERS);
   if (own === undefined || !isBare(answer)) return;
-  for (const each of BARE_CALLS) own.delete(each);
+  own.delete(BARE_CALLS);
   if (own.size === 0) refused.delete(ANSWERS);
 }
 
@@ -312,12 +310,12 @@ function beginOfTurn(prompt: Prompt): number {
 }
 
 function withPlainAnswers(prompt: Prompt, known: ReadonlySet<string>): Prompt {
-  const spoken = known.has(BARE_CALLS[1]) ? -1 : known.has(BARE_CALLS[0]) ? beginOfTurn(prompt) : prompt.length;
-  const hasDigests = known.size > BARE_CALLS.filter((each) => known.has(each)).length;
+  const isBareRefused = known.has(BARE_CALLS);
+  const hasDigests = known.size > (isBareRefused ? 1 : 0);
   const isKnown = (kind: string, content: Content<"assistant">) => hasDigests && known.has(keyOf(kind, content));
   let calls: Map<string, Call> | null = null;
   let isChanged = false;
-  const plain = prompt.flatMap((message, index): Prompt => {
+  const plain = prompt.flatMap((message): Prompt => {
     if (message.role === "tool" && calls !== null) {
       const told = calls;
       return [{ role: "user", content: message.content.flatMap((part) => resultText(part, told)) }];
@@ -325,7 +323,7 @@ function withPlainAnswers(prompt: Prompt, known: ReadonlySet<string>): Prompt {
     calls = null;
     if (message.role !== "assistant") return [message];
     const { content } = message;
-    const isInWords = isKnown(IN_WORDS, content) || (index > spoken && isBare(content));
+    const isInWords = isKnown(IN_WORDS, content) || (isBareRefused && isBare(content));
     if (!isInWords && !isKnown(UNSIGNED, content)) return [message];
     isChanged = true;
     if (isInWords) calls = new Map(content.filter(isCall).map((call) => [call.toolCallId, call]));
