@@ -196,8 +196,10 @@ for (const isSame of [true, false])
     await sleep(10);
     const reply = say(isSame ? one : other, "wide", id, `${id}-new`);
     assert.equal((await deleted).status, 200);
-    await isAsked(`${id}-new`);
+    await Promise.race([isAsked(`${id}-new`), reply]);
     release(`${id}-new`);
+    // One that was there before the deletion is cancelled by it.
+    if ((await reply).status === 409) return;
     assert.equal((await dataOf(reply)).text, `...${id}-new`);
     assert.deepEqual(await history("wide", id), [`user: ${id}-new`, `assistant: ...${id}-new`]);
   });
