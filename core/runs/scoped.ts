@@ -123,9 +123,9 @@ export class ScopedRuns {
   }
 
   /** Cancels all that run in a conversation of a user. @returns whether any did */
-  async cancelAll(agentId: string, conversationId: string, userId: string): Promise<boolean> {
+  async cancelAll(agentId: string, conversationId: string, userId: string, elsewhere: string | null): Promise<boolean> {
     const runIds = await this.#conversations.all(agentId, userId, conversationId);
-    for (const runId of runIds) {
+    for (const runId of elsewhere === null ? runIds : [...runIds, elsewhere]) {
       await this.cancel(agentId, runId, userId).catch((error: unknown) => {
         if (!isOver(error)) throw error;
       });

@@ -12,7 +12,7 @@ import type { Turn } from "../conversation/turn.ts";
 import type { HistoryRun } from "../history/history.ts";
 import { awaitedCalls, NO_CALLS, questionsLeft } from "../prompt/awaited-calls.ts";
 import { buildPrompt } from "../prompt/input.ts";
-import { beginOfResults, requireCalls } from "../prompt/results.ts";
+import { afterLastAnswer, requireCalls } from "../prompt/results.ts";
 import { wasAborted } from "./abort.ts";
 import { keepAllowed } from "./allowed-options.ts";
 import { checkBounds, checkInputBounds } from "./bounds.ts";
@@ -136,10 +136,10 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   return { plan, sources, input, parentSpan, workingMemory };
 }
 
-/** Results at the end of the input may belong to calls that the conversation has. */
+/** Results after the last answer of the input may belong to calls that the conversation has. */
 function checkResults({ input, field = "input" }: RunRequest, hasConversation: boolean): void {
   if (!Array.isArray(input)) return;
-  requireCalls(input, field, hasConversation ? beginOfResults(input) : input.length);
+  requireCalls(input, field, hasConversation ? afterLastAnswer(input) : input.length);
 }
 
 type TurnOwner = Pick<TurnRequest, "runId" | "settings" | "principal" | "record">;

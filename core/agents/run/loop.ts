@@ -175,7 +175,7 @@ async function askModel({ plan, isResumed, options, calls, sink, outcome }: Run,
     if (span !== null) endModelCallSpan(span, plan, options, step, error, answered || undefined);
     throw error;
   } finally {
-    options.learn(stream.learned, step.usage.promptTokens);
+    options.learn(stream.learned, step);
   }
   settle(outcome, step, stream, stream.id);
   if (span !== null) endModelCallSpan(span, plan, options, step, null, stream.id);
