@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { Served } from "../support/command-line.ts";
 import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";
+import { until } from "../support/probe.ts";
 import { parseEvents } from "../support/service.ts";
 import { holdingFolder, twoProcesses } from "../support/two-processes.ts";
 
@@ -134,6 +135,8 @@ for (const [index, [door, { path, body, key, statuses }]] of Object.entries(DOOR
       assert.equal(replies.filter(({ status }) => status === late).length, first === late ? CALLS : CALLS - 1);
       if (replies[0]!.headers.get("content-type")?.startsWith("text/event-stream"))
         assert.ok(texts.every((text, each) => replies[each]!.status !== 200 || parseEvents(text).length > 1));
+      // What is in the background may begin after the replies.
+      await until(() => asked(`question ${name}`) > 0, "the question");
       assert.equal(asked(`question ${name}`), 1, "it was asked again");
     }
   });
