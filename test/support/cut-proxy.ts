@@ -17,6 +17,12 @@ export interface CutProxy {
   readonly cuts: number;
   /** Whether answers of the server are held back: the connection is there, and nothing comes. */
   freeze(frozen: boolean): void;
+  /** Where new connections lead from now on. Those that are there stay where they are. */
+  lead(target: NetConnectOpts): void;
+  /** Breaks all connections. */
+  cutAll(): void;
+  /** The connections that are there say nothing any more, in either direction, and do not end: as those of a machine that is gone. */
+  silence(): void;
   /** Whether connections are refused after the cut. */
   refuse(refused: boolean): void;
   close(): Promise<void>;
@@ -31,6 +37,7 @@ export async function startCutProxy(target: NetConnectOpts): Promise<CutProxy> {
   let cuts = 0;
   let frozen = false;
   const upstreams = new Set<Socket>();
+  const silencers = new Set<() => void>();
 
   const keep = (socket: Socket) => {
     sockets.add(socket);
@@ -55,6 +62,10 @@ export async function startCutProxy(target: NetConnectOpts): Promise<CutProxy> {
       client.destroy();
     });
     let deaf = false;
+    silencers.add(() => {
+      for (const socket of [client, upstream]) socket.removeAllListeners("data").removeAllListeners("close").pause();
+      client.on("close", () => upstream.destroy());
+    });
     const breakUp = () => {
       cuts++;
       refusing = refuseAfterCut;
@@ -114,6 +125,16 @@ export async function startCutProxy(target: NetConnectOpts): Promise<CutProxy> {
         if (on) socket.pause();
         else socket.resume();
       }
+    },
+    lead(other) {
+      target = other;
+    },
+    cutAll() {
+      for (const socket of sockets) socket.destroy();
+    },
+    silence() {
+      for (const silence of silencers) silence();
+      silencers.clear();
     },
     refuse(refused) {
       refuseAfterCut = refused;
