@@ -76,6 +76,36 @@ test("penstock: a mistake in the call exits 2, says which, and starts nothing", 
   }
 });
 
+test("penstock check: a .js plugin with export default, in a folder without package.json and without TypeScript beside it, loads", async (t) => {
+  const ways: Record<string, Record<string, string>> = {
+    alone: {},
+    "with helpers": {
+      "plugins/tools/words/word.js": 'export const word = "hello";',
+      "plugins/tools/words/old.cjs": "module.exports = 1;",
+    },
+    CommonJS: {},
+  };
+  const sources: Record<string, string> = {
+    alone: 'export default { kind: "tool", description: "Greets", execute: async () => "hello" };',
+    "with helpers": `import { ServiceError } from "#plugin";
+      import { word } from "./words/word.js";
+      import old from "./words/old.cjs";
+      const now = await Promise.resolve(word);
+      export default { kind: "tool", description: now, execute: () => { throw new ServiceError("conflict", now + old); } };`,
+    CommonJS: 'module.exports = { kind: "tool", description: "Greets", execute: async () => "hello" };',
+  };
+  await Promise.all(
+    Object.entries(ways).flatMap(([way, others]) =>
+      [...new Set([PENSTOCK, CHECKOUT])].map(async (program) => {
+        const manifest = `${QUIET}tools: { hello: { use: hello } }\n`;
+        const cwd = await folder(t, { "service.yaml": manifest, "plugins/tools/hello.js": sources[way]!, ...others });
+        const { code, stderr } = await run(process.execPath, [program, "check"], { cwd });
+        assert.deepEqual([code, stderr], [0, ""], `${way}, ${program}`);
+      }),
+    ),
+  );
+});
+
 test("penstock: every problem of a manifest is on standard error in one report, by check and by serve; exit 1", async (t) => {
   const cwd = await folder(t, {
     "service.yaml": `server: { prot: 1 }

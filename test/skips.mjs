@@ -81,6 +81,14 @@ const SKIPS = [
     titles: ["behind caddy, over uws: replies pass, and events arrive as they come"],
   },
   {
+    reason: "no promtool: apt-get install prometheus",
+    when: () => lacks("promtool"),
+    titles: [
+      "GET /metrics: promtool check metrics finds nothing",
+      "docs/deploy/alerts.yaml: promtool check rules finds nothing",
+    ],
+  },
+  {
     reason: "no systemd-analyze",
     when: () => lacks("systemd-analyze"),
     titles: ["docs/deploy/penstock.service is sound to systemd, with the programs that are here"],

@@ -23,8 +23,8 @@ export type OnBodyFailed = (problem: BodyProblem) => void;
 export interface Exchange {
   /** The method in upper case. */
   readonly method: string;
-  /** The raw target without the query: still percent-encoded. Always begins with `/`. */
-  readonly path: string;
+  /** The raw target without the query: still percent-encoded. Always begins with `/`. The router removes a trailing slash. */
+  path: string;
   /** The raw query without `?`; an empty string when there is none. */
   readonly query: string;
   /** One header by its lower-case name; an empty string when absent. Only during `Dispatch`. */

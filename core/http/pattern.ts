@@ -61,6 +61,9 @@ export function matchesSegments(pattern: ParsedPattern, method: string, segments
 /** Splits a path. `/` has no segments; a superfluous slash gives an empty segment. */
 export const segmentsOf = (path: string): string[] => (path === "/" ? [] : path.slice(1).split("/"));
 
+/** The path without a slash at its end; null for a path that has none, or more than one, and for `/`. */
+export const withoutTrailingSlash = (path: string): string | null => /^(.*[^/])\/$/.exec(path)?.[1] ?? null;
+
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "WS"];
 
 /** Why a pattern is refused: it could match nothing, or not what it seems to. Null when it is fine. */

@@ -26,8 +26,9 @@ import type { Dispatch, Exchange, HeaderList } from "./exchange.ts";
 import { compileKeyTaker, type ReplyKeeper } from "./idempotency.ts";
 import { foreignHost, foreignOrigin } from "./origin.ts";
 import { compileOutput } from "./output.ts";
+import { withoutTrailingSlash } from "./pattern.ts";
 import type { InputSchemaId, Route } from "./route.ts";
-import { createRouter, type PathEndpoint } from "./router.ts";
+import { createRouter, type PathEndpoint, type RouteMatch, type Router } from "./router.ts";
 import type { Site } from "./site.ts";
 import { warnOfOptions } from "./unknown-options.ts";
 import { unknownPathError } from "./unknown-path.ts";
@@ -67,6 +68,7 @@ type UnmatchedSettings<S> = PipelineSettings<S> & { readonly errorsAt: ErrorsAt 
 interface Compiled {
   method: string;
   path: string;
+  isHtml: boolean;
   run(exchange: Exchange, values: string[]): void;
   preflight(exchange: Exchange, allow: string): void;
 }
@@ -79,14 +81,33 @@ export function compilePipeline<S>(routes: readonly Route<S>[], given: PipelineS
   return (exchange) => {
     exchange.requestId = settings.requestId(exchange.header("x-request-id"));
     const foreign = site.onlyKnownHosts ? foreignHost(exchange, site) : null;
-    if (foreign !== null && !probes.has(exchange.path)) return refuse(exchange, settings, foreign);
-    const match = router.find(exchange.path);
+    if (foreign !== null && !probes.has(withoutTrailingSlash(exchange.path) ?? exchange.path))
+      return refuse(exchange, settings, foreign);
+    const exact = router.find(exchange.path);
+    const match = exact ?? findPlain(exchange, router);
     if (match === null) return refuseIfAuthorized(exchange, settings, unknownPathError(exchange, settings.isSocket));
     const { endpoint, values } = match;
+    if (exact === null && endpoint.methods.get("GET")?.isHtml) return redirectToPlain(exchange, settings);
     const route = endpoint.methods.get(exchange.method);
     if (route !== undefined) return route.run(exchange, values);
     answerOtherMethod(exchange, endpoint, values, settings);
   };
+}
+
+/** A path with one slash at its end is the path without it: clients that join a base address with a path add one. */
+function findPlain(exchange: Exchange, router: Router<Compiled>): RouteMatch<Compiled> | null {
+  const plain = withoutTrailingSlash(exchange.path);
+  const match = plain === null ? null : router.find(plain);
+  if (match !== null) exchange.path = plain!;
+  return match;
+}
+
+/** The links of a page are relative to its own path. The address is relative because a proxy may have removed a base path. */
+function redirectToPlain<S>(exchange: Exchange, { meters }: PipelineSettings<S>): void {
+  const { path, query } = exchange;
+  const location = `../${path.slice(path.lastIndexOf("/") + 1)}${query === "" ? "" : `?${query}`}`;
+  exchange.reply(308, ["location", location], null);
+  meters.ofUnmatched(exchange.method).finished(308, UNTIMED, false);
 }
 
 /** HEAD mirrors GET; OPTIONS is answered before authorization; any other method gets 405. */
@@ -266,6 +287,7 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
   return {
     method: route.method,
     path: route.path,
+    isHtml: "page" in route.output && route.output.page.startsWith("text/html"),
     preflight(exchange, allow) {
       const requested = exchange.header("access-control-request-headers");
       exchange.reply(204, ["allow", allow, ...cors.preflight(exchange.header("origin"), requested, allow)], null);

@@ -1,5 +1,5 @@
 /** Finds the socket of a path: an exact path first, then the longest path that ends in `**`. */
-import { segmentsOf } from "./pattern.ts";
+import { segmentsOf, withoutTrailingSlash } from "./pattern.ts";
 import { createRouter } from "./router.ts";
 
 export interface SocketMatch<R> {
@@ -33,7 +33,7 @@ export function createSocketRouter<R extends { readonly path: string }>(
   const longest = Math.max(0, ...opened.map(({ path }) => segmentsOf(path).length));
 
   return (path) => {
-    const found = exact.find(path);
+    const found = exact.find(path) ?? exact.find(withoutTrailingSlash(path) ?? path);
     if (found !== null) return { route: found.endpoint.methods.get(WS)!.route, values: found.values, rest: null };
     if (opened.length === 0) return null;
     const segments = segmentsOf(path);

@@ -31,9 +31,10 @@ export async function prepareResolution(files: readonly string[]): Promise<void>
   const sources = TYPESCRIPT.test(import.meta.url);
   // Examples beside the sources find `#plugin` through the package.json there.
   if (files.every((file) => sources && file.startsWith(EXAMPLES))) return;
-  const typescript = files.some((file) => TYPESCRIPT.test(file));
+  // Under tsx, which runs the sources, Node does not recognise an ES module in a .js file by its syntax: tsx has to.
+  const translated = sources ? /\.m?ts$|\.js$/ : TYPESCRIPT;
   const internals = Module as unknown as Internals;
-  if (typescript && !internals[TRANSLATES]) {
+  if (!internals[TRANSLATES] && files.some((file) => translated.test(file))) {
     internals[TRANSLATES] = true;
     await registerTypeScript(sources);
   }

@@ -32,7 +32,7 @@ const WITHOUT_BODY = new Set([204, 304]);
 
 export class InjectedExchange implements Exchange {
   readonly method: string;
-  readonly path: string;
+  path: string;
   readonly query: string;
   closed = false;
   requestId = "";

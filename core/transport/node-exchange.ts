@@ -23,7 +23,7 @@ export interface NodeConnection {
 }
 
 export class NodeExchange implements Exchange {
-  readonly path: string;
+  path: string;
   readonly query: string;
   closed = false;
   requestId = "";

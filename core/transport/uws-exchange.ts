@@ -15,7 +15,7 @@ const FILLER = ":\n\n";
 
 export class UwsExchange implements Exchange {
   readonly method: string;
-  readonly path: string;
+  path: string;
   readonly query: string;
   closed = false;
   requestId = "";

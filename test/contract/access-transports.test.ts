@@ -41,7 +41,7 @@ for (const transport of TRANSPORTS) {
 
     test("what no route answers is 404 for a good token and 401 for another, with a body too", async (t) => {
       const service = await start(t);
-      for (const path of ["/nowhere", "/agents/assistant/text/"]) {
+      for (const path of ["/nowhere", "/agents/assistant/text//"]) {
         const good = await service.post(path, LARGE, USER);
         assert.equal(good.status, 404);
         await good.text();

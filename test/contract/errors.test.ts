@@ -27,7 +27,13 @@ const CASES: Case[] = [
     code: "not_found",
     error: /no route for \/nothing\/here/,
   },
-  { title: "a path with a trailing slash is 404", path: "/agents/", status: 404, code: "not_found", error: /no route/ },
+  {
+    title: "a path with two trailing slashes is 404",
+    path: "/agents//",
+    status: 404,
+    code: "not_found",
+    error: /no route/,
+  },
   {
     title: "GET /agents/:id of an unknown agent is 404",
     path: "/agents/nobody",

@@ -1,7 +1,9 @@
 /** GET /metrics: what is counted, by labels from a closed list. */
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { VERSION } from "../../core/lib/version.ts";
 import { type ParsedFamily, parseExposition, seriesName } from "../support/exposition.ts";
 import { FIXTURES } from "../support/fixtures.ts";
@@ -241,13 +243,65 @@ test("GET /metrics shows the store, the process and its event loop", async () =>
   assert.ok(read("process_start_time_seconds")! <= Date.now() / 1000);
 });
 
+test("GET /metrics has what dashboards for Node.js show, once, whatever is added by a reload", async () => {
+  const names = (read: { families: Map<string, unknown> }) =>
+    [...read.families.keys()].filter((name) => /^(process|nodejs)_/.test(name)).toSorted();
+  const before = names(await scrape(service));
+  for (const name of [
+    "process_cpu_seconds_total",
+    "process_open_fds",
+    "process_max_fds",
+    "process_resident_memory_bytes",
+    "nodejs_eventloop_lag_seconds",
+    "nodejs_eventloop_lag_p99_seconds",
+    "nodejs_active_handles",
+    "nodejs_heap_space_size_used_bytes",
+    "nodejs_version_info",
+    "nodejs_gc_duration_seconds",
+  ])
+    assert.ok(before.includes(name), name);
+  service.booted.service!.metrics.renew();
+  assert.deepEqual(names(await scrape(service)), before);
+});
+
+test("docs/deploy: the dashboard and the alerts name metrics that GET /metrics has", async () => {
+  const { families } = await scrape(service);
+  for (const file of ["grafana.json", "alerts.yaml"]) {
+    const text = await readFile(new URL(`../../docs/deploy/${file}`, import.meta.url), "utf8");
+    const names = new Set(
+      text.match(/\b(?:penstock|nodejs|process)_\w+/g)!.map((name) => name.replace(/_bucket$/, "")),
+    );
+    assert.ok(names.size > 5);
+    for (const name of names) assert.ok(families.has(name), `${file} names ${name}`);
+  }
+});
+
+const promtool = spawnSync("promtool", ["--version"]).error === undefined;
+test("GET /metrics: promtool check metrics finds nothing", {
+  skip: promtool ? false : "no promtool: apt-get install prometheus",
+}, async () => {
+  const { status, stdout, stderr } = spawnSync("promtool", ["check", "metrics"], {
+    input: await (await get("/metrics")).text(),
+    encoding: "utf8",
+  });
+  assert.deepEqual([status, stdout, stderr], [0, "", ""]);
+});
+
+test("docs/deploy/alerts.yaml: promtool check rules finds nothing", {
+  skip: promtool ? false : "no promtool: apt-get install prometheus",
+}, () => {
+  const file = fileURLToPath(new URL("../../docs/deploy/alerts.yaml", import.meta.url));
+  const { status, stdout } = spawnSync("promtool", ["check", "rules", "--lint-fatal", file], { encoding: "utf8" });
+  assert.equal(status, 0, stdout);
+});
+
 test("GET /metrics says how late the event loop was since the last scrape", async () => {
   await scrape(service);
   await sleep(50);
   const until = performance.now() + 150;
   while (performance.now() < until);
   await sleep(50);
-  const late = (await scrape(service))("nodejs_eventloop_delay_seconds", { quantile: "1" })!;
+  const late = (await scrape(service))("nodejs_eventloop_lag_max_seconds")!;
   assert.ok(late > 0.1 && late < 30, String(late));
 });
 

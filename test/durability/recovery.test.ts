@@ -167,7 +167,7 @@ test("recovery: fail ends what was running with status error, naming the step; i
     ["error", { message: "interrupted: the process ended while it ran", stepId: "held" }],
   );
   assert.equal(world.runs, 1, "it was not run again");
-  const [record] = JSON.parse((await access.executions({ limit: 1, offset: 0 })).json);
+  const [record] = JSON.parse(await (await access.executions({ limit: 1, offset: 0 })).whole());
   assert.deepEqual(
     record.events.map(({ from, status }: Loose) => [from, status]),
     [

@@ -239,9 +239,9 @@ test("GET /workflows/executions of a shared store: lists that come together look
   const { access } = await open(counting, { processTimes: { ...TIMES, heartbeatInterval: 60_000 } });
   looks = 0;
   const lists = Array.from({ length: 20 }, () => access.executions({ limit: 5, offset: 0 }));
-  for (const { json } of await Promise.all(lists))
+  for (const page of await Promise.all(lists))
     assert.deepEqual(
-      JSON.parse(json).map(({ id }: { id: string }) => id),
+      JSON.parse(await page.whole()).map(({ id }: { id: string }) => id),
       ["e"],
     );
   assert.equal(looks, 1);
@@ -268,7 +268,7 @@ test("recovery: fail blames the step that was interrupted, and none that had los
   const events = await collectEvents(await access.attach("race", "e", 0));
   const failed = events.filter(({ data }) => data.type === "step-error").map(({ data }) => data.from);
   assert.ok(!failed.includes("slow"), `blamed: ${failed}`);
-  const [record] = JSON.parse((await access.executions({ limit: 1, offset: 0 })).json);
+  const [record] = JSON.parse(await (await access.executions({ limit: 1, offset: 0 })).whole());
   assert.ok(!JSON.stringify(record.error).includes("slow"), JSON.stringify(record.error));
 });
 

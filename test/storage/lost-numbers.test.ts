@@ -83,7 +83,7 @@ for (const [what, loss] of Object.entries(LOSSES)) {
       for (const { access } of [one, other])
         assert.deepEqual((await access.state("w", executionId)).input, { n }, executionId);
     }
-    const all = JSON.parse((await one.access.executions({ limit: 50, offset: 0 })).json) as { id: string }[];
+    const all = JSON.parse(await (await one.access.executions({ limit: 50, offset: 0 })).whole()) as { id: string }[];
     assert.equal(new Set(all.map(({ id }) => id)).size, 13);
   });
 }

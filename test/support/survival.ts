@@ -63,8 +63,8 @@ async function finish({ access, opened }: Process, disturb: Disturb): Promise<{ 
       const body = reason === OUTSIDE ? {} : { resumeData: { [`answer-${stepId}`]: stepId } };
       await access.resume("everything", ID, body, CALL);
     } else {
-      const { json } = await access.executions({ limit: 10, offset: 0 });
-      const [record] = JSON.parse(json) as { status: string; output: unknown }[];
+      const page = await access.executions({ limit: 10, offset: 0 });
+      const [record] = JSON.parse(await page.whole()) as { status: string; output: unknown }[];
       return { status: record!.status, result: record!.output };
     }
   }

@@ -1,13 +1,11 @@
-/** The text of `/metrics`, and recent activity. prom-client and the event loop monitor are loaded with the first request. */
-
-import type { Exposition } from "./exposition.ts";
+/** The text of `/metrics`, and recent activity. prom-client is loaded with the first request. */
 import type { Meters } from "./meters.ts";
 import { RecentActivity } from "./recent-activity.ts";
 
 export class MetricsPage {
   readonly #meters: Meters;
   readonly activity: RecentActivity;
-  #exposition: Promise<Exposition> | null = null;
+  #text: Promise<() => Promise<string>> | null = null;
 
   constructor(meters: Meters) {
     this.#meters = meters;
@@ -15,19 +13,16 @@ export class MetricsPage {
   }
 
   async text(): Promise<string> {
-    this.#exposition ??= import("./exposition.ts").then(({ createExposition }) => createExposition(this.#meters));
-    return (await this.#exposition).text();
+    this.#text ??= import("./exposition.ts").then(({ createExposition }) => createExposition(this.#meters));
+    return (await this.#text)();
   }
 
   /** Must be called when numbers were added or removed: the page is rebuilt with the next request. */
-  async renew(): Promise<void> {
-    const before = this.#exposition;
-    this.#exposition = null;
-    (await before)?.close();
+  renew(): void {
+    this.#text = null;
   }
 
-  async close(): Promise<void> {
+  close(): void {
     this.activity.stop();
-    (await this.#exposition)?.close();
   }
 }

@@ -29,7 +29,7 @@ const [ada, bob, nobody, console_] = [as("ada"), as("bob"), as(null), workflows.
 const begin = async (access: WorkflowAccess, executionId: string, options: object = {}) =>
   JSON.parse((await access.execute("asking", { input: 1, options: { executionId, ...options } }, CALL)).json);
 const ids = async (access: WorkflowAccess): Promise<string[]> =>
-  JSON.parse((await access.executions({ limit: 100, offset: 0 })).json).map(({ id }: Loose) => id);
+  JSON.parse(await (await access.executions({ limit: 100, offset: 0 })).whole()).map(({ id }: Loose) => id);
 
 await begin(ada, "ada-1");
 await begin(bob, "bob-1");
