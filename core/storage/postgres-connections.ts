@@ -5,7 +5,7 @@
  */
 import pg, { type Pool, type PoolClient, type PoolConfig, type QueryConfig, type QueryResult } from "pg";
 import type { Logger } from "pino";
-import { type Engine, engineOf } from "./postgres-engine.ts";
+import { engineOf, type ServerKind } from "./postgres-engine.ts";
 import {
   endsConnection,
   isConnectionFailure,
@@ -43,11 +43,9 @@ interface Facts {
   readonly standby?: boolean;
   /** The cluster and its timeline, which every promotion makes anew; null where that cannot be told. */
   readonly line?: string | null;
-  /** Citus: the server that holds the schema, when it is not this one. */
-  readonly elsewhere?: string | null;
 }
 
-interface Server extends Engine, Facts {
+interface Server extends ServerKind, Facts {
   readonly url: string;
   /** The connections are those of the server itself, which keep what a session prepares. A pooler lends one for each transaction. */
   readonly direct: boolean;
@@ -126,6 +124,7 @@ export class PostgresConnections {
         idle_in_transaction_session_timeout: IDLE_TRANSACTION_TIMEOUT_MS,
       }),
       keepAlive: true,
+      enableChannelBinding: /[?&]channel_binding=(?:prefer|require)/.test(url),
     };
   }
 
@@ -223,15 +222,13 @@ export class PostgresConnections {
     return readable;
   }
 
-  /** @param isLed whether Citus has named this server */
-  async #examine(url: string, isLed = false): Promise<Server> {
+  async #examine(url: string): Promise<Server> {
     const client = new pg.Client(this.#config(url));
     client.on("error", () => undefined);
     try {
       await client.connect();
       const engine = await engineOf(client, url, this.#settings);
       const facts = await this.#facts(client, engine.look);
-      if (facts.elsewhere && !isLed) return await this.#examine(withHost(url, facts.elsewhere), true);
       return { url, direct: facts.process === client.processID, ...engine, ...facts };
     } catch (error) {
       if (!this.#bounded || !isRefusedSetting(error)) throw error;
@@ -240,7 +237,7 @@ export class PostgresConnections {
       this.#logger.warn(
         "PostgreSQL: the pooler refuses the bounds of sessions, set statement_timeout, lock_timeout and idle_in_transaction_session_timeout at the role",
       );
-      return await this.#examine(url, isLed);
+      return await this.#examine(url);
     } finally {
       end(client);
     }
@@ -270,7 +267,7 @@ export class PostgresConnections {
 
   #compare(generation: Generation, facts: Facts): void {
     const { line, readOnly } = generation.server;
-    if (line === facts.line && readOnly === facts.readOnly && !facts.elsewhere) return;
+    if (line === facts.line && readOnly === facts.readOnly) return;
     this.renew(generation);
     throw otherServer();
   }
@@ -291,14 +288,6 @@ export class PostgresConnections {
 
 /** In hexadecimal. */
 const TIMELINE_DIGITS = 8;
-
-function withHost(url: string, host: string): string {
-  const other = new URL(url);
-  other.searchParams.delete("host");
-  other.searchParams.delete("port");
-  other.host = host;
-  return other.href;
-}
 
 /** At once, whether it answers or not. */
 const end = (client: PoolClient): void => void client.connection.stream.destroy();

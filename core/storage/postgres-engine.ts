@@ -3,11 +3,9 @@ import type { PoolClient } from "pg";
 import { isRefusal, Unfit } from "./postgres-errors.ts";
 import type { PostgresSettings } from "./postgres-settings.ts";
 
-export interface Engine {
+export interface ServerKind {
   /** The statement that asks a connection where it leads; further columns may follow. */
   readonly look: string;
-  /** Citus: a schema is on one of its servers. */
-  readonly citus: boolean;
   readonly neon: boolean;
 }
 
@@ -28,16 +26,10 @@ const PLAIN = "SELECT pg_backend_pid() AS process, current_setting('transaction_
 const LINE = `${PLAIN}, pg_is_in_recovery() AS standby, (SELECT system_identifier FROM pg_control_system())::text
   || CASE WHEN pg_is_in_recovery() THEN NULL ELSE '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) END AS line`;
 
-const KIND = `SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') AS citus,
-  current_setting('neon.timeline_id', true) IS NOT NULL AS neon`;
-
-const elsewhere = (schema: string) => `(SELECT nodename || ':' || nodeport FROM pg_dist_schema
-  JOIN pg_dist_partition USING (colocationid) JOIN pg_dist_shard USING (logicalrelid) JOIN pg_dist_placement USING (shardid)
-  JOIN pg_dist_node USING (groupid) WHERE schemaid = to_regnamespace('${schema}') AND noderole = 'primary'
-  AND groupid <> (SELECT groupid FROM pg_dist_local_group) LIMIT 1) AS elsewhere`;
+const NEON = "SELECT current_setting('neon.timeline_id', true) IS NOT NULL AS neon";
 
 /** @throws Unfit when it is refused */
-export async function engineOf(client: PoolClient, url: string, settings: PostgresSettings): Promise<Engine> {
+export async function engineOf(client: PoolClient, url: string, settings: PostgresSettings): Promise<ServerKind> {
   const ask = async (text: string) => {
     const { rows } = (await client.query({ text, query_timeout: settings.connectTimeout })) as { rows: object[] };
     return rows[0] as Record<string, unknown>;
@@ -47,7 +39,7 @@ export async function engineOf(client: PoolClient, url: string, settings: Postgr
   const reason = REFUSED.find(([pattern]) => pattern.test(`${version} at ${hostname}`))?.[1];
   if (reason !== undefined && !settings.unverified) {
     throw new Unfit(
-      `it is ${reason} (${version}). Penstock is tested on PostgreSQL and Citus; ?engine=unverified runs it all the same`,
+      `it is ${reason} (${version}). Penstock is tested on PostgreSQL; ?engine=unverified runs it all the same`,
     );
   }
   // Some that are close to PostgreSQL have no WAL, or do not tell.
@@ -56,7 +48,6 @@ export async function engineOf(client: PoolClient, url: string, settings: Postgr
     return null;
   };
   const look = (await ask(LINE).catch(refused)) === null ? PLAIN : LINE;
-  const { citus = false, neon = false } = (await ask(KIND).catch(refused)) ?? {};
-  if (citus !== true) return { look, citus: false, neon: neon === true };
-  return { look: `${look}, ${elsewhere(`"${settings.schema}"`)}`, citus: true, neon: false };
+  const { neon } = (await ask(NEON).catch(refused)) ?? {};
+  return { look, neon: neon === true };
 }

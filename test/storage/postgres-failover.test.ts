@@ -153,7 +153,7 @@ test("store postgres: hosts stand before the path as HOST:PORT,HOST:PORT, and se
   await assert.rejects(open("postgres://u@h:x,h/db"), /it is no URL: /);
 });
 
-test("store postgres: engines that are not PostgreSQL or Citus are refused by name with the reason, and engine=unverified runs them", {
+test("store postgres: engines that are not PostgreSQL are refused by name with the reason, and engine=unverified runs them", {
   skip,
 }, async (t) => {
   for (const [version, expected] of [
