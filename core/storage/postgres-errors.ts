@@ -81,7 +81,7 @@ export const isRefusedSetting = (error: unknown): boolean =>
   postgresErrorCode(error) === "08P01" && /startup parameter/.test(messageOf(error));
 
 /** The connection was lost. Its last statement may or may not have been executed. */
-export const isPostgresConnectionLost = (error: unknown): boolean =>
+const isPostgresConnectionLost = (error: unknown): boolean =>
   LOST.test(postgresErrorCode(error)) || LOST_MESSAGE.test(messageOf(error));
 
 /** Whether the connection is of no use any more: a server that takes no writes may do so for ever, while another one does. */
