@@ -1,6 +1,7 @@
 /** What this folder uses of `pg`, which comes without types. */
 declare module "pg" {
   import type { EventEmitter } from "node:events";
+  import type { Duplex } from "node:stream";
 
   export interface QueryConfig {
     /** A named statement is parsed and planned once per connection. */
@@ -31,9 +32,17 @@ declare module "pg" {
     lock_timeout?: number;
     idle_in_transaction_session_timeout?: number;
     keepAlive?: boolean;
+    enableChannelBinding?: boolean;
+    /** Of connections. */
+    Client?: typeof PoolClient;
+    /** A connection is in the pool once it has resolved. */
+    onConnect?(client: PoolClient): Promise<void>;
   }
 
   export class PoolClient extends EventEmitter {
+    constructor(config: PoolConfig);
+    readonly connection: EventEmitter & { readonly stream: Duplex };
+    connect(): Promise<unknown>;
     /** Of the server's process, as whoever answered the connection gave it. */
     readonly processID: number | null;
     query(statement: QueryConfig): Promise<QueryResult>;

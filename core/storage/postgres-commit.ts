@@ -13,10 +13,10 @@ import {
   writeRows,
   wrongRows,
 } from "./postgres-commit-sql.ts";
+import type { Session } from "./postgres-connections.ts";
 import { rowsChanged } from "./postgres-errors.ts";
 import type { Ticket } from "./postgres-lane.ts";
 import type { PostgresNames } from "./postgres-names.ts";
-import type { Session } from "./postgres-session.ts";
 
 /** Null: everything is written. `lane`, or JSON of the rows that are not as expected: nothing is. */
 type Answer = string | null;

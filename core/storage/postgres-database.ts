@@ -1,22 +1,22 @@
 /** Keyv's adapter for PostgreSQL with pools of its own, and recovery when the server comes back. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { KeyvPostgres } from "@keyv/postgres";
-import type { Pool, PoolClient, QueryConfig, QueryResult } from "pg";
+import type { Pool, QueryConfig, QueryResult } from "pg";
 import type { Logger } from "pino";
 import { ServiceError, unavailable } from "../lib/errors.ts";
 import { createHealth, type Health, type Side } from "./health.ts";
+import { PostgresConnections, type Session, SHORT_QUERY_TIMEOUT_MS } from "./postgres-connections.ts";
 import {
+  checkLayout,
   explainPostgres,
   isConflict,
-  isRefusedSetting,
   isStatementError,
   mayWorkOnAnotherConnection,
+  readOnly,
+  Unfit,
 } from "./postgres-errors.ts";
-import { checkLayout, LayoutError } from "./postgres-layout.ts";
 import { META, type PostgresNames, postgresNames } from "./postgres-names.ts";
-import { createPool } from "./postgres-pool.ts";
-import { Session } from "./postgres-session.ts";
-import { type PostgresSettings, parsePostgresUrl } from "./postgres-settings.ts";
+import { parsePostgresUrl } from "./postgres-settings.ts";
 
 /** One transaction writes at a time; the other connection is for the case that the first one hangs. */
 const WRITE_CONNECTIONS = 2;
@@ -24,8 +24,6 @@ const MAX_CONFLICT_TRIES = 12;
 const MAX_CONFLICT_PAUSE_MS = 100;
 /** When the server has closed all connections, several of the pool may fail one after the other. */
 const MAX_LOST_CONNECTION_TRIES = 4;
-/** For short queries on which a caller waits that has more to do. */
-const SHORT_QUERY_TIMEOUT_MS = 2_000;
 
 /**
  * The original adapter has four problems. Its pool has no listener for errors, so that an idle connection that breaks ends the process.
@@ -38,31 +36,26 @@ const SHORT_QUERY_TIMEOUT_MS = 2_000;
  */
 export class PostgresDatabase extends KeyvPostgres {
   readonly names: PostgresNames;
-  readonly #settings: PostgresSettings;
+  readonly connections: PostgresConnections;
   readonly #health: Health;
   readonly #logger: Logger;
-  /** Connections whose transactions are READ COMMITTED, whatever the default. */
-  readonly #prepared = new WeakSet<PoolClient>();
-  #readers: Pool;
-  #writers: Pool;
-  /** Whether connections are those of the server itself, which keep what a session prepares. */
-  #direct = true;
-  /** Whether the server is told the bounds of sessions. */
-  #bounded = true;
+  readonly #readers: Pool;
+  readonly #writers: Pool;
   /** A newer release has changed the layout: its rows are neither read nor written. */
-  #newer: LayoutError | null = null;
+  #newer: Unfit | null = null;
   #closed: Promise<void> | null = null;
 
   /** @param url `postgres://user:password@host:port/database`. Nothing is connected before the first query. */
   constructor(url: string, logger: Logger) {
     const settings = parsePostgresUrl(url);
     const names = postgresNames(settings.schema);
-    super({ uri: settings.url, table: META, schema: names.schema });
+    super({ uri: settings.urls[0]!, table: META, schema: names.schema });
     this.names = names;
-    this.#settings = settings;
     this.#logger = logger;
     this.#health = createHealth(logger, "PostgreSQL", explainPostgres);
-    [this.#readers, this.#writers] = this.#createPools();
+    this.connections = new PostgresConnections(settings, logger);
+    this.#readers = this.connections.createPool(settings.pool - WRITE_CONNECTIONS);
+    this.#writers = this.connections.createPool(WRITE_CONNECTIONS);
     this.query = async (text: string, values: unknown[] = []) =>
       (await this.#query("write", this.#writers, { text, values }, 1)).rows;
   }
@@ -72,46 +65,16 @@ export class PostgresDatabase extends KeyvPostgres {
     return async () => [];
   }
 
-  /**
-   * Finds out what is between this process and the server. A pooler (PgBouncer) lends a connection for one transaction: what a session
-   * sets or prepares is then somebody else's, and the bounds of sessions are refused unless it is told to ignore them.
-   */
+  /** Finds a server, and out what it is and what is before it. */
   async examine(): Promise<void> {
-    try {
-      this.#direct = await this.#isDirect().catch(async (error: unknown) => {
-        if (!isRefusedSetting(error)) throw error;
-        await Promise.all([this.#readers.end(), this.#writers.end()]);
-        this.#bounded = false;
-        [this.#readers, this.#writers] = this.#createPools();
-        this.#logger.warn(
-          "PostgreSQL: the pooler refuses the bounds of sessions, set statement_timeout, lock_timeout and idle_in_transaction_session_timeout at the role",
-        );
-        return this.#isDirect();
-      });
-    } catch (error) {
+    await this.connections.enter().catch((error) => {
       throw this.#failed("write", error);
-    }
-  }
-
-  /** A pooler does not give the number of the server's process. */
-  async #isDirect(): Promise<boolean> {
-    const client = await this.#readers.connect();
-    const session = new Session(client, false);
-    try {
-      const { rows } = await session.query({ text: "SELECT pg_backend_pid() AS process" });
-      return rows[0]?.process === client.processID;
-    } finally {
-      session.release();
-    }
+    });
   }
 
   /** Further connections like those of its own. */
   createPool(max: number): Pool {
-    return createPool(this.#settings.url, max, this.#bounded, this.#logger);
-  }
-
-  #createPools(): [Pool, Pool] {
-    return [this.createPool(this.#settings.pool - WRITE_CONNECTIONS), this.createPool(WRITE_CONNECTIONS)];
+    return this.connections.createPool(max);
   }
 
   /** A statement that may safely run twice. */
@@ -137,7 +100,7 @@ export class PostgresDatabase extends KeyvPostgres {
 
   /** Runs `work` on a connection of a pool, which `createPool` has made. */
   async use<T>(pool: Pool, work: (session: Session) => Promise<T>): Promise<T> {
-    const session = new Session(await pool.connect(), this.#direct);
+    const session = await this.connections.session(pool);
     return work(session).finally(() => session.release());
   }
 
@@ -145,8 +108,10 @@ export class PostgresDatabase extends KeyvPostgres {
   async write<T>(work: (session: Session) => Promise<T>): Promise<T> {
     for (let tries = 1; ; tries++) {
       try {
-        const session = await this.#beginWriting();
-        const result = await work(session).finally(() => session.release());
+        const result = await this.use(this.#writers, async (session) => {
+          if (session.generation.server.readOnly) throw readOnly();
+          return work(session);
+        });
         this.#health.worked("write");
         return result;
       } catch (error) {
@@ -159,27 +124,11 @@ export class PostgresDatabase extends KeyvPostgres {
     }
   }
 
-  /** The commit in one statement is as strict as it must be under READ COMMITTED alone, and the default may change while this runs. */
-  async #beginWriting(): Promise<Session> {
-    const client = await this.#writers.connect();
-    const session = new Session(client, this.#direct);
-    if (!this.#direct || this.#prepared.has(client)) return session;
-    try {
-      await session.query({ text: "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED" });
-    } catch (error) {
-      session.release();
-      throw error;
-    }
-    this.#prepared.add(client);
-    return session;
-  }
-
   /** A statement on a connection of its own, tried once for a short time. Undefined when there is no answer. */
   async ask(statement: QueryConfig): Promise<Record<string, unknown>[] | undefined> {
     try {
-      const session = new Session(await this.#writers.connect(), false);
-      const asked = session.query({ ...statement, query_timeout: SHORT_QUERY_TIMEOUT_MS });
-      return (await asked.finally(() => session.release())).rows;
+      const short = { ...statement, query_timeout: SHORT_QUERY_TIMEOUT_MS };
+      return (await this.use(this.#writers, (session) => session.query(short))).rows;
     } catch {
       return undefined;
     }
@@ -196,13 +145,9 @@ export class PostgresDatabase extends KeyvPostgres {
   async problem(): Promise<string | null> {
     if (this.#closed !== null) return "storage is closed";
     const { meta } = this.names;
-    const text = `SELECT current_setting('transaction_read_only') AS only, (SELECT value FROM ${meta} WHERE key = 'schema') AS layout`;
-    const statement = { text, query_timeout: SHORT_QUERY_TIMEOUT_MS };
-    const found = await this.#query("read", this.#readers, statement, MAX_LOST_CONNECTION_TRIES).then(
-      ({ rows }) => rows[0],
-      () => undefined,
-    );
     const { problem } = this.#health;
+    // When nothing answers in time, other connections may.
+    const found = (await this.#look()) ?? (await this.#look());
     if (found !== undefined) {
       this.#newer = checkLayout(found.layout);
       if (this.#newer !== null) return explainPostgres(this.#newer);
@@ -212,7 +157,19 @@ export class PostgresDatabase extends KeyvPostgres {
         await this.write((session) => session.query(touch)).catch(() => undefined);
       }
     }
-    return problem("read") ?? problem("write") ?? (found?.only === "on" ? "the database is read-only" : null);
+    return problem("read") ?? problem("write") ?? (found?.readOnly === true ? "the database is read-only" : null);
+  }
+
+  /** Whether the connections of both sides lead to the server to which they should. Behind a pooler they may do otherwise at any time. */
+  async #look(): Promise<Record<string, unknown> | undefined> {
+    const column = `(SELECT value FROM ${this.names.meta} WHERE key = 'schema') AS layout`;
+    const look = (pool: Pool) =>
+      this.#again("read", MAX_LOST_CONNECTION_TRIES, () => this.connections.look(pool, column));
+    const sides = this.connections.server?.direct === false ? [this.#readers, this.#writers] : [this.#readers];
+    return Promise.all(sides.map(look)).then(
+      ([found]) => found,
+      () => undefined,
+    );
   }
 
   /** Waits for the running queries. A second call has no effect. */
@@ -222,11 +179,10 @@ export class PostgresDatabase extends KeyvPostgres {
   }
 
   async #query(side: Side, pool: Pool, statement: QueryConfig, tries: number): Promise<QueryResult> {
-    const { name: _, ...unnamed } = statement;
-    return this.#again(side, tries, () => pool.query(this.#direct ? statement : unnamed));
+    return this.#again(side, tries, () => this.use(pool, (session) => session.query(statement)));
   }
 
-  async #again(side: Side, tries: number, work: () => Promise<QueryResult>): Promise<QueryResult> {
+  async #again<T>(side: Side, tries: number, work: () => Promise<T>): Promise<T> {
     for (let attempt = 1; ; attempt++) {
       try {
         const result = await work();
@@ -240,7 +196,7 @@ export class PostgresDatabase extends KeyvPostgres {
 
   #failed(side: Side, error: unknown): unknown {
     if (error instanceof ServiceError || isStatementError(error)) return error;
-    if (error instanceof LayoutError) this.#newer = error;
+    if (error instanceof Unfit) this.#newer = error;
     return this.#closed === null ? this.#health.failed(side, error) : unavailable("storage is closed");
   }
 }

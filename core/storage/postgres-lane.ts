@@ -3,13 +3,13 @@
  * breaks: a commit moves the mark from where the one before left it. Who asks closes the lane at the same time, so that a commit that is
  * still on its way, or waits in a server that stands still, can no longer happen.
  *
- * With it come the revisions that a process may use, taken in blocks ahead. Both are given up with the connection: behind it there may
- * be a server that has lost them.
+ * With it come the revisions that a process may use, taken in blocks ahead. Both are given up with the generation of connections:
+ * behind the next one there may be a server that has lost them.
  */
 import { randomUUID } from "node:crypto";
-import { checkLayout } from "./postgres-layout.ts";
+import type { Generation, Session } from "./postgres-connections.ts";
+import { checkLayout } from "./postgres-errors.ts";
 import type { PostgresNames } from "./postgres-names.ts";
-import type { Session } from "./postgres-session.ts";
 
 /** The sequence of revisions rises by this much, and no group of commits is larger. */
 export const REVISIONS_PER_BLOCK = 1024;
@@ -31,6 +31,7 @@ export interface Ticket {
 export class PostgresLane {
   readonly #names: PostgresNames;
   #lane: { readonly key: string; mark: string; readonly clock: () => number } | null = null;
+  #generation: Generation | null = null;
   #next = 0;
   #end = 0;
 
@@ -38,8 +39,10 @@ export class PostgresLane {
     this.#names = names;
   }
 
-  /** @throws LayoutError */
+  /** @throws Unfit */
   async ticket(session: Session, revisions: number): Promise<Ticket> {
+    if (session.generation !== this.#generation) this.leave();
+    this.#generation = session.generation;
     const lane = this.#lane ?? (await this.#open(session));
     if (this.#next + revisions > this.#end) {
       const { rows } = await session.query({ text: `SELECT nextval('${this.#names.sequence}') AS base` });

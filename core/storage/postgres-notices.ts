@@ -1,9 +1,10 @@
 /** The connection on which a process hears the notices of the others and sends its own: LISTEN and NOTIFY. */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Pool, PoolClient } from "pg";
+import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
+import type { Session } from "./postgres-connections.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { isStatementError } from "./postgres-errors.ts";
 import { ANNOUNCEMENT_INTERVAL_MS, WakeTopics } from "./wake-topics.ts";
@@ -18,7 +19,7 @@ const RECONNECT_PAUSE_MS = 1_000;
 class Deaf extends Error {}
 
 interface Connection {
-  readonly client: PoolClient;
+  readonly session: Session;
   /** Gives it up. */
   lose(error: unknown): void;
 }
@@ -81,8 +82,11 @@ export class PostgresNotices {
         await this.#listen();
       } catch (error) {
         if (error instanceof Deaf || isStatementError(error)) {
+          const pooler = this.#database.connections.server?.neon
+            ? "which is that of Neon's pooler, take the address without -pooler"
+            : "as behind PgBouncer in transaction mode";
           this.#logger.warn(
-            "PostgreSQL: LISTEN does not work on this connection, as behind PgBouncer in transaction mode: changes of other processes are found by polling",
+            `PostgreSQL: LISTEN does not work on this connection, ${pooler}: changes of other processes are found by polling`,
           );
           return;
         }
@@ -95,7 +99,8 @@ export class PostgresNotices {
   /** Resolves when it is closed, rejects when the connection ends or does not answer. */
   async #listen(): Promise<void> {
     const { signal } = this.#closing;
-    const client = await this.#pool.connect();
+    const session = await this.#database.connections.hold(this.#pool);
+    const { client } = session;
     let stop = () => {};
     try {
       await new Promise<void>((resolve, reject) => {
@@ -106,7 +111,7 @@ export class PostgresNotices {
         client.on("error", reject);
         client.on("end", () => reject(new Error("the connection has ended")));
         client.on("notification", ({ payload = "" }: { payload?: string }) => this.#heard(payload));
-        this.#prove(client).then(() => this.#begin({ client, lose: reject }), reject);
+        this.#prove(session).then(() => this.#begin({ session, lose: reject }), reject);
       });
     } finally {
       signal.removeEventListener("abort", stop);
@@ -128,15 +133,15 @@ export class PostgresNotices {
    * Begins to listen, and makes sure that it does: a notice from another connection is heard before the next answer here. Behind a
    * pooler each statement may have a connection of its own.
    */
-  async #prove(client: PoolClient): Promise<void> {
+  async #prove(session: Session): Promise<void> {
     const proof = `proof ${this.#topics.name} ${Math.random()}`;
     let proved = false;
     this.#heard = (notice) => {
       proved ||= notice === proof;
     };
-    await client.query({ text: `LISTEN ${CHANNEL}`, query_timeout: ANSWER_TIMEOUT_MS });
+    await session.query({ text: `LISTEN ${CHANNEL}`, query_timeout: ANSWER_TIMEOUT_MS });
     await this.#database.read({ text: NOTIFY, values: [CHANNEL, proof], query_timeout: ANSWER_TIMEOUT_MS });
-    await client.query({ text: "SELECT 1", query_timeout: ANSWER_TIMEOUT_MS });
+    await session.query({ text: "SELECT 1", query_timeout: ANSWER_TIMEOUT_MS });
     if (!proved) throw new Deaf("a notice was not heard");
   }
 
@@ -144,6 +149,6 @@ export class PostgresNotices {
     const connection = this.#connection;
     if (connection === null) return;
     const statement = { name: "penstock-notify", text: NOTIFY, values: [CHANNEL, notice] };
-    await connection.client.query({ ...statement, query_timeout: ANSWER_TIMEOUT_MS }).catch(connection.lose);
+    await connection.session.query({ ...statement, query_timeout: ANSWER_TIMEOUT_MS }).catch(connection.lose);
   }
 }

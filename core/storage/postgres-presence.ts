@@ -1,8 +1,9 @@
 /** Shows by a session-level advisory lock of PostgreSQL that a process has a connection: the lock goes with the connection. */
 import { createHash } from "node:crypto";
-import type { Pool, PoolClient } from "pg";
+import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
+import type { Session } from "./postgres-connections.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import type { Presence } from "./presence.ts";
 
@@ -13,8 +14,8 @@ const LOCK = "SELECT pg_try_advisory_lock($1::bigint) AS held, pg_backend_pid() 
 const LOCKS = `SELECT ((classid::bigint << 32) | objid::bigint)::text AS key FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
   AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
 
-interface Session {
-  readonly client: PoolClient;
+interface Shown {
+  readonly session: Session;
   readonly name: string;
   readonly backend: unknown;
 }
@@ -23,7 +24,7 @@ export class PostgresPresence implements Presence {
   readonly #pool: Pool;
   readonly #database: PostgresDatabase;
   readonly #logger: Logger;
-  #session: Session | null = null;
+  #shown: Shown | null = null;
   #closed: Promise<void> | null = null;
   /** Set where a connection is not one session, as behind PgBouncer in transaction mode. */
   #isUseless = false;
@@ -38,14 +39,14 @@ export class PostgresPresence implements Presence {
   async show(name: string): Promise<boolean> {
     if (this.#isUseless) return false;
     try {
-      if (this.#session !== null && this.#session.name !== name) this.#end();
-      if (this.#session === null) await this.#begin(name);
-      else await this.#check(this.#session);
+      if (this.#shown !== null && this.#shown.name !== name) this.#end();
+      if (this.#shown === null) await this.#begin(name);
+      else await this.#check(this.#shown);
     } catch (error) {
       this.#logger.debug({ err: error }, `PostgreSQL: this process has no session to show itself: ${messageOf(error)}`);
       this.#end();
     }
-    return this.#session !== null;
+    return this.#shown !== null;
   }
 
   async shown(names: readonly string[]): Promise<ReadonlySet<string>> {
@@ -63,26 +64,26 @@ export class PostgresPresence implements Presence {
   }
 
   async #begin(name: string): Promise<void> {
-    const client = await this.#pool.connect();
+    const session = await this.#database.connections.hold(this.#pool);
     try {
-      const { rows } = await client.query({ text: LOCK, values: [lockOf(name)], query_timeout: ANSWER_TIMEOUT_MS });
+      const { rows } = await session.query({ text: LOCK, values: [lockOf(name)], query_timeout: ANSWER_TIMEOUT_MS });
       const [{ held, backend } = {}] = rows;
       // Its own, of a connection that the server has not seen end yet.
       if (held !== true || this.#isUseless) throw new Error("the lock is held by another session");
-      const session = { client, name, backend };
-      client.on("end", () => {
-        if (this.#session === session) this.#end();
+      const shown = { session, name, backend };
+      session.client.on("end", () => {
+        if (this.#shown === shown) this.#end();
       });
-      this.#session = session;
+      this.#shown = shown;
     } catch (error) {
-      client.release(true);
+      session.client.release(true);
       throw error;
     }
   }
 
-  async #check({ client, backend }: Session): Promise<void> {
+  async #check({ session, backend }: Shown): Promise<void> {
     const text = "SELECT pg_backend_pid() AS backend";
-    const { rows } = await client.query({ text, query_timeout: ANSWER_TIMEOUT_MS });
+    const { rows } = await session.query({ text, query_timeout: ANSWER_TIMEOUT_MS });
     if (rows[0]?.backend === backend) return;
     this.#isUseless = true;
     this.#logger.warn(
@@ -92,9 +93,9 @@ export class PostgresPresence implements Presence {
   }
 
   #end(): void {
-    const session = this.#session;
-    this.#session = null;
-    session?.client.release(true);
+    const shown = this.#shown;
+    this.#shown = null;
+    shown?.session.client.release(true);
   }
 }
 

@@ -2,10 +2,10 @@
 import type { Logger } from "pino";
 import { LAYOUT_VERSION, type LayoutStep, pendingSteps, type StoreLayout } from "./layout.ts";
 import { commitSignature, createCommitFunction } from "./postgres-commit-sql.ts";
+import type { Session } from "./postgres-connections.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { REVISIONS_PER_BLOCK } from "./postgres-lane.ts";
 import type { PostgresNames } from "./postgres-names.ts";
-import type { Session } from "./postgres-session.ts";
 
 /** What a step is given: a session in a transaction, and the table with the rows of its version. */
 interface PostgresUpgrade extends Pick<Session, "query"> {

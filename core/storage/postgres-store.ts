@@ -106,11 +106,8 @@ async function connect(url: string, logger: Logger) {
 }
 
 /** The URL without user, password and settings. */
-function addressWithoutSecrets(url: string): string {
-  if (!URL.canParse(url)) return "postgres:";
-  const { host, pathname } = new URL(url);
-  return `postgres://${host}${pathname}`;
-}
+const addressWithoutSecrets = (url: string): string =>
+  `postgres://${/^\w+:\/\/(?:[^/?#]*@)?([^?#]*)/.exec(url)?.[1] ?? ""}`;
 
 /** Who waits for so long has no use for a process that takes further requests. */
 const LONGEST_WAIT_MS = 5_000;

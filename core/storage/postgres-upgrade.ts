@@ -1,10 +1,10 @@
 /** Brings a PostgreSQL database of an older layout to the present one, on command: a start cannot know who else uses it. */
 import type { QueryConfig } from "pg";
 import type { Logger } from "pino";
+import type { Session } from "./postgres-connections.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
 import { tableOf } from "./postgres-names.ts";
 import { POSTGRES_LAYOUT, type PostgresLayout, pendingPostgresSteps, postgresVersion } from "./postgres-schema.ts";
-import type { Session } from "./postgres-session.ts";
 
 /** A statement may go through the whole table. As many milliseconds as a timer takes. */
 const QUERY_TIMEOUT_MS = 2 ** 31 - 1;

@@ -2,10 +2,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { mergeCommits } from "./group.ts";
 import { packChanges, sendByCall, sendInSteps } from "./postgres-commit.ts";
+import type { Session } from "./postgres-connections.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { isRefusal, isStatementError, neverFound } from "./postgres-errors.ts";
 import { closeLaneSql, hasMoved, PostgresLane, type Ticket } from "./postgres-lane.ts";
-import type { Session } from "./postgres-session.ts";
 import type { Commit } from "./store.ts";
 
 /** How long, and how often, the server is asked for the fate of a commit whose connection broke. */

@@ -1,5 +1,6 @@
 /** What is done with a group of commits while the disk is full, or has failed. */
-import { type ServiceError, unavailable } from "../lib/errors.ts";
+import { unavailable } from "../lib/errors.ts";
+import type { Refusal } from "./health.ts";
 import { sqliteErrorCode } from "./sqlite-connection.ts";
 import type { SqliteReserve } from "./sqlite-reserve.ts";
 import { type SqliteWriter, UnknownOutcome } from "./sqlite-write.ts";
@@ -63,8 +64,8 @@ export function createSqliteCommits({ writer, reserve, present, tracked, pressed
     return group.map((commit) => (makesRoom(commit) ? (results.next().value as number | Error) : full));
   }
 
-  const refused = (error: unknown): Promise<ServiceError> =>
-    tracked(() => Promise.reject(error)).catch((refusal: ServiceError) => refusal);
+  const refused = (error: unknown): Promise<Refusal> =>
+    tracked(() => Promise.reject(error)).catch((refusal: Refusal) => refusal);
 
   async function write(group: readonly Commit[]): Promise<Results> {
     if (reserve.isSpent()) await reserve.keep();
@@ -72,8 +73,8 @@ export function createSqliteCommits({ writer, reserve, present, tracked, pressed
     try {
       return await tracked(() => writeAll(group));
     } catch (error) {
-      const refusal = error as ServiceError;
-      if (isFull(refusal.cause)) return writeDeletions(group, refusal);
+      const refusal = error as Refusal;
+      if (isFull(refusal.reason)) return writeDeletions(group, refusal);
       return group.map(() => refusalOf(refusal, false));
     }
   }
@@ -95,16 +96,14 @@ const isFull = (error: unknown): boolean => sqliteErrorCode(error) === "SQLITE_F
 const makesRoom = ({ put = [], delete: removed = [], clear = [], makesRoom }: Commit): boolean =>
   removed.length + clear.length > 0 && (makesRoom === true || put.length === 0);
 
-function refusalOf(refusal: ServiceError, deletes: boolean): Error {
-  const { cause } = refusal;
+function refusalOf(refusal: Refusal, deletes: boolean): Error {
+  const { reason } = refusal;
   const more =
-    cause instanceof UnknownOutcome
+    reason instanceof UnknownOutcome
       ? " during the commit, which may have happened"
-      : deletes && isFull(cause)
+      : deletes && isFull(reason)
         ? "; to delete, SQLite needs a few MiB for its log: make room for it first"
         : "";
   if (more === "") return refusal;
-  const error = unavailable(refusal.message + more);
-  error.cause = cause;
-  return error;
+  return Object.assign(unavailable(refusal.message + more), { reason });
 }

@@ -83,7 +83,12 @@ const STORES: Record<string, RegExp | null> = {
   "postgres://u:secret@h/d?pool=many": /^pool must be a number of connections from 3 to 100$/,
   "postgres://u:secret@h/d?pool=": /^pool must be a number of connections from 3 to 100$/,
   "postgresql://u:secret@h/d?pol=5":
-    /^unknown setting pol; postgres: knows schema, pool, and those of the driver such as sslmode$/,
+    /^the setting pol is unknown, or one that is not carried out; postgres: knows application_name, channel_binding, .*, user$/,
+  "postgres://u:secret@h:1,i:2/d?tcp_user_timeout=5":
+    /^the setting tcp_user_timeout is unknown, or one that is not carried out; /,
+  "postgres://u:secret@h:1,i:2/d?load_balance_hosts=random":
+    /^load_balance_hosts must be disable: hosts are tried in order$/,
+  "postgres://u:secret@h:1,i:2/d?target_session_attrs=read-write": null,
   "sqlite:x.db?pool=5": /^unknown setting pool; sqlite: knows synchronous$/,
   "sqlite:x.db?synchronous=of": /^synchronous must be full or normal$/,
   "postgres://u:secret@h/d?schema=mine&pool=5&sslmode=require&channel_binding=require&statement_timeout=1000": null,

@@ -6,6 +6,7 @@ import type { Store } from "../../core/storage/store.ts";
 import { NO_PGBOUNCER, startPgBouncer } from "../support/pgbouncer.ts";
 import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { COMMIT_MODES } from "../support/postgres-modes.ts";
+import { until } from "../support/probe.ts";
 import { silent } from "../support/providers.ts";
 import { recordingLogger } from "../support/storage.ts";
 
@@ -45,6 +46,36 @@ for (const { name, createDatabase } of COMMIT_MODES) {
     assert.equal((await stores[0]!.get("n"))?.value, "90");
   });
 }
+
+test("store postgres: a PgBouncer whose server is away: 503 says that its login has been failing, and that is over by itself", {
+  skip: skip || (db.stop === null ? "the server is not ours to stop" : false),
+}, async (t) => {
+  const pooled = await startPgBouncer(t, await db.createDatabase(), `${IGNORING}\nserver_login_retry = 1`);
+  const store = await open(t, pooled);
+  await store.commit({ put: [["k", "1"]] });
+  await db.stop!("immediate");
+  try {
+    const message = "the pooler cannot log in to the database (server login has been failing)";
+    await until(async () => (await store.problem()) === message, message);
+  } finally {
+    await db.start!();
+  }
+  await until(async () => (await store.problem()) === null, "the store is ready again");
+});
+
+test("store postgres: the pooler of Neon, which lacks LISTEN, is named with the address to take", {
+  skip,
+}, async (t) => {
+  const url = await db.createDatabase();
+  // As every database of Neon says of itself.
+  await db.query(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET neon.timeline_id = 'x'`, url);
+  const { logger, lines } = recordingLogger();
+  const store = await openPostgresStore(await startPgBouncer(t, url, IGNORING), { logger });
+  t.after(() => store.close());
+  store.watch!("topic", () => {});
+  await until(async () => lines.length > 0, "a line");
+  assert.match(lines.join(), /LISTEN does not work .* that of Neon's pooler, take the address without -pooler/);
+});
 
 test("store postgres: a PgBouncer that refuses the bounds of sessions: the store works, and the log says where to set them", {
   skip,

@@ -95,3 +95,22 @@ test("POST /a2a/:id on PostgreSQL: one service follows, lists and cancels a task
   assert.equal(working(), false, "its agent has stopped");
   assert.deepEqual(await new A2aCaller(one).get("assistant", id), canceled);
 });
+
+test("50 requests that are 503 while PostgreSQL is away leave one line in the log for each change of its state, and none of their own", {
+  skip,
+}, async (t) => {
+  const manifest = manifestWith({ memory: "default" }, { store: await db.createDatabase(), memory: { default: {} } });
+  const service = await startService(t, manifest);
+  assert.equal((await service.get(URL_OF_MESSAGES)).status, 404);
+  await db.stop!("immediate");
+  try {
+    const replies = await Promise.all(Array.from({ length: 50 }, () => service.get(URL_OF_MESSAGES)));
+    assert.deepEqual(new Set(replies.map(({ status }) => status)), new Set([503]));
+  } finally {
+    await db.start!();
+  }
+  const about = service.log.filter(
+    ({ level, msg }) => /error|warn/.test(String(level)) && /storage|PostgreSQL cannot read/.test(String(msg)),
+  );
+  assert.ok(about.length >= 1 && about.length <= 3, about.map(({ msg }) => msg).join("\n"));
+});

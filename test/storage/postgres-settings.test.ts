@@ -67,6 +67,8 @@ test("store postgres: pool in the URL bounds the connections of a process", { sk
     store.tail({ prefix: "a", limit: 1, otherKey: "b" }),
   ]);
   const count = async () => {
+    // A transaction sees what it saw first.
+    await session.query("SELECT pg_stat_clear_snapshot()");
     const text =
       "SELECT count(*)::int AS count FROM pg_stat_activity WHERE application_name = 'penstock' AND datname = current_database()";
     return Number((await session.query({ text })).rows[0]?.count);

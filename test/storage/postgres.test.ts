@@ -524,7 +524,7 @@ test("store postgres: stores that open an empty database at once all come up", {
 });
 
 test("store postgres: a server that is not there: the start fails, and the message tells which and why, without the password", async () => {
-  const url = "postgres://nobody:secret@127.0.0.1:1/none?x=secret";
+  const url = "postgres://nobody:secret@127.0.0.1:1/none?application_name=secret";
   await assert.rejects(openPostgresStore(url, { logger }), {
     message:
       "postgres://127.0.0.1:1/none cannot be opened: storage is unavailable: there is no connection to the database",

@@ -19,6 +19,12 @@ export interface CutProxy {
   freeze(frozen: boolean): void;
   /** Whether the server is gone: all connections break, and new ones are refused. */
   away(isAway: boolean): void;
+  /** Where new connections lead from now on. Those that are there stay where they are. */
+  lead(target: NetConnectOpts): void;
+  /** Breaks all connections. */
+  cutAll(): void;
+  /** The connections that are there say nothing any more, in either direction, and do not end: as those of a machine that is gone. */
+  silence(): void;
   /** Whether connections are refused after the cut. */
   refuse(refused: boolean): void;
   close(): Promise<void>;
@@ -33,6 +39,7 @@ export async function startCutProxy(target: NetConnectOpts): Promise<CutProxy> {
   let cuts = 0;
   let frozen = false;
   const upstreams = new Set<Socket>();
+  const silencers = new Set<() => void>();
 
   const keep = (socket: Socket) => {
     sockets.add(socket);
@@ -57,6 +64,10 @@ export async function startCutProxy(target: NetConnectOpts): Promise<CutProxy> {
       client.destroy();
     });
     let deaf = false;
+    silencers.add(() => {
+      for (const socket of [client, upstream]) socket.removeAllListeners("data").removeAllListeners("close").pause();
+      client.on("close", () => upstream.destroy());
+    });
     const breakUp = () => {
       cuts++;
       refusing = refuseAfterCut;
@@ -120,6 +131,16 @@ export async function startCutProxy(target: NetConnectOpts): Promise<CutProxy> {
     away(isAway) {
       refusing = isAway;
       if (isAway) for (const socket of sockets) socket.destroy();
+    },
+    lead(other) {
+      target = other;
+    },
+    cutAll() {
+      for (const socket of sockets) socket.destroy();
+    },
+    silence() {
+      for (const silence of silencers) silence();
+      silencers.clear();
     },
     refuse(refused) {
       refuseAfterCut = refused;

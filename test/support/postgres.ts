@@ -7,7 +7,7 @@ import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
-import { chmod, chown, cp, mkdir, mkdtemp, open as openFile, readdir, readFile, rm } from "node:fs/promises";
+import { chmod, chown, cp, mkdir, mkdtemp, open as openFile, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -26,6 +26,12 @@ export interface PostgresServer {
   readonly start: (() => Promise<void>) | null;
   /** Stops all processes of the server where they are (SIGSTOP), until the function that it resolves to is called. */
   readonly freeze: (() => Promise<() => void>) | null;
+  /** A second server that follows this one by streaming replication and takes reads, as a hot standby does. */
+  readonly standby: (() => Promise<PostgresServer>) | null;
+  /** Makes a standby the primary, on a timeline of its own. */
+  readonly promote: (() => Promise<void>) | null;
+  /** Starts it, stopped as it is, as a standby of `primary`. */
+  readonly follow: ((primary: PostgresServer) => Promise<void>) | null;
   /** For the owner of the server. */
   readonly url: string;
   /** Stops it and removes everything. */
@@ -91,7 +97,18 @@ function clientOf(serverUrl: string): Pick<PostgresServer, "createDatabase" | "q
 async function useExternal(url: string): Promise<PostgresServer> {
   const { query, createDatabase, drop } = clientOf(url);
   await query("SELECT 1");
-  return { url, query, createDatabase, stop: null, start: null, freeze: null, close: drop };
+  return {
+    url,
+    query,
+    createDatabase,
+    stop: null,
+    start: null,
+    freeze: null,
+    standby: null,
+    promote: null,
+    follow: null,
+    close: drop,
+  };
 }
 
 /** Where the package with the binaries is, or null: it is for this platform alone. */
@@ -137,109 +154,162 @@ async function initialize(
 }
 
 async function startEmbedded(native: string, connections = 100): Promise<PostgresServer> {
-  const folder = await mkdtemp(join(tmpdir(), "penstock-postgres-"));
-  try {
-    const data = join(folder, "data");
-    await mkdir(data);
-    await chmod(folder, 0o755);
-    if (identity.uid !== undefined) await chown(data, NOBODY, NOBODY);
+  return inFolder(async (folder, data) => {
     const bin = await binaries(native, folder);
-    const options = { ...identity, cwd: data, env: { LC_ALL: "C", PATH: process.env.PATH ?? "" } };
+    const options = { ...identity, cwd: data, env: ENVIRONMENT };
     // The order of English, which is not that of bytes: what counts on either one shows.
     const order = ["--encoding=UTF8", "--locale=C", "--locale-provider=icu", "--icu-locale=en-US"];
     const setup = ["-U", "penstock", "--auth=trust", ...order, "--no-sync", "--wal-segsize=1", "-D", data];
     await initialize(join(bin, "initdb"), setup, { ...options, data });
+    return serveFolder(folder, bin, connections, null);
+  });
+}
 
-    // A socket in its own folder, which no other process can take before it starts, or while it is stopped.
-    const url = `postgres://penstock@localhost/postgres?host=${data}`;
-    const { query, createDatabase } = clientOf(url);
-    // What is committed outlives the server also without fsync, as long as the machine stays up.
-    const settings = [
-      "listen_addresses=",
-      `unix_socket_directories=${data}`,
-      `max_connections=${connections}`,
-      "fsync=off",
-    ];
-    let server: ChildProcess | null = null;
-    let watchdog: ChildProcess | null = null;
+const ENVIRONMENT = { LC_ALL: "C", PATH: process.env.PATH ?? "" };
 
-    async function start(): Promise<void> {
-      // Into a file: a pipe that nobody reads for a while would stop the server.
-      const log = await openFile(join(folder, "log"), "a");
-      const child = spawn(join(bin, "postgres"), ["-D", data, ...settings.flatMap((setting) => ["-c", setting])], {
-        ...options,
-        // Not in the group of the tests: the end of another process of it could send SIGHUP to all while the server is stopped.
-        detached: true,
-        stdio: ["ignore", "ignore", log.fd],
-      });
-      await log.close();
-      server = child;
-      watchdog = watch(folder);
-      for (let tries = 0; !(await ready(data)); tries++) {
-        if (hasEnded(child) || tries === 1500) {
-          await stop("immediate");
-          throw new Error(`PostgreSQL did not start:\n${lastLines(folder)}`);
-        }
-        await sleep(20);
-      }
-      child.once("exit", (code, signal) => {
-        if (server !== child) return;
-        console.error(`\n*** PostgreSQL ended by itself (${signal ?? code}). Its last lines:\n${lastLines(folder)}\n`);
-        // Tests that wait for it would wait until their time limits.
-        process.exit(1);
-      });
-      // It does not keep a test process alive that is through.
-      child.unref();
-    }
-
-    async function stop(mode: "fast" | "immediate" = "fast"): Promise<void> {
-      const child = server;
-      server = null;
-      if (child !== null && !hasEnded(child)) {
-        const exit = once(child, "exit");
-        child.ref();
-        child.kill(mode === "fast" ? "SIGINT" : "SIGQUIT");
-        await exit;
-      }
-      watchdog?.kill("SIGKILL");
-      watchdog = null;
-    }
-
-    /**
-     * The first process is stopped before its children are listed: it makes no more of them, and while it is there, the system gives
-     * their numbers to nobody else.
-     */
-    async function freeze(): Promise<() => void> {
-      const parent = server!;
-      parent.kill("SIGSTOP");
-      const text = await readFile(`/proc/${parent.pid}/task/${parent.pid}/children`, "utf8");
-      const signal = (name: NodeJS.Signals) => {
-        if (!hasEnded(parent)) for (const pid of text.split(" ").filter(Boolean)) process.kill(Number(pid), name);
-      };
-      signal("SIGSTOP");
-      return () => {
-        signal("SIGCONT");
-        parent.kill("SIGCONT");
-      };
-    }
-
-    await start();
-    return {
-      url,
-      query,
-      freeze,
-      createDatabase,
-      stop,
-      start,
-      async close() {
-        await stop("immediate");
-        await rm(folder, { recursive: true, force: true });
-      },
-    };
+/** In a new folder for a server, which goes when it cannot be started. */
+async function inFolder(start: (folder: string, data: string) => Promise<PostgresServer>): Promise<PostgresServer> {
+  const folder = await mkdtemp(join(tmpdir(), "penstock-postgres-"));
+  try {
+    const data = join(folder, "data");
+    await mkdir(data, { mode: 0o700 });
+    await chmod(folder, 0o755);
+    if (identity.uid !== undefined) await chown(data, NOBODY, NOBODY);
+    return await start(folder, data);
   } catch (error) {
     await rm(folder, { recursive: true, force: true });
     throw error;
   }
+}
+
+/** @param followed data of the primary that it follows; null: it is one itself */
+async function serveFolder(
+  folder: string,
+  bin: string,
+  connections: number,
+  followed: string | null,
+): Promise<PostgresServer> {
+  const data = join(folder, "data");
+  const options = { ...identity, cwd: data, env: ENVIRONMENT };
+  // A socket in its own folder, which no other process can take before it starts, or while it is stopped.
+  const url = `postgres://penstock@localhost/postgres?host=${data}`;
+  const { query, createDatabase } = clientOf(url);
+  // What is committed outlives the server also without fsync, as long as the machine stays up.
+  const settings = [
+    "listen_addresses=",
+    `unix_socket_directories=${data}`,
+    `max_connections=${connections}`,
+    "fsync=off",
+    "hot_standby_feedback=on",
+  ];
+  let server: ChildProcess | null = null;
+  let watchdog: ChildProcess | null = null;
+
+  async function start(): Promise<void> {
+    const upstream = followed === null ? [] : [`primary_conninfo=host=${followed} user=penstock`];
+    const all = [...settings, ...upstream].flatMap((setting) => ["-c", setting]);
+    // Into a file: a pipe that nobody reads for a while would stop the server.
+    const log = await openFile(join(folder, "log"), "a");
+    const child = spawn(join(bin, "postgres"), ["-D", data, ...all], {
+      ...options,
+      // Not in the group of the tests: the end of another process of it could send SIGHUP to all while the server is stopped.
+      detached: true,
+      stdio: ["ignore", "ignore", log.fd],
+    });
+    await log.close();
+    server = child;
+    watchdog = watch(folder);
+    for (let tries = 0; !(await ready(data)); tries++) {
+      if (hasEnded(child) || tries === 1500) {
+        await stop("immediate");
+        throw new Error(`PostgreSQL did not start:\n${lastLines(folder)}`);
+      }
+      await sleep(20);
+    }
+    child.once("exit", (code, signal) => {
+      if (server !== child) return;
+      console.error(`\n*** PostgreSQL ended by itself (${signal ?? code}). Its last lines:\n${lastLines(folder)}\n`);
+      // Tests that wait for it would wait until their time limits.
+      process.exit(1);
+    });
+    // It does not keep a test process alive that is through.
+    child.unref();
+  }
+
+  async function stop(mode: "fast" | "immediate" = "fast"): Promise<void> {
+    const child = server;
+    server = null;
+    if (child !== null && !hasEnded(child)) {
+      const exit = once(child, "exit");
+      child.ref();
+      child.kill(mode === "fast" ? "SIGINT" : "SIGQUIT");
+      await exit;
+    }
+    watchdog?.kill("SIGKILL");
+    watchdog = null;
+  }
+
+  /**
+   * The first process is stopped before its children are listed: it makes no more of them, and while it is there, the system gives
+   * their numbers to nobody else.
+   */
+  async function freeze(): Promise<() => void> {
+    const parent = server!;
+    parent.kill("SIGSTOP");
+    const text = await readFile(`/proc/${parent.pid}/task/${parent.pid}/children`, "utf8");
+    const signal = (name: NodeJS.Signals) => {
+      if (!hasEnded(parent)) for (const pid of text.split(" ").filter(Boolean)) process.kill(Number(pid), name);
+    };
+    signal("SIGSTOP");
+    return () => {
+      signal("SIGCONT");
+      parent.kill("SIGCONT");
+    };
+  }
+
+  /** From a copy of the stopped server, which is what a base backup is, without the program for it. */
+  const standby = () =>
+    inFolder(async (copy, target) => {
+      await stop();
+      await run("cp", ["-a", `${data}/.`, target]);
+      await markStandby(target);
+      await start();
+      return serveFolder(copy, bin, connections, data);
+    });
+
+  async function promote(): Promise<void> {
+    await query("SELECT pg_promote(true, 60)");
+    while ((await query("SELECT pg_is_in_recovery() AS standby"))[0]?.standby !== false) await sleep(20);
+  }
+
+  async function follow(primary: PostgresServer): Promise<void> {
+    followed = new URL(primary.url).searchParams.get("host");
+    await markStandby(data);
+    await start();
+  }
+
+  await start();
+  return {
+    url,
+    query,
+    freeze,
+    createDatabase,
+    stop,
+    start,
+    standby,
+    promote,
+    follow,
+    async close() {
+      await stop("immediate");
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function markStandby(data: string): Promise<void> {
+  const signal = join(data, "standby.signal");
+  await writeFile(signal, "");
+  if (identity.uid !== undefined) await chown(signal, NOBODY, NOBODY);
 }
 
 /** The last line of the pid file is the state of the server. */

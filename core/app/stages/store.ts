@@ -6,7 +6,7 @@ import { measured } from "../../storage/measured-store.ts";
 import { Membership } from "../../storage/membership.ts";
 import { createMemoryStore } from "../../storage/memory-store.ts";
 import { openStore, parseSqliteUrl } from "../../storage/open-store.ts";
-import { checkPostgresUrl, isPostgresUrl } from "../../storage/postgres-settings.ts";
+import { isPostgresUrl, parsePostgresUrl } from "../../storage/postgres-settings.ts";
 import { isShared } from "../../storage/sharing.ts";
 import type { Store } from "../../storage/store.ts";
 import { boundUsers } from "../../storage/stored-bytes.ts";
@@ -43,7 +43,7 @@ async function openOrCheck(
 ): Promise<{ store: Store; problems: Problem[] }> {
   const problems: Problem[] = [];
   try {
-    if (isPostgresUrl(url)) checkPostgresUrl(url);
+    if (isPostgresUrl(url)) parsePostgresUrl(url);
     if (options.store && !failed)
       return { store: await openStore(url, { logger: options.logger, registry, host, folder }), problems };
     if (url.startsWith("sqlite:")) parseSqliteUrl(url, folder);

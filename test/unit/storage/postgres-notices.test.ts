@@ -11,7 +11,6 @@ test("notices of PostgreSQL: close ends while the connection is only being made,
   let connected = (_client: unknown): void => {};
   let released = false;
   const client = Object.assign(new EventEmitter(), {
-    query: async () => ({ rows: [] }),
     release: () => {
       released = true;
     },
@@ -20,8 +19,9 @@ test("notices of PostgreSQL: close ends while the connection is only being made,
     new Promise((resolve) => {
       connected = resolve;
     });
-  const pool = { connect, end: async () => {} } as unknown as Pool;
-  const database = { read: async () => ({ rows: [] }) } as unknown as PostgresDatabase;
+  const pool = { end: async () => {} } as unknown as Pool;
+  const hold = async () => ({ client: await connect(), query: async () => ({ rows: [] }) });
+  const database = { read: async () => ({ rows: [] }), connections: { hold } } as unknown as PostgresDatabase;
   const notices = new PostgresNotices(pool, database, silent);
   notices.watch("topic", () => {});
   const closing = notices.close();

@@ -1,0 +1,354 @@
+/**
+ * All connections of a process lead to one server, which is asked for at each new connection: a name or a proxy may lead to another one
+ * than before. When one of them breaks, does not answer, or leads elsewhere, a new generation of all of them begins, at the first server
+ * that takes writes. So nobody reads from one server what another one writes.
+ */
+import pg, { type Pool, type PoolClient, type PoolConfig, type QueryConfig, type QueryResult } from "pg";
+import type { Logger } from "pino";
+import { engineOf, type ServerKind } from "./postgres-engine.ts";
+import {
+  endsConnection,
+  isConnectionFailure,
+  isRefusedSetting,
+  isTimeout,
+  olderServer,
+  otherServer,
+  readOnly,
+} from "./postgres-errors.ts";
+import type { PostgresSettings } from "./postgres-settings.ts";
+
+/** A scan of a large table lives that long. */
+const STATEMENT_TIMEOUT_MS = 30_000;
+/** Longer: what the server says about it comes first. This one is for a server that does not answer. */
+const QUERY_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 1_000;
+/** A process that is stopped in its transaction keeps its rows locked, and all others wait: the server ends it after so long. */
+const IDLE_TRANSACTION_TIMEOUT_MS = 1_000;
+/** Longer, so that who waits for such a process outlasts it. */
+const LOCK_TIMEOUT_MS = 5_000;
+const IDLE_TIMEOUT_MS = 30_000;
+/** For short queries on which a caller waits that has more to do. */
+export const SHORT_QUERY_TIMEOUT_MS = 2_000;
+/** What is under way on connections of an older generation has so long to end. */
+const LEAVE_MS = 2_000;
+/** A server that only takes reads is asked again after so long, on new connections: sessions keep what was so when they began. */
+const READ_ONLY_MS = 2_000;
+
+/** The commit in one statement is as strict as it must be under READ COMMITTED alone, and the default may change while this runs. */
+const PREPARE = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED";
+
+/** What a server says about itself, to the text of its engine. */
+interface Facts {
+  readonly process: number;
+  readonly readOnly: boolean;
+  readonly standby?: boolean;
+  /** The cluster and its timeline, which every promotion makes anew; null where that cannot be told. */
+  readonly line?: string | null;
+}
+
+interface Server extends ServerKind, Facts {
+  readonly url: string;
+  /** The connections are those of the server itself, which keep what a session prepares. A pooler lends one for each transaction. */
+  readonly direct: boolean;
+}
+
+class Generation {
+  readonly since = performance.now();
+  readonly clients = new Set<PoolClient>();
+  /** Those that somebody keeps, and does not give back by himself. */
+  readonly held = new Set<PoolClient>();
+  /** Some connection did not answer in time. */
+  isSilent = false;
+  readonly server: Server;
+
+  constructor(server: Server) {
+    this.server = server;
+  }
+}
+
+export type { Generation };
+
+export class PostgresConnections {
+  readonly #settings: PostgresSettings;
+  readonly #logger: Logger;
+  readonly #of = new WeakMap<PoolClient, Generation>();
+  readonly #left = new Set<Generation>();
+  /** Whether the server is told the bounds of sessions. */
+  #bounded = true;
+  #current: Generation | null = null;
+  /** The last one that was current. */
+  #last: Generation | null = null;
+  #entering: Promise<Generation> | null = null;
+
+  constructor(settings: PostgresSettings, logger: Logger) {
+    this.#settings = settings;
+    this.#logger = logger;
+  }
+
+  /** The server that this process uses, or used last. */
+  get server(): Server | undefined {
+    return this.#last?.server;
+  }
+
+  /** A pool that survives the failure of any of its connections, and outlives generations. None is made before the first query. */
+  createPool(max: number): Pool {
+    const connections = this;
+    class Client extends pg.Client {
+      constructor(config: PoolConfig) {
+        const generation = connections.#last!;
+        super({ ...config, ...connections.#config(generation.server.url) });
+        connections.#watch(this, generation);
+      }
+    }
+    const pool = new pg.Pool({
+      max,
+      connectionTimeoutMillis: this.#settings.connectTimeout,
+      idleTimeoutMillis: IDLE_TIMEOUT_MS,
+      Client,
+      onConnect: (client) => this.#check(client),
+    });
+    // An `error` event without a listener ends the process. The pool replaces the connection.
+    pool.on("error", (error) => this.#logger.debug({ err: error }, "an idle connection to PostgreSQL broke"));
+    pool.on("remove", (client: PoolClient) => this.#of.get(client)?.clients.delete(client));
+    return pool;
+  }
+
+  #config(url: string): PoolConfig {
+    return {
+      connectionString: url,
+      application_name: "penstock",
+      connectionTimeoutMillis: this.#settings.connectTimeout,
+      query_timeout: QUERY_TIMEOUT_MS,
+      ...(this.#bounded && {
+        statement_timeout: STATEMENT_TIMEOUT_MS,
+        lock_timeout: LOCK_TIMEOUT_MS,
+        idle_in_transaction_session_timeout: IDLE_TRANSACTION_TIMEOUT_MS,
+      }),
+      keepAlive: true,
+      enableChannelBinding: /[?&]channel_binding=(?:prefer|require)/.test(url),
+    };
+  }
+
+  #watch(client: PoolClient, generation: Generation): void {
+    this.#of.set(client, generation);
+    generation.clients.add(client);
+    // Only of one that was not ended here.
+    client.on("error", () => this.renew(generation));
+  }
+
+  /** @throws what the driver throws, and what is wrong with the server */
+  async session(pool: Pool): Promise<Session> {
+    for (let hasFailed = false; ; ) {
+      const generation = await this.enter();
+      try {
+        const client = await pool.connect();
+        const of = this.#of.get(client)!;
+        if (of === this.#current) return new Session(client, of, this);
+        client.release(true);
+      } catch (error) {
+        if (!isConnectionFailure(error)) throw error;
+        this.renew(generation);
+        // Another server, or the same one on another way in, may work.
+        if (hasFailed) throw error;
+        hasFailed = true;
+      }
+    }
+  }
+
+  /** A session that is kept: with the next generation it ends. */
+  async hold(pool: Pool): Promise<Session> {
+    const session = await this.session(pool);
+    session.generation.held.add(session.client);
+    session.client.on("end", () => session.generation.held.delete(session.client));
+    return session;
+  }
+
+  /** The generation in use; makes the next one when there is none. */
+  async enter(): Promise<Generation> {
+    const current = this.#current;
+    if (current?.server.readOnly && performance.now() - current.since > READ_ONLY_MS) this.renew(current);
+    this.#entering ??= this.#begin().catch((error) => {
+      this.#entering = null;
+      throw error;
+    });
+    return this.#current ?? this.#entering;
+  }
+
+  isCurrent(generation: Generation): boolean {
+    return generation === this.#current;
+  }
+
+  /** No query begins on connections of this generation any more. */
+  renew(generation: Generation): void {
+    if (generation !== this.#current) return;
+    this.#current = null;
+    this.#entering = null;
+    this.#left.add(generation);
+    for (const client of generation.held) end(client);
+    // Who waits on it asks for no other one.
+    if (generation.isSilent) this.enter().catch(() => undefined);
+  }
+
+  async #begin(): Promise<Generation> {
+    const generation = new Generation(await this.#find());
+    const [before, now] = [this.server?.line, generation.server.line];
+    if (before && now && before !== now)
+      this.#logger.info(`PostgreSQL: another server has taken over (cluster and timeline ${before}, now ${now})`);
+    this.#current = generation;
+    this.#last = generation;
+    for (const left of this.#left) {
+      const leave = () => left.clients.forEach(end);
+      // A connection works, so what waits on the silent ones waits for nothing.
+      if (left.isSilent) leave();
+      else setTimeout(leave, LEAVE_MS).unref();
+    }
+    this.#left.clear();
+    return generation;
+  }
+
+  /** The first server that takes writes; one that takes only reads where there is no other. */
+  async #find(): Promise<Server> {
+    let failure: unknown;
+    let readable: Server | undefined;
+    for (const url of this.#settings.urls) {
+      try {
+        const server = await this.#examine(url);
+        if (!server.readOnly) return server;
+        readable ??= server;
+      } catch (error) {
+        failure = error;
+      }
+    }
+    if (readable === undefined) throw failure;
+    return readable;
+  }
+
+  async #examine(url: string): Promise<Server> {
+    const client = new pg.Client(this.#config(url));
+    client.on("error", () => undefined);
+    try {
+      await client.connect();
+      const engine = await engineOf(client, url, this.#settings);
+      const facts = await this.#facts(client, engine.look);
+      return { url, direct: facts.process === client.processID, ...engine, ...facts };
+    } catch (error) {
+      if (!this.#bounded || !isRefusedSetting(error)) throw error;
+      // A pooler (PgBouncer) refuses the bounds of sessions unless it is told to ignore them.
+      this.#bounded = false;
+      this.#logger.warn(
+        "PostgreSQL: the pooler refuses the bounds of sessions, set statement_timeout, lock_timeout and idle_in_transaction_session_timeout at the role",
+      );
+      return await this.#examine(url);
+    } finally {
+      end(client);
+    }
+  }
+
+  /** @throws when the server must not be used: it follows another one, or it was replaced by one that this process has used */
+  async #facts(client: PoolClient, text: string): Promise<Facts> {
+    const result = await client.query({ text, query_timeout: this.#settings.connectTimeout });
+    const [facts] = [result].flat().at(-1)!.rows as unknown as [Facts];
+    return this.#checked(facts);
+  }
+
+  #checked(facts: Facts): Facts {
+    if (facts.standby) throw readOnly();
+    const [known, line] = [this.server?.line, facts.line];
+    if (known && line && line < known && line.slice(0, -TIMELINE_DIGITS) === known.slice(0, -TIMELINE_DIGITS))
+      throw olderServer();
+    return facts;
+  }
+
+  /** Whether a new connection leads where the others of its generation do. */
+  async #check(client: PoolClient): Promise<void> {
+    const generation = this.#of.get(client)!;
+    const { direct, look } = generation.server;
+    this.#compare(generation, await this.#facts(client, direct ? `${PREPARE}; ${look}` : look));
+  }
+
+  #compare(generation: Generation, facts: Facts): void {
+    const { line, readOnly } = generation.server;
+    if (line === facts.line && readOnly === facts.readOnly) return;
+    this.renew(generation);
+    throw otherServer();
+  }
+
+  /** Asks a connection of a pool whether it leads where it did, and for one more column. */
+  async look(pool: Pool, column: string): Promise<Record<string, unknown>> {
+    const session = await this.session(pool);
+    try {
+      const text = `${session.generation.server.look}, ${column}`;
+      const { rows } = await session.query({ text, query_timeout: SHORT_QUERY_TIMEOUT_MS });
+      this.#compare(session.generation, this.#checked(rows[0] as unknown as Facts));
+      return rows[0]!;
+    } finally {
+      session.release();
+    }
+  }
+}
+
+/** In hexadecimal. */
+const TIMELINE_DIGITS = 8;
+
+/** At once, whether it answers or not. */
+const end = (client: PoolClient): void => void client.connection.stream.destroy();
+
+/** One connection of a pool while one caller uses it. */
+export class Session {
+  readonly client: PoolClient;
+  readonly generation: Generation;
+  readonly #connections: PostgresConnections;
+  #lost = false;
+
+  constructor(client: PoolClient, generation: Generation, connections: PostgresConnections) {
+    this.client = client;
+    this.generation = generation;
+    this.#connections = connections;
+  }
+
+  query(statement: QueryConfig): Promise<QueryResult> {
+    const { direct } = this.generation.server;
+    return this.#watch(this.client.query(direct ? statement : withoutName(statement)) as Promise<QueryResult>);
+  }
+
+  /** Several statements without parameters, in one round trip. */
+  queryAll(statements: readonly string[]): Promise<QueryResult[]> {
+    return this.#watch(this.client.query(statements.join("; ")) as Promise<QueryResult[]>);
+  }
+
+  /**
+   * A transaction under READ COMMITTED, whose first statements are sent together with BEGIN.
+   * @param work whether to commit
+   */
+  async transaction(first: readonly string[], work: (begun: QueryResult[]) => Promise<boolean>): Promise<void> {
+    try {
+      const [, ...begun] = await this.queryAll(["BEGIN ISOLATION LEVEL READ COMMITTED", ...first]);
+      const text = (await work(begun)) ? "COMMIT" : "ROLLBACK";
+      const { command } = await this.query({ text });
+      // A transaction that has failed answers COMMIT with ROLLBACK, and no error.
+      if (command !== text) throw new Error(`the transaction ended with ${command}`);
+    } catch (error) {
+      if (!this.#lost) await this.query({ text: "ROLLBACK" }).catch(() => {});
+      throw error;
+    }
+  }
+
+  /** Gives the connection back, or closes it when it broke, or belongs to an older generation. */
+  release(): void {
+    this.client.release(this.#lost || !this.#connections.isCurrent(this.generation));
+  }
+
+  async #watch<T>(result: Promise<T>): Promise<T> {
+    try {
+      return await result;
+    } catch (error) {
+      if (endsConnection(error)) {
+        this.#lost = true;
+        this.generation.isSilent ||= isTimeout(error);
+        this.#connections.renew(this.generation);
+      }
+      throw error;
+    }
+  }
+}
+
+const withoutName = ({ name: _, ...statement }: QueryConfig): QueryConfig => statement;
