@@ -13,7 +13,7 @@ import { runCancelled } from "./errors.ts";
  * @param follow all its events
  * @throws ServiceError when it failed or was cancelled
  */
-export async function earlierResult(follow: EventProducer): Promise<RunResult> {
+export async function earlierResult(follow: EventProducer, runId: string): Promise<RunResult> {
   const sink = new ResultSink();
   await follow({
     open() {},
@@ -24,5 +24,5 @@ export async function earlierResult(follow: EventProducer): Promise<RunResult> {
   const { end, result } = sink;
   if (end?.type === "error") throw new ServiceError("provider_failed", end.error);
   if (end?.type === "abort") throw runCancelled();
-  return end === null ? { ...result, finishReason: "tool-calls" } : result;
+  return end === null ? { ...result, finishReason: "tool-calls", runId } : result;
 }

@@ -69,7 +69,9 @@ export function agentMemory(agentId: string, memory: Memory, models: Models, que
         input,
         messageId: messageIdForRun(runId),
         clientKnowsMessageId,
-        isKept: record !== null,
+        get isKept() {
+          return record?.isKept ?? false;
+        },
         isRepeated: record?.isRepeated ?? false,
         call,
       });
