@@ -46,6 +46,8 @@ export interface RunName {
   readonly runId: string;
   /** Whether a client chose the id, so that it may be taken. */
   readonly isChosen: boolean;
+  /** Whether another request may begin a run with this id at the same time. */
+  readonly isContested: boolean;
   /** Set when all requests with one idempotency key share the id. `repeated`: an earlier request may have started the run. */
   readonly keyed: "first" | "repeated" | null;
 }

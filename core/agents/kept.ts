@@ -57,6 +57,7 @@ export function keptRun(
   const run = keeper.newRun(kept, request(), call, {
     runId: chosen ?? keyed?.runId ?? agent.newRunId(),
     isChosen: chosen !== undefined,
+    isContested: chosen !== undefined || isFollowed || keyed?.isRepeated === true,
     keyed: keyedAs(call),
   });
   const replayed = isFollowed && keyed.isRepeated ? REPLAYED : [];

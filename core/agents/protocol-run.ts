@@ -72,7 +72,7 @@ export function prepareKept(
 ): KeptProtocolRun {
   const { keeper } = agent.keeping;
   if (keeper === null) throw invalid("background is not available here: nothing keeps the runs of agents");
-  const name = { runId, isChosen: false, keyed: keyedAs(call) };
+  const name = { runId, isChosen: false, isContested: call.keyed?.isRepeated === true, keyed: keyedAs(call) };
   const run = keeper.newRun(kept, protocolRequest(agent, body), call, name);
   const { plan } = run.prepared;
   return {

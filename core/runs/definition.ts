@@ -1,13 +1,7 @@
 /** The definition by which the engine runs an agent: one step, which is the run. */
 import type { KeptAgent } from "../agents/keeper.ts";
 import type { Uses } from "../lib/uses.ts";
-import type {
-  Outline,
-  StepCall,
-  StepOutline,
-  WorkflowDefinition,
-  WorkStep,
-} from "../workflows/definition/definition.ts";
+import type { Outline, StepCall, WorkflowDefinition, WorkStep } from "../workflows/definition/definition.ts";
 import { runDefinitionId } from "../workflows/journal/run-record.ts";
 
 export const RUN_STEP = "run";
@@ -19,8 +13,11 @@ const MAX_RECOVERIES = 3;
  */
 const RECORD_WITHIN_MS = 100;
 
-const OUTLINE: Outline = new Map<string, StepOutline>([
-  [RUN_STEP, { path: RUN_STEP, id: RUN_STEP, name: RUN_STEP, type: "andAgent", index: 0, order: 0, parents: [] }],
+const OUTLINE: Outline = new Map([
+  [
+    RUN_STEP,
+    { path: RUN_STEP, id: RUN_STEP, name: RUN_STEP, type: "andAgent" as const, index: 0, order: 0, parents: [] },
+  ],
 ]);
 
 /** @param uses counts the runs that go on with it */

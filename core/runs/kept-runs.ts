@@ -7,7 +7,6 @@ import type { RunCall } from "../agents/agent.ts";
 import type { AnsweredRun, KeptAgent, KeptRequest, KeptRun, RunKeeper, RunName } from "../agents/keeper.ts";
 import type { AwaitedCall } from "../agents/prompt/awaited-calls.ts";
 import { wasAborted } from "../agents/run/abort.ts";
-import type { PreparedRun } from "../agents/run/execute.ts";
 import { NULL_SINK, type PartSink } from "../agents/run/parts.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
@@ -20,6 +19,7 @@ import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, notFound, ServiceError } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Uses } from "../lib/uses.ts";
+import { openExecutionKey } from "../storage/keys.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
 import { isLive, isStored } from "../workflows/begin.ts";
 import { type StepCall, Suspend, type WorkflowDefinition } from "../workflows/definition/definition.ts";
@@ -39,10 +39,9 @@ import { ScopedWorkflows } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
 import { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
-import { earlierResult } from "./earlier.ts";
-import { RunIdTaken, runCancelled, runInterrupted } from "./errors.ts";
 import { endWithQuestion, followAnswered, type KnownCall, partEvents, replyWith } from "./events.ts";
 import { LiveRun } from "./live-run.ts";
+import { earlierResult, RunIdTaken, runCancelled, runInterrupted } from "./outcome.ts";
 import { ScopedRuns } from "./scoped.ts";
 import { KeptSink } from "./sink.ts";
 
@@ -107,25 +106,29 @@ export class KeptRuns implements RunKeeper {
     if (isLive(this.#engine, id, userId) || (await isStored(this.#engine, id, userId))) throw new RunIdTaken(runId);
   }
 
-  newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, { runId, isChosen, keyed }: RunName): KeptRun {
+  newRun(
+    agent: KeptAgent,
+    request: KeptRequest,
+    call: RunCall,
+    { runId, isChosen, isContested, keyed }: RunName,
+  ): KeptRun {
     const anew = (isRead: boolean) => {
       const live = new LiveRun(call, waitingPlace(agent, request, runId));
-      const prepared = agent.prepare(request, live.call, runId, live);
-      live.prepared = prepared;
+      live.prepared = agent.prepare(request, live.call, runId, live);
       live.isRead = isRead;
-      return { live, prepared };
+      return live;
     };
-    const { live: first, prepared } = anew(false);
-    let live = first;
+    let live = anew(false);
+    const prepared = live.prepared!;
     const { userId } = prepared.plan.settings.memory;
     const attach = () =>
       this.for(principalOf(call, this.#engine.spaces.isolated)).attach(agent.id, runId, 0, { userId });
     const begin = <T>(wait: (execution: Execution) => Promise<T>): Promise<T> =>
       withFreeNumber(this.#engine.sequence, executionNumberRows, async (number) => {
-        if (isChosen || keyed !== null) await this.requireFree(runId, userId);
+        if (isContested) await this.requireFree(runId, userId);
         // The number before was taken, which the run may have found out when it had failed of it.
-        if (live.hasBegun) live = anew(live.isRead).live;
-        return this.#begin(agent, request, call, number, live, prepared, wait);
+        if (live.hasBegun) live = anew(live.isRead);
+        return this.#begin(agent, request, call, number, live, isContested, wait);
       });
     /** @param earlier what is made of the run that a request with the same key has begun */
     const begun = async <T>(
@@ -158,7 +161,7 @@ export class KeptRuns implements RunKeeper {
         live.isRead = true;
         const follow = await begun(
           async (execution) => {
-            await Promise.race([live.accepted, execution.settled]);
+            await Promise.race([live.accepted, live.stalled, execution.settled]);
             await onDisk(execution);
             return attach();
           },
@@ -206,7 +209,7 @@ export class KeptRuns implements RunKeeper {
     let execution: Execution | null = null;
     const keep = () =>
       withFreeNumber(this.#engine.sequence, executionNumberRows, (number) =>
-        this.#begin(agent, waits, call, number, live, prepared, async (begun) => {
+        this.#begin(agent, waits, call, number, live, false, async (begun) => {
           execution = begun;
           await Promise.race([live.handedOver, begun.settled]);
           return onDisk(begun);
@@ -256,9 +259,10 @@ export class KeptRuns implements RunKeeper {
     call: RunCall,
     number: number,
     live: LiveRun,
-    { plan }: PreparedRun,
+    isContested: boolean,
     wait: (execution: Execution) => Promise<T>,
   ): Promise<T> {
+    const { plan } = live.prepared!;
     const definition = this.#definitionOf.get(agent)!;
     const { userId, conversationId } = plan.settings.memory;
     const start: ExecutionStart = {
@@ -284,17 +288,21 @@ export class KeptRuns implements RunKeeper {
     this.#live.set(key, live);
     let execution: Execution;
     try {
-      execution = this.#engine.begin(start, definition, call);
+      execution = this.#engine.begin(start, definition, call, isContested);
     } catch (error) {
       this.#live.delete(key);
       throw error;
     }
     const leave = start.conversationId !== undefined ? this.#conversations.begin(start) : undefined;
+    const endWatch = this.#engine.store.watched?.(openExecutionKey(number), () => live.read());
+    // Readers in other processes of which the store does not tell.
+    if (endWatch === undefined && this.#engine.environment.shared) live.read();
     execution.settled
       .catch((error) => live.reject(error))
       .finally(() => {
         if (this.#live.get(key) === live) this.#live.delete(key);
         leave?.();
+        endWatch?.();
         live.leave();
       });
     try {
@@ -311,8 +319,8 @@ export class KeptRuns implements RunKeeper {
         live.takeBack();
         execution.stop({ kind: "lost", reason: "its number is taken", gracePeriod: 0 });
       }
-      if (execution.isRecorded) throw runInterrupted(runIdOf(start));
-      throw unlessNumberTaken(error, number, new RunIdTaken(runIdOf(start)));
+      if (execution.isRecorded) throw runInterrupted(plan.id);
+      throw unlessNumberTaken(error, number, new RunIdTaken(plan.id));
     }
   }
 
@@ -368,7 +376,7 @@ export class KeptRuns implements RunKeeper {
   /** @throws what made the run fail, or ServiceError when it was stopped */
   async #result(execution: Execution, live: LiveRun): Promise<RunResult> {
     const { state } = execution;
-    await Promise.race([execution.settled, execution.commitFailure()]);
+    await Promise.race([execution.settled, execution.commitFailure(), live.stalled]);
     if (state.status === "cancelled") throw runCancelled();
     if (state.status === "running") throw runInterrupted(runIdOf(state.start));
     return live.result;

@@ -10,6 +10,7 @@ import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 import { AbortSource, type Aborts, abortsOf } from "../lib/aborts.ts";
 import { storedTime } from "../lib/clock.ts";
+import type { ServiceError } from "../lib/errors.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { JoinedChanges } from "../storage/joined.ts";
 import type { StepCall } from "../workflows/definition/definition.ts";
@@ -36,6 +37,9 @@ export class LiveRun implements RunJournal {
   hasFailed = false;
   readonly accepted: Promise<void>;
   readonly result: Promise<RunResult>;
+  /** Rejects when it waits for a store that is away. */
+  readonly stalled: Promise<never>;
+  away: (error: ServiceError) => void = () => {};
   /** Resolves when it goes on here no more. */
   readonly left: Promise<void>;
   leave: () => void = () => {};
@@ -92,8 +96,12 @@ export class LiveRun implements RunJournal {
       this.accept = resolve;
       this.result.then(() => resolve(), reject);
     });
+    this.stalled = new Promise((_, reject) => {
+      this.away = reject;
+    });
     // Of a run whose client has left nobody waits for these.
     this.accepted.catch(() => {});
+    this.stalled.catch(() => {});
   }
 
   begin(step: StepCall): void {
@@ -103,10 +111,12 @@ export class LiveRun implements RunJournal {
       else step.keep(value, true).catch(() => {});
     this.#handOver();
     const stop = this.#stop;
-    if (stop !== null)
-      step.signal.addEventListener("abort", () => this.#step === step && stop.abort(step.signal.reason), {
-        once: true,
-      });
+    if (stop === null) return;
+    const stopped = () => {
+      // Until it is kept for certain, another step may begin in the place of one that is lost.
+      if (this.#step === step && (this.#held === null || !step.isInterrupted)) stop.abort(step.signal.reason);
+    };
+    step.signal.addEventListener("abort", stopped, { once: true });
   }
 
   /** Its step cannot be recorded: until another begins, it is not kept. */

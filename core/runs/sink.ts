@@ -1,9 +1,10 @@
 /** Writes the parts of a kept run to its journal. Deltas of one block that come before the same commit are one part. */
-import type { AgentPart, PartSink } from "../agents/run/parts.ts";
+import { type AgentPart, type Delta, type PartSink, plainDelta } from "../agents/run/parts.ts";
 import type { StepCall } from "../workflows/definition/definition.ts";
 
-/** How long parts wait for each other while somebody reads them. */
-const COMMIT_INTERVAL_MS = 40;
+/** While somebody reads them, parts are on disk when no more have come for the first time, or after the second. */
+const PAUSE_MS = 20;
+const LONGEST_MS = 50;
 /** Characters that are not on disk yet: above this the run waits. */
 const MAX_UNWRITTEN = 256 * 1024;
 /** What a part counts beside its text. */
@@ -11,7 +12,6 @@ const PART_CHARACTERS = 200;
 
 /** Where the parts go. */
 type Written = Pick<StepCall, "part" | "flush">;
-type Delta = Extract<AgentPart, { delta: string }>;
 
 export class KeptSink implements PartSink {
   /** Only the signal of the step ends the run. */
@@ -22,6 +22,8 @@ export class KeptSink implements PartSink {
   #held: Delta | null = null;
   #unwritten = 0;
   #timer: NodeJS.Timeout | null = null;
+  /** When the last part came. */
+  #last = 0;
 
   /** @param isRead whether somebody reads the parts while they come */
   constructor(call: Written, isRead: boolean, onAccepted: () => void) {
@@ -73,7 +75,7 @@ export class KeptSink implements PartSink {
       return;
     }
     this.#release();
-    this.#held = ownFields(part);
+    this.#held = plainDelta(part);
     this.#unwritten += PART_CHARACTERS;
   }
 
@@ -83,11 +85,19 @@ export class KeptSink implements PartSink {
   }
 
   #schedule(): void {
-    this.#timer ??= setTimeout(() => {
+    this.#last = performance.now();
+    if (this.#timer === null) this.#writeAfter(PAUSE_MS, this.#last + LONGEST_MS);
+  }
+
+  /** @param latest when it is time, though parts go on coming */
+  #writeAfter(milliseconds: number, latest: number): void {
+    this.#timer = setTimeout(() => {
+      const left = Math.min(this.#last + PAUSE_MS, latest) - performance.now();
+      if (left >= 1) return this.#writeAfter(left, latest);
       this.#timer = null;
       // A failure shows at the end of the run.
       this.#write().catch(() => {});
-    }, COMMIT_INTERVAL_MS);
+    }, milliseconds);
   }
 
   #write(): Promise<void> {
@@ -99,8 +109,3 @@ export class KeptSink implements PartSink {
 
 const isDelta = (part: AgentPart): part is Delta =>
   part.type === "text-delta" || part.type === "reasoning-delta" || part.type === "tool-input-delta";
-
-/** Without fields of the provider that deltas may carry. */
-function ownFields({ type, id, delta, subAgentId, subAgentName, subAgentCallId }: Delta): Delta {
-  return subAgentId === undefined ? { type, id, delta } : { type, id, delta, subAgentId, subAgentName, subAgentCallId };
-}

@@ -13,7 +13,7 @@
  *   c/#/w                           -> its working memory
  *   u/MEMORY/USER/#updatedAt/#      -> resource id; the user's conversations by their last change
  *   r/MEMORY/RESOURCE/#updatedAt/#  -> user id; the resource's conversations by their last change
- *   ct/MEMORY/CONVERSATION/USER     -> [process, run] whose turn it is in a conversation on a shared store
+ *   ct/MEMORY/CONVERSATION/USER     -> [process, run, number of its row] whose turn it is in a conversation on a shared store
  *   cs/MEMORY/CONVERSATION/USER     -> the run of that row which is asked to stop: it goes with that row
  *   cc/#                            -> an unfinished copy of a conversation: when it began, memory, user
  *   n/MEMORY/u/USER                 counter of the user's conversations

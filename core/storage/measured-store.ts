@@ -8,6 +8,7 @@ export class MeasuredStore implements Store {
   readonly presence: Store["presence"];
   readonly wake: Store["wake"];
   readonly watch: Store["watch"];
+  readonly watched: Store["watched"];
   readonly held: Store["held"];
   readonly vectors: Store["vectors"];
   readonly #store: Store;
@@ -18,6 +19,7 @@ export class MeasuredStore implements Store {
     this.presence = store.presence;
     this.wake = store.wake?.bind(store);
     this.watch = store.watch?.bind(store);
+    this.watched = store.watched?.bind(store);
     this.held = store.held?.bind(store);
     this.vectors = store.vectors?.bind(store);
     this.#store = store;

@@ -26,7 +26,8 @@ export interface MembershipTimes {
   readonly sessionTimeout?: number | undefined;
 }
 
-const DEFAULT_TIMES: MembershipTimes = { heartbeatInterval: 1_000, leaseTimeout: 30_000 };
+/** Others count from when they have seen a heartbeat, up to an interval after it: so it is 10 s in all. */
+const DEFAULT_TIMES: MembershipTimes = { heartbeatInterval: 1_000, leaseTimeout: 9_000 };
 /** Enough heartbeats to make a new session after the database was restarted. */
 const HEARTBEATS_WITHOUT_SESSION = 6;
 
@@ -69,6 +70,9 @@ export class Membership {
   #others: ReadonlySet<string> = new Set();
   #starting: Promise<void> | null = null;
   #beating: Promise<void> | null = null;
+  /** Whether it was shown by a session when it last looked after that, which is under way unless it is null. */
+  #isShown = false;
+  #showing: Promise<void> | null = null;
   #isReleased = false;
   #endWatch: (() => void) | undefined;
 
@@ -177,7 +181,10 @@ export class Membership {
   }
 
   async #write(): Promise<void> {
-    const session = (await this.#store.presence?.show(this.#name)) === true;
+    this.#showing ??= this.#show();
+    // Later heartbeats do not wait for a session that does not answer.
+    if (this.#revision === null) await this.#showing;
+    const session = this.#isShown;
     const busy = this.busy();
     const heartbeat: Heartbeat = { at: Date.now(), ...(session && { session }), ...(busy.length > 0 && { busy }) };
     const begun = moment();
@@ -197,6 +204,11 @@ export class Membership {
       else if (this.#revision !== null) this.#lose();
       await this.#write();
     }
+  }
+
+  async #show(): Promise<void> {
+    this.#isShown = (await this.#store.presence?.show(this.#name)) === true;
+    this.#showing = null;
   }
 
   #lose(): void {

@@ -58,6 +58,12 @@ export class PostgresNotices {
     return this.#topics.watch(topic, woken);
   }
 
+  /** As `Store.watched`: where nothing is heard, others may watch anything. */
+  watched(topic: string, listener: () => void): () => void {
+    if (this.#connection === null) listener();
+    return this.#topics.watched(topic, listener);
+  }
+
   async close(): Promise<void> {
     await this.#announcements.stop();
     await this.#topics.close();

@@ -87,6 +87,7 @@ export async function openPostgresStore(
     vectors: (rows) => vectors.open(rows),
     wake: (topic) => notices.wake(topic),
     watch: (topic, woken) => notices.watch(topic, woken),
+    watched: (topic, listener) => notices.watched(topic, listener),
     problem: async () => (await database.problem()) ?? waiting(commits.oldest()),
     close: () => (closed ??= close()),
   };

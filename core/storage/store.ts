@@ -99,6 +99,11 @@ export interface Store {
   wake?(topic: string): void;
   /** Goes with `wake`. Calls `woken` when this process or another one has woken the topic, until the function that it returns is called. */
   watch?(topic: string, woken: () => void): () => void;
+  /**
+   * Goes with `watch`. Calls `listener` when another process begins to watch the topic, and at once if one does or may, until the function
+   * that it returns is called. It may come without a reason.
+   */
+  watched?(topic: string, listener: () => void): () => void;
   /** Only of stores in the heap: about how many bytes the rows take whose keys begin with `space`, which ends with their first `/`. */
   held?(space: string): number;
   /** Only of stores that can tell which processes have a session with the database. */

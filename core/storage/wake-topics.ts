@@ -35,6 +35,8 @@ export class WakeTopics {
   readonly name = randomBytes(6).toString("hex");
   readonly #send: (notice: string) => Promise<void>;
   readonly #watchers = new Map<number, Set<() => void>>();
+  /** What is called when another process watches a slot. */
+  readonly #whenWatched = new Map<number, Set<() => void>>();
   /** What the other processes have been told that this one watches. */
   #announced: ReadonlySet<number> = new Set();
   #announcement: Exclude<Kind, "woken"> | null = null;
@@ -60,16 +62,16 @@ export class WakeTopics {
 
   watch(topic: string, woken: () => void): () => void {
     const slot = slotOf(topic);
-    const watchers = this.#watchers.get(slot) ?? new Set();
-    this.#watchers.set(slot, watchers);
-    // Apart from other watches with the same callback.
-    const watcher = () => woken();
-    watchers.add(watcher);
+    const end = add(this.#watchers, slot, woken);
     if (!this.#announced.has(slot)) this.announce();
-    return () => {
-      watchers.delete(watcher);
-      if (watchers.size === 0 && this.#watchers.get(slot) === watchers) this.#watchers.delete(slot);
-    };
+    return end;
+  }
+
+  /** Calls `listener` when another process begins to watch the topic, and now if one does, until the function that it returns is called. */
+  watched(topic: string, listener: () => void): () => void {
+    const slot = slotOf(topic);
+    if (this.#watchedByOthers.has(slot)) listener();
+    return add(this.#whenWatched, slot, listener);
   }
 
   /** Tells the others what this process watches. To be repeated, since they forget it. @param asks for what they watch too */
@@ -103,8 +105,7 @@ export class WakeTopics {
   }
 
   #wakeOwn(slot: number): void {
-    const watchers = this.#watchers.get(slot);
-    if (watchers !== undefined) for (const woken of [...watchers]) woken();
+    callAll(this.#watchers, slot);
   }
 
   #learn(name: string, slots: ReadonlySet<number>): void {
@@ -113,7 +114,11 @@ export class WakeTopics {
     else this.#others.set(name, { slots, until: performance.now() + FORGET_AFTER_MS });
     this.#forgetSilent();
     const recent = performance.now() - RECENT_MS;
-    for (const slot of slots) if (!before?.has(slot) && this.#lastWoken[slot]! > recent) this.#later(slot);
+    for (const slot of slots) {
+      if (before?.has(slot)) continue;
+      callAll(this.#whenWatched, slot);
+      if (this.#lastWoken[slot]! > recent) this.#later(slot);
+    }
   }
 
   /** A process that was killed says nothing any more. */
@@ -157,6 +162,24 @@ export class WakeTopics {
     const text = [...slots].map((slot) => ALPHABET[slot >> 6]! + ALPHABET[slot & 63]!).join("");
     await this.#send(`${kind} ${this.name} ${text}`).catch(() => {});
   }
+}
+
+/** @returns what removes it */
+function add(all: Map<number, Set<() => void>>, slot: number, callback: () => void): () => void {
+  const callbacks = all.get(slot) ?? new Set();
+  all.set(slot, callbacks);
+  // Apart from others that are the same function.
+  const own = () => callback();
+  callbacks.add(own);
+  return () => {
+    callbacks.delete(own);
+    if (callbacks.size === 0 && all.get(slot) === callbacks) all.delete(slot);
+  };
+}
+
+function callAll(all: ReadonlyMap<number, ReadonlySet<() => void>>, slot: number): void {
+  const callbacks = all.get(slot);
+  if (callbacks !== undefined) for (const callback of [...callbacks]) callback();
 }
 
 /** FNV-1a. */

@@ -9,6 +9,7 @@ import { KeyCounts } from "../lib/key-counts.ts";
 import { Serialized } from "../lib/serialized.ts";
 import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
 import type { SpanOrigin } from "../observability/span.ts";
+import { isStoreUnavailable } from "../storage/away.ts";
 import type { IdSpaces } from "../storage/id-spaces.ts";
 import type { Membership } from "../storage/membership.ts";
 import { nameProcess } from "../storage/process-name.ts";
@@ -21,12 +22,11 @@ import type { Definitions } from "./definition/definitions.ts";
 import type { DescribedWorkflow } from "./definition/describe.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { noWorkflow } from "./journal/errors.ts";
-import { createExecutionIds, liveKey, liveKeyFor } from "./journal/ids.ts";
+import { createExecutionIds, liveKey, liveKeyFor, parseOwnId } from "./journal/ids.ts";
 import { isRun } from "./journal/run-record.ts";
 import { initialState, type JournalState } from "./journal/state.ts";
 import { RemoteExecutions } from "./list/running.ts";
 import { type CapacityLimits, ExecutionCapacity } from "./run/capacity.ts";
-import { isStoreUnavailable } from "./run/commit-retry.ts";
 import { drive } from "./run/drive.ts";
 import type { ExecutionCaller, ExecutionEnvironment, StoredRows } from "./run/environment.ts";
 import { Execution } from "./run/execution.ts";
@@ -175,18 +175,21 @@ export class Engine implements Workflows {
    * Starts an execution; its `settled` resolves when it settles. `source` is what it replays: `ExecutionStart.trace` of that, and what it
    * takes over as JSON.
    *
+   * @param isContested whether another process may begin one with this id at the same time; default: unless the id was made here
    * @throws ServiceError `unavailable` when too many are running, or waiting in `memory:`
    */
   begin(
     start: ExecutionStart,
     definition: WorkflowDefinition,
     caller: ExecutionCaller,
+    isContested = parseOwnId(start.id) !== start.number,
     source?: { readonly trace: string | undefined; readonly kept: string },
   ): Execution {
     this.capacity.requireFree(start.user, { isNew: true });
     const root = isRun(start.workflowId) ? null : beginWorkflow(caller.trace, start);
     const known = root === null ? start : { ...start, trace: contextText(root) };
     const execution = new Execution(initialState(known), definition, caller, this.environment, null, source?.kept);
+    execution.isContested = isContested && this.environment.shared;
     const reason = start.replay === undefined ? "execute" : "replay";
     if (root !== null)
       execution.spans = new ExecutionSpans(root, execution.state, definition.outline, reason, source?.trace);

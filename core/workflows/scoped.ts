@@ -185,7 +185,7 @@ export class ScopedWorkflows implements WorkflowAccess {
           state,
           replay,
         };
-        const execution = this.#engine.begin(again, definition, call, { trace: start.trace, kept });
+        const execution = this.#engine.begin(again, definition, call, undefined, { trace: start.trace, kept });
         untilRecorded(execution).then(leave, leave);
         return this.#result(execution, call, (conflict) => unlessNumberTaken(conflict, number, stillRunning(again.id)));
       });

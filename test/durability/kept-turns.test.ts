@@ -96,11 +96,42 @@ for (const isAcknowledged of [true, false]) {
   });
 }
 
+for (const what of ["its turn", "what was said in its conversation"])
+  test(`POST /agents/:id/text of a durable agent goes on when ${what} could not be read, once its store is back`, async (t) => {
+    const { start } = serviceOn(t);
+    const base = createMemoryStore();
+    let failed = 3;
+    const fails = (key: string) =>
+      (what === "its turn" ? key.startsWith("ct/") : key.startsWith("id/")) && failed++ < 2;
+    const away = (key: string) => {
+      if (fails(key)) throw unavailable("the connection is lost");
+    };
+    const service = await start({
+      ...base,
+      kind: "shared",
+      commit: async (commit) => {
+        for (const [key] of commit.put ?? []) if (key.startsWith("ct/")) away(key);
+        return base.commit(commit);
+      },
+      get: async (key) => away(key) ?? base.get(key),
+      getMany: async (keys) => keys.forEach(away) ?? base.getMany(keys),
+      scan: async (range) => away(range.prefix) ?? base.scan(range),
+    });
+    failed = 0;
+    const reply = await service.post("/agents/keeper/text", BODY);
+    assert.equal(reply.status, 503, "who waits is told");
+    await eventually(async () => (await service.run())?.status === "completed", "the end of the run");
+    assert.ok(failed > 2, String(failed));
+    assert.deepEqual(await service.said(), toldTwice(1));
+  });
+
 for (const kind of ["sqlite", "shared"]) {
   for (const hasBegun of [true, false]) {
     for (const happens of [false, true]) {
       const what = `${hasBegun ? "a run that is on disk" : "a run that is not on disk yet"} (${kind})`;
-      const then = happens ? " and has happened: both are stored, once" : ": the run has failed, and no turn is stored";
+      const then = happens
+        ? " and has happened: both are stored, once"
+        : ": the run goes on until both are stored, once";
       test(`POST /agents/:id/text of ${what} is 503 when the commit of its turn fails${then}`, async (t) => {
         const { model, start } = serviceOn(t);
         const base = createMemoryStore();
@@ -118,12 +149,13 @@ for (const kind of ["sqlite", "shared"]) {
           model.release(QUESTION);
         }
         assert.equal((await reply).status, 503);
-        assert.equal(failed, 1);
-        await eventually(async () => !(await isOpen(base)), "the end of the run");
-        assert.equal((await service.run())!.status, happens ? "completed" : "error");
-        assert.deepEqual(await service.said(), happens ? toldTwice(1) : []);
+        await eventually(async () => ((await service.run())?.status ?? "running") !== "running", "the end of the run");
+        assert.equal(failed, 2, "it was tried again");
+        assert.equal((await service.run())!.status, "completed");
+        assert.equal(await isOpen(base), false);
+        assert.deepEqual(await service.said(), toldTwice(1));
         const stream = await (await service.get("/agents/keeper/runs/r/stream")).text();
-        assert.equal(stream.includes('"type":"finish"'), happens);
+        assert.ok(stream.includes('"type":"finish"'));
         assert.ok(stream.includes("rest 1"));
         assert.equal((await service.data("/agents/keeper/runs"))!.length, 1);
       });

@@ -17,6 +17,8 @@ export interface CutProxy {
   readonly cuts: number;
   /** Whether answers of the server are held back: the connection is there, and nothing comes. */
   freeze(frozen: boolean): void;
+  /** Whether the server is gone: all connections break, and new ones are refused. */
+  away(isAway: boolean): void;
   /** Whether connections are refused after the cut. */
   refuse(refused: boolean): void;
   close(): Promise<void>;
@@ -114,6 +116,10 @@ export async function startCutProxy(target: NetConnectOpts): Promise<CutProxy> {
         if (on) socket.pause();
         else socket.resume();
       }
+    },
+    away(isAway) {
+      refusing = isAway;
+      if (isAway) for (const socket of sockets) socket.destroy();
     },
     refuse(refused) {
       refuseAfterCut = refused;

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { pluginFolder } from "./plugin-folder.ts";
 import { until } from "./probe.ts";
 
-const PROVIDER = `import { appendFileSync, existsSync, readFileSync } from "node:fs";
+/** A plugin that is given the folder of its files. */
+export const HELD_PROVIDER = `import { appendFileSync, existsSync, readFileSync } from "node:fs";
 const tokens = { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 };
 const finish = { type: "finish", finishReason: { unified: "stop", raw: "stop" },
   usage: { inputTokens: tokens, outputTokens: { total: 1, text: 1, reasoning: 0 } } };
@@ -48,7 +49,7 @@ export function heldModel(t: { after(end: () => unknown): void }): HeldModel {
   const held = (question: string) => join(folder, `hold ${question}`);
   return {
     settings: { use: "held", folder },
-    plugins: pluginFolder(t as never, { "providers/held.mjs": PROVIDER }),
+    plugins: pluginFolder(t as never, { "providers/held.mjs": HELD_PROVIDER }),
     hold: (question) => writeFileSync(held(question), ""),
     release: (question) => rmSync(held(question), { force: true }),
     isAsked: (question, times = 1) =>

@@ -57,7 +57,7 @@ export function agentMemory(agentId: string, memory: Memory, models: Models, que
       const place = { memory: memory.name, conversation: conversationId, user: userId };
       // A run that goes on where it was neither fails because others have begun since, nor does it cancel them.
       const isPatient = isDelegated || record?.isRepeated === true;
-      const ticket = { ...place, mode: memory.settings.turns, runId, isDelegated: isPatient, call };
+      const ticket = { ...place, mode: memory.settings.turns, runId, isDelegated: isPatient, record, call };
       return new Turn({
         queue,
         ticket: settings.readOnly ? null : new TurnTicket(ticket),
@@ -69,10 +69,7 @@ export function agentMemory(agentId: string, memory: Memory, models: Models, que
         input,
         messageId: messageIdForRun(runId),
         clientKnowsMessageId,
-        get isKept() {
-          return record?.isKept ?? false;
-        },
-        isRepeated: record?.isRepeated ?? false,
+        record,
         call,
       });
     },

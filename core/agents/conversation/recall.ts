@@ -52,6 +52,8 @@ interface RecallRequest {
   /** Ids of messages that are of the turn itself; null for none. */
   readonly own: ReadonlySet<string> | null;
   readonly call: RunCall;
+  /** Reads again while the store is away, where the run waits for it. */
+  lasting<T>(read: () => Promise<T>): Promise<T>;
 }
 
 /** The user's message, and the answer to it. */
@@ -66,11 +68,13 @@ export async function recall(request: RecallRequest, span: Span | null = null): 
   const { messageIds: posted, complete, results, shown } = input;
   // Results are nothing without their call and the question that led to it.
   const limit = results.alone.size > 0 ? Math.max(settings.contextLimit, MESSAGES_OF_TURN) : settings.contextLimit;
-  const [stored, newest, workingMemory] = await Promise.all([
-    access.earlier(id, { limit: own === null ? limit : limit + own.size, posted, complete }, userId),
-    results.withCalls.size > 0 || shown !== null ? access.earlier(id, { limit: 1 }, userId) : undefined,
-    readWorkingMemory(request),
-  ]);
+  const [stored, newest, workingMemory] = await request.lasting(() =>
+    Promise.all([
+      access.earlier(id, { limit: own === null ? limit : limit + own.size, posted, complete }, userId),
+      results.withCalls.size > 0 || shown !== null ? access.earlier(id, { limit: 1 }, userId) : undefined,
+      readWorkingMemory(request),
+    ]),
+  );
   const earlier = own === null ? stored : without(own, stored, limit);
   const { before, discarded, last, summary, isNew = false } = earlier;
   const { continued, answered } = completedAnswers(input, earlier.messages, newest?.messages ?? []);

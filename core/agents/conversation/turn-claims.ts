@@ -29,14 +29,15 @@ export interface Claim {
   readonly ticket: TurnTicket;
 }
 
-const claimText = (process: string, runId: string): string => JSON.stringify([process, runId]);
 const parseClaim = (value: string): [process: string, runId: string] => JSON.parse(value);
 
 export class TurnClaims {
   readonly #store: Store;
   readonly #membership: Membership;
   readonly #logger: Logger;
-  /** The turns that have a row of this process, or are about to, by their runs. */
+  /** How many rows it has written. */
+  #written = 0;
+  /** The turns that have a row of this process, or are about to, by its value: no two are alike, though a run may take its turn twice. */
   readonly #held = new Map<string, TurnTicket>();
   /** Rows that may be there although their turns are over: their keys, their values, and from when they are removed. */
   readonly #left = new Map<string, readonly [value: string, from: number]>();
@@ -76,9 +77,16 @@ export class TurnClaims {
     await this.#rounds.stop();
   }
 
-  /** Null when another process has the turn. */
+  /** Null when another process has the turn, or when it is to be waited for because the store is away. */
   take(ticket: TurnTicket): Promise<Claim | null> {
-    return this.#write(ticket, null);
+    return this.#write(ticket, null).catch((error) => {
+      if (ticket.outlasts(error)) return null;
+      throw error;
+    });
+  }
+
+  async isTaken(key: string): Promise<boolean> {
+    return (await this.#store.get(key)) !== undefined;
   }
 
   /** Takes the turn as soon as the other process has ended its own. @throws the reason of `signal` once that aborts */
@@ -89,20 +97,23 @@ export class TurnClaims {
     try {
       for (;;) {
         signal.throwIfAborted();
-        const row = await this.#store.get(key);
-        // Who comes after the deletion finds this row at its first look.
-        if (row?.value === WITHDRAWN && asked !== undefined) throw conversationDeleted();
-        const claim =
-          row === undefined || (await this.#isAbandoned(row)) ? await this.#write(ticket, row?.revision ?? null) : null;
-        if (claim !== null) {
-          if (!signal.aborted) return claim;
-          await this.release(claim);
-        } else if (row !== undefined) {
+        try {
+          const row = await this.#store.get(key);
+          // Who comes after the deletion finds this row at its first look.
+          if (row?.value === WITHDRAWN && asked !== undefined) throw conversationDeleted();
+          if (row === undefined || (await this.#isAbandoned(row))) {
+            const claim = await this.#write(ticket, row?.revision ?? null);
+            if (claim !== null && !signal.aborted) return claim;
+            if (claim !== null) await this.release(claim);
+            continue;
+          }
           if (mode === "reject") throw conversationBusy("another turn of the conversation is at work");
           if (mode === "interrupt" && asked !== row.revision) await this.#askToStop(row);
           asked = row.revision;
-          await watch.wait(POLL_INTERVAL_MS, signal);
+        } catch (error) {
+          if (!ticket.outlasts(error)) throw error;
         }
+        await watch.wait(POLL_INTERVAL_MS, signal);
       }
     } finally {
       watch.end();
@@ -112,12 +123,16 @@ export class TurnClaims {
   guard(claim: Claim, isLast: boolean): JoinedChanges {
     const { key, revision, ticket } = claim;
     const expect = [[key, revision]] as const;
-    if (!isLast) return { changes: { expect }, committed: () => {}, lost: turnLost };
+    const lost = (conflict: CommitConflict) => {
+      ticket.withdrawn = turnLost(conflict);
+      return ticket.withdrawn;
+    };
+    if (!isLast) return { changes: { expect }, committed: () => {}, lost };
     const committed = () => {
       ticket.claim = null;
       this.#over(claim);
     };
-    return { changes: { expect, delete: [key, turnInterruptKey(key)] }, committed, lost: turnLost };
+    return { changes: { expect, delete: [key, turnInterruptKey(key)] }, committed, lost };
   }
 
   /** Takes the turn of a conversation from the process that has it. @returns whether there was one */
@@ -147,8 +162,8 @@ export class TurnClaims {
     this.#over(claim);
   }
 
-  #over({ key, ticket }: Claim): void {
-    this.#held.delete(ticket.runId);
+  #over({ key, value }: Claim): void {
+    this.#held.delete(value);
     this.#store.wake?.(key);
   }
 
@@ -156,15 +171,15 @@ export class TurnClaims {
   async #write(ticket: TurnTicket, before: number | null): Promise<Claim | null> {
     const { key, runId, call } = ticket;
     if (!this.#membership.isHeld()) await this.#membership.confirm(call.signal);
-    const value = claimText(this.#membership.name, runId);
-    this.#held.set(runId, ticket);
+    const value = JSON.stringify([this.#membership.name, runId, ++this.#written]);
+    this.#held.set(value, ticket);
     try {
       const put = [[key, value]] as const;
       const interrupt = before === null ? [] : [turnInterruptKey(key)];
       const revision = await this.#store.commit({ put, delete: interrupt, expect: [[key, before]] });
       return { key, value, revision, ticket };
     } catch (error) {
-      this.#held.delete(runId);
+      this.#held.delete(value);
       if (error instanceof CommitConflict) return null;
       // Whether it happened is not known.
       this.#left.set(key, [value, 0]);
@@ -174,8 +189,8 @@ export class TurnClaims {
 
   async #isAbandoned({ value }: Row): Promise<boolean> {
     if (value === WITHDRAWN) return true;
-    const [process, runId] = parseClaim(value);
-    if (process === this.#membership.name) return !this.#held.has(runId);
+    const [process] = parseClaim(value);
+    if (process === this.#membership.name) return !this.#held.has(value);
     return this.#membership.goneCheck()(process);
   }
 

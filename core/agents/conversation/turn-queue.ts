@@ -6,9 +6,11 @@
 import { type AbortListener, AbortSource, type Aborts, abortsOf } from "../../lib/aborts.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { MemoryManifest } from "../../manifest/manifest.ts";
+import { isStoreUnavailable } from "../../storage/away.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import { turnClaimKey } from "../../storage/keys.ts";
 import type { RunCaller } from "../run/caller.ts";
+import type { RunRecord } from "../run/journal.ts";
 import type { Claim, TurnClaims } from "./turn-claims.ts";
 
 /** Most turns of a conversation that wait in this process. */
@@ -24,6 +26,8 @@ interface TicketOptions {
   readonly runId: string;
   /** Whether a run above waits for this one: then it waits for as long as that run goes on, and cancels nobody. */
   readonly isDelegated: boolean;
+  /** Null for a run that ends with its request. */
+  readonly record: RunRecord | null;
   readonly call: RunCaller;
 }
 
@@ -108,6 +112,11 @@ export class TurnQueue {
     return claim === null ? undefined : this.#claims!.guard(claim, isLast);
   }
 
+  /** Whether the conversation has a row that says whose turn it is. */
+  async isTaken({ key }: TurnTicket): Promise<boolean> {
+    return (await this.#claims?.isTaken(key)) === true;
+  }
+
   #stepAside(ticket: TurnTicket): undefined {
     const line = this.#lines.get(ticket.key);
     const index = line?.indexOf(ticket) ?? -1;
@@ -162,12 +171,22 @@ export class TurnTicket {
   /** Settles when what it has begun to write is written. */
   writing: Promise<unknown> | null = null;
 
-  constructor({ mode, memory, conversation, user, runId, isDelegated, call }: TicketOptions) {
+  readonly #record: RunRecord | null;
+
+  constructor({ mode, memory, conversation, user, runId, isDelegated, record, call }: TicketOptions) {
     this.key = turnClaimKey(memory, conversation, user);
     this.runId = runId;
     this.mode = isDelegated ? "queue" : mode;
     this.isDelegated = isDelegated;
     this.call = call;
+    this.#record = record;
+  }
+
+  /** Whether its run waits for the store that has failed with `error`: one that outlives its process does. */
+  outlasts(error: unknown): boolean {
+    if (this.#record === null || !isStoreUnavailable(error)) return false;
+    this.#record.away(error);
+    return true;
   }
 
   /** Cancels the run, or its wait, where another turn may take its place. */

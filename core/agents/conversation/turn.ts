@@ -9,8 +9,10 @@ import type { Discarded, Memory, MemoryAccess, NewMessage, TurnPlace } from "../
 import { MEMORY_SPANS, memoryAttributes } from "../../observability/attributes.ts";
 import type { Span } from "../../observability/span.ts";
 import { spanned } from "../../observability/spans.ts";
+import { isStoreUnavailable, whileAway } from "../../storage/away.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import type { RunCall } from "../agent.ts";
+import type { RunRecord } from "../run/journal.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { PartSink, StoredIds } from "../run/parts.ts";
 import { Checkpoints } from "./checkpoints.ts";
@@ -33,10 +35,8 @@ interface TurnOptions {
   readonly messageId: string;
   /** Whether the client is sent that id: then the message must be stored under it. */
   readonly clientKnowsMessageId: boolean;
-  /** Whether the run goes on after a crash, so that what it has stored until then is stored a second time. */
-  readonly isKept: boolean;
-  /** Whether the run began before a crash: the turn may have stored its messages. */
-  readonly isRepeated: boolean;
+  /** Of a run that goes on after a crash, so that what it has stored until then is stored a second time; null for others. */
+  readonly record: RunRecord | null;
   readonly call: RunCall;
   readonly queue: TurnQueue;
   /** Null for a turn that only reads. */
@@ -86,8 +86,8 @@ export class Turn {
     this.#user = this.#input.user;
     const { summary } = options.memory.settings;
     this.#continued = this.#input.continued;
-    const { clientKnowsMessageId, isRepeated } = options;
-    this.#choosesIds = clientKnowsMessageId || isRepeated || this.#continued !== null || summary !== undefined;
+    const { clientKnowsMessageId } = options;
+    this.#choosesIds = clientKnowsMessageId || this.#isRepeated || this.#continued !== null || summary !== undefined;
   }
 
   /** Whether the run may write to the conversation. */
@@ -110,7 +110,8 @@ export class Turn {
   /** @throws ServiceError `not_found` when the conversation is another user's, `unavailable` when the store fails */
   async recall(): Promise<RecalledContext> {
     const span = this.#span(MEMORY_SPANS.recall);
-    const recalled = await spanned(span, recall({ ...this.#options, input: this.#input, own: this.#own }, span));
+    const request = { ...this.#options, input: this.#input, own: this.#own };
+    const recalled = await spanned(span, recall({ ...request, lasting: (read) => this.#lasting(read) }, span));
     this.#discarded = recalled.discarded;
     if (recalled.continued !== null) {
       this.#continued = recalled.continued;
@@ -131,10 +132,15 @@ export class Turn {
     this.#branch = this.#input.history().map((message) => ({ ...message, saidAt }));
   }
 
+  /** Whether the run began before a crash. */
+  get #isRepeated(): boolean {
+    return this.#options.record?.isRepeated === true;
+  }
+
   /** Messages that an earlier try of the run may have stored. */
   get #own(): ReadonlySet<string> | null {
-    const { isRepeated, messageId } = this.#options;
-    return isRepeated ? new Set([messageId, `${messageId}_user`]) : null;
+    const { messageId } = this.#options;
+    return this.#isRepeated ? new Set([messageId, `${messageId}_user`]) : null;
   }
 
   /** Takes note of the prompt of the first call, from which messages may have been left out. */
@@ -190,7 +196,19 @@ export class Turn {
   async finish(joined?: JoinedChanges): Promise<void> {
     if (!this.writable || this.#checkpoints.ended) return;
     await this.#checkpoints.end();
-    await this.#write("completed", { joined });
+    const { queue, ticket } = this.#options;
+    let isDoubtful = false;
+    await this.#lasting(async () => {
+      try {
+        await this.#write("completed", { joined });
+      } catch (error) {
+        // The commit before, whose answer was lost, has ended the turn.
+        const isLost = ticket !== null && error === ticket.withdrawn && isStoreUnavailable(error);
+        if (isDoubtful && isLost && joined === undefined && !(await queue.isTaken(ticket))) return;
+        isDoubtful = true;
+        throw error;
+      }
+    });
     // Before the client has read the last part: the next turn does not wait for that.
     const left = this.leave();
     if (left !== undefined) await left;
@@ -213,6 +231,14 @@ export class Turn {
     }
   }
 
+  /** A run that outlives its process waits while the store is away: nobody would ask for it again. */
+  async #lasting<T>(work: () => Promise<T>): Promise<T> {
+    const { record, call, ticket } = this.#options;
+    if (record?.isKept !== true) return work();
+    const isOver = () => call.signal.aborted || ticket?.withdrawn != null;
+    return work().catch((failure) => whileAway(failure, work, { report: (error) => record.away(error), isOver }));
+  }
+
   /** A turn that takes the place of messages, or completes one, does so all at once, when it has an answer. */
   get #isStoredAtOnce(): boolean {
     return this.#discarded !== null || this.#completesCalls;
@@ -230,8 +256,8 @@ export class Turn {
     ended: "completed" | "failed" | null,
     { metadata, joined }: { metadata?: Record<string, unknown>; joined?: JoinedChanges | undefined } = {},
   ): Promise<void> {
-    const { memory, access, conversation, resourceId, messageId, queue, ticket, isKept } = this.#options;
-    if (ended === null || (isKept && joined === undefined)) this.#choosesIds = true;
+    const { memory, access, conversation, resourceId, messageId, queue, ticket, record } = this.#options;
+    if (ended === null || (record?.isKept === true && joined === undefined)) this.#choosesIds = true;
     const { title } = this.#input;
     const identity = { id: conversation.id, userId: conversation.userId, resourceId };
     const begun = title === "" ? identity : { ...identity, title };

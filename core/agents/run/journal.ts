@@ -5,6 +5,7 @@
  */
 import { createHash } from "node:crypto";
 import { storedTime } from "../../lib/clock.ts";
+import type { ServiceError } from "../../lib/errors.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import type { AgentPart, PartSink } from "./parts.ts";
 import type { RecordedAnswer } from "./recorded-answer.ts";
@@ -45,6 +46,8 @@ export interface RunJournal {
   flush(): Promise<void>;
   /** Records an entry with the next commit. */
   note(entry: RunEntry): void;
+  /** Told that the run waits, since the store is away: who waits for the run may be told. */
+  away?(error: ServiceError): void;
   /**
    * Ends the run with its last part, in a commit that `store` makes with what it is given: so neither happens without the other. Left
    * out: the run is a part of something that goes on.
@@ -126,6 +129,10 @@ export class RunRecord {
     return this.#journal.flush();
   }
 
+  away(error: ServiceError): void {
+    this.#journal.away?.(error);
+  }
+
   /** As `RunJournal.end`. */
   async end(last: AgentPart, store: (joined: JoinedChanges) => Promise<void>): Promise<boolean> {
     return (await this.#journal.end?.(last, store)) ?? false;
@@ -193,6 +200,7 @@ export class RunRecord {
       flush: () => journal.flush(),
       record: (entry) => journal.record(["inner", step, callId, entry]),
       note: (entry) => journal.note(["inner", step, callId, entry]),
+      away: (error) => journal.away?.(error),
     };
   }
 

@@ -96,3 +96,10 @@ export interface PartSink {
 
 /** Discards all parts: only the result of the run is wanted. */
 export const NULL_SINK: PartSink = Object.freeze({ part: () => undefined, closed: false });
+
+export type Delta = Extract<AgentPart, { delta: string }>;
+
+/** Without fields of the provider that deltas may carry. */
+export function plainDelta({ type, id, delta, subAgentId, subAgentName, subAgentCallId }: Delta): Delta {
+  return subAgentId === undefined ? { type, id, delta } : { type, id, delta, subAgentId, subAgentName, subAgentCallId };
+}

@@ -1,5 +1,6 @@
 /** Recovers executions: those that a dead process left running continue here. */
 import { CommitConflict, messageOf } from "../../lib/errors.ts";
+import { isStoreUnavailable } from "../../storage/away.ts";
 import { indexedExecution, journalKey, OPEN_EXECUTIONS } from "../../storage/keys.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Row } from "../../storage/store.ts";
@@ -12,7 +13,6 @@ import { parseOpenRow, type Recovered, takenOverRowText } from "../journal/rows.
 import { isRun } from "../journal/run-record.ts";
 import { timeAfter } from "../journal/state.ts";
 import { isSuperseded } from "../journal/superseded.ts";
-import { isStoreUnavailable } from "../run/commit-retry.ts";
 import type { Execution } from "../run/execution.ts";
 import { countRecovery, stoppedProcessMessage } from "./recovered.ts";
 import { type StopRequest, stopsAsked } from "./stop-requests.ts";

@@ -87,7 +87,8 @@ export async function runWork(
 ): Promise<Outcome> {
   for (let attempt = (execution.state.steps.get(step.path)?.tries ?? 0) + 1; ; attempt++) {
     // The begin entry, or the failure of the last try, is on disk before the work has side effects: a restart must not repeat a try.
-    if (!step.readOnly || attempt > 1 || execution.unwritten > MAX_UNWRITTEN) await execution.flush();
+    const mustWrite = !step.readOnly || attempt > 1 || (execution.isContested && !execution.isRecorded);
+    if (mustWrite || execution.unwritten > MAX_UNWRITTEN) await execution.flush();
     const pause = pauseLeft(execution, step);
     if (pause > 0) await lifetime.sleep(pause);
     // After a long pause, or when this process itself was paused, another one may have the execution by now.

@@ -3,7 +3,7 @@
  * to the state at once and committed in groups. Readers of events see committed entries only. journal/rows.ts says what the store has
  * of a running execution, and of one that has settled because it has ended or is suspended.
  */
-import type { CommitConflict } from "../../lib/errors.ts";
+import { isStoreUnavailable } from "../../storage/away.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import { openExecutionKey } from "../../storage/keys.ts";
 import type { Row } from "../../storage/store.ts";
@@ -12,10 +12,9 @@ import { type ExecutionStart, type JournalEntry, STATUS_AFTER, type StepPath } f
 import { readEntries } from "../journal/load.ts";
 import { Slice, valuesInSlices } from "../journal/slice.ts";
 import { applyEntry, copyOfState, type JournalState, stateFromJournal } from "../journal/state.ts";
-import { isStoreUnavailable } from "./commit-retry.ts";
 import { EntryLog } from "./entry-log.ts";
 import type { ExecutionCaller, ExecutionEnvironment, Lease, StoredRows } from "./environment.ts";
-import { EndLost, reopeningCommit } from "./execution-commits.ts";
+import { EndLost, endUnknown, reopeningCommit } from "./execution-commits.ts";
 import { ExecutionRows, type RowsChange } from "./execution-rows.ts";
 import { KnownValues } from "./known-values.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
@@ -51,11 +50,13 @@ export class Execution {
   #nextWrite: Promise<void> | null = null;
   readonly #progress = new ProgressSignal();
   isAtRest = false;
+  /** Set by the engine: another process may begin one with this id at the same time, so nothing outside is asked before it is recorded. */
+  isContested = false;
   #known: KnownValues | null = null;
   /** Resolves when somebody else's commit has ended it, or has failed; null while nobody has tried that. */
   ending: Promise<unknown> | null = null;
   /** Set when it cannot end in that commit, because it is not this process's any more, or its number or id is taken. */
-  endLost: CommitConflict | null = null;
+  endLost: Error | null = null;
   /** Set by the engine: resolves when the execution has settled, rejects when this process gives it up. */
   settled: Promise<void> = Promise.resolve();
 
@@ -226,7 +227,8 @@ export class Execution {
     const texts = added.map((entry) => JSON.stringify(entry));
     if (!this.#size.fits(texts)) return false;
     const state = added.reduce(applyEntry, copyOfState(this.state));
-    const change = () => this.#rows.rest(state, this.definition.outline, [...this.#pending, ...texts]);
+    const change = () => rows.rest(state, this.definition.outline, [...this.#pending, ...texts]);
+    const rows = this.#rows;
     let latest: RowsChange | null = null;
     const committed = (revision: number) => {
       for (const [index, entry] of added.entries()) this.#add(entry, texts[index]!);
@@ -237,6 +239,8 @@ export class Execution {
     };
     const joined: JoinedChanges = {
       get changes() {
+        // An earlier try has failed, and may have happened.
+        if (latest !== null) rows.isInDoubt = true;
         // The last part names the ids of the messages, which are known when the commit is made.
         texts[0] = JSON.stringify(added[0]);
         latest = change();
@@ -253,11 +257,12 @@ export class Execution {
     try {
       await ended;
     } catch (error) {
-      this.#rows.isInDoubt ||= isStoreUnavailable(error);
+      rows.isInDoubt ||= isStoreUnavailable(error);
       if (!(error instanceof EndLost)) throw error;
-      this.endLost = error.conflict;
-      this.lifetime.stop({ kind: "lost", reason: error.message, gracePeriod: 0 });
-      throw error.conflict;
+      const { conflict, message: reason } = error;
+      this.endLost = rows.isInDoubt && !this.isRecorded ? endUnknown(conflict) : conflict;
+      this.lifetime.stop({ kind: "lost", reason, gracePeriod: 0 });
+      throw this.endLost;
     }
     return this.isAtRest;
   }

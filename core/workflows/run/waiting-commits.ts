@@ -33,6 +33,8 @@ export class WaitingCommits {
       return await this.#store.commit(commit);
     } catch (error) {
       const isConflict = error instanceof CommitConflict;
+      // What it has begun goes on elsewhere, if it does: nothing is to be stored of its end here.
+      if (!isRecorded) lifetime.stop({ kind: "lost", reason: "its begin was not recorded", gracePeriod: 0 });
       if (isConflict && !isRecorded && isInDoubt) throw endUnknown(error);
       if (!isRecorded || isConflict) throw error;
       return await commitWithRetry(this.#store, commit, error, {

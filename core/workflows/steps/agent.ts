@@ -2,7 +2,7 @@
 import type { Agent, TaskBody } from "../../agents/agent.ts";
 import { unfinished } from "../../agents/run/finish.ts";
 import { type RunEntry, type RunJournal, runIdFrom } from "../../agents/run/journal.ts";
-import type { AgentPart, PartSink } from "../../agents/run/parts.ts";
+import { type AgentPart, type PartSink, plainDelta } from "../../agents/run/parts.ts";
 import { RunWaits } from "../../agents/run/waiting.ts";
 import { cloneJson } from "../../lib/clone-json.ts";
 import { ServiceError } from "../../lib/errors.ts";
@@ -98,13 +98,7 @@ class StepSink implements PartSink {
   }
 
   part(part: AgentPart): Promise<void> | undefined {
-    return this.#call.part(streamedPart(part));
+    const isText = part.type === "text-delta" || part.type === "reasoning-delta";
+    return this.#call.part(isText ? plainDelta(part) : part);
   }
-}
-
-/** Removes provider-specific fields that deltas may carry. */
-function streamedPart(part: AgentPart): unknown {
-  if (part.type !== "text-delta" && part.type !== "reasoning-delta") return part;
-  const { type, id, delta, subAgentId, subAgentName, subAgentCallId } = part;
-  return subAgentId === undefined ? { type, id, delta } : { type, id, delta, subAgentId, subAgentName, subAgentCallId };
 }

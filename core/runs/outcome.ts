@@ -1,11 +1,22 @@
-/** A run that an earlier request with the same key has begun: its reply is made of what is recorded of it. */
-
+/** What those who ask for a run are told: why there is no result, or the result of the run that an earlier request with their key has begun. */
 import type { AgentPart } from "../agents/run/parts.ts";
 import type { RunResult } from "../agents/run/run.ts";
 import { ResultSink } from "../agents/stream/result.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import { runCancelled } from "./errors.ts";
+
+export class RunIdTaken extends ServiceError {
+  constructor(id: string) {
+    super("conflict", `options.runId: ${JSON.stringify(id)} is taken`);
+  }
+}
+
+export const runCancelled = () => new ServiceError("conflict", "the run was cancelled");
+
+export const runInterrupted = (id: string) =>
+  new ServiceError("unavailable", "the run has been interrupted: it goes on when the server is back", {
+    headers: { "retry-after": "1", "x-run-id": id },
+  });
 
 /**
  * Resolves when the run has come to rest, wherever it goes on.
