@@ -999,6 +999,10 @@ export const manifestSchemas: Record<string, Record<string, unknown>> = {
         "$ref": "#/$defs/Size",
         "default": "64MiB"
       },
+      "stored": {
+        "description": "Most bytes that one user may have stored: conversations with messages and working memory, executions and kept runs; more are answered 413. Left out: no bound. What was stored before it was set does not count.",
+        "$ref": "#/$defs/Size"
+      },
       "userTasks": {
         "description": "Most A2A tasks of one user that have not ended: at work, or waiting for an answer.",
         "type": "integer",

@@ -1145,6 +1145,10 @@ export interface LimitsManifest {
    */
   execution: Size;
   /**
+   * Most bytes that one user may have stored: conversations with messages and working memory, executions and kept runs; more are answered 413. Left out: no bound. What was stored before it was set does not count.
+   */
+  stored?: Size;
+  /**
    * Most A2A tasks of one user that have not ended: at work, or waiting for an answer.
    */
   userTasks: number;

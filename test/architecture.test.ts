@@ -113,6 +113,25 @@ const rankOf = (folder: string) => RANKS.findIndex((folders) => folders.includes
 const CORE = sources("core");
 const PLUGINS = sources("plugins");
 
+/** What keys of rows begin with, in the source: `"ap/"`, or `ap/` before what is filled in. */
+const SPACE = /["`]([a-z][a-z0-9]{0,2}\/)(?=["`]|\$\{|[a-z]\/)/g;
+/** They name rows of others: to give them room, and to tell counters. */
+const NAMES_OF_OTHERS = new Set(["core/storage/memory-shares.ts", "core/storage/row-lines.ts"]);
+/** Counters of all, each by what it counts; and ids. */
+const SHARED = new Set(["n/", "run/", "sub/"]);
+
+test("what keys of rows begin with stands in one file of core, which is the only one that writes such rows", () => {
+  const files = new Map<string, Set<string>>();
+  for (const file of CORE.filter((each) => !NAMES_OF_OTHERS.has(each)))
+    for (const [, space] of read(file).matchAll(SPACE))
+      if (!SHARED.has(space!)) files.set(space!, (files.get(space!) ?? new Set()).add(file));
+  assert.ok(files.size > 50, `${files.size} spaces were found`);
+  assert.deepEqual(
+    [...files].filter(([, those]) => those.size > 1).map(([space, those]) => [space, ...those]),
+    [],
+  );
+});
+
 test("every folder of core has a rank", () => {
   const folders = new Set(CORE.map(folderOf));
   assert.deepEqual(

@@ -7,7 +7,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { type Call, CHECKOUT, PENSTOCK, penstock, ROOT, run, serve } from "./support/command-line.ts";
+import { type Call, CHECKOUT, PENSTOCK, penstock, ROOT, run, serve, signalGroup } from "./support/command-line.ts";
 import { EXAMPLES } from "./support/plugin-folder.ts";
 import { onPort } from "./support/ports.ts";
 
@@ -209,7 +209,7 @@ test("penstock serve: SIGINT twice at once, as npm passes it on, is one; a strea
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ input: "word ".repeat(400) }),
   });
-  process.kill(-service.child.pid!, "SIGINT");
+  signalGroup(service.child, "SIGINT");
   assert.equal(await service.interrupt("SIGINT"), 0);
   const text = await reply.text();
   assert.match(text, /text-delta/);

@@ -12,10 +12,10 @@ import { createTurns } from "../lib/turns.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import { AllowedAddresses } from "../outbound/allowed-addresses.ts";
 import { removeUnchanged } from "../storage/conflict.ts";
+import { Orphans } from "../storage/orphans.ts";
 import { nameProcess } from "../storage/process-name.ts";
 import { TASK_NOTICES, taskNoticesBefore, taskOfNotice } from "../storage/push-keys.ts";
 import { allRows } from "../storage/ranges.ts";
-import { isShared } from "../storage/sharing.ts";
 import type { Row } from "../storage/store.ts";
 import type { PushDelivery } from "./push-delivery.ts";
 import { changePushes, readPushes } from "./push-rows.ts";
@@ -75,18 +75,24 @@ export class PushSender {
   #isBehind = false;
   /** The last row of a scan that did not reach the end. */
   #lookedUntil: string | undefined;
-  #recovering = Promise.resolve();
+  /** The notifications that processes have left. */
+  readonly #orphans: Orphans;
   /** Addresses of receivers that did not accept their last notification: the log has said so. */
   readonly #failing = new RecentMap<true>(MAX_FAILING);
 
   constructor(rows: TaskRows, options: PushSenderOptions) {
     this.#rows = rows;
     this.#options = options;
-    this.#looks = new Interval(
-      POLL_INTERVAL_MS,
-      () => this.#look(),
-      (error) => this.#failed(error),
-    );
+    const failed = (error: unknown) => this.#failed(error);
+    this.#looks = new Interval(POLL_INTERVAL_MS, () => this.#look(), failed);
+    this.#orphans = new Orphans({
+      store: rows.store,
+      membership: rows.membership,
+      prefix: TASK_NOTICES,
+      processOf: ({ value }) => (JSON.parse(value) as NoticeValue)[2],
+      end: (notice, process) => this.#recover(notice, process),
+      failed,
+    });
   }
 
   get isEnabled(): boolean {
@@ -110,13 +116,7 @@ export class PushSender {
 
   /** Continues what dead processes have left. */
   async start(): Promise<void> {
-    const { store, membership } = this.#rows;
-    await this.#recover(isShared(store) ? membership?.goneCheck() : async () => true);
-    membership?.onGone(() => {
-      this.#recovering = this.#recovering
-        .then(() => this.#recover(membership.goneCheck()))
-        .catch((error) => this.#failed(error));
-    });
+    await this.#orphans.start();
     this.#looks.start(0);
   }
 
@@ -128,8 +128,7 @@ export class PushSender {
   /** Stops sending. Outstanding notifications are sent by another process, or after the next start. */
   async close(): Promise<void> {
     this.#closing.abort();
-    await this.#looks.stop();
-    await this.#recovering;
+    await Promise.all([this.#orphans.close(), this.#looks.stop()]);
     await Promise.all(this.#telling);
     await (await this.#delivery)?.close();
   }
@@ -142,18 +141,10 @@ export class PushSender {
     this.#options.logger.warn({ err: error }, `push notifications could not be looked through: ${messageOf(error)}`);
   }
 
-  async #recover(isGone: ((process: string) => Promise<boolean>) | undefined): Promise<void> {
-    if (isGone === undefined) return;
-    for await (const rows of allRows(this.#rows.store, { prefix: TASK_NOTICES }, ROWS_PER_READ)) {
-      for (const { key, value } of rows) {
-        if (this.#closing.signal.aborted) return;
-        const [, , process] = JSON.parse(value) as NoticeValue;
-        if (process === undefined || !(await isGone(process))) continue;
-        await changePushes(this.#rows.store, taskOfNotice(key), (before) =>
-          before?.claim?.process === process ? withoutClaim(before) : undefined,
-        );
-      }
-    }
+  async #recover({ key }: Row, process: string): Promise<void> {
+    await changePushes(this.#rows.store, taskOfNotice(key), (before) =>
+      before?.claim?.process === process ? withoutClaim(before) : undefined,
+    );
     this.hurry();
   }
 

@@ -5,8 +5,9 @@ import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { removeUnchanged, unlessConflict } from "../storage/conflict.ts";
 import { OPEN_TASKS, openTask, taskEntry, taskIndex } from "../storage/keys.ts";
-import { allRows, pagesInBackground } from "../storage/ranges.ts";
-import { isShared, isVolatile } from "../storage/sharing.ts";
+import { Orphans } from "../storage/orphans.ts";
+import { pagesInBackground } from "../storage/ranges.ts";
+import { isVolatile } from "../storage/sharing.ts";
 import type { Row } from "../storage/store.ts";
 import { ended, isWorking, type TaskState } from "./task.ts";
 import { type IndexValue, parseTaskLease, type TaskRows } from "./task-rows.ts";
@@ -16,7 +17,6 @@ const ROUND_INTERVAL_MS = 60_000;
 /** Pause between two checks of the bytes of tasks in memory. */
 const SURPLUS_INTERVAL_MS = 1_000;
 const ROWS_PER_COMMIT = 100;
-const LEASES_PER_READ = 1_000;
 const OPEN_STATES: ReadonlySet<TaskState> = new Set(["TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"]);
 
 interface TaskKeeperOptions {
@@ -32,36 +32,31 @@ export class TaskKeeper {
   readonly #options: TaskKeeperOptions;
   readonly #rounds: Interval;
   readonly #surplus: Interval | null;
-  /** The rounds of ending tasks of dead processes, one after the other. */
-  #interrupting = Promise.resolve();
+  /** The tasks that processes have left. */
+  readonly #orphans: Orphans;
   #hasBegun = false;
 
   constructor(rows: TaskRows, options: TaskKeeperOptions) {
     this.#rows = rows;
     this.#options = options;
-    this.#rounds = new Interval(
-      ROUND_INTERVAL_MS,
-      () => this.#round(),
-      (error) => this.#failed(error),
-    );
-    const surplus: Interval = new Interval(
-      SURPLUS_INTERVAL_MS,
-      () => removeSurplusTasks(rows, surplus.signal),
-      (error) => this.#failed(error),
-    );
+    const failed = (error: unknown) =>
+      options.logger.warn({ err: error }, `tasks could not be looked through: ${messageOf(error)}`);
+    this.#rounds = new Interval(ROUND_INTERVAL_MS, () => this.#round(), failed);
+    const surplus: Interval = new Interval(SURPLUS_INTERVAL_MS, () => removeSurplusTasks(rows, surplus.signal), failed);
     this.#surplus = isVolatile(rows.store) ? surplus : null;
+    this.#orphans = new Orphans({
+      store: rows.store,
+      membership: rows.membership,
+      prefix: OPEN_TASKS,
+      processOf: ({ value }) => parseTaskLease(value).process ?? "",
+      end: (lease) => this.#interrupt(lease),
+      failed,
+    });
   }
 
-  /** On a store that no other process uses, every open task was interrupted. */
+  /** Ends the tasks that processes have left which are gone, now and whenever one goes. */
   async start(): Promise<void> {
-    if (isShared(this.#rows.store)) await this.#interruptTasksOfGone();
-    else await this.interrupt(() => true);
-    this.#rows.membership?.onGone(() => {
-      if (this.#rounds.signal.aborted) return;
-      this.#interrupting = this.#interrupting
-        .then(() => this.#interruptTasksOfGone())
-        .catch((error) => this.#failed(error));
-    });
+    await this.#orphans.start();
     this.adopt();
   }
 
@@ -74,32 +69,11 @@ export class TaskKeeper {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#rounds.stop(), this.#surplus?.stop()]);
-    await this.#interrupting;
+    await Promise.all([this.#orphans.close(), this.#rounds.stop(), this.#surplus?.stop()]);
   }
 
-  /** Ends every open task whose process is dead. */
-  async interrupt(isGone: (process: string) => boolean | Promise<boolean>): Promise<void> {
-    for await (const leases of allRows(this.#rows.store, { prefix: OPEN_TASKS }, LEASES_PER_READ)) {
-      for (const lease of leases) {
-        const { agent, process = "" } = parseTaskLease(lease.value);
-        if (await isGone(process)) await this.#interrupt(lease, agent);
-        if (this.#rounds.signal.aborted) return;
-      }
-    }
-  }
-
-  async #interruptTasksOfGone(): Promise<void> {
-    const { membership } = this.#rows;
-    if (membership !== null) await this.interrupt(membership.goneCheck());
-  }
-
-  #failed(error: unknown): void {
-    this.#options.logger.warn({ err: error }, `tasks could not be looked through: ${messageOf(error)}`);
-  }
-
-  async #interrupt(lease: Row, agent: string): Promise<void> {
-    const found = await this.#rows.read(agent, openTask(lease.key));
+  async #interrupt(lease: Row): Promise<void> {
+    const found = await this.#rows.read(parseTaskLease(lease.value).agent, openTask(lease.key));
     if (found === undefined || !isWorking(found.record.task)) {
       await removeUnchanged(this.#rows.store, lease);
       return;
@@ -122,7 +96,7 @@ export class TaskKeeper {
   }
 
   async #round(): Promise<void> {
-    await this.#interruptTasksOfGone();
+    await this.#orphans.look();
     await this.forget(Math.max(0, systemTime() - this.#options.retention));
   }
 }

@@ -1,18 +1,16 @@
 /** Tasks in the store. Every change expects the row as it was read: of two simultaneous changes, one is a `CommitConflict`. */
 import {
-  indexedAgent,
   indexedTask,
   openTaskKey,
   openTasksOfUser,
   TASK_INDEXES,
   taskEntry,
   taskIndex,
-  taskIndexEnd,
   taskKey,
 } from "../storage/keys.ts";
 import type { Membership } from "../storage/membership.ts";
 import { taskPushKey } from "../storage/push-keys.ts";
-import { firstRows } from "../storage/ranges.ts";
+import { groupsBelow } from "../storage/ranges.ts";
 import type { Commit, Row, Store } from "../storage/store.ts";
 import type { PushConfig } from "./push-config.ts";
 import { commitEvent, pushCommit } from "./push-rows.ts";
@@ -55,8 +53,7 @@ export class TaskRows {
 
   /** Every agent that has tasks, including those that the manifest no longer names. */
   async *agents(): AsyncGenerator<string> {
-    const indexes = firstRows(this.store, TASK_INDEXES, ({ key }) => taskIndexEnd(indexedAgent(key)));
-    for await (const { key } of indexes) yield indexedAgent(key);
+    for await (const index of groupsBelow(this.store, TASK_INDEXES)) yield index.slice(TASK_INDEXES.length, -1);
   }
 
   /**

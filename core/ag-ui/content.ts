@@ -1,6 +1,6 @@
 /** Converts the content of AG-UI messages to parts of UI messages. */
 import { filePart } from "../agents/prompt/file-data.ts";
-import { parseJsonText } from "../http/decode.ts";
+import { objectsIn, parseJsonText, textAt } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
 
@@ -18,45 +18,30 @@ const MEDIA_TYPES: Readonly<Record<string, string>> = {
 export function textOf(content: unknown, path: string): string {
   if (content === undefined || content === null) return "";
   if (typeof content === "string") return content;
-  return partsOf(content, path)
-    .flatMap(({ part, here }) => (part.type === "text" ? [stringAt(part, "text", here)] : []))
+  return objectsIn(content, path)
+    .flatMap(([part, here]) => (part.type === "text" ? [textAt(part, "text", here)] : []))
     .join("\n");
 }
 
 /** The parts of a user's message. Parts that a model cannot be shown are left out. */
 export function userParts(content: unknown, path: string): UiPart[] {
   if (typeof content === "string") return [{ type: "text", text: content }];
-  return partsOf(content, path).flatMap(({ part, here }) => userPart(part, here));
+  return objectsIn(content, path).flatMap(([part, here]) => userPart(part, here));
 }
 
 function userPart(part: Fields, path: string): UiPart[] {
   const { type } = part;
-  if (type === "text") return [{ type, text: stringAt(part, "text", path) }];
+  if (type === "text") return [{ type, text: textAt(part, "text", path) }];
   if (typeof type !== "string" || !Object.hasOwn(MEDIA_TYPES, type)) return [];
   const { source } = part;
   if (!isObject(source)) throw invalid(`${path}.source must be object`);
   // A file with an id of one provider is not available to others.
   if (source.type !== "data" && source.type !== "url") return [];
-  const value = stringAt(source, "value", `${path}.source`);
+  const value = textAt(source, "value", `${path}.source`);
   const mediaType = typeof source.mimeType === "string" ? source.mimeType : MEDIA_TYPES[type]!;
   const url = source.type === "data" ? `data:${mediaType};base64,${value}` : value;
   filePart(url, "value", mediaType, `${path}.source`);
   return [{ type: "file", mediaType, url }];
-}
-
-function partsOf(content: unknown, path: string): { part: Fields; here: string }[] {
-  if (!Array.isArray(content)) throw invalid(`${path} must be string or array`);
-  return content.map((part: unknown, index) => {
-    const here = `${path}[${index}]`;
-    if (!isObject(part)) throw invalid(`${here} must be object`);
-    return { part, here };
-  });
-}
-
-export function stringAt(fields: Fields, key: string, path: string): string {
-  const value = fields[key];
-  if (typeof value !== "string") throw invalid(`${path}.${key} must be string`);
-  return value;
 }
 
 /** The metadata of a part for the provider, as the client sent it back. */

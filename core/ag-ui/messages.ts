@@ -2,10 +2,10 @@
  * Converts the messages of a client to UI messages, which agents and conversations use. The texts, calls and results between two messages
  * of the user, which are several messages in AG-UI, become one answer.
  */
-import { parseJsonText } from "../http/decode.ts";
+import { parseJsonText, textAt } from "../http/decode.ts";
 import { invalid, quoted } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
-import { metadataIn, resultIn, stringAt, textOf, type UiPart, userParts } from "./content.ts";
+import { metadataIn, resultIn, textOf, type UiPart, userParts } from "./content.ts";
 
 export interface UiMessage {
   id?: string;
@@ -102,9 +102,9 @@ function addAnswer(message: UiMessage, fields: Fields, path: string, { known, ea
   for (const [index, call] of toolCalls.entries()) {
     const here = `${path}.toolCalls[${index}]`;
     if (!isObject(call) || !isObject(call.function)) throw invalid(`${here}.function must be object`);
-    const toolCallId = stringAt(call, "id", here);
-    const name = stringAt(call.function, "name", `${here}.function`);
-    const input = inputIn(stringAt(call.function, "arguments", `${here}.function`));
+    const toolCallId = textAt(call, "id", here);
+    const name = textAt(call.function, "name", `${here}.function`);
+    const input = inputIn(textAt(call.function, "arguments", `${here}.function`));
     if (name === "") throw invalid(`${here}.function.name must not be empty`);
     const part = { type: `tool-${name}`, toolCallId, state: "input-available", input };
     const whole: UiPart = { ...part, ...carried(call, "callProviderMetadata"), ...early.get(toolCallId)?.outcome };
@@ -116,7 +116,7 @@ function addAnswer(message: UiMessage, fields: Fields, path: string, { known, ea
 
 /** Wherever the result stands: people type while a tool runs. */
 function addResult({ known, early }: Calls, fields: Fields, path: string): void {
-  const id = stringAt(fields, "toolCallId", path);
+  const id = textAt(fields, "toolCallId", path);
   const { error } = fields;
   const content = textOf(fields.content, `${path}.content`);
   const outcome =

@@ -55,6 +55,8 @@ interface AdmissionOptions {
   readonly clock?: Clock;
   /** Takes the answer that a client reports, if its user may give it. */
   hear?(id: string, answer: ReportedAnswer): Promise<void>;
+  /** Called for a question whose asker was stopped before it was stored, and may have looked for it in vain. */
+  late?(record: ApprovalRecord): Promise<void>;
   /** Of the open questions of a user; default: there may be any number. */
   readonly bound?: UserBound;
 }
@@ -63,7 +65,7 @@ interface AdmissionOptions {
 export async function admit(
   rows: ApprovalRows,
   asked: AskedCall,
-  { clock = storedTime, hear, bound }: AdmissionOptions = {},
+  { clock = storedTime, hear, late, bound }: AdmissionOptions = {},
 ): Promise<unknown> {
   const { tool, input, origin } = asked;
   const { approval: claim = DIRECT } = origin;
@@ -101,6 +103,7 @@ export async function admit(
           await rows.create(record, last.revision);
         };
         await (bound !== undefined && countsForUser(record) ? bound.claim(record.owner, create) : create());
+        if (origin.call.signal.aborted) await late?.(record);
         throw new ApprovalNeeded(record.id, tool.name, input);
       }
       case "wait":

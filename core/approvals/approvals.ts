@@ -95,6 +95,11 @@ export class Approvals implements ApprovalInbox {
   async admit(call: AskedCall): Promise<unknown> {
     return admit(this.#connected(), call, {
       bound: this.#bound,
+      // A direct call is made again by its client. What goes on elsewhere, after a restart for example, waits for its answer.
+      late: async (record) => {
+        const isOver = isAwaited(record) ? await this.#awaiterOf(record)?.hasEnded(record) : record.kind !== "direct";
+        if (isOver) await this.withdraw([record.id], "cancelled");
+      },
       // One that does not count, because somebody has answered before or the user is not permitted to, is ignored.
       hear: async (id, { from, ...answer }) => {
         try {

@@ -3,10 +3,10 @@ import type { Logger } from "pino";
 import { type Clock, systemTime } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
+import { RECORDS_PER_PAGE } from "../storage/collection.ts";
 import { unlessConflict } from "../storage/conflict.ts";
-import { APPROVAL_ANSWERS } from "../storage/keys.ts";
 import type { ApprovalRecord } from "./record.ts";
-import { type ApprovalRows, RECORDS_PER_PAGE } from "./rows.ts";
+import { APPROVAL_ANSWERS, type ApprovalRows } from "./rows.ts";
 
 const ROUND_INTERVAL_MS = 5_000;
 /** Delay after the first round with an undelivered answer, for example because the step is about to suspend; it doubles each time. */

@@ -1,6 +1,7 @@
 /** Decodes and checks input: JSON bodies, query strings, path parameters. */
 import type { ErrorObject } from "ajv/dist/2020.js";
 import { invalid, ServiceError } from "../lib/errors.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
 import { describeProblems } from "../lib/json-schema.ts";
 import { changedInteger, parseExactly } from "../lib/large-integers.ts";
 import type { BodyProblem, Exchange } from "./exchange.ts";
@@ -169,4 +170,26 @@ export function readHeaders(exchange: Exchange, names: true | readonly string[])
     if (value !== "") headers[name] = value;
   }
   return headers;
+}
+
+/** The text in a field. @throws ServiceError `invalid_input` that names it when there is none */
+export function textAt(fields: Fields, key: string, path: string): string {
+  const value = fields[key];
+  if (typeof value !== "string") throw invalid(`${path}.${key} must be string`);
+  return value;
+}
+
+/**
+ * The objects of a list, each with its place.
+ *
+ * @param kind what else may be there
+ * @throws ServiceError `invalid_input` for what is no such list
+ */
+export function objectsIn(list: unknown, path: string, kind = "string or array"): [fields: Fields, path: string][] {
+  if (!Array.isArray(list)) throw invalid(`${path} must be ${kind}`);
+  return list.map((each, index) => {
+    const here = `${path}[${index}]`;
+    if (!isObject(each)) throw invalid(`${here} must be object`);
+    return [each, here];
+  });
 }

@@ -3,8 +3,10 @@ import type { Exchange } from "./exchange.ts";
 
 export abstract class StreamWriter {
   protected readonly exchange: Exchange;
-  /** Bytes that may wait for a reader. If the producer goes on writing when more wait, the connection is closed. */
+  /** Characters that a producer may write beyond the one message with which the reader fell behind. Then the connection is closed. */
   readonly #limit: number;
+  /** Characters written since the reader fell behind. */
+  #written = 0;
   /** Resolves when a slow reader has caught up; undefined while it is not behind. */
   protected behind: Promise<void> | undefined;
   #listener: (() => void) | null = null;
@@ -56,10 +58,10 @@ export abstract class StreamWriter {
 
   protected write(chunk: string): void {
     const { exchange } = this;
-    const wasBehind = this.behind !== undefined;
-    if (exchange.write(chunk) || exchange.closed) return;
     // A single message above the limit is accepted: it is in memory already, and its reader need not be slow.
-    if (wasBehind && exchange.buffered > this.#limit) {
+    this.#written = this.behind === undefined ? 0 : this.#written + chunk.length;
+    if (exchange.write(chunk) || exchange.closed) return;
+    if (this.#written > this.#limit && exchange.buffered > this.#limit) {
       exchange.destroy();
       return;
     }

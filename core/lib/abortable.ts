@@ -1,47 +1,45 @@
 /** Waiting that ends immediately when a signal aborts. */
+import { type Aborts, abortsOf } from "./aborts.ts";
 
 /** Resolves after `milliseconds`; rejects with the signal's reason when it aborts before. */
 export function pause(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
-  return abortable(signal, (resolve) => {
-    const timer = setTimeout(resolve, milliseconds);
-    return () => clearTimeout(timer);
+  let timer: NodeJS.Timeout | undefined;
+  const passed = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, milliseconds);
   });
+  return untilAborted(passed, signal).finally(() => clearTimeout(timer));
 }
 
-/** Settles like `promise`, or rejects with the signal's reason when it aborts first; `late` gets a value that arrives after that. */
+/** Settles like `promise`, or rejects with the reason of `work` when that aborts first; `late` gets a value that arrives after that. */
 export function untilAborted<T>(
   promise: PromiseLike<T>,
-  signal: AbortSignal | undefined,
-  late: (value: T) => void = () => undefined,
+  work: AbortSignal | Aborts | undefined,
+  late: (value: T) => void = ignore,
 ): Promise<T> {
-  return abortable(signal, (resolve, reject) => {
-    promise.then((value) => (signal?.aborted ? late(value) : resolve(value)), reject);
-    return () => undefined;
-  });
-}
-
-/** @param begin starts the work, and returns a function that stops it */
-function abortable<T>(
-  signal: AbortSignal | undefined,
-  begin: (resolve: (value: T) => void, reject: (thrown: unknown) => void) => () => void,
-): Promise<T> {
+  const aborts = work instanceof AbortSignal ? abortsOf(work) : work;
   return new Promise((resolve, reject) => {
-    const aborted = () => {
-      stop();
-      reject(signal?.reason);
+    let isAborted = false;
+    const listener = {
+      aborted(reason: unknown) {
+        isAborted = true;
+        reject(reason);
+      },
     };
-    const settled = () => signal?.removeEventListener("abort", aborted);
-    const stop = begin(
+    promise.then(
       (value) => {
-        settled();
-        resolve(value);
+        if (isAborted) late(value);
+        else {
+          aborts?.remove(listener);
+          resolve(value);
+        }
       },
       (thrown) => {
-        settled();
+        aborts?.remove(listener);
         reject(thrown);
       },
     );
-    if (signal?.aborted) aborted();
-    else signal?.addEventListener("abort", aborted, { once: true });
+    aborts?.add(listener);
   });
 }
+
+const ignore = () => undefined;

@@ -67,6 +67,16 @@ export const unavailable = (message: string, retryAfterSeconds = 1) =>
 export const rateLimited = (message: string, retryAfterSeconds = 1) =>
   new ServiceError("rate_limited", message, { headers: { "retry-after": String(retryAfterSeconds) } });
 
+/** Resolves like `work`, or to undefined when what it is about does not exist. */
+export async function unlessNotFound<T>(work: Promise<T>): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof ServiceError && error.kind === "not_found") return undefined;
+    throw error;
+  }
+}
+
 /** An id or a name in a message: clients choose how long they are. */
 export const quoted = (id: string): string => JSON.stringify(id.slice(0, 128));
 /** The values that a field may have, in a message. */

@@ -21,3 +21,5 @@ export function formatSize(bytes: number): string {
   const [unit, size] = units.find(([, each]) => bytes >= each && bytes % each === 0) ?? ["B", 1];
   return `${bytes / size} ${unit}`;
 }
+
+export const jsonBytes = (value: unknown): number => Buffer.byteLength(JSON.stringify(value) ?? "");

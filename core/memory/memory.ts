@@ -203,6 +203,8 @@ export interface MemoryAccess {
    * memory.
    */
   workingMemoryIfAny(conversation: { id: string; userId: string }): Promise<WorkingMemory | null>;
+  /** For generation, before the turn begins: as `Store.requireRoom`. */
+  requireRoom(userId: string, bytes: () => number): Promise<void> | undefined;
   /**
    * For generation: creates the conversation if it does not exist (title at most 80 characters) and saves the messages, in one
    * commit. Without messages it only ensures that the conversation exists and belongs to the user.

@@ -210,6 +210,10 @@ class ScopedMemory implements MemoryAccess {
     return readWorkingMemory(domain, workingMemoryRules, { memory: name, number: 0, id, userId: owner });
   }
 
+  requireRoom(userId: string, bytes: () => number): Promise<void> | undefined {
+    return this.#memory.domain.store.requireRoom?.(permittedUser(this.#principal, userId), bytes);
+  }
+
   async append(
     conversation: NewConversation & { id: string },
     messages: readonly NewMessage[],
@@ -223,14 +227,15 @@ class ScopedMemory implements MemoryAccess {
     await this.#retryWhenGone(async () => {
       const found = await this.#lookup.ownedIfAny(id, userId);
       if (found !== undefined) {
-        if (prepared.length > 0) await saver.save([{ conversation: found, messages: prepared, place, joined }]);
+        if (prepared.length > 0)
+          await saver.save([{ conversation: found, messages: prepared, place, joined, begun: true }]);
         else await domain.conversations.current(found, true);
         return;
       }
       const { isolated, owned } = domain.spaces;
       if (owned && !isolated && (await isTaken(domain, name, id, userId))) throw conversationNotFound(id);
       const wanted = { ...conversation, userId, title: [...title].slice(0, MAX_TITLE_CHARACTERS).join("") };
-      await createConversation(domain, name, wanted, prepared, joined).catch((error: unknown) => {
+      await createConversation(domain, name, wanted, { messages: prepared, joined }).catch((error: unknown) => {
         // Another call has just created it.
         throw error instanceof ServiceError && error.kind === "conflict" ? new ConversationGone() : error;
       });

@@ -1,4 +1,5 @@
-/** The time limits of one model call, and the signal that ends it: when a limit is exceeded, or when the run is aborted. */
+/** The time limits of one model call, which is aborted when one of them is exceeded, or with its run. */
+import { type AbortListener, AbortSource, type Aborts } from "../lib/aborts.ts";
 import { ModelTimeout, type ModelTimeouts } from "../plugin/plugin.ts";
 
 /**
@@ -15,30 +16,32 @@ const BEFORE_THE_ANSWER: ReadonlySet<string> = new Set([
 
 type Phase = "firstByte" | "idle";
 
-export class CallLimits {
+export class CallLimits extends AbortSource implements AbortListener {
   readonly #timeouts: ModelTimeouts | undefined;
-  readonly #run: AbortSignal | undefined;
-  readonly #controller = new AbortController();
+  readonly #run: Aborts | undefined;
   #phase: Phase = "firstByte";
   /** The start of the current phase; null while the model waits for the reader. */
   #since: number | null = 0;
   /** The start of the answer, for `total`. */
   #answerSince = Number.POSITIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
+  /** When that fires. */
+  #due = Number.POSITIVE_INFINITY;
   #ended = false;
 
   /** @param run aborts when the run does; @param timeouts undefined when only the run ends the call */
-  constructor(timeouts: ModelTimeouts | undefined, run: AbortSignal | undefined) {
+  constructor(timeouts: ModelTimeouts | undefined, run: Aborts | undefined) {
+    super();
     this.#timeouts = timeouts;
     this.#run = run;
-    if (run?.aborted) this.#controller.abort(run.reason);
-    else run?.addEventListener("abort", this.#runAborted, { once: true });
+    run?.add(this);
     this.restart();
     this.#watch();
   }
 
-  get signal(): AbortSignal {
-    return this.#controller.signal;
+  /** Called when the run is aborted. */
+  aborted(reason: unknown): void {
+    this.abort(reason);
   }
 
   received(type: string): void {
@@ -47,7 +50,6 @@ export class CallLimits {
       this.#phase = "idle";
       this.#answerSince = performance.now();
       this.#since = this.#answerSince;
-      clearTimeout(this.#timer);
       this.#watch();
     } else if (this.#phase === "idle") this.restart();
   }
@@ -70,11 +72,11 @@ export class CallLimits {
 
   end(): void {
     this.untime();
-    this.#run?.removeEventListener("abort", this.#runAborted);
+    this.#run?.remove(this);
   }
 
   /** One timer for all limits, set for the next one. Activity in between only moves `#since`, which costs no timer. */
-  readonly #watch = (): void => {
+  #watch(): void {
     const limits = this.#timeouts;
     if (limits === undefined || this.#ended) return;
     const now = performance.now();
@@ -82,12 +84,17 @@ export class CallLimits {
     const total = this.#answerSince + (limits.total ?? Number.POSITIVE_INFINITY) - now;
     const left = Math.min(phase, total);
     if (left > 0) {
-      this.#timer = setTimeout(this.#watch, Math.ceil(left));
+      // The timer that is set looks again before.
+      if (now + left >= this.#due) return;
+      clearTimeout(this.#timer);
+      this.#due = now + left;
+      this.#timer = setTimeout(() => {
+        this.#due = Number.POSITIVE_INFINITY;
+        this.#watch();
+      }, Math.ceil(left));
       return;
     }
     const limit = total <= phase ? "total" : this.#phase;
-    this.#controller.abort(new ModelTimeout(limit, limits[limit] ?? 0));
-  };
-
-  readonly #runAborted = (): void => this.#controller.abort(this.#run?.reason);
+    this.abort(new ModelTimeout(limit, limits[limit] ?? 0));
+  }
 }

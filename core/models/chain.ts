@@ -35,10 +35,8 @@ export interface ModelCallOptions extends LanguageModelV3CallOptions {
   /** The state of `abortSignal`, for models that need no signal. A copy of the options may lack it. */
   readonly aborts?: Aborts | undefined;
   readonly logger?: ChainSettings["logger"];
-  /** Changes the prompt or the tools after a failure that is due to it. True: the same model, which `learned` describes, is called again. */
-  adapt?(error: unknown, learned: LearnedModel): boolean;
-  /** Which part of the request the provider refuses, or null; for the error that clients get. */
-  blame?(error: unknown): string | null;
+  /** Shortens the prompt after a failure that is due to its length. True: the same model, which `learned` describes, is called again. */
+  shorten?(error: unknown, learned: LearnedModel): boolean;
 }
 
 export interface ModelChain {

@@ -3,6 +3,7 @@
  */
 import type { SharedV3Warning } from "@ai-sdk/provider";
 import { pause, untilAborted } from "../lib/abortable.ts";
+import { type Aborts, abortsOf } from "../lib/aborts.ts";
 import { caught, invalid, type ServiceError } from "../lib/errors.ts";
 import { backOff } from "../lib/retry.ts";
 import { isThenable } from "../lib/thenable.ts";
@@ -26,13 +27,16 @@ import {
   type StreamingResult,
   StreamSource,
 } from "./part-source.ts";
-import { keepRules, learnRules, type PromptRules, refusedFile, rewritten } from "./prompt-rules.ts";
+import { type Refused, refusedFile, remember, rewritten, withRefusal } from "./refusals.ts";
+import { refusedPart } from "./refused-tools.ts";
 import { ThinkTags } from "./think-tags.ts";
 import { warningText } from "./warning-log.ts";
 
 /** Failures that may be due to the prompt: llama.cpp answers 500 to a file that its model does not take. */
 const REFUSED: ReadonlySet<ModelFailure["reason"]> = new Set(["refused the request", "unavailable"]);
 
+/** Most refusals from which one call learns: each is another try. */
+const MAX_TRIED = 8;
 /** Between two tries of one model. */
 const FIRST_PAUSE_MS = 500;
 const MAX_PAUSE_MS = 8_000;
@@ -62,8 +66,8 @@ export class ChainedAnswer implements ModelStream {
   #limits: CallLimits | null = null;
   /** Whether the current try is the trial of a model whose circuit is open. */
   #isTrial = false;
-  /** What is changed in the prompt for the current model after it has refused that. */
-  #tried: PromptRules | null = null;
+  /** What the current model has refused, in this call too, and how often that was; null when this call has not been refused. */
+  #tried: { readonly refused: Refused; readonly count: number } | null = null;
   /** The last failure of the model that was called last. */
   #failure: ServiceError | null = null;
 
@@ -85,8 +89,9 @@ export class ChainedAnswer implements ModelStream {
   async open(): Promise<ModelStream> {
     for (;;) {
       const { model, meter, timeouts, learned } = this.#admit();
-      const isSent = learned.rules.size === 0 && this.#tried === null && !this.#hasFileUrls;
-      const options = isSent ? this.#options : await this.#adapted(model, learned.rules);
+      const { refused } = this.#tried ?? learned;
+      const isSent = refused.size === 0 && !this.#hasFileUrls;
+      const options = isSent ? this.#options : await this.#adapted(model, refused);
       try {
         this.#calling = true;
         // A model that answers in batches may answer at once, which takes less time than reading the clock: only a sample is timed.
@@ -94,7 +99,7 @@ export class ChainedAnswer implements ModelStream {
         const timed = !inBatches || meter?.durations.begin() === true;
         this.#startedAt = timed ? performance.now() : 0;
         if (inBatches) this.#open(model, await model.doStream(options), null);
-        else await this.#call(model, options, new CallLimits(timeouts, this.#options.abortSignal));
+        else await this.#call(model, options, new CallLimits(timeouts, this.#aborts));
         return this;
       } catch (thrown) {
         await this.#chooseNextTry(thrown);
@@ -103,32 +108,34 @@ export class ChainedAnswer implements ModelStream {
   }
 
   /** The options of the call, without what the model refuses and with the files that it cannot load itself. */
-  async #adapted(model: StreamingModel, rules: PromptRules): Promise<ModelCallOptions> {
-    const { prompt, abortSignal: signal } = this.#options;
+  async #adapted(model: StreamingModel, refused: Refused): Promise<ModelCallOptions> {
+    const { abortSignal: signal } = this.#options;
     try {
-      let taken = rewritten(prompt, rules);
-      if (this.#tried !== null) taken = rewritten(taken, this.#tried);
+      let { prompt, tools } = rewritten(this.#options, refused);
       if (this.#hasFileUrls)
-        taken = (await this.#settings.files?.load(taken, await model.supportedUrls, signal)) ?? taken;
-      if (taken === prompt) return this.#options;
+        prompt = (await this.#settings.files?.load(prompt, await model.supportedUrls, signal)) ?? prompt;
+      if (prompt === this.#options.prompt && tools === this.#options.tools) return this.#options;
       // The signal may be given by a getter, which a spread leaves out.
-      return { ...this.#options, prompt: taken, ...(signal === undefined ? {} : { abortSignal: signal }) };
+      return { ...this.#options, prompt, ...(tools && { tools }), ...(signal && { abortSignal: signal }) };
     } catch (thrown) {
       if (this.#isTrial) this.#models[this.#position]!.circuit?.abandoned();
       throw thrown;
     }
   }
 
-  /** Remembers what the provider refused, now that it has taken the prompt without it. */
-  #keep(tried: PromptRules): void {
+  /** Remembers what the provider refused, now that it has taken the request without it. */
+  #keep(accepted: Refused): void {
     this.#tried = null;
-    const { rules } = this.learned;
-    for (const refused of keepRules(rules, tried))
-      this.#logger.warn({ model: this.id, refused }, "the model does not take this in a prompt: no longer sent to it");
+    for (const added of remember(this.learned.refused, accepted))
+      this.#logger.warn({ model: this.id, ...added }, "the model refuses this: it is sent in another form from now on");
   }
 
   get #logger() {
     return this.#options.logger ?? this.#settings.logger;
+  }
+
+  get #aborts(): Aborts | undefined {
+    return this.#options.aborts ?? abortsOf(this.#options.abortSignal);
   }
 
   /** The model of the next try: the first one, from the current position on, whose circuit admits a call. */
@@ -208,9 +215,14 @@ export class ChainedAnswer implements ModelStream {
 
   async #call(model: StreamingModel, options: ModelCallOptions, limits: CallLimits): Promise<void> {
     this.#limits = limits;
-    // A provider may copy its options with a spread, which leaves out what a getter gives.
-    const call = model.doStream({ ...options, abortSignal: limits.signal });
-    this.#open(model, await untilAborted(call, limits.signal, discard), limits);
+    const call = model.doStream({
+      ...options,
+      // A copy of the options has it too. A model that reads none costs none.
+      get abortSignal() {
+        return limits.signal;
+      },
+    });
+    this.#open(model, await untilAborted(call, limits, discard), limits);
   }
 
   /** @param limits time limits of the call; null when the model enforces them itself */
@@ -222,7 +234,7 @@ export class ChainedAnswer implements ModelStream {
     } else {
       this.#batched.delete(model);
       const { timeouts } = this.#models[this.#position]!;
-      this.#source = new StreamSource(result, limits ?? new CallLimits(timeouts, this.#options.abortSignal));
+      this.#source = new StreamSource(result, limits ?? new CallLimits(timeouts, this.#aborts));
     }
     const { think } = this.#models[this.#position]!;
     if (think !== undefined) this.#source = new ThinkTags(this.#source, think);
@@ -250,7 +262,7 @@ export class ChainedAnswer implements ModelStream {
     this.#visible = true;
     this.#held = null;
     // Not before: a provider may accept the call, and refuse the prompt in the place of its answer.
-    if (this.#tried !== null) this.#keep(this.#tried);
+    if (this.#tried !== null) this.#keep(this.#tried.refused);
     if (this.#isTrial) this.#models[this.#position]!.circuit?.began();
     return released;
   }
@@ -296,8 +308,9 @@ export class ChainedAnswer implements ModelStream {
     this.#count(signal?.aborted ? "aborted" : failure.reason, failure);
     if (signal?.aborted) throw signal.reason;
     const { id, retries } = this.#models[this.#position]!;
-    if (this.#learn(thrown, failure) || this.#options.adapt?.(thrown, this.learned)) return;
-    this.#failure = providerFailed(failure, thrown, this.#models[this.#position], this.#options.blame?.(thrown));
+    if (this.#learn(thrown, failure) || this.#options.shorten?.(thrown, this.learned)) return;
+    const part = refusedPart(thrown, this.#options.tools);
+    this.#failure = providerFailed(failure, thrown, this.#models[this.#position], part);
     const logger = this.#logger;
     const wait = failure.retryAfter ?? backOff(this.#retries, this.#settings.backoff ?? FIRST_PAUSE_MS, MAX_PAUSE_MS);
     if (this.#isWorthRetrying(failure) && this.#retries < retries && wait <= MAX_RETRY_AFTER_MS) {
@@ -315,14 +328,12 @@ export class ChainedAnswer implements ModelStream {
     this.#tried = null;
   }
 
-  /** Whether the same model may take the prompt without what its provider has refused in it. */
+  /** Whether the same model may take the request without what its provider has refused in it. */
   #learn(thrown: unknown, { reason }: ModelFailure): boolean {
-    if (!REFUSED.has(reason)) return false;
-    const tried: PromptRules = this.#tried ?? new Map();
-    const sent = rewritten(rewritten(this.#options.prompt, this.learned.rules), tried);
-    if (!learnRules(thrown, sent, tried)) return false;
-    this.#tried = tried;
-    return true;
+    const { refused, count } = this.#tried ?? { refused: this.learned.refused, count: 0 };
+    const more = REFUSED.has(reason) && count < MAX_TRIED ? withRefusal(refused, thrown, this.#options) : null;
+    if (more !== null) this.#tried = { refused: more, count: count + 1 };
+    return more !== null;
   }
 
   /** The client's mistake, when what it sends now has a file that is refused. */

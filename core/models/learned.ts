@@ -1,24 +1,17 @@
 /** What is learned of a model from its answers, for as long as the process lives. */
 import { causesText } from "./causes-text.ts";
-import type { PromptRules } from "./prompt-rules.ts";
+import type { Refused } from "./refusals.ts";
 
 export interface LearnedModel {
   /** Actual tokens per estimated token. */
   ratio: number;
   /** The limit that the provider named when it refused a prompt. */
   window: number | undefined;
-  /** Tools that its provider has refused, and took with a plainer schema. */
-  readonly plainTools: Set<string>;
-  /** What it has refused in prompts, and what is sent in its place. */
-  readonly rules: PromptRules;
+  /** What its provider has refused in requests. */
+  readonly refused: Refused;
 }
 
-export const learnedNothing = (): LearnedModel => ({
-  ratio: 1,
-  window: undefined,
-  plainTools: new Set(),
-  rules: new Map(),
-});
+export const learnedNothing = (): LearnedModel => ({ ratio: 1, window: undefined, refused: new Map() });
 
 /** The weight of the last call in the average. */
 const WEIGHT = 0.3;

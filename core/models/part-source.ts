@@ -5,6 +5,7 @@ import type {
   LanguageModelV3StreamPart,
   LanguageModelV3StreamResult,
 } from "@ai-sdk/provider";
+import type { AbortListener } from "../lib/aborts.ts";
 import type { CallLimits } from "./call-limits.ts";
 
 /** Parts in order; never empty, and not to be modified. */
@@ -63,12 +64,15 @@ class EndedEarly extends Error {
 
 /**
  * The parts of a ReadableStream. Reads ahead a little, so that all parts of one network packet become one batch. Ends at once
- * when the signal of its limits aborts, even if the provider ignores the signal.
+ * when its limits abort the call, even if the provider ignores the signal.
  */
-export class StreamSource implements PartSource {
+export class StreamSource implements PartSource, AbortListener {
   readonly #reader: ReadableStreamDefaultReader<unknown>;
   readonly #convert: ConvertedStreamResult["convert"] | undefined;
   readonly #limits: CallLimits;
+  /** For each read; without names, which cost more than the functions when the sources run. */
+  readonly #onResult: (result: { done: boolean; value?: unknown }) => void;
+  readonly #onFailure: (thrown: unknown) => void;
   #parts: LanguageModelV3StreamPart[] = [];
   /** Characters in `#parts`. */
   #characters = 0;
@@ -83,12 +87,13 @@ export class StreamSource implements PartSource {
     this.#reader = (result.stream as ReadableStream<unknown>).getReader();
     this.#convert = "convert" in result ? result.convert : undefined;
     this.#limits = limits;
-    const { signal } = limits;
-    if (signal.aborted) this.#aborted();
-    else {
-      signal.addEventListener("abort", this.#aborted, { once: true });
-      this.#readNext();
-    }
+    this.#onResult = (result) => this.#received(result);
+    this.#onFailure = (thrown) => {
+      this.#reading = false;
+      if (!this.#ended) this.#end({ thrown });
+    };
+    limits.add(this);
+    this.#readNext();
   }
 
   next(): PartBatch | null | Promise<PartBatch | null> {
@@ -125,10 +130,10 @@ export class StreamSource implements PartSource {
   #readNext(): void {
     if (this.#reading || this.#ended) return;
     this.#reading = true;
-    this.#reader.read().then(this.#received, this.#failed);
+    this.#reader.read().then(this.#onResult, this.#onFailure);
   }
 
-  readonly #received = (result: { done: boolean; value?: unknown }): void => {
+  #received(result: { done: boolean; value?: unknown }): void {
     this.#reading = false;
     if (this.#ended) return;
     if (result.done || result.value === undefined) {
@@ -140,7 +145,7 @@ export class StreamSource implements PartSource {
     else if (!this.#add(part as LanguageModelV3StreamPart)) return;
     if (this.#parts.length < MAX_BUFFERED_PARTS && this.#characters < MAX_BUFFERED_CHARACTERS) this.#readNext();
     else this.#limits.pause();
-  };
+  }
 
   /** @returns false at the end of the answer */
   #add(part: LanguageModelV3StreamPart): boolean {
@@ -155,40 +160,34 @@ export class StreamSource implements PartSource {
     this.#limits.received(part.type);
     // The first part of a burst wakes the reader, but only after the rest of the burst has come: a tick runs after all
     // pending microtasks.
-    if (this.#parts.length === 1) process.nextTick(this.#deliver);
+    if (this.#parts.length === 1) process.nextTick(() => this.#deliver());
     return true;
   }
 
-  readonly #failed = (thrown: unknown): void => {
-    this.#reading = false;
-    if (!this.#ended) this.#end({ thrown });
-  };
-
-  readonly #aborted = (): void => {
+  aborted(reason: unknown): void {
     this.#parts = [];
-    const { reason } = this.#limits.signal;
     this.#end({ thrown: reason });
     this.#cancelStream(reason);
-  };
+  }
 
   #end(failure: { thrown: unknown } | null): void {
     if (this.#ended) return;
     this.#ended = true;
     this.#failure = failure;
-    this.#limits.signal.removeEventListener("abort", this.#aborted);
+    this.#limits.remove(this);
     this.#limits.end();
     this.#deliver();
   }
 
   /** Resolves the pending `next`, if there is one. */
-  readonly #deliver = (): void => {
+  #deliver(): void {
     const waiting = this.#waiting;
     if (waiting === null || (this.#parts.length === 0 && !this.#ended)) return;
     this.#waiting = null;
     if (this.#parts.length > 0) waiting.resolve(this.#takeBatch());
     else if (this.#failure !== null) waiting.reject(this.#failure.thrown);
     else waiting.resolve(null);
-  };
+  }
 
   /** Stops the upstream. Cancelling a stream that has failed rejects, which does not matter. */
   #cancelStream(reason: unknown): void {

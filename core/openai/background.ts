@@ -10,10 +10,11 @@ import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { TextStream } from "../http/route.ts";
 import { isSomebody } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
-import { messageOf, rateLimited, ServiceError } from "../lib/errors.ts";
+import { messageOf, rateLimited, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import { KeyCounts } from "../lib/key-counts.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
+import { nullOnConflict } from "../storage/conflict.ts";
 import { codeOfKind, OpenaiError } from "./errors.ts";
 import { CANCELLED, failedEnd, IN_PROGRESS, type ResponseResource } from "./resource.ts";
 import { ResponseEvents } from "./response-events.ts";
@@ -61,7 +62,7 @@ export class BackgroundResponses {
       stored = await this.#rows.createOnce(record, JSON.stringify(record));
       isOurs = await run.start();
     } catch (error) {
-      if (stored?.record === record) await this.#rows.delete(stored.record, stored.revision).catch(() => {});
+      if (stored?.record === record) await this.#rows.write(stored.id, stored, undefined).catch(() => {});
       throw error;
     } finally {
       if (!isOurs) this.#running.add(owner, -1);
@@ -77,18 +78,19 @@ export class BackgroundResponses {
 
   /** The current state of the response. If its run has ended, adds the end and stores it unless that has happened before. */
   async settled(found: FoundResponse, principal: Principal): Promise<FoundResponse> {
-    const { record, revision } = found;
+    const { id, record, revision } = found;
     const { resource, owner } = record;
     if (resource.status !== "in_progress") return found;
     const ending = await this.#ofRun(record, (agentId, runId) =>
       this.#runsOf(principal).ending(agentId, runId, owner || undefined),
     );
-    if (ending === undefined) return { record: { ...record, resource: lost(resource) }, revision };
+    if (ending === undefined) return { ...found, record: { ...record, resource: lost(resource) } };
     if (ending === null) return found;
     const output = new ResponseOutput(resource.id, () => Math.floor(ending.at / 1000));
     await read(record, await this.#events(record, principal), (said) => void output.of(said));
     const whole = { ...record, resource: ended(resource, ending, output) };
-    return { record: whole, revision: (await this.#rows.change(whole, revision)) ?? revision };
+    const changed = await nullOnConflict(this.#rows.write(id, found, whole));
+    return { ...found, record: whole, revision: changed ?? revision };
   }
 
   /** Resolves when its run has ended, here or in another process. */
@@ -166,16 +168,11 @@ export class BackgroundResponses {
   #runsOf = (principal: Principal) => this.#runs.for(principal, true);
 
   /** Undefined when there is no such run. */
-  async #ofRun<T>(
+  #ofRun<T>(
     { resource: { id, model } }: ResponseRecord,
     work: (agentId: string, runId: string) => Promise<T>,
   ): Promise<T | undefined> {
-    try {
-      return await work(model, responseRunId(id));
-    } catch (error) {
-      if (error instanceof ServiceError && error.kind === "not_found") return undefined;
-      throw error;
-    }
+    return unlessNotFound(work(model, responseRunId(id)));
   }
 }
 

@@ -1,4 +1,5 @@
 /** Texts, images and files of messages, in the form that agents read. */
+import { objectsIn, textAt } from "../http/decode.ts";
 import { invalid, listed } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
 import { unsupported } from "./errors.ts";
@@ -19,10 +20,7 @@ export interface InputMessage {
 /** Reads a text, or a list of parts. */
 export function readContent(content: unknown, readers: PartReaders, path: string): readonly InputPart[] {
   if (typeof content === "string") return [{ type: "text", text: content }];
-  if (!Array.isArray(content)) throw invalid(`${path} must be string or array`);
-  return content.map((part, index) => {
-    const at = `${path}[${index}]`;
-    if (!isObject(part)) throw invalid(`${at} must be object`);
+  return objectsIn(content, path).map(([part, at]) => {
     const reader = typeof part.type === "string" && Object.hasOwn(readers, part.type) ? readers[part.type] : undefined;
     if (reader === undefined) throw invalid(`${at}.type must be one of ${listed(Object.keys(readers))}`);
     return reader(part, at);
@@ -35,16 +33,10 @@ export const readText = (content: unknown, readers: PartReaders, path: string): 
     .map(({ text }) => text as string)
     .join("\n");
 
-function requireText(part: Fields, key: string, path: string): string {
-  const value = part[key];
-  if (typeof value !== "string") throw invalid(`${path}.${key} must be string`);
-  return value;
-}
-
 /** Makes a reader of parts with a text in the field `key`. */
 export const textPart =
   (key = "text"): PartReader =>
-  (part, path) => ({ type: "text", text: requireText(part, key, path) });
+  (part, path) => ({ type: "text", text: textAt(part, key, path) });
 
 /** Reads an image: a web address or a `data:` URL. */
 export function readImage(url: unknown, path: string): InputPart {
@@ -60,7 +52,7 @@ export function readFile(file: Fields, path: string): InputPart {
   if (typeof id === "string" && bytes === undefined && url === undefined)
     throw unsupported(`${path}.file_id`, "is not available: send the file itself");
   const key = typeof bytes === "string" ? "file_data" : "file_url";
-  const data = requireText(file, key, path);
+  const data = textAt(file, key, path);
   const name = typeof filename === "string" ? { filename } : undefined;
   const type = /^data:/i.test(data) ? undefined : { mediaType: PDF };
   return placed({ type: "file", data, ...type, ...name }, `${path}.${key}`);
@@ -72,5 +64,5 @@ export function readAudio(audio: unknown, path: string): InputPart {
   if (!isObject(audio)) throw invalid(`${path} must be object`);
   const mediaType = AUDIO_TYPES[String(audio.format)];
   if (mediaType === undefined) throw invalid(`${path}.format must be one of "wav", "mp3"`);
-  return placed({ type: "file", data: requireText(audio, "data", path), mediaType }, `${path}.data`);
+  return placed({ type: "file", data: textAt(audio, "data", path), mediaType }, `${path}.data`);
 }

@@ -1,4 +1,5 @@
 /** Reads `input` of a response: a text or items, as items with an id. */
+import { objectsIn, textAt } from "../http/decode.ts";
 import { invalid, listed } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
 import { type ConversationItem, itemId, type MessageItem } from "./items.ts";
@@ -35,27 +36,26 @@ const READERS: Readonly<Record<string, (item: Fields, path: string, newId: NewId
   },
   reasoning(item, path, newId) {
     const { summary = [], encrypted_content: content } = item;
-    if (!Array.isArray(summary)) throw invalid(`${path}.summary must be array`);
-    const texts = summary.map((part, index) => {
-      if (!isObject(part)) throw invalid(`${path}.summary[${index}] must be object`);
-      return { type: "summary_text" as const, text: text(part, "text", `${path}.summary[${index}]`) };
-    });
+    const texts = objectsIn(summary, `${path}.summary`, "array").map(([part, here]) => ({
+      type: "summary_text" as const,
+      text: textAt(part, "text", here),
+    }));
     const carried = typeof content === "string" ? { encrypted_content: content } : undefined;
     return { type: "reasoning", id: newId("reasoning"), summary: texts, status: "completed", ...carried };
   },
   "penstock:tool_call"(item, path, newId) {
     const { output = null, error = null } = item;
     const call = called(item, path);
-    const failed = isNothing(error) ? null : text(item, "error", path);
+    const failed = isNothing(error) ? null : textAt(item, "error", path);
     const id = newId("penstock:tool_call");
     const ended = { output, error: failed, status: "completed" as const };
     return { type: "penstock:tool_call", id, ...call, ...ended, ...metadata(item, path) };
   },
   compaction(item, path, newId) {
-    const content = text(item, "encrypted_content", path);
+    const content = textAt(item, "encrypted_content", path);
     return { type: "compaction", id: newId("compaction"), encrypted_content: content, status: "completed" };
   },
-  item_reference: (item, path) => ({ type: "item_reference", id: text(item, "id", path) }),
+  item_reference: (item, path) => ({ type: "item_reference", id: textAt(item, "id", path) }),
 };
 
 type NewId = (type: ConversationItem["type"]) => string;
@@ -65,11 +65,9 @@ export function readInput(input: unknown, response: string): InputItem[] {
   let count = 0;
   const newId: NewId = (type) => itemId(type, response, `i${count++}`);
   if (typeof input === "string") return [readMessage({ role: "user", content: input }, "input", newId)];
-  if (!Array.isArray(input)) throw invalid("input must be string or array");
-  if (input.length === 0) throw invalid("input must not be empty");
-  return input.map((item, index) => {
-    const path = `input[${index}]`;
-    if (!isObject(item)) throw invalid(`${path} must be object`);
+  const items = objectsIn(input, "input");
+  if (items.length === 0) throw invalid("input must not be empty");
+  return items.map(([item, path]) => {
     // The type of messages is optional, and some clients leave out the type of a reference.
     const type = item.type ?? (item.role === undefined ? "item_reference" : "message");
     const reader = typeof type === "string" && Object.hasOwn(READERS, type) ? READERS[type] : undefined;
@@ -104,18 +102,12 @@ function metadata({ provider_metadata: given }: Fields, path: string) {
 
 const called = (item: Fields, path: string) => ({
   call_id: callId(item, path),
-  name: text(item, "name", path),
-  arguments: text(item, "arguments", path),
+  name: textAt(item, "name", path),
+  arguments: textAt(item, "arguments", path),
 });
 
 function callId(item: Fields, path: string): string {
-  const id = text(item, "call_id", path);
+  const id = textAt(item, "call_id", path);
   if (id === "" || id.length > MAX_CALL_ID) throw invalid(`${path}.call_id must be 1 to ${MAX_CALL_ID} characters`);
   return id;
-}
-
-function text(item: Fields, key: string, path: string): string {
-  const value = item[key];
-  if (typeof value !== "string") throw invalid(`${path}.${key} must be string`);
-  return value;
 }

@@ -1,8 +1,13 @@
-/** Stored responses: their owners, requests and output. */
-import { CommitConflict } from "../lib/errors.ts";
-import { responseKey, responseTime } from "../storage/keys.ts";
+/**
+ * Stored responses:
+ *
+ *   rs/RESPONSE              -> a response: owner, input, output
+ *   rt/#createdAt/RESPONSE   the same by time
+ */
+import { Collection, type Found, found } from "../storage/collection.ts";
+import { nullOnConflict } from "../storage/conflict.ts";
 import { rowsOf } from "../storage/large-rows.ts";
-import type { Commit, Row, Store } from "../storage/store.ts";
+import type { Store } from "../storage/store.ts";
 import type { ConversationItem } from "./items.ts";
 import type { ResponseResource } from "./resource.ts";
 
@@ -25,78 +30,37 @@ interface ResponseRun {
   readonly clientTools: readonly string[];
 }
 
-export interface FoundResponse {
-  readonly record: ResponseRecord;
-  readonly revision: number;
-}
+export type FoundResponse = Found<ResponseRecord>;
 
 /** Most characters of one response with its input: a longer one is not stored. */
 export const MAX_STORED_CHARACTERS = 8 * 1024 * 1024;
 
-export class ResponseRows {
-  readonly store: Store;
-
+export class ResponseRows extends Collection<ResponseRecord> {
   constructor(store: Store) {
-    this.store = store;
-  }
-
-  async read(id: string): Promise<FoundResponse | undefined> {
-    const row = await this.store.get(responseKey(id));
-    return row && found(row);
+    super(store, { prefix: "rs/", times: "rt/", timeOf: ({ createdAt }) => createdAt });
   }
 
   /** The responses with these ids that exist, in their order and a few at a time. */
-  async *readAll(ids: readonly string[]): AsyncGenerator<readonly { record: ResponseRecord; size: number }[], void> {
-    for await (const rows of rowsOf(this.store, ids.map(responseKey)))
-      yield rows.map((row) => ({ record: found(row).record, size: row.value.length }));
+  async *readAll(ids: readonly string[]): AsyncGenerator<FoundResponse[], void> {
+    for await (const rows of rowsOf(
+      this.store,
+      ids.map((id) => this.key(id)),
+    ))
+      yield rows.map((row) => found(row));
   }
 
-  /** Resolves to the revision of its row. @param text the record as JSON */
-  create({ resource: { id }, createdAt }: ResponseRecord, text: string): Promise<number> {
-    const key = responseKey(id);
-    return this.store.commit({
-      put: [
-        [key, text],
-        [responseTime(createdAt, id), ""],
-      ],
-      expect: [[key, null]],
-    });
-  }
-
-  /** The response as it is stored: that of an earlier request, where one with the same key has stored it before. */
+  /**
+   * The response as it is stored: that of an earlier request, where one with the same key has stored it before.
+   *
+   * @param text the record as JSON
+   */
   async createOnce(record: ResponseRecord, text: string): Promise<FoundResponse> {
+    const { id } = record.resource;
     for (;;) {
-      try {
-        return { record, revision: await this.create(record, text) };
-      } catch (error) {
-        if (!(error instanceof CommitConflict)) throw error;
-        const earlier = await this.read(record.resource.id);
-        if (earlier !== undefined) return earlier;
-      }
-    }
-  }
-
-  /** Resolves to its new revision, or to null when somebody else has changed or deleted it since. */
-  async change(record: ResponseRecord, revision: number): Promise<number | null> {
-    const key = responseKey(record.resource.id);
-    return this.#unlessChanged({ put: [[key, JSON.stringify(record)]], expect: [[key, revision]] });
-  }
-
-  /** Resolves to false when it was changed or deleted by somebody else since. */
-  async delete({ resource: { id }, createdAt }: ResponseRecord, revision: number): Promise<boolean> {
-    const key = responseKey(id);
-    const removal = { delete: [key, responseTime(createdAt, id)], expect: [[key, revision]] } satisfies Commit;
-    return (await this.#unlessChanged(removal)) !== null;
-  }
-
-  async #unlessChanged(commit: Commit): Promise<number | null> {
-    try {
-      return await this.store.commit(commit);
-    } catch (error) {
-      if (error instanceof CommitConflict) return null;
-      throw error;
+      const revision = await nullOnConflict(this.write(id, undefined, record, {}, text));
+      if (revision !== null) return { id, record, revision, size: text.length };
+      const earlier = await this.read(id);
+      if (earlier !== undefined) return earlier;
     }
   }
 }
-
-const found = ({ value, revision }: Row): FoundResponse => ({ record: JSON.parse(value), revision });

@@ -6,16 +6,11 @@ import type { ResponseItemsQuery, ResponseQuery } from "../../generated/types.ts
 import type { TextStream } from "../http/route.ts";
 import { mayAccess } from "../identity/ownership.ts";
 import { isIsolated, type Principal, principalOf, type Requester } from "../identity/principal.ts";
-import { systemTime } from "../lib/clock.ts";
 import { invalid, messageOf, quoted } from "../lib/errors.ts";
-import { Interval } from "../lib/interval.ts";
 import { Uses } from "../lib/uses.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
 import { unlessConflict } from "../storage/conflict.ts";
-import { RESPONSE_TIMES, responseKey, responseOfTime, responsesBefore } from "../storage/keys.ts";
-import { pagesInBackground } from "../storage/ranges.ts";
-import { roomKeeper } from "../storage/remove-oldest.ts";
 import type { Store } from "../storage/store.ts";
 import { BackgroundResponses } from "./background.ts";
 import { OpenaiError, unsupported } from "./errors.ts";
@@ -23,9 +18,6 @@ import type { ConversationItem } from "./items.ts";
 import { RecentResponses } from "./recent.ts";
 import type { ResponseResource } from "./resource.ts";
 import { type FoundResponse, ResponseRows } from "./response-rows.ts";
-
-const RETENTION_INTERVAL_MS = 60_000;
-const ROWS_PER_COMMIT = 100;
 
 interface ResponsesSource {
   readonly store: Store;
@@ -45,31 +37,23 @@ export class Responses {
   /** Once true, sockets start no more responses. */
   stopping = false;
   readonly #manifest: Manifest;
-  readonly #retention: Interval;
-  readonly #room: Interval | null;
+  readonly #removal: ReturnType<ResponseRows["removal"]>;
 
   /** @param manifest read when it is needed, because a reload may change it */
   constructor(manifest: Manifest, { store, runs, logger }: ResponsesSource) {
     this.#manifest = manifest;
     this.rows = new ResponseRows(store);
     this.background = new BackgroundResponses(this.rows, runs, logger);
-    const failed = (error: unknown) =>
-      logger.warn({ err: error }, `old responses could not be removed: ${messageOf(error)}`);
-    this.#retention = new Interval(
-      RETENTION_INTERVAL_MS,
-      () => this.removeBefore(systemTime() - manifest.history.retention),
-      failed,
-    );
-    const keyOf = async (id: string) => {
-      const found = await this.rows.read(id);
-      return found?.record.resource.status === "in_progress" ? null : responseKey(id);
-    };
-    this.#room = roomKeeper(store, { kind: "responses", times: RESPONSE_TIMES, idOf: responseOfTime, keyOf, failed });
+    this.#removal = this.rows.removal({
+      room: "responses",
+      kept: () => manifest.history.retention,
+      stays: ({ record }) => record.resource.status === "in_progress",
+      failed: (error) => logger.warn({ err: error }, `old responses could not be removed: ${messageOf(error)}`),
+    });
   }
 
   start(): void {
-    this.#retention.start();
-    this.#room?.start();
+    this.#removal.start();
   }
 
   /** Waits for the responses over WebSockets, at most some milliseconds. */
@@ -80,7 +64,7 @@ export class Responses {
 
   async close(): Promise<void> {
     this.background.close();
-    await Promise.all([this.#retention.stop(), this.#room?.stop()]);
+    await this.#removal.stop();
   }
 
   principalOf = (requester: Requester): Principal => principalOf(requester, isIsolated(this.#manifest));
@@ -104,9 +88,11 @@ export class Responses {
   /** Deletes a response; one that runs in the background is stopped. */
   async delete(id: string, principal: Principal): Promise<{ id: string; object: "response"; deleted: true }> {
     for (;;) {
-      const { record, revision } = await this.#find(id, principal);
+      const found = await this.#find(id, principal);
+      const { record } = found;
       if (record.resource.status === "in_progress") await this.background.cancel(record, principal);
-      else if (await this.rows.delete(record, revision)) return { id, object: "response", deleted: true };
+      else if (await unlessConflict(this.rows.write(id, found, undefined)))
+        return { id, object: "response", deleted: true };
     }
   }
 
@@ -124,15 +110,6 @@ export class Responses {
   async inputItems(id: string, query: ResponseItemsQuery, principal: Principal) {
     const { input } = (await this.#find(id, principal)).record;
     return itemPage(input, query);
-  }
-
-  /** Removes responses that started before `time`, in milliseconds since 1970. */
-  async removeBefore(time: number): Promise<void> {
-    const range = { prefix: RESPONSE_TIMES, before: responsesBefore(Math.max(0, time)) };
-    for await (const rows of pagesInBackground(this.rows.store, range, ROWS_PER_COMMIT, this.#retention.signal)) {
-      const keys = rows.flatMap(({ key }) => [key, responseKey(responseOfTime(key))]);
-      await unlessConflict(this.rows.store.commit({ delete: keys }));
-    }
   }
 
   /** The response; undefined when it does not exist for this principal. */

@@ -16,8 +16,9 @@ import { shownContext } from "../approvals/record.ts";
 import { type Principal, principalOf, seesEverything } from "../identity/principal.ts";
 import { canonicalJson } from "../lib/canonical-json.ts";
 import { storedTime } from "../lib/clock.ts";
-import { CommitConflict, notFound, ServiceError } from "../lib/errors.ts";
+import { CommitConflict, notFound, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
+import { jsonBytes } from "../lib/size.ts";
 import type { Uses } from "../lib/uses.ts";
 import { openExecutionKey } from "../storage/keys.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
@@ -125,6 +126,7 @@ export class KeptRuns implements RunKeeper {
       this.for(principalOf(call, this.#engine.spaces.isolated)).attach(agent.id, runId, 0, { userId });
     const begin = <T>(wait: (execution: Execution) => Promise<T>): Promise<T> =>
       withFreeNumber(this.#engine.sequence, executionNumberRows, async (number) => {
+        await this.#engine.store.requireRoom?.(userId, () => jsonBytes(request));
         if (isContested) await this.requireFree(runId, userId);
         // The number before was taken, which the run may have found out when it had failed of it.
         if (live.hasBegun) live = anew(live.isRead);
@@ -135,8 +137,8 @@ export class KeptRuns implements RunKeeper {
       wait: (execution: Execution) => Promise<T>,
       earlier: (follow: EventProducer) => T | Promise<T>,
     ): Promise<T> => {
-      const known = keyed === "repeated" ? await attach().catch(ifUnknown) : null;
-      if (known !== null) return earlier(known);
+      const known = keyed === "repeated" ? await unlessNotFound(attach()) : undefined;
+      if (known !== undefined) return earlier(known);
       try {
         return await begin(wait);
       } catch (error) {
@@ -425,9 +427,4 @@ const isFor = (
 /** An answer that does not count, because somebody has answered before or the user is not permitted to, is ignored. */
 function ifRefused(error: unknown): void {
   if (!(error instanceof ServiceError) || error.kind === "unavailable") throw error;
-}
-
-function ifUnknown(error: unknown): null {
-  if (error instanceof ServiceError && error.kind === "not_found") return null;
-  throw error;
 }

@@ -6,7 +6,7 @@ import type { KeptRequest } from "../agents/keeper.ts";
 import { UiSink } from "../agents/stream/ui-chunks.ts";
 import { requiredUser } from "../identity/acting-user.ts";
 import type { Principal } from "../identity/principal.ts";
-import { invalid, notFound, quoted, ServiceError } from "../lib/errors.ts";
+import { invalid, notFound, quoted, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { ExecutionStart, ExecutionStatus } from "../workflows/journal/entries.ts";
@@ -118,19 +118,14 @@ export class ScopedRuns {
     const userId = requiredUser(this.#principal, named);
     const runId = await this.#conversations.newest(agentId, userId, conversationId);
     if (runId === null) return null;
-    try {
-      return await this.attach(agentId, runId, 0, { userId, format: "chat" });
-    } catch (error) {
-      // It has ended, and is gone already.
-      if (error instanceof ServiceError && error.kind === "not_found") return null;
-      throw error;
-    }
+    // It may have ended, and be gone already.
+    return (await unlessNotFound(this.attach(agentId, runId, 0, { userId, format: "chat" }))) ?? null;
   }
 
   /** Cancels all that run in a conversation of a user. @returns whether any did */
-  async cancelAll(agentId: string, conversationId: string, userId: string): Promise<boolean> {
+  async cancelAll(agentId: string, conversationId: string, userId: string, elsewhere: string | null): Promise<boolean> {
     const runIds = await this.#conversations.all(agentId, userId, conversationId);
-    for (const runId of runIds) {
+    for (const runId of elsewhere === null ? runIds : [...runIds, elsewhere]) {
       await this.cancel(agentId, runId, userId).catch((error: unknown) => {
         if (!isOver(error)) throw error;
       });

@@ -3,12 +3,15 @@ import { CommitConflict, unavailable } from "../lib/errors.ts";
 import type { Row, Store } from "./store.ts";
 
 /** Resolves to false when another process has changed the rows before: it has done the same, or what was to be done is out of date. */
-export async function unlessConflict(commit: Promise<unknown>): Promise<boolean> {
+export const unlessConflict = async (commit: Promise<unknown>): Promise<boolean> =>
+  (await nullOnConflict(commit)) !== null;
+
+/** Resolves like the commit, or to null when another process has changed the rows before. */
+export async function nullOnConflict<T>(commit: Promise<T>): Promise<T | null> {
   try {
-    await commit;
-    return true;
+    return await commit;
   } catch (error) {
-    if (error instanceof CommitConflict) return false;
+    if (error instanceof CommitConflict) return null;
     throw error;
   }
 }

@@ -13,8 +13,12 @@ export interface JoinedChanges {
   lost(conflict: CommitConflict): Error;
 }
 
+const LISTS = ["put", "delete", "clear", "add", "expect", "of"] as const;
+
 /** A commit that more is added to. */
-type OpenCommit = { readonly [K in keyof Omit<Commit, "makesRoom">]-?: NonNullable<Commit[K]>[number][] };
+export type OpenCommit = { readonly [K in (typeof LISTS)[number]]: NonNullable<Commit[K]>[number][] } & {
+  begun?: Commit["begun"];
+};
 
 /**
  * Commits changes with those that joined them, which are added to them.
@@ -26,14 +30,7 @@ export async function commitJoined(
   own: OpenCommit,
   joined: readonly JoinedChanges[] = [],
 ): Promise<number> {
-  for (const { changes } of joined) {
-    const { put = [], delete: removed = [], clear = [], add = [], expect = [] } = changes;
-    own.put.push(...put);
-    own.delete.push(...removed);
-    own.clear.push(...clear);
-    own.add.push(...add);
-    own.expect.push(...expect);
-  }
+  for (const { changes } of joined) for (const list of LISTS) (own[list] as unknown[]).push(...(changes[list] ?? []));
   let revision: number;
   try {
     revision = await store.commit(own);

@@ -1,8 +1,7 @@
 /** The row of an `Idempotency-Key`, and its changes. */
 import type { KeptReply } from "../http/idempotency.ts";
 import { ServiceError } from "../lib/errors.ts";
-import { keptReplyKey, keptReplyTime } from "./keys.ts";
-import type { Commit } from "./store.ts";
+import type { Found } from "./collection.ts";
 
 const MAX_BODY_BYTES = 1024 * 1024;
 
@@ -18,38 +17,23 @@ export interface KeyRow {
 }
 
 /** A claim as it was written. */
-export interface Claimed {
-  readonly id: string;
-  readonly row: KeyRow;
-  readonly revision: number;
+export interface Claimed extends Pick<Found<KeyRow>, "id" | "record" | "revision"> {
   readonly isRepeated: boolean;
 }
 
-export const keyRows = (id: string, row: KeyRow) =>
-  [
-    [keptReplyKey(id), JSON.stringify(row)],
-    [keptReplyTime(row.at, id), ""],
-  ] as const;
-
 /**
- * The last change of a claim: its reply, or the key is free again.
+ * What becomes of a claim: its reply, or undefined: the key is free again.
  *
  * @param mayGoOn whether what the request has started may go on without it: then the next one is told of it
  */
-export function settling({ id, row, revision }: Claimed, kept: KeptReply | null, mayGoOn: boolean): Commit {
-  const key = keptReplyKey(id);
-  const expect = [[key, revision]] as const;
-  const { process: _, ...rest } = row;
-  if (kept !== null) {
-    const { status, headers, body } = kept;
-    const text = body instanceof Uint8Array ? Buffer.from(body).toString() : body;
-    return {
-      put: [[key, JSON.stringify({ ...rest, reply: { status, headers, body: text } } satisfies KeyRow)]],
-      expect,
-    };
-  }
-  if (mayGoOn) return { put: [[key, JSON.stringify({ ...row, process: "" } satisfies KeyRow)]], expect };
-  return { delete: [key, keptReplyTime(row.at, id)], expect };
+export function endOfClaim(record: KeyRow, kept: KeptReply | null, mayGoOn: boolean): KeyRow | undefined {
+  if (kept === null) return mayGoOn ? { ...record, process: "" } : undefined;
+  const { process: _, ...rest } = record;
+  const { status, headers, body } = kept;
+  return {
+    ...rest,
+    reply: { status, headers, body: body instanceof Uint8Array ? Buffer.from(body).toString() : body },
+  };
 }
 
 export function bounded(reply: KeptReply): KeptReply {

@@ -1,10 +1,12 @@
 /**
- * The layouts of all keys. A key is parts joined by `/`; the first part names the table. `NAME` below stands for `encodeText(name)`, `#`
- * for `encodeNumber(n)`; values are JSON.
+ * The layouts of keys; those of approvals, responses, replies and histories stand in their rooms. A key is parts joined by `/`; the first
+ * part names the table. `NAME` below stands for `encodeText(name)`, `#` for `encodeNumber(n)`; values are JSON.
  *
+ *   b/USER                          counter of a user's bytes in conversations, executions and working memory
  *   id/MEMORY/CONVERSATION          -> internal number of the conversation, in the shared space of ids
  *   iu/MEMORY/CONVERSATION/USER     -> the same in the space of a user (id-spaces.ts)
  *   c/#/                            prefix of all rows of one conversation, so that deleting it is one range
+ *   c/#/b                           counter of its bytes (stored-bytes.ts)
  *   c/#/i/MESSAGE                   -> position of a message whose id a client chose ("time/sequence")
  *   c/#/m/#time/#sequence           -> the message as the API gives it, `role` first
  *   c/#/n                           -> [the conversation as the API gives it (updatedAt last), messages it ever had];
@@ -19,14 +21,11 @@
  *   n/MEMORY/u/USER                 counter of the user's conversations
  *   n/MEMORY/r/RESOURCE             counter of the resource's conversations
  *   w/MEMORY/USER                   -> working memory of a user
+ *   w/MEMORY/USER/b                 counter of its bytes
  *   semantic/...                    indexes of semantic search (memory/semantic/layout.ts)
  *   s/NAME                          sequences
- *   h/AGENT/#startTime/RUN          -> a run as the agent's history gives it
- *   hu/AGENT/USER/#startTime/RUN    the runs of a user, where stored objects belong to users
- *   ho/RUN                          -> a running run: the key of its row, its process, and when it was last known to run
- *   n/h/AGENT                       counter of the runs in an agent's history
- *   n/hu/AGENT/USER                 counter of the user's runs among them
  *   x/#/r                           -> an execution that is not running: [record, rest] (workflows/journal)
+ *   x/#/b                           counter of its bytes
  *   x/#/j/#                         -> entries of its journal, in the order of their commits
  *   xo/#                            -> a running execution: [process, start, first entries]
  *   xn/ID                           -> number of an execution whose id a client chose, in the shared space of ids
@@ -51,18 +50,6 @@
  *   a2o/TASK                        -> a running task: its agent, and its process
  *   a2m/MESSAGE                     -> the task that began with a message, by a digest of its id
  *   a2p/USER/TASK                   a task of a user that has not ended
- *   rs/RESPONSE                     -> a stored response: owner, input, output (openai/response-rows.ts)
- *   rt/#createdAt/RESPONSE          the same by time
- *   ik/REQUEST                      -> an Idempotency-Key: who works on its request, or the reply (kept-replies.ts)
- *   it/#claimedAt/REQUEST           the same by time
- *   ap/APPROVAL                     -> a question that a person is asked before a tool runs (approvals/record.ts)
- *   aq/DIGEST                       -> id of the approval that was last asked for of a call
- *   as/STATUS/#createdAt/APPROVAL   approvals by status
- *   aa/AGENT/STATUS/...             the same of one agent
- *   au/USER/..., av/USER/AGENT/...  the same of one user, and of one user and agent
- *   ax/#time/APPROVAL               when an approval expires, or may be forgotten once it is decided
- *   aw/PLACE/APPROVAL               an open question by what it is part of (approvals/rows.ts)
- *   ar/APPROVAL                     an answer that the step or task which waits for it has not taken yet
  *   kv/NAMESPACE/KEY                -> an entry of a plugin: the key as it wrote it, the value, when it expires
  *   kx/#expires/NAMESPACE/KEY       -> key of an entry that expires
  *
@@ -70,6 +57,7 @@
  */
 import { decodeNumber, encodeNumber, encodeShortText, encodeText } from "./encoding.ts";
 import type { IdKeys } from "./id-spaces.ts";
+import type { OwnedRows } from "./store.ts";
 
 export const CONVERSATION_SEQUENCE = "s/conversation";
 
@@ -117,6 +105,20 @@ export const conversationSummaryKey = (conversation: number) => `c/${encodeNumbe
 export const conversationWorkingMemoryKey = (conversation: number) => `c/${encodeNumber(conversation)}/w`;
 export const userWorkingMemoryKey = (memory: string, user: string) => `w/${encodeText(memory)}/${encodeText(user)}`;
 
+export const STORED_BYTES = "b/";
+export const storedBytesKey = (user: string) => STORED_BYTES + encodeText(user);
+/** The counter of the bytes of something, and the prefixes of its rows. */
+export function countedRows(owned: OwnedRows, userId: string): { counter: string; prefixes: readonly string[] } {
+  if ("workflowId" in owned) {
+    const rows = executionRows(owned.number);
+    return { counter: `${rows}b`, prefixes: [rows, openExecutionKey(owned.number)] };
+  }
+  const { memory, number } = owned;
+  if (number !== undefined) return { counter: `${conversationRows(number)}b`, prefixes: [conversationRows(number)] };
+  const key = userWorkingMemoryKey(memory, userId);
+  return { counter: `${key}/b`, prefixes: [key] };
+}
+
 /** Prefix of the index rows of a user, of a resource. */
 export const userIndex = (memory: string, user: string) => `u/${encodeText(memory)}/${encodeText(user)}/`;
 export const resourceIndex = (memory: string, resource: string) => `r/${encodeText(memory)}/${encodeText(resource)}/`;
@@ -136,46 +138,6 @@ export function countedIndex(resourceTotal: string): string {
   return `r/${memory}/${resource}/`;
 }
 
-/** Prefix of the histories of all agents, and the agent of one of their rows. Ids of agents need no decoding. */
-export const HISTORIES = "h/";
-export const agentOfHistory = (key: string): string => key.split("/")[1]!;
-/** Sorts after every run of an agent, and before the next agent. */
-export const historyEnd = (agent: string) => `${historyRows(agent)}~`;
-/** Prefix of an agent's history. */
-export const historyRows = (agent: string) => `h/${encodeText(agent)}/`;
-/** Runs older than `time` (milliseconds since 1970) sort before this. */
-export const historyBefore = (agent: string, time: number) => `h/${encodeText(agent)}/${encodeNumber(time)}`;
-export const historyKey = (agent: string, startTime: number, run: string) =>
-  `h/${encodeText(agent)}/${encodeNumber(startTime)}/${encodeText(run)}`;
-export const historyTotal = (agent: string) => `n/h/${encodeText(agent)}`;
-/** Prefix of a user's runs in an agent's history. */
-export const ownHistoryRows = (agent: string, user: string) => `hu/${encodeText(agent)}/${encodeText(user)}/`;
-export const ownHistoryKey = (agent: string, user: string, startTime: number, run: string) =>
-  `hu/${encodeText(agent)}/${encodeText(user)}/${encodeNumber(startTime)}/${encodeText(run)}`;
-export const ownHistoryTotal = (agent: string, user: string) => `n/hu/${encodeText(agent)}/${encodeText(user)}`;
-export function historyKeyOfOwn(ownHistoryKey: string): string {
-  const [, agent, , startTime, run] = ownHistoryKey.split("/");
-  return `h/${agent}/${startTime}/${run}`;
-}
-export const ownKeyOf = (agent: string, user: string, historyKey: string) =>
-  ownHistoryRows(agent, user) + historyKey.slice(historyRows(agent).length);
-export const OPEN_RUNS = "ho/";
-export const openRunKey = (run: string) => `ho/${encodeText(run)}`;
-
-export const responseKey = (id: string) => `rs/${encodeText(id)}`;
-export const RESPONSE_TIMES = "rt/";
-export const responseTime = (time: number, id: string) => `rt/${encodeNumber(time)}/${id}`;
-export const responsesBefore = (time: number) => `rt/${encodeNumber(time)}`;
-export const responseOfTime = (responseTime: string) => responseTime.slice("rt/#########/".length);
-
-/** `request` is a digest, and needs no encoding. */
-export const keptReplyKey = (request: string) => `ik/${request}`;
-export const KEPT_REPLY_TIMES = "it/";
-export const keptReplyTime = (time: number, request: string) => `it/${encodeNumber(time)}/${request}`;
-/** Those that were claimed before `time`, in milliseconds since 1970, sort before this. */
-export const keptRepliesBefore = (time: number) => `it/${encodeNumber(time)}`;
-export const keptReplyOfTime = (keptReplyTime: string) => keptReplyTime.slice("it/#########/".length);
-
 /** Prefix of the entries of a plugin's namespace. */
 export const keyvRows = (namespace: string) => `kv/${encodeText(namespace)}/`;
 export const keyvKey = (namespace: string, key: string) => `kv/${encodeText(namespace)}/${encodeText(key)}`;
@@ -191,11 +153,8 @@ export const taskKey = (agent: string, task: string) => `a2/${encodeText(agent)}
 /** Prefix of an agent's tasks by their last change: of all, or of one user. */
 export const taskIndex = (agent: string, user?: string) =>
   user === undefined ? `a2i/${encodeText(agent)}/` : `a2u/${encodeText(agent)}/${encodeText(user)}/`;
-/** Prefix of the task indexes of all agents, and the agent of one of their rows. Ids of agents need no decoding. */
+/** Prefix of the task indexes of all agents, whose ids need no encoding. */
 export const TASK_INDEXES = "a2i/";
-export const indexedAgent = (key: string): string => key.split("/")[1]!;
-/** Sorts after every task of an agent, and before the next agent. */
-export const taskIndexEnd = (agent: string) => `${taskIndex(agent)}~`;
 /** The rest of a row of either index; its first part alone sorts before all rows of that time. */
 export const taskEntry = (updatedAt: number, task: string) => `${encodeNumber(updatedAt)}/${encodeText(task)}`;
 /** The time and the task of a row of either index. Ids of tasks need no decoding. */
@@ -257,11 +216,8 @@ export const executionEntry = (createdAt: number, execution: number) =>
 export const indexedEntry = (key: string) => key.slice(-"#########/#########".length);
 export const indexedExecution = (key: string) => decodeNumber(key.slice(-9));
 export const WORKFLOW_INDEXES = "xw/";
-/** Prefix of a workflow's index rows of all statuses, from the workflow or from one of these rows. */
+/** Prefix of a workflow's index rows of all statuses. */
 export const workflowIndex = (workflow: string) => `xw/${encodeText(workflow)}/`;
-export const workflowIndexOf = (key: string) => key.slice(0, key.indexOf("/", WORKFLOW_INDEXES.length) + 1);
-/** Sorts after all index rows of a workflow. */
-export const afterWorkflow = (workflowIndex: string) => `${workflowIndex}~`;
 
 export const SEGMENTS = "th/";
 export const segmentKey = (segment: string) => `th/${segment}`;
@@ -278,23 +234,3 @@ export const foreignRows = (traceId: string) => `tf/${traceId}/`;
 export const foreignKey = (traceId: string, segment: string) => `tf/${traceId}/${segment}`;
 export const segmentFromForeignKey = (foreignKey: string) => foreignKey.slice("tf/".length + 32 + 1);
 export const TRACE_COUNTERS = { traces: "n/t/traces", spans: "n/t/spans", size: "n/t/size" } as const;
-
-export const approvalKey = (id: string) => `ap/${encodeText(id)}`;
-export const approvalCallKey = (digest: string) => `aq/${digest}`;
-/** Prefix of the approvals of a status: all, or those of an agent, of a user, or of both. */
-export function approvalIndex(status: string, agent?: string, user?: string): string {
-  if (user === undefined) return agent === undefined ? `as/${status}/` : `aa/${encodeText(agent)}/${status}/`;
-  return agent === undefined
-    ? `au/${encodeText(user)}/${status}/`
-    : `av/${encodeText(user)}/${encodeShortText(agent)}/${status}/`;
-}
-/** The rest of a row of any of these. */
-export const approvalEntry = (createdAt: number, id: string) => `${encodeNumber(createdAt)}/${id}`;
-export const APPROVAL_TIMES = "ax/";
-export const approvalTimeKey = (time: number, id: string) => `ax/${encodeNumber(time)}/${id}`;
-/** Approvals for which something was to be done before `time` sort before this. */
-export const approvalTimesBefore = (time: number) => `ax/${encodeNumber(time)}`;
-export const APPROVAL_ANSWERS = "ar/";
-export const approvalAnswerKey = (id: string) => `ar/${id}`;
-/** Ids of approvals need no decoding. */
-export const indexedApproval = (key: string) => key.slice(key.lastIndexOf("/") + 1);

@@ -3,7 +3,7 @@
  * it that much, and keeps its share whatever they do. The shares add up to the room: when no kind is over its limit, all of them together
  * fit into it.
  */
-import { CONVERSATION_SPACES, EXECUTIONS, KEPT_REPLY_TIMES, RESPONSE_TIMES, SEGMENTS, TASKS } from "./keys.ts";
+import { CONVERSATION_SPACES, EXECUTIONS, SEGMENTS, TASKS } from "./keys.ts";
 import { TASK_PUSHES } from "./push-keys.ts";
 import type { Store } from "./store.ts";
 
@@ -28,9 +28,9 @@ const KINDS = {
   tasks: { spaces: [TASKS, TASK_PUSHES, "a2i/", "a2u/"], share: 5 * MIB, most: 16 * MIB },
   traces: { spaces: [SEGMENTS, "td/", "tl/", "tf/"], share: 4 * MIB, most: 16 * MIB },
   /** Replies to requests with an Idempotency-Key. */
-  replies: { spaces: [KEPT_REPLY_TIMES, "ik/"], share: 4 * MIB, most: 16 * MIB },
+  replies: { spaces: ["it/", "ik/"], share: 4 * MIB, most: 16 * MIB },
   /** Of `/v1/responses`. */
-  responses: { spaces: [RESPONSE_TIMES, "rs/"], share: 3 * MIB, most: 16 * MIB },
+  responses: { spaces: ["rt/", "rs/"], share: 3 * MIB, most: 16 * MIB },
 } as const satisfies Record<string, Kind>;
 
 export type KindOfRows = keyof typeof KINDS;
@@ -50,8 +50,12 @@ function roomFor(store: Pick<Store, "held">, kind: KindOfRows): number {
 }
 
 /** By how many bytes they are over it; 0 or less: they are not. */
-export const excessBytes = (store: Pick<Store, "held">, kind: KindOfRows): number =>
-  heldBytes(store, kind) - roomFor(store, kind);
+export function excessBytes(store: Pick<Store, "held">, kind: KindOfRows): number {
+  const held = heldBytes(store, kind);
+  const { share } = KINDS[kind];
+  // Within its share it is asked about no other kind: this is asked with every change.
+  return held <= share ? held - share : held - roomFor(store, kind);
+}
 
 /** From here on the rows decide how large the heap is. */
 const LARGE = 16 * MIB;

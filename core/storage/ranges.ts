@@ -47,17 +47,14 @@ export async function* pagesInBackground(
 
 const rangeBehind = (range: Pages, { key }: Row): Pages => ({ ...range, [range.reverse ? "before" : "after"]: key });
 
-/**
- * The first row of every group of rows below a prefix, or an excerpt of it; the others are not read.
- *
- * @param endOf a key that is behind all rows of the group of a row
- */
-export async function* firstRows(store: Store, prefix: string, endOf: (row: Row) => string): AsyncGenerator<Row, void> {
+/** Prefixes of the groups of rows below a prefix, by the part of their keys that follows; the rows are not read. */
+export async function* groupsBelow(store: Store, prefix: string): AsyncGenerator<string, void> {
   for (let range: Pages = { prefix }; ; ) {
     const [row] = await store.scan({ ...range, limit: 1, longest: 0 });
     if (row === undefined) return;
-    yield row;
-    range = { prefix, after: endOf(row) };
+    const group = row.key.slice(0, row.key.indexOf("/", prefix.length) + 1);
+    yield group;
+    range = { prefix, after: `${group}~` };
   }
 }
 

@@ -6,6 +6,14 @@ import type { Range, Row } from "./store.ts";
 interface Slot {
   readonly key: string;
   row: Row;
+  /** What the row takes; weighed once, when it is written. */
+  bytes: number;
+  readonly space: Space;
+}
+
+/** All rows whose keys begin alike, up to the first slash. */
+interface Space {
+  bytes: number;
 }
 
 /** A full block is split in two. Large enough that there are few blocks, small enough that inserting into one is cheap. */
@@ -17,8 +25,7 @@ export class SortedRows {
   #slots = new Map<string, Slot>();
   /** No block is empty, unless it is the only one. */
   #blocks: Slot[][] = [[]];
-  /** By space: the beginning of a key, up to its first slash. */
-  readonly #bytes = new Map<string, number>();
+  readonly #spaces = new Map<string, Space>();
 
   get size(): number {
     return this.#slots.size;
@@ -26,7 +33,7 @@ export class SortedRows {
 
   /** About how many bytes the rows of a space take. */
   bytes(space: string): number {
-    return this.#bytes.get(space) ?? 0;
+    return this.#spaces.get(space)?.bytes ?? 0;
   }
 
   get(key: string): Row | undefined {
@@ -35,12 +42,16 @@ export class SortedRows {
 
   set(row: Row): void {
     const known = this.#slots.get(row.key);
-    this.#count(row.key, bytesOf(row) - (known === undefined ? 0 : bytesOf(known.row)));
+    const bytes = bytesOf(row);
     if (known !== undefined) {
+      known.space.bytes += bytes - known.bytes;
+      known.bytes = bytes;
       known.row = row;
       return;
     }
-    const slot: Slot = { key: row.key, row };
+    const space = this.#spaceOf(row.key);
+    space.bytes += bytes;
+    const slot: Slot = { key: row.key, row, bytes, space };
     this.#slots.set(row.key, slot);
     const at = this.#findBlock(row.key);
     const block = this.#blocks[at] as Slot[];
@@ -57,16 +68,21 @@ export class SortedRows {
     const known = this.#slots.get(key);
     if (known === undefined) return;
     this.#slots.delete(key);
-    this.#count(key, -bytesOf(known.row));
+    known.space.bytes -= known.bytes;
     const at = this.#findBlock(key);
     const block = this.#blocks[at] as Slot[];
     block.splice(lowerBound(block, key), 1);
     if (block.length === 0 && this.#blocks.length > 1) this.#blocks.splice(at, 1);
   }
 
-  #count(key: string, bytes: number): void {
-    const space = key.slice(0, key.indexOf("/") + 1);
-    this.#bytes.set(space, (this.#bytes.get(space) ?? 0) + bytes);
+  #spaceOf(key: string): Space {
+    const name = key.slice(0, key.indexOf("/") + 1);
+    let space = this.#spaces.get(name);
+    if (space === undefined) {
+      space = { bytes: 0 };
+      this.#spaces.set(name, space);
+    }
+    return space;
   }
 
   /** Rows of the range, in its order. */

@@ -17,7 +17,6 @@ import { openSqliteConnection, type SqliteConnection } from "./sqlite-connection
 import { findDamage, isDamage } from "./sqlite-damage.ts";
 import { explainSqlite } from "./sqlite-failure.ts";
 import { lockFile, makePrivate, PRIVATE_FOLDER, realFile } from "./sqlite-lock.ts";
-import { createPresence } from "./sqlite-presence.ts";
 import { createSqliteReader } from "./sqlite-read.ts";
 import { createSqliteReserve } from "./sqlite-reserve.ts";
 import { createRevisions, prepareSqliteSchema, type SqliteLayout } from "./sqlite-schema.ts";
@@ -56,6 +55,8 @@ const MAX_ROWS_PER_QUERY = 1_600;
 const MAX_TAILS_CHARACTERS = 8 * 1024 * 1024;
 
 const BUSY_TIMEOUT_MS = 2_000;
+/** Between two looks whether the file is still in its place. */
+const PRESENCE_INTERVAL_MS = 1_000;
 
 /** Read in a fraction of a second: a start must not take minutes. */
 const CHECK_UP_TO = 256 * 1024 * 1024;
@@ -264,4 +265,23 @@ function largestValue(tails: readonly Tail[], found: readonly (Joined | null)[])
     largest = Math.max(largest, (found[index]?.text.length ?? MAX_TAILS_CHARACTERS) / limit);
   });
   return largest;
+}
+
+/**
+ * Checks that the file is still in its place: SQLite goes on writing into a file that was moved away, and its log stays behind.
+ *
+ * @returns a check that rejects like the driver when the file is gone; it looks at most once a second, unless `now` is true
+ */
+async function createPresence(file: string): Promise<(now?: boolean) => Promise<void>> {
+  const { ino, dev } = await stat(file);
+  let checkedAt = performance.now();
+  let gone = false;
+  return async (now = false) => {
+    if (!now && !gone && performance.now() - checkedAt < PRESENCE_INTERVAL_MS) return;
+    checkedAt = performance.now();
+    const found = await stat(file).catch(() => undefined);
+    gone = found?.ino !== ino || found.dev !== dev;
+    if (gone)
+      throw Object.assign(new Error(`${file} is not the file that was opened`), { code: "SQLITE_READONLY_DBMOVED" });
+  };
 }

@@ -1,6 +1,6 @@
 /**
  * The interface of storage: sorted text keys with text values, atomic commits, compare-and-set. The engines are in this folder; the
- * layouts of keys are in keys.ts.
+ * layouts of keys are in keys.ts, and in the rooms of records that are collections.
  */
 
 import type { Presence } from "./presence.ts";
@@ -67,7 +67,17 @@ export interface Commit {
    * It deletes more than it puts, so that an engine may write it on a full disk. A commit that deletes and puts nothing needs not say so.
    */
   readonly makesRoom?: boolean;
+  /** What rows belong to that the commit changes, so that they count for its user (stored-bytes.ts). */
+  readonly of?: readonly OwnedRows[];
+  /** It belongs to work that has begun: it counts, and is never refused for what its user has stored. */
+  readonly begun?: boolean | undefined;
 }
+
+/** A conversation, an execution, or what is stored of a user in a memory: then it has no number. */
+export type OwnedRows = { readonly userId?: string | undefined } & (
+  | { readonly memory: string; readonly number?: number }
+  | { readonly workflowId: string; readonly number: number }
+);
 
 /**
  * Every method rejects with ServiceError `unavailable` while the engine cannot work (disk full, file locked, connection
@@ -104,6 +114,14 @@ export interface Store {
    * that it returns is called. It may come without a reason.
    */
   watched?(topic: string, listener: () => void): () => void;
+  /**
+   * Only where the bytes of users are bounded: rejects with ServiceError `too_large` when this user has no room for so many more.
+   *
+   * @param bytes called where there is a bound
+   */
+  requireRoom?(user: string | undefined, bytes: () => number): Promise<void> | undefined;
+  /** Goes with `requireRoom`. Whether what this user has stored is so much that work which has begun must end. */
+  isOverfull?(user: string | undefined): boolean;
   /** Only of stores in the heap: about how many bytes the rows take whose keys begin with `space`, which ends with their first `/`. */
   held?(space: string): number;
   /** Only of stores that can tell which processes have a session with the database. */

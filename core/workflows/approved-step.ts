@@ -1,7 +1,7 @@
 /** Tells a step that waits for a person's approval of the answer: it is resumed, and looks the answer up itself. */
 import type { Delivery } from "../approvals/upkeep.ts";
 import { EVERYTHING } from "../identity/principal.ts";
-import { ServiceError } from "../lib/errors.ts";
+import { ServiceError, unlessNotFound } from "../lib/errors.ts";
 import { cancelResting } from "./cancel-resting.ts";
 import type { Engine } from "./engine.ts";
 import { liveKey } from "./journal/ids.ts";
@@ -31,13 +31,9 @@ const find = (engine: Engine, step: AwaitingStep, declared: (id: string) => unkn
   new ExecutionLookup(engine, EVERYTHING, declared).find(step.workflowId ?? "", step.executionId ?? "", step.owner);
 
 export async function hasStepEnded(engine: Engine, step: AwaitingStep): Promise<boolean> {
-  try {
-    const execution = await find(engine, step, () => true);
-    return ("loaded" in execution ? execution.loaded : execution).state.endedAt !== null;
-  } catch (error) {
-    if (error instanceof ServiceError && error.kind === "not_found") return true;
-    throw error;
-  }
+  const execution = await unlessNotFound(find(engine, step, () => true));
+  if (execution === undefined) return true;
+  return ("loaded" in execution ? execution.loaded : execution).state.endedAt !== null;
 }
 
 /** Why a run does not go on when its question was withdrawn. */
@@ -76,7 +72,8 @@ export async function tellAwaitingStep(engine: Engine, step: AnsweredStep): Prom
   }
 }
 
-/** Whether a step may have asked a person: it waits still, or had asked before the execution was read from the store. */
+/** Whether a step may have asked a person: it waits still, was stopped, or had asked before the execution was read from the store. */
 export const mayHaveWaited = ({ state, takenUp }: Execution): boolean =>
   state.endedAt !== null &&
-  (takenUp?.mayHaveAsked === true || [...state.steps.values()].some(({ status }) => status === "waiting"));
+  (takenUp?.mayHaveAsked === true ||
+    [...state.steps.values()].some(({ status }) => status === "waiting" || status === "running"));

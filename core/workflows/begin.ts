@@ -7,6 +7,7 @@ import { seesEverything } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, invalid } from "../lib/errors.ts";
 import { isoTime } from "../lib/iso-time.ts";
+import { jsonBytes } from "../lib/size.ts";
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { executionIdTaken, stillRunning } from "./journal/errors.ts";
@@ -35,6 +36,7 @@ export async function beginExecution(
   const problem = definition.inputCheck?.(input, "input") ?? null;
   if (problem !== null) throw invalid(problem);
   const userId = actingUser(principal, options.userId) || undefined;
+  await engine.store.requireRoom?.(userId, () => jsonBytes(input));
   const { executionId, conversationId, context, workflowState, metadata } = options;
   if (executionId === "." || executionId === "..")
     throw invalid('options.executionId must not be "." or "..", which cannot stand in a path');

@@ -1,7 +1,7 @@
 /** Requests with an `Idempotency-Key`: an earlier try may have done what they ask for before its process died. */
 import type { ExecuteWorkflowRequest } from "../../generated/types.ts";
 import type { KeyedWork } from "../http/idempotency.ts";
-import { ServiceError } from "../lib/errors.ts";
+import { ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { Engine } from "./engine.ts";
 import { loadExecution, readExecution } from "./journal/load.ts";
 import type { ExecutionLookup, StoredExecution } from "./list/lookup.ts";
@@ -21,7 +21,7 @@ export async function beginOnce<T>(
   find: (id: string, userId: string | undefined) => Promise<T>,
 ): Promise<T> {
   const { executionId = keyed.runId, userId } = body.options ?? {};
-  if (keyed.isRepeated && (await isKnown(lookup.find(workflowId, executionId, userId))))
+  if (keyed.isRepeated && (await unlessNotFound(lookup.find(workflowId, executionId, userId))) !== undefined)
     return find(executionId, userId);
   try {
     return await begin({ ...body, options: { ...body.options, executionId } });
@@ -30,16 +30,6 @@ export async function beginOnce<T>(
     const isTaken = error instanceof ServiceError && error.kind === "conflict";
     if (!isTaken || body.options?.executionId !== undefined) throw error;
     return find(executionId, userId);
-  }
-}
-
-async function isKnown(finding: Promise<unknown>): Promise<boolean> {
-  try {
-    await finding;
-    return true;
-  } catch (error) {
-    if (error instanceof ServiceError && error.kind === "not_found") return false;
-    throw error;
   }
 }
 

@@ -1,5 +1,5 @@
 /** The outcome of an execution, as the reply to the request that started it. */
-import { CommitConflict, ServiceError } from "../lib/errors.ts";
+import { CommitConflict, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import { Serialized } from "../lib/serialized.ts";
 import { openExecutionKey } from "../storage/keys.ts";
 import { Watch } from "../storage/watch.ts";
@@ -39,11 +39,8 @@ export async function earlierOutcome(
   if (call.keyed?.isRepeated !== true) return null;
   call.unavailableHeaders = { "x-execution-id": id };
   for (;;) {
-    const known = await lookup.find(workflowId, id, userId).catch((error: unknown) => {
-      if (error instanceof ServiceError && error.kind === "not_found") return null;
-      throw error;
-    });
-    if (known === null) return null;
+    const known = await unlessNotFound(lookup.find(workflowId, id, userId));
+    if (known === undefined) return null;
     if (!("loaded" in known)) {
       await Promise.race([known.settled, known.commitFailure()]).catch((error: unknown) => {
         throw error instanceof CommitConflict ? stillRunning(id) : error;

@@ -7,7 +7,7 @@ import type { Commit, Range, Row, Store } from "../storage/store.ts";
 import type { ExecutionStatus } from "./journal/entries.ts";
 import { chosenIdKey, parseOwnId } from "./journal/ids.ts";
 import { indexKeys } from "./journal/index-rows.ts";
-import { recordHead } from "./journal/rows.ts";
+import { type RecordHead, recordHead } from "./journal/rows.ts";
 
 const ROWS_PER_COMMIT = 50;
 
@@ -39,11 +39,13 @@ export async function removeEnded(
 function removalCommit(status: ExecutionStatus, records: readonly Row[]): Commit {
   const clear: string[] = [];
   const removed: string[] = [];
+  const of: RecordHead[] = [];
   for (const { value } of records) {
     const head = recordHead(value);
+    of.push(head);
     clear.push(executionRows(head.number));
     removed.push(...indexKeys(head, status));
     if (parseOwnId(head.id) !== head.number) removed.push(chosenIdKey(head));
   }
-  return { clear, delete: removed, expect: records.map(({ key, revision }) => [key, revision]) };
+  return { clear, delete: removed, of, expect: records.map(({ key, revision }) => [key, revision]) };
 }

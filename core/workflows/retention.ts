@@ -7,7 +7,6 @@ import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { encodeNumber } from "../storage/encoding.ts";
 import {
-  afterWorkflow,
   EXECUTION_SEQUENCE,
   EXECUTIONS,
   executionIndex,
@@ -16,10 +15,9 @@ import {
   indexedExecution,
   WORKFLOW_INDEXES,
   workflowIndex,
-  workflowIndexOf,
 } from "../storage/keys.ts";
 import { excessBytes } from "../storage/memory-shares.ts";
-import { firstRows } from "../storage/ranges.ts";
+import { groupsBelow } from "../storage/ranges.ts";
 import type { Store } from "../storage/store.ts";
 import { ENDED } from "./journal/index-rows.ts";
 import { IndexWalk } from "./list/walk.ts";
@@ -92,9 +90,7 @@ export class ExecutionRetention {
   async removeExpired(now: number): Promise<void> {
     const store = this.#store;
     const { signal } = this.#expiry;
-    const firstOfWorkflows = firstRows(store, WORKFLOW_INDEXES, ({ key }) => afterWorkflow(workflowIndexOf(key)));
-    for await (const { key } of firstOfWorkflows) {
-      const index = workflowIndexOf(key);
+    for await (const index of groupsBelow(store, WORKFLOW_INDEXES)) {
       const ended = Math.floor(now - (this.#periods.get(index) ?? this.#otherWorkflows));
       // Index rows are ordered by start: an execution that started after this time has not ended before it.
       if (ended <= 0) continue;

@@ -166,7 +166,9 @@ export class ScopedWorkflows implements WorkflowAccess {
     try {
       const { found, loaded } = await this.#atRest(workflowId, id, userId);
       const { start } = found;
-      call.charge?.copies(loaded.journalBytes + (found.recordRow?.value.length ?? 0));
+      const bytes = loaded.journalBytes + (found.recordRow?.value.length ?? 0);
+      call.charge?.copies(bytes);
+      await this.#engine.store.requireRoom?.(start.userId, () => bytes);
       this.#engine.capacity.requireFree(start.user);
       const outline = await this.#engine.definitions.outline(start.definition);
       const { replay, state } = planReplay(loaded.state, loaded.entries, outline, body);

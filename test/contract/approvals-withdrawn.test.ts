@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, beforeEach, describe, type TestContext, test } from "node:test";
-import { A2aCaller, said } from "../support/a2a.ts";
+import { setTimeout as sleep } from "node:timers/promises";
+import { A2aCaller, now, said } from "../support/a2a.ts";
 import { AUTH, approvalManifest, as, CONSOLE, ran, serveApprovals } from "../support/approvals.ts";
 import { until } from "../support/probe.ts";
 import { reload } from "../support/reload.ts";
@@ -248,4 +249,80 @@ test("POST /agents/:id/text: a question of the console's stays when its user say
   await say("pay 5");
   await say("hello");
   assert.equal((await open(service, CONSOLE)).length, 1);
+});
+
+describe("a question that is stored while what asks it is stopped", () => {
+  /** Holds the commit of the next question until it is released, as a slow disk does. */
+  function holdQuestion({ service: { store } }: TestService) {
+    const { commit } = store;
+    let release = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    let isHeld = false;
+    (store as { commit: typeof commit }).commit = async (changes) => {
+      if (changes.put?.some(([key]) => key.startsWith("ap/"))) {
+        (store as { commit: typeof commit }).commit = commit;
+        isHeld = true;
+        await held;
+      }
+      return commit(changes);
+    };
+    return { release, asked: () => until(() => isHeld, "a question") };
+  }
+
+  const begun = async (reply: Promise<Response>): Promise<Loose> => ((await (await reply).json()) as Loose).data;
+  const WAYS: Record<string, (service: TestService) => Promise<() => Promise<unknown>>> = {
+    "POST /agents/:id/runs/:runId/cancel": async (service) => {
+      const { runId } = await begun(
+        service.post("/agents/kept/text", { input: "pay 5", options: { background: true } }),
+      );
+      return () => dataOf(service.post(`/agents/kept/runs/${runId}/cancel`, {}));
+    },
+    "POST /agents/:id/chat/:conversationId/cancel": async (service) => {
+      const memory = { userId: "u", conversationId: "stopped" };
+      const messages = [{ id: "m", role: "user", parts: [{ type: "text", text: "pay 5" }] }];
+      void service
+        .post("/agents/clerk/chat", { input: messages, options: { memory, resumableStream: true } })
+        .then((reply) => reply.text());
+      return () => dataOf(service.post("/agents/clerk/chat/stopped/cancel", { userId: "u" }));
+    },
+    "POST /agents/:id/text that its client leaves": async (service) => {
+      const leaving = new AbortController();
+      const body = JSON.stringify({ input: "pay 5" });
+      const headers = { "content-type": "application/json" };
+      fetch(`${service.url}/agents/plain/text`, { method: "POST", headers, body, signal: leaving.signal }).catch(
+        () => {},
+      );
+      return async () => leaving.abort();
+    },
+    "POST /a2a/:id CancelTask": async (service) => {
+      const peer = new A2aCaller(service);
+      const { id } = await peer.send("plain", { ...said("pay 5"), ...now });
+      return () => peer.result("plain", "CancelTask", { id });
+    },
+    "POST /workflows/:id/executions/:executionId/cancel": async (service) => {
+      const { executionId } = await begun(
+        service.post("/workflows/one/execute", { input: { amount: 5 }, options: { background: true } }),
+      );
+      return () => dataOf(service.post(`/workflows/one/executions/${executionId}/cancel`, {}));
+    },
+  };
+
+  for (const [way, begin] of Object.entries(WAYS))
+    test(`${way}: it is withdrawn, and not listed as open`, async (t) => {
+      const store = `sqlite:${join(await temporaryFolder(t), "test.db")}`;
+      const service = await serveApprovals(t, { ...MANIFEST, store });
+      const question = holdQuestion(service);
+      const stop = await begin(service);
+      await question.asked();
+      const stopping = stop();
+      // Cancelling may wait for the step that is being stopped, but for no longer than that.
+      await Promise.race([stopping, sleep(300)]);
+      question.release();
+      await stopping;
+      await until(async () => (await withdrawn(service)).length === 1, "the withdrawal");
+      assert.deepEqual(await open(service), []);
+      assert.deepEqual(ran, []);
+    });
 });

@@ -4,7 +4,7 @@ import { type TestContext, test } from "node:test";
 import { FIXTURES } from "../support/fixtures.ts";
 import { calls, failsAfter, failure, says } from "../support/openai-upstream.ts";
 import { dataOf, errorOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
-import { parseEvents } from "../support/service.ts";
+import { parseEvents, type TestService } from "../support/service.ts";
 
 const PARAMETERS = { type: "object", properties: { question: { type: "string" } }, required: ["question"] };
 const CONFIRM = { client: true, description: "Asks the user", parameters: PARAMETERS, tags: ["ask"] };
@@ -220,11 +220,12 @@ test("POST /agents/:id/text: a result whose run fails can be posted again, and t
 for (const [how, agent, settings] of [
   ["of an agent without a memory", {}, undefined],
   ["of an agent with a memory in no conversation", { memory: "chats" }, undefined],
-  ["before another message", { memory: "chats" }, options],
+  ["before an answer", { memory: "chats" }, options],
 ] as const) {
   test(`POST /agents/:id/text with a result ${how} whose call is not in the request is 400 and names the field`, async (t) => {
     const { service, upstream } = await serve(t, agent);
-    const input = [{ role: "user", content: "Delete it" }, answer("c1", 1), { role: "user", content: "Well?" }];
+    const next = { role: settings === undefined ? "user" : "assistant", content: "Well?" };
+    const input = [{ role: "user", content: "Delete it" }, answer("c1", 1), next];
     assert.deepEqual(await errorOf(service.post(TEXT, { input, options: settings })), {
       status: 400,
       error: 'input[1].content[0].toolCallId: there is no call "c1" to which this is the result',
@@ -451,6 +452,113 @@ test("POST /agents/:id/ag-ui names the calls that are open when the client posts
   assert.equal(upstream.requests.length, 1);
   assert.deepEqual((await post(result("c1"), result("c3"))).outcome, { type: "success" });
   assert.equal(upstream.requests.length, 2);
+});
+
+const quick = { role: "user", content: "And be quick" };
+const storedTexts = async (service: TestService, conversation = "one") =>
+  (await dataOf(service.get(`/api/memory/conversations/${conversation}/messages`))).messages.map(
+    ({ role, parts }: Loose) => [
+      role,
+      ...parts.flatMap(({ text, toolCallId, output }: Loose) => text ?? (toolCallId ? [output ?? null] : [])),
+    ],
+  );
+
+for (const [order, input] of [
+  ["a result that is posted alone, and words of the user behind it", [answer("c1", "yes"), quick]],
+  ["a result that is posted alone, and words that the user typed before it", [quick, answer("c1", "yes")]],
+] as const)
+  for (const [door, key] of [
+    ["text", undefined],
+    ["stream", undefined],
+    ["stream", "kept"],
+    ["chat", undefined],
+  ] as const)
+    test(`POST /agents/:id/${door}${key === undefined ? "" : " of a kept run"} with ${order}, completes the stored answer and answers the words in a turn of their own`, async (t) => {
+      const { service, upstream } = await serve(t, { memory: "chats" });
+      upstream.replies(calls([ASKS, SECOND]), failure(400), says("Done."), says("Bye."));
+      await dataOf(service.post(TEXT, { input: "Delete it", options }));
+      const post = async (name: string) => {
+        const headers: Record<string, string> = key === undefined ? {} : { "idempotency-key": name };
+        const body = door === "chat" ? { messages: input, options } : { input, options };
+        return (await service.post(`/agents/assistant/${door}`, body, headers)).text();
+      };
+      // A run that fails before it has said anything leaves the call open.
+      assert.match(await post("first"), /refused the request/);
+      assert.match(await post("second"), /Done\./);
+      assert.deepEqual(
+        upstream.requests[2]!.body.messages.slice(1).map(({ role, content }: Loose) => [role, content]),
+        [
+          ["user", "Delete it"],
+          ["assistant", null],
+          ["tool", "yes"],
+          ["tool", "The call was not completed."],
+          ["user", "And be quick"],
+        ],
+      );
+      assert.deepEqual(await storedTexts(service), [
+        ["user", "Delete it"],
+        ["assistant", "yes", null],
+        ["user", "And be quick"],
+        ["assistant", "Done."],
+      ]);
+      await dataOf(service.post(TEXT, { input: "Thanks", options }));
+      assert.deepEqual(
+        upstream.requests
+          .at(-1)!
+          .body.messages.slice(3)
+          .map(({ content }: Loose) => content),
+        ["yes", "The call was not completed.", "And be quick", "Done.", "Thanks"],
+      );
+    });
+
+for (const isNew of [true, false])
+  test(`POST /agents/:id/text with a call, its result and words of the user stores the result ${isNew ? "in a conversation that begins with them" : "in the answer of the conversation"}`, async (t) => {
+    const { service, upstream } = await serve(t, { memory: "chats" });
+    upstream.replies(calls([ASKS]), says("Done."), says("Bye."));
+    const settings = isNew ? { memory: { ...options.memory, conversationId: "two" } } : options;
+    const { toolCalls } = await dataOf(service.post(TEXT, { input: "Delete it", options }));
+    const history = [
+      { role: "user", content: "Delete it" },
+      { role: "assistant", content: toolCalls },
+    ];
+    await dataOf(service.post(TEXT, { input: [...history, answer("c1", "yes"), quick], options: settings }));
+    await dataOf(service.post(TEXT, { input: "Thanks", options: settings }));
+    assert.deepEqual(
+      upstream.requests[2]!.body.messages.slice(1).map(({ role, content }: Loose) => [role, content]),
+      [
+        ["user", "Delete it"],
+        ["assistant", null],
+        ["tool", "yes"],
+        ["user", "And be quick"],
+        ["assistant", "Done."],
+        ["user", "Thanks"],
+      ],
+    );
+  });
+
+test("POST /agents/:id/ag-ui with the result of a call and words of the user stores both", async (t) => {
+  const { service, upstream } = await serve(t, { memory: "chats" });
+  upstream.replies(calls([ASKS]), says("Done."), says("Bye."));
+  const post = async (messages: object[]): Promise<Loose[]> => {
+    const body = { threadId: "one", runId: "r", protocolVersion: "1.0", messages, tools: [], context: [] };
+    const reply = await service.post("/agents/assistant/ag-ui", body);
+    return parseEvents(await reply.text()).map(({ data }) => JSON.parse(data));
+  };
+  const user = { id: "u1", role: "user", content: "Delete it" };
+  const start = (await post([user])).find(({ type }) => type === "TOOL_CALL_START");
+  const called = { id: "c1", type: "function", function: { name: "confirm", arguments: JSON.stringify(INPUT) } };
+  await post([
+    user,
+    { id: start.parentMessageId ?? "a1", role: "assistant", toolCalls: [called] },
+    { id: "t1", role: "tool", toolCallId: "c1", content: "yes" },
+    { id: "u2", ...quick },
+  ]);
+  assert.deepEqual(await storedTexts(service), [
+    ["user", "Delete it"],
+    ["assistant", "yes"],
+    ["user", "And be quick"],
+    ["assistant", "Done."],
+  ]);
 });
 
 test("POST /v1/chat/completions and /v1/responses with the output of one call of two is 400 that names the other, as OpenAI has it", async (t) => {

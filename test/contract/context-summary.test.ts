@@ -121,6 +121,30 @@ for (const store of STORES) {
       assert.match(served.system(), /late/);
     });
 
+    for (const [how, cut] of [
+      ["the provider cuts off at its limit of tokens", () => says("half of a summ", { finishReason: "length" })],
+      ["is longer than summaries may be", () => says(`half ${"of a summary ".repeat(2_000)}`)],
+    ] as const)
+      test(`a summary that ${how} is asked for once more with a larger limit, and never stored`, async (t) => {
+        const served = await serve(t);
+        served.writer.reply = () => (served.written.length % 2 === 1 ? cut() : says("the whole"));
+        await turns(served, 1, 4);
+        await served.summaries(2);
+        const limits = served.upstream.requests.flatMap(({ body }) =>
+          body.model === "writer" ? [body.max_completion_tokens ?? body.max_tokens] : [],
+        );
+        assert.ok(limits[1] > limits[0], String(limits));
+        await turns(served, 5, 5);
+        assert.match(served.system(), /the whole/);
+        served.writer.reply = cut;
+        await turns(served, 6, 6);
+        await served.summaries(4);
+        assert.ok(served.service.log.some(({ msg }) => /could not be summed up: .*cut off/.test(String(msg))));
+        await turns(served, 7, 7);
+        assert.match(served.system(), /the whole/);
+        assert.doesNotMatch(JSON.stringify(served.written.slice(2)), /half/);
+      });
+
     test("GET /metrics: tokens of summaries and their cost count for the model that writes them", async (t) => {
       const models = { writer: { prices: { input: 1_000, output: 1_000, asOf: "2026-11-22" } } };
       const served = await serve(t, {}, { models });

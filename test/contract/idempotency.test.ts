@@ -276,7 +276,7 @@ test("KeptReplies.take knows a reply that could not be stored when its request e
   await replies.close();
 });
 
-test("KeptReplies.take and its reply are two commits, and removeBefore removes both rows when their time is over", async () => {
+test("KeptReplies.take and its reply are two commits, and rows.removeBefore removes both rows when their time is over", async () => {
   const { store, state, replies } = kept();
   await (await claim(replies)).settle(REPLY);
   assert.equal(state.commits, 2);
@@ -284,9 +284,9 @@ test("KeptReplies.take and its reply are two commits, and removeBefore removes b
   const rows = async () =>
     (await Promise.all(["ik/", "it/"].map((prefix) => store.scan({ prefix, limit: 10 })))).flat().map(({ key }) => key);
   assert.equal((await rows()).length, 2);
-  await replies.removeBefore(Date.now() - 60_000);
+  await replies.rows.removeBefore(Date.now() - 60_000, SIGNAL);
   assert.equal((await rows()).length, 2);
-  await replies.removeBefore(Date.now() + 60_000);
+  await replies.rows.removeBefore(Date.now() + 60_000, SIGNAL);
   assert.deepEqual(await rows(), []);
 });
 

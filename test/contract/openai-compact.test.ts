@@ -140,3 +140,13 @@ test("POST /v1/responses/compact refuses a bad body in OpenAI's shape, and says 
     assert.deepEqual([reply.status, ((await reply.json()) as Loose).error.code], [500, "model_error"]);
   }
 });
+
+test("POST /v1/responses/compact: a summary that is cut off is asked for once more with a larger limit, and fails when that is cut off too; one that is filtered is not repeated", async (t) => {
+  const { service, upstream } = await serveUpstream(t);
+  const compact = async () => (await service.post(PATH, { model: "assistant", input: INPUT })).status;
+  const cut = () => says("Ali", { finishReason: "length" });
+  upstream.replies(cut(), says("Alice."), cut(), cut(), says("Ali", { finishReason: "content_filter" }));
+  assert.deepEqual([await compact(), upstream.requests.length], [200, 2]);
+  assert.deepEqual([await compact(), upstream.requests.length], [500, 4]);
+  assert.deepEqual([await compact(), upstream.requests.length], [500, 5]);
+});

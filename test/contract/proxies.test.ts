@@ -4,9 +4,14 @@ import { createServer, type IncomingMessage, request, type Server } from "node:h
 import { type AddressInfo, connect } from "node:net";
 import { type TestContext, test } from "node:test";
 import { eventually } from "../support/event-reader.ts";
+import { startForeignServer } from "../support/mcp-server.ts";
+import { npmProject, startRegistry } from "../support/npm-registry.ts";
 import { calls, type OpenAIUpstream, says, startOpenAIUpstream } from "../support/openai-upstream.ts";
+import { pushReceiver } from "../support/push-receiver.ts";
 import { dataOf, errorOf, type Loose } from "../support/served-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";
+import { startTokenIssuer } from "../support/token-issuer.ts";
+import { SECRET, token } from "../support/tokens.ts";
 
 const TEXT = "/agents/assistant/text";
 const PDF = Buffer.from("%PDF-1.7 a file");
@@ -20,8 +25,12 @@ async function listen(t: TestContext, server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** A proxy that reaches one machine for all names, and the machine: the provider, and what else is called. */
-async function network(t: TestContext) {
+/**
+ * A proxy that reaches one machine for all names, and the machine: the provider, and what else is called.
+ *
+ * @param behind servers by their names
+ */
+async function network(t: TestContext, behind: Readonly<Record<string, string>> = {}) {
   const upstream: OpenAIUpstream = await startOpenAIUpstream();
   t.after(() => upstream.close());
   const origin = new URL(upstream.origin);
@@ -34,9 +43,10 @@ async function network(t: TestContext) {
       if (host.startsWith("files.")) return void reply.writeHead(200, { "content-type": "application/pdf" }).end(PDF);
       if (host.startsWith("tools."))
         return void reply.writeHead(200, { "content-type": "application/json" }).end('{"of":"tool"}');
-      if (!host.startsWith("models.")) return void reply.writeHead(404).end();
+      const server = host.startsWith("models.") ? origin : behind[host];
+      if (server === undefined) return void reply.writeHead(404).end();
       const onward = request(
-        new URL(pathname, origin),
+        new URL(pathname, server),
         { method: incoming.method, headers: incoming.headers },
         (answer) => {
           reply.writeHead(answer.statusCode!, answer.headers);
@@ -166,4 +176,81 @@ test("POST /agents/:id/text through a proxy: a file at a private address is refu
     assert.match(error, /private address/);
   }
   assert.deepEqual(seen, []);
+});
+
+test("GET /updates asks the registry of npm by the proxy", async (t) => {
+  const registry = await startRegistry(t, { tiny: ["1.0.0", "2.0.0"] });
+  const { seen, proxy } = await network(t, { "registry.example.invalid": registry.url });
+  const project = npmProject(
+    t,
+    "http://registry.example.invalid",
+    { dependencies: { tiny: "^1.0.0" } },
+    { tiny: "1.0.0" },
+  );
+  const env = { ...project.env, HTTP_PROXY: proxy };
+  const service = await startService(t, manifest(), { project: project.folder, env });
+  const { updates } = await dataOf(service.get("/updates"));
+  assert.deepEqual(
+    updates.map(({ name, latest }: Loose) => [name, latest]),
+    [["tiny", "2.0.0"]],
+  );
+  assert.deepEqual(registry.asked, ["tiny"]);
+  assert.ok(
+    seen.every((line) => line.startsWith("GET registry.example.invalid/tiny")),
+    seen.join("\n"),
+  );
+});
+
+test("mcp.clients.X.auth: tokenExchange and the server of its tokens are reached by the proxy", async (t) => {
+  const issuer = await startTokenIssuer(t, "docs");
+  // The list of its tools is open to everybody.
+  const docs = await startForeignServer(t, "current", async (asked) =>
+    (await asked.clone().text()).includes('"tools/call"') ? issuer.guard(asked) : null,
+  );
+  // Only the proxy is asked for these addresses: nothing says that the loopback is near.
+  const hosts = [issuer.url, docs.url].map((url) => new URL(url).host);
+  const { seen, proxy } = await network(t, { [hosts[0]!]: issuer.url, [hosts[1]!]: docs.url });
+  const { id: clientId, secret: clientSecret } = issuer.client;
+  const tokenExchange = { url: issuer.url, clientId, clientSecret, audience: "docs", scope: "docs.read" };
+  const { url } = docs;
+  const service = await startService(
+    t,
+    manifest({
+      mcp: { clients: { docs: { url, auth: { tokenExchange } } } },
+      auth: { mode: "authNext", provider: { use: "jwt", secret: SECRET } },
+    }),
+    { env: { HTTP_PROXY: proxy } },
+  );
+  const headers = { authorization: `Bearer ${token({ sub: "ada" })}` };
+  const call = async () => (await service.post("/tools/docs_whoami/execute", { input: {} }, headers)).text();
+  await eventually(async () => /ada/.test(await call()), "the server is connected");
+  assert.deepEqual(issuer.exchanged, ["ada"]);
+  assert.deepEqual([...new Set(seen.map((line) => line.split(/[ /]/)[1]))].sort(), hosts.sort());
+});
+
+test("push notifications of A2A tasks are sent by the proxy, and not to a private address", async (t) => {
+  const receiver = await pushReceiver(t);
+  const { seen, proxy } = await network(t, { "hooks.example.invalid": receiver.url });
+  const service = await startService(
+    t,
+    manifestWith({ model: "demo/echo", memory: false }, { server: { push: { enabled: true } } }),
+    { env: { HTTP_PROXY: proxy } },
+  );
+  const send = async (url: string): Promise<Loose> => {
+    const message = {
+      messageId: `m-${Math.random()}`,
+      role: "user",
+      kind: "message",
+      parts: [{ kind: "text", text: "Hi" }],
+    };
+    const params = { message, configuration: { blocking: true, pushNotificationConfig: { url } } };
+    const reply = await service.post("/a2a/assistant", { jsonrpc: "2.0", id: 1, method: "message/send", params });
+    return reply.json();
+  };
+  const { result, error } = await send("http://hooks.example.invalid/hook");
+  assert.equal(error, undefined, JSON.stringify(error));
+  await receiver.when(1);
+  assert.equal(receiver.told[0]!.body.id ?? receiver.told[0]!.body.taskId ?? result.id, result.id);
+  assert.ok(seen.length > 0 && seen.every((line) => line === "POST hooks.example.invalid/hook"), seen.join("\n"));
+  assert.ok((await send("http://10.0.0.1/hook")).error);
 });

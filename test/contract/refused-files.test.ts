@@ -1,12 +1,13 @@
 /** Files that the model of a conversation does not take: notes in place of those of earlier messages, and a 400 for the one that is sent now. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { failure, says } from "../support/openai-upstream.ts";
 import { dataOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";
 import { anthropic } from "../support/strict-anthropic.ts";
 import { gemini } from "../support/strict-gemini.ts";
 import { openAIChat } from "../support/strict-openai-chat.ts";
-import { PROJECT } from "../support/strict-providers.ts";
+import { PROJECT, serveStrict } from "../support/strict-providers.ts";
 import { openAIResponses } from "../support/strict-responses.ts";
 import { type Dialect, Refusal, type StrictUpstream, startStrictUpstream } from "../support/strict-upstream.ts";
 
@@ -117,6 +118,7 @@ async function serve(t: Parameters<typeof startService>[0], named: typeof PROVID
 const HEAD: Readonly<Record<string, string>> = {
   "image/png": PNG,
   "image/heic": "AAAAGGZ0eXBoZWlj",
+  "image/bmp": "Qk0BAgMEAAAAAAAAAAAA",
   "video/mp4": "AAAAGGZ0eXBpc29t",
 };
 const image = (mediaType = "image/png") => ({
@@ -163,7 +165,7 @@ test("POST /agents/:id/text: a file of the new message that the first model does
 test("POST /agents/:id/text: a type that a provider does not take, or its package does not send, becomes a note, and images of other types are still sent", async (t) => {
   const types: Record<string, [Dialect, string, string]> = {
     "openai-compatible": [openAIChat(), "m", "image/heic"],
-    "@ai-sdk/google": [gemini(), "gemini-2.5-pro", "image/heic"],
+    "@ai-sdk/google": [gemini(), "gemini-2.5-pro", "image/bmp"],
     "@ai-sdk/anthropic": [anthropic(), "claude-sonnet-4-5", "video/mp4"],
   };
   for (const [use, [dialect, model, mediaType]] of Object.entries(types)) {
@@ -249,3 +251,73 @@ test("POST /agents/:id/text: a provider that accepts each call, and refuses an i
   assert.equal(reply.status, 500, await reply.text());
   assert.equal(upstream.requests.length, 2);
 });
+
+test("POST /agents/:id/text: an image with broken bytes that is refused with the list of formats says nothing of others of its type, and nothing else is changed", async (t) => {
+  const { service, upstream } = await serveStrict(t, "OpenAI chat completions");
+  const image = (data: string) => ({ role: "user", content: [{ type: "file", mediaType: "image/png", data }] });
+  const call = { type: "tool-call", toolCallId: "an id of 1", toolName: "ask", input: {} };
+  const result = { type: "tool-result", toolCallId: "an id of 1", toolName: "ask", output: "yes" };
+  const history = [
+    { role: "user", content: "Ask" },
+    { role: "assistant", content: [call] },
+    { role: "tool", content: [result] },
+  ];
+  const next = { role: "user", content: "Go on." };
+  const bmp = { role: "user", content: [{ type: "file", mediaType: "image/bmp", data: "Qk0BAgMEAAAAAAAAAAAA" }] };
+  for (const files of [[image("bm8gaW1hZ2U=")], [bmp], [image(PNG)]])
+    await dataOf(service.post("/agents/assistant/text", { input: [...history, ...files, next] }));
+  assert.equal(upstream.refusals.length, 2);
+  const { messages } = upstream.requests.at(-1);
+  assert.match(JSON.stringify(messages), /data:image\/png;base64,iVBORw0KGgo/);
+  assert.equal(messages[2].tool_calls[0].id, "an id of 1");
+  assert.deepEqual(
+    messages.map(({ role }: Loose) => role),
+    ["system", "user", "assistant", "tool", "user", "user"],
+  );
+});
+
+/** Refusals of Bedrock and llama.cpp as they were recorded, and of which messages they are. */
+const RECORDED: Record<string, [status: number, message: string, isRefused: (messages: Loose[]) => boolean]> = {
+  "Bedrock: an empty result of a failed call": [
+    400,
+    "The content field at messages.12.content.10.toolResult cannot be empty when status value is error.",
+    (messages) => messages.some(({ role, content }) => role === "tool" && content === ""),
+  ],
+  "Bedrock: an id of a call": [
+    400,
+    "1 validation error detected: Value 'functions.ask:0' at 'messages.2.member.content.1.member.toolUse.toolUseId' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_-]+",
+    (messages) => messages.some(({ tool_call_id: id = "" }) => !/^[a-zA-Z0-9_-]*$/.test(id)),
+  ],
+  "llama.cpp: roles": [
+    500,
+    "\n------------\nWhile executing CallExpression at line 47, column 32 in source:\n...\nError: Jinja Exception: After the optional system message, conversation roles must alternate user and assistant roles except for tool calls and results.",
+    (messages) => messages.some(({ role }, index) => role === "user" && messages[index + 1]?.role === "user"),
+  ],
+  "llama.cpp: an image": [
+    500,
+    "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
+    (messages) => JSON.stringify(messages).includes("image_url"),
+  ],
+};
+
+for (const [what, [status, message, isRefused]] of Object.entries(RECORDED))
+  test(`POST /agents/:id/text goes on after the refusal of ${what}, and it is remembered`, async (t) => {
+    const { service, upstream } = await serveUpstream(t);
+    let refusals = 0;
+    upstream.fallback(({ body }) => {
+      if (!isRefused(body.messages)) return says("Fine.");
+      refusals++;
+      return failure(status, { message });
+    });
+    const named = { toolCallId: "functions.ask:0", toolName: "ask" };
+    const input = [
+      { role: "user", content: [{ type: "file", mediaType: "image/png", data: PNG }] },
+      { role: "user", content: "Ask" },
+      { role: "assistant", content: [{ type: "tool-call", ...named, input: {} }] },
+      { role: "tool", content: [{ type: "tool-result", ...named, output: { type: "error-text", value: "" } }] },
+      { role: "user", content: "Go on." },
+    ];
+    for (const turn of [1, 2])
+      assert.equal((await dataOf(service.post(TEXT, { input }))).text, "Fine.", `turn ${turn}`);
+    assert.equal(refusals, 1);
+  });

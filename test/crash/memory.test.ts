@@ -14,7 +14,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Pool } from "undici";
-import { PENSTOCK, serve } from "../support/command-line.ts";
+import { PENSTOCK, serve, signalGroup } from "../support/command-line.ts";
 import { check, SHARED_OWNER } from "./checker.ts";
 import { Client, send } from "./client.ts";
 import { type Conversation, createRandom } from "./model.ts";
@@ -86,9 +86,10 @@ test(`no acknowledged message is lost, doubled or out of order after kill -9: ${
     const [program, ...args] = command;
     const env = { PATH: process.env.PATH, HOME: process.env.HOME };
     const child = spawn(program, args, { cwd: folder, env, detached: true, stdio: "ignore" });
+    const closed = once(child, "close");
     await sleep(random() * BOOT);
-    process.kill(-child.pid!, "SIGKILL");
-    await once(child, "close");
+    signalGroup(child, "SIGKILL");
+    await closed;
   };
 
   let cutOff = 0;

@@ -16,7 +16,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Pool } from "undici";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import { silent } from "../support/agents.ts";
-import { PENSTOCK, serve } from "../support/command-line.ts";
+import { PENSTOCK, serve, signalGroup } from "../support/command-line.ts";
 import { forEach } from "./checker.ts";
 import { createRandom } from "./model.ts";
 import { checkExecution, type Known, WorkflowClient } from "./workflow-clients.ts";
@@ -58,9 +58,10 @@ test(`no acknowledged execution is lost, stuck or done twice after kill -9: ${RO
     const [program, ...args] = command;
     const env = { PATH: process.env.PATH, HOME: process.env.HOME };
     const child = spawn(program, args, { cwd: folder, env, detached: true, stdio: "ignore" });
+    const closed = once(child, "close");
     await sleep(BOOT / 3 + random() * BOOT);
-    process.kill(-child.pid!, "SIGKILL");
-    await once(child, "close");
+    signalGroup(child, "SIGKILL");
+    await closed;
   };
   /** Those that were begun or asked about since the last check, or all. */
   const touched = (all: boolean) =>

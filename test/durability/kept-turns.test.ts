@@ -253,6 +253,7 @@ test("commitJoined: changes that joined happen with the others or not at all, an
     clear: [],
     add: [],
     expect: [["head", revision] as const],
+    of: [],
   });
   const lease = await store.commit({ put: [["lease", "1"]] });
   const head = await store.commit({ put: [["head", "1"]] });

@@ -166,9 +166,10 @@ test("GET /v1/responses/:id: responses older than history.retention are removed,
   const service = await startService(t, manifestWith());
   const { id } = await call(service, "", { model: "assistant", input: "x" });
   const { responses, store } = service.service;
-  await responses.removeBefore(Date.now() - 60_000);
+  const { signal } = new AbortController();
+  await responses.rows.removeBefore(Date.now() - 60_000, signal);
   assert.equal((await call(service, `/${id}`)).status, "completed");
-  await responses.removeBefore(Date.now() + 60_000);
+  await responses.rows.removeBefore(Date.now() + 60_000, signal);
   assert.equal((await call(service, `/${id}`)).error.code, "not_found");
   for (const prefix of ["rs/", "rt/"]) assert.deepEqual(await store.scan({ prefix, limit: 10 }), []);
 });

@@ -38,11 +38,19 @@ export default { kind: "provider", name: "filed",
       } }) }) };`;
 
 const { folder, hold, release } = await holdingFolder();
+/** So many that deleting a conversation with their threads takes a while. */
+const subAgents = Array.from({ length: 60 }, (_, index) => `sub-${index}`);
+const sub = { description: "Helps", model: "filed/any", memory: "patient" };
 const { url, start, one, other } = await twoProcesses(server, folder, {
   plugins: { "providers/filed.mjs": FILED },
   providers: { filed: { use: "filed", folder } },
   memory: { patient: { contextLimit: 1000 }, eager: { turns: "interrupt" } },
-  agents: { patient: { model: "filed/any", memory: "patient" }, eager: { model: "filed/any", memory: "eager" } },
+  agents: {
+    ...Object.fromEntries(subAgents.map((id) => [id, { ...sub, name: id }])),
+    wide: { model: "filed/any", memory: "patient", subAgents },
+    patient: { model: "filed/any", memory: "patient" },
+    eager: { model: "filed/any", memory: "eager" },
+  },
 });
 
 const asked = () =>
@@ -152,6 +160,74 @@ test("DELETE /api/memory/conversations/:id cancels the turns at work and in the 
     await until(async () => (await claims()).length === 0, "that no row is left");
   }
 });
+
+const post = (to: Served, path: string, body: object) =>
+  fetch(to.url + path, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+
+test("DELETE /api/memory/conversations/:id cancels a background run of another process", { skip }, async () => {
+  hold("kept-1");
+  const options = { background: true, memory: { userId: "ada", conversationId: "kept" } };
+  const begun = await post(one, "/agents/patient/text", { input: "kept-1", options });
+  const runId = begun.headers.get("x-run-id");
+  await isAsked("kept-1");
+  const path = "/api/memory/conversations/kept?userId=ada&agentId=patient";
+  assert.equal((await fetch(other.url + path, { method: "DELETE" })).status, 200);
+  const status = async () => (await dataOf(fetch(`${one.url}/agents/patient/runs/${runId}?userId=ada`))).status;
+  await until(async () => (await status()) !== "running", "the end of the run");
+  assert.equal(await status(), "cancelled");
+  release("kept-1");
+  assert.equal((await fetch(one.url + path)).status, 404);
+});
+
+for (const isSame of [true, false])
+  test(`POST /agents/:id/text while ${isSame ? "its own" : "another"} process deletes the conversation begins when that is done, and is told nothing of it`, {
+    skip,
+  }, async () => {
+    const id = `race-${isSame}`;
+    assert.equal((await say(one, "wide", id, "secret")).status, 200);
+    hold(`${id}-new`);
+    const path = `/api/memory/conversations/${id}?userId=ada&agentId=wide`;
+    // The threads of all sub-agents are deleted one after the other.
+    const deleted = fetch(one.url + path, { method: "DELETE" });
+    await sleep(10);
+    const reply = say(isSame ? one : other, "wide", id, `${id}-new`);
+    assert.equal((await deleted).status, 200);
+    await Promise.race([isAsked(`${id}-new`), reply]);
+    release(`${id}-new`);
+    // One that was there before the deletion is cancelled by it.
+    if ((await reply).status === 409) return;
+    assert.equal((await dataOf(reply)).text, `...${id}-new`);
+    assert.deepEqual(await history("wide", id), [`user: ${id}-new`, `assistant: ...${id}-new`]);
+  });
+
+const STEPS = { conversationPersistence: { mode: "step", debounceMs: 0 } };
+
+for (const stepwise of [false, true])
+  test(`POST /api/memory/messages/delete: a message that another process answers is not stored by its turn (${stepwise ? "stored in steps" : "stored at its end"})`, {
+    skip,
+  }, async () => {
+    const id = `dropped-${stepwise}`;
+    hold(`${id}-1`);
+    assert.equal((await say(one, "patient", id, `${id}-0`)).status, 200);
+    const input = [{ id: `${id}-u`, role: "user", parts: [{ type: "text", text: `${id}-1` }] }];
+    const memory = { userId: "ada", conversationId: id, options: stepwise ? STEPS : {} };
+    const first = post(one, "/agents/patient/text", { input, options: { memory } });
+    await isAsked(`${id}-1`);
+    const body = { userId: "ada", conversationId: id, messageIds: [`${id}-u`] };
+    assert.equal((await post(other, "/api/memory/messages/delete?agentId=patient", body)).status, 200);
+    release(`${id}-1`);
+    assert.equal((await first).status, 200);
+    assert.deepEqual(await history("patient", id), [
+      `user: ${id}-0`,
+      `assistant: ...${id}-0`,
+      `assistant: ...${id}-0|${id}-1`,
+    ]);
+    assert.ok(!(await claims()).some(({ key }: Loose) => key.includes(id)));
+  });
 
 test("POST /agents/:id/text stores nothing and is 503 when another process was given its turn meanwhile", {
   skip,

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { inject } from "../../core/transport/inject.ts";
 import { EventReader } from "../support/event-reader.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
@@ -183,13 +184,19 @@ for (const [command, status] of [
     const waiting = service.post("/workflows/w/execute", body("e"));
     await soon(began, "the step");
     world.down = true;
-    const stopped = service.post(`/workflows/w/executions/e/${command}`, { reason: "enough" });
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    // In the process: the command is given when this returns, however busy the machine is.
+    const stopped = inject(service.dispatch, {
+      method: "POST",
+      path: `/workflows/w/executions/e/${command}`,
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ reason: "enough" }),
+    });
+    await new Promise(setImmediate);
     go();
-    for (const reply of [await stopped, await waiting]) {
-      assert.equal(reply.status, 503);
-      assert.equal(reply.headers.get("x-execution-id"), "e");
-    }
+    const { status: stoppedWith, headers } = await stopped;
+    assert.deepEqual([stoppedWith, headers["x-execution-id"]], [503, "e"]);
+    const reply = await waiting;
+    assert.deepEqual([reply.status, reply.headers.get("x-execution-id")], [503, "e"]);
     const state = await service.get("/workflows/w/executions/e/state");
     assert.equal(state.status, 503, "how it came to rest is not told before it is on record");
     world.down = false;

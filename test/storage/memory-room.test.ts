@@ -67,7 +67,7 @@ test("POST /v1/responses with memory: stored responses take 16 MiB together: the
   t.after(() => responses.close());
   const create = (id: string, status: string) => {
     const record = { resource: { id, status }, owner: "", createdAt: Date.now(), input: [], chain: [], text: LONG };
-    return responses.rows.create(record as never, JSON.stringify(record));
+    return responses.rows.write(id, undefined, record as never);
   };
   await create("resp_working", "in_progress");
   for (let count = 0; count < 300; count++) await create(`resp_${count}`, "completed");

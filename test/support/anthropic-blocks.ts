@@ -21,6 +21,7 @@ export function checkContent(
   at: string,
   signed: ReadonlyMap<string, Json>,
   ids: Set<string>,
+  isAnswer: boolean,
 ): void {
   content.forEach((block, position) => {
     const here = `${at}.${position}`;
@@ -30,7 +31,15 @@ export function checkContent(
         if (block.text.trim() === "") refuse("messages: text content blocks must contain non-whitespace text");
         return;
       case "image":
+        if (isAnswer) refuse(`${here}: \`image\` blocks are only permitted in user messages`);
         checkImage(block.source, `${here}.image.source`);
+        return;
+      case "document":
+        if (isAnswer) refuse(`${here}: \`document\` blocks are only permitted in user messages`);
+        checkDocument(block.source, `${here}.document.source`);
+        return;
+      case "tool_result":
+        if (Array.isArray(block.content)) checkContent(block.content, `${here}.content`, signed, ids, false);
         return;
       case "tool_use":
         if (!/^[a-zA-Z0-9_-]+$/.test(block.id))
@@ -56,6 +65,13 @@ function checkImage(source: Json, at: string): void {
     refuse(`${at}.base64.media_type: Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'`);
   if (!data.startsWith(SIGNATURES[type]))
     refuse(`${at}.base64.data: Image does not match the provided media type ${type}`);
+}
+
+function checkDocument({ type, media_type, data }: Json, at: string): void {
+  if (type === "text" && media_type !== "text/plain") refuse(`${at}.text.media_type: Input should be 'text/plain'`);
+  if (type !== "base64") return;
+  if (media_type !== "application/pdf") refuse(`${at}.base64.media_type: Input should be 'application/pdf'`);
+  if (!data.startsWith("JVBERi0")) refuse(`${at}.base64.data: The PDF specified was not valid.`);
 }
 
 function checkThought({ cache_control: _, ...block }: Json, at: string, signed: ReadonlyMap<string, Json>): void {

@@ -52,6 +52,11 @@ export async function run(
 export const penstock = (args: string[], call?: Call): Promise<Ended> =>
   run(process.execPath, [PENSTOCK, ...args], call);
 
+/** Signals the process group that a detached child leads. Once it has ended, the system may have given its id to another process. */
+export function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
+  if (child.exitCode === null && child.signalCode === null) process.kill(-child.pid!, signal);
+}
+
 export interface Served {
   readonly child: ChildProcess;
   readonly url: string;
@@ -85,9 +90,8 @@ export async function serve(
     stderr += text;
     look();
   });
-  const running = () => child.exitCode === null && child.signalCode === null;
   const interrupt = async (signal: NodeJS.Signals = "SIGINT") => {
-    if (running()) process.kill(-child.pid!, signal);
+    signalGroup(child, signal);
     await closed;
     return child.exitCode;
   };

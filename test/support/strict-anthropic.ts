@@ -53,7 +53,7 @@ function checkMessages({ messages, system, thinking }: Json, signed: ReadonlyMap
       );
     const content = blocksOf(message);
     breakpoints += content.filter((block: Json) => block.cache_control).length;
-    checkContent(content, `messages.${index}.content`, signed, ids);
+    checkContent(content, `messages.${index}.content`, signed, ids, role === "assistant");
     checkResults(content, index === 0 ? [] : blocksOf(messages[index - 1]), index);
     checkCalls(content, blocksOf(messages[index + 1]), index);
   });

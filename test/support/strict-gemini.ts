@@ -9,7 +9,8 @@ const NAME = /^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$/;
 const PATH = /^\/v1beta\/models\/([^/:]+):streamGenerateContent\?alt=sse$/;
 /** What Google accepts in place of a signature that was lost. */
 const NO_SIGNATURE = "skip_thought_signature_validator";
-const MIME_TYPES = ["image/png", "image/jpeg", "image/webp", "image/gif", "application/pdf", "text/plain"];
+const MIME_TYPES =
+  /^(?:image\/(?:png|jpeg|webp|gif|heic|heif)|application\/pdf|text\/(?:plain|csv|html|css|xml|rtf|markdown)|audio\/(?:wav|mp3|mpeg|aiff|aac|ogg|flac)|video\/(?:mp4|mpeg|webm|mov|avi|wmv|3gpp))$/;
 
 export function gemini(): Dialect {
   const newId = counter("");
@@ -70,7 +71,7 @@ function checkPart(part: Json, signatures: ReadonlySet<string>): void {
   if (part.thoughtSignature !== undefined && !signatures.has(part.thoughtSignature))
     refuse("Corrupted thought signature.");
   const { inlineData } = part;
-  if (inlineData && !MIME_TYPES.includes(inlineData.mimeType)) refuse(`Unsupported MIME type: ${inlineData.mimeType}`);
+  if (inlineData && !MIME_TYPES.test(inlineData.mimeType)) refuse(`Unsupported MIME type: ${inlineData.mimeType}`);
   const name = part.functionCall?.name ?? part.functionResponse?.name;
   if (name !== undefined && !NAME.test(name)) refuse(`Invalid function name: ${name}`);
 }

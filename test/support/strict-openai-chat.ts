@@ -1,5 +1,5 @@
 /** OpenAI's chat completions with OpenAI's own rules: what it refuses is refused here, in its words. */
-import { checkImage, checkName, checkParameters, checkStrictSchema, refuse } from "./strict-openai.ts";
+import { checkImage, checkName, checkParameters, checkPdf, checkStrictSchema, refuse } from "./strict-openai.ts";
 import { type Answer, counter, type Dialect, event, halves, type Json } from "./strict-upstream.ts";
 
 const ROLES = ["system", "developer", "user", "assistant", "tool", "function"];
@@ -72,7 +72,16 @@ function checkMessages(messages: Json[]): void {
       refuse(`Invalid value for 'content': expected a string, got null.`, `messages.[${index}].content`);
     if (Array.isArray(content)) {
       content.forEach((part, position) => {
-        if (part.type === "image_url") checkImage(part.image_url.url, `${at}.content[${position}].image_url`);
+        const here = `${at}.content[${position}]`;
+        if (part.type !== "text" && message.role !== "user")
+          refuse(
+            `Invalid '${at}'. Files are only allowed for messages with role 'user', but this message with role '${message.role}' contains one.`,
+            at,
+          );
+        if (part.type === "image_url") checkImage(part.image_url.url, `${here}.image_url`);
+        if (part.type === "file") checkPdf(part.file, `${here}.file.file_data`);
+        if (part.type === "input_audio")
+          refuse("Invalid content type. input_audio is only supported by certain models.", here);
       });
     }
     open = (calls ?? []).map((call: Json, position: number) => {

@@ -64,7 +64,19 @@ export function checkStrictSchema(schema: Json, what: string, param: string, con
   if (schema.items !== undefined) checkStrictSchema(schema.items, what, param, [...context, "items"]);
 }
 
-const IMAGE = /^data:image\/(png|jpeg|gif|webp);base64,/;
+const IMAGE = /^data:image\/(png|jpeg|gif|webp);base64,(?:iVBORw0KGgo|\/9j\/|R0lGOD|UklGR)/;
+const PDF = /^data:application\/pdf;base64,JVBERi0/;
+
+export function checkPdf({ filename, file_data: data }: Json, param: string): void {
+  if (typeof data !== "string") return;
+  if (!PDF.test(data))
+    refuse(
+      `Invalid file data: '${param}'. Expected a base64-encoded data URL with an application/pdf MIME type.`,
+      param,
+      "invalid_value",
+    );
+  if (typeof filename !== "string") refuse(`Missing required parameter: '${param}.filename'.`, param);
+}
 
 export function checkImage(url: unknown, param: string): void {
   if (typeof url !== "string" || (url.startsWith("data:") && !IMAGE.test(url)))

@@ -2,7 +2,7 @@
  * OpenAI's Responses API with OpenAI's own rules. Items of complete answers are kept and can be referred to by id, unless
  * `store` is false: then reasoning travels encrypted, and has to come back before the calls that it led to.
  */
-import { checkImage, checkName, checkParameters, checkStrictSchema, refuse } from "./strict-openai.ts";
+import { checkImage, checkName, checkParameters, checkPdf, checkStrictSchema, refuse } from "./strict-openai.ts";
 import { type Answer, counter, type Dialect, event, halves, type Json } from "./strict-upstream.ts";
 
 const REFUSED_BY_REASONING = ["max_tokens", "presence_penalty", "frequency_penalty", "stop"];
@@ -77,7 +77,12 @@ function checkInput(input: Json[], known: ReadonlyMap<string, Known>): void {
         return;
       default:
         if (Array.isArray(item.content))
-          for (const part of item.content) if (part.type === "input_image") checkImage(part.image_url, "input");
+          for (const part of item.content) {
+            if (/^input_(?:image|file)$/.test(part.type) && item.role !== "user")
+              refuse(`Invalid value: '${part.type}'. Supported values are: 'output_text' and 'refusal'.`, "input");
+            if (part.type === "input_image") checkImage(part.image_url, "input");
+            if (part.type === "input_file") checkPdf(part, "input");
+          }
         if (item.role === "assistant") requireReasoning(item, items.slice(0, index), known);
     }
   });

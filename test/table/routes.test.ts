@@ -216,7 +216,7 @@ async function prepare(
   if (answered !== undefined) {
     const resource = { id: responseId(answered), status: "completed", background: true, output: [] } as Loose;
     const record = { resource, owner: "", createdAt: 1, input: [], chain: [] };
-    await unlessConflict(new ResponseRows(service.store).create(record, JSON.stringify(record)));
+    await unlessConflict(new ResponseRows(service.store).write(resource.id, undefined, record));
   }
   if (logs === true) logger.warn(LOGGED, "this");
   if (traced && (await inject(dispatch, { path: `/observability/traces/${TRACE}` })).status === 404) {

@@ -1,16 +1,20 @@
 /** Calls that a stored answer leaves to the client: their results come with a later request, which completes that answer. */
 
-import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
+import type {
+  LanguageModelV3Message,
+  LanguageModelV3ToolResultOutput,
+  LanguageModelV3ToolResultPart,
+} from "@ai-sdk/provider";
 import type { Message } from "../../../generated/types.ts";
 import { invalid, quoted } from "../../lib/errors.ts";
 import type { Fields } from "../../lib/is-object.ts";
 import { pushModelMessage } from "../prompt/model-input.ts";
-import { beginOfResults, callsIn } from "../prompt/results.ts";
+import { afterLastAnswer, callsIn } from "../prompt/results.ts";
 
 /** How calls have ended, by their ids: what a part of a UI message says of it. */
 type Results = ReadonlyMap<string, Fields>;
 
-/** The results with which a request ends. */
+/** The results after the last answer of a request. */
 export interface PostedResults {
   /** Those whose calls are stored alone. */
   readonly alone: Results;
@@ -28,21 +32,20 @@ export type CompletedMessage = Message & Required<Pick<Message, "parts">>;
 
 export const NO_RESULTS: PostedResults = { alone: new Map(), withCalls: new Map() };
 
-/** The results at the end of a request, as model messages. */
+/** Those of a request, as model messages. */
 export function postedResults(messages: readonly Fields[]): PostedResults {
-  const begin = beginOfResults(messages);
-  if (begin === messages.length) return NO_RESULTS;
+  const begin = afterLastAnswer(messages);
+  const given = messages.slice(begin).filter(({ role }) => role === "tool");
+  if (given.length === 0) return NO_RESULTS;
   const calls = new Set(messages.slice(0, begin).flatMap(callsIn));
   const alone = new Map<string, Fields>();
   const withCalls = new Map<string, Fields>();
   const prompt: LanguageModelV3Message[] = [];
-  for (const message of messages.slice(begin)) pushModelMessage(prompt, message, "input");
-  for (const message of prompt) {
-    if (message.role !== "tool") continue;
-    for (const part of message.content)
-      if (part.type === "tool-result")
-        (calls.has(part.toolCallId) ? withCalls : alone).set(part.toolCallId, outcome(part.output));
-  }
+  for (const message of given) pushModelMessage(prompt, message, "input");
+  for (const { toolCallId, output } of prompt.flatMap(
+    ({ content }) => content as readonly LanguageModelV3ToolResultPart[],
+  ))
+    (calls.has(toolCallId) ? withCalls : alone).set(toolCallId, outcome(output));
   return { alone, withCalls };
 }
 

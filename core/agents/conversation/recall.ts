@@ -23,7 +23,7 @@ export interface RecalledContext {
   readonly discarded: Discarded | null;
   /** The stored answer that the run continues, since the request has results for its open calls. */
   readonly continued: CompletedMessage | null;
-  /** The last stored answer with results that the client has put into it before this turn. */
+  /** The last stored answer with results that the client has put into it before this turn, or beside what the user says in it. */
   readonly answered: CompletedMessage | null;
   /** Whether the conversation begins with this turn. */
   readonly isNew: boolean;
@@ -102,12 +102,19 @@ function without(own: ReadonlySet<string>, stored: Earlier, limit: number): Earl
 }
 
 /** Stored answers with the results that the request has for their open calls. @param newest the last message, where it was read */
-function completedAnswers({ results, shown }: TurnInput, earlier: readonly Message[], newest: readonly Message[]) {
+function completedAnswers(
+  { results, shown, user }: TurnInput,
+  earlier: readonly Message[],
+  newest: readonly Message[],
+) {
   requireOpen(earlier, results.alone);
-  return {
-    continued: completed(earlier, results.alone) ?? completed(newest, results.withCalls),
-    answered: shown !== null && newest[0]?.id === shown.id ? completed(newest, shown.results) : null,
-  };
+  const answer = completed(earlier, results.alone) ?? completed(newest, results.withCalls);
+  if (user === null || answer === null)
+    return {
+      continued: answer,
+      answered: shown !== null && newest[0]?.id === shown.id ? completed(newest, shown.results) : null,
+    };
+  return { continued: null, answered: answer };
 }
 
 /** Without the end of the turn that the limit has cut in two: providers refuse an answer without its question. */

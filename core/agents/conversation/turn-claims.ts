@@ -3,6 +3,7 @@
  * process by its lease. A turn takes the row before it reads the conversation, commits its messages only while the row is unchanged, and
  * removes it with its last commit. The row of a process that is gone is taken over.
  */
+import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import { CommitConflict, messageOf, ServiceError } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
@@ -15,8 +16,8 @@ import type { Row, Store } from "../../storage/store.ts";
 import { Watch } from "../../storage/watch.ts";
 import { conversationBusy, conversationDeleted, type TurnTicket } from "./turn-queue.ts";
 
-/** In the place of the process and the run: the conversation was deleted, and whoever had the turn or waited for it may not write. */
-const WITHDRAWN = "[]";
+/** Most messages that are deleted while a turn is at work. */
+const MAX_DROPPED = 10_000;
 /** Between two looks at a row that another process has, where nobody tells of its end. */
 const POLL_INTERVAL_MS = 500;
 const WITHDRAWN_MS = 4 * POLL_INTERVAL_MS;
@@ -24,21 +25,46 @@ const ROWS_PER_READ = 1_000;
 
 export interface Claim {
   readonly key: string;
-  readonly value: string;
-  readonly revision: number;
+  /** Its number in this process. */
+  readonly turn: number;
+  value: string;
+  revision: number;
   readonly ticket: TurnTicket;
 }
 
-const parseClaim = (value: string): [process: string, runId: string] => JSON.parse(value);
+/**
+ * Whose turn it is, a number that no other turn of that process has (a run may take its turn twice), the ids of messages that others have
+ * deleted since, and the deletion of the conversation before it. Without a run that process deletes the conversation, without a process it
+ * is deleted: whoever had the turn or waited for it may not write.
+ */
+type ClaimValue = [process: string, runId: string, turn: number, dropped: readonly string[], deletion: string | null];
+
+function claimText(process: string, runId: string, turn: number, dropped: readonly string[], deletion: string | null) {
+  const isPlain = dropped.length === 0 && deletion === null;
+  return JSON.stringify(isPlain ? [process, runId, turn] : [process, runId, turn, dropped, deletion]);
+}
+function parseClaim({ value }: Row): ClaimValue {
+  const [process = "", runId = "", turn = 0, dropped = [], deletion = null] = JSON.parse(value) as Partial<ClaimValue>;
+  return [process, runId, turn, dropped, deletion];
+}
+const isDeletion = (row: Row): boolean => parseClaim(row)[1] === "";
+
+/** The turn of a conversation that is being deleted. */
+interface Withdrawal {
+  /** Whether another turn had it. */
+  readonly wasAtWork: boolean;
+  /** Lets others begin. Never rejects. */
+  end(): Promise<void>;
+}
 
 export class TurnClaims {
   readonly #store: Store;
   readonly #membership: Membership;
   readonly #logger: Logger;
-  /** How many rows it has written. */
-  #written = 0;
-  /** The turns that have a row of this process, or are about to, by its value: no two are alike, though a run may take its turn twice. */
-  readonly #held = new Map<string, TurnTicket>();
+  /** How many turns this process has taken. */
+  #turns = 0;
+  /** The turns that have a row of this process, or are about to, by their numbers. */
+  readonly #held = new Map<number, TurnTicket>();
   /** Rows that may be there although their turns are over: their keys, their values, and from when they are removed. */
   readonly #left = new Map<string, readonly [value: string, from: number]>();
   /** Called with the key of a conversation of this process that another one deletes. */
@@ -79,7 +105,7 @@ export class TurnClaims {
 
   /** Null when another process has the turn, or when it is to be waited for because the store is away. */
   take(ticket: TurnTicket): Promise<Claim | null> {
-    return this.#write(ticket, null).catch((error) => {
+    return this.#write(ticket, undefined).catch((error) => {
       if (ticket.outlasts(error)) return null;
       throw error;
     });
@@ -94,21 +120,24 @@ export class TurnClaims {
     const { key, mode } = ticket;
     const watch = new Watch(this.#store, key);
     let asked: number | undefined;
+    /** That before the first look: who comes after a deletion, or while it goes on, may begin anew. */
+    let known: string | null | undefined;
     try {
       for (;;) {
         signal.throwIfAborted();
         try {
           const row = await this.#store.get(key);
-          // Who comes after the deletion finds this row at its first look.
-          if (row?.value === WITHDRAWN && asked !== undefined) throw conversationDeleted();
+          const deletion = row === undefined ? null : parseClaim(row)[4];
+          known ??= deletion ?? "";
+          if (deletion !== null && deletion !== known) throw conversationDeleted();
           if (row === undefined || (await this.#isAbandoned(row))) {
-            const claim = await this.#write(ticket, row?.revision ?? null);
+            const claim = await this.#write(ticket, row);
             if (claim !== null && !signal.aborted) return claim;
             if (claim !== null) await this.release(claim);
             continue;
           }
           if (mode === "reject") throw conversationBusy("another turn of the conversation is at work");
-          if (mode === "interrupt" && asked !== row.revision) await this.#askToStop(row);
+          if (mode === "interrupt" && asked !== row.revision && !isDeletion(row)) await this.#askToStop(row);
           asked = row.revision;
         } catch (error) {
           if (!ticket.outlasts(error)) throw error;
@@ -135,51 +164,103 @@ export class TurnClaims {
     return { changes: { expect, delete: [key, turnInterruptKey(key)] }, committed, lost };
   }
 
-  /** Takes the turn of a conversation from the process that has it. @returns whether there was one */
-  async withdraw(key: string): Promise<boolean> {
+  /** The run of another process that has the turn of a conversation; null for none. */
+  async runElsewhere(key: string): Promise<string | null> {
+    const row = await this.#store.get(key);
+    const [process, runId] = row === undefined ? [] : parseClaim(row);
+    return process === this.#membership.name ? null : runId || null;
+  }
+
+  /** Takes the turn of a conversation from whoever has it, and gives it to nobody before the end. */
+  async withdraw(key: string): Promise<Withdrawal> {
+    const deletion = randomUUID();
+    const value = claimText(this.#membership.name, "", 0, [], deletion);
     for (;;) {
       const row = await this.#store.get(key);
-      if (row === undefined || row.value === WITHDRAWN) return false;
-      const put = [[key, WITHDRAWN]] as const;
-      const commit = { put, delete: [turnInterruptKey(key)], expect: [[key, row.revision]] as const };
-      if (await unlessConflict(this.#store.commit(commit))) break;
+      const put = [[key, value]] as const;
+      const commit = { put, delete: [turnInterruptKey(key)], expect: [[key, row?.revision ?? null]] as const };
+      if (!(await unlessConflict(this.#store.commit(commit)))) continue;
+      const wasAtWork = row !== undefined && !isDeletion(row);
+      if (wasAtWork) this.#store.wake?.(TURN_INTERRUPTS);
+      return { wasAtWork, end: () => this.#endDeletion(key, value, wasAtWork ? deletion : null) };
     }
-    // Not before those that wait have seen it.
-    this.#left.set(key, [WITHDRAWN, performance.now() + WITHDRAWN_MS]);
-    this.#store.wake?.(key);
-    this.#store.wake?.(TURN_INTERRUPTS);
-    return true;
+  }
+
+  /** Never rejects. @param deletion what those that have waited are told of */
+  async #endDeletion(key: string, value: string, deletion: string | null): Promise<void> {
+    try {
+      const row = await this.#store.get(key);
+      if (row?.value !== value) return;
+      if (deletion === null) return await this.#remove(row);
+      const over = claimText("", "", 0, [], deletion);
+      // Not removed before those that wait have seen it.
+      this.#left.set(key, [over, performance.now() + WITHDRAWN_MS]);
+      await unlessConflict(this.#store.commit({ put: [[key, over]], expect: [[key, row.revision]] }));
+      this.#store.wake?.(key);
+    } catch {
+      this.#left.set(key, [value, 0]);
+    }
+  }
+
+  /** Tells the process that has the turn of messages that are about to be deleted: what it commits without having read that fails. */
+  async drop(key: string, ids: readonly string[]): Promise<void> {
+    for (;;) {
+      const row = await this.#store.get(key);
+      if (row === undefined || isDeletion(row)) return;
+      const [process, runId, turn, dropped, deletion] = parseClaim(row);
+      const all = [...new Set([...dropped, ...ids])];
+      if (all.length > MAX_DROPPED) throw conversationBusy("too many of its messages are deleted during one turn");
+      const put = [[key, claimText(process, runId, turn, all, deletion)]] as const;
+      if (await unlessConflict(this.#store.commit({ put, expect: [[key, row.revision]] }))) return;
+    }
+  }
+
+  /** The messages that others have deleted, where the row of a claim has changed for that; null where it has not, or is lost. */
+  async renew(claim: Claim): Promise<readonly string[] | null> {
+    const row = await this.#store.get(claim.key);
+    if (row === undefined || row.revision === claim.revision) return null;
+    const [process, , turn, dropped] = parseClaim(row);
+    if (process !== this.#membership.name || turn !== claim.turn) return null;
+    claim.revision = row.revision;
+    claim.value = row.value;
+    return dropped;
   }
 
   /** Never rejects: a row that cannot be removed now is removed later. */
   async release(claim: Claim): Promise<void> {
-    const { key, value, revision } = claim;
+    const { key } = claim;
     try {
-      await unlessConflict(this.#store.commit({ delete: [key, turnInterruptKey(key)], expect: [[key, revision]] }));
+      for (;;) {
+        const commit = { delete: [key, turnInterruptKey(key)], expect: [[key, claim.revision]] as const };
+        if ((await unlessConflict(this.#store.commit(commit))) || (await this.renew(claim)) === null) break;
+      }
     } catch {
-      this.#left.set(key, [value, 0]);
+      this.#left.set(key, [claim.value, 0]);
     }
     this.#over(claim);
   }
 
-  #over({ key, value }: Claim): void {
-    this.#held.delete(value);
+  #over({ key, turn }: Claim): void {
+    this.#held.delete(turn);
     this.#store.wake?.(key);
   }
 
-  /** @param before revision of the row that is taken over; null: there is none */
-  async #write(ticket: TurnTicket, before: number | null): Promise<Claim | null> {
+  /** @param before the row that is taken over, if there is one */
+  async #write(ticket: TurnTicket, before: Row | undefined): Promise<Claim | null> {
     const { key, runId, call } = ticket;
     if (!this.#membership.isHeld()) await this.#membership.confirm(call.signal);
-    const value = JSON.stringify([this.#membership.name, runId, ++this.#written]);
-    this.#held.set(value, ticket);
+    const turn = ++this.#turns;
+    const deletion = before === undefined ? null : parseClaim(before)[4];
+    const value = claimText(this.#membership.name, runId, turn, [], deletion);
+    this.#held.set(turn, ticket);
     try {
       const put = [[key, value]] as const;
-      const interrupt = before === null ? [] : [turnInterruptKey(key)];
-      const revision = await this.#store.commit({ put, delete: interrupt, expect: [[key, before]] });
-      return { key, value, revision, ticket };
+      const interrupt = before === undefined ? [] : [turnInterruptKey(key)];
+      const expect = [[key, before?.revision ?? null]] as const;
+      const revision = await this.#store.commit({ put, delete: interrupt, expect });
+      return { key, turn, value, revision, ticket };
     } catch (error) {
-      this.#held.delete(value);
+      this.#held.delete(turn);
       if (error instanceof CommitConflict) return null;
       // Whether it happened is not known.
       this.#left.set(key, [value, 0]);
@@ -187,16 +268,17 @@ export class TurnClaims {
     }
   }
 
-  async #isAbandoned({ value }: Row): Promise<boolean> {
-    if (value === WITHDRAWN) return true;
-    const [process] = parseClaim(value);
-    if (process === this.#membership.name) return !this.#held.has(value);
+  async #isAbandoned(row: Row): Promise<boolean> {
+    const [process, runId, turn] = parseClaim(row);
+    if (process === "") return true;
+    if (process === this.#membership.name) return runId !== "" && !this.#held.has(turn);
     return this.#membership.goneCheck()(process);
   }
 
   /** The request goes with the row of the turn that it is for. */
-  async #askToStop({ key, value, revision }: Row): Promise<void> {
-    const [, runId] = parseClaim(value);
+  async #askToStop(row: Row): Promise<void> {
+    const { key, revision } = row;
+    const [, runId] = parseClaim(row);
     const put = [[turnInterruptKey(key), JSON.stringify(runId)]] as const;
     await unlessConflict(this.#store.commit({ put, expect: [[key, revision]] }));
     this.#store.wake?.(TURN_INTERRUPTS);
@@ -213,7 +295,7 @@ export class TurnClaims {
       this.#told = false;
       const keys = [...new Set([...this.#held.values()].map(({ key }) => key))];
       const rows = keys.length === 0 ? [] : await this.#store.getMany(keys);
-      for (const row of rows) if (row?.value === WITHDRAWN) this.onWithdrawn(row.key);
+      for (const row of rows) if (row !== undefined && isDeletion(row)) this.onWithdrawn(row.key);
     }
     const tickets = [...this.#held.values()].filter(({ mode }) => mode === "interrupt");
     if (tickets.length === 0) return;

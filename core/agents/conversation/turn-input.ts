@@ -5,6 +5,7 @@ import { type Fields, isObject } from "../../lib/is-object.ts";
 import type { NewMessage } from "../../memory/memory.ts";
 import type { UserContent } from "../prompt/content.ts";
 import { pushModelMessage } from "../prompt/model-input.ts";
+import { afterLastAnswer } from "../prompt/results.ts";
 import { NO_RESULTS, type PostedResults, postedResults, type ShownAnswer, shownAnswer } from "./open-calls.ts";
 
 export interface TurnInput {
@@ -63,7 +64,7 @@ export function parseTurnInput(input: unknown): TurnInput {
     user,
     messageIds: new Set(ids),
     since: (id) => messagesSince(messages, id),
-    history: () => messages.slice(0, before).flatMap((message) => (message.role === "system" ? [] : asStored(message))),
+    history: () => historyOf(messages, before),
     // Results alone belong to calls that are stored.
     complete: results.alone.size === 0 && hasHistory(messages),
     continued,
@@ -80,12 +81,10 @@ function messageId({ id }: Fields): string | undefined {
   return typeof id === "string" && id !== "" && id.length <= MAX_ID_LENGTH ? id : undefined;
 }
 
-/** Where what is said in this turn begins and ends: after the last assistant message, leaving out the one that is continued. */
+/** Where this turn begins and ends: after the last assistant message, leaving out the one that is continued. */
 function turnBounds(messages: readonly Fields[]): { begin: number; end: number } {
   const end = messages.at(-1)!.role === "assistant" ? messages.length - 1 : messages.length;
-  let begin = end;
-  while (begin > 0 && (messages[begin - 1]!.role === "user" || messages[begin - 1]!.role === "system")) begin--;
-  return { begin, end };
+  return { begin: afterLastAnswer(messages.slice(0, end)), end };
 }
 
 /** Whether something was said before this turn, or in it before the message that is continued. */
@@ -97,9 +96,14 @@ function hasHistory(messages: readonly Fields[]): boolean {
 
 function messagesSince(messages: readonly Fields[], id: string): NewMessage[] {
   const first = messages.findLastIndex((message) => message.id === id);
-  const earlier = messages.slice(messages[first]!.role === "user" ? first : first + 1, turnBounds(messages).begin);
-  return earlier.map(asStored);
+  return historyOf(messages, turnBounds(messages).begin, messages[first]!.role === "user" ? first : first + 1);
 }
+
+/** What was said before the turn that begins there; results in the turn belong to it. */
+const historyOf = (messages: readonly Fields[], begin: number, first = 0): NewMessage[] =>
+  messages
+    .filter(({ role }, index) => index >= first && (index < begin || role === "tool") && role !== "system")
+    .map(asStored);
 
 function asStored(message: Fields): NewMessage {
   const { role, parts, content, metadata } = message;

@@ -31,11 +31,16 @@ interface TicketOptions {
   readonly call: RunCaller;
 }
 
+type TurnPlace = Pick<TicketOptions, "memory" | "conversation" | "user">;
+const placeKey = ({ memory, conversation, user }: TurnPlace): string => turnClaimKey(memory, conversation, user);
+
 /** Conversations at work, by their keys: the ticket at work, and those that wait. */
 type Lines = Map<string, TurnTicket[]>;
 
 export class TurnQueue {
   readonly #lines: Lines = new Map();
+  /** The end of the deletions that are under way, by the keys of their conversations. */
+  readonly #deletions = new Map<string, Promise<unknown>>();
   readonly #claims: TurnClaims | null;
   readonly #requestLimit: () => number;
 
@@ -56,6 +61,8 @@ export class TurnQueue {
    * signal when its client leaves
    */
   enter(ticket: TurnTicket): Promise<void> | undefined {
+    const deletion = this.#deletions.get(ticket.key);
+    if (deletion !== undefined) return deletion.then(() => this.enter(ticket));
     ticket.call.makeInterruptible();
     const { stopped } = ticket.call;
     if (stopped !== undefined) throw stopped;
@@ -81,24 +88,52 @@ export class TurnQueue {
   }
 
   /**
-   * Cancels the turns of a conversation that is about to be deleted: those at work, and those that wait. Once it resolves, none of them
-   * writes any more.
+   * Cancels the turns of a conversation, those at work and those that wait, and lets none begin before `work` has deleted it.
    *
-   * @returns whether there were any
+   * @param work is told whether there were any: none of them writes any more
    */
-  async withdraw(place: Pick<TicketOptions, "memory" | "conversation" | "user">): Promise<boolean> {
-    const key = turnClaimKey(place.memory, place.conversation, place.user);
-    const here = this.#withdrawHere(key);
-    const elsewhere = this.#claims === null ? false : await this.#claims.withdraw(key);
-    await Promise.allSettled(here.map(({ writing }) => writing));
-    return elsewhere || here.length > 0;
+  async whileDeleting<T>(place: TurnPlace, work: (wereTurns: boolean) => Promise<T>): Promise<T> {
+    const key = placeKey(place);
+    const deleted = this.#delete(key, work);
+    const ended = Promise.allSettled([this.#deletions.get(key), deleted]);
+    this.#deletions.set(key, ended);
+    try {
+      return await deleted;
+    } finally {
+      if (this.#deletions.get(key) === ended) this.#deletions.delete(key);
+    }
   }
 
-  /** Messages of a conversation that are about to be deleted: once it resolves, no turn of this process stores them any more. */
-  async drop(place: Pick<TicketOptions, "memory" | "conversation" | "user">, ids: readonly string[]): Promise<void> {
-    const line = this.#lines.get(turnClaimKey(place.memory, place.conversation, place.user)) ?? [];
-    for (const ticket of line) ticket.dropped = new Set([...(ticket.dropped ?? []), ...ids]);
+  async #delete<T>(key: string, work: (wereTurns: boolean) => Promise<T>): Promise<T> {
+    const here = this.#withdrawHere(key);
+    const withdrawal = await this.#claims?.withdraw(key);
+    try {
+      await Promise.allSettled(here.map(({ writing }) => writing));
+      return await work(here.length > 0 || withdrawal?.wasAtWork === true);
+    } finally {
+      await withdrawal?.end();
+    }
+  }
+
+  /** The run of another process that has the turn of a conversation; null for none. */
+  async runElsewhere(place: TurnPlace): Promise<string | null> {
+    return (await this.#claims?.runElsewhere(placeKey(place))) ?? null;
+  }
+
+  /** Messages of a conversation that are about to be deleted: once it resolves, no turn stores them any more. */
+  async drop(place: TurnPlace, ids: readonly string[]): Promise<void> {
+    const key = placeKey(place);
+    const line = this.#lines.get(key) ?? [];
+    for (const ticket of line) ticket.drop(ids);
     await Promise.allSettled(line.map(({ writing }) => writing));
+    await this.#claims?.drop(key, ids);
+  }
+
+  /** Whether what a turn could not commit may be tried again: others have deleted messages, which it has taken note of. */
+  async renew(ticket: TurnTicket): Promise<boolean> {
+    const ids = ticket.claim === null ? null : await this.#claims!.renew(ticket.claim);
+    if (ids !== null) ticket.drop(ids);
+    return ids !== null;
   }
 
   #withdrawHere(key: string): readonly TurnTicket[] {
@@ -198,6 +233,10 @@ export class TurnTicket {
   withdraw(): void {
     this.withdrawn = conversationDeleted();
     this.#stop(this.withdrawn);
+  }
+
+  drop(ids: readonly string[]): void {
+    this.dropped = new Set([...(this.dropped ?? []), ...ids]);
   }
 
   /** Begins to write, unless the conversation is being deleted. */

@@ -5,6 +5,7 @@
  */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { messageOf } from "../../lib/errors.ts";
+import { jsonBytes } from "../../lib/size.ts";
 import type { Discarded, Memory, MemoryAccess, NewMessage, TurnPlace } from "../../memory/memory.ts";
 import { MEMORY_SPANS, memoryAttributes } from "../../observability/attributes.ts";
 import type { Span } from "../../observability/span.ts";
@@ -53,7 +54,7 @@ export class Turn {
   #discarded: Discarded | null = null;
   /** The assistant's message that the run continues. */
   #continued: TurnInput["continued"];
-  /** Whether that one is stored, with calls to which the request has the results. */
+  /** Whether it completes a stored answer, and its results are refused once they are stored. */
   #completesCalls = false;
   /**
    * What is stored before the messages of the turn, once: what the client has put into the last answer, or has in the place of what is
@@ -107,7 +108,10 @@ export class Turn {
     return ticket === null ? undefined : queue.leave(ticket);
   }
 
-  /** @throws ServiceError `not_found` when the conversation is another user's, `unavailable` when the store fails */
+  /**
+   * @throws ServiceError `not_found` when the conversation is another user's, `too_large` when its user has no room for more, `unavailable`
+   *   when the store fails
+   */
   async recall(): Promise<RecalledContext> {
     const span = this.#span(MEMORY_SPANS.recall);
     const request = { ...this.#options, input: this.#input, own: this.#own };
@@ -116,13 +120,16 @@ export class Turn {
     if (recalled.continued !== null) {
       this.#continued = recalled.continued;
       this.#choosesIds = true;
-      this.#completesCalls = true;
     }
+    this.#completesCalls = recalled.continued !== null || this.#input.results.alone.size > 0;
     if (recalled.isNew) this.#beginAnew();
     else if (recalled.discarded !== null) this.#branch = this.#input.since(recalled.last!);
     else this.#branch = recalled.answered === null ? [] : [newMessage(recalled.answered)];
     this.#recalled = recalled.ids;
     this.asked = recalled.asked;
+    const { access, conversation } = this.#options;
+    if (this.writable && !this.#isRepeated)
+      await access.requireRoom(conversation.userId, () => jsonBytes([this.#branch, this.#user]));
     return recalled;
   }
 
@@ -261,14 +268,21 @@ export class Turn {
     const { title } = this.#input;
     const identity = { id: conversation.id, userId: conversation.userId, resourceId };
     const begun = title === "" ? identity : { ...identity, title };
-    const guard = ticket === null ? undefined : queue.guard(ticket, ended !== null);
-    // What fails for good goes first.
-    const all = [joined, guard].filter((each) => each !== undefined);
     const append = (said: readonly NewMessage[], place?: TurnPlace) => {
-      const dropped = ticket?.dropped;
-      const messages = dropped == null ? said : said.filter(({ id }) => id === undefined || !dropped.has(id));
-      const save = () => access.append(begun, messages, place, all.length === 0 ? undefined : all);
-      return ticket === null ? save() : ticket.write(save);
+      const save = () => {
+        const dropped = ticket?.dropped;
+        const messages = dropped == null ? said : said.filter(({ id }) => id === undefined || !dropped.has(id));
+        const guard = ticket === null ? undefined : queue.guard(ticket, ended !== null);
+        // What fails for good goes first.
+        const all = [joined, guard].filter((each) => each !== undefined);
+        return access.append(begun, messages, place, all.length === 0 ? undefined : all);
+      };
+      if (ticket === null) return save();
+      const again = async (error: unknown): Promise<void> => {
+        if (!(await queue.renew(ticket))) throw error;
+        return save().catch(again);
+      };
+      return ticket.write(() => (ticket.claim === null ? save() : save().catch(again)));
     };
     if (ended === null && this.#isStoredAtOnce) return append([]);
     const branch = this.#branch;

@@ -5,6 +5,7 @@ import { cutText } from "../../lib/cut-text.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { ModelChain, ModelStream } from "../../models/chain.ts";
 import type { RunCall } from "../agent.ts";
+import { CUT } from "../run/finish.ts";
 import type { Usage } from "../run/parts.ts";
 import { addUsage, costOf, toUsage, zeroUsage } from "../run/usage.ts";
 
@@ -16,7 +17,8 @@ const MOST_CALL_CHARACTERS = 192_000;
 const RESERVED_TOKENS = 8_000;
 /** Most calls for one text. */
 const MAX_CALLS = 16;
-const MAX_OUTPUT_TOKENS = 1_000;
+/** Of the first call, and of the second where the summary was cut off: models that think use up much of it. */
+const OUTPUT_TOKENS = [1_000, 4_000] as const;
 const MAX_SUMMARY_CHARACTERS = 16_000;
 const TIMEOUT_MS = 120_000;
 
@@ -27,7 +29,11 @@ export interface Summary {
   readonly usage: Usage;
 }
 
-/** One call. @param before the summary so far @param text the messages after it */
+/**
+ * One call, and another when its answer was cut off. What is cut off is no summary: what is missing would be lost for good.
+ *
+ * @param before the summary so far @param text the messages after it
+ */
 export async function askForSummary(
   chain: ModelChain,
   before: string | undefined,
@@ -35,34 +41,45 @@ export async function askForSummary(
   logger: Logger,
   signal?: AbortSignal,
 ): Promise<Summary> {
+  const usage = zeroUsage();
   const known = before === undefined ? "" : `<summary>\n${before}\n</summary>\n`;
   const content = [{ type: "text" as const, text: `${known}<messages>\n${text}\n</messages>` }];
-  const timeout = AbortSignal.timeout(TIMEOUT_MS);
-  const stream = await chain.stream({
-    prompt: [
-      { role: "system", content: INSTRUCTIONS },
-      { role: "user", content },
-    ],
-    maxOutputTokens: MAX_OUTPUT_TOKENS,
-    abortSignal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
-    logger,
-  });
-  let written = "";
-  let usage = zeroUsage();
+  let cut = "";
+  for (const maxOutputTokens of OUTPUT_TOKENS) {
+    const timeout = AbortSignal.timeout(TIMEOUT_MS);
+    const stream = await chain.stream({
+      prompt: [
+        { role: "system", content: INSTRUCTIONS },
+        { role: "user", content },
+      ],
+      maxOutputTokens,
+      abortSignal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
+      logger,
+    });
+    const written = await read(stream, usage);
+    if (written.cut === undefined) return { summary: written.summary.trim(), usage };
+    cut = written.cut;
+    if (cut === CUT["content-filter"]) break;
+  }
+  throw new ServiceError("provider_failed", `the summary ${cut}`);
+}
+
+/** @param usage takes what the answer has used */
+async function read(stream: ModelStream, usage: Usage): Promise<{ summary: string; cut?: string | undefined }> {
+  let summary = "";
+  let cut: string | undefined;
   try {
     for (;;) {
       const batch = await stream.next();
-      if (batch === null) return { summary: written.trim(), usage };
+      if (batch === null) return { summary, cut };
       for (const part of batch) {
-        if (part.type === "text-delta") written += part.delta;
+        if (part.type === "text-delta") summary += part.delta;
         if (part.type !== "finish") continue;
-        usage = meteredUsage(stream, part.usage);
-        // Cut off at its limit it is still a summary.
-        if (part.finishReason.unified === "content-filter")
-          throw new ServiceError("provider_failed", "the summary was stopped by the provider's content filter");
+        addUsage(usage, meteredUsage(stream, part.usage));
+        cut = CUT[part.finishReason.unified];
       }
-      if (written.length > MAX_SUMMARY_CHARACTERS)
-        return { summary: cutText(written, MAX_SUMMARY_CHARACTERS).trim(), usage };
+      if (summary.length > MAX_SUMMARY_CHARACTERS)
+        return { summary, cut: `was cut off at ${MAX_SUMMARY_CHARACTERS} characters` };
     }
   } finally {
     stream.cancel();

@@ -1,14 +1,35 @@
-/** The history of an agent's runs, with their input and output. The files beside this one store it in memory or in the store. */
+/**
+ * The history of an agent's runs, with their input and output. The files beside this one store it in memory or in the store, where it has
+ * these rows:
+ *
+ *   h/AGENT/#startTime/RUN         -> a run as the agent's history gives it
+ *   hu/AGENT/USER/#startTime/RUN   the runs of a user, where stored objects belong to users
+ *   ho/RUN                         -> a running run: the key of its row, its process, and when it was last known to run
+ *   n/h/AGENT, n/hu/AGENT/USER     counters of the rows of an agent, and of a user among them
+ */
 import type { HistoryEntry, HistoryPage } from "../../../generated/types.ts";
 import { storedTime } from "../../lib/clock.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { Serialized } from "../../lib/serialized.ts";
+import { encodeNumber, encodeText } from "../../storage/encoding.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { Usage } from "../run/parts.ts";
 import type { RunResult } from "../run/run.ts";
 
 // Fails at the first character. V8 flattens a string before it matches it, which is the purpose.
 const FLATTENING = /^\0/;
+
+/** Prefix of the runs of an agent: of all, or of one user. */
+export const runRows = (agent: string, user?: string): string =>
+  user === undefined ? `h/${encodeText(agent)}/` : `hu/${encodeText(agent)}/${encodeText(user)}/`;
+/** The rest of a row of either. */
+export const runEntry = (startTime: number, run: string): string => `${encodeNumber(startTime)}/${encodeText(run)}`;
+/** The counter of the rows with that prefix. */
+export const runTotal = (runRows: string): string => `n/${runRows.slice(0, -1)}`;
+/** Prefix of the runs of all agents. */
+export const HISTORIES = "h/";
+export const OPEN_RUNS = "ho/";
+export const openRunKey = (run: string): string => OPEN_RUNS + encodeText(run);
 
 type RunStatus = HistoryEntry["status"];
 export type FinalStatus = Exclude<RunStatus, "running">;

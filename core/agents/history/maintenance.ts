@@ -4,26 +4,16 @@ import { systemTime } from "../../lib/clock.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
 import { unlessConflict } from "../../storage/conflict.ts";
-import {
-  agentOfHistory,
-  HISTORIES,
-  historyBefore,
-  historyEnd,
-  historyRows,
-  historyTotal,
-  OPEN_RUNS,
-  ownHistoryTotal,
-  ownKeyOf,
-} from "../../storage/keys.ts";
+import { encodeNumber } from "../../storage/encoding.ts";
 import type { Membership } from "../../storage/membership.ts";
-import { allRows, firstRows, pagesInBackground } from "../../storage/ranges.ts";
-import { isShared } from "../../storage/sharing.ts";
+import { Orphans } from "../../storage/orphans.ts";
+import { groupsBelow, pagesInBackground } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
+import { HISTORIES, OPEN_RUNS, runRows, runTotal } from "./history.ts";
 
 const INTERVAL_MS = 60_000;
 const FIRST_ROUND_DELAY_MS = 5_000;
 const ROWS_PER_COMMIT = 100;
-const LEASES_PER_READ = 1_000;
 
 interface HistoryMaintenanceOptions {
   /** Milliseconds for which runs are kept. */
@@ -42,62 +32,50 @@ interface RunLease {
 
 export const runLeaseText = (key: string, seen: number, process?: string): string =>
   JSON.stringify({ key, seen, process } satisfies RunLease);
-const parseRunLease = (value: string): RunLease => JSON.parse(value) as RunLease;
+const parseRunLease = (row: Row): RunLease => JSON.parse(row.value) as RunLease;
 
 export class HistoryMaintenance {
   readonly #store: Store;
-  readonly #options: HistoryMaintenanceOptions;
+  /** The runs that processes have left. */
+  readonly orphans: Orphans;
   readonly #rounds: Interval;
-  /** The rounds of closing runs of dead processes, one after the other. */
-  #closing = Promise.resolve();
 
   constructor(store: Store, options: HistoryMaintenanceOptions) {
     this.#store = store;
-    this.#options = options;
+    const failed = (error: unknown) =>
+      options.logger.warn({ err: error }, `the maintenance of the history failed: ${messageOf(error)}`);
+    this.orphans = new Orphans({
+      store,
+      membership: options.membership ?? null,
+      prefix: OPEN_RUNS,
+      processOf: (lease) => parseRunLease(lease).process ?? "",
+      end: (lease) => this.#closeRun(lease),
+      failed,
+    });
     this.#rounds = new Interval(
       INTERVAL_MS,
-      () => this.#round(),
-      (error) => this.#failed(error),
+      async () => {
+        await this.orphans.look();
+        await this.deleteRunsBefore(Math.max(0, systemTime() - options.retention));
+      },
+      failed,
     );
   }
 
   async start(): Promise<void> {
-    // On a store that no other process uses, every open run was interrupted.
-    if (isShared(this.#store)) await this.#closeRunsOfGone();
-    else await this.closeOrphanedRuns(() => true);
-    this.#options.membership?.onGone(() => {
-      if (this.#rounds.signal.aborted) return;
-      this.#closing = this.#closing.then(() => this.#closeRunsOfGone()).catch((error) => this.#failed(error));
-    });
+    await this.orphans.start();
     this.#rounds.start(FIRST_ROUND_DELAY_MS);
   }
 
   async close(): Promise<void> {
+    const closed = this.orphans.close();
     await this.#rounds.stop();
-    await this.#closing;
+    await closed;
   }
 
-  /** Marks every open run whose process is dead as interrupted. */
-  async closeOrphanedRuns(isGone: (process: string) => boolean | Promise<boolean>): Promise<void> {
-    for await (const leases of allRows(this.#store, { prefix: OPEN_RUNS }, LEASES_PER_READ)) {
-      for (const lease of leases) {
-        const { key, seen, process = "" } = parseRunLease(lease.value);
-        if (this.#rounds.signal.aborted) return;
-        if (await isGone(process)) await this.#closeRun(lease, key, seen);
-      }
-    }
-  }
-
-  async #closeRunsOfGone(): Promise<void> {
-    const { membership } = this.#options;
-    if (membership != null) await this.closeOrphanedRuns(membership.goneCheck());
-  }
-
-  #failed(error: unknown): void {
-    this.#options.logger.warn({ err: error }, `the maintenance of the history failed: ${messageOf(error)}`);
-  }
-
-  async #closeRun(lease: Row, key: string, seen: number): Promise<void> {
+  /** Marks an open run as interrupted. */
+  async #closeRun(lease: Row): Promise<void> {
+    const { key, seen } = parseRunLease(lease);
     const row = await this.#store.get(key);
     const put: [string, string][] = [];
     if (row !== undefined) {
@@ -112,40 +90,31 @@ export class HistoryMaintenance {
 
   /** Deletes runs that started before `time` (milliseconds since 1970), a page at a time, including those of undeclared agents. */
   async deleteRunsBefore(time: number): Promise<void> {
-    const firstOfAgents = firstRows(this.#store, HISTORIES, ({ key }) => historyEnd(agentOfHistory(key)));
-    for await (const { key } of firstOfAgents) {
-      if (this.#rounds.signal.aborted) return;
-      const agent = agentOfHistory(key);
-      const range = { prefix: historyRows(agent), before: historyBefore(agent, time) };
-      for await (const rows of pagesInBackground(this.#store, range, ROWS_PER_COMMIT, this.#rounds.signal)) {
-        const own = await this.#ownerRows(agent, rows);
-        const add: [string, number][] = [[historyTotal(agent), -rows.length], ...own.totals];
+    const { signal } = this.#rounds;
+    for await (const prefix of groupsBelow(this.#store, HISTORIES)) {
+      const range = { prefix, before: prefix + encodeNumber(time) };
+      for await (const rows of pagesInBackground(this.#store, range, ROWS_PER_COMMIT, signal)) {
+        const own = await this.#ownRows(prefix, rows);
+        const totals = new Map([[runTotal(prefix), -rows.length]]);
+        for (const total of own.values()) totals.set(total, (totals.get(total) ?? 0) - 1);
         // Two processes may delete the same runs at once: only one of them may correct the totals.
         const expect = rows.map((row): [string, number] => [row.key, row.revision]);
-        const keys = [...rows.map((row) => row.key), ...own.keys];
-        await unlessConflict(this.#store.commit({ delete: keys, add, expect }));
+        const keys = [...rows.map((row) => row.key), ...own.keys()];
+        await unlessConflict(this.#store.commit({ delete: keys, add: [...totals], expect }));
       }
+      if (signal.aborted) return;
     }
   }
 
-  /** The keys of these runs in the index by user, and the number of runs of each user. Most stores have none. */
-  async #ownerRows(agent: string, rows: readonly Row[]): Promise<{ keys: string[]; totals: Map<string, number> }> {
-    const owners = new Map<string, string>();
+  /** The keys of these runs in the index by user, and the counter of each. Most stores have none. */
+  async #ownRows(prefix: string, rows: readonly Row[]): Promise<Map<string, string>> {
+    const agent = prefix.split("/")[1]!;
+    const totals = new Map<string, string>();
     for (const { key, value } of rows) {
-      const { userId = "" } = JSON.parse(value) as { userId?: string };
-      owners.set(ownKeyOf(agent, userId, key), userId);
+      const own = runRows(agent, (JSON.parse(value) as { userId?: string }).userId ?? "");
+      totals.set(own + key.slice(prefix.length), runTotal(own));
     }
-    const found = (await this.#store.getMany([...owners.keys()])).filter((row) => row !== undefined);
-    const totals = new Map<string, number>();
-    for (const { key } of found) {
-      const total = ownHistoryTotal(agent, owners.get(key)!);
-      totals.set(total, (totals.get(total) ?? 0) - 1);
-    }
-    return { keys: found.map(({ key }) => key), totals };
-  }
-
-  async #round(): Promise<void> {
-    await this.#closeRunsOfGone();
-    await this.deleteRunsBefore(Math.max(0, systemTime() - this.#options.retention));
+    const found = await this.#store.getMany([...totals.keys()]);
+    return new Map(found.flatMap((row) => (row === undefined ? [] : [[row.key, totals.get(row.key)!]])));
   }
 }

@@ -9,16 +9,6 @@ import { invalid, messageOf } from "../../lib/errors.ts";
 import type { Serialized } from "../../lib/serialized.ts";
 import { MAX_SKIPPED_ROWS } from "../../storage/check.ts";
 import { HeartbeatTimer } from "../../storage/heartbeat-timer.ts";
-import {
-  historyKey,
-  historyKeyOfOwn,
-  historyRows,
-  historyTotal,
-  openRunKey,
-  ownHistoryKey,
-  ownHistoryRows,
-  ownHistoryTotal,
-} from "../../storage/keys.ts";
 import { longestOfMany, measuredRows, rowsInReply } from "../../storage/large-rows.ts";
 import type { Membership } from "../../storage/membership.ts";
 import type { Store } from "../../storage/store.ts";
@@ -31,6 +21,10 @@ import {
   type History,
   type HistoryRun,
   historyEntry,
+  openRunKey,
+  runEntry,
+  runRows,
+  runTotal,
 } from "./history.ts";
 import { HistoryMaintenance, runLeaseText } from "./maintenance.ts";
 
@@ -148,18 +142,12 @@ export class StoredHistories implements AgentHistories {
     await this.#flush(true);
     const skip = page * limit;
     if (skip > MAX_SKIPPED_ROWS) throw invalid(`page: more than ${MAX_SKIPPED_ROWS} runs cannot be skipped`);
-    const everybody = owner === undefined;
-    const counter = everybody ? historyTotal(agentId) : ownHistoryTotal(agentId, owner);
-    const prefix = everybody ? historyRows(agentId) : ownHistoryRows(agentId, owner);
-    const total = Number((await this.#store.get(counter))?.value ?? 0);
+    const prefix = runRows(agentId, owner);
+    const total = Number((await this.#store.get(runTotal(prefix)))?.value ?? 0);
     const longest = longestOfMany(limit);
     const rows = skip >= total ? [] : await this.#store.scan({ prefix, reverse: true, limit, skip, longest });
-    const found = everybody
-      ? rows
-      : await measuredRows(
-          this.#store,
-          rows.map(({ key }) => historyKeyOfOwn(key)),
-        );
+    const keys = rows.map(({ key }) => runRows(agentId) + key.slice(prefix.length));
+    const found = owner === undefined ? rows : await measuredRows(this.#store, keys);
     return rowsInReply(this.#store, found, '{"entries":[', `],"total":${total},"page":${page},"limit":${limit}}`);
   }
 
@@ -214,7 +202,7 @@ export class StoredHistories implements AgentHistories {
     const closedLeases: string[] = [];
     const totals = new Map<string, number>();
     for (const { agentId, run } of batch) {
-      put.push([historyKey(agentId, run.startTime, run.id), JSON.stringify(historyEntry(agentId, run))]);
+      put.push([runRows(agentId) + runEntry(run.startTime, run.id), JSON.stringify(historyEntry(agentId, run))]);
       if (run.position === HAS_ROW) closedLeases.push(openRunKey(run.id));
       else this.#addFirstRow(agentId, run, put, totals);
     }
@@ -233,7 +221,7 @@ export class StoredHistories implements AgentHistories {
     const begun: [HistoryRun, string][] = [];
     for (const [run, agentId] of this.#withoutRow) {
       if (run.startTime > before || begun.length === COMMIT_LIMIT.rows) break;
-      const key = historyKey(agentId, run.startTime, run.id);
+      const key = runRows(agentId) + runEntry(run.startTime, run.id);
       put.push(
         [key, JSON.stringify(historyEntry(agentId, run))],
         [openRunKey(run.id), runLeaseText(key, now, this.#membership?.name)],
@@ -245,7 +233,7 @@ export class StoredHistories implements AgentHistories {
       for (const [run, agentId] of this.#withRow) {
         put.push([
           openRunKey(run.id),
-          runLeaseText(historyKey(agentId, run.startTime, run.id), now, this.#membership?.name),
+          runLeaseText(runRows(agentId) + runEntry(run.startTime, run.id), now, this.#membership?.name),
         ]);
       }
     }
@@ -267,12 +255,12 @@ export class StoredHistories implements AgentHistories {
     put: Put[],
     totals: Map<string, number>,
   ): void {
-    const total = historyTotal(agentId);
-    totals.set(total, (totals.get(total) ?? 0) + 1);
+    const all = runTotal(runRows(agentId));
+    totals.set(all, (totals.get(all) ?? 0) + 1);
     if (!this.#isolated) return;
-    const own = ownHistoryTotal(agentId, userId);
-    totals.set(own, (totals.get(own) ?? 0) + 1);
-    put.push([ownHistoryKey(agentId, userId, startTime, id), "1"]);
+    const rows = runRows(agentId, userId);
+    totals.set(runTotal(rows), (totals.get(runTotal(rows)) ?? 0) + 1);
+    put.push([rows + runEntry(startTime, id), "1"]);
   }
 
   /** Called while the store fails: the newest runs are worth more than the oldest. */

@@ -1,6 +1,6 @@
 /**
  * Makes a prompt acceptable to every provider. It comes from clients, from the store and from models, in any mixture: whatever it holds,
- * the conversation must be able to go on. What only one provider refuses is learned from its answer (`models/prompt-rules.ts`).
+ * the conversation must be able to go on. What only one provider refuses is learned from its answer (`models/refusals.ts`).
  */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { isObject } from "../../lib/is-object.ts";
@@ -53,9 +53,24 @@ function tidyParts(parts: Part[], isAnswer: boolean): Part[] {
     if (rule !== undefined) parts[index] = rule(part);
   }
   const kept = parts.some(isBlank) ? parts.filter((part) => !isBlank(part)) : parts;
+  if (!isAnswer) return kept;
+  const answer = kept.some(({ type }) => type === "file") ? withNotes(kept) : kept;
   // Nothing follows reasoning with which an interrupted answer ends: providers refuse that.
-  if (isAnswer) while (kept.at(-1)?.type === "reasoning") kept.pop();
-  return kept;
+  while (answer.at(-1)?.type === "reasoning") answer.pop();
+  return answer;
+}
+
+/** Behind each file of an answer words that say so: most providers take none in answers, and their packages leave it out in silence. */
+function withNotes(parts: Part[]): Part[] {
+  const notes = parts.map((part, index) => {
+    const text = part.type === "file" ? `[A file of this answer: ${part.filename ?? part.mediaType}]` : null;
+    const next = parts[index + 1];
+    return next?.type === "text" && next.text === text ? null : text;
+  });
+  if (notes.every((text) => text === null)) return parts;
+  return parts.flatMap((part, index) =>
+    notes[index] === null ? [part] : [part, { type: "text", text: notes[index]! }],
+  );
 }
 
 /** Blank text, unless it carries something for the provider. */

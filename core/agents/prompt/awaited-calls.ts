@@ -1,6 +1,6 @@
 /** Calls of the last answer that waited for a person's approval: the request brings the answers, or they have been given since. */
 import type { Fields } from "../../lib/is-object.ts";
-import { beginOfResults } from "./results.ts";
+import { afterLastAnswer } from "./results.ts";
 
 export interface AwaitedCall {
   readonly approvalId: string;
@@ -29,10 +29,12 @@ export function awaitedCalls(input: unknown): readonly AwaitedCall[] {
 
 /** Those of the last answer as model messages have them: its requests for approval, and the responses behind it. */
 function answeredCalls(messages: readonly Fields[]): readonly AwaitedCall[] {
-  const begin = beginOfResults(messages);
+  const begin = afterLastAnswer(messages);
   const content = messages[begin - 1]?.content;
-  if (messages[begin - 1]?.role !== "assistant" || !Array.isArray(content)) return NO_CALLS;
-  const responses = messages.slice(begin).flatMap((message) => message.content as readonly Fields[]);
+  if (!Array.isArray(content)) return NO_CALLS;
+  const responses = messages
+    .slice(begin)
+    .flatMap(({ role, content: said }) => (role === "tool" ? (said as readonly Fields[]) : []));
   const isDone = new Set(responses.map(({ type, toolCallId }) => type === "tool-result" && toolCallId));
   const calls = new Map((content as Fields[]).map((part) => [part.type === "tool-call" && part.toolCallId, part]));
   return (content as Fields[])

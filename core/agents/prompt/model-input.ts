@@ -1,11 +1,12 @@
 /** Reads model messages (`{role, content}`) into a prompt. */
 
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
+import { textAt } from "../../http/decode.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Fields } from "../../lib/is-object.ts";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
 import { filePart } from "./file-data.ts";
-import { readProviderOptions } from "./provider-options.ts";
+import { carriesMessage, readProviderOptions, type Thought } from "./provider-options.ts";
 import { modelToolName } from "./tool-names.ts";
 import { toolOutput } from "./tool-output.ts";
 
@@ -24,11 +25,8 @@ export function pushModelMessage(prompt: LanguageModelV3Message[], message: Fiel
       prompt.push({ role, content: readContent<UserContent[number]>(content, USER_PARTS, role, path), ...carried });
       return;
     case "assistant":
-      prompt.push({
-        role,
-        content: readContent<AssistantContent[number]>(content, ASSISTANT_PARTS, role, path),
-        ...carried,
-      });
+      for (const step of stepsOf(readContent<AssistantContent[number]>(content, ASSISTANT_PARTS, role, path)))
+        prompt.push({ role, content: step, ...carried });
       return;
     case "tool":
       if (typeof content === "string") throw invalid(`${path}.content must be an array of tool results`);
@@ -60,7 +58,10 @@ function readContent<P>(
       );
     }
     const part = reader(fields, here);
-    const carried = readProviderOptions(fields, "providerOptions", here);
+    const carried =
+      readProviderOptions(fields, "providerOptions", here) ??
+      // Calls of a reply may come back as they are.
+      (role === "assistant" ? readProviderOptions(fields, "providerMetadata", here) : undefined);
     if (part !== null) parts.push(carried === undefined ? part : { ...part, ...carried });
   });
   return parts;
@@ -72,16 +73,10 @@ function systemText(content: unknown, path: string): string {
     .join("\n");
 }
 
-function requireString(part: Fields, field: string, path: string): string {
-  const value = part[field];
-  if (typeof value !== "string") throw invalid(`${path}.${field} must be string`);
-  return value;
-}
-
-const text = (part: Fields, path: string) => ({ type: "text" as const, text: requireString(part, "text", path) });
+const text = (part: Fields, path: string) => ({ type: "text" as const, text: textAt(part, "text", path) });
 const reasoning = (part: Fields, path: string) => ({
   type: "reasoning" as const,
-  text: requireString(part, "text", path),
+  text: textAt(part, "text", path),
 });
 const image = (part: Fields, path: string) =>
   filePart(part.image, "image", part.mediaType, path, { fallbackType: "image/*", allowBase64: true });
@@ -90,16 +85,38 @@ const file = (part: Fields, path: string) =>
 
 const toolCall = (part: Fields, path: string) => ({
   type: "tool-call" as const,
-  toolCallId: requireString(part, "toolCallId", path),
-  toolName: modelToolName(requireString(part, "toolName", path)),
+  toolCallId: textAt(part, "toolCallId", path),
+  toolName: modelToolName(textAt(part, "toolName", path)),
   input: part.input ?? {},
   ...(part.providerExecuted === true && { providerExecuted: true }),
 });
 
+/**
+ * The answers in a list of parts: clients send the calls of a reply as one list, and the first of each step carries the thoughts that led
+ * to it (`withThoughts`, `Carried.ofMessage`).
+ */
+function stepsOf(parts: AssistantContent): AssistantContent[] {
+  const steps: AssistantContent[] = [[]];
+  for (const part of parts) {
+    const { penstock: { thoughts } = {}, ...own } = part.providerOptions ?? {};
+    const isFirst = part.type === "tool-call" && (thoughts !== undefined || Object.values(own).some(carriesMessage));
+    if (isFirst && steps.at(-1)!.some(({ type }) => type === "tool-call")) steps.push([]);
+    const step = steps.at(-1)!;
+    if (thoughts === undefined) {
+      step.push(part);
+      continue;
+    }
+    for (const { text, providerMetadata } of thoughts as unknown as Thought[])
+      step.push({ type: "reasoning", text, providerOptions: providerMetadata });
+    step.push({ ...part, providerOptions: Object.keys(own).length === 0 ? undefined : own });
+  }
+  return steps;
+}
+
 const toolResult = (part: Fields, path: string) => ({
   type: "tool-result" as const,
-  toolCallId: requireString(part, "toolCallId", path),
-  toolName: modelToolName(requireString(part, "toolName", path)),
+  toolCallId: textAt(part, "toolCallId", path),
+  toolName: modelToolName(textAt(part, "toolName", path)),
   output: readOutput(part.output, `${path}.output`),
 });
 

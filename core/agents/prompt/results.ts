@@ -4,16 +4,9 @@ import { type Fields, isObject } from "../../lib/is-object.ts";
 
 type Spoken = { readonly role: unknown; readonly content: unknown };
 
-/** The index of the first of the tool messages at the end of the request; the length of the list when it ends in anything else. */
-export function beginOfResults(messages: readonly Fields[]): number {
-  let begin = messages.length;
-  for (let index = begin - 1; index >= 0; index--) {
-    const { role } = messages[index]!;
-    if (role === "tool") begin = index;
-    else if (role !== "system") break;
-  }
-  return begin;
-}
+/** Where what comes after the last answer begins: results of its calls, and what the user says, in any order. */
+export const afterLastAnswer = (messages: readonly Fields[]): number =>
+  messages.findLastIndex(({ role }) => role === "assistant") + 1;
 
 /** Ids of the calls in a message. */
 export function callsIn({ parts, content }: Fields): string[] {

@@ -1,6 +1,7 @@
 /** Reads UI messages (`{role, parts}`), as chat hooks keep and post them, into a prompt. */
 
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
+import { textAt } from "../../http/decode.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Fields } from "../../lib/is-object.ts";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
@@ -43,11 +44,6 @@ function requirePart(part: unknown, path: string): Fields & { type: string } {
   return fields as Fields & { type: string };
 }
 
-function requireText(part: Fields, path: string): string {
-  if (typeof part.text !== "string") throw invalid(`${path}.text must be string`);
-  return part.text;
-}
-
 const isUiOnly = (type: string) => UI_ONLY_PARTS.has(type) || type.startsWith("data-");
 const unknownPartError = (type: string, role: string, path: string) =>
   invalid(`${path}.type "${type.slice(0, 64)}" is not a known part of a UI message of role ${role}`);
@@ -55,7 +51,7 @@ const unknownPartError = (type: string, role: string, path: string) =>
 function systemText(raw: unknown, path: string): string {
   const part = requirePart(raw, path);
   if (part.type !== "text") throw unknownPartError(part.type, "system", path);
-  return requireText(part, path);
+  return textAt(part, "text", path);
 }
 
 function pushUser(prompt: LanguageModelV3Message[], parts: unknown[], path: string): void {
@@ -64,7 +60,7 @@ function pushUser(prompt: LanguageModelV3Message[], parts: unknown[], path: stri
   parts.forEach((raw, index) => {
     const here = partPath(path, index);
     const part = requirePart(raw, here);
-    if (part.type === "text") content.push({ type: "text", text: requireText(part, here), ...metadata(part, here) });
+    if (part.type === "text") content.push({ type: "text", text: textAt(part, "text", here), ...metadata(part, here) });
     else if (part.type === "file") content.push(readFile(part, here));
     else if (!isUiOnly(part.type)) throw unknownPartError(part.type, "user", here);
   });
@@ -83,7 +79,7 @@ function pushAssistant(prompt: LanguageModelV3Message[], parts: unknown[], path:
       content = [];
       answers = [];
     } else if (part.type === "text" || part.type === "reasoning")
-      content.push({ type: part.type, text: requireText(part, here), ...metadata(part, here) });
+      content.push({ type: part.type, text: textAt(part, "text", here), ...metadata(part, here) });
     else if (part.type === "file") content.push(readFile(part, here));
     else if (part.type === "dynamic-tool" || part.type.startsWith("tool-")) pushTool(content, answers, part, here);
     else if (!isUiOnly(part.type)) throw unknownPartError(part.type, "assistant", here);

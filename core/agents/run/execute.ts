@@ -9,9 +9,10 @@ import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
+import type { HistoryRun } from "../history/history.ts";
 import { awaitedCalls, NO_CALLS, questionsLeft } from "../prompt/awaited-calls.ts";
 import { buildPrompt } from "../prompt/input.ts";
-import { beginOfResults, requireCalls } from "../prompt/results.ts";
+import { afterLastAnswer, requireCalls } from "../prompt/results.ts";
 import { wasAborted } from "./abort.ts";
 import { keepAllowed } from "./allowed-options.ts";
 import { checkBounds, checkInputBounds } from "./bounds.ts";
@@ -135,10 +136,10 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   return { plan, sources, input, parentSpan, workingMemory };
 }
 
-/** Results at the end of the input may belong to calls that the conversation has. */
+/** Results after the last answer of the input may belong to calls that the conversation has. */
 function checkResults({ input, field = "input" }: RunRequest, hasConversation: boolean): void {
   if (!Array.isArray(input)) return;
-  requireCalls(input, field, hasConversation ? beginOfResults(input) : input.length);
+  requireCalls(input, field, hasConversation ? afterLastAnswer(input) : input.length);
 }
 
 type TurnOwner = Pick<TurnRequest, "runId" | "settings" | "principal" | "record">;
@@ -192,16 +193,14 @@ export async function execute(
   const superseded = supersede(prepared);
   if (superseded !== undefined) await superseded;
   keepAllowed(agent.bounds.providerOptions, plan.prompt);
-  const begun = (at?: number) =>
-    agent.history.begin(plan.id, prepared.input, plan.settings.memory, plan.span?.traceId, at);
   // A run with a journal is written when it has ended: until then another process may go on with it.
-  const entry = record === null ? begun() : null;
+  const entry = record === null ? beginEntry(agent, prepared) : null;
   agent.activity.enter();
   try {
     const reader = record === null ? sink : record.sink(sink);
     await runLoop(plan, turn === null ? reader : turn.record(reader), outcome);
     agent.runs?.count("completed");
-    const wait = agent.history.end(entry ?? begun(record?.begunAt), "completed", outcome);
+    const wait = agent.history.end(entry ?? beginEntry(agent, prepared), "completed", outcome);
     if (wait !== undefined) await wait;
     if (plan.span !== null) endRunSpan(plan.span, outcome);
     if (turn !== null) sumUp(agent, turn);
@@ -220,7 +219,7 @@ export async function execute(
       if (record !== null) await withdrawAsked(plan, outcome, status === "cancelled" ? status : "ended");
       agent.runs?.count(status);
       if (turn !== null) await turn.abandon(status);
-      agent.history.end(entry ?? begun(record?.begunAt), status, outcome, status === "error" ? error : undefined);
+      agent.history.end(entry ?? beginEntry(agent, prepared), status, outcome, status === "error" ? error : undefined);
     }
     if (plan.span !== null) endRunSpan(plan.span, outcome, { error, cancelled: status === "cancelled" });
     throw plan.call.interruption ?? error;
@@ -229,6 +228,10 @@ export async function execute(
     if (left !== undefined) await left;
     agent.activity.leave();
   }
+}
+
+function beginEntry({ history }: CompiledAgent, { plan, input }: PreparedRun): HistoryRun {
+  return history.begin(plan.id, input, plan.settings.memory, plan.span?.traceId, plan.record?.begunAt);
 }
 
 /** Withdraws what the user has left open with a further message. */

@@ -84,8 +84,13 @@ function begin(sink: PartSink): void {
 
 /** Whether the client has brought results of the last answer, and still runs others of its calls: the model is asked when it has all. */
 function isLeft({ clientRunsTools, prompt, tools }: RunPlan, isResumed: boolean): boolean {
-  const isForClient = (name: string) => tools.byName.get(ownToolName(tools, name))?.clientInput !== undefined;
-  return clientRunsTools && callsLeft(prompt, isForClient, isResumed).length > 0;
+  if (!clientRunsTools) return false;
+  const left = callsLeft(
+    prompt,
+    (name) => tools.byName.get(ownToolName(tools, name))?.clientInput !== undefined,
+    isResumed,
+  );
+  return left.length > 0;
 }
 
 /** The last part tells the client that all is done: the turn is stored first, or in one commit with it. */
@@ -113,26 +118,32 @@ async function runStep(run: Run, count: number) {
   const recorded = plan.record?.answer(count);
   const { step, model } = recorded === undefined ? await askModel(run, count) : await readAgain(run, count, recorded);
   const own = plan.clientRunsTools ? step.calls.filter((call) => !isForClient(plan, call)) : step.calls;
-  const isLeft = () => own.length < step.calls.length || outcome.approvals.length > 0;
   if (step.kept !== null && own.length > 0) {
     const cost = step.usage.cost;
     await plan.record!.recordAnswer(count, { parts: step.kept.parts, model, cost });
   }
-  const finish = () => {
-    if (isLeft()) {
-      step.finishReason = "tool-calls";
-      outcome.finishReason = "tool-calls";
-    }
-    return sink.part({ type: "finish-step", usage: step.usage, model, finishReason: step.finishReason });
-  };
   let answers: ToolContent = [];
-  if (own.length > 0) answers = await runToolCalls(plan, count, own, sink, outcome, finish);
+  if (own.length > 0)
+    answers = await runToolCalls(plan, count, own, sink, outcome, () => finishStep(run, step, own.length, model));
   else {
-    const wait = finish();
+    const wait = finishStep(run, step, 0, model);
     if (wait !== undefined) await wait;
   }
   if (sink.closed) throw new Aborted();
-  return { step, answers, open: isLeft() };
+  return { step, answers, open: areCallsLeft(step, own.length, outcome) };
+}
+
+function finishStep({ sink, outcome }: Run, step: ModelStep, own: number, model: string): Promise<void> | undefined {
+  if (areCallsLeft(step, own, outcome)) {
+    step.finishReason = "tool-calls";
+    outcome.finishReason = "tool-calls";
+  }
+  return sink.part({ type: "finish-step", usage: step.usage, model, finishReason: step.finishReason });
+}
+
+/** Whether calls of a step wait for the client, or for a person. @param own how many of its calls are not the client's */
+function areCallsLeft({ calls }: ModelStep, own: number, { approvals }: RunResult): boolean {
+  return own < calls.length || approvals.length > 0;
 }
 
 /** A step of a run, and the model that it was answered by. */
@@ -164,7 +175,7 @@ async function askModel({ plan, isResumed, options, calls, sink, outcome }: Run,
     if (span !== null) endModelCallSpan(span, plan, options, step, error, answered || undefined);
     throw error;
   } finally {
-    options.learn(stream.learned, step.usage.promptTokens);
+    options.learn(stream.learned, step);
   }
   settle(outcome, step, stream, stream.id);
   if (span !== null) endModelCallSpan(span, plan, options, step, null, stream.id);

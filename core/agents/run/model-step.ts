@@ -12,13 +12,13 @@ import type { ModelStream, PartBatch } from "../../models/chain.ts";
 import { providerFailed } from "../../models/failure.ts";
 import type { Span } from "../../observability/span.ts";
 import type { AssistantContent } from "../prompt/content.ts";
-import { mergeMetadata } from "../prompt/provider-options.ts";
+import { mergeMetadata, type Thought } from "../prompt/provider-options.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import { Aborted } from "./abort.ts";
 import { CUT, stepReason } from "./finish.ts";
 import type { AgentPart, FinishReason, PartSink, Usage } from "./parts.ts";
-import { base64Of, byProvider, metadataOf, sourcePart } from "./provider-parts.ts";
+import { base64Of, byProvider, metadataOf, sourcePart, withThoughts } from "./provider-parts.ts";
 import type { KeptParts } from "./recorded-answer.ts";
 import type { RunResult } from "./run.ts";
 import type { RunCalls } from "./run-calls.ts";
@@ -213,12 +213,20 @@ export class ModelStep {
     const { part } = pending;
     const providerOptions = mergeMetadata(this.#inputMetadata?.get(toolCallId), call.providerMetadata);
     const whole = providerOptions === undefined ? part : { ...part, providerMetadata: providerOptions };
-    this.#outcome.toolCalls.push(whole);
+    this.#outcome.toolCalls.push(withThoughts(whole, this.#thoughts()));
     this.content.push({ ...part, toolName: modelToolName(part.toolName), providerOptions });
     if (part.providerExecuted !== true) this.calls.push(pending);
     if (!this.#runCalls.isForClient(part.toolName)) return this.#sink.part(whole);
     this.#forClient.push(whole);
     return undefined;
+  }
+
+  /** Those before the first call: it carries them for all. */
+  #thoughts(): Thought[] {
+    if (this.content.some(({ type }) => type === "tool-call")) return [];
+    return this.content.flatMap((part) =>
+      part.type === "reasoning" ? [{ text: part.text, providerMetadata: part.providerOptions }] : [],
+    );
   }
 
   /** Only now it is known whether the calls are whole. */

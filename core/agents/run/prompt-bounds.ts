@@ -112,10 +112,12 @@ export class PromptBounds {
     const { tools, toolOutput } = this.#plan;
     this.#clipped ??= new WeakSet();
     const clipped = this.#clipped;
-    const limitOf = (name: string) => tools.byName.get(ownToolName(tools, name))?.outputLimit ?? toolOutput;
     return prompt.map((message) => {
       if (message.role !== "tool" || clipped.has(message)) return message;
-      const shown = clipResults(message, limitOf);
+      const shown = clipResults(
+        message,
+        (name) => tools.byName.get(ownToolName(tools, name))?.outputLimit ?? toolOutput,
+      );
       clipped.add(shown);
       return shown;
     });

@@ -1,6 +1,12 @@
 /** Parts of a provider as parts of a run: with the fields that are known, and what the provider wants back. */
-import type { LanguageModelV3File, LanguageModelV3Source, SharedV3ProviderMetadata } from "@ai-sdk/provider";
-import type { AgentPart } from "./parts.ts";
+import type {
+  JSONObject,
+  LanguageModelV3File,
+  LanguageModelV3Source,
+  SharedV3ProviderMetadata,
+} from "@ai-sdk/provider";
+import { carriesMessage, type Thought } from "../prompt/provider-options.ts";
+import type { AgentPart, ToolCall } from "./parts.ts";
 
 interface Signed {
   readonly providerMetadata?: SharedV3ProviderMetadata | undefined;
@@ -8,6 +14,17 @@ interface Signed {
 
 export const metadataOf = ({ providerMetadata }: Signed) =>
   providerMetadata === undefined ? undefined : { providerMetadata };
+
+/**
+ * A call with the thoughts that led to it, where their provider wants them back: clients of whole replies are sent no parts, and send
+ * back the calls. Calls of chat completions have them already.
+ */
+export function withThoughts(call: ToolCall, thoughts: readonly Thought[]): ToolCall {
+  const signed = thoughts.filter(({ providerMetadata }) => providerMetadata !== undefined);
+  if (signed.length === 0 || Object.values(call.providerMetadata ?? {}).some(carriesMessage)) return call;
+  const penstock = { thoughts: signed as (Thought & JSONObject)[] };
+  return { ...call, providerMetadata: { ...call.providerMetadata, penstock } };
+}
 
 /** A source as UI messages and their chunks have it. */
 export function uiSource(part: Extract<AgentPart, { type: "source" }>) {

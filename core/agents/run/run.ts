@@ -3,20 +3,19 @@ import { randomBytes } from "node:crypto";
 import type { LanguageModelV3CallOptions, LanguageModelV3FunctionTool, LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Logger } from "pino";
 import type { ModelCallOptions, ModelChain } from "../../models/chain.ts";
-import { isSignatureError } from "../../models/failure.ts";
 import type { LearnedModel } from "../../models/learned.ts";
+import { forgetBareCalls } from "../../models/refusals.ts";
 import type { Span } from "../../observability/span.ts";
 import type { RunCall } from "../agent.ts";
 import type { Turn } from "../conversation/turn.ts";
 import type { AwaitedCall } from "../prompt/awaited-calls.ts";
-import { plainPrompt } from "../prompt/plain.ts";
 import type { RunCaller } from "./caller.ts";
 import type { RunRecord } from "./journal.ts";
+import type { ModelStep } from "./model-step.ts";
 import type { RunSettings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
 import type { FinishReason, PendingApproval, StoredIds, ToolCall, ToolResult, Usage } from "./parts.ts";
 import { PromptBounds } from "./prompt-bounds.ts";
-import { refusedPart, refusedTool, withPlain } from "./refused-tools.ts";
 import type { ToolSet } from "./tool-set.ts";
 import { zeroUsage } from "./usage.ts";
 
@@ -115,12 +114,10 @@ export class CallOptions implements ModelCallOptions {
   readonly stopSequences: string[] | undefined;
   readonly providerOptions: LanguageModelV3CallOptions["providerOptions"];
   readonly responseFormat: LanguageModelV3CallOptions["responseFormat"];
-  tools: LanguageModelV3FunctionTool[] | undefined;
+  readonly tools: LanguageModelV3FunctionTool[] | undefined;
   toolChoice: LanguageModelV3CallOptions["toolChoice"];
   readonly #call: RunCall;
   readonly #bounds: PromptBounds;
-  /** The tools that were refused in this run. */
-  readonly #plainTools = new Set<string>();
 
   constructor(plan: RunPlan, prompt: LanguageModelV3Message[]) {
     const { settings } = plan;
@@ -135,9 +132,7 @@ export class CallOptions implements ModelCallOptions {
     this.stopSequences = settings.stopSequences;
     this.providerOptions = settings.providerOptions;
     this.responseFormat = plan.output?.format;
-    const { plainTools } = plan.chain.learned;
     this.tools = plan.tools.definitions;
-    if (plainTools.size > 0 && this.tools !== undefined) this.tools = withPlain(this.tools, plainTools);
     this.toolChoice = this.tools === undefined ? undefined : (plan.toolChoice ?? AUTO);
     this.#call = plan.call;
   }
@@ -147,43 +142,17 @@ export class CallOptions implements ModelCallOptions {
     this.prompt = this.#bounds.fit(this.prompt);
   }
 
-  /** @param learned of the model that answered @param counted those of the prompt, as the provider counted them */
-  learn(learned: LearnedModel, counted: number): void {
-    this.#bounds.learn(learned, counted);
-    // Clients name their tools as they like.
-    if (learned.plainTools.size + this.#plainTools.size > MAX_PLAIN_TOOLS) learned.plainTools.clear();
-    for (const name of this.#plainTools) learned.plainTools.add(name);
+  /** Takes in what the model that answered has said, and what its provider counted. */
+  learn(learned: LearnedModel, { content, usage }: Pick<ModelStep, "content" | "usage">): void {
+    this.#bounds.learn(learned, usage.promptTokens);
+    forgetBareCalls(learned.refused, content);
   }
 
-  adapt(error: unknown, learned: LearnedModel): boolean {
-    const adapted = this.#bounds.shorten(this.prompt, error, learned) ?? this.#plain(error);
-    if (adapted === null) return this.#simplify(error);
-    this.prompt = adapted;
+  shorten(error: unknown, learned: LearnedModel): boolean {
+    const shorter = this.#bounds.shorten(this.prompt, error, learned);
+    if (shorter === null) return false;
+    this.prompt = shorter;
     return true;
-  }
-
-  blame(error: unknown): string | null {
-    return refusedPart(error, this.tools);
-  }
-
-  /** Once for each tool: remembered for the model when it has taken the tool so. */
-  #simplify(error: unknown): boolean {
-    const tool = refusedTool(error, this.tools);
-    if (tool === null || this.#plainTools.has(tool)) return false;
-    // Each refusal names one: after some of them the rest is not asked for one by one.
-    const others = this.#plainTools.size < MAX_REFUSED_TOOLS ? [] : this.tools!.map(({ name }) => name);
-    for (const name of [tool, ...others]) this.#plainTools.add(name);
-    this.tools = withPlain(this.tools!, this.#plainTools);
-    this.logger.warn({ tool, err: error }, "the model refuses a tool: its schema is sent in a plain form");
-    return true;
-  }
-
-  /** A prompt without what another provider's model has said for itself, after a model has refused that. */
-  #plain(error: unknown): LanguageModelV3Message[] | null {
-    const plain = isSignatureError(error) ? plainPrompt(this.prompt) : null;
-    if (plain !== null)
-      this.logger.warn({ err: error }, "the model refuses thoughts or calls that are not its own: told as text");
-    return plain;
   }
 
   get abortSignal(): AbortSignal {
@@ -199,7 +168,4 @@ export class CallOptions implements ModelCallOptions {
   }
 }
 
-/** Of the tools whose plain form is remembered for a model. */
-const MAX_PLAIN_TOOLS = 1_000;
-const MAX_REFUSED_TOOLS = 3;
 const AUTO = { type: "auto" } as const;

@@ -1,5 +1,7 @@
 /** Rebuilds the result of a run from its parts, when these are all that is left of it. Equal to the result of the run itself. */
+import type { Thought } from "../prompt/provider-options.ts";
 import type { AgentPart, PartSink, ToolResult } from "../run/parts.ts";
+import { metadataOf, withThoughts } from "../run/provider-parts.ts";
 import { emptyRunResult, type RunResult } from "../run/run.ts";
 
 type End = Extract<AgentPart, { type: "finish" | "error" | "abort" }>;
@@ -11,6 +13,8 @@ export class ResultSink implements PartSink {
   end: End | null = null;
   /** Results of tools in this step, in order of arrival. */
   #results: ToolResult[] = [];
+  /** Thoughts of the step before its first call, by the ids of their blocks. */
+  readonly #thoughts = new Map<string, Thought>();
   /** Number of calls before this step. */
   #callsBefore = 0;
 
@@ -23,14 +27,23 @@ export class ResultSink implements PartSink {
         result.text = "";
         return;
       case "step-restart":
+        this.#thoughts.clear();
         result.text = "";
         result.toolCalls.length = this.#callsBefore;
         return;
       case "text-delta":
         result.text += part.delta;
         return;
+      case "reasoning-start":
+        this.#thoughts.set(part.id, { text: "" });
+        return;
+      case "reasoning-delta":
+      case "reasoning-end":
+        this.#think(part);
+        return;
       case "tool-call":
-        result.toolCalls.push(part);
+        result.toolCalls.push(withThoughts(part, [...this.#thoughts.values()]));
+        this.#thoughts.clear();
         return;
       case "tool-result":
         if (part.providerExecuted === true) result.toolResults.push(withoutMetadata(part));
@@ -61,6 +74,14 @@ export class ResultSink implements PartSink {
     }
   }
 
+  #think(part: Extract<AgentPart, { type: "reasoning-delta" | "reasoning-end" }>): void {
+    const thought = this.#thoughts.get(part.id);
+    if (thought === undefined) return;
+    const { text } = thought;
+    const more = part.type === "reasoning-delta" ? { text: text + part.delta } : { text, ...metadataOf(part) };
+    this.#thoughts.set(part.id, more);
+  }
+
   /** Sorts the results of the step in the order of the calls. */
   #endStep(): void {
     const { toolCalls, toolResults } = this.result;
@@ -69,6 +90,7 @@ export class ResultSink implements PartSink {
     toolResults.push(...this.#results.sort((left, right) => place(left) - place(right)));
     this.#results = [];
     this.#callsBefore = toolCalls.length;
+    this.#thoughts.clear();
   }
 
   #answered(toolCallId: string): void {

@@ -3,7 +3,7 @@ import type { Service } from "../../app/service.ts";
 import { actingUser } from "../../identity/acting-user.ts";
 import { ANONYMOUS, conversationNotFound } from "../../identity/ownership.ts";
 import type { Principal } from "../../identity/principal.ts";
-import { ServiceError } from "../../lib/errors.ts";
+import { unlessNotFound } from "../../lib/errors.ts";
 import type { Memory } from "../../memory/memory.ts";
 import { threadsOf } from "../../memory/threads.ts";
 
@@ -21,36 +21,33 @@ export async function deleteConversationAndThreads(
   const { manifest, memories } = service;
   const found = await unlessNotFound(memory.for(principal).get(id, named));
   const user = found?.userId ?? actingUser(principal, named) ?? ANONYMOUS;
-  const wasAtWork = await cancelWork(service, memory.name, principal, { id, user });
-  if (found === undefined && !wasAtWork) throw conversationNotFound(id);
-  // Threads first, so that a client that sees a failure and tries again deletes everything.
-  for (const thread of threadsOf(manifest, memory, id)) {
-    await cancelWork(service, thread.memory, principal, { id: thread.id, user });
-    await unlessNotFound(memories.get(thread.memory)!.for(principal).delete(thread.id, user));
-  }
-  const deleted = memory.for(principal).delete(id, named);
-  await (wasAtWork ? unlessNotFound(deleted) : deleted);
+  await withoutWork(service, memory.name, principal, { id, user }, async (wasAtWork) => {
+    if (found === undefined && !wasAtWork) throw conversationNotFound(id);
+    // Threads first, so that a client that sees a failure and tries again deletes everything.
+    for (const { id: threadId, memory: name } of threadsOf(manifest, memory, id)) {
+      const own = memories.get(name)!.for(principal);
+      await withoutWork(service, name, principal, { id: threadId, user }, () =>
+        unlessNotFound(own.delete(threadId, user)),
+      );
+    }
+    const deleted = memory.for(principal).delete(id, named);
+    await (wasAtWork ? unlessNotFound(deleted) : deleted);
+  });
 }
 
-/** @returns whether anything was at work */
-async function cancelWork(
+/** Cancels what is at work on a conversation, and lets nothing begin there meanwhile. @param work is told whether anything was at work */
+async function withoutWork(
   { manifest, runs, turns }: Service,
   memory: string,
   principal: Principal,
   { id, user }: { id: string; user: string },
-): Promise<boolean> {
+  work: (wasAtWork: boolean) => Promise<unknown>,
+): Promise<void> {
+  const place = { memory, conversation: id, user };
+  const elsewhere = await turns.queue.runElsewhere(place);
   const agents = Object.entries(manifest.agents).filter(([, agent]) => agent.memory === memory);
   const scoped = runs.for(principal);
-  const ran = await Promise.all(agents.map(([agentId]) => scoped.cancelAll(agentId, id, user)));
-  const wasTurn = await turns.queue.withdraw({ memory, conversation: id, user });
-  return wasTurn || ran.includes(true);
-}
-
-async function unlessNotFound<T>(work: Promise<T>): Promise<T | undefined> {
-  try {
-    return await work;
-  } catch (error) {
-    if (error instanceof ServiceError && error.kind === "not_found") return undefined;
-    throw error;
-  }
+  const ran = await Promise.all(agents.map(([agentId]) => scoped.cancelAll(agentId, id, user, elsewhere)));
+  const wasAtWork = elsewhere !== null || ran.includes(true);
+  await turns.queue.whileDeleting(place, (wereTurns) => work(wereTurns || wasAtWork));
 }

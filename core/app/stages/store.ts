@@ -2,13 +2,14 @@
 import { messageOf } from "../../lib/errors.ts";
 import type { Problem } from "../../lib/problem.ts";
 import { KeptReplies } from "../../storage/kept-replies.ts";
-import { MeasuredStore } from "../../storage/measured-store.ts";
+import { measured } from "../../storage/measured-store.ts";
 import { Membership } from "../../storage/membership.ts";
 import { createMemoryStore } from "../../storage/memory-store.ts";
 import { openStore, parseSqliteUrl } from "../../storage/open-store.ts";
 import { checkPostgresUrl, isPostgresUrl } from "../../storage/postgres-settings.ts";
 import { isShared } from "../../storage/sharing.ts";
 import type { Store } from "../../storage/store.ts";
+import { boundUsers } from "../../storage/stored-bytes.ts";
 import type { Parts } from "./parts.ts";
 import type { Stage } from "./stage.ts";
 
@@ -16,7 +17,14 @@ type StoreNeeds = "manifest" | "loaded" | "registry" | "host" | "meters" | "opti
 
 export const store: Stage<StoreNeeds, "store"> = async (parts, failed) => {
   const { store: opened, problems } = await openOrCheck(parts, failed);
-  const store = new MeasuredStore(opened, parts.meters);
+  const { manifest, meters } = parts;
+  const store = await boundUsers(measured(opened, meters), {
+    // A reload may change it.
+    get most() {
+      return manifest.server.limits.stored;
+    },
+    refused: () => meters.limits.count("server.limits.stored"),
+  });
   return {
     parts: { store },
     problems,

@@ -118,6 +118,7 @@ async function copyRows(
       for (const { key, value } of rows) {
         if (inDraft === MESSAGES_PER_COMMIT || characters > CHARACTERS_PER_COMMIT) {
           if (mark.revision === null) draft.put.push(unfinishedCopy(pending, domain.now()));
+          draft.of.push(pending);
           const revision = await store.commit(draft);
           mark.revision ??= revision;
           draft = createDraft();

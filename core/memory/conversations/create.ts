@@ -62,16 +62,21 @@ export async function isTaken(domain: Domain, memory: string, id: string, owner:
   return (await findIdPlaces(store, spaces, conversationIdKeys(memory, id))).length > 0;
 }
 
+/** The turn with which a conversation begins: its messages, and what is committed with them. */
+interface FirstTurn {
+  readonly messages: readonly PreparedMessage[];
+  readonly joined?: readonly JoinedChanges[] | undefined;
+}
+
 /** @throws ServiceError `conflict` when the id is taken in its space of ids */
 export function createConversation(
   domain: Domain,
   memory: string,
   wanted: NewConversation,
-  messages: readonly PreparedMessage[] = [],
-  joined?: readonly JoinedChanges[],
+  turn?: FirstTurn,
 ): Promise<Conversation> {
   return withFreeNumber(domain.numbers, conversationNumberRows, (number) =>
-    insert(domain, memory, number, wanted, messages, joined),
+    insert(domain, memory, number, wanted, turn),
   );
 }
 
@@ -80,12 +85,13 @@ async function insert(
   memory: string,
   number: number,
   wanted: NewConversation,
-  messages: readonly PreparedMessage[],
-  joined: readonly JoinedChanges[] | undefined,
+  turn: FirstTurn | undefined,
 ): Promise<Conversation> {
+  const { messages = [], joined } = turn ?? {};
   const now = domain.now();
   const pending = preparePending(domain, memory, number, wanted, now);
   const draft = createDraft();
+  draft.begun = turn !== undefined;
   const written = { ...pending, ...writeMessages(domain, draft, pending, messages, now, new Map()) };
   expectFree(draft, number);
   insertPending(draft, written);

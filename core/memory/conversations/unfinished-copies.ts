@@ -29,12 +29,10 @@ export const unfinishedCopy = ({ memory, number, userId }: Copy, began: number):
  *
  * @param revision of the row that marks it
  */
-export async function discardCopy(
-  { store, semantic }: Domain,
-  { memory, number, userId }: Copy,
-  revision: number,
-): Promise<void> {
+export async function discardCopy({ store, semantic }: Domain, copy: Copy, revision: number): Promise<void> {
+  const { memory, number, userId } = copy;
   const draft = createDraft();
+  draft.of.push(copy);
   draft.expect.push([conversationKey(number), null], [unfinishedCopyKey(number), revision]);
   draft.clear.push(conversationRows(number));
   draft.delete.push(unfinishedCopyKey(number));

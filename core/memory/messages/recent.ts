@@ -54,18 +54,7 @@ export class RecentMessages {
     this.#store = store;
     this.#shared = isShared(store);
     this.#entries = new RecentMap(isVolatile(store) ? MAX_BYTES_IN_MEMORY : MAX_BYTES, ({ bytes }) => bytes);
-    this.store = {
-      kind: store.kind,
-      get: (key) => store.get(key),
-      getMany: (keys, longest) => store.getMany(keys, longest),
-      scan: (range) => store.scan(range),
-      tail: (tail) => store.tail(tail),
-      commit: (commit) => this.#commit(commit),
-      wake: store.wake?.bind(store),
-      watch: store.watch?.bind(store),
-      problem: () => store.problem(),
-      close: () => store.close(),
-    };
+    this.store = { ...store, commit: (commit) => this.#commit(commit) };
   }
 
   /** The newest messages as texts. @param load reads `limit` of them in one query, with the row; null when that is impossible */

@@ -1,5 +1,6 @@
 /** Saves messages. Calls that wait for the same conversation share one commit. */
 
+import { ServiceError } from "../../lib/errors.ts";
 import { commitJoined, type JoinedChanges } from "../../storage/joined.ts";
 import type { Domain } from "../domain.ts";
 import type { TurnPlace } from "../memory.ts";
@@ -20,6 +21,8 @@ export interface SaveBatch {
   readonly place?: TurnPlace | undefined;
   /** What the messages of a turn are committed with. */
   readonly joined?: readonly JoinedChanges[] | undefined;
+  /** They are those of a turn. */
+  readonly begun?: boolean | undefined;
 }
 
 export interface Saver {
@@ -31,7 +34,7 @@ export interface Saver {
   save(batches: readonly SaveBatch[]): Promise<void>;
 }
 
-interface Waiting extends Pick<SaveBatch, "messages" | "place" | "joined"> {
+interface Waiting extends Omit<SaveBatch, "conversation"> {
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
@@ -41,9 +44,9 @@ const MAX_MESSAGES_PER_SHARED_COMMIT = 1000;
 export function createSaver(domain: Domain): Saver {
   const waiting = new Map<number, Waiting[]>();
 
-  function enqueue({ conversation, messages, place, joined }: SaveBatch): Promise<void> {
+  function enqueue({ conversation, messages, place, joined, begun }: SaveBatch): Promise<void> {
     return new Promise((resolve, reject) => {
-      const call = { messages, place, joined, resolve, reject };
+      const call = { messages, place, joined, begun, resolve, reject };
       const queue = waiting.get(conversation.number);
       if (queue !== undefined) {
         queue.push(call);
@@ -59,24 +62,30 @@ export function createSaver(domain: Domain): Saver {
     void domain.mutex.run([conversation.number], async () => {
       const calls = take(conversation.number);
       try {
-        const [first] = calls as [Waiting];
-        const messages = calls.length === 1 ? first.messages : calls.flatMap((call) => call.messages);
-        await write(domain, [{ conversation, messages, place: first.place, joined: first.joined }]);
+        const messages = calls.length === 1 ? calls[0]!.messages : calls.flatMap((call) => call.messages);
+        await saveFor(calls[0]!, conversation, messages);
         for (const call of calls) call.resolve();
       } catch (error) {
-        for (const call of calls) call.reject(error);
+        // There may be room for some of them.
+        const alone = calls.length > 1 && isTooLarge(error);
+        for (const call of calls)
+          if (alone) await saveFor(call, conversation, call.messages).then(call.resolve, call.reject);
+          else call.reject(error);
       }
       if (waiting.has(conversation.number)) drain(conversation);
     });
   }
 
-  /** Takes the first calls off the queue, as many as can share one commit. A turn with a place or joined changes gets a separate one. */
+  const saveFor = ({ place, joined, begun }: Waiting, conversation: Snapshot, messages: Waiting["messages"]) =>
+    write(domain, [{ conversation, messages, place, joined, begun }]);
+
+  /** Takes the first calls off the queue, as many as can share one commit. A turn gets a separate one. */
   function take(number: number): Waiting[] {
     const queue = waiting.get(number)!;
     let count = 0;
     let messages = 0;
     for (const call of queue) {
-      const isAlone = call.place !== undefined || call.joined !== undefined;
+      const isAlone = call.begun === true;
       const shares = !isAlone && messages < MAX_MESSAGES_PER_SHARED_COMMIT;
       if (count > 0 && !shares) break;
       messages += call.messages.length;
@@ -99,6 +108,8 @@ export function createSaver(domain: Domain): Saver {
   };
 }
 
+const isTooLarge = (error: unknown): boolean => error instanceof ServiceError && error.kind === "too_large";
+
 /** The ids to look up among the stored messages. Most messages have none yet: they get one when they are stored. */
 function namedIds(messages: readonly PreparedMessage[], place: TurnPlace | undefined): string[] {
   const ids: string[] = [];
@@ -111,6 +122,7 @@ function namedIds(messages: readonly PreparedMessage[], place: TurnPlace | undef
 function write(domain: Domain, batches: readonly SaveBatch[]): Promise<void> {
   return retryOnConflict(async (reload) => {
     const draft = createDraft();
+    draft.begun = batches[0]?.begun;
     const changes: Snapshot[] = [];
     const now = domain.now();
     for (const { conversation, messages, place } of batches) {

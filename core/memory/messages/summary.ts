@@ -82,11 +82,14 @@ export async function unsummarized(
 export function writeSummary(domain: Domain, found: Snapshot, { text, through }: Summary): Promise<void> {
   return domain.mutex.run([found.number], () =>
     retryOnConflict(async () => {
-      const { number, revision } = await domain.conversations.current(found, true);
+      const conversation = await domain.conversations.current(found, true);
+      const { number, revision } = conversation;
       if ((await domain.store.get(messageKey(number, through))) === undefined) return;
       await domain.store.commit({
         put: [[conversationSummaryKey(number), JSON.stringify({ text, through })]],
         expect: [[conversationKey(number), revision]],
+        of: [conversation],
+        begun: true,
       });
     }),
   );

@@ -11,6 +11,7 @@ type Change = Omit<Snapshot, "revision">;
 export function addConversation(draft: Draft, conversation: Change): void {
   const { memory, number, userId, resourceId } = conversation;
   draft.put.push([conversationKey(number), conversationRow(conversation)]);
+  draft.of.push(conversation);
   putEntries(draft, conversation);
   draft.add.push([userTotal(memory, userId), 1], [resourceTotal(memory, resourceId), 1]);
 }
@@ -20,6 +21,7 @@ export function changeConversation(draft: Draft, before: Snapshot, after: Change
   const key = conversationKey(before.number);
   draft.expect.push([key, before.revision]);
   draft.put.push([key, conversationRow(after)]);
+  draft.of.push(before);
   if (after.updatedAt === before.updatedAt) return;
   deleteEntries(draft, before);
   putEntries(draft, after);
@@ -29,6 +31,7 @@ export function changeConversation(draft: Draft, before: Snapshot, after: Change
 export function removeConversation(draft: Draft, conversation: Snapshot): void {
   const { memory, number, userId, resourceId, revision } = conversation;
   draft.expect.push([conversationKey(number), revision]);
+  draft.of.push(conversation);
   deleteEntries(draft, conversation);
   draft.add.push([userTotal(memory, userId), -1], [resourceTotal(memory, resourceId), -1]);
 }

@@ -2,13 +2,20 @@
  * The interface of semantic search. Saving and deleting add rows to the caller's own commit, so that index and messages always agree.
  * The vectors follow when the texts have been embedded, if need be after a restart.
  */
-import type { Commit } from "../../storage/store.ts";
+import type { OpenCommit } from "../../storage/joined.ts";
 
 /** A commit under construction. The methods of `Semantic` only add to it. */
-export type Draft = { [K in keyof Omit<Commit, "makesRoom">]-?: Mutable<NonNullable<Commit[K]>> };
-type Mutable<T> = T extends readonly (infer I)[] ? I[] : never;
+export type Draft = OpenCommit;
 
-export const createDraft = (): Draft => ({ put: [], delete: [], clear: [], add: [], expect: [] });
+export const createDraft = (): Draft => ({
+  put: [],
+  delete: [],
+  clear: [],
+  add: [],
+  expect: [],
+  of: [],
+  begun: undefined,
+});
 
 /**
  * Where a message is: its user (the owner of its conversation), its conversation and its own name. These may be any strings; searches

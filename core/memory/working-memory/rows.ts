@@ -69,12 +69,13 @@ export function writeWorkingMemory(
   const key = workingMemoryKey(rules, conversation);
   return domain.mutex.run([conversation.number], () =>
     retryOnConflict(async (reload) => {
-      const { number, revision } = await domain.conversations.current(conversation, reload);
+      const { memory, userId, number, revision } = await domain.conversations.current(conversation, reload);
       const before = append ? await domain.store.get(key) : undefined;
       const value = rules.next(content, before?.value);
       await domain.store.commit({
         put: [[key, value]],
         expect: [[conversationKey(number), revision], ...(append ? [[key, before?.revision ?? null] as const] : [])],
+        of: [rules.settings.scope === "user" ? { memory, userId } : { memory, userId, number }],
       });
     }),
   );

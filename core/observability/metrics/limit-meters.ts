@@ -9,6 +9,7 @@ const REFUSING = [
   "server.limits.executions",
   "server.limits.userExecutions",
   "server.limits.execution",
+  "server.limits.stored",
   "server.limits.userTasks",
   "server.limits.approvals",
   "server.limits.request",

@@ -29,7 +29,7 @@ export function followRemoteExecution(
   const { start } = found;
   return async (sink) => {
     const state = initialState(start);
-    const reader = openReader(state, outline, after, sink);
+    const reader = await openReader(state, outline, after, sink);
     const send = async (entries: readonly JournalEntry[]) => {
       for (const entry of entries) applyEntry(state, entry);
       await sendEntries(entries, reader);

@@ -73,7 +73,7 @@ export class ExecutionRows {
     if (this.#isNew) {
       const put = openRows(this.#start, openRowText(process, this.#startText, texts));
       return {
-        commit: asFirst({ put }, this.#start, this.#expecting),
+        commit: asFirst({ put, of: [this.#start] }, this.#start, this.#expecting),
         done: (revision) => {
           this.#isNew = false;
           this.#firstText = text;
@@ -88,7 +88,7 @@ export class ExecutionRows {
         ? this.#ifStillOwned({ put: [row] })
         : { ...reopening, put: [row, ...openRows(this.#start, reopenedRowText(process))] };
     return {
-      commit,
+      commit: { ...commit, of: [this.#start], begun: true },
       done: (revision) => {
         this.#journalRows++;
         if (reopening !== null) this.#begun(revision);
@@ -111,8 +111,9 @@ export class ExecutionRows {
     const record = executionRecord(state, outline, values);
     const first = this.#firstText ?? "[]";
     const value = recordRowText(record, this.#startText, first, this.#journalRows, entriesText(texts));
+    const begun = !this.#isNew || this.#firstText !== null;
     return {
-      commit: this.#restCommit(restRows(state, value)),
+      commit: { ...this.#restCommit(restRows(state, value)), of: [this.#start], begun },
       done: () => {
         this.#firstText ??= "[]";
         this.#isNew = false;

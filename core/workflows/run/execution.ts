@@ -197,6 +197,8 @@ export class Execution {
     const { commit, done } = this.#rows.entries(texts);
     this.#writing = this.#commits.commit(commit, this.#rows.isInDoubt).then((revision) => {
       done(revision);
+      const { userId } = this.state.start;
+      if (this.#environment.store.isOverfull?.(userId)) this.lifetime.stop(USER_HAS_TOO_MUCH);
       this.#onCommitted(count);
     });
     return this.#writing;
@@ -290,6 +292,12 @@ export class Execution {
 }
 
 const RESOLVED = Promise.resolve();
+
+const USER_HAS_TOO_MUCH: Stop = {
+  kind: "size",
+  reason: "this user has stored more than server.limits.stored allows",
+  gracePeriod: 0,
+};
 
 /** @param keptText of a replay: `replay.kept` as JSON */
 function textOfStart(start: ExecutionStart, keptText: string | undefined): string {

@@ -31,9 +31,9 @@ export function followLive(
   followElsewhere: FollowElsewhere,
 ): EventProducer {
   return async (sink) => {
-    const reader = openReader(execution.state, execution.definition.outline, after, sink);
     // A step may run for hours before there is anything to send.
     sink.onLeave(() => execution.notifyReaders());
+    const reader = await openReader(execution.state, execution.definition.outline, after, sink);
     let position = JOURNAL_BEGIN;
     while (!sink.closed) {
       while (reader.index < execution.committed) {
@@ -75,14 +75,19 @@ async function sendStored(
 
 /** The events of a settled execution. */
 export function followLoaded({ state, entries }: Loaded, outline: Outline, after: number): EventProducer {
-  return (sink) => sendEntries(entries, openReader(state, outline, after, sink));
+  return async (sink) => sendEntries(entries, await openReader(state, outline, after, sink));
 }
 
-export function openReader(state: JournalState, outline: Outline, after: number, sink: EventSink): EventReader {
+export async function openReader(
+  state: JournalState,
+  outline: Outline,
+  after: number,
+  sink: EventSink,
+): Promise<EventReader> {
   sink.open();
   const form = eventForm(state);
   if (form.start === null) return { form, state, outline, after, sink, index: 0, sequence: 0 };
-  if (after < 1) sink.send(form.start(state, outline), 1);
+  if (after < 1) await sink.send(form.start(state, outline), 1);
   return { form, state, outline, after, sink, index: 0, sequence: 1 };
 }
 

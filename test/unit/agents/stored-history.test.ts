@@ -102,7 +102,7 @@ test("GET /agents/:id/history leaves the runs of another living process alone", 
   await next.histories.start();
   assert.equal((await next.page("a")).entries[0].status, "running");
   const keeper = new HistoryMaintenance(store, { retention: DAY, logger: silent });
-  await keeper.closeOrphanedRuns(() => true);
+  await keeper.orphans.look(() => true);
   assert.equal((await next.page("a")).entries[0].error, "interrupted");
   // The other one was slow, not dead: what it says at the end counts.
   other.histories.forAgent("a").end(run, "completed", outcome("late"));

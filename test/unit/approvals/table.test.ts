@@ -7,7 +7,7 @@ import { ApprovalRows } from "../../../core/approvals/rows.ts";
 import { settleDue } from "../../../core/approvals/upkeep.ts";
 import { EVERYTHING, type Principal } from "../../../core/identity/principal.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
-import { APPROVAL_TIMES } from "../../../core/storage/keys.ts";
+
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import { type ApprovalClaim, ApprovalNeeded, type CallKind } from "../../../core/tools/approval.ts";
@@ -280,7 +280,7 @@ test("an answer that comes while what is due is looked for is neither forgotten 
   let isAnswered = false;
   const scan: Store["scan"] = async (range) => {
     const found = await store.scan(range);
-    if (range.prefix !== APPROVAL_TIMES || isAnswered) return found;
+    if (range.prefix !== "ax/" || isAnswered) return found;
     isAnswered = true;
     assert.equal(await process.answer(id, true), "approved");
     return found;

@@ -18,7 +18,7 @@ const SIMILAR = {
 
 /** Every method that names a conversation. */
 const METHODS: {
-  [name in Exclude<keyof MemoryAccess, "list" | "create">]: (access: MemoryAccess) => Promise<unknown>;
+  [name in Exclude<keyof MemoryAccess, "list" | "create" | "requireRoom">]: (access: MemoryAccess) => Promise<unknown>;
 } = {
   get: (access) => access.get("c"),
   update: (access) => access.update("c", { title: "stolen" }),

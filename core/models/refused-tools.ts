@@ -1,14 +1,24 @@
 /** What a provider says of a tool or a message that it refuses, and the plain form in which such a tool is sent instead. */
-import type { LanguageModelV3FunctionTool } from "@ai-sdk/provider";
-import { isObject } from "../../lib/is-object.ts";
-import { causesText } from "../../models/causes-text.ts";
-import { classifyFailure } from "../../models/failure.ts";
+import type { LanguageModelV3CallOptions, LanguageModelV3FunctionTool } from "@ai-sdk/provider";
+import { isObject } from "../lib/is-object.ts";
+import { causesText } from "./causes-text.ts";
+import { classifyFailure } from "./failure.ts";
 
-type Tools = readonly LanguageModelV3FunctionTool[];
+/** What of a request its provider may refuse. */
+export type ModelRequest = Pick<LanguageModelV3CallOptions, "prompt" | "tools">;
+type Tools = NonNullable<ModelRequest["tools"]>;
+
+interface Refusal {
+  readonly error: unknown;
+  readonly sent: ModelRequest;
+  /** Names of tools that are sent in a plain form already. */
+  readonly known: ReadonlySet<string>;
+}
 
 /** Of the error that is searched. */
 const MAX_TEXT = 16 * 1024;
 const MAX_DEPTH = 16;
+const MAX_ASKED_FOR = 3;
 
 /** `tools[3].function`, `tools.3.custom`, `function_declarations[3]`. The last number counts: Gemini has all functions in one tool. */
 const TOOL = /\b(?:tools|function_?declarations)(?:\[|\.)(\d{1,4})\b/gi;
@@ -21,8 +31,15 @@ function refusalText(error: unknown): string | null {
   return `${causesText(error).slice(0, MAX_TEXT)}\n${body.slice(0, MAX_TEXT)}`;
 }
 
-/** The tool that the provider refuses, or null. */
-export function refusedTool(error: unknown, tools: Tools = []): string | null {
+/** The tools that the provider refuses: after some refusals, which name one each, the others are not asked for one by one. */
+export function refusedTools({ error, sent: { tools = [] }, known }: Refusal): readonly string[] {
+  const tool = refusedTool(error, tools);
+  if (tool === null || known.has(tool)) return [];
+  const asked = tools.filter(({ name }) => known.has(name)).length;
+  return asked < MAX_ASKED_FOR ? [tool] : tools.map(({ name }) => name);
+}
+
+function refusedTool(error: unknown, tools: Tools): string | null {
   const text = refusalText(error);
   if (text === null || tools.length === 0) return null;
   const index = [...text.matchAll(TOOL)].at(-1)?.[1];
@@ -34,17 +51,22 @@ export function refusedTool(error: unknown, tools: Tools = []): string | null {
 }
 
 /** What the provider refuses, for the error: nothing of its own words, which may quote others. */
-export function refusedPart(error: unknown, tools: Tools | undefined): string | null {
+export function refusedPart(error: unknown, tools: Tools = []): string | null {
   const tool = refusedTool(error, tools);
   if (tool !== null) return `tool ${JSON.stringify(tool)}`;
   return MESSAGE.exec(refusalText(error) ?? "")?.[0] ?? null;
 }
 
-/** The tools, those of the names with schemas that say only which values there are. */
-export const withPlain = (tools: Tools, names: ReadonlySet<string>): LanguageModelV3FunctionTool[] =>
-  tools.map((tool) =>
-    names.has(tool.name) ? { ...tool, inputSchema: { ...plain(tool.inputSchema, 0), type: "object" } } : tool,
+/** The request with the tools of these names described by schemas that say only which values there are. */
+export function withPlain(request: ModelRequest, names: ReadonlySet<string>): ModelRequest {
+  if (names.size === 0 || !request.tools?.some(({ name }) => names.has(name))) return request;
+  const tools = request.tools.map((tool) =>
+    names.has(tool.name) && tool.type === "function"
+      ? { ...tool, inputSchema: { ...plain(tool.inputSchema, 0), type: "object" as const } }
+      : tool,
   );
+  return { ...request, tools };
+}
 
 function plain(schema: unknown, depth: number): LanguageModelV3FunctionTool["inputSchema"] {
   if (!isObject(schema) || depth > MAX_DEPTH) return {};

@@ -1,0 +1,224 @@
+/**
+ * Records of one kind: a row each, and the rows that lead to it. These follow from the record, and change in the commit that changes it.
+ * Every change expects the record as it was read: of two simultaneous changes, one is a `CommitConflict`.
+ */
+import { systemTime } from "../lib/clock.ts";
+import { Interval } from "../lib/interval.ts";
+import { unlessConflict } from "./conflict.ts";
+import { encodeNumber, encodeShortText, encodeText } from "./encoding.ts";
+import { excessBytes, type KindOfRows } from "./memory-shares.ts";
+import { allRows, pagesInBackground, rowsAt } from "./ranges.ts";
+import { isVolatile } from "./sharing.ts";
+import type { Commit, Row, Store } from "./store.ts";
+
+export const RECORDS_PER_PAGE = 50;
+const ROWS_PER_COUNT = 10_000;
+const ROWS_PER_COMMIT = 100;
+const RETENTION_INTERVAL_MS = 60_000;
+/** Short, since what comes within it is kept as well. */
+const ROOM_INTERVAL_MS = 250;
+
+/** How records of a kind are kept. Keys of all rows that lead to one end with its id. */
+interface Kind<T> {
+  /** What the key of a record begins with, before its id. */
+  readonly prefix: string;
+  /** What the key of its row of time begins with. */
+  readonly times: string;
+  /** That time, in milliseconds since 1970: when there is something to do with the record. */
+  timeOf(record: T): number;
+  /**
+   * Its lists: what their keys begin with, and the fields that the records of one have in common. A record without one of these is in no
+   * such list. Those of more fields come later.
+   */
+  readonly lists?: readonly (readonly [name: string, ...fields: (keyof T)[]])[];
+  /** The time by which they are in order, in milliseconds since 1970. */
+  orderOf?(record: T): number;
+  /** Prefixes of what else leads to it. */
+  placesOf?(record: T): readonly string[];
+}
+
+export interface Found<T> {
+  readonly id: string;
+  readonly record: T;
+  readonly revision: number;
+  /** Characters of its row. */
+  readonly size: number;
+}
+
+/** With its row of time, whose key cannot be computed where that time depends on settings. */
+export interface Due<T> extends Found<T> {
+  readonly time: Row;
+}
+
+interface Removal<T> {
+  /** In `memory:`, whose room they share. */
+  readonly room: KindOfRows;
+  /** For how many milliseconds they are kept. */
+  kept(): number;
+  /** Whether one stays where there is no room: the first time that all are looked through, or also the second time. */
+  stays(found: Found<T>, isFirst: boolean): boolean;
+  failed(error: unknown): void;
+}
+
+interface Page {
+  readonly limit: number;
+  readonly offset: number;
+  /** `asc`: oldest first. */
+  readonly order: "asc" | "desc";
+}
+
+export class Collection<T extends object> {
+  readonly store: Store;
+  readonly #kind: Kind<T>;
+
+  constructor(store: Store, kind: Kind<T>) {
+    this.store = store;
+    this.#kind = kind;
+  }
+
+  key(id: string): string {
+    return this.#kind.prefix + encodeText(id);
+  }
+
+  async read(id: string): Promise<Found<T> | undefined> {
+    const row = await this.store.get(this.key(id));
+    return row && found(row);
+  }
+
+  /** The records with these ids, as far as they exist. */
+  async readMany(ids: readonly string[]): Promise<Found<T>[]> {
+    const rows = await this.store.getMany(ids.map((id) => this.key(id)));
+    return rows.flatMap((row) => (row === undefined ? [] : found<T>(row)));
+  }
+
+  /** Pages of the records that rows with a prefix lead to. */
+  async *pagesOf(prefix: string): AsyncGenerator<Found<T>[], void> {
+    for await (const rows of allRows(this.store, { prefix }, RECORDS_PER_PAGE)) yield this.readMany(rows.map(idOf));
+  }
+
+  async list(filter: Partial<T>, { limit, offset, order }: Page): Promise<T[]> {
+    const range = { prefix: this.#listsOf(filter).at(-1)!, reverse: order === "desc", limit };
+    const rows = await rowsAt(this.store, range, offset);
+    return (await this.readMany(rows.map(idOf))).map(({ record }) => record);
+  }
+
+  async count(filter: Partial<T>): Promise<number> {
+    let count = 0;
+    const prefix = this.#listsOf(filter).at(-1)!;
+    for await (const rows of allRows(this.store, { prefix }, ROWS_PER_COUNT)) count += rows.length;
+    return count;
+  }
+
+  /** A page of those whose time has come by `now`, the earliest first. */
+  async due(now: number): Promise<Due<T>[]> {
+    const { times } = this.#kind;
+    const before = times + encodeNumber(now + 1);
+    const rows = await this.store.scan({ prefix: times, before, limit: RECORDS_PER_PAGE });
+    const timeOf = new Map(rows.map((row) => [idOf(row), row]));
+    return (await this.readMany([...timeOf.keys()])).map((each) => ({ ...each, time: timeOf.get(each.id)! }));
+  }
+
+  /**
+   * Puts a record in the place of another one, both with the rows that lead to them. Resolves to its revision.
+   *
+   * @param before undefined: there is none
+   * @param after undefined: it is removed
+   * @param more of the same commit; what it expects is instead of the record as it was
+   * @param text `after` as JSON
+   */
+  write(
+    id: string,
+    before: Pick<Found<T>, "record" | "revision"> | undefined,
+    after: T | undefined,
+    { put = [], delete: removed = [], expect = [[this.key(id), before?.revision ?? null]] }: Commit = {},
+    text = JSON.stringify(after),
+  ): Promise<number> {
+    const old = before === undefined ? [] : this.#pointers(id, before.record);
+    const next = after === undefined ? [] : this.#pointers(id, after);
+    const gone = old.filter((pointer) => !next.includes(pointer));
+    const rows = next.filter((pointer) => !old.includes(pointer)).map((pointer) => [pointer, ""] as const);
+    const key = this.key(id);
+    return this.store.commit(
+      after === undefined
+        ? { put, delete: [key, ...gone, ...removed], expect }
+        : { put: [[key, text], ...rows, ...put], delete: [...gone, ...removed], expect },
+    );
+  }
+
+  /** The work that removes them when they are too old, and in `memory:` when they take more than their room. */
+  removal({ kept, failed, ...rest }: Removal<T>): { start(): void; stop(): Promise<unknown> } {
+    const stopping = new AbortController();
+    const { signal } = stopping;
+    const works = [new Interval(RETENTION_INTERVAL_MS, () => this.removeBefore(systemTime() - kept(), signal), failed)];
+    if (isVolatile(this.store)) works.push(new Interval(ROOM_INTERVAL_MS, () => this.#makeRoom(rest, signal), failed));
+    return {
+      start() {
+        for (const work of works) work.start();
+      },
+      stop() {
+        stopping.abort();
+        return Promise.all(works.map((work) => work.stop()));
+      },
+    };
+  }
+
+  /** Removes those whose time is before `time`, in milliseconds since 1970, a page at a time. */
+  async removeBefore(time: number, signal: AbortSignal): Promise<void> {
+    const { times: prefix } = this.#kind;
+    const range = { prefix, before: prefix + encodeNumber(Math.max(0, time)) };
+    for await (const rows of pagesInBackground(this.store, range, ROWS_PER_COMMIT, signal)) await this.#forget(rows);
+  }
+
+  async #makeRoom({ room, stays }: Pick<Removal<T>, "room" | "stays">, signal: AbortSignal): Promise<void> {
+    for (const isFirst of [true, false]) {
+      if (excessBytes(this.store, room) <= 0) return;
+      const { times: prefix } = this.#kind;
+      for await (const rows of pagesInBackground(this.store, { prefix }, ROWS_PER_COMMIT, signal))
+        for (const time of rows) {
+          const found = await this.read(idOf(time));
+          if (found !== undefined && stays(found, isFirst)) continue;
+          await this.#forget([time]);
+          if (excessBytes(this.store, room) <= 0) return;
+        }
+    }
+  }
+
+  /** @param times one that has another time by now stays */
+  async #forget(times: readonly Row[]): Promise<void> {
+    const removed = times.flatMap((time) => [time.key, this.key(idOf(time))]);
+    const expect = times.map(({ key, revision }) => [key, revision] as const);
+    await unlessConflict(this.store.commit({ delete: removed, expect }));
+  }
+
+  /** The keys of the rows that lead to a record. */
+  #pointers(id: string, record: T): string[] {
+    const { times, timeOf, orderOf, placesOf } = this.#kind;
+    const pointers = [`${times}${encodeNumber(timeOf(record))}/${id}`];
+    if (orderOf !== undefined)
+      for (const list of this.#listsOf(record)) pointers.push(`${list}${encodeNumber(orderOf(record))}/${id}`);
+    if (placesOf !== undefined) for (const place of placesOf(record)) pointers.push(place + id);
+    return pointers;
+  }
+
+  /** Prefixes of the lists of records with these values, the narrowest last. */
+  #listsOf(values: Partial<T>): string[] {
+    const { lists = [] } = this.#kind;
+    const within = lists.filter(([, ...fields]) => fields.every((field) => values[field] !== undefined));
+    return within.map(([name, first, ...others]) => {
+      const parts = [
+        encodeText(String(values[first!])),
+        ...others.map((field) => encodeShortText(String(values[field]))),
+      ];
+      return `${name}${parts.join("/")}/`;
+    });
+  }
+}
+
+const idOf = ({ key }: Row): string => key.slice(key.lastIndexOf("/") + 1);
+
+export const found = <T>(row: Row): Found<T> => ({
+  id: idOf(row),
+  record: JSON.parse(row.value),
+  revision: row.revision,
+  size: row.value.length,
+});
