@@ -8565,6 +8565,10 @@ export const schemas: Record<string, Record<string, unknown>> = {
           "$ref": "#/components/schemas/PendingApproval"
         }
       },
+      "runId": {
+        "type": "string",
+        "description": "Present with `approvals`: the run, which goes on by itself once they are answered."
+      },
       "messageId": {
         "type": "string",
         "description": "Id of the answer in the conversation. Left out when none is stored."

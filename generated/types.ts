@@ -3309,6 +3309,10 @@ export interface TextResult {
    */
   approvals?: PendingApproval[];
   /**
+   * Present with `approvals`: the run, which goes on by itself once they are answered.
+   */
+  runId?: string;
+  /**
    * Id of the answer in the conversation. Left out when none is stored.
    */
   messageId?: string;

@@ -6,7 +6,7 @@ import type { Service } from "../app/service.ts";
 import type { Context } from "../http/route.ts";
 import { principalOf } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
-import type { EventProducer } from "../lib/event-sink.ts";
+import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import { isObject } from "../lib/is-object.ts";
 import { RunEvents } from "./events.ts";
 import { giveAnswer, interruptsOf, markAwaited, openCalls, readResume } from "./interrupts.ts";
@@ -52,11 +52,9 @@ export async function answerAgUi(agent: Agent, body: AgUiRequest, call: Context<
     interrupts: (approvals: readonly PendingApproval[]) => interruptsOf(approvals, service.approvals, call),
   };
   const identity = { ...run, messageId: prepared.messageId, open: openCalls(messages.at(-1)).keys() };
-  const produce = prepared.events((events) => new AgUiSink(events, new RunEvents(identity), asking, state));
-  return async (events) => {
-    for (const answer of known) await giveAnswer(service.approvals, answer, call);
-    await produce(events);
-  };
+  const form = (events: EventSink) => new AgUiSink(events, new RunEvents(identity), asking, state);
+  for (const answer of known) await giveAnswer(service.approvals, answer, call);
+  return (await prepared.answered(form)) ?? prepared.events(form);
 }
 
 /** Whether the client speaks version 1.0 or later. Older clients name no version. */

@@ -81,6 +81,8 @@ export interface ProtocolRun {
   start(sink: PartSink): Promise<void>;
   /** Runs as a stream of events; those of a kept run come from its journal. @param form makes the sink that turns parts into events */
   events(form: (events: EventSink) => PartSink): EventProducer;
+  /** The events of the run that waits for the answers in the request, if there is one: then nothing else is to be started. */
+  answered(form: (events: EventSink) => PartSink): Promise<EventProducer | null>;
 }
 
 /** A protocol run that is kept, and continues without its client. */
@@ -141,9 +143,9 @@ export interface Agent {
   /** Resolves to a value that is valid against `body.schema`. */
   generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;
   /** The typed parts of the run, one event each. */
-  stream(body: GenerateBody, call: RunCall): EventProducer;
+  stream(body: GenerateBody, call: RunCall): EventProducer | Promise<EventProducer>;
   /** The UI message stream. */
-  chat(body: ChatBody, call: RunCall): EventProducer;
+  chat(body: ChatBody, call: RunCall): EventProducer | Promise<EventProducer>;
   /** For protocols with their own reply format: their sink makes the reply from the parts. */
   prepare(body: ProtocolBody, call: RunCall): ProtocolRun;
   /** @param runId a new one. Throws `invalid_input` also when this service keeps no runs */

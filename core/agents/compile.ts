@@ -72,6 +72,15 @@ interface CompiledAgents {
   whenIdle(): Promise<void>;
 }
 
+/** Whether a person may have to approve calls of its own tools. */
+function mayAsk({ tools: items }: AgentManifest, tools: ReadonlyMap<string, Tool>): boolean {
+  const asks = (tool: Tool | undefined) => tool !== undefined && tool.approval !== false;
+  return items.some((item) => {
+    const use = typeof item === "string" ? item : item.use;
+    return isTemplate(use) ? [...tools.values()].some(asks) : asks(tools.get(use));
+  });
+}
+
 /** The life cycle of what agents keep in the store. */
 interface Histories {
   /** Called once before the service listens: closes runs that an earlier process left open. */
@@ -126,6 +135,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       newRunId,
       activity,
       durable: agent.durable,
+      asks: mayAsk(agent, tools),
       recovery: agent.recovery,
       keeping,
       runs: parts.meters?.agents.of(id),

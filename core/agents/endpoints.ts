@@ -3,13 +3,13 @@
 import type { StartedRun } from "../../generated/types.ts";
 import { ownerOf } from "../identity/ownership.ts";
 import { invalid } from "../lib/errors.ts";
-import type { EventProducer } from "../lib/event-sink.ts";
+import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
 import { replyMessageId } from "./conversation/agent-memory.ts";
 import { summarizeLines } from "./conversation/write-summary.ts";
 import type { Description } from "./describe.ts";
 import type { KeptRequest, KeptRun } from "./keeper.ts";
-import { keptAgent, keptRun, requireFreeId } from "./kept.ts";
+import { answersOf, keptAgent, keptRun, orAnswered, requireFreeId } from "./kept.ts";
 import { prepareKept, prepareProtocol } from "./protocol-run.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, executeStream, type PreparedRun, prepareRun, type RunRequest } from "./run/execute.ts";
@@ -47,6 +47,9 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     detail: () => description.detail(),
     onStatusChange: (listener) => agent.activity.onChange(listener),
     async generateText(body, call, approves = true) {
+      const answers = approves ? answersOf(agent, body, call) : null;
+      const answered = answers === null ? null : await answers();
+      if (answered !== null) return textResult(await answered.result());
       const run = newAnswer(body, call, false, approves);
       if (run !== null) return body.options?.background === true ? started(run, call) : textResult(await run.result());
       const prepared = prepareRun(agent, answerRequest(body, approves), call);
@@ -78,33 +81,37 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       if (isFree !== undefined) await isFree;
       return (await execute(agent, prepared)).output;
     },
-    stream(body: GenerateBody, call): EventProducer {
+    stream(body, call) {
       requireForeground(body);
+      const answers = answersOf(agent, body, call);
       const run = newAnswer(body, call, true);
-      if (run !== null) return run.events();
+      if (run !== null) return orAnswered(answers, undefined, run.events());
       const prepared = prepareRun(agent, answerRequest(body), call);
       const isFree = requireFreeId(agent, prepared, body.options);
-      return async (events) => {
+      return orAnswered(answers, undefined, async (events) => {
         if (isFree !== undefined) await isFree;
         return executeStream(agent, prepared, new RawSink(events));
-      };
+      });
     },
-    chat(body, call): EventProducer {
+    chat(body, call) {
       requireForeground(body);
-      const request = chatRequest(body);
+      const request = chatRequest(body, agent.asks);
       const { options } = body;
+      const answers = answersOf(agent, request, call);
       const run = keptRun(agent, kept, () => request, options, call, true);
       if (run !== null) {
-        if (request.isResumable === true) requireConversation(run.prepared);
-        return run.events((events) => new UiSink(events, replyMessageId(request.input, run.id)));
+        if (options?.resumableStream === true) requireConversation(run.prepared);
+        const form = (events: EventSink) => new UiSink(events, replyMessageId(request.input, run.id));
+        return orAnswered(answers, form, run.events(form));
       }
       const prepared = prepareRun(agent, { ...request, runId: options?.runId }, call);
       const messageId = replyMessageId(request.input, prepared.plan.id);
       const isFree = requireFreeId(agent, prepared, options);
-      return async (events) => {
+      const form = (events: EventSink) => new UiSink(events, messageId);
+      return orAnswered(answers, form, async (events) => {
         if (isFree !== undefined) await isFree;
-        return executeStream(agent, prepared, new UiSink(events, messageId));
-      };
+        return executeStream(agent, prepared, form(events));
+      });
     },
     streamObject(body, call): EventProducer {
       requireForeground(body);
@@ -153,7 +160,7 @@ const answerRequest = ({ input, options }: GenerateBody, approves = true): RunRe
 });
 
 /** Accepts our own body, and the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
-function chatRequest(body: ChatBody): KeptRequest {
+function chatRequest(body: ChatBody, asks: boolean): KeptRequest {
   const { options, id } = body;
   const [field, input] = body.input !== undefined ? ["input", body.input] : ["messages", body.messages];
   if (input === undefined) throw invalid("input is required (or messages, as a chat hook sends them)");
@@ -165,7 +172,8 @@ function chatRequest(body: ChatBody): KeptRequest {
     conversationId,
     clientKnowsMessageId: true,
     runsTools: true,
-    ...(options?.resumableStream === true && { isResumable: true }),
+    waits: true,
+    ...((asks || options?.resumableStream === true) && { isResumable: true }),
   };
 }
 

@@ -2,6 +2,7 @@
 import type { GenerateOptions } from "../../generated/types.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { ProtocolBody, RunCall } from "./agent.ts";
+import type { AwaitedCall } from "./prompt/awaited-calls.ts";
 import type { PreparedRun } from "./run/execute.ts";
 import type { RunJournal } from "./run/journal.ts";
 import type { PartSink } from "./run/parts.ts";
@@ -68,10 +69,27 @@ export interface KeptRun {
   readonly events: (form?: (sink: Parameters<EventProducer>[0]) => PartSink) => EventProducer;
 }
 
+/** A run that waits for calls which a request answers, or has gone on since. */
+export type AnsweredRun = Pick<KeptRun, "id" | "result" | "events">;
+
 export interface RunKeeper {
   /** Whether kept runs survive the process. */
   readonly lasts: boolean;
   newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, name: RunName): KeptRun;
+  /** A run that ends with its request, unless it asks a person: from then on it is kept. */
+  askingRun(agent: KeptAgent, request: KeptRequest, call: RunCall, runId: string, isChosen: boolean): KeptRun;
+  /**
+   * Gives a run the answers that a client reports for calls of it. Those that do not count are ignored.
+   *
+   * @param context of the request
+   * @returns null when no run waits for them, or has
+   */
+  answered(
+    agentId: string,
+    calls: readonly AwaitedCall[],
+    context: Readonly<Record<string, unknown>>,
+    from: RunCall,
+  ): Promise<AnsweredRun | null>;
   /** @throws ServiceError `conflict` when a kept run has this id */
   requireFree(runId: string, userId: string | undefined): Promise<void>;
 }

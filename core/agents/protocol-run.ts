@@ -3,7 +3,7 @@ import { invalid, ServiceError } from "../lib/errors.ts";
 import type { KeptProtocolRun, ProtocolBody, ProtocolRun, RunCall } from "./agent.ts";
 import { messageIdForRun } from "./conversation/agent-memory.ts";
 import type { KeptAgent, KeptRequest, KeptRun } from "./keeper.ts";
-import { keptRun, keyedAs } from "./kept.ts";
+import { answersOf, keptRun, keyedAs } from "./kept.ts";
 import { reasoningOptions } from "./run/bounds.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { executeStream, prepareRun } from "./run/execute.ts";
@@ -18,6 +18,7 @@ export function prepareProtocol(
   call: RunCall,
 ): ProtocolRun {
   const request = protocolRequest(agent, body);
+  const answers = answersOf(agent, request, call);
   const run = isKept === true ? keptRun(agent, kept, () => request, request.options, call, true) : null;
   const prepared = run?.prepared ?? prepareHere(agent, request, call);
   const { plan } = prepared;
@@ -28,6 +29,7 @@ export function prepareProtocol(
     isForClient: (tool) => plan.tools.byName.get(tool)?.clientInput !== undefined,
     start,
     events: (form) => run?.events(form) ?? ((events) => start(form(events))),
+    answered: async (form) => (await answers?.())?.events(form) ?? null,
   };
 }
 
@@ -89,6 +91,7 @@ function protocolRequest(agent: CompiledAgent, { effort, options, ...request }: 
   return {
     ...request,
     ...(asked && { options: asked }),
+    ...(request.approves !== false && { waits: true as const }),
     runsTools: true,
     clientKnowsMessageId: true,
   } satisfies KeptRequest;

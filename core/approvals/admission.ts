@@ -98,7 +98,10 @@ export async function admit(
     switch (action) {
       case "ask": {
         const record = question(asked, call, digests, clock());
-        const create = () => rows.create(record, last.revision);
+        const create = async () => {
+          await claim.keep?.();
+          await rows.create(record, last.revision);
+        };
         await (bound !== undefined && countsForUser(record) ? bound.claim(record.owner, create) : create());
         if (origin.call.signal.aborted) await late?.(record);
         throw new ApprovalNeeded(record.id, tool.name, input);
@@ -147,8 +150,8 @@ const fitsContext = (
   status === "denied";
 
 /** An approval for another user, another tool or another input does not exist for this call. */
-const belongs = (record: ApprovalRecord | undefined, { call }: Digests, { owner }: Call): boolean =>
-  record?.call === call && record.owner === owner;
+const belongs = (record: ApprovalRecord | undefined, { call, key }: Digests, { owner }: Call): boolean =>
+  (record?.call === call || record?.call === key) && record.owner === owner;
 
 /** @param since start of the execution to which the call belongs */
 function standing(record: ApprovalRecord | undefined, now: number, since = 0): Standing {
@@ -165,8 +168,10 @@ function digestsOf({ tool, input, origin }: AskedCall, { kind, owner, ...claim }
   const what = [tool.name, input ?? null];
   const { context, conversationId, executionId, idempotencyKey } = origin;
   const { agentId, toolCallId } = claim;
-  const of = (rest: readonly unknown[]) => digest([kind, owner, ...rest, ...what]);
+  const of = (rest: readonly unknown[], as: AskingKind = kind) => digest([as, owner, ...rest, ...what]);
   const contextDigest = digest(context);
+  // The client of a run may bring the answer.
+  const brings = claim.runId === undefined ? kind : "chat";
   const calls: Readonly<Record<AskingKind, readonly unknown[]>> = {
     direct: [context],
     step: [idempotencyKey],
@@ -175,9 +180,10 @@ function digestsOf({ tool, input, origin }: AskedCall, { kind, owner, ...claim }
   };
   const keys: Partial<typeof calls> = {
     chat: [idempotencyKey],
+    step: [idempotencyKey],
     ...(Object.keys(context).length > 0 && { model: [...calls.model, contextDigest] }),
   };
-  const call = of(calls[kind]);
+  const call = of(calls[brings], brings);
   return { key: keys[kind] === undefined ? call : of(keys[kind]), call, contextDigest };
 }
 

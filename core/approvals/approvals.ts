@@ -154,7 +154,7 @@ export class Approvals implements ApprovalInbox {
         lost: (asked, approved) => this.#lost(asked, approved),
       },
     );
-    if (isAwaited(record)) this.#upkeep?.hurry();
+    if (isAwaited(record)) await this.#upkeep?.deliver(record);
     return approvalView(record);
   }
 

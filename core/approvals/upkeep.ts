@@ -55,6 +55,12 @@ export class Upkeep {
     this.#rounds.start(0);
   }
 
+  /** Tells what waits for an answer of it at once. What cannot be told yet is told in a round. Never rejects. */
+  async deliver(record: ApprovalRecord): Promise<void> {
+    if (this.#deliver === null || this.#rounds.signal.aborted) return;
+    if ((await this.#tell(record).catch(() => "later")) === "later") this.hurry();
+  }
+
   /** Starts a round now, because a step's question has been answered. */
   hurry(): void {
     this.#retryDelay = RETRY_DELAY_MS;

@@ -2,12 +2,19 @@
  * Keeps runs of agents: each is an execution of the engine, so that its storage, its lease, its recovery, its cancellation and its
  * removal are those of executions.
  */
+import type { Approval } from "../../generated/types.ts";
 import type { RunCall } from "../agents/agent.ts";
-import type { KeptAgent, KeptRequest, KeptRun, RunKeeper, RunName } from "../agents/keeper.ts";
+import type { AnsweredRun, KeptAgent, KeptRequest, KeptRun, RunKeeper, RunName } from "../agents/keeper.ts";
+import type { AwaitedCall } from "../agents/prompt/awaited-calls.ts";
+import { wasAborted } from "../agents/run/abort.ts";
+import { NULL_SINK, type PartSink } from "../agents/run/parts.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
 import { RawSink } from "../agents/stream/raw.ts";
+import type { Approvals } from "../approvals/approvals.ts";
+import { shownContext } from "../approvals/record.ts";
 import { type Principal, principalOf, seesEverything } from "../identity/principal.ts";
+import { canonicalJson } from "../lib/canonical-json.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, notFound, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
@@ -33,7 +40,7 @@ import { ScopedWorkflows } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
 import { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
-import { partEvents } from "./events.ts";
+import { endWithQuestion, followAnswered, type KnownCall, partEvents, replyWith } from "./events.ts";
 import { LiveRun } from "./live-run.ts";
 import { earlierResult, RunIdTaken, runCancelled, runInterrupted } from "./outcome.ts";
 import { ScopedRuns } from "./scoped.ts";
@@ -51,9 +58,11 @@ export class KeptRuns implements RunKeeper {
   /** The runs that go on here, by the key of their step. */
   readonly #live = new Map<string, LiveRun>();
   readonly #conversations: ConversationRuns;
+  readonly #approvals: Pick<Approvals, "find" | "answer">;
 
-  constructor(engine: Engine) {
+  constructor(engine: Engine, approvals: Pick<Approvals, "find" | "answer">) {
     this.#engine = engine;
+    this.#approvals = approvals;
     this.lasts = !engine.environment.volatile;
     this.#conversations = new ConversationRuns(engine.store, this.lasts);
   }
@@ -144,7 +153,11 @@ export class KeptRuns implements RunKeeper {
       id: runId,
       prepared,
       left: live.left,
-      result: () => begun((execution) => this.#result(execution, live), earlierResult),
+      result: () =>
+        begun(
+          (execution) => this.#result(execution, live),
+          (follow) => earlierResult(follow, runId),
+        ),
       start: () => begun(onDisk, () => false),
       events: (form) => async (events) => {
         live.isRead = true;
@@ -156,7 +169,88 @@ export class KeptRuns implements RunKeeper {
           },
           (known) => known,
         );
-        await follow(partEvents(events, form ?? ((sink) => new RawSink(sink))));
+        if (form === undefined) await follow(partEvents(events, (sink) => new RawSink(sink)));
+        else await replyWith(follow, events, form);
+      },
+    };
+  }
+
+  async answered(
+    agentId: string,
+    calls: readonly AwaitedCall[],
+    context: Readonly<Record<string, unknown>>,
+    from: RunCall,
+  ): Promise<AnsweredRun | null> {
+    const found = await Promise.all(
+      calls.map(async (call) => ({ call, asked: await this.#approvals.find(call.approvalId, from) })),
+    );
+    const fits = found.flatMap(({ call, asked }) => {
+      if (asked?.agentId !== agentId || asked.runId === undefined || asked.status === "withdrawn") return [];
+      return isFor(asked, call, context) ? [{ call, asked, runId: asked.runId }] : [];
+    });
+    if (fits.length === 0) return null;
+    const { runId, asked: first } = fits[0]!;
+    const asked: KnownCall[] = [];
+    for (const { call, asked: approval, runId: of } of fits) {
+      if (of !== runId) continue;
+      if (call.answer !== null) await this.#approvals.answer(call.approvalId, call.answer, from).catch(ifRefused);
+      asked.push({ ...call, isAnswered: call.answer !== null || approval.status !== "open" });
+    }
+    const runs = this.for(principalOf(from, this.#engine.spaces.isolated));
+    const { userId } = first;
+    const follow = followAnswered(asked, from, (after) => runs.attach(agentId, runId, after, { userId }));
+    return {
+      id: runId,
+      result: () => earlierResult(follow, runId),
+      events: (form) => (events) => replyWith(follow, events, form ?? ((sink) => new RawSink(sink)), asked),
+    };
+  }
+
+  askingRun(agent: KeptAgent, request: KeptRequest, call: RunCall, runId: string, isChosen: boolean): KeptRun {
+    const waits: KeptRequest = { ...request, waits: true };
+    let execution: Execution | null = null;
+    const keep = () =>
+      withFreeNumber(this.#engine.sequence, executionNumberRows, (number) =>
+        this.#begin(agent, waits, call, number, live, false, async (begun) => {
+          execution = begun;
+          await Promise.race([live.handedOver, begun.settled]);
+          return onDisk(begun);
+        }),
+      );
+    const live: LiveRun = new LiveRun(call, waitingPlace(agent, waits, runId), null, keep);
+    const prepared = agent.prepare(waits, live.call, runId, live);
+    live.prepared = prepared;
+    /** Resolves to null when the run waits. */
+    const work = async (reader: PartSink): Promise<RunResult | null> => {
+      if (isChosen) await this.requireFree(runId, prepared.plan.settings.memory.userId);
+      live.work = agent.execute(prepared, live.readBy(reader), live.outcome);
+      try {
+        return await live.work;
+      } catch (error) {
+        if (!(error instanceof RunWaits) || execution === null) throw error;
+        await Promise.race([execution.settled, execution.commitFailure()]);
+        return null;
+      }
+    };
+    return {
+      id: runId,
+      prepared,
+      left: live.left,
+      async result() {
+        const result = await work(NULL_SINK);
+        if (result !== null) return result;
+        call.replyWith = { ...call.replyWith, headers: [...(call.replyWith?.headers ?? []), "x-run-id", runId] };
+        return { ...live.outcome, finishReason: "tool-calls", runId };
+      },
+      start: () => Promise.reject(new Error("a run that asks begins with its reply")),
+      events: (form) => async (events) => {
+        const reader = (form ?? ((sink) => new RawSink(sink)))(events);
+        try {
+          if ((await work(reader)) === null) await endWithQuestion(reader, live.outcome);
+        } catch (error) {
+          if (!wasAborted(error, prepared.plan.call, reader)) throw error;
+          if (!reader.closed) await reader.part({ type: "abort" });
+        }
       },
     };
   }
@@ -222,6 +316,11 @@ export class KeptRuns implements RunKeeper {
         live.hasFailed = execution.isAtRest;
       }
       if (!(error instanceof CommitConflict)) throw error;
+      // The work goes on as that of the next one.
+      if (live.work !== null && !execution.isRecorded) {
+        live.takeBack();
+        execution.stop({ kind: "lost", reason: "its number is taken", gracePeriod: 0 });
+      }
       if (execution.isRecorded) throw runInterrupted(plan.id);
       throw unlessNumberTaken(error, number, new RunIdTaken(plan.id));
     }
@@ -235,24 +334,30 @@ export class KeptRuns implements RunKeeper {
     const runId = runIdOf({ id: call.executionId });
     const live = known ?? new LiveRun(recoveredCall(call, this.#engine), waitingPlace(agent, request, runId), call);
     live.begin(call);
+    const { work } = live;
+    // One that goes on is found by its conversation as it was when it began.
+    const { start } = (known === undefined && this.#engine.liveExecution(call.executionId, call.userId)?.state) || {};
+    const leave = start?.conversationId === undefined ? undefined : this.#conversations.begin(start);
     if (known === undefined) {
       // A crash may have left readers, who come back to this process or to another.
       live.isRead = true;
       live.result.catch(() => {});
       this.#live.set(key, live);
     }
-    const sink = new KeptSink(call, live.isRead, live.accept);
-    live.sink = sink;
-    const outcome = emptyRunResult();
-    live.outcome = outcome;
+    if (work === null) {
+      live.sink = new KeptSink(call, live.isRead, live.accept);
+      live.outcome = emptyRunResult();
+    }
+    const { outcome } = live;
+    const sink = live.sink!;
     try {
       const prepared = live.prepared ?? agent.prepare(request, live.call, runId, live);
-      await agent.execute(prepared, sink, outcome);
+      await (work ?? agent.execute(prepared, sink, outcome));
       live.resolve(outcome);
       return live.hasEnded ? null : live.output;
     } catch (error) {
       if (error instanceof RunWaits) {
-        live.resolve({ ...outcome, finishReason: "tool-calls" });
+        live.resolve({ ...outcome, finishReason: "tool-calls", runId });
         return new Suspend("a tool needs approval", { approvals: error.approvals } satisfies RunSuspension, false);
       }
       live.hasFailed = !call.signal.aborted;
@@ -265,6 +370,7 @@ export class KeptRuns implements RunKeeper {
       throw new Error("internal error");
     } finally {
       sink.end();
+      leave?.();
       if (known === undefined) this.#live.delete(key);
     }
   }
@@ -302,4 +408,23 @@ function recoveredCall(call: StepCall, { trace }: Engine) {
 async function onDisk(execution: Execution): Promise<boolean> {
   if (!execution.isRecorded) await Promise.race([execution.flush(), execution.settled]);
   return true;
+}
+
+/** Whether a client means the call that was asked about. What runs is that, but a yes in another context is none. */
+const isFor = (
+  asked: Approval,
+  { toolCallId, toolName, input, answer }: AwaitedCall,
+  context: Readonly<Record<string, unknown>>,
+): boolean =>
+  asked.toolCallId === toolCallId &&
+  asked.toolName === toolName &&
+  canonicalJson(asked.input) === canonicalJson(input ?? null) &&
+  (answer?.approved === false ||
+    asked.status === "denied" ||
+    asked.context === undefined ||
+    canonicalJson(asked.context) === canonicalJson(shownContext(context).context));
+
+/** An answer that does not count, because somebody has answered before or the user is not permitted to, is ignored. */
+function ifRefused(error: unknown): void {
+  if (!(error instanceof ServiceError) || error.kind === "unavailable") throw error;
 }

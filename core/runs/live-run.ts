@@ -3,11 +3,12 @@ import type { Logger } from "pino";
 import type { RunCall } from "../agents/agent.ts";
 import type { PreparedRun } from "../agents/run/execute.ts";
 import type { RunEntry, RunJournal } from "../agents/run/journal.ts";
-import type { AgentPart } from "../agents/run/parts.ts";
+import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import type { WaitingPlace } from "../agents/run/waiting.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
+import { AbortSource, type Aborts, abortsOf } from "../lib/aborts.ts";
 import { storedTime } from "../lib/clock.ts";
 import type { ServiceError } from "../lib/errors.ts";
 import type { SpanOrigin } from "../observability/span.ts";
@@ -15,10 +16,10 @@ import type { JoinedChanges } from "../storage/joined.ts";
 import type { StepCall } from "../workflows/definition/definition.ts";
 import type { RunOutput } from "../workflows/journal/run-record.ts";
 import { GivenUp } from "../workflows/run/lifetime.ts";
-import type { KeptSink } from "./sink.ts";
+import { KeptSink } from "./sink.ts";
 
 /** The part of a request's context that a run keeps when the request is over. */
-type RunOrigin = Pick<RunCall, "user" | "caller" | "requestId" | "logger" | "trace" | "client">;
+type RunOrigin = Pick<RunCall, "user" | "caller" | "requestId" | "logger" | "trace" | "client" | "replyWith">;
 
 /** The call and the journal of a run. It is prepared before its step begins, so that a bad request is refused at once. */
 export class LiveRun implements RunJournal {
@@ -45,18 +46,45 @@ export class LiveRun implements RunJournal {
   accept: () => void = () => {};
   resolve: (outcome: RunResult) => void = () => {};
   reject: (error: unknown) => void = () => {};
+  /** The work of one that was not kept when it began: it goes on as that of its step. */
+  work: Promise<RunResult> | null = null;
   #step: StepCall | null;
-
+  /** What one that is not kept for certain yet has recorded and said, in order; null for others. */
+  #held: (readonly ["keep" | "part", unknown])[] | null = null;
+  /** The try to keep it: calls that ask at the same time share it. */
+  #keeping: Promise<void> | null = null;
+  /** Resolves when its step has what it has done before it was kept. */
+  handedOver: Promise<void> = RECORDED;
+  #handOver: () => void = () => {};
+  readonly #madeAt = storedTime();
+  readonly #stop: AbortSource | null;
   readonly waitsAt: WaitingPlace | undefined;
 
   /**
    * @param waitsAt undefined where it does not wait for approvals
    * @param step of a run that goes on here after a crash
+   * @param begin of a run that is kept from its first question on: called then, until it resolves. The call is its request's until then
    */
-  constructor(origin: RunOrigin, waitsAt: WaitingPlace | undefined, step: StepCall | null = null) {
+  constructor(
+    origin: RunOrigin & Partial<Pick<RunCall, "aborts" | "signal">>,
+    waitsAt: WaitingPlace | undefined,
+    step: StepCall | null = null,
+    begin: (() => Promise<unknown>) | null = null,
+  ) {
     this.waitsAt = waitsAt;
     this.#step = step;
-    this.call = new KeptCall(origin, () => this.#step);
+    const stop = begin === null ? null : new AbortSource();
+    this.#stop = stop;
+    this.call = new KeptCall(origin, () => this.#step, stop);
+    if (begin !== null) {
+      this.#held = [];
+      this.handedOver = new Promise((resolve) => {
+        this.#handOver = resolve;
+      });
+      this.sink = new KeptSink(this, false, () => {});
+      this.waitsAt = { ...waitsAt, keep: () => (this.#keeping ??= this.#keep(begin)) };
+      (origin.aborts ?? abortsOf(origin.signal))?.add({ aborted: (reason) => this.hasBegun || stop!.abort(reason) });
+    }
     this.result = new Promise((resolve, reject) => {
       this.resolve = resolve;
       this.reject = reject;
@@ -78,6 +106,55 @@ export class LiveRun implements RunJournal {
 
   begin(step: StepCall): void {
     this.#step = step;
+    for (const [kind, value] of this.#held ?? [])
+      if (kind === "part") step.part(value, true);
+      else step.keep(value, true).catch(() => {});
+    this.#handOver();
+    const stop = this.#stop;
+    if (stop === null) return;
+    const stopped = () => {
+      // Until it is kept for certain, another step may begin in the place of one that is lost.
+      if (this.#step === step && (this.#held === null || !step.isInterrupted)) stop.abort(step.signal.reason);
+    };
+    step.signal.addEventListener("abort", stopped, { once: true });
+  }
+
+  /** Its step cannot be recorded: until another begins, it is not kept. */
+  takeBack(): void {
+    this.#step = null;
+  }
+
+  async #keep(begin: () => Promise<unknown>): Promise<void> {
+    try {
+      await begin();
+      this.#held = null;
+    } catch (error) {
+      this.#keeping = null;
+      this.takeBack();
+      throw error;
+    }
+  }
+
+  /** What its request reads of one that is not kept yet, also when it is; its client may leave from then on. */
+  readBy(reader: PartSink): PartSink {
+    const own = this.sink!;
+    const isKept = () => this.hasBegun;
+    return {
+      get closed() {
+        return !isKept() && reader.closed;
+      },
+      accepted: () => reader.accepted?.(),
+      part(part) {
+        const wait = own.part(part);
+        return reader.closed ? wait : (reader.part(part) ?? wait);
+      },
+    };
+  }
+
+  /** As `StepCall.part`, for its sink. */
+  part(part: unknown): undefined {
+    this.#held?.push(["part", part]);
+    this.#step?.part(part, true);
   }
 
   get hasBegun(): boolean {
@@ -94,6 +171,10 @@ export class LiveRun implements RunJournal {
     return (this.#step?.kept ?? []) as readonly RunEntry[];
   }
 
+  get isKept(): boolean {
+    return this.#held === null || this.hasBegun;
+  }
+
   get isRepeated(): boolean {
     return this.#step?.isRepeated ?? false;
   }
@@ -107,7 +188,7 @@ export class LiveRun implements RunJournal {
   }
 
   get since(): number {
-    return this.#step?.startedAt ?? storedTime();
+    return this.#step?.startedAt ?? this.#madeAt;
   }
 
   get isInterrupted(): boolean {
@@ -115,6 +196,7 @@ export class LiveRun implements RunJournal {
   }
 
   note(entry: RunEntry): void {
+    this.#held?.push(["keep", entry]);
     // Where the step has ended nothing of it counts.
     this.#step?.keep(entry, true).catch(() => {});
   }
@@ -137,6 +219,10 @@ export class LiveRun implements RunJournal {
   }
 
   record(entry: RunEntry): Promise<void> {
+    if (this.#held !== null) {
+      this.note(entry);
+      return this.#keeping?.catch(() => {}) ?? RECORDED;
+    }
     return this.#step === null ? Promise.reject(new GivenUp("the run has not begun")) : this.#step.keep(entry);
   }
 }
@@ -151,8 +237,10 @@ class KeptCall implements RunCall {
   readonly #origin: RunOrigin;
   readonly trace: SpanOrigin | undefined;
   readonly #step: () => StepCall | null;
+  /** Of a run that is not kept from its begin: aborted with its request until then, and with its step from then on. */
+  readonly #stop: AbortSource | null;
 
-  constructor(origin: RunOrigin, step: () => StepCall | null) {
+  constructor(origin: RunOrigin, step: () => StepCall | null, stop: AbortSource | null) {
     const { user, caller, requestId, trace } = origin;
     this.#origin = origin;
     this.user = user;
@@ -161,6 +249,19 @@ class KeptCall implements RunCall {
     this.trace = trace;
     if (origin.client !== undefined) this.client = origin.client;
     this.#step = step;
+    this.#stop = stop;
+  }
+
+  get replyWith(): RunCall["replyWith"] {
+    return this.#origin.replyWith;
+  }
+
+  set replyWith(reply: RunCall["replyWith"]) {
+    this.#origin.replyWith = reply;
+  }
+
+  get aborts(): Aborts | undefined {
+    return this.#stop ?? undefined;
   }
 
   confirm(): Promise<void> | undefined {
@@ -172,8 +273,9 @@ class KeptCall implements RunCall {
   }
 
   get signal(): AbortSignal {
-    return this.#step()?.signal ?? NEVER;
+    return this.#stop?.signal ?? this.#step()?.signal ?? NEVER;
   }
 }
 
 const NEVER = new AbortController().signal;
+const RECORDED = Promise.resolve();

@@ -24,7 +24,7 @@ export const runInterrupted = (id: string) =>
  * @param follow all its events
  * @throws ServiceError when it failed or was cancelled
  */
-export async function earlierResult(follow: EventProducer): Promise<RunResult> {
+export async function earlierResult(follow: EventProducer, runId: string): Promise<RunResult> {
   const sink = new ResultSink();
   await follow({
     open() {},
@@ -35,5 +35,5 @@ export async function earlierResult(follow: EventProducer): Promise<RunResult> {
   const { end, result } = sink;
   if (end?.type === "error") throw new ServiceError("provider_failed", end.error);
   if (end?.type === "abort") throw runCancelled();
-  return end === null ? { ...result, finishReason: "tool-calls" } : result;
+  return end === null ? { ...result, finishReason: "tool-calls", runId } : result;
 }

@@ -10,10 +10,13 @@ const MAX_UNWRITTEN = 256 * 1024;
 /** What a part counts beside its text. */
 const PART_CHARACTERS = 200;
 
+/** Where the parts go. */
+type Written = Pick<StepCall, "part" | "flush">;
+
 export class KeptSink implements PartSink {
   /** Only the signal of the step ends the run. */
   readonly closed = false;
-  readonly #call: StepCall;
+  readonly #call: Written;
   readonly #onAccepted: () => void;
   #isRead: boolean;
   #held: Delta | null = null;
@@ -23,7 +26,7 @@ export class KeptSink implements PartSink {
   #last = 0;
 
   /** @param isRead whether somebody reads the parts while they come */
-  constructor(call: StepCall, isRead: boolean, onAccepted: () => void) {
+  constructor(call: Written, isRead: boolean, onAccepted: () => void) {
     this.#call = call;
     this.#isRead = isRead;
     this.#onAccepted = onAccepted;

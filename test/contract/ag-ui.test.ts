@@ -221,7 +221,11 @@ describe("POST /agents/:id/ag-ui", () => {
     await run(service, { runId: "r3", messages: ASKED, resume });
     assert.deepEqual(ran, [5]);
     const twice = await run(service, { runId: "r4", messages: ASKED, resume });
-    assert.match(twice.find(({ type }) => type === "TOOL_CALL_RESULT").content, /has been used/);
+    assert.match(
+      twice.find(({ type }) => type === "TOOL_CALL_RESULT").content,
+      /"paid":5/,
+      "what it gave is told again",
+    );
     assert.deepEqual(ran, [5]);
   });
 

@@ -250,6 +250,7 @@ describe("an answer that names no question of this call", () => {
     foreign["another input's"] = await ask("pay", 4, "ada");
     foreign["another tool's"] = await ask("sometimes", 6000, "ada");
     for (const id of Object.values(foreign)) await decide(service, id, { approved: true }, CONSOLE);
+    await until(() => ran.length === 3 && upstream.requests.length === 6, "the runs that asked");
     foreign["never given"] = NEVER;
   });
   after(async () => {
@@ -422,12 +423,14 @@ describe("the context of a call", () => {
       (await service.post("/agents/clerk/chat", { ...body, options: { context } })).text();
     await chat({ input: "pay 5" }, A);
     const [{ approvalId }] = await open(service);
+    const begun = upstream.requests.length;
     await decide(service, approvalId, { approved: true });
+    await until(() => upstream.requests.length > begun, "the run in its own context");
     const messages = answerMessages([
       answered("pay", { amount: 5 }, { id: approvalId }, { state: "approval-requested" }),
     ]);
     await chat({ messages }, B);
-    assert.deepEqual([ran, upstream.requests.at(-1)!.toolOutputs], [[], ["not approved"]]);
+    assert.deepEqual([ran, upstream.requests.at(-1)!.toolOutputs], [[["pay", 5, A]], ["not approved"]]);
     await chat({ messages }, A);
     assert.deepEqual(ran, [["pay", 5, A]]);
   });

@@ -164,7 +164,7 @@ describe("a question", () => {
       await dataOf(say("hello"));
       await isWithdrawn(service, ids, "superseded");
       const runId = first.headers.get("x-run-id");
-      if (agent === "kept") await until(async () => (await stateOf(agent, runId!)).status === "cancelled", "the end");
+      await until(async () => (await stateOf(agent, runId!)).status === "cancelled", "the end");
     });
 
   test("POST /agents/:id/chat: a further message after a call that waits withdraws it, also without a memory", async () => {

@@ -161,7 +161,8 @@ test("POST /agents/:id/chat of a durable agent ends with the question and brings
   const reply = await service.post("/agents/clerk/chat", { input: "pay 5" });
   const chunks = parseEvents(await reply.text()).map(({ data }) => (data === "[DONE]" ? {} : JSON.parse(data)));
   const { approvalId, toolCallId } = chunks.find(({ type }) => type === "tool-approval-request");
-  assert.equal((await runOf(service, "clerk", reply.headers.get("x-run-id")!)).status, "completed");
+  const id = reply.headers.get("x-run-id")!;
+  assert.equal((await runOf(service, "clerk", id)).status, "waiting");
   const approval = { id: approvalId, approved: true };
   const part = { type: "tool-pay", toolCallId, state: "approval-responded", input: { amount: 5 }, approval };
   const messages = [
@@ -170,7 +171,8 @@ test("POST /agents/:id/chat of a durable agent ends with the question and brings
   ];
   const again = await service.post("/agents/clerk/chat", { messages });
   assert.match(await again.text(), /"tool-output-available"/);
-  assert.deepEqual(ran, [5]);
+  assert.equal(again.headers.get("x-run-id"), id, "the same run goes on");
+  assert.deepEqual([ran, (await runOf(service, "clerk", id)).status], [[5], "completed"]);
 });
 
 test("POST /approvals/:approvalId: of two calls of one step each is answered for itself, and the run waits for both", async (t) => {

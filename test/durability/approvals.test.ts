@@ -29,6 +29,8 @@ async function shop(t: TestContext, store: string) {
     auth: { mode: "none" },
     tools,
     workflows,
+    providers: { demo: { use: "scripted", replies: [{ when: "^pay", call: { tool: "pay", input: { amount: 7 } } }] } },
+    agents: { desk: { model: "demo/echo", tools: ["pay"], memory: false } },
   };
   writeFileSync(join(folder, "service.yaml"), JSON.stringify(manifest));
   const file = join(folder, "runs");
@@ -82,6 +84,27 @@ test("POST /approvals/:approvalId: a process may die between question and answer
   assert.equal((await pay(fourth, 2, direct)).status, 409, "it was used before the last death");
   assert.equal(runs().filter(([amount]) => amount === 2).length, 1);
   assert.deepEqual(await get(fourth, "/approvals"), []);
+});
+
+test("POST /agents/:id/text of an agent that is not durable: a process may die behind its question, and behind the answer", async (t) => {
+  const { start, runs } = await shop(t, "sqlite:shop.db");
+  const first = await start();
+  const { runId, approvals } = await dataOf(post(first, "/agents/desk/text", { input: "pay" }));
+  await first.interrupt("SIGKILL");
+
+  const second = await start();
+  assert.equal((await get(second, `/agents/desk/runs/${runId}`)).status, "waiting");
+  await dataOf(post(second, `/approvals/${approvals[0].approvalId}`, { approved: true }));
+  await second.interrupt("SIGKILL");
+
+  const third = await start();
+  await until(
+    async () => (await get(third, `/agents/desk/runs/${runId}`)).status === "completed",
+    "the end of the run",
+  );
+  // A call that was interrupted runs again, under its own key.
+  const keys = runs().map(([amount, key]) => `${amount} ${key}`);
+  assert.deepEqual([...new Set(keys)], [`7 ${runId}:1:${approvals[0].toolCallId}`]);
 });
 
 const server = await sharedPostgres();

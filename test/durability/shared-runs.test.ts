@@ -38,7 +38,10 @@ const { url, one, other } = await twoProcesses(server, folder, {
       ],
     },
   },
-  agents: { clerk: { model: "demo/echo", tools: ["linger", "asked"], memory: false, durable: true } },
+  agents: {
+    clerk: { model: "demo/echo", tools: ["linger", "asked"], memory: false, durable: true },
+    desk: { model: "demo/echo", tools: ["asked"], memory: false },
+  },
 });
 
 const calls = (name: string) =>
@@ -70,6 +73,34 @@ test("POST /approvals/:approvalId at one process lets a run go on that waits sin
   await comesTo(one, id, "completed");
   assert.equal(calls("a").length, 1);
 });
+
+for (const way of ["POST /approvals/:approvalId", "POST /agents/:id/chat"])
+  test(`${way} at one process lets a run go on that has asked at another, of an agent that is not durable`, {
+    skip,
+  }, async () => {
+    const name = way.includes("chat") ? "chatted" : "decided";
+    const user = { role: "user", parts: [{ type: "text", text: `ask ${name}` }] };
+    const asking = await post(one, "/agents/desk/chat", { messages: [user] });
+    const chunk = parseEvents(await asking.text()).find(({ data }) => data.includes("tool-approval-request"));
+    const { approvalId: id, toolCallId } = JSON.parse(chunk!.data);
+    const [{ runId }] = ((await dataOf(fetch(`${other.url}/approvals`))) as Loose[]).filter(
+      ({ approvalId }) => approvalId === id,
+    );
+    if (name === "decided") await dataOf(post(other, `/approvals/${id}`, { approved: true }));
+    else {
+      const part = { type: "tool-asked", toolCallId, state: "approval-responded", input: { name } };
+      const answer = { ...part, approval: { id, approved: true } };
+      const messages = [user, { id: "a1", role: "assistant", parts: [{ type: "step-start" }, answer] }];
+      const reply = await post(other, "/agents/desk/chat", { messages });
+      assert.equal(reply.headers.get("x-run-id"), runId);
+      assert.match(await reply.text(), /tool-output-available.*"finishReason":"stop"/s);
+    }
+    await until(
+      async () => (await dataOf(fetch(`${one.url}/agents/desk/runs/${runId}`))).status === "completed",
+      "the end",
+    );
+    assert.equal(calls(name).length, 1);
+  });
 
 test("POST /agents/:id/runs/:runId/cancel at one process stops a run of another", { skip }, async () => {
   hold("b");

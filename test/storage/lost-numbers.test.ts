@@ -1,11 +1,15 @@
 /** Two processes on one PostgreSQL whose database has lost the row that gives out numbers, as after a failover to an older copy. */
 import assert from "node:assert/strict";
 import { after, type TestContext, test } from "node:test";
-import { CONVERSATION_SEQUENCE, conversationIdKey, EXECUTION_SEQUENCE } from "../../core/storage/keys.ts";
+import { decodeNumber } from "../../core/storage/encoding.ts";
+import { CONVERSATION_SEQUENCE, conversationIdKey, EXECUTION_SEQUENCE, executionKey } from "../../core/storage/keys.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
+import { ran, serveApprovals } from "../support/approvals.ts";
 import { checkConsistency, listed, openMemories, pageOf, rejectsAs, said, textsOf, user } from "../support/memories.ts";
 import { NO_POSTGRES, type PostgresServer, sharedPostgres } from "../support/postgres.ts";
+import { until } from "../support/probe.ts";
 import { silent } from "../support/providers.ts";
+import { dataOf } from "../support/served-upstream.ts";
 import { CALL, processesOf } from "../support/workflow-process.ts";
 
 const server = await sharedPostgres();
@@ -87,6 +91,31 @@ for (const [what, loss] of Object.entries(LOSSES)) {
     assert.equal(new Set(all.map(({ id }) => id)).size, 13);
   });
 }
+
+test("POST /agents/:id/text: a run that asks while its number is taken gets another, waits with what it has done, and goes on once", {
+  skip,
+}, async (t) => {
+  const url = await (server as PostgresServer).createDatabase();
+  const replies = [{ when: "pay (\\d+)", call: { tool: "pay", input: { amount: "{{ int(match[1]) }}" } } }];
+  const service = await serveApprovals(t, {
+    store: url,
+    providers: { demo: { use: "scripted", replies } },
+    agents: { clerk: { model: "demo/echo", tools: ["pay"], memory: false } },
+  });
+  const ask = (amount: number) => dataOf(service.post("/agents/clerk/text", { input: `pay ${amount}` }));
+  await ask(1);
+  const { store } = service.service;
+  const [last] = await store.scan({ prefix: "x/", limit: 1, reverse: true });
+  const number = decodeNumber(last!.key.split("/")[1]!);
+  await store.commit({ put: [[executionKey(number + 1), "{}"]] });
+  const { runId, approvals } = await ask(2);
+  assert.equal((await dataOf(service.get(`/agents/clerk/runs/${runId}`))).status, "waiting");
+  await store.commit({ delete: [executionKey(number + 1)] });
+  ran.splice(0);
+  await dataOf(service.post(`/approvals/${approvals[0].approvalId}`, { approved: true }));
+  await until(async () => (await dataOf(service.get(`/agents/clerk/runs/${runId}`))).status === "completed", "the end");
+  assert.deepEqual(ran, [2]);
+});
 
 test("a conversation whose number has become another user's: its pages, lists and saves do not show or touch that one", {
   skip,

@@ -170,9 +170,9 @@ export class Events implements EventSink {
   }
 }
 
-export async function eventsOf(produce: EventProducer): Promise<Events> {
+export async function eventsOf(produce: EventProducer | Promise<EventProducer>): Promise<Events> {
   const events = new Events();
-  await produce(events);
+  await (await produce)(events);
   return events;
 }
 

@@ -27,7 +27,7 @@ interface Way {
   /** Runs a tool. */
   tool?(service: TestService, act: Act, sent: Sent): Promise<Said>;
   /** How that call runs after a person has said yes. `never`: nobody is asked. */
-  readonly after?: "same call with the id" | "same call" | "by itself" | "with the answer in the chat" | "never";
+  readonly after?: "same call with the id" | "same call" | "by itself" | "never";
   /** Where a chat goes on, with the approval as `GET /approvals` shows it. */
   goOn?(service: TestService, asked: Loose, sent: Sent): Promise<unknown>;
   /** Says something in a conversation: the model is told of it, or it is replied. */
@@ -84,7 +84,7 @@ const chatting = (endpoint: string): Way => {
   return {
     ...generation(endpoint),
     tool: (service, { prompt }, sent) => post(service, path, { input: prompt }, sent),
-    after: "with the answer in the chat",
+    after: "by itself",
     goOn(service, { approvalId, toolCallId, toolName, input }, sent) {
       const approval = { id: approvalId, approved: true };
       const part = { type: `tool-${toolName}`, toolCallId, state: "approval-responded", input, approval };
@@ -170,7 +170,7 @@ export const WAYS: Readonly<Record<string, Way>> = {
   "POST /agents/:id/ag-ui": {
     rows: ["POST /agents/:id/ag-ui"],
     tool: (service, { prompt }, sent) => agUi(service, nextId(), [said(prompt)], sent),
-    after: "with the answer in the chat",
+    after: "by itself",
     goOn(service, { approvalId, toolCallId, toolName, input, conversationId }, sent) {
       const call = { id: toolCallId, function: { name: toolName, arguments: JSON.stringify(input) } };
       const messages = [said(`pay ${input.amount}`), { id: "a1", role: "assistant", toolCalls: [call] }];

@@ -241,7 +241,7 @@ export class Turn {
   /** A run that outlives its process waits while the store is away: nobody would ask for it again. */
   async #lasting<T>(work: () => Promise<T>): Promise<T> {
     const { record, call, ticket } = this.#options;
-    if (record === null) return work();
+    if (record?.isKept !== true) return work();
     const isOver = () => call.signal.aborted || ticket?.withdrawn != null;
     return work().catch((failure) => whileAway(failure, work, { report: (error) => record.away(error), isOver }));
   }
@@ -264,7 +264,7 @@ export class Turn {
     { metadata, joined }: { metadata?: Record<string, unknown>; joined?: JoinedChanges | undefined } = {},
   ): Promise<void> {
     const { memory, access, conversation, resourceId, messageId, queue, ticket, record } = this.#options;
-    if (ended === null || (record !== null && joined === undefined)) this.#choosesIds = true;
+    if (ended === null || (record?.isKept === true && joined === undefined)) this.#choosesIds = true;
     const { title } = this.#input;
     const identity = { id: conversation.id, userId: conversation.userId, resourceId };
     const begun = title === "" ? identity : { ...identity, title };

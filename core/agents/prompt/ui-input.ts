@@ -131,6 +131,7 @@ function pushTool(
 
 /** The result that a model sees for a call without one. */
 export const CALL_NOT_COMPLETED = "The call was not completed.";
+const CALL_WAITS = "The call waits for a person's approval. It runs by itself once it is approved.";
 
 /** The result of a call. An unfinished call gets one that says so, because models refuse a call without a result. */
 function toolResultOutput(part: Fields, path: string): LanguageModelV3ToolResultOutput {
@@ -145,8 +146,9 @@ function toolResultOutput(part: Fields, path: string): LanguageModelV3ToolResult
       return (part.approval as Fields | undefined)?.approved === false
         ? denied(part.approval)
         : toolFailure(CALL_NOT_COMPLETED);
-    case "input-available":
     case "approval-requested":
+      return { type: "text", value: CALL_WAITS };
+    case "input-available":
       return toolFailure(CALL_NOT_COMPLETED);
     default:
       throw invalid(`${path}.state is not a known state of a tool part`);

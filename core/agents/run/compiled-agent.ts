@@ -53,6 +53,8 @@ export interface CompiledAgent {
   readonly runs?: Tally<RunOutcome> | undefined;
   /** Whether its runs survive the process. */
   readonly durable: boolean;
+  /** Whether a person may have to approve calls of its tools. */
+  readonly asks: boolean;
   readonly recovery: "resume" | "fail";
   readonly keeping: Keeping;
   /** Whether stored objects belong to the token's user. */

@@ -207,7 +207,10 @@ export async function execute(
     return outcome;
   } catch (error) {
     if (error instanceof RunWaits) {
-      if (turn !== null) await turn.pause();
+      if (turn !== null) {
+        await turn.pause();
+        Object.assign(outcome, turn.ids);
+      }
       if (plan.span !== null) endRunSpan(plan.span, outcome);
       throw error;
     }

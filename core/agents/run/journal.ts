@@ -20,7 +20,7 @@ export type RunEntry =
   | readonly ["begun", step: number]
   | readonly ["step", step: number, RecordedAnswer]
   | readonly ["result", step: number, ToolAnswer]
-  | readonly ["asked", approvalId: string]
+  | readonly ["asked", approvalId: string, toolCallId?: string]
   | readonly ["inner", step: number, callId: string, RunEntry];
 
 /** Where the entries of a run go, and what they were before a crash. */
@@ -36,6 +36,8 @@ export interface RunJournal {
   readonly since: number;
   /** Whether a run whose signal has aborted goes on later, so that nothing is to be stored of its end. */
   readonly isInterrupted: boolean;
+  /** Whether the run goes on after its process. False for one that is kept from its first question on, before that; default: true. */
+  readonly isKept?: boolean;
   /** Where it waits for approvals; left out: it does not wait for them. */
   readonly waitsAt?: WaitingPlace | undefined;
   /** Resolves when the entry is on disk. What the sink is sent in the same turn of the event loop is on disk with it. */
@@ -64,6 +66,8 @@ export class RunRecord {
   readonly #answers = new Map<number, RecordedAnswer>();
   readonly #begun = new Set<number>();
   readonly #asked = new Set<string>();
+  /** Ids of questions by those of their calls. */
+  readonly #questions = new Map<string, string>();
   readonly #results = new Map<string, ToolAnswer>();
   /** What was read for the instructions when the run first began; null where that is not on record. */
   readonly texts: readonly string[] | null;
@@ -86,8 +90,10 @@ export class RunRecord {
       isTold = true;
       if (entry[0] === "begun") this.#begun.add(entry[1]);
       else if (entry[0] === "step") this.#answers.set(entry[1], entry[2]);
-      else if (entry[0] === "asked") this.#asked.add(entry[1]);
-      else if (entry[0] === "result") this.#results.set(entry[2].toolCallId, entry[2]);
+      else if (entry[0] === "asked") {
+        this.#asked.add(entry[1]);
+        if (entry[2] !== undefined) this.#questions.set(entry[2], entry[1]);
+      } else if (entry[0] === "result") this.#results.set(entry[2].toolCallId, entry[2]);
     }
     if (journal.hasStreamed && !resumes) this.#begun.add(1);
     this.texts = texts;
@@ -108,6 +114,10 @@ export class RunRecord {
 
   get since(): number {
     return this.#journal.since;
+  }
+
+  get isKept(): boolean {
+    return this.#journal.isKept ?? true;
   }
 
   get waitsAt(): WaitingPlace | undefined {
@@ -134,6 +144,11 @@ export class RunRecord {
 
   result(toolCallId: string): ToolAnswer | undefined {
     return this.#results.get(toolCallId);
+  }
+
+  /** The id of the question about a call. */
+  question(toolCallId: string): string | undefined {
+    return this.#questions.get(toolCallId);
   }
 
   /** From here on the run does what was not done before. */
@@ -174,7 +189,11 @@ export class RunRecord {
       hasStreamed: false,
       begunAt: storedTime(),
       since: journal.since,
-      waitsAt: journal.waitsAt,
+      // Nobody is shown the question of a sub-agent, unless the run is kept from its begin.
+      waitsAt: journal.waitsAt?.keep === undefined ? journal.waitsAt : undefined,
+      get isKept() {
+        return journal.isKept ?? true;
+      },
       get isInterrupted() {
         return journal.isInterrupted;
       },
@@ -202,7 +221,7 @@ export class RunRecord {
     if (part.type !== "tool-approval-request" || part.subAgentId !== undefined) return false;
     if (this.#asked.has(part.approvalId)) return true;
     this.#asked.add(part.approvalId);
-    this.#journal.note(["asked", part.approvalId]);
+    this.#journal.note(["asked", part.approvalId, part.toolCallId]);
     return false;
   }
 }

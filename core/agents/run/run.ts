@@ -70,6 +70,8 @@ export interface RunResult extends StoredIds {
   toolResults: ToolResult[];
   /** Calls that wait for a person's approval. */
   approvals: PendingApproval[];
+  /** The id of the run, where it waits for that and goes on by itself. */
+  runId?: string;
 }
 
 export function emptyRunResult(): RunResult {

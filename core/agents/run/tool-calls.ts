@@ -58,7 +58,12 @@ export async function runToolCalls(
   const known = new Map<PendingCall, Answer>();
   if (record !== null) {
     for (const [index, call] of calls.entries()) {
-      const part = record.result(call.part.toolCallId);
+      const { toolCallId, toolName, input } = call.part;
+      const approvalId = record.question(toolCallId);
+      // For the turn: readers were told.
+      if (approvalId !== undefined)
+        sink.part({ type: "tool-approval-request", approvalId, toolCallId, toolName, input });
+      const part = record.result(toolCallId);
       if (part === undefined) continue;
       known.set(call, recordedAnswer(part));
       if (part.type === "tool-result") results[index] = part;

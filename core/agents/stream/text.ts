@@ -3,9 +3,10 @@ import type { TextResult } from "../../../generated/types.ts";
 import type { RunResult } from "../run/run.ts";
 
 export function textResult(outcome: RunResult): TextResult {
-  const { approvals, messageId, userMessageId } = outcome;
+  const { approvals, runId, messageId, userMessageId } = outcome;
   const result = finished(outcome);
   if (approvals.length > 0) result.approvals = approvals;
+  if (runId !== undefined) result.runId = runId;
   if (messageId !== undefined) result.messageId = messageId;
   if (userMessageId !== undefined) result.userMessageId = userMessageId;
   return result;

@@ -5,8 +5,8 @@ import type { Stage } from "./stage.ts";
 
 type RunNeeds = "engine" | "agents" | "keepRuns" | "uses";
 
-export const runs: Stage<RunNeeds, "runs"> = ({ engine, ...first }) => {
-  const runs = new KeptRuns(engine);
+export const runs: Stage<RunNeeds | "approvals", "runs"> = ({ engine, approvals, ...first }) => {
+  const runs = new KeptRuns(engine, approvals);
   const adopt = ({ agents, keepRuns, uses }: Omit<Pick<Parts, RunNeeds>, "engine">) => {
     runs.adopt(
       [...agents.values()].map(({ kept }) => kept),

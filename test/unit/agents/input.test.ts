@@ -116,7 +116,7 @@ test("a tool call that was broken off or denied is given an answer, since models
     tool.content.map((part) => part.output),
     [
       { type: "error-text", value: "The call was not completed." },
-      { type: "error-text", value: "The call was not completed." },
+      { type: "text", value: "The call waits for a person's approval. It runs by itself once it is approved." },
       { type: "execution-denied", reason: "too much" },
       { type: "execution-denied" },
     ],

@@ -40,7 +40,7 @@ test("options.output whose answer does not fit fails after one repair", async (t
   const options = { output: { type: "object" as const, schema: PERSON } };
   await assert.rejects(agent.generateText({ input: "x", options }, caller()), failsWith(/does not fit the schema/));
   const events = new Events();
-  await assert.rejects(agent.stream({ input: "x", options }, caller())(events), failsWith(/does not fit/));
+  await assert.rejects((await agent.stream({ input: "x", options }, caller()))(events), failsWith(/does not fit/));
   assert.equal(events.of("finish").length, 0);
 });
 

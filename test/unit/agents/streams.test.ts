@@ -81,7 +81,7 @@ test("POST /agents/:id/stream carries reasoning, sources, files and the provider
 test("POST /agents/:id/stream throws after what was said when the model breaks off", async (t) => {
   const agent = await assistant(t, {}, { replies: [{ text: "so far", error: "unavailable" }] });
   const events = new Events();
-  await assert.rejects(agent.stream({ input: "go" }, caller())(events), /model provider failed/);
+  await assert.rejects((await agent.stream({ input: "go" }, caller()))(events), /model provider failed/);
   assert.equal(events.of("text-delta")[0]!.delta, "so far");
   assert.equal(events.of("finish").length, 0);
   const [entry] = (await historyOf(agent, 0, 1)).entries;
@@ -95,7 +95,7 @@ test("POST /agents/:id/stream tells a reader that is still there of an abort, as
   const agent = await assistant(t, {}, { provider: { firstDelay: "60s" } });
   const call = caller();
   const events = new Events();
-  const run = agent.stream({ input: "hello" }, call)(events);
+  const run = (await agent.stream({ input: "hello" }, call))(events);
   setTimeout(() => call.leave(), 20);
   await run;
   assert.deepEqual(events.types(), ["start", "start-step", "abort"]);

@@ -49,14 +49,14 @@ async function remembering(t: TestContext, store: Store, agent: object = {}) {
   return { agent: agents.get("assistant")!, texts };
 }
 
-const run = (
+const run = async (
   agent: Awaited<ReturnType<typeof remembering>>["agent"],
   how: (typeof GENERATIONS)[number],
   events: Events,
 ) =>
   how === "text"
     ? agent.generateText({ input: "hello", options }, caller())
-    : agent[how]({ input: "hello", options }, caller())(events);
+    : (await agent[how]({ input: "hello", options }, caller()))(events);
 
 const isUnavailable = (error: ServiceError) => error.kind === "unavailable";
 
@@ -119,7 +119,7 @@ test("POST /agents/:id/stream says finish only when the turn is stored", async (
     release = resolve;
   });
   const events = new Events();
-  const over = agent.stream({ input: "hello", options }, caller())(events);
+  const over = (await agent.stream({ input: "hello", options }, caller()))(events);
   while (events.of("finish-step").length === 0) await new Promise(setImmediate);
   for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
   assert.deepEqual(events.of("finish"), []);

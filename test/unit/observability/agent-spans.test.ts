@@ -142,7 +142,7 @@ test("a client that leaves in the middle of an answer cancels the model call", a
   const agent = await assistant(t, {}, { provider: { chunks: 4, delay: "1h" } });
   const call = traced(tracer);
   const events = new Events();
-  const running = agent.stream({ input: "one two three four" }, call)(events);
+  const running = (await agent.stream({ input: "one two three four" }, call))(events);
   while (events.list.length < 3) await sleep(2);
   events.closed = true;
   call.leave();
