@@ -11,10 +11,10 @@ import { formatSize } from "../lib/size.ts";
 import { countedRows, STORED_BYTES, storedBytesKey } from "./keys.ts";
 import type { Commit, Row, Store } from "./store.ts";
 
-interface StoredBytesLimit {
-  /** Most bytes of one user; undefined without a bound. A reload may change it. */
-  readonly most: number | undefined;
-  refused(): void;
+interface BoundedStore {
+  readonly store: Store;
+  /** Sets the most bytes of one user; undefined ends the bound. */
+  bound(most: number | undefined): void;
 }
 
 /** Work that has begun may go on so far beyond the bound, as a part of it. */
@@ -24,22 +24,21 @@ const countOf = (row: Row | undefined): number => Number(row?.value ?? 0);
 const bytesOf = ({ key, size, value }: Pick<Row, "key" | "size" | "value">): number =>
   key.length + (size ?? Buffer.byteLength(value));
 
-/** The store, in which each user has at most so many bytes. */
-export async function boundUsers(store: Store, limit: StoredBytesLimit): Promise<Store> {
-  /** Also without a bound, where there was one: what has been counted is given back. */
-  let counts = (await store.scan({ prefix: STORED_BYTES, limit: 1 })).length > 0;
+/** The store, in which each user has at most so many bytes. It is the store as it is as long as nothing was ever bounded. */
+export async function boundUsers(store: Store, refused: () => void): Promise<BoundedStore> {
+  const bounded = { ...store };
+  let limit: number | undefined;
   /** Bytes of commits that are under way, by user. */
   const underWay = new KeyCounts();
   const overfull = new Set<string | undefined>();
 
   function require(user: string, stored: number, more: number): void {
-    const { most } = limit;
     const used = stored + underWay.of(user);
-    if (most === undefined || used + more <= most) return;
-    limit.refused();
+    if (limit === undefined || used + more <= limit) return;
+    refused();
     throw new ServiceError(
       "too_large",
-      `this user has stored ${formatSize(used)}, and ${formatSize(more)} more would be over server.limits.stored: ${formatSize(most)}`,
+      `this user has stored ${formatSize(used)}, and ${formatSize(more)} more would be over server.limits.stored: ${formatSize(limit)}`,
     );
   }
 
@@ -73,7 +72,7 @@ export async function boundUsers(store: Store, limit: StoredBytesLimit): Promise
       else more.push([counter, change]);
       changes.add(user, change);
     }
-    const { most = Number.POSITIVE_INFINITY } = limit;
+    const most = limit ?? Number.POSITIVE_INFINITY;
     for (const [index, user] of users.entries()) {
       const stored = countOf(counters[objects.length + index]);
       const change = changes.of(user);
@@ -90,17 +89,21 @@ export async function boundUsers(store: Store, limit: StoredBytesLimit): Promise
     }
   }
 
-  return {
-    ...store,
-    commit(commit) {
-      if (commit.of === undefined) return store.commit(commit);
-      counts ||= limit.most !== undefined;
-      return counts ? commitCounted(commit) : store.commit(commit);
-    },
-    requireRoom(user, bytes) {
-      if (limit.most === undefined || user === undefined || !isSomebody(user)) return undefined;
+  /** Also once the bound has ended: what has been counted is given back. */
+  function count(): void {
+    bounded.commit = (commit) => (commit.of === undefined ? store.commit(commit) : commitCounted(commit));
+    bounded.requireRoom = (user, bytes) => {
+      if (limit === undefined || user === undefined || !isSomebody(user)) return undefined;
       return store.get(storedBytesKey(user)).then((row) => require(user, countOf(row), bytes()));
+    };
+    bounded.isOverfull = (user) => overfull.has(user);
+  }
+  if ((await store.scan({ prefix: STORED_BYTES, limit: 1 })).length > 0) count();
+  return {
+    store: bounded,
+    bound(most) {
+      limit = most;
+      if (most !== undefined) count();
     },
-    isOverfull: (user) => overfull.has(user),
   };
 }

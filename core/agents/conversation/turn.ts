@@ -128,8 +128,9 @@ export class Turn {
     this.#recalled = recalled.ids;
     this.asked = recalled.asked;
     const { access, conversation } = this.#options;
-    if (this.writable && !this.#isRepeated)
-      await access.requireRoom(conversation.userId, () => jsonBytes([this.#branch, this.#user]));
+    const bytes = () => jsonBytes([this.#branch, this.#user]);
+    const room = this.writable && !this.#isRepeated ? access.requireRoom(conversation.userId, bytes) : undefined;
+    if (room !== undefined) await room;
     return recalled;
   }
 

@@ -145,7 +145,7 @@ export class CallOptions implements ModelCallOptions {
   /** Takes in what the model that answered has said, and what its provider counted. */
   learn(learned: LearnedModel, { content, usage }: Pick<ModelStep, "content" | "usage">): void {
     this.#bounds.learn(learned, usage.promptTokens);
-    forgetBareCalls(learned.refused, content);
+    if (learned.refused.size > 0) forgetBareCalls(learned.refused, content);
   }
 
   shorten(error: unknown, learned: LearnedModel): boolean {

@@ -18,16 +18,14 @@ type StoreNeeds = "manifest" | "loaded" | "registry" | "host" | "meters" | "opti
 export const store: Stage<StoreNeeds, "store"> = async (parts, failed) => {
   const { store: opened, problems } = await openOrCheck(parts, failed);
   const { manifest, meters } = parts;
-  const store = await boundUsers(measured(opened, meters), {
-    // A reload may change it.
-    get most() {
-      return manifest.server.limits.stored;
-    },
-    refused: () => meters.limits.count("server.limits.stored"),
-  });
+  const { store, bound } = await boundUsers(measured(opened, meters), () =>
+    meters.limits.count("server.limits.stored"),
+  );
+  bound(manifest.server.limits.stored);
   return {
     parts: { store },
     problems,
+    adopt: ({ manifest }) => ({ apply: () => bound(manifest.server.limits.stored) }),
     async end() {
       // Closed first, so that what plugins write while they close still finds the store open.
       await parts.host.close();
