@@ -84,7 +84,8 @@ function loops(client: string, ask: Ask, dropped: readonly StrictName[] = []): v
       const second = await ask(agentOf(name), first.history, "Again?");
       assert.equal(second.text, "Still rain.");
       const refusals = upstream.refusals.slice(known);
-      assert.equal(refusals.length > 0, dropped.includes(name), refusals.join("\n"));
+      // One for each of the four requests with calls. That a model takes no calls without thoughts is remembered, so that there may be none.
+      assert.ok(refusals.length <= (dropped.includes(name) ? 4 : 0), refusals.join("\n"));
     });
   }
 }

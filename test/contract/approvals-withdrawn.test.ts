@@ -287,15 +287,6 @@ describe("a question that is stored while what asks it is stopped", () => {
         .then((reply) => reply.text());
       return () => dataOf(service.post("/agents/clerk/chat/stopped/cancel", { userId: "u" }));
     },
-    "POST /agents/:id/text that its client leaves": async (service) => {
-      const leaving = new AbortController();
-      const body = JSON.stringify({ input: "pay 5" });
-      const headers = { "content-type": "application/json" };
-      fetch(`${service.url}/agents/plain/text`, { method: "POST", headers, body, signal: leaving.signal }).catch(
-        () => {},
-      );
-      return async () => leaving.abort();
-    },
     "POST /a2a/:id CancelTask": async (service) => {
       const peer = new A2aCaller(service);
       const { id } = await peer.send("plain", { ...said("pay 5"), ...now });

@@ -95,7 +95,7 @@ for (const transport of TRANSPORTS) {
       }
       for (const path of [
         "/nowhere",
-        "/ws/",
+        "/ws//",
         "/WS",
         "/%77s",
         "/ws/nowhere",

@@ -54,7 +54,7 @@ const LINES = [
   "GET /mcp/servers",
   "GET /hello",
   "GET /nowhere",
-  "GET /healthz/",
+  "GET /healthz//",
   "DELETE /agents",
   "PROPFIND /agents",
 ];
@@ -93,7 +93,7 @@ for (const transport of TRANSPORTS) {
         const reply = await ask(service, `GET ${path}`, [`host: ${host}`, ...HANDSHAKE]);
         assert.deepEqual([reply?.status, reply?.headers["x-error-code"]], [403, "forbidden"], path);
       }
-      for (const line of ["GET /healthz", "HEAD /healthz", "GET /readyz"])
+      for (const line of ["GET /healthz", "HEAD /healthz", "GET /healthz/", "GET /readyz"])
         assert.equal((await ask(service, line, [`host: ${host}`]))?.status, 200, line);
     }
     const socket = await openSocket(`${service.url}/ws`);

@@ -31,7 +31,7 @@ export const CUSTOM_SOCKETS: readonly Endpoint[] = [
 /** What no socket answers is asked for what a custom one there would be, or the one whose path it spells otherwise; a route is none. */
 export const NO_SOCKETS: readonly Endpoint[] = [
   socket("/nowhere", "user", "custom", false),
-  socket("/ws/", "console", "public", false),
+  socket("/ws//", "console", "public", false),
   socket("/agents", "user", "custom", false),
   socket("/healthz", "user", "custom", false),
   socket("/observability/traces", "console", "either", false),

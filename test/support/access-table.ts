@@ -41,6 +41,7 @@ const GROUPS: readonly Group[] = [
       "GET /agents/:id/card",
       "GET /.well-known/agent-card.json",
       "GET /.well-known/:id/agent-card.json",
+      "GET /a2a/:id/.well-known/agent-card.json",
       "GET /mcp/servers",
       "GET /mcp/servers/:serverId",
       "GET /mcp/servers/:serverId/tools",

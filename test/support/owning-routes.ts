@@ -203,6 +203,7 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "a2a.card": FREE,
   "a2a.firstCard": FREE,
   "a2a.knownCard": FREE,
+  "a2a.ownCard": FREE,
   "a2a.keys": FREE,
   "openai.listModels": FREE,
   "openai.getModel": FREE,
