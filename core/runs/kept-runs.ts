@@ -126,7 +126,8 @@ export class KeptRuns implements RunKeeper {
       this.for(principalOf(call, this.#engine.spaces.isolated)).attach(agent.id, runId, 0, { userId });
     const begin = <T>(wait: (execution: Execution) => Promise<T>): Promise<T> =>
       withFreeNumber(this.#engine.sequence, executionNumberRows, async (number) => {
-        await this.#engine.store.requireRoom?.(userId, () => jsonBytes(request));
+        const room = this.#engine.store.requireRoom?.(userId, () => jsonBytes(request));
+        if (room !== undefined) await room;
         if (isContested) await this.requireFree(runId, userId);
         // The number before was taken, which the run may have found out when it had failed of it.
         if (live.hasBegun) live = anew(live.isRead);

@@ -36,7 +36,8 @@ export async function beginExecution(
   const problem = definition.inputCheck?.(input, "input") ?? null;
   if (problem !== null) throw invalid(problem);
   const userId = actingUser(principal, options.userId) || undefined;
-  await engine.store.requireRoom?.(userId, () => jsonBytes(input));
+  const room = engine.store.requireRoom?.(userId, () => jsonBytes(input));
+  if (room !== undefined) await room;
   const { executionId, conversationId, context, workflowState, metadata } = options;
   if (executionId === "." || executionId === "..")
     throw invalid('options.executionId must not be "." or "..", which cannot stand in a path');

@@ -109,6 +109,7 @@ test("a read-only step that takes time is recorded while it runs", async (t) => 
   const { store, engine, access, execute } = await opened(t, [use("lasting")], { slow: () => held });
   const running = execute();
   const [number] = engine.liveNumbers();
+  assert.ok(number !== undefined);
   while ((await store.get(openExecutionKey(number!))) === undefined) await new Promise(setImmediate);
   const [execution] = engine.live.values();
   assert.equal((await access.state("w", execution!.state.start.id)).status, "running");
