@@ -9,15 +9,24 @@ export interface ServerKind {
   readonly neon: boolean;
 }
 
+type IsEngine = (version: string, hostname: string) => boolean;
+
 /** By what they answer to `version()`, and by the host. */
-const REFUSED: readonly (readonly [RegExp, string])[] = [
-  [/^CockroachDB/, "CockroachDB: it has no LISTEN, and its advisory locks do nothing before 26.3"],
-  [/-YB-/, "YugabyteDB: it has no LISTEN before 2025.2.3, and nobody has shown that its locks do what commits rely on"],
+const REFUSED: readonly (readonly [IsEngine, string])[] = [
   [
-    /^PostgreSQL [\d.]+ at | at .*\.dsql[.-].*\.on\.aws$/,
+    (version) => version.startsWith("CockroachDB"),
+    "CockroachDB: it has no LISTEN, and its advisory locks do nothing before 26.3",
+  ],
+  [
+    (version) => version.includes("-YB-"),
+    "YugabyteDB: it has no LISTEN before 2025.2.3, and nobody has shown that its locks do what commits rely on",
+  ],
+  [
+    (version, hostname) =>
+      /^PostgreSQL [\d.]+$/.test(version) || (/\.dsql[.-]/.test(hostname) && hostname.endsWith(".on.aws")),
     "Aurora DSQL: it has no LISTEN, no advisory locks and no triggers",
   ],
-  [/^(?!PostgreSQL )/, "another engine than PostgreSQL"],
+  [(version) => !version.startsWith("PostgreSQL "), "another engine than PostgreSQL"],
 ];
 
 /** Of this connection, as every engine can say it. */
@@ -36,7 +45,7 @@ export async function engineOf(client: PoolClient, url: string, settings: Postgr
   };
   const { version } = await ask("SELECT version() AS version");
   const { hostname } = new URL(url);
-  const reason = REFUSED.find(([pattern]) => pattern.test(`${version} at ${hostname}`))?.[1];
+  const reason = REFUSED.find(([isEngine]) => isEngine(String(version), hostname))?.[1];
   if (reason !== undefined && !settings.unverified) {
     throw new Unfit(
       `it is ${reason} (${version}). Penstock is tested on PostgreSQL; ?engine=unverified runs it all the same`,

@@ -302,7 +302,10 @@ export class Engine implements Workflows {
   /** Called when others have removed the lease of this process: they own its executions now. Those not recovered yet may continue here. */
   #giveUpAll(): void {
     const stop = { kind: "lost", reason: "another process has taken this execution over", gracePeriod: 0 } as const;
-    for (const execution of this.live.values()) execution.stop(stop);
+    for (const execution of this.live.values()) {
+      execution.isTakenOver = true;
+      execution.stop(stop);
+    }
     this.mayHaveUnowned = true;
   }
 }

@@ -175,7 +175,7 @@ export const GUARDS: readonly Guard[] = [
   },
   {
     ...STEPS,
-    file: "core/storage/postgres-session.ts",
+    file: "core/storage/postgres-connections.ts",
     title: "in PostgreSQL, the steps of a commit are one transaction",
     from: "BEGIN ISOLATION LEVEL READ COMMITTED",
     to: "SELECT 1",

@@ -36,11 +36,12 @@ export async function startPGlite(): Promise<PGliteServer> {
       });
       await before;
     };
-    const answer = (data: Uint8Array) => void (socket.writable && socket.write(Buffer.from(data)));
     try {
       for await (const statement of statementsOf(socket)) {
         if (endTurn === null) await takeTurn();
-        await db.execProtocolRawStream(statement, { onRawData: answer });
+        const answer: Uint8Array[] = [];
+        await db.execProtocolRawStream(statement, { onRawData: (data) => void answer.push(new Uint8Array(data)) });
+        if (socket.writable) socket.write(readyOnce(Buffer.concat(answer)));
         if (db.isInTransaction()) continue;
         (endTurn as (() => void) | null)?.();
         endTurn = null;
@@ -71,6 +72,17 @@ export async function startPGlite(): Promise<PGliteServer> {
       await db.close();
     },
   };
+}
+
+/** ReadyForQuery, before its last byte. */
+const READY = Buffer.from("Z\0\0\0\x05", "latin1");
+const READY_BYTES = READY.length + 1;
+
+/** After an error PGlite says twice that it is ready, as no server does: the driver takes the second one for the end of the next query. */
+function readyOnce(answer: Buffer): Buffer {
+  const isReadyAt = (at: number) => at >= 0 && answer.subarray(at, at + READY.length).equals(READY);
+  const last = answer.length - READY_BYTES;
+  return isReadyAt(last) && isReadyAt(last - READY_BYTES) ? answer.subarray(0, last) : answer;
 }
 
 /** What is answered at once: the startup, a query, or all messages up to Sync. */

@@ -74,7 +74,9 @@ export class ExecutionLookup {
 
   #live(id: string, selector: ExecutionSelector): Execution | undefined {
     const execution = this.#engine.liveExecution(id, selector.owner);
-    return execution !== undefined && selector.matches(execution.state.start) ? execution : undefined;
+    if (execution === undefined || !selector.matches(execution.state.start)) return undefined;
+    // Another process has it: until its steps have stopped here, this one knows only what was so before.
+    return execution.isTakenOver ? undefined : execution;
   }
 
   async #readStored(id: string, selector: ExecutionSelector): Promise<StoredExecution> {

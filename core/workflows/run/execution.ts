@@ -111,6 +111,8 @@ export class Execution {
 
   /** Set by the engine when this process has given the execution up before it settled. */
   abandoned = false;
+  /** Another process has it, since this one was taken for gone. */
+  isTakenOver = false;
 
   /** How many entries have to be written. */
   get unwritten(): number {
