@@ -78,8 +78,10 @@ export function parsePostgresUrl(text: string): PostgresSettings {
 /** A URL for each host: they stand before the path as `one:5432,other:5432`, or in `host` and `port`, each a list. */
 function hostsOf(text: string): URL[] {
   const [, scheme, user = "", hosts = "", rest = ""] = /^(\w+:\/\/)([^/?#]*@)?([^/?#]*)(.*)$/s.exec(text) ?? [];
-  const urls = hosts.split(",").map((host) => `${scheme}${user}${host || (user && "localhost")}${rest}`);
-  if (scheme === undefined || !urls.every((url) => URL.canParse(url)))
+  const each = hosts.split(",");
+  const urls = each.map((host) => `${scheme}${user}${host || (user && "localhost")}${rest}`);
+  const isListed = each.length === 1 || !each.includes("");
+  if (scheme === undefined || !isListed || !urls.every((url) => URL.canParse(url)))
     throw new Error(
       "it is no URL: postgres://USER:PASSWORD@HOST:PORT/DATABASE was expected, with a list of hosts HOST:PORT,HOST:PORT",
     );

@@ -26,8 +26,16 @@ const bytesOf = ({ key, size, value }: Pick<Row, "key" | "size" | "value">): num
 
 /** The store, in which each user has at most so many bytes. It is the store as it is as long as nothing was ever bounded. */
 export async function boundUsers(store: Store, refused: () => void): Promise<BoundedStore> {
-  const bounded = { ...store };
   let limit: number | undefined;
+  const bounded: Store = {
+    ...store,
+    // There from the begin, since others hold copies of the store.
+    requireRoom(user, bytes) {
+      if (limit === undefined || user === undefined || !isSomebody(user)) return undefined;
+      return store.get(storedBytesKey(user)).then((row) => require(user, countOf(row), bytes()));
+    },
+    isOverfull: (user) => overfull.has(user),
+  };
   /** Bytes of commits that are under way, by user. */
   const underWay = new KeyCounts();
   const overfull = new Set<string | undefined>();
@@ -92,11 +100,6 @@ export async function boundUsers(store: Store, refused: () => void): Promise<Bou
   /** Also once the bound has ended: what has been counted is given back. */
   function count(): void {
     bounded.commit = (commit) => (commit.of === undefined ? store.commit(commit) : commitCounted(commit));
-    bounded.requireRoom = (user, bytes) => {
-      if (limit === undefined || user === undefined || !isSomebody(user)) return undefined;
-      return store.get(storedBytesKey(user)).then((row) => require(user, countOf(row), bytes()));
-    };
-    bounded.isOverfull = (user) => overfull.has(user);
   }
   if ((await store.scan({ prefix: STORED_BYTES, limit: 1 })).length > 0) count();
   return {

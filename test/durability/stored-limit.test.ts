@@ -270,6 +270,11 @@ test(`${SQLITE} what was stored before it is set by a reload does not count, and
   const refused = await save(service, "old", [said(10)]);
   assert.equal(refused.status, 413);
   assert.match(((await refused.json()) as Loose).error, /server\.limits\.stored: 30000 B$/);
+  for (const door of ["text", "stream", "chat"]) {
+    const memory = { conversationId: "old" };
+    const turn = await service.post(`/agents/assistant/${door}`, { input: "x".repeat(1000), options: { memory } }, ada);
+    assert.match(await turn.text(), /server\.limits\.stored: 30000 B/, door);
+  }
   await ok(service.get("/api/memory/conversations/old/messages?agentId=assistant", ada));
   await ok(service.post("/workflows/ask/executions/old/resume", {}, ada));
   await set("1MiB");

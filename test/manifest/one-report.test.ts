@@ -86,6 +86,7 @@ const STORES: Record<string, RegExp | null> = {
     /^the setting pol is unknown, or one that is not carried out; postgres: knows application_name, channel_binding, .*, user$/,
   "postgres://u:secret@h:1,i:2/d?tcp_user_timeout=5":
     /^the setting tcp_user_timeout is unknown, or one that is not carried out; /,
+  "postgres://u:secret@h:1,,i:2/d": /^it is no URL: .*HOST:PORT,HOST:PORT$/,
   "postgres://u:secret@h:1,i:2/d?load_balance_hosts=random":
     /^load_balance_hosts must be disable: hosts are tried in order$/,
   "postgres://u:secret@h:1,i:2/d?target_session_attrs=read-write": null,
