@@ -8,8 +8,8 @@
 import type { Operation } from "./history.ts";
 import { applied, explains, falseIn, type State, versionsSeen } from "./state.ts";
 
-/** Of a history that cannot be explained, all orders are tried. It has never come near this bound. */
-const MAX_STEPS = 300_000;
+/** Of a history that cannot be explained, all orders are tried. Those with many commits of unknown outcome have come over 300,000. */
+const MAX_STEPS = 2_000_000;
 
 /** What is wrong with the history, or null. */
 export function complaint(operations: readonly Operation[]): string | null {
