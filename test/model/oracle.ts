@@ -8,8 +8,10 @@
 import type { Operation } from "./history.ts";
 import { applied, explains, falseIn, type State, versionsSeen } from "./state.ts";
 
-/** Of a history that cannot be explained, all orders are tried. Those with many commits of unknown outcome have come over 300,000. */
-const MAX_STEPS = 2_000_000;
+/** Of a history that cannot be explained, all orders are tried. With very many commits of unknown outcome there are too many. */
+const MAX_STEPS = 300_000;
+/** The complaint about a history of which neither is known: an order that explains it was not found, and not all were tried. */
+export const UNDECIDED = `no order was found in ${MAX_STEPS} steps`;
 
 /** What is wrong with the history, or null. */
 export function complaint(operations: readonly Operation[]): string | null {
@@ -73,7 +75,7 @@ function orderComplaint(operations: readonly Operation[]): string | null {
     const name = `${place.left.map(({ id }) => id)} ${[...place.state].sort()}`;
     if (tried.has(name)) continue;
     tried.add(name);
-    if (tried.size > MAX_STEPS) return `no order was found in ${MAX_STEPS} steps`;
+    if (tried.size > MAX_STEPS) return UNDECIDED;
     if (furthest === null || known.length < furthest.left.filter(isKnown).length) furthest = place;
     for (const after of following(place)) if (!losesNeeded(place, after, needed)) open.push(after);
   }
