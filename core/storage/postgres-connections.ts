@@ -72,6 +72,8 @@ export class PostgresConnections {
   readonly #logger: Logger;
   readonly #of = new WeakMap<PoolClient, Generation>();
   readonly #left = new Set<Generation>();
+  /** By the URL of the server, asked once: a new generation begins with one statement. */
+  readonly #engines = new Map<string, ServerKind>();
   /** Whether the server is told the bounds of sessions. */
   #bounded = true;
   #current: Generation | null = null;
@@ -227,7 +229,8 @@ export class PostgresConnections {
     client.on("error", () => undefined);
     try {
       await client.connect();
-      const engine = await engineOf(client, url, this.#settings);
+      const engine = this.#engines.get(url) ?? (await engineOf(client, url, this.#settings));
+      this.#engines.set(url, engine);
       const facts = await this.#facts(client, engine.look);
       return { url, direct: facts.process === client.processID, ...engine, ...facts };
     } catch (error) {

@@ -91,7 +91,7 @@ async function one(shared: Shared, store: Store): Promise<void> {
   if (keys.length > 0 && random.chance(0.5)) await make(shared, store, { kind: "get", keys });
   const expected = expectationsOf(shared, commit);
   const reply = await commitWith(shared, store, commit, expected);
-  if (reply.kind === "unknown" && random.chance(0.7)) {
+  if ((reply.kind === "unknown" || reply.kind === "failed") && random.chance(0.7)) {
     // The caller tries again what it expects not to have happened.
     await commitWith(shared, store, renewed(shared, commit), expected);
   }

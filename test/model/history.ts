@@ -12,12 +12,12 @@ export type Call =
   | { readonly kind: "scan"; readonly range: Range }
   | { readonly kind: "tail"; readonly tail: Tail };
 
-/** What it was told. `unknown`: the store was unavailable, so that a commit may have happened. */
+/** What it was told. `failed`: the store was unavailable, and nothing has happened. `unknown`: a commit may have happened. */
 export type Reply =
   | { readonly kind: "committed"; readonly revision: number }
   | { readonly kind: "conflict"; readonly keys: readonly string[] }
   | { readonly kind: "refused"; readonly message: string }
-  | { readonly kind: "unknown"; readonly message: string }
+  | { readonly kind: "failed" | "unknown"; readonly message: string }
   | { readonly kind: "rows"; readonly rows: readonly (Row | null)[] }
   | { readonly kind: "joined"; readonly text: string; readonly first: string | null; readonly other: Row | null };
 
@@ -84,6 +84,7 @@ async function perform(store: Store, call: Call): Promise<Reply> {
     // By name: the engine may be a copy of the source, with classes of its own.
     const { name, kind, keys = [], message } = error as Error & { kind?: string; keys?: readonly string[] };
     if (name === "CommitConflict") return { kind: "conflict", keys };
-    return { kind: kind === "unavailable" ? "unknown" : "refused", message };
+    if (kind !== "unavailable") return { kind: "refused", message };
+    return { kind: /may have happened/.test(message) ? "unknown" : "failed", message };
   }
 }

@@ -76,7 +76,7 @@ export async function openPostgresCases(engines: Engines, server: PostgresServer
 
 /** Nothing is unavailable while nothing breaks, however many want the same rows. */
 function needless({ history }: Scene): string | null {
-  const failed = history.operations.find(({ reply }) => reply?.kind === "unknown");
+  const failed = history.operations.find(({ reply }) => reply?.kind === "failed" || reply?.kind === "unknown");
   return failed === undefined ? null : `a call failed although nothing was broken: ${JSON.stringify(failed)}`;
 }
 
