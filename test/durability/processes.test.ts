@@ -485,24 +485,41 @@ for (const { name, skip, open } of SHARED) {
 
     test("a process that others have taken for gone begins no other try of what it ran, and tells its steps to stop", async (t) => {
       const start = await processes(t);
-      let silentNow = false;
-      const one = await start((store) => ({
-        ...bound(store),
-        commit: (commit: Commit) =>
-          silentNow && commit.put?.[0]?.[0].startsWith("xp/")
-            ? Promise.reject(unavailable("away"))
-            : store.commit(commit),
-      }));
+      const silence = { now: false };
+      const one = await start(silenced(silence));
       await start();
       const { began, go } = hold();
       const executed = refusal(one.access.execute("w", input("e"), CALL));
       await soon(began, "the step");
-      silentNow = true;
+      silence.now = true;
       await until("the take-over", async () => world.runs.length === 2);
-      silentNow = false;
+      silence.now = false;
       // The step has not ended: it hears that it has to stop.
       assert.equal((await soon(executed, "the refusal")).kind, "unavailable");
       go();
+    });
+
+    test("GET .../executions/:executionId/state at a process that was taken for gone says what another one has made of it, while its own step still ignores that it has to stop", async (t) => {
+      const start = await processes(t);
+      const silence = { now: false };
+      const one = await start(silenced(silence));
+      const other = await start();
+      const { began, go } = hold();
+      world.heeds = false;
+      const executed = refusal(one.access.execute("w", input("e"), CALL));
+      await soon(began, "the step");
+      const told = new Promise<void>((resolve) => {
+        world.aborted = resolve;
+      });
+      world.open = Promise.resolve();
+      silence.now = true;
+      await until("the end at the other one", async () => (await status(other, "e")) === "completed");
+      silence.now = false;
+      await soon(told, "that the step has to stop");
+      assert.equal(one.opened.engine.live.size, 1, "the step has not stopped");
+      assert.equal(await status(one, "e"), "completed");
+      go();
+      await soon(executed, "the refusal");
     });
 
     test("an execution whose start happened while nobody heard of it goes on all the same", async (t) => {
@@ -538,6 +555,17 @@ for (const { name, skip, open } of SHARED) {
     });
   });
 }
+
+/** A store to which heartbeats do not come while it is silent. */
+const silenced =
+  (silence: { readonly now: boolean }) =>
+  (store: Store): Store => ({
+    ...bound(store),
+    commit: (commit: Commit) =>
+      silence.now && commit.put?.[0]?.[0].startsWith("xp/")
+        ? Promise.reject(unavailable("away"))
+        : store.commit(commit),
+  });
 
 /** Its methods, free to be spread. */
 const bound = (store: Store): Store => ({
