@@ -4,23 +4,19 @@ import { join } from "node:path";
 import { after, before, beforeEach, describe, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { A2aCaller, now, said } from "../support/a2a.ts";
-import { AUTH, approvalManifest, as, CONSOLE, ran, serveApprovals } from "../support/approvals.ts";
+import { AUTH, approvalManifest, as, CONSOLE, PAYS, pay, ran, serveApprovals } from "../support/approvals.ts";
 import { until } from "../support/probe.ts";
 import { reload } from "../support/reload.ts";
 import { dataOf, errorOf, type Loose } from "../support/served-upstream.ts";
 import { parseEvents, type TestService } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
 
-const pay = (amount: number | string) => ({ tool: "pay", input: { amount } });
 const MANIFEST = {
   memory: { default: {} },
   providers: {
     demo: {
       use: "scripted",
-      replies: [
-        { when: "pay both", call: [pay(1), pay(2)] },
-        { when: "pay (\\d+)", call: pay("{{ int(match[1]) }}") },
-      ],
+      replies: [...PAYS],
     },
   },
   agents: {

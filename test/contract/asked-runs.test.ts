@@ -1,8 +1,8 @@
 /** Runs that ask a person, of agents that are not durable: each is kept from its question on, and goes on by itself when it is answered. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { beforeEach, describe, type TestContext, test } from "node:test";
-import { AUTH, approvalManifest, as, CONSOLE, ran, serveApprovals } from "../support/approvals.ts";
+import { beforeEach, describe, test } from "node:test";
+import { AUTH, approvalManifest, as, CONSOLE, PAYS, ran, restarts, serveApprovals } from "../support/approvals.ts";
 import { until } from "../support/probe.ts";
 import { reload } from "../support/reload.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
@@ -11,16 +11,12 @@ import { temporaryFolder } from "../support/storage.ts";
 
 beforeEach(() => void ran.splice(0));
 
-const pay = (amount: number | string) => ({ tool: "pay", input: { amount } });
 const MANIFEST = {
   memory: { default: {} },
   providers: {
     demo: {
       use: "scripted",
-      replies: [
-        { when: "pay both", call: [pay(1), pay(2)] },
-        { when: "pay (\\d+)", call: pay("{{ int(match[1]) }}") },
-      ],
+      replies: [...PAYS],
     },
   },
   agents: {
@@ -28,17 +24,6 @@ const MANIFEST = {
     kept: { model: "demo/echo", tools: ["pay"], durable: true },
   },
 };
-
-/** Serves it again and again on one SQLite file; the process before is gone without a word. */
-async function restarts(t: TestContext, manifest: object = {}) {
-  const store = `sqlite:${join(await temporaryFolder(t), "test.db")}`;
-  let running: TestService | null = null;
-  return async () => {
-    await running?.kill();
-    running = await serveApprovals(t, { ...MANIFEST, ...manifest, store });
-    return running;
-  };
-}
 
 const MEMORY = { userId: "u", conversationId: "c" };
 const open = (service: TestService, headers = {}): Promise<Loose[]> => dataOf(service.get("/approvals", headers));
@@ -101,7 +86,7 @@ for (const agent of ["clerk", "kept"])
   for (const [name, { ask, answer }] of Object.entries(DOORS))
     describe(`POST /agents/:id/${name} of ${agent === "kept" ? "a durable agent" : "an agent that is not durable"}`, () => {
       test("a run that asks waits, also for the next process, and goes on by itself when POST /approvals/:approvalId answers", async (t) => {
-        const start = await restarts(t);
+        const start = await restarts(t, MANIFEST);
         const first = await start();
         await (await ask(first, agent)).text();
         const [{ approvalId, runId, input }] = await open(first);
@@ -120,7 +105,7 @@ for (const agent of ["clerk", "kept"])
       });
 
       test("the answer in its next request goes on with the run that asked, also in the next process", async (t) => {
-        const start = await restarts(t);
+        const start = await restarts(t, MANIFEST);
         await (await ask(await start(), agent)).text();
         const second = await start();
         const [asked] = await open(second);

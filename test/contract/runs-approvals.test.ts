@@ -1,25 +1,21 @@
 /** Kept runs, and agents in workflow steps, whose tools wait for a person's approval: they come to rest, and go on with the answer. */
 import assert from "node:assert/strict";
-import { join } from "node:path";
-import { beforeEach, type TestContext, test } from "node:test";
-import { ran, serveApprovals } from "../support/approvals.ts";
+import { beforeEach, test } from "node:test";
+import { PAYS, ran, restarts, serveApprovals } from "../support/approvals.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { until } from "../support/probe.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
 import { parseEvents, type TestService } from "../support/service.ts";
-import { temporaryFolder } from "../support/storage.ts";
 
 beforeEach(() => void ran.splice(0));
 
-const pay = (amount: number | string) => ({ tool: "pay", input: { amount } });
 const MANIFEST = {
   memory: { default: {} },
   providers: {
     demo: {
       use: "scripted",
       replies: [
-        { when: "pay both", call: [pay(1), pay(2)] },
-        { when: "pay (\\d+)", call: pay("{{ int(match[1]) }}") },
+        ...PAYS,
         { when: "delegate", call: { tool: "delegate_task", input: { agentId: "clerk", task: "pay 9" } } },
       ],
     },
@@ -34,17 +30,6 @@ const MANIFEST = {
     delegates: { steps: [{ id: "ask", andAgent: { agent: "chief", prompt: "delegate" } }] },
   },
 };
-
-/** Serves it again and again on one SQLite file; the process before is gone without a word. */
-async function restarts(t: TestContext, tool: object = {}) {
-  const store = `sqlite:${join(await temporaryFolder(t), "test.db")}`;
-  let running: TestService | null = null;
-  return async () => {
-    await running?.kill();
-    running = await serveApprovals(t, { ...MANIFEST, store, pay: tool });
-    return running;
-  };
-}
 
 const open = (service: TestService): Promise<Loose[]> => dataOf(service.get("/approvals"));
 const runOf = (service: TestService, agent: string, id: string): Promise<Loose> =>
@@ -74,7 +59,7 @@ async function comesTo(service: TestService, agent: string, id: string, status: 
 }
 
 test("POST /agents/:id/text in the background: a run whose tool needs approval waits, also for the next process, and the answer lets it go on", async (t) => {
-  const start = await restarts(t);
+  const start = await restarts(t, MANIFEST);
   const first = await start();
   const memory = { userId: "u", conversationId: "c" };
   const id = await begin(first, "clerk", "pay 5", { memory });
@@ -131,7 +116,7 @@ test("POST /agents/:id/text in the background: a run whose tool needs approval w
 });
 
 test("POST /agents/:id/text of a durable agent: the reply ends with the question, and the run goes on with the answer", async (t) => {
-  const service = await (await restarts(t))();
+  const service = await (await restarts(t, MANIFEST))();
   const reply = await service.post("/agents/clerk/text", { input: "pay 5" });
   const { finishReason, approvals } = await dataOf(reply.clone());
   assert.deepEqual([finishReason, approvals[0].toolName], ["tool-calls", "pay"]);
@@ -143,7 +128,7 @@ test("POST /agents/:id/text of a durable agent: the reply ends with the question
 });
 
 test("POST /agents/:id/stream of a durable agent ends with the question; its reader goes on behind that once it is answered", async (t) => {
-  const service = await (await restarts(t))();
+  const service = await (await restarts(t, MANIFEST))();
   const reply = await service.post("/agents/clerk/stream", { input: "pay 5" });
   const seen = parseEvents(await reply.text());
   const last = JSON.parse(seen.at(-1)!.data);
@@ -157,7 +142,7 @@ test("POST /agents/:id/stream of a durable agent ends with the question; its rea
 });
 
 test("POST /agents/:id/chat of a durable agent ends with the question and brings the answer itself, as a chat hook does", async (t) => {
-  const service = await (await restarts(t))();
+  const service = await (await restarts(t, MANIFEST))();
   const reply = await service.post("/agents/clerk/chat", { input: "pay 5" });
   const chunks = parseEvents(await reply.text()).map(({ data }) => (data === "[DONE]" ? {} : JSON.parse(data)));
   const { approvalId, toolCallId } = chunks.find(({ type }) => type === "tool-approval-request");
@@ -176,7 +161,7 @@ test("POST /agents/:id/chat of a durable agent ends with the question and brings
 });
 
 test("POST /approvals/:approvalId: of two calls of one step each is answered for itself, and the run waits for both", async (t) => {
-  const start = await restarts(t);
+  const start = await restarts(t, MANIFEST);
   const first = await start();
   const id = await begin(first, "clerk", "pay both");
   const { approvals } = await comesTo(first, "clerk", id, "waiting");
@@ -197,7 +182,7 @@ test("POST /approvals/:approvalId: of two calls of one step each is answered for
 });
 
 test("POST /agents/:id/text: a run waits for the approval of a sub-agent's tool", async (t) => {
-  const start = await restarts(t);
+  const start = await restarts(t, MANIFEST);
   const id = await begin(await start(), "chief", "delegate");
   const service = await start();
   const { approvals } = await comesTo(service, "chief", id, "waiting");
@@ -211,7 +196,7 @@ test("POST /agents/:id/text: a run waits for the approval of a sub-agent's tool"
 });
 
 test("GET /agents/:id/runs/:runId: a run whose question nobody answers in time goes on with a no", async (t) => {
-  const service = await (await restarts(t, { expires: "50ms" }))();
+  const service = await (await restarts(t, { ...MANIFEST, pay: { expires: "50ms" } }))();
   const id = await begin(service, "clerk", "pay 5");
   await until(async () => {
     // The list looks what has expired; without it that is noticed some seconds later.
@@ -224,7 +209,7 @@ test("GET /agents/:id/runs/:runId: a run whose question nobody answers in time g
 });
 
 test("POST /agents/:id/runs/:runId/cancel: a run that waits is cancelled, and an answer after that runs nothing", async (t) => {
-  const service = await (await restarts(t))();
+  const service = await (await restarts(t, MANIFEST))();
   const id = await begin(service, "clerk", "pay 5");
   const { approvals } = await comesTo(service, "clerk", id, "waiting");
   await dataOf(service.post(`/agents/clerk/runs/${id}/cancel`, {}));
@@ -282,7 +267,7 @@ for (const [workflow, amount] of [
   ["delegates", 9],
 ] as const)
   test(`POST /workflows/:id/execute of "${workflow}": andAgent suspends for the approval of a tool, and the answer resumes it in the next process`, async (t) => {
-    const start = await restarts(t);
+    const start = await restarts(t, MANIFEST);
     const first = await start();
     const { executionId, status, suspension } = await dataOf(
       first.post(`/workflows/${workflow}/execute`, { input: { amount } }),

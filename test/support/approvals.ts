@@ -1,7 +1,10 @@
 /** A tool that says how often it ran and with what, and services where a person must approve it. */
 
+import { join } from "node:path";
+import type { TestContext } from "node:test";
 import { pluginFolder } from "./plugin-folder.ts";
-import { manifestWith, startService, type TestOptions } from "./service.ts";
+import { manifestWith, startService, type TestOptions, type TestService } from "./service.ts";
+import { temporaryFolder } from "./storage.ts";
 import { SECRET, token } from "./tokens.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: tests look into replies as they need
@@ -16,6 +19,14 @@ export const PAY_PLUGIN = {
     parameters: { type: "object", properties: { amount: { type: "number" } }, required: ["amount"], additionalProperties: false },
     execute: (input, call) => { globalThis.penstockPaid.push(input.amount); return { paid: input.amount, key: call.idempotencyKey ?? null }; } };`,
 };
+
+/** A call of the tool `pay`. */
+export const pay = (amount: number | string) => ({ tool: "pay", input: { amount } });
+/** What the model says that calls it: once for `pay 5`, twice for `pay both`. */
+export const PAYS = [
+  { when: "pay both", call: [pay(1), pay(2)] },
+  { when: "pay (\\d+)", call: pay("{{ int(match[1]) }}") },
+];
 
 const CONSOLE_KEY = "the-key-of-the-console";
 export const AUTH = { mode: "authNext", provider: { use: "jwt", secret: SECRET } };
@@ -35,4 +46,15 @@ export function serveApprovals(
   const folder = pluginFolder(test as never, PAY_PLUGIN);
   const env = { SERVICE_CONSOLE_ACCESS_KEY: CONSOLE_KEY };
   return startService(test, approvalManifest(manifest), { env, plugins: [folder, ...plugins], ...options });
+}
+
+/** Serves a manifest again and again on one SQLite file; the process before is gone without a word. */
+export async function restarts(test: TestContext, manifest: Record<string, unknown>) {
+  const store = `sqlite:${join(await temporaryFolder(test), "test.db")}`;
+  let running: TestService | null = null;
+  return async () => {
+    await running?.kill();
+    running = await serveApprovals(test, { ...manifest, store });
+    return running;
+  };
 }
