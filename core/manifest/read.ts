@@ -62,6 +62,7 @@ const SYNTAX: readonly [RegExp, string][] = [
     'not YAML: a value with ": " in it needs quotes; else a line is indented too deep',
   ],
   [/must be sufficiently indented and end with/i, 'not YAML: a "{" or "[" before this is not closed'],
+  [/implicit (?:map )?keys need to be/i, 'not YAML: a key in this line has no ":" behind it'],
   [/missing closing/i, "not YAML: a quote that opens in this value is not closed"],
 ];
 
