@@ -53,6 +53,8 @@ interface ModelsOptions {
   cassettes?: CassetteIntercept | undefined;
   /** `all`: creates even unused providers, as is necessary when an agent computes its model. */
   providers?: "all" | undefined;
+  /** Agents with mistakes may be missing: nothing is said of models that none of the others uses. */
+  isPartial?: boolean;
 }
 
 /** Number of tries after the first, for providers that set none. */
@@ -103,7 +105,7 @@ export async function createModels(
     }
   }
 
-  problems.push(...modelWarnings(manifest));
+  problems.push(...modelWarnings(manifest, options.isPartial));
 
   const models = new ModelTable(
     providers,

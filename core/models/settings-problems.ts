@@ -31,8 +31,9 @@ export function unusedParameters(key: string, entry: ProviderManifest): Problem[
 }
 
 /** Warnings about the models of a manifest: settings that have no effect, or that will cause trouble. None is an error. */
-export function modelWarnings(manifest: Manifest): Problem[] {
-  return [...unusedModels(manifest), ...lateFirstBytes(manifest), ...longAnswers(manifest)].map((problem) => ({
+export function modelWarnings(manifest: Manifest, isPartial = false): Problem[] {
+  const unused = isPartial ? [] : unusedModels(manifest);
+  return [...unused, ...lateFirstBytes(manifest), ...longAnswers(manifest)].map((problem) => ({
     ...problem,
     severity: "warning",
   }));

@@ -95,6 +95,28 @@ const STORES: Record<string, RegExp | null> = {
   "postgres://u:secret@h/d?schema=mine&pool=5&sslmode=require&channel_binding=require&statement_timeout=1000": null,
 };
 
+test("a manifest with a mistake in an agent says nothing of settings for the models that this agent names", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "penstock-report-"));
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  const config = join(folder, "service.yaml");
+  const report = async (steps: string) => {
+    const one = `  one: { name: One, description: d, instructions: i, model: demo/echo }\n`;
+    const two = `  two: { name: Two, description: d, instructions: i, model: demo/spare, maxSteps: ${steps} }\n`;
+    const models = "{ spare: { firstDelay: 1ms }, unused: { firstDelay: 1ms } }";
+    await writeFile(
+      config,
+      `name: One\nproviders: { demo: { use: scripted, models: ${models} } }\nagents:\n${one}${two}`,
+    );
+    const { issues, host } = await boot({ config, plugins: [EXAMPLES], env: {}, logger: createLogger("silent") });
+    await host.close();
+    return issues.map(formatIssue).map((line) => line.replace(/^.*? {2}/, ""));
+  };
+  assert.match((await report("many")).join("\n"), /^agents\.two\.maxSteps: [^\n]*$/);
+  assert.deepEqual(await report("3"), [
+    "providers.demo.models.unused: fits none of the models that are used: echo, spare",
+  ]);
+});
+
 test("penstock check says what is wrong with the settings of a store URL at the path store, and does not connect to it", async (t) => {
   const folder = await mkdtemp(join(tmpdir(), "penstock-report-"));
   t.after(() => rm(folder, { recursive: true, force: true }));

@@ -45,15 +45,14 @@ export const declaredTools: Stage<DeclaredNeeds, "declaredTools"> = ({
   return { parts: { declaredTools: tools }, problems };
 };
 
-export const models: Stage<"manifest" | "registry" | "host" | "loaded" | "meters" | "options", "models"> = async ({
-  manifest,
-  registry,
-  host,
-  loaded: { folder, variableOf, referenceAt },
-  meters,
-  options: { cassettes, providers },
-}) => {
-  const options = { folder, variableOf, referenceAt, meters: meters.models, cassettes, providers };
+type ModelNeeds = "manifest" | "registry" | "host" | "loaded" | "meters" | "options";
+
+export const models: Stage<ModelNeeds, "models"> = async (
+  { manifest, registry, host, loaded: { folder, variableOf, referenceAt }, meters, options: { cassettes, providers } },
+  failed,
+) => {
+  const given = { folder, variableOf, referenceAt, cassettes, providers };
+  const options = { ...given, meters: meters.models, isPartial: failed };
   const { models, problems } = await createModels(manifest, registry, host, options);
   return { parts: { models }, problems };
 };
