@@ -105,7 +105,7 @@ function findPlain(exchange: Exchange, router: Router<Compiled>): RouteMatch<Com
 /** The links of a page are relative to its own path. The address is relative because a proxy may have removed a base path. */
 function redirectToPlain<S>(exchange: Exchange, { meters }: PipelineSettings<S>): void {
   const { path, query } = exchange;
-  const location = `../${path.slice(path.lastIndexOf("/") + 1)}${query === "" ? "" : `?${query}`}`;
+  const location = `../${path.slice(path.lastIndexOf("/") + 1)}${query && `?${query}`}`;
   exchange.reply(308, ["location", location], null);
   meters.ofUnmatched(exchange.method).finished(308, UNTIMED, false);
 }

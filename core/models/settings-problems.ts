@@ -32,11 +32,12 @@ export function unusedParameters(key: string, entry: ProviderManifest): Problem[
 
 /** Warnings about the models of a manifest: settings that have no effect, or that will cause trouble. None is an error. */
 export function modelWarnings(manifest: Manifest, isPartial = false): Problem[] {
-  const unused = isPartial ? [] : unusedModels(manifest);
-  return [...unused, ...lateFirstBytes(manifest), ...longAnswers(manifest)].map((problem) => ({
-    ...problem,
-    severity: "warning",
-  }));
+  return [...(isPartial ? [] : unusedModels(manifest)), ...lateFirstBytes(manifest), ...longAnswers(manifest)].map(
+    (problem) => ({
+      ...problem,
+      severity: "warning",
+    }),
+  );
 }
 
 /** Settings for models that are not used: the name may be misspelt. */

@@ -11,26 +11,22 @@ import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 /** A sink for the raw events. What `form` makes of a part has the number of that part. */
 export function partEvents(events: EventSink, form: (sink: EventSink) => PartSink): EventSink {
   let number = 0;
-  const sink = form({
-    open: () => events.open(),
-    send: (json) => events.send(json, number),
-    get closed() {
-      return events.closed;
-    },
-    onLeave: (listener) => events.onLeave(listener),
+  const sink = form(sending(events, (json) => events.send(json, number)));
+  return sending(events, (json, id = number + 1) => {
+    number = id;
+    return sink.part(JSON.parse(json) as AgentPart);
   });
-  return {
-    open: () => events.open(),
-    send(json, id = number + 1) {
-      number = id;
-      return sink.part(JSON.parse(json) as AgentPart);
-    },
-    get closed() {
-      return events.closed;
-    },
-    onLeave: (listener) => events.onLeave(listener),
-  };
 }
+
+/** The sink, to which events are sent in another way. */
+const sending = (events: EventSink, send: EventSink["send"]): EventSink => ({
+  open: () => events.open(),
+  send,
+  get closed() {
+    return events.closed;
+  },
+  onLeave: (listener) => events.onLeave(listener),
+});
 
 /** A call that waits for a person, as a client knows of it. */
 export type KnownCall = Pick<AwaitedCall, "approvalId" | "toolCallId"> & { readonly isAnswered: boolean };
@@ -48,20 +44,13 @@ export const followAnswered =
   async (events) => {
     const left = new Set(asked.flatMap(({ toolCallId, isAnswered }) => (isAnswered ? [toolCallId] : [])));
     let last = 0;
-    const sink: EventSink = {
-      open: () => events.open(),
-      send(json, id = last + 1) {
-        last = id;
-        const part = JSON.parse(json) as AgentPart;
-        if (ANSWERS.has(part.type)) left.delete((part as ToolAnswer).toolCallId);
-        else if (ENDS.has(part.type) && part.subAgentId === undefined) left.clear();
-        return events.send(json, id);
-      },
-      get closed() {
-        return events.closed;
-      },
-      onLeave: (listener) => events.onLeave(listener),
-    };
+    const sink = sending(events, (json, id = last + 1) => {
+      last = id;
+      const part = JSON.parse(json) as AgentPart;
+      if (ANSWERS.has(part.type)) left.delete((part as ToolAnswer).toolCallId);
+      else if (ENDS.has(part.type) && part.subAgentId === undefined) left.clear();
+      return events.send(json, id);
+    });
     for (;;) {
       await (await attach(last))(sink);
       if (left.size === 0 || events.closed || signal.aborted) return;

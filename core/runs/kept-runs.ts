@@ -17,7 +17,7 @@ import { type Principal, principalOf, seesEverything } from "../identity/princip
 import { canonicalJson } from "../lib/canonical-json.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, notFound, ServiceError, unlessNotFound } from "../lib/errors.ts";
-import type { EventProducer } from "../lib/event-sink.ts";
+import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import { jsonBytes } from "../lib/size.ts";
 import type { Uses } from "../lib/uses.ts";
 import { openExecutionKey } from "../storage/keys.ts";
@@ -170,7 +170,7 @@ export class KeptRuns implements RunKeeper {
           },
           (known) => known,
         );
-        if (form === undefined) await follow(partEvents(events, (sink) => new RawSink(sink)));
+        if (form === undefined) await follow(partEvents(events, raw));
         else await replyWith(follow, events, form);
       },
     };
@@ -203,7 +203,7 @@ export class KeptRuns implements RunKeeper {
     return {
       id: runId,
       result: () => earlierResult(follow, runId),
-      events: (form) => (events) => replyWith(follow, events, form ?? ((sink) => new RawSink(sink)), asked),
+      events: (form) => (events) => replyWith(follow, events, form ?? raw, asked),
     };
   }
 
@@ -245,7 +245,7 @@ export class KeptRuns implements RunKeeper {
       },
       start: () => Promise.reject(new Error("a run that asks begins with its reply")),
       events: (form) => async (events) => {
-        const reader = (form ?? ((sink) => new RawSink(sink)))(events);
+        const reader = (form ?? raw)(events);
         try {
           if ((await work(reader)) === null) await endWithQuestion(reader, live.outcome);
         } catch (error) {
@@ -392,6 +392,8 @@ export class KeptRuns implements RunKeeper {
       this.#live.get(liveKeyOf(execution.state.start))?.read();
   }
 }
+
+const raw = (events: EventSink): PartSink => new RawSink(events);
 
 /** As `StepCall.idempotencyKey` has it. */
 const liveKeyOf = ({ id, number, ownId }: ExecutionStart): string =>

@@ -73,7 +73,7 @@ export class LiveRun implements RunJournal {
   ) {
     this.waitsAt = waitsAt;
     this.#step = step;
-    const stop = begin === null ? null : new AbortSource();
+    const stop = begin && new AbortSource();
     this.#stop = stop;
     this.call = new KeptCall(origin, () => this.#step, stop);
     if (begin !== null) {

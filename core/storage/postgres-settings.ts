@@ -80,8 +80,7 @@ function hostsOf(text: string): URL[] {
   const [, scheme, user = "", hosts = "", rest = ""] = /^(\w+:\/\/)([^/?#]*@)?([^/?#]*)(.*)$/s.exec(text) ?? [];
   const each = hosts.split(",");
   const urls = each.map((host) => `${scheme}${user}${host || (user && "localhost")}${rest}`);
-  const isListed = each.length === 1 || !each.includes("");
-  if (scheme === undefined || !isListed || !urls.every((url) => URL.canParse(url)))
+  if (scheme === undefined || (each.length > 1 && each.includes("")) || !urls.every((url) => URL.canParse(url)))
     throw new Error(
       "it is no URL: postgres://USER:PASSWORD@HOST:PORT/DATABASE was expected, with a list of hosts HOST:PORT,HOST:PORT",
     );

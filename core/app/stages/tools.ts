@@ -51,8 +51,7 @@ export const models: Stage<ModelNeeds, "models"> = async (
   { manifest, registry, host, loaded: { folder, variableOf, referenceAt }, meters, options: { cassettes, providers } },
   failed,
 ) => {
-  const given = { folder, variableOf, referenceAt, cassettes, providers };
-  const options = { ...given, meters: meters.models, isPartial: failed };
+  const options = { folder, variableOf, referenceAt, cassettes, providers, meters: meters.models, isPartial: failed };
   const { models, problems } = await createModels(manifest, registry, host, options);
   return { parts: { models }, problems };
 };

@@ -13,21 +13,24 @@ const SAMPLE_INTERVAL_MS = 20;
 const MISNAMED = ["nodejs_active_handles_total", "nodejs_active_requests_total", "nodejs_active_resources_total"];
 
 /** The metrics of the process, whose names dashboards for Node.js expect. They begin with the first scrape, once for all services. */
-const ofProcess: { registry?: Registry } = {};
+let ofProcess: Registry | null = null;
 
 /** Returns a function that makes the text. */
 export function createExposition(meters: Meters): () => Promise<string> {
-  if (ofProcess.registry === undefined) {
-    ofProcess.registry = new Registry();
-    collectDefaultMetrics({ register: ofProcess.registry, eventLoopMonitoringPrecision: SAMPLE_INTERVAL_MS });
-    for (const name of MISNAMED) ofProcess.registry.removeSingleMetric(name);
-    for (const family of PROCESS_FAMILIES) ofProcess.registry.registerMetric(lazyMetric(family));
-  }
+  ofProcess ??= processRegistry();
   const registry = new Registry();
   for (const family of collectFamilies(meters)) registry.registerMetric(lazyMetric(family));
-  const merged = Registry.merge([registry, ofProcess.registry]);
+  const merged = Registry.merge([registry, ofProcess]);
   // prom-client spells the number of a lag that has no sample yet in a way that not every reader of the format knows.
   return async () => (await merged.metrics()).replaceAll(" Nan\n", " NaN\n");
+}
+
+function processRegistry(): Registry {
+  const register = new Registry();
+  collectDefaultMetrics({ register, eventLoopMonitoringPrecision: SAMPLE_INTERVAL_MS });
+  for (const name of MISNAMED) register.removeSingleMetric(name);
+  for (const family of PROCESS_FAMILIES) register.registerMetric(lazyMetric(family));
+  return register;
 }
 
 /** A metric as the registry expects it, whose values are computed on request. The registry has no type for this. */
