@@ -77,12 +77,11 @@ export function compilePipeline<S>(routes: readonly Route<S>[], given: PipelineS
   const settings = { ...given, errorsAt: errorsByPath(routes) };
   const router = createRouter(routes.map((route) => compileRoute(route, settings)));
   const { site } = settings;
-  const probes = new Set(routes.filter(({ group }) => group === "probe").map(({ path }) => path));
+  const probes = new Set(routes.flatMap(({ group, path }) => (group === "probe" ? [path, `${path}/`] : [])));
   return (exchange) => {
     exchange.requestId = settings.requestId(exchange.header("x-request-id"));
     const foreign = site.onlyKnownHosts ? foreignHost(exchange, site) : null;
-    if (foreign !== null && !probes.has(withoutTrailingSlash(exchange.path) ?? exchange.path))
-      return refuse(exchange, settings, foreign);
+    if (foreign !== null && !probes.has(exchange.path)) return refuse(exchange, settings, foreign);
     const exact = router.find(exchange.path);
     const match = exact ?? findPlain(exchange, router);
     if (match === null) return refuseIfAuthorized(exchange, settings, unknownPathError(exchange, settings.isSocket));
@@ -97,15 +96,15 @@ export function compilePipeline<S>(routes: readonly Route<S>[], given: PipelineS
 /** A path with one slash at its end is the path without it: clients that join a base address with a path add one. */
 function findPlain(exchange: Exchange, router: Router<Compiled>): RouteMatch<Compiled> | null {
   const plain = withoutTrailingSlash(exchange.path);
-  const match = plain === null ? null : router.find(plain);
-  if (match !== null) exchange.path = plain!;
-  return match;
+  const match = plain && router.find(plain);
+  if (match) exchange.path = plain!;
+  return match || null;
 }
 
 /** The links of a page are relative to its own path. The address is relative because a proxy may have removed a base path. */
 function redirectToPlain<S>(exchange: Exchange, { meters }: PipelineSettings<S>): void {
   const { path, query } = exchange;
-  const location = `../${path.slice(path.lastIndexOf("/") + 1)}${query && `?${query}`}`;
+  const location = `..${path.slice(path.lastIndexOf("/"))}${query && `?${query}`}`;
   exchange.reply(308, ["location", location], null);
   meters.ofUnmatched(exchange.method).finished(308, UNTIMED, false);
 }

@@ -13,14 +13,14 @@ const SAMPLE_INTERVAL_MS = 20;
 const MISNAMED = ["nodejs_active_handles_total", "nodejs_active_requests_total", "nodejs_active_resources_total"];
 
 /** The metrics of the process, whose names dashboards for Node.js expect. They begin with the first scrape, once for all services. */
-let ofProcess: Registry | null = null;
+const ofProcess: { registry?: Registry } = {};
 
 /** Returns a function that makes the text. */
 export function createExposition(meters: Meters): () => Promise<string> {
-  ofProcess ??= processRegistry();
+  ofProcess.registry ??= processRegistry();
   const registry = new Registry();
   for (const family of collectFamilies(meters)) registry.registerMetric(lazyMetric(family));
-  const merged = Registry.merge([registry, ofProcess]);
+  const merged = Registry.merge([registry, ofProcess.registry]);
   // prom-client spells the number of a lag that has no sample yet in a way that not every reader of the format knows.
   return async () => (await merged.metrics()).replaceAll(" Nan\n", " NaN\n");
 }
