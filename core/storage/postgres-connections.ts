@@ -5,16 +5,19 @@
  */
 import pg, { type Pool, type PoolClient, type PoolConfig, type QueryConfig, type QueryResult } from "pg";
 import type { Logger } from "pino";
-import { engineOf, type ServerKind } from "./postgres-engine.ts";
+import { citusHolder } from "./postgres-commit-sql.ts";
+import { citusElsewhere, engineOf, type ServerKind } from "./postgres-engine.ts";
 import {
   endsConnection,
   isConnectionFailure,
   isRefusedSetting,
   isTimeout,
+  noWayToNode,
   olderServer,
   otherServer,
   readOnly,
 } from "./postgres-errors.ts";
+import { postgresNames } from "./postgres-names.ts";
 import type { PostgresSettings } from "./postgres-settings.ts";
 
 /** A scan of a large table lives that long. */
@@ -43,6 +46,8 @@ interface Facts {
   readonly standby?: boolean;
   /** The cluster and its timeline, which every promotion makes anew; null where that cannot be told. */
   readonly line?: string | null;
+  /** The node of Citus to which connections lead, where this one is not it. */
+  readonly elsewhere?: string | null;
 }
 
 interface Server extends ServerKind, Facts {
@@ -80,6 +85,8 @@ export class PostgresConnections {
   /** The last one that was current. */
   #last: Generation | null = null;
   #entering: Promise<Generation> | null = null;
+  /** Which node of Citus connections lead to: at first the coordinator, which alone makes tables, then the one that holds the schema. */
+  #group = "0";
 
   constructor(settings: PostgresSettings, logger: Logger) {
     this.#settings = settings;
@@ -89,6 +96,16 @@ export class PostgresConnections {
   /** The server that this process uses, or used last. */
   get server(): Server | undefined {
     return this.#last?.server;
+  }
+
+  /** The tables are there. */
+  settle(): void {
+    this.#group = citusHolder(postgresNames(this.#settings.schema));
+    if (this.#current?.server.citus) this.renew(this.#current);
+  }
+
+  #look({ look, citus }: ServerKind): string {
+    return citus ? `${look}, ${citusElsewhere(this.#group)}` : look;
   }
 
   /** A pool that survives the failure of any of its connections, and outlives generations. None is made before the first query. */
@@ -224,14 +241,15 @@ export class PostgresConnections {
     return readable;
   }
 
-  async #examine(url: string): Promise<Server> {
+  async #examine(url: string, isLed = false): Promise<Server> {
     const client = new pg.Client(this.#config(url));
     client.on("error", () => undefined);
     try {
       await client.connect();
       const engine = this.#engines.get(url) ?? (await engineOf(client, url, this.#settings));
       this.#engines.set(url, engine);
-      const facts = await this.#facts(client, engine.look);
+      const facts = await this.#facts(client, this.#look(engine));
+      if (facts.elsewhere) return await this.#lead(url, facts.elsewhere, isLed);
       return { url, direct: facts.process === client.processID, ...engine, ...facts };
     } catch (error) {
       if (!this.#bounded || !isRefusedSetting(error)) throw error;
@@ -240,10 +258,22 @@ export class PostgresConnections {
       this.#logger.warn(
         "PostgreSQL: the pooler refuses the bounds of sessions, set statement_timeout, lock_timeout and idle_in_transaction_session_timeout at the role",
       );
-      return await this.#examine(url);
+      return await this.#examine(url, isLed);
     } finally {
       end(client);
     }
+  }
+
+  /** With the same credentials to another node, by the address that Citus has for it. */
+  async #lead(url: string, node: string, isLed: boolean): Promise<Server> {
+    if (isLed) throw otherServer();
+    const [host, port] = node.split(" ") as [string, string];
+    const led = new URL(url);
+    led.searchParams.set("host", host);
+    led.searchParams.set("port", port);
+    return this.#examine(led.href, true).catch((error) => {
+      throw isConnectionFailure(error) ? noWayToNode(node, error) : error;
+    });
   }
 
   /** @throws when the server must not be used: it follows another one, or it was replaced by one that this process has used */
@@ -264,25 +294,26 @@ export class PostgresConnections {
   /** Whether a new connection leads where the others of its generation do. */
   async #check(client: PoolClient): Promise<void> {
     const generation = this.#of.get(client)!;
-    const { direct, look } = generation.server;
-    this.#compare(generation, await this.#facts(client, direct ? `${PREPARE}; ${look}` : look));
+    const look = this.#look(generation.server);
+    this.#compare(generation, await this.#facts(client, generation.server.direct ? `${PREPARE}; ${look}` : look));
   }
 
   #compare(generation: Generation, facts: Facts): void {
     const { line, readOnly } = generation.server;
-    if (line === facts.line && readOnly === facts.readOnly) return;
+    if (line === facts.line && readOnly === facts.readOnly && !facts.elsewhere) return;
     this.renew(generation);
     throw otherServer();
   }
 
-  /** Asks a connection of a pool whether it leads where it did, and for one more column. */
-  async look(pool: Pool, column: string): Promise<Record<string, unknown>> {
+  /** Asks a connection of a pool whether it leads where it did, and for what `text` gives. */
+  async look(pool: Pool, text: string): Promise<Record<string, unknown>> {
     const session = await this.session(pool);
     try {
-      const text = `${session.generation.server.look}, ${column}`;
-      const { rows } = await session.query({ text, query_timeout: SHORT_QUERY_TIMEOUT_MS });
-      this.#compare(session.generation, this.#checked(rows[0] as unknown as Facts));
-      return rows[0]!;
+      // Two statements: Citus does not combine its tables with what a node says about itself.
+      const both = { text: `${text}; ${this.#look(session.generation.server)}`, query_timeout: SHORT_QUERY_TIMEOUT_MS };
+      const [more, facts] = ((await session.query(both)) as unknown as QueryResult[]).map(({ rows }) => rows[0]);
+      this.#compare(session.generation, this.#checked(facts as unknown as Facts));
+      return { ...more, ...facts };
     } finally {
       session.release();
     }

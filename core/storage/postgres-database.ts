@@ -162,9 +162,9 @@ export class PostgresDatabase extends KeyvPostgres {
 
   /** Whether the connections of both sides lead to the server to which they should. Behind a pooler they may do otherwise at any time. */
   async #look(): Promise<Record<string, unknown> | undefined> {
-    const column = `(SELECT value FROM ${this.names.meta} WHERE key = 'schema') AS layout`;
+    const layout = `SELECT value AS layout FROM ${this.names.meta} WHERE key = 'schema'`;
     const look = (pool: Pool) =>
-      this.#again("read", MAX_LOST_CONNECTION_TRIES, () => this.connections.look(pool, column));
+      this.#again("read", MAX_LOST_CONNECTION_TRIES, () => this.connections.look(pool, layout));
     const sides = this.connections.server?.direct === false ? [this.#readers, this.#writers] : [this.#readers];
     return Promise.all(sides.map(look)).then(
       ([found]) => found,

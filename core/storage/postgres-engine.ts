@@ -7,6 +7,7 @@ export interface ServerKind {
   /** The statement that asks a connection where it leads; further columns may follow. */
   readonly look: string;
   readonly neon: boolean;
+  readonly citus: boolean;
 }
 
 type IsEngine = (version: string, hostname: string) => boolean;
@@ -35,7 +36,13 @@ const PLAIN = "SELECT pg_backend_pid() AS process, current_setting('transaction_
 const LINE = `${PLAIN}, pg_is_in_recovery() AS standby, (SELECT system_identifier FROM pg_control_system())::text
   || CASE WHEN pg_is_in_recovery() THEN NULL ELSE '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) END AS line`;
 
-const NEON = "SELECT current_setting('neon.timeline_id', true) IS NOT NULL AS neon";
+const KIND = `SELECT current_setting('neon.timeline_id', true) IS NOT NULL AS neon,
+  EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') AS citus`;
+
+/** The node of a group of Citus, where this one is not it. Zero is the group of the coordinator. */
+export const citusElsewhere = (group: string) =>
+  `(SELECT nodename || ' ' || nodeport FROM pg_dist_node WHERE noderole = 'primary' AND groupid = coalesce((${group}), 0)
+     AND groupid <> (SELECT groupid FROM pg_dist_local_group)) AS elsewhere`;
 
 /** @throws Unfit when it is refused */
 export async function engineOf(client: PoolClient, url: string, settings: PostgresSettings): Promise<ServerKind> {
@@ -57,6 +64,6 @@ export async function engineOf(client: PoolClient, url: string, settings: Postgr
     return null;
   };
   const look = (await ask(LINE).catch(refused)) === null ? PLAIN : LINE;
-  const { neon } = (await ask(NEON).catch(refused)) ?? {};
-  return { look, neon: neon === true };
+  const { neon, citus } = (await ask(KIND).catch(refused)) ?? {};
+  return { look, neon: neon === true, citus: citus === true };
 }
