@@ -110,17 +110,13 @@ export const commitFunction = ({ schema }: PostgresNames, citus: boolean) =>
 /** To find it, as `regprocedure` writes it. */
 export const commitSignature = (name: string) => `${name}(${TYPES})`;
 
-/** The node of Citus (its group) that holds a schema, as the catalogs of every node say it. */
-export const citusHolder = ({ meta }: PostgresNames) =>
-  `SELECT groupid FROM pg_dist_shard JOIN pg_dist_placement USING (shardid) WHERE logicalrelid = to_regclass('${meta}')`;
-
 /**
  * Advisory locks are those of one node, so all commits enter by the one that holds the schema. What the lane has locked is not moved
  * to another node before the transaction ends, so what holds behind it holds for the commit.
  */
-const refuseOtherNodes = (
-  names: PostgresNames,
-) => `IF (SELECT groupid FROM pg_dist_local_group) <> (${citusHolder(names)}) THEN
+const refuseOtherNodes = ({
+  holder,
+}: PostgresNames) => `IF (SELECT groupid FROM pg_dist_local_group) <> (${holder}) THEN
       RAISE EXCEPTION 'another node holds the schema' USING ERRCODE = '${OTHER_SERVER}';
     END IF;`;
 

@@ -5,19 +5,16 @@
  */
 import pg, { type Pool, type PoolClient, type PoolConfig, type QueryConfig, type QueryResult } from "pg";
 import type { Logger } from "pino";
-import { citusHolder } from "./postgres-commit-sql.ts";
 import { citusElsewhere, engineOf, type ServerKind } from "./postgres-engine.ts";
 import {
   endsConnection,
   isConnectionFailure,
   isRefusedSetting,
   isTimeout,
-  noWayToNode,
   olderServer,
   otherServer,
   readOnly,
 } from "./postgres-errors.ts";
-import { postgresNames } from "./postgres-names.ts";
 import type { PostgresSettings } from "./postgres-settings.ts";
 
 /** A scan of a large table lives that long. */
@@ -87,6 +84,8 @@ export class PostgresConnections {
   #entering: Promise<Generation> | null = null;
   /** Which node of Citus connections lead to: at first the coordinator, which alone makes tables, then the one that holds the schema. */
   #group = "0";
+  /** The node, as the log has it. */
+  #led = "";
 
   constructor(settings: PostgresSettings, logger: Logger) {
     this.#settings = settings;
@@ -98,10 +97,13 @@ export class PostgresConnections {
     return this.#last?.server;
   }
 
-  /** The tables are there. */
-  settle(): void {
-    this.#group = citusHolder(postgresNames(this.#settings.schema));
-    if (this.#current?.server.citus) this.renew(this.#current);
+  /** The tables are there. @param holder SQL of the node that holds them */
+  async settle(holder: string): Promise<void> {
+    this.#group = holder;
+    if (!this.server?.citus) return;
+    this.renew(this.#last!);
+    this.#last = null;
+    await this.enter();
   }
 
   #look({ look, citus }: ServerKind): string {
@@ -249,7 +251,10 @@ export class PostgresConnections {
       const engine = this.#engines.get(url) ?? (await engineOf(client, url, this.#settings));
       this.#engines.set(url, engine);
       const facts = await this.#facts(client, this.#look(engine));
-      if (facts.elsewhere) return await this.#lead(url, facts.elsewhere, isLed);
+      if (facts.elsewhere) {
+        if (isLed) throw otherServer();
+        return await this.#examine(this.#node(url, facts.elsewhere), true);
+      }
       return { url, direct: facts.process === client.processID, ...engine, ...facts };
     } catch (error) {
       if (!this.#bounded || !isRefusedSetting(error)) throw error;
@@ -264,16 +269,16 @@ export class PostgresConnections {
     }
   }
 
-  /** With the same credentials to another node, by the address that Citus has for it. */
-  async #lead(url: string, node: string, isLed: boolean): Promise<Server> {
-    if (isLed) throw otherServer();
-    const [host, port] = node.split(" ") as [string, string];
-    const led = new URL(url);
-    led.searchParams.set("host", host);
-    led.searchParams.set("port", port);
-    return this.#examine(led.href, true).catch((error) => {
-      throw isConnectionFailure(error) ? noWayToNode(node, error) : error;
-    });
+  /** The URL of another node, which takes the same credentials, by the address that Citus has for it. */
+  #node(url: string, address: string): string {
+    if (address !== this.#led)
+      this.#logger.info(`PostgreSQL: Citus has the schema ${this.#settings.schema} at ${address}`);
+    this.#led = address;
+    const [host, port] = address.split(" ");
+    const node = new URL(url);
+    node.searchParams.set("host", host!);
+    node.searchParams.set("port", port!);
+    return node.href;
   }
 
   /** @throws when the server must not be used: it follows another one, or it was replaced by one that this process has used */

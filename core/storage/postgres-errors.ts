@@ -34,8 +34,6 @@ export const olderServer = (): Error => coded("PN003", "the server was replaced 
 /** Also of the commit function, on a node of Citus that does not hold the schema. */
 export const OTHER_SERVER = "PN004";
 export const otherServer = (): Error => coded(OTHER_SERVER, "a connection leads to another server than the others");
-export const noWayToNode = (address: string, cause: unknown): Error =>
-  Object.assign(coded("PN005", `there is no connection to the node ${address}`), { cause });
 
 /** That, serialization failure and deadlock: the same transaction may well succeed the next time. */
 const CONFLICT = /^(?:40001|40P01|PN001)$/;
@@ -64,7 +62,6 @@ const MEANINGS: readonly (readonly [RegExp, string])[] = [
   [/^53300$/, "the database has too many connections"],
   [/^25006$/, "the database is read-only"],
   [/^PN003$/, "the database is one that was replaced by another"],
-  [/^PN005$/, "the node of Citus that holds the schema lets this process not in, by the address that Citus has for it"],
   [/^(?:28...|42501)$/, "the database refuses the user"],
   [/^3D000$/, "the database does not exist"],
   [/^42P01$/, "a table is gone, as when a newer version has upgraded the database"],

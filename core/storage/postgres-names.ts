@@ -7,6 +7,8 @@ export interface PostgresNames {
   readonly table: string;
   /** The table of Keyv's adapter (key, value): the version of the layout, the revisions that are taken, and the lanes of processes. */
   readonly meta: string;
+  /** SQL of the node of Citus (its group) that holds the schema, as the catalogs of every node say it. */
+  readonly holder: string;
   /** SQL of the lock that every transaction has which writes rows: shared, and alone where it clears a range or changes the layout. */
   readonly shared: string;
   readonly alone: string;
@@ -28,6 +30,7 @@ export function postgresNames(schema: string): PostgresNames {
     schema: `"${schema}"`,
     table: inSchema(tableOf(LAYOUT_VERSION)),
     meta: inSchema(META),
+    holder: `SELECT groupid FROM pg_dist_shard JOIN pg_dist_placement USING (shardid) WHERE logicalrelid = to_regclass('${inSchema(META)}')`,
     shared: `pg_advisory_xact_lock_shared${lock}`,
     alone: `pg_advisory_xact_lock${lock}`,
   };

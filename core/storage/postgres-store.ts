@@ -99,7 +99,7 @@ async function connect(url: string, logger: Logger) {
     database = new PostgresDatabase(url, logger);
     await database.examine();
     const commitFunction = await preparePostgresSchema(database, logger);
-    database.connections.settle();
+    await database.connections.settle(database.names.holder);
     return { database, commitFunction };
   } catch (error) {
     await database?.disconnect();

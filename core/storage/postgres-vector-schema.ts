@@ -52,7 +52,7 @@ export async function prepareVectors(
   names: VectorNames,
   prefix: string,
 ): Promise<VectorExtension | MissingExtension> {
-  if (database.connections.server!.citus) return { problem: "Citus has no triggers", wasUsed: false };
+  if (database.connections.server?.citus) return { problem: "Citus has no triggers", wasUsed: false };
   let [found = {}] = await database.query(examine(names));
   const missing = (problem: string): MissingExtension => ({ problem, wasUsed: found.used === true });
   if (found.possible !== true) return missing("this user does not own its tables, or may not make more in its schema");
