@@ -11,7 +11,7 @@ import { silent } from "../support/providers.ts";
 import { recordingLogger } from "../support/storage.ts";
 
 const server = await startPostgres();
-const skip = server === null ? NO_POSTGRES : server.standby === null ? "the server is not ours to copy" : false;
+const skip = server === null ? NO_POSTGRES : server.standby === null ? "the server is not ours to stop" : false;
 /** Which one is the primary changes with each test that promotes. */
 let [primary, standby] = [server, null] as unknown as [PostgresServer, PostgresServer];
 before(async () => {
