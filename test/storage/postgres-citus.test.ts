@@ -173,17 +173,18 @@ test("store postgres: one that was written with a sequence of revisions goes on 
 
 /** An empty schema of the real one, and a connection to the coordinator. */
 async function createSchema() {
-  const client = new pg.Pool({ connectionString: coordinator, max: 1, idleTimeoutMillis: 0 });
+  const pool = new pg.Pool({ connectionString: coordinator, max: 1, idleTimeoutMillis: 0 });
+  const run = async (text: string) => (await pool.query({ text })).rows as Record<string, unknown>[];
   const schema = `penstock_${randomBytes(6).toString("hex")}`;
-  await client.query("SET citus.enable_schema_based_sharding = on");
-  await client.query(`CREATE SCHEMA ${schema}`);
+  await run("SET citus.enable_schema_based_sharding = on");
+  await run(`CREATE SCHEMA ${schema}`);
   const url = new URL(coordinator);
   url.searchParams.set("schema", schema);
   const drop = async () => {
-    await client.query(`DROP SCHEMA ${schema} CASCADE`);
-    await client.end();
+    await run(`DROP SCHEMA ${schema} CASCADE`);
+    await pool.end();
   };
-  return { client, schema, url: url.href, drop };
+  return { run, schema, url: url.href, drop };
 }
 
 let real: Awaited<ReturnType<typeof createSchema>> | undefined;
@@ -192,7 +193,7 @@ after(() => real?.drop());
 storeSuite("postgres on a cluster of Citus:", {
   async open(t) {
     if (real === undefined) real = await createSchema();
-    else await real.client.query(`TRUNCATE ${real.schema}.penstock`);
+    else await real.run(`TRUNCATE ${real.schema}.penstock`);
     return open(t, real.url);
   },
   skip: NO_CITUS,
@@ -202,7 +203,7 @@ storeSuite("postgres on a cluster of Citus:", {
 test("store postgres on a cluster of Citus: a schema that moves to another node and back under commits of three processes: all that was acknowledged is there, each once, and all processes are on its node", {
   skip: NO_CITUS,
 }, async (t) => {
-  const { client, schema, url, drop } = await createSchema();
+  const { run, schema, url, drop } = await createSchema();
   const stores = [await open(t, url), await open(t, url), await open(t, url)];
   await stores[0]!.commit({ put: [["sum", "0"]] });
   for (const [index, store] of stores.entries()) await until(() => store.presence!.show(`${index}`), "a session");
@@ -237,16 +238,12 @@ test("store postgres on a cluster of Citus: a schema that moves to another node 
   }
   const working = Promise.all(stores.map(work));
   const holder = async () =>
-    (
-      await client.query(
-        `SELECT nodename, nodeport FROM citus_shards WHERE table_name = '${schema}.penstock'::regclass`,
-      )
-    ).rows[0];
-  const nodes = (await client.query("SELECT nodename, nodeport FROM pg_dist_node WHERE shouldhaveshards")).rows;
+    (await run(`SELECT nodename, nodeport FROM citus_shards WHERE table_name = '${schema}.penstock'::regclass`))[0]!;
+  const nodes = await run("SELECT nodename, nodeport FROM pg_dist_node WHERE shouldhaveshards");
   const from = await holder();
   const others = nodes.filter(({ nodeport, nodename }) => nodeport !== from.nodeport || nodename !== from.nodename);
   for (const { nodename, nodeport } of [...others, from]) {
-    await client.query("SELECT citus_schema_move($1, $2, $3, 'force_logical')", [schema, nodename, nodeport]);
+    await run(`SELECT citus_schema_move('${schema}', '${nodename}', ${nodeport}, 'force_logical')`);
     assert.deepEqual(await holder(), { nodename, nodeport });
     // On the way they commit there too.
     const { acknowledged } = counts;
@@ -256,10 +253,8 @@ test("store postgres on a cluster of Citus: a schema that moves to another node 
   await working;
   t.diagnostic(`${others.length + 1} moves: ${JSON.stringify(counts)}`);
   const sum = Number((await stores[0]!.get("sum"))!.value);
-  const { rows } = await client.query(
-    `SELECT count(*)::int AS count FROM ${schema}.penstock WHERE key ~ '^\\d+/\\d+$'`,
-  );
-  assert.equal(rows[0].count, sum);
+  const [counted] = await run(`SELECT count(*)::int AS count FROM ${schema}.penstock WHERE key ~ '^\\d+/\\d+$'`);
+  assert.equal(counted?.count, sum);
   assert.ok(
     sum >= counts.acknowledged && sum <= counts.acknowledged + counts.unknown,
     `${sum} of ${counts.acknowledged}`,
