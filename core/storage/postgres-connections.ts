@@ -285,10 +285,6 @@ export class PostgresConnections {
   async #facts(client: PoolClient, text: string): Promise<Facts> {
     const result = await client.query({ text, query_timeout: this.#settings.connectTimeout });
     const [facts] = [result].flat().at(-1)!.rows as unknown as [Facts];
-    return this.#checked(facts);
-  }
-
-  #checked(facts: Facts): Facts {
     if (facts.standby) throw readOnly();
     const [known, line] = [this.server?.line, facts.line];
     if (known && line && line < known && line.slice(0, -TIMELINE_DIGITS) === known.slice(0, -TIMELINE_DIGITS))
@@ -317,7 +313,7 @@ export class PostgresConnections {
       // Two statements: Citus does not combine its tables with what a node says about itself.
       const both = { text: `${text}; ${this.#look(session.generation.server)}`, query_timeout: SHORT_QUERY_TIMEOUT_MS };
       const [more, facts] = ((await session.query(both)) as unknown as QueryResult[]).map(({ rows }) => rows[0]);
-      this.#compare(session.generation, this.#checked(facts as unknown as Facts));
+      this.#compare(session.generation, facts as unknown as Facts);
       return { ...more, ...facts };
     } finally {
       session.release();
