@@ -111,22 +111,17 @@ export const commitFunction = ({ schema }: PostgresNames, citus: boolean) =>
 export const commitSignature = (name: string) => `${name}(${TYPES})`;
 
 /**
- * Advisory locks are those of one node, so all commits enter by the one that holds the schema. What the lane has locked is not moved
- * to another node before the transaction ends, so what holds behind it holds for the commit.
- */
-const refuseOtherNodes = ({
-  holder,
-}: PostgresNames) => `IF (SELECT groupid FROM pg_dist_local_group) <> (${holder}) THEN
-      RAISE EXCEPTION 'another node holds the schema' USING ERRCODE = '${OTHER_SERVER}';
-    END IF;`;
-
-/**
  * The function gives null when everything is written. Otherwise nothing is, and it gives `lane`, or what `wrongRows` found. Its plans are
  * made once, while the table may be empty, and are used when it is large: hence each row is looked up by its key, whatever the planner
  * thinks of a small table. Planning anew for the number of rows would cost more than the commit. Citus makes no such plan.
  */
 export function createCommitFunction(names: PostgresNames, citus: boolean): string {
   const parameters = Object.entries(PARAMETERS).map(([name, type]) => `${name} ${type}`);
+  // Advisory locks are those of one node, so all commits enter by the one that holds the schema. What the lane has locked is not moved
+  // before the transaction ends.
+  const otherNode = `IF (SELECT groupid FROM pg_dist_local_group) <> (${names.holder}) THEN
+      RAISE EXCEPTION 'another node holds the schema' USING ERRCODE = '${OTHER_SERVER}';
+    END IF;`;
   const variables = Object.fromEntries(Object.keys(PARAMETERS).map((name) => [name, name])) as unknown as Arguments;
   return `CREATE OR REPLACE FUNCTION ${commitFunction(names, citus)}(${parameters.join(", ")}) RETURNS text
   LANGUAGE plpgsql ${citus ? "" : "SET plan_cache_mode = force_generic_plan "}SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -152,7 +147,7 @@ export function createCommitFunction(names: PostgresNames, citus: boolean): stri
     IF NOT FOUND THEN
       RETURN 'lane';
     END IF;
-    ${citus ? refuseOtherNodes(names) : ""}
+    ${citus ? otherNode : ""}
     IF cleared IS NOT NULL THEN
       FOREACH prefix IN ARRAY cleared LOOP
         ${clearRange(names, "prefix", "prefix || chr(127)")};

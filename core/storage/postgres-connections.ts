@@ -84,8 +84,6 @@ export class PostgresConnections {
   #entering: Promise<Generation> | null = null;
   /** Which node of Citus connections lead to: at first the coordinator, which alone makes tables, then the one that holds the schema. */
   #group = "0";
-  /** The node, as the log has it. */
-  #led = "";
 
   constructor(settings: PostgresSettings, logger: Logger) {
     this.#settings = settings;
@@ -253,7 +251,8 @@ export class PostgresConnections {
       const facts = await this.#facts(client, this.#look(engine));
       if (facts.elsewhere) {
         if (isLed) throw otherServer();
-        return await this.#examine(this.#node(url, facts.elsewhere), true);
+        // With the same credentials. The driver takes the last of each setting.
+        return await this.#examine(`${url}${url.includes("?") ? "&" : "?"}host=${facts.elsewhere}`, true);
       }
       return { url, direct: facts.process === client.processID, ...engine, ...facts };
     } catch (error) {
@@ -267,18 +266,6 @@ export class PostgresConnections {
     } finally {
       end(client);
     }
-  }
-
-  /** The URL of another node, which takes the same credentials, by the address that Citus has for it. */
-  #node(url: string, address: string): string {
-    if (address !== this.#led)
-      this.#logger.info(`PostgreSQL: Citus has the schema ${this.#settings.schema} at ${address}`);
-    this.#led = address;
-    const [host, port] = address.split(" ");
-    const node = new URL(url);
-    node.searchParams.set("host", host!);
-    node.searchParams.set("port", port!);
-    return node.href;
   }
 
   /** @throws when the server must not be used: it follows another one, or it was replaced by one that this process has used */
@@ -345,22 +332,18 @@ export class Session {
     return this.#watch(this.client.query(direct ? statement : withoutName(statement)) as Promise<QueryResult>);
   }
 
-  /** Several statements without parameters, in one round trip. */
-  queryAll(statements: readonly string[]): Promise<QueryResult[]> {
-    return this.#watch(this.client.query(statements.join("; ")) as Promise<QueryResult[]>);
-  }
-
   /**
    * A transaction under READ COMMITTED, whose first statements are sent together with BEGIN.
    * @param work whether to commit
    */
   async transaction(first: readonly string[], work: (begun: QueryResult[]) => Promise<boolean>): Promise<void> {
     try {
-      const [, ...begun] = await this.queryAll(["BEGIN ISOLATION LEVEL READ COMMITTED", ...first]);
-      const text = (await work(begun)) ? "COMMIT" : "ROLLBACK";
-      const { command } = await this.query({ text });
+      const text = ["BEGIN ISOLATION LEVEL READ COMMITTED", ...first].join("; ");
+      const [, ...begun] = (await this.query({ text })) as unknown as QueryResult[];
+      const end = (await work(begun)) ? "COMMIT" : "ROLLBACK";
+      const { command } = await this.query({ text: end });
       // A transaction that has failed answers COMMIT with ROLLBACK, and no error.
-      if (command !== text) throw new Error(`the transaction ended with ${command}`);
+      if (command !== end) throw new Error(`the transaction ended with ${command}`);
     } catch (error) {
       if (!this.#lost) await this.query({ text: "ROLLBACK" }).catch(() => {});
       throw error;

@@ -56,7 +56,9 @@ export class PostgresLane {
     const lane = this.#lane ?? (await this.#open(session));
     if (this.#next + revisions > this.#end) {
       const { rows } = await session.query({ text: takeBlock(this.#names.meta) });
-      this.#begin(rows[0]?.base);
+      // The driver gives a bigint as text.
+      this.#next = Number(rows[0]?.base);
+      this.#end = this.#next + REVISIONS_PER_BLOCK;
     }
     const base = this.#next;
     return { lane: lane.key, from: lane.mark, to: `${base} ${lane.clock()}`, base };
@@ -78,23 +80,17 @@ export class PostgresLane {
     const key = `lane/${randomUUID()}`;
     const { rows } = await session.query({
       text: `WITH opened AS (INSERT INTO ${meta} (key, value) VALUES ($1, '0 ' || ${SECONDS}) RETURNING value), forgotten AS (
-          DELETE FROM ${meta} WHERE key LIKE 'lane/%' AND split_part(value, ' ', 2)::bigint < ${SECONDS} - ${FORGOTTEN_SECONDS}), block AS (${takeBlock(meta)})
-        SELECT (SELECT value FROM opened) AS mark, (SELECT base FROM block) AS base,
+          DELETE FROM ${meta} WHERE key LIKE 'lane/%' AND split_part(value, ' ', 2)::bigint < ${SECONDS} - ${FORGOTTEN_SECONDS})
+        SELECT (SELECT value FROM opened) AS mark,
           (SELECT value FROM ${meta} WHERE key = 'schema') AS layout`,
       values: [key],
     });
-    const [{ mark, base, layout } = {}] = rows;
+    const [{ mark, layout } = {}] = rows;
     const problem = checkLayout(layout);
     if (problem !== null) throw problem;
-    this.#begin(base);
     const lane = { key, mark: String(mark), clock: clockFrom(Number(String(mark).split(" ")[1])) };
     this.#lane = lane;
     return lane;
-  }
-
-  #begin(base: unknown): void {
-    this.#next = Number(base);
-    this.#end = this.#next + REVISIONS_PER_BLOCK;
   }
 }
 

@@ -30,11 +30,10 @@ const createTables = ({ table, meta }: PostgresNames): string[] => [
  */
 export async function preparePostgresSchema(database: PostgresDatabase, logger: Logger): Promise<string | null> {
   const { names } = database;
-  const found = await database.query(
+  const [{ meta, schema, isolation } = {}] = await database.query(
     "SELECT to_regclass($1) AS meta, to_regnamespace($2) AS schema, current_setting('default_transaction_isolation') AS isolation",
     [names.meta, names.schema],
   );
-  const [{ meta, schema, isolation } = {}] = found;
   if (meta === null) {
     const creation = schema === null ? [`CREATE SCHEMA IF NOT EXISTS ${names.schema}`] : [];
     await createTogether(database, [...creation, ...createTables(names)]);
@@ -49,23 +48,19 @@ export async function preparePostgresSchema(database: PostgresDatabase, logger: 
   const name = commitFunction(names, citus);
   let problem = `this user may not make the function ${name}`;
   if (isolation !== "read committed") problem = `default_transaction_isolation is ${isolation}`;
-  else if (await prepareFunction(database, name, citus)) return name;
+  else {
+    const [{ there, possible } = {}] = await database.query(
+      `SELECT has_function_privilege(to_regprocedure($1), 'EXECUTE') AS there,
+         has_schema_privilege(to_regnamespace($2)::oid, 'CREATE')
+           AND EXISTS (SELECT FROM pg_language WHERE lanname = 'plpgsql') AS possible`,
+      [commitSignature(name), names.schema],
+    );
+    if (possible && !there) await createTogether(database, [createCommitFunction(names, citus)]);
+    if (there || possible) return name;
+  }
   if (citus) throw new Error(`${problem}: on Citus a commit is a call of that function, under read committed`);
   logger.warn(`PostgreSQL: ${problem}: a commit takes several round trips, and not one`);
   return null;
-}
-
-async function prepareFunction(database: PostgresDatabase, name: string, citus: boolean): Promise<boolean> {
-  const { names } = database;
-  const [{ there, possible } = {}] = await database.query(
-    `SELECT has_function_privilege(to_regprocedure($1), 'EXECUTE') AS there,
-       has_schema_privilege(to_regnamespace($2)::oid, 'CREATE')
-         AND EXISTS (SELECT FROM pg_language WHERE lanname = 'plpgsql') AS possible`,
-    [commitSignature(name), names.schema],
-  );
-  if (there === true) return true;
-  if (possible === true) await createTogether(database, [createCommitFunction(names, citus)]);
-  return possible === true;
 }
 
 /** Processes that start at once wait for each other. */

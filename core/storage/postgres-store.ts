@@ -29,12 +29,13 @@ const CHARACTERS_PER_WEIGHT = 8 * 1024;
  */
 export async function openPostgresStore(
   url: string,
-  { logger, indexedFrom }: { logger: Logger; indexedFrom?: number },
+  options: { readonly logger: Logger; readonly indexedFrom?: number },
 ): Promise<Store> {
+  const { logger } = options;
   const { database, commitFunction } = await connect(url, logger);
-  const notices = new PostgresNotices(database.createPool(1), database, logger);
-  const presence = new PostgresPresence(database.createPool(1), database, logger);
-  const vectors = createPostgresVectors(database, { logger, ...(indexedFrom === undefined ? {} : { indexedFrom }) });
+  const notices = new PostgresNotices(database.connections.createPool(1), database, logger);
+  const presence = new PostgresPresence(database.connections.createPool(1), database, logger);
+  const vectors = createPostgresVectors(database, options);
   const commits = createBatch<Commit, number>(createGroupWriter(database, commitFunction), {
     limit: REVISIONS_PER_BLOCK,
     weigh: commitWeight,

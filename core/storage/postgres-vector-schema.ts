@@ -78,7 +78,7 @@ export async function prepareVectors(
 
 /** @returns why not, or null. It is no failure of the store where this user may not do it */
 async function createExtension(database: PostgresDatabase): Promise<string | null> {
-  const pool = database.createPool(1);
+  const pool = database.connections.createPool(1);
   try {
     await database.use(pool, (session) => session.query({ text: "CREATE EXTENSION IF NOT EXISTS vector" }));
     return null;

@@ -14,10 +14,8 @@ const OUTCOME_PAUSE_MS = 50;
 /** Each time something was found changed that others can only change now and then. */
 const MAX_ROUNDS = 50;
 
-type GroupWriter = (group: readonly Commit[]) => Promise<(number | Error)[]>;
-
 /** @param commitFunction that of postgres-commit-sql.ts; null where the database has none */
-export function createGroupWriter(database: PostgresDatabase, commitFunction: string | null): GroupWriter {
+export function createGroupWriter(database: PostgresDatabase, commitFunction: string | null) {
   const { names } = database;
   const send = commitFunction === null ? sendInSteps(names) : sendByCall(commitFunction);
   const lane = new PostgresLane(names);

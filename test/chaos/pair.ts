@@ -22,13 +22,22 @@ export async function startPair(first: PostgresServer): Promise<Pair> {
   const proxy = await startCutProxy(addressOf(primary.url));
   await wait();
 
+  /** The standby has all that the primary had when this was called. */
+  async function caughtUp(): Promise<void> {
+    const [at] = await primary.query("SELECT pg_current_wal_lsn()::text AS lsn");
+    const text = `SELECT flush_lsn >= '${at!.lsn}'::pg_lsn AS there FROM pg_stat_replication WHERE state = 'streaming'`;
+    await until(async () => (await primary.query(text))[0]?.there === true, "the standby follows");
+  }
+
   /** From now on nothing is acknowledged that the standby does not have. */
   async function wait(): Promise<void> {
-    const isThere = async () =>
-      (await primary.query("SELECT count(*)::int AS count FROM pg_stat_replication WHERE state = 'streaming'"))[0]
-        ?.count === 1;
-    await until(isThere, "the standby follows");
+    await caughtUp();
     await set(primary, "synchronous_standby_names = '*'");
+    const isSet = async () =>
+      (await primary.query("SHOW synchronous_standby_names"))[0]?.synchronous_standby_names === "*";
+    await until(isSet, "the setting");
+    // The process that makes it known to all others does both, and this second.
+    await primary.query("CHECKPOINT");
   }
 
   return {
@@ -42,6 +51,8 @@ export async function startPair(first: PostgresServer): Promise<Pair> {
     start: () => primary.start!(),
     freeze: () => primary.freeze!(),
     async failOver(way, taken) {
+      // Only a standby that has everything is made the primary. What a primary has committed while it started may have waited for nobody.
+      await caughtUp();
       if (way !== "alive") await primary.stop!(way);
       await standby.promote!();
       await set(standby, "synchronous_standby_names = ''");
