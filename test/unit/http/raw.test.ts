@@ -11,9 +11,9 @@ import { Uploads } from "../../../core/http/uploads.ts";
 import { invalid } from "../../../core/lib/errors.ts";
 import type { TextSink } from "../../../core/lib/event-sink.ts";
 import { Meters } from "../../../core/observability/metrics/meters.ts";
-import { type InjectOptions, inject } from "../../../core/transport/inject.ts";
 import { createNodeTransport } from "../../../core/transport/node.ts";
 import { createUwsTransport } from "../../../core/transport/uws.ts";
+import { type InjectOptions, inject } from "../../support/inject.ts";
 import { RawClient } from "../../support/raw-http.ts";
 import { TRANSPORTS } from "../../support/transports.ts";
 
