@@ -14,6 +14,7 @@ import { Meters } from "../../../core/observability/metrics/meters.ts";
 import { type InjectOptions, inject } from "../../../core/transport/inject.ts";
 import { createNodeTransport } from "../../../core/transport/node.ts";
 import { createUwsTransport } from "../../../core/transport/uws.ts";
+import { until } from "../../support/probe.ts";
 import { RawClient } from "../../support/raw-http.ts";
 import { TRANSPORTS } from "../../support/transports.ts";
 
@@ -286,8 +287,7 @@ describe("the stream of a raw row", () => {
       const { feed: deaf } = await paused(t, name);
       deaf.sink().send(large);
       deaf.sink().send(large);
-      await new Promise((resolve) => setTimeout(resolve, 10));
-      assert.ok(deaf.sink().closed, "its producer did not wait for the reader");
+      await until(() => deaf.sink().closed, "the end, because its producer did not wait for the reader");
       deaf.end();
     });
   }
