@@ -1,5 +1,6 @@
 /** A client that reads a stream as it comes, and leaves when it likes. */
 import { type ClientRequest, type IncomingHttpHeaders, request } from "node:http";
+import { StringDecoder } from "node:string_decoder";
 import { parseEvents, type SentEvent } from "./service.ts";
 
 /** How long to wait for what must happen; only a hang takes so long. */
@@ -33,11 +34,13 @@ export class EventReader {
     const type = body === undefined ? {} : { "content-type": "application/json" };
     this.#request = request(url, { method, headers: type, agent: false });
     this.#request.on("response", (response) => {
+      // A character of several bytes may come in two chunks.
+      const decoder = new StringDecoder();
       this.status = response.statusCode ?? 0;
       this.headers = response.headers;
       response.on("data", (chunk: Buffer) => {
         this.bytes += chunk.length;
-        this.text = this.forgetful ? `${this.text.slice(-4096)}${chunk}` : this.text + chunk;
+        this.text = (this.forgetful ? this.text.slice(-4096) : this.text) + decoder.write(chunk);
         this.#notify();
       });
       response.on("end", () => {
