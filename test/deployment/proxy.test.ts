@@ -83,7 +83,7 @@ async function startProxy(
     await rm(folder, { recursive: true, force: true });
   });
   const url = `http://127.0.0.1:${port}`;
-  for (let attempt = 0; attempt < 100; attempt++) {
+  for (let attempt = 0; attempt < 1_200; attempt++) {
     if (child.exitCode !== null) break;
     const up = await fetch(`${url}${base}/healthz`).then(
       (reply) => reply.ok,
