@@ -145,7 +145,7 @@ describe("POST /workflows/:id/stream", () => {
     const response = await stream("held", {}, { executionId: "live" });
     const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
-    while (!text.includes('"step-start","executionId":"live"') || !text.includes('"from":"b"'))
+    while (!text.includes('"from":"b"') || !text.endsWith("\n\n"))
       text += (await reader.read()).value;
     assert.deepEqual(told(numbered(text)), ["workflow-start", "step-start a", "step-complete a", "step-start b"]);
     (await watched.next("b", "live")).release(1);
