@@ -27,6 +27,7 @@ import { type StepCall, Suspend, type WorkflowDefinition } from "../workflows/de
 import type { Engine } from "../workflows/engine.ts";
 import type { ExecutionStart } from "../workflows/journal/entries.ts";
 import {
+  isRun,
   type RunOutput,
   type RunSuspension,
   runDefinitionId,
@@ -59,12 +60,21 @@ export class KeptRuns implements RunKeeper {
   readonly #live = new Map<string, LiveRun>();
   readonly #conversations: ConversationRuns;
   readonly #approvals: Pick<Approvals, "find" | "answer">;
+  /** Told of runs that are tasks: that one goes on, before it does, and that it rests. */
+  tasks: {
+    goesOn(agentId: string, runId: string): Promise<void>;
+    rests(agentId: string, runId: string): void;
+  } | null = null;
 
   constructor(engine: Engine, approvals: Pick<Approvals, "find" | "answer">) {
     this.#engine = engine;
     this.#approvals = approvals;
     this.lasts = !engine.environment.volatile;
     this.#conversations = new ConversationRuns(engine.store, this.lasts);
+    engine.onRest = ({ start }) => {
+      if (isRun(start.workflowId) && (start.input as KeptRequest).isTask)
+        this.tasks?.rests(start.workflowName, runIdOf(start));
+    };
   }
 
   /**
@@ -344,6 +354,8 @@ export class KeptRuns implements RunKeeper {
       live.isRead = true;
       live.result.catch(() => {});
       this.#live.set(key, live);
+      // Where the store is away, the row of the task follows when the run rests.
+      if (request.isTask) await this.tasks?.goesOn(agent.id, runId).catch(() => {});
     }
     if (work === null) {
       live.sink = new KeptSink(call, live.isRead, live.accept);
@@ -399,8 +411,14 @@ const raw = (events: EventSink): PartSink => new RawSink(events);
 const liveKeyOf = ({ id, number, ownId }: ExecutionStart): string =>
   `${ownId === true ? `${id}@${number}` : id}:${RUN_STEP}`;
 
-const waitingPlace = ({ id }: KeptAgent, { waits }: KeptRequest, runId: string): WaitingPlace | undefined =>
-  waits && { workflowId: runDefinitionId(id), executionId: runExecutionId(runId), stepId: RUN_STEP, runId };
+const waitingPlace = ({ id }: KeptAgent, { waits, isTask }: KeptRequest, runId: string): WaitingPlace | undefined =>
+  waits && {
+    ...(isTask && { taskId: runId }),
+    workflowId: runDefinitionId(id),
+    executionId: runExecutionId(runId),
+    stepId: RUN_STEP,
+    runId,
+  };
 
 function recoveredCall(call: StepCall, { trace }: Engine) {
   const { user, caller, requestId, logger } = new StepCaller(call);

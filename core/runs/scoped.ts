@@ -1,6 +1,6 @@
 /** The kept runs of agents for one principal: what the endpoints of the API do. */
 import { defaults } from "../../generated/defaults.ts";
-import type { AgentRun, RunsQuery } from "../../generated/types.ts";
+import type { AgentRun, PendingApproval, RunsQuery } from "../../generated/types.ts";
 import { replyMessageId } from "../agents/conversation/agent-memory.ts";
 import type { KeptRequest } from "../agents/keeper.ts";
 import { UiSink } from "../agents/stream/ui-chunks.ts";
@@ -12,15 +12,17 @@ import type { Serialized } from "../lib/serialized.ts";
 import type { ExecutionStart, ExecutionStatus } from "../workflows/journal/entries.ts";
 import {
   RUN_STATUS,
+  type RunSuspension,
   runDefinitionId,
   runExecutionId,
   runIdOf,
   runRecordText,
 } from "../workflows/journal/run-record.ts";
 import type { ExecutionLookup } from "../workflows/list/lookup.ts";
+import { followLoaded } from "../workflows/run/follow.ts";
 import type { ScopedWorkflows } from "../workflows/scoped.ts";
 import type { ConversationRuns } from "./conversation-runs.ts";
-import { RUN_STEP } from "./definition.ts";
+import { OUTLINE, RUN_STEP } from "./definition.ts";
 import { partEvents } from "./events.ts";
 
 /** No client can choose a longer id. */
@@ -46,13 +48,19 @@ interface Reading {
   readonly format?: "raw" | "chat";
 }
 
-/** How a run has ended. */
-interface RunEnding {
-  readonly status: "completed" | "error" | "cancelled";
-  /** Milliseconds since 1970. */
-  readonly at: number;
+/** How a run stands. */
+export interface RunStanding {
+  readonly status: ExecutionStatus;
+  /** When it ended, in milliseconds since 1970; null while it goes on, or waits. */
+  readonly endedAt: number | null;
   /** With the kind of the failure, where it was one of the run itself. */
   readonly error: { readonly message: string; readonly kind: string | null } | null;
+  /** Why it was cancelled. */
+  readonly cancelledFor: string | undefined;
+  /** What it waits for. */
+  readonly approvals: readonly PendingApproval[];
+  /** Of one at rest: its events after the one numbered `after`. */
+  said(after: number): EventProducer;
 }
 
 /** Every method throws ServiceError `not_found` for a run that does not exist, is another agent's, or belongs to another user. */
@@ -84,12 +92,19 @@ export class ScopedRuns {
     return JSON.parse(runRecordText((await aboutRun(runId, find)).state)) as AgentRun;
   }
 
-  /** Null while it goes on, or waits. */
-  async ending(agentId: string, runId: string, userId?: string): Promise<RunEnding | null> {
-    const find = () => this.#lookup.readState(runDefinitionId(agentId), runExecutionId(runId), userId);
-    const { status, endedAt: at, error, steps } = (await aboutRun(runId, find)).state;
-    if (status === "running" || status === "suspended" || at === null) return null;
-    return { status, at, error: error && { message: error.message, kind: steps.get(RUN_STEP)?.code ?? null } };
+  async standing(agentId: string, runId: string, userId?: string): Promise<RunStanding> {
+    const find = () => this.#lookup.find(runDefinitionId(agentId), runExecutionId(runId), userId);
+    const found = await aboutRun(runId, find);
+    const loaded = "loaded" in found ? found.loaded : { state: found.state, entries: [] };
+    const { status, endedAt, error, steps, suspension, cancellation } = loaded.state;
+    return {
+      status,
+      endedAt,
+      error: error && { message: error.message, kind: steps.get(RUN_STEP)?.code ?? null },
+      cancelledFor: cancellation?.reason,
+      approvals: suspension === null ? [] : (suspension.data as RunSuspension).approvals,
+      said: (after) => followLoaded(loaded, OUTLINE, after),
+    };
   }
 
   /** The events after the one numbered `after`, then those to come until the run has ended. */
