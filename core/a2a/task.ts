@@ -58,7 +58,7 @@ export interface Task {
 }
 
 /** What a task asks. */
-export interface WaitingFor {
+interface WaitingFor {
   readonly approvals: readonly PendingApproval[];
   /** Of a task that an older release has stored: the input of the run that goes on with the answers. */
   readonly input?: readonly object[];

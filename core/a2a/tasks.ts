@@ -26,8 +26,8 @@ import { isTaskId } from "./task-ids.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
 
 /** Longest answer, text and files together. */
-export const MAX_ANSWER_CHARACTERS = 4 * 1024 * 1024;
-export const INTERRUPTED = "the service stopped while the task was running";
+const MAX_ANSWER_CHARACTERS = 4 * 1024 * 1024;
+const INTERRUPTED = "the service stopped while the task was running";
 
 /** The part of the approvals inbox that tasks need. */
 export interface TaskApprovals {
