@@ -21,6 +21,7 @@ import { isShared } from "../storage/sharing.ts";
 import { readAnswers } from "./answers.ts";
 import { type NewTask, newRecord, requestOf } from "./new-task.ts";
 import { TaskOutput } from "./output.ts";
+import type { PushConfig } from "./push-config.ts";
 import { type Ending, ended, isOver, isWorking, type Message, resumed, type TaskRecord, withAnswer } from "./task.ts";
 import { isTaskId } from "./task-ids.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
@@ -83,68 +84,60 @@ export class Tasks {
   }
 
   /**
-   * The task of a message, which it begins or has begun before.
+   * The task of a message, which it begins or has begun before. It is stored before its run begins: where this process is gone then, another
+   * one begins it.
    *
    * @throws ServiceError `unavailable` when too many run, and when the store fails, `rate_limited` when the user has too many,
    * `invalid_input` for a different message with the id of an earlier one
    */
   async begin(agent: Agent, fresh: NewTask, principal: Principal, call: RunCall): Promise<TaskRecord> {
-    const record = newRecord(agent.id, fresh, principal, call);
-    const { id } = record.task;
-    const push = fresh.push?.(id);
+    const made = newRecord(agent.id, fresh, principal, call);
+    const { id } = made.task;
+    let run: KeptRun | undefined;
+    let refused: unknown;
+    try {
+      run = this.#runOf(agent, made, call, false);
+    } catch (error) {
+      refused = error;
+    }
+    const userId = run?.prepared.plan.settings.memory.userId ?? "";
+    const record = { ...made, run: { userId, seen: 0 } };
     this.#beginning.add(id);
     try {
-      return await this.#openTasks.claim(record.owner, () =>
-        this.#start(agent, record, call, async (begun) => ({
-          record: begun,
-          revision: await this.rows.create(begun, push),
-          size: 0,
-        })),
-      );
+      const stored = await this.#create(record, fresh.push?.(id));
+      if (typeof stored !== "number") return stored;
+      const found = { record, revision: stored, size: 0 };
+      if (run === undefined) return (await this.#end(found, endingForError(refused, call))).record;
+      try {
+        await run.start();
+      } catch (error) {
+        const standing = await this.#standing(record).catch(() => null);
+        if (standing === undefined) await this.rows.remove(found);
+        throw error;
+      }
+      return record;
+    } finally {
+      this.#beginning.delete(id);
+    }
+  }
+
+  /** Resolves to its revision, or to the task that the same message has begun before. */
+  async #create(record: TaskRecord, push: PushConfig | undefined): Promise<number | TaskRecord> {
+    try {
+      return await this.#openTasks.claim(record.owner, () => this.rows.create(record, push));
     } catch (error) {
       // A repeated message starts no task, so it must be found even at the limit.
       const isFull = error instanceof ServiceError && error.kind === "rate_limited";
       if (!isFull && !(error instanceof CommitConflict)) throw error;
       const [key, content] = record.message!;
       const known = await this.rows.ofMessage(key);
-      if (known === undefined) {
-        if (isFull) this.#options.refused();
-        throw isFull ? error : unavailable("the task could not begin: try again");
-      }
-      if (known[1] !== content) throw invalid("params.message.messageId must be new: another message had it");
-      const earlier = await this.rows.read(agent.id, known[0]);
-      if (earlier === undefined) throw unavailable("the task of this message is being removed: try again");
-      return earlier.record;
-    } finally {
-      this.#beginning.delete(id);
+      if (known !== undefined && known[1] !== content)
+        throw invalid("params.message.messageId must be new: another message had it");
+      const earlier = known && (await this.rows.read(record.agent, known[0]));
+      if (earlier !== undefined) return earlier.record;
+      if (isFull) this.#options.refused();
+      throw isFull ? error : unavailable("the task could not begin: try again");
     }
-  }
-
-  /** Stores a task before its run begins: where this process is gone then, another one begins it. */
-  async #start(
-    agent: Agent,
-    record: TaskRecord,
-    call: RunCall,
-    store: (begun: TaskRecord) => Promise<FoundTask>,
-  ): Promise<TaskRecord> {
-    let run: KeptRun | undefined;
-    let refused: unknown;
-    try {
-      run = this.#runOf(agent, record, call, false);
-    } catch (error) {
-      refused = error;
-    }
-    const userId = run?.prepared.plan.settings.memory.userId ?? "";
-    const found = await store({ ...record, run: { userId, seen: 0 } });
-    if (run === undefined) return (await this.#end(found, endingForError(refused, call))).record;
-    try {
-      await run.start();
-    } catch (error) {
-      const standing = await this.#standing(found.record).catch(() => null);
-      if (standing === undefined) await this.rows.remove(found);
-      throw error;
-    }
-    return found.record;
   }
 
   #runOf(agent: Agent, record: TaskRecord, call: RunCall, isContested: boolean): KeptRun {
