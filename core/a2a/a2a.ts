@@ -8,6 +8,7 @@ import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { Membership } from "../storage/membership.ts";
 import type { Store } from "../storage/store.ts";
+import type { Engine } from "../workflows/engine.ts";
 import type { AgentRequest } from "./endpoint.ts";
 import { PushSender } from "./push-sender.ts";
 import { TaskKeeper } from "./task-keeper.ts";
@@ -23,6 +24,7 @@ interface A2aSource {
   readonly agents: Agents;
   readonly approvals: TaskApprovals;
   readonly runs: KeptRuns;
+  readonly engine: Engine;
   readonly store: Store;
   /** The processes that share the store. */
   readonly membership: Membership | null;

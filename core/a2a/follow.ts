@@ -25,6 +25,7 @@ export async function* followTask(tasks: Tasks, found: TaskRecord, signal: Abort
   const watch = new Watch(tasks.rows.store, taskKey(agent, task.id));
   let last = run?.seen ?? 0;
   let now = found;
+  let hasLeft = false;
   try {
     yield { task };
     while (!signal.aborted) {
@@ -42,7 +43,7 @@ export async function* followTask(tasks: Tasks, found: TaskRecord, signal: Abort
             return undefined;
           },
           get closed() {
-            return signal.aborted;
+            return hasLeft || signal.aborted;
           },
           onLeave: (listener) => signal.addEventListener("abort", listener),
         }).finally(() => {
@@ -73,6 +74,7 @@ export async function* followTask(tasks: Tasks, found: TaskRecord, signal: Abort
       now = next;
     }
   } finally {
+    hasLeft = true;
     watch.end();
   }
 }

@@ -5,7 +5,7 @@
 import type { Logger } from "pino";
 import type { AnswerApprovalRequest } from "../../generated/types.ts";
 import type { Agent, RunCall } from "../agents/agent.ts";
-import type { KeptRun } from "../agents/keeper.ts";
+import type { KeptRequest, KeptRun } from "../agents/keeper.ts";
 import type { AgentPart, PendingApproval } from "../agents/run/parts.ts";
 import { mayAccess } from "../identity/ownership.ts";
 import { EVERYTHING, type Principal, type Requester } from "../identity/principal.ts";
@@ -18,6 +18,8 @@ import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { RunStanding } from "../runs/scoped.ts";
 import { changeInTurn } from "../storage/conflict.ts";
 import { isShared } from "../storage/sharing.ts";
+import type { Engine } from "../workflows/engine.ts";
+import { isRun, type RunSuspension, runIdOf } from "../workflows/journal/run-record.ts";
 import { readAnswers } from "./answers.ts";
 import { type NewTask, newRecord, requestOf } from "./new-task.ts";
 import { TaskOutput } from "./output.ts";
@@ -41,6 +43,7 @@ export interface TaskApprovals {
 
 interface TasksOptions {
   readonly runs: KeptRuns;
+  readonly engine: Pick<Engine, "onRest">;
   readonly approvals: TaskApprovals;
   readonly logger: Logger;
   /** The agents of the current generation. */
@@ -70,16 +73,15 @@ export class Tasks {
       limit: options.openTasks,
       tooMany: (limit) => `the user has ${limit} open tasks already: wait until one has ended, or cancel one`,
     });
-    options.runs.tasks = {
-      goesOn: (agentId, id) => this.#change(agentId, id, (record) => (isWorking(record.task) ? null : goingOn(record))),
-      rests: (agentId, id) => {
-        const following: Promise<unknown> = this.follow(agentId, id)
-          .catch((error) =>
-            options.logger.warn({ err: error, task: id }, `a task does not follow its run yet: ${messageOf(error)}`),
-          )
-          .finally(() => this.#following.delete(following));
-        this.#following.add(following);
-      },
+    // Where the store is away, the row follows when the run rests.
+    options.runs.onTask = (agentId, id) =>
+      this.#change(agentId, id, ({ task }) => !isWorking(task), goingOn).then(NOTHING, NOTHING);
+    options.engine.onRest = ({ start: { input, workflowId, workflowName: agentId, ...start } }) => {
+      if (!isRun(workflowId) || (input as KeptRequest).isTask !== true) return;
+      const following: Promise<unknown> = this.follow(agentId, runIdOf(start))
+        .catch((error) => options.logger.warn({ err: error }, `a task does not follow its run: ${messageOf(error)}`))
+        .finally(() => this.#following.delete(following));
+      this.#following.add(following);
     };
   }
 
@@ -170,11 +172,9 @@ export class Tasks {
     if (waiting === undefined || hasAnsweredBefore(task, message)) return;
     const answers = readAnswers(message.parts, waiting.approvals);
     // Stored before the answers take effect, so that the task cannot continue without the message in its history.
-    await this.#change(agent, task.id, (record) =>
-      record.waiting === undefined || record.task.history.some(({ messageId }) => messageId === message.messageId)
-        ? null
-        : withAnswer(record, message, storedTime()),
-    );
+    const isNew = ({ waiting, task }: TaskRecord) =>
+      waiting !== undefined && task.history.every(({ messageId }) => messageId !== message.messageId);
+    await this.#change(agent, task.id, isNew, (record) => withAnswer(record, message, storedTime()));
     for (const { approvalId, body } of answers) await this.#options.approvals.answer(approvalId, body, from);
     await this.follow(agent, task.id);
   }
@@ -232,9 +232,7 @@ export class Tasks {
 
   /** Makes the row of a task say what became of its run. */
   follow(agentId: string, id: string): Promise<FoundTask | undefined> {
-    return this.#turns.run([id], () =>
-      this.#changed(agentId, id, async (record) => (isOver(record.task) ? null : this.#next(record))),
-    );
+    return this.#turns.run([id], () => this.#change(agentId, id, isOpen, (record) => this.#next(record)));
   }
 
   /** The task as its run stands; null when its row says so already. */
@@ -243,9 +241,9 @@ export class Tasks {
     if (run === undefined) return waiting === undefined ? null : this.#nextOfOld(record);
     const standing = await this.#standing(record);
     if (standing === undefined) return null;
-    const open = standing.status === "suspended" ? await this.#open(standing.approvals) : [];
-    if (standing.status === "running" || (standing.status === "suspended" && open.length === 0))
-      return isWorking(task) ? null : goingOn(record);
+    const { suspension, endedAt } = standing.state;
+    const open = suspension === null ? [] : await this.#open((suspension.data as RunSuspension).approvals);
+    if (endedAt === null && open.length === 0) return isWorking(task) ? null : goingOn(record);
     if (open.length > 0 && open.map(idOf).join() === waiting?.approvals.map(idOf).join()) return null;
     const output = new TaskOutput(task.artifacts);
     let { seen } = run;
@@ -295,25 +293,22 @@ export class Tasks {
   }
 
   async #end({ record }: FoundTask, ending: Ending): Promise<FoundTask> {
-    const found = await this.#changed(record.agent, record.task.id, async (now) =>
-      isOver(now.task) ? null : ended(now, ending, storedTime()),
+    const change = (now: TaskRecord) => ended(now, ending, storedTime());
+    return (
+      (await this.#change(record.agent, record.task.id, isOpen, change)) ?? { ...NOT_STORED, record: change(record) }
     );
-    return found ?? { record: ended(record, ending, storedTime()), revision: -1, size: 0 };
   }
 
-  async #change(agentId: string, id: string, change: (record: TaskRecord) => TaskRecord | null): Promise<void> {
-    await this.#changed(agentId, id, async (record) => change(record));
-  }
-
-  /** @param change resolves to null when there is nothing to change. @returns the task afterwards, if there is one */
-  async #changed(
+  /** @param change may give null when there is nothing to change. @returns the task afterwards, if there is one */
+  async #change(
     agentId: string,
     id: string,
-    change: (record: TaskRecord) => Promise<TaskRecord | null>,
+    isMeant: (record: TaskRecord) => boolean,
+    change: (record: TaskRecord) => TaskRecord | null | Promise<TaskRecord | null>,
   ): Promise<FoundTask | undefined> {
     const changed = await changeInTurn("the task", async () => {
       const found = await this.rows.read(agentId, id);
-      const after = found === undefined ? null : await change(found.record);
+      const after = found !== undefined && isMeant(found.record) ? await change(found.record) : null;
       if (after === null) return [found];
       return [{ ...found!, record: after, revision: await this.rows.change(found!.record, after, found!.revision) }];
     });
@@ -322,7 +317,8 @@ export class Tasks {
 
   /** Waits until the rows of tasks whose runs have come to rest say so. */
   async close(): Promise<void> {
-    this.#options.runs.tasks = null;
+    this.#options.runs.onTask = null;
+    this.#options.engine.onRest = null;
     await Promise.all(this.#following);
   }
 }
@@ -331,6 +327,10 @@ const NEVER = new AbortController().signal;
 const CANCELED = { state: "TASK_STATE_CANCELED", reason: "the task was canceled" } as const;
 const REFUSED: ReadonlySet<string | null> = new Set(["invalid_input", "not_found"]);
 
+const NOTHING = () => {};
+const NOT_STORED = { revision: -1, size: 0 } as const;
+
+const isOpen = ({ task }: TaskRecord): boolean => !isOver(task);
 const idOf = ({ approvalId }: PendingApproval): string => approvalId;
 const goingOn = (record: TaskRecord): TaskRecord => resumed(record, storedTime());
 
@@ -342,10 +342,10 @@ function hasAnsweredBefore({ history, status }: TaskRecord["task"], { messageId 
 }
 
 /** How a task ends whose run has ended. */
-function endingOf({ status, error, cancelledFor }: RunStanding): Ending {
+function endingOf({ state: { status, error, cancellation }, failure: kind }: RunStanding): Ending {
   if (status === "completed") return { state: "TASK_STATE_COMPLETED" };
-  if (error !== null) return failure(error.kind, error.message);
-  return cancelledFor === "expired"
+  if (error !== null) return failure(kind, error.message);
+  return cancellation?.reason === "expired"
     ? { state: "TASK_STATE_REJECTED", reason: "nobody answered in time what the agent asked" }
     : CANCELED;
 }

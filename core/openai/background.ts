@@ -84,7 +84,7 @@ export class BackgroundResponses {
       this.#runsOf(principal).standing(agentId, runId, owner || undefined),
     );
     if (standing === undefined) return { ...found, record: { ...record, resource: lost(resource) } };
-    const { endedAt } = standing;
+    const { endedAt } = standing.state;
     if (endedAt === null) return found;
     const output = new ResponseOutput(resource.id, () => Math.floor(endedAt / 1000));
     await read(record, await this.#events(record, principal), (said) => void output.of(said));
@@ -204,15 +204,16 @@ async function read(
   });
 }
 
-function ended(resource: ResponseResource, { status, error }: RunStanding, output: ResponseOutput): ResponseResource {
+function ended(resource: ResponseResource, standing: RunStanding, output: ResponseOutput): ResponseResource {
   const { usage, end } = output;
+  const { status, error } = standing.state;
   const failed = (code: string, message: string) => ({ ...resource, ...failedEnd(code, message), usage });
   const whole: ResponseResource =
     status === "completed" && end !== null
       ? { ...resource, ...end, output: output.items, usage }
       : status === "cancelled"
         ? { ...resource, ...CANCELLED, output: output.cutOff(), usage }
-        : { ...failed(codeOfKind(error?.kind), error?.message ?? "internal error"), output: output.cutOff() };
+        : { ...failed(codeOfKind(standing.failure), error?.message ?? "internal error"), output: output.cutOff() };
   if (JSON.stringify(whole).length <= MAX_STORED_CHARACTERS / 2) return whole;
   return failed("server_error", "the response is too large to be stored");
 }

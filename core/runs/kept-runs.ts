@@ -27,7 +27,6 @@ import { type StepCall, Suspend, type WorkflowDefinition } from "../workflows/de
 import type { Engine } from "../workflows/engine.ts";
 import type { ExecutionStart } from "../workflows/journal/entries.ts";
 import {
-  isRun,
   type RunOutput,
   type RunSuspension,
   runDefinitionId,
@@ -60,21 +59,14 @@ export class KeptRuns implements RunKeeper {
   readonly #live = new Map<string, LiveRun>();
   readonly #conversations: ConversationRuns;
   readonly #approvals: Pick<Approvals, "find" | "answer">;
-  /** Told of runs that are tasks: that one goes on, before it does, and that it rests. */
-  tasks: {
-    goesOn(agentId: string, runId: string): Promise<void>;
-    rests(agentId: string, runId: string): void;
-  } | null = null;
+  /** Told of a task before it goes on here. Must not reject. */
+  onTask: ((agentId: string, runId: string) => Promise<void>) | null = null;
 
   constructor(engine: Engine, approvals: Pick<Approvals, "find" | "answer">) {
     this.#engine = engine;
     this.#approvals = approvals;
     this.lasts = !engine.environment.volatile;
     this.#conversations = new ConversationRuns(engine.store, this.lasts);
-    engine.onRest = ({ start }) => {
-      if (isRun(start.workflowId) && (start.input as KeptRequest).isTask)
-        this.tasks?.rests(start.workflowName, runIdOf(start));
-    };
   }
 
   /**
@@ -354,8 +346,7 @@ export class KeptRuns implements RunKeeper {
       live.isRead = true;
       live.result.catch(() => {});
       this.#live.set(key, live);
-      // Where the store is away, the row of the task follows when the run rests.
-      if (request.isTask) await this.tasks?.goesOn(agent.id, runId).catch(() => {});
+      if (request.isTask) await this.onTask?.(agent.id, runId);
     }
     if (work === null) {
       live.sink = new KeptSink(call, live.isRead, live.accept);

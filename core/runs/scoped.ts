@@ -1,6 +1,6 @@
 /** The kept runs of agents for one principal: what the endpoints of the API do. */
 import { defaults } from "../../generated/defaults.ts";
-import type { AgentRun, PendingApproval, RunsQuery } from "../../generated/types.ts";
+import type { AgentRun, RunsQuery } from "../../generated/types.ts";
 import { replyMessageId } from "../agents/conversation/agent-memory.ts";
 import type { KeptRequest } from "../agents/keeper.ts";
 import { UiSink } from "../agents/stream/ui-chunks.ts";
@@ -12,12 +12,12 @@ import type { Serialized } from "../lib/serialized.ts";
 import type { ExecutionStart, ExecutionStatus } from "../workflows/journal/entries.ts";
 import {
   RUN_STATUS,
-  type RunSuspension,
   runDefinitionId,
   runExecutionId,
   runIdOf,
   runRecordText,
 } from "../workflows/journal/run-record.ts";
+import type { JournalState } from "../workflows/journal/state.ts";
 import type { ExecutionLookup } from "../workflows/list/lookup.ts";
 import { followLoaded } from "../workflows/run/follow.ts";
 import type { ScopedWorkflows } from "../workflows/scoped.ts";
@@ -50,15 +50,9 @@ interface Reading {
 
 /** How a run stands. */
 export interface RunStanding {
-  readonly status: ExecutionStatus;
-  /** When it ended, in milliseconds since 1970; null while it goes on, or waits. */
-  readonly endedAt: number | null;
-  /** With the kind of the failure, where it was one of the run itself. */
-  readonly error: { readonly message: string; readonly kind: string | null } | null;
-  /** Why it was cancelled. */
-  readonly cancelledFor: string | undefined;
-  /** What it waits for. */
-  readonly approvals: readonly PendingApproval[];
+  readonly state: JournalState;
+  /** The kind of its failure, where it was one of the run itself. */
+  readonly failure: string | null;
   /** Of one at rest: its events after the one numbered `after`. */
   said(after: number): EventProducer;
 }
@@ -88,23 +82,16 @@ export class ScopedRuns {
   }
 
   async get(agentId: string, runId: string): Promise<AgentRun> {
-    const find = () => this.#lookup.readState(runDefinitionId(agentId), runExecutionId(runId));
-    return JSON.parse(runRecordText((await aboutRun(runId, find)).state)) as AgentRun;
+    return JSON.parse(runRecordText((await this.standing(agentId, runId)).state)) as AgentRun;
   }
 
   async standing(agentId: string, runId: string, userId?: string): Promise<RunStanding> {
-    const find = () => this.#lookup.find(runDefinitionId(agentId), runExecutionId(runId), userId);
-    const found = await aboutRun(runId, find);
+    const found = await aboutRun(runId, () =>
+      this.#lookup.find(runDefinitionId(agentId), runExecutionId(runId), userId),
+    );
     const loaded = "loaded" in found ? found.loaded : { state: found.state, entries: [] };
-    const { status, endedAt, error, steps, suspension, cancellation } = loaded.state;
-    return {
-      status,
-      endedAt,
-      error: error && { message: error.message, kind: steps.get(RUN_STEP)?.code ?? null },
-      cancelledFor: cancellation?.reason,
-      approvals: suspension === null ? [] : (suspension.data as RunSuspension).approvals,
-      said: (after) => followLoaded(loaded, OUTLINE, after),
-    };
+    const failure = loaded.state.steps.get(RUN_STEP)?.code ?? null;
+    return { state: loaded.state, failure, said: (after) => followLoaded(loaded, OUTLINE, after) };
   }
 
   /** The events after the one numbered `after`, then those to come until the run has ended. */

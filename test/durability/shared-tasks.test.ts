@@ -82,7 +82,7 @@ test("POST /a2a/:id: one message at two processes at once begins one task", { sk
 
 /** Tasks at one process, which ends: the other goes on with them. */
 async function takenOver(from: Served, to: Served, signal: "SIGKILL" | "SIGTERM", count: number) {
-  const receiver = await pushReceiver({ after });
+  const receiver = await pushReceiver({ after } as never);
   const push = { taskPushNotificationConfig: { url: receiver.url } };
   const names = Array.from({ length: count }, (_, index) => `told-${signal}-${index}`);
   const tasks = await Promise.all(names.map((name) => begin(from, name, push)));

@@ -5,7 +5,7 @@ import { Responses } from "../../openai/responses.ts";
 import type { Service } from "../service.ts";
 import type { Stage } from "./stage.ts";
 
-type TaskNeeds = "manifest" | "store" | "membership" | "agents" | "approvals" | "runs" | "options";
+type TaskNeeds = "manifest" | "store" | "membership" | "agents" | "approvals" | "runs" | "engine" | "options";
 
 export const a2a: Stage<TaskNeeds | "meters", "a2a"> = ({ manifest, options: { logger }, meters, ...parts }) => {
   const a2a = new A2a(manifest, { ...parts, logger, refused: meters.limits.count });
