@@ -179,7 +179,11 @@ async function sharePostgres() {
   const server = spawn(binary, args, { stdio: ["pipe", "pipe", "inherit"], env });
   let isWanted = true;
   const url = await new Promise((resolve) => {
-    server.stdout.setEncoding("utf8").once("data", resolve);
+    let said = "";
+    server.stdout.setEncoding("utf8").on("data", (text) => {
+      said += text;
+      if (said.includes("\n")) resolve(said);
+    });
     server.once("exit", () => {
       if (!isWanted) return;
       fail("the PostgreSQL server of the run ended by itself, or did not start");
