@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { after, type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { inject } from "../../core/transport/inject.ts";
 import { EventReader } from "../support/event-reader.ts";
+import { inject } from "../support/inject.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { soon } from "../support/providers.ts";

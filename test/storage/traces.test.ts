@@ -14,8 +14,7 @@ import { segmentDataKey, segmentKey, TRACE_COUNTERS } from "../../core/storage/k
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Store } from "../../core/storage/store.ts";
-import { openTraces } from "../../core/traces/open.ts";
-import { TraceRetention } from "../../core/traces/retention.ts";
+import { openTraces, TraceRetention } from "../../core/traces/open.ts";
 import type { Traces } from "../../core/traces/traces.ts";
 import { ENGINES } from "../support/executions.ts";
 import { silent } from "../support/providers.ts";

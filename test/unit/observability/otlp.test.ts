@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { pino } from "pino";
 import { Collector } from "../../../core/observability/otlp/collector.ts";
-import { otlpHeaders, shownUrl, tracesUrl } from "../../../core/observability/otlp/endpoint.ts";
+import { otlpHeaders, shownUrl, tracesUrl } from "../../../core/observability/otlp/open.ts";
 import { type QueueSettings, SpanQueue } from "../../../core/observability/otlp/span-queue.ts";
 import type { SpanData, TraceData } from "../../../core/observability/sink.ts";
 import { type Receiver, startReceiver, valuesOf } from "../../support/otlp-receiver.ts";

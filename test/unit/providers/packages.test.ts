@@ -8,7 +8,7 @@ import { gzipSync } from "node:zlib";
 import type { LanguageModelV3Prompt } from "@ai-sdk/provider";
 import { createModelChain } from "../../../core/models/chain.ts";
 import { createFetch } from "../../../core/models/fetch/fetch.ts";
-import { createPackageProvider } from "../../../core/models/npm-provider.ts";
+import { createPackageProvider } from "../../../core/models/providers.ts";
 import { type AnyLanguageModel, toEmbeddingModel, toStreamingModel } from "../../../core/models/versions/versions.ts";
 import { startOpenAIUpstream } from "../../support/openai-upstream.ts";
 import { ask, batchesOf, partOf, partsOf, settingsOf, silent, soon, textOf } from "../../support/providers.ts";
