@@ -5,7 +5,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { newTaskId } from "../../../core/a2a/task-ids.ts";
 import { listTasks } from "../../../core/a2a/task-list.ts";
 import { TaskRows } from "../../../core/a2a/task-rows.ts";
-import { Tasks } from "../../../core/a2a/tasks.ts";
 import { HistoryMaintenance } from "../../../core/agents/history/maintenance.ts";
 import { StoredHistories } from "../../../core/agents/history/stored.ts";
 import { DEFAULT_SETTINGS } from "../../../core/agents/run/options.ts";
@@ -233,11 +232,10 @@ test("POST .../clone copies large messages without holding many at once, and sav
   assert.deepEqual(await textsOf(access, conversation.id), Array(ROWS).fill("-"));
 });
 
-test("A2A ListTasks ends a page early when its tasks are large, and goes on with the token", async (t) => {
+test("A2A ListTasks ends a page early when its tasks are large, and goes on with the token", async () => {
   const store = weighed();
   const rows = new TaskRows(store, false);
-  const tasks = new Tasks(rows, { logger: silent });
-  t.after(() => tasks.close());
+  const tasks = { rows, find: (agent: string, id: string) => rows.read(agent, id) };
   const ids: string[] = [];
   const status = { state: "TASK_STATE_COMPLETED", timestamp: new Date(0).toISOString() } as const;
   for (let n = 0; n < ROWS; n++) {
