@@ -2,6 +2,7 @@
 import { unlessConflict } from "../storage/conflict.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
+import { isTask } from "./journal/run-record.ts";
 import { type JournalState, timeAfter } from "./journal/state.ts";
 import type { StoredExecution } from "./list/lookup.ts";
 
@@ -22,6 +23,6 @@ export async function cancelResting(
   execution.append(["cancel", "", timeAfter(execution.state), reason]);
   if (!(await unlessConflict(execution.writeRecord()))) return null;
   await engine.onEnd?.(execution.state);
-  engine.onRest?.(execution.state);
+  if (isTask(found.start)) engine.onTaskRest?.(found.start);
   return execution.state;
 }

@@ -23,7 +23,7 @@ import type { DescribedWorkflow } from "./definition/describe.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { noWorkflow } from "./journal/errors.ts";
 import { createExecutionIds, liveKey, liveKeyFor, parseOwnId } from "./journal/ids.ts";
-import { isRun } from "./journal/run-record.ts";
+import { isRun, isTask } from "./journal/run-record.ts";
 import { initialState, type JournalState } from "./journal/state.ts";
 import { RemoteExecutions } from "./list/running.ts";
 import { type CapacityLimits, ExecutionCapacity } from "./run/capacity.ts";
@@ -82,8 +82,8 @@ export class Engine implements Workflows {
   leftAlone: ReadonlyMap<number, number> = new Map();
   /** Called when an execution has ended that may have asked a person something. Must not reject. */
   onEnd: ((state: JournalState) => Promise<void>) | null = null;
-  /** Called when an execution has come to rest. Must not throw. */
-  onRest: ((state: JournalState) => void) | null = null;
+  /** Called when the run of a task has come to rest. Must not throw. */
+  onTaskRest: ((start: ExecutionStart) => void) | null = null;
   readonly membership: Membership | null;
   /** Reads executions of other processes; null when only this process uses the store. */
   readonly remote: RemoteExecutions | null;
@@ -235,7 +235,7 @@ export class Engine implements Workflows {
       await work(execution);
       execution.spans?.end(execution.state);
       if (mayHaveWaited(execution)) await this.onEnd?.(execution.state);
-      this.onRest?.(execution.state);
+      if (isTask(start)) this.onTaskRest?.(start);
     } catch (error) {
       execution.spans?.end(execution.state, error);
       if (isStoreUnavailable(error) || execution.lifetime.stopped?.kind === "lost") this.mayHaveUnowned = true;
