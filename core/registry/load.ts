@@ -33,11 +33,9 @@ function checkShape(namespace: Record<string, unknown>, kind: PluginKind): Shape
 }
 
 /** The default export. A CommonJS module seen from an ES module has its exports, including `default`, inside `default`. */
-function unwrapDefault(namespace: Record<string, unknown>): unknown {
-  let value = namespace.default;
-  for (let depth = 0; depth < 2 && isObject(value) && value.kind === undefined && isObject(value.default); depth++)
-    value = value.default;
-  return value;
+function unwrapDefault({ default: value }: Record<string, unknown>, depth = 2): unknown {
+  const isModule = isObject(value) && value.kind === undefined && ("__esModule" in value || "default" in value);
+  return isModule && depth > 0 ? unwrapDefault(value, depth - 1) : value;
 }
 
 function wrongKind(found: unknown, kind: PluginKind): string {

@@ -151,6 +151,10 @@ test("POST /workflows/:id/stream: a stream waits while nothing can be recorded, 
   const reader = new EventReader(`${service.url}/workflows/w/stream`, body("e"));
   await soon(began, "the step");
   world.down = true;
+  await soon(
+    reader.until(() => reader.events.length === 2),
+    "what was recorded before",
+  );
   go();
   await new Promise((resolve) => setTimeout(resolve, 150));
   assert.deepEqual(
