@@ -216,15 +216,12 @@ function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: C
   const { context, memory } = plan.settings;
   const { userId, conversationId } = memory;
   const { agentId } = plan.call;
-  // Where the model is told to wait, nobody goes on with the answer.
-  const taskId = plan.clientApproves ? plan.call.taskId : undefined;
   const approval = {
     userId,
     ...approvalPlace(plan, brings),
     ...brings,
     agentId,
     toolCallId,
-    taskId,
     ...recorded(plan, step),
   };
   const idempotencyKey = `${plan.id}:${step}:${toolCallId}`;
