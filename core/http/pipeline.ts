@@ -198,6 +198,18 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     }
   }
 
+  function handleCounted(call: Call<S>, values: string[], query: string, body: unknown, corsHeaders: HeaderList): void {
+    const charge = uploads.charge(0, call.user);
+    if (charge === null) {
+      call.fail(TOO_MUCH_AT_WORK);
+      return;
+    }
+    call.charge = charge;
+    handle(call, values, query, body, corsHeaders);
+    charge.leave();
+  }
+  const begin = route.holds === true ? handleCounted : handle;
+
   function answer(call: Call<S>, value: unknown, corsHeaders: HeaderList): void {
     try {
       encode(call as Call<unknown>, value, corsHeaders);
@@ -303,13 +315,13 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         if (call.traceparent !== "") call.tracestate = exchange.header("tracestate");
         if (readsClient) call.readClient();
         if (checkBody !== null) return read(call, exchange, values, corsHeaders, exchange.header("content-type"));
-        if (authorize === null) return handle(call, values, exchange.query, undefined, corsHeaders);
+        if (authorize === null) return begin(call, values, exchange.query, undefined, corsHeaders);
         const { query } = exchange;
         const allowed = authorize(call, exchange, values);
-        if (!(allowed instanceof Promise)) return handle(call, values, query, undefined, corsHeaders);
+        if (!(allowed instanceof Promise)) return begin(call, values, query, undefined, corsHeaders);
         call.track();
         allowed.then(
-          () => handle(call, values, query, undefined, corsHeaders),
+          () => begin(call, values, query, undefined, corsHeaders),
           (error) => failAccess(call, error, refusedPage, accept),
         );
       } catch (error) {

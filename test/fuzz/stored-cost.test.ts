@@ -39,6 +39,12 @@ const MANIFEST = {
         { id: "last", andThen: { set: { done: true } } },
       ],
     },
+    small: {
+      steps: [
+        { id: "first", andThen: { set: { n: 1 } } },
+        { id: "last", andThen: { set: { done: true } } },
+      ],
+    },
     wide: {
       steps: [
         ...Array.from({ length: WIDE }, (_, n) => ({ id: `s${n}`, andThen: { set: { n, text: "{{ input.text }}" } } })),
@@ -218,6 +224,30 @@ test("POST /workflows/:id/executions/:executionId/replay copies in slices, betwe
   hook.disable();
   // One for what is taken over, and one for the record of it.
   assert.ok(turns >= 2 * WIDE, `${turns} turns for ${WIDE} outputs`);
+});
+
+test("POST /workflows/:id/executions/:executionId/replay: a large input is not made to JSON again, which nobody else could interrupt", async () => {
+  const options = { executionId: "asked" };
+  await ok(service.post("/workflows/small/execute", { input: { text: "x".repeat(1_000_000) }, options }, ada));
+  const { stringify } = JSON;
+  let longest = 0;
+  JSON.stringify = (...given: Parameters<typeof stringify>) => {
+    const text = stringify(...given);
+    // The store quotes whole rows, which are text.
+    if (typeof given[0] === "object") longest = Math.max(longest, text.length);
+    return text;
+  };
+  try {
+    await ok(service.post("/workflows/small/executions/asked/replay", { stepId: "last" }, ada));
+  } finally {
+    JSON.stringify = stringify;
+  }
+  assert.ok(longest < 100_000, `${longest} characters at once`);
+  const executions: Loose[] = await ok(service.get("/workflows/executions?workflowId=small", ada));
+  assert.deepEqual(
+    executions.map(({ status, input }) => [status, input.text.length]),
+    Array(2).fill(["completed", 1_000_000]),
+  );
 });
 
 test("POST .../clone: of one user 256 copies may be made or wait, the next is 429 with Retry-After, and the next user's is made before they are", async () => {

@@ -100,7 +100,7 @@ interface Claimed {
 async function claim({ store, environment }: Engine, found: FoundExecution): Promise<Claimed | null> {
   const { number } = found.start;
   const { key, value, revision } = found.openRow!;
-  const { process, recovered: before } = parseOpenRow(value);
+  const { process, recovered: before } = found.open!;
   const read = await loadExecution(store, found);
   if (read === null) return null;
   // An execution of this very process that stopped because the store was unavailable has not killed a process.
