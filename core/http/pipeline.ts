@@ -32,7 +32,7 @@ import { createRouter, type PathEndpoint, type RouteMatch, type Router } from ".
 import type { Site } from "./site.ts";
 import { warnOfOptions } from "./unknown-options.ts";
 import { unknownPathError } from "./unknown-path.ts";
-import { TOO_MUCH_AT_WORK, type Uploads } from "./uploads.ts";
+import { type Charge, TOO_MUCH_AT_WORK, type Uploads } from "./uploads.ts";
 
 interface PipelineSettings<S> extends CallSettings<S> {
   requestId(given: string): string;
@@ -198,17 +198,21 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     }
   }
 
-  function handleCounted(call: Call<S>, values: string[], query: string, body: unknown, corsHeaders: HeaderList): void {
-    const charge = uploads.charge(0, call.user);
-    if (charge === null) {
-      call.fail(TOO_MUCH_AT_WORK);
-      return;
-    }
-    call.charge = charge;
-    handle(call, values, query, body, corsHeaders);
-    charge.leave();
+  function charged(call: Call<S>, bytes: number): Charge | null {
+    const charge = uploads.charge(bytes, call.user);
+    if (charge === null) call.fail(TOO_MUCH_AT_WORK);
+    else call.charge = charge;
+    return charge;
   }
-  const begin = route.holds === true ? handleCounted : handle;
+
+  const begin: typeof handle = !route.holds
+    ? handle
+    : (call, ...rest) => {
+        const charge = charged(call, 0);
+        if (charge === null) return;
+        handle(call, ...rest);
+        charge.leave();
+      };
 
   function answer(call: Call<S>, value: unknown, corsHeaders: HeaderList): void {
     try {
@@ -227,12 +231,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     keyed: { key: string; path: string } | null,
   ): void {
     let body: unknown;
-    const charge = uploads.charge(bytes.length, call.user);
-    if (charge === null) {
-      call.fail(TOO_MUCH_AT_WORK);
-      return;
-    }
-    call.charge = charge;
+    const charge = charged(call, bytes.length);
+    if (charge === null) return;
     try {
       body = bytes.length === 0 && bodyOptional ? {} : parseBody(bytes, valuesLimit);
       requireValid(checkBody!, body);

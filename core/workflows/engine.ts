@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
 import type { Charge } from "../http/uploads.ts";
 import type { Principal } from "../identity/principal.ts";
+import { within } from "../lib/abortable.ts";
 import { Copies } from "../lib/copies.ts";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { KeyCounts } from "../lib/key-counts.ts";
@@ -198,8 +199,8 @@ export class Engine implements Workflows {
   }
 
   /** Makes an execution that is in the store ready to continue here. */
-  restore(state: JournalState, definition: WorkflowDefinition, caller: ExecutionCaller, stored: StoredRows): Execution {
-    return new Execution(state, definition, caller, this.environment, stored);
+  restore(stored: StoredRows, definition: WorkflowDefinition, caller: ExecutionCaller): Execution {
+    return new Execution(stored.loaded.state, definition, caller, this.environment, stored);
   }
 
   /** Traces a restored execution from now until it settles. */
@@ -264,15 +265,7 @@ export class Engine implements Workflows {
   /** Resolves when no execution runs here any more, at the latest after `timeoutMs`. */
   async idle(timeoutMs: number): Promise<void> {
     if (this.live.size === 0) return;
-    let timer: NodeJS.Timeout | undefined;
-    const settled = Promise.allSettled([...this.live.values()].map((execution) => execution.settled));
-    await Promise.race([
-      settled,
-      new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, timeoutMs);
-      }),
-    ]);
-    clearTimeout(timer);
+    await within(timeoutMs, Promise.allSettled([...this.live.values()].map((execution) => execution.settled)));
   }
 
   #logAbandoned(execution: Execution, error: unknown): void {

@@ -100,12 +100,11 @@ export async function endExecution(
   silence?: number,
 ): Promise<void> {
   const found = await findUnfinished(store, named, silence);
-  const { openRow, recordRow, start } = found;
+  const { openRow, start } = found;
   const loaded = await loadExecution(store, found);
   if (loaded === null) throw changedMeanwhile(named);
   const outline = await new Definitions(store, new Map(), () => ({ missing: [] })).outline(start.definition);
   const logger = pino({ level: "silent" });
-  const stored = { loaded, openRow, recordRow: openRow === null ? recordRow : null };
   const environment = {
     store,
     process: nameProcess(),
@@ -115,7 +114,7 @@ export async function endExecution(
     maxBytes: Number.POSITIVE_INFINITY,
   };
   const definition = { outline } as WorkflowDefinition;
-  const execution = new Execution(loaded.state, definition, { requestId: "", logger }, environment, stored);
+  const execution = new Execution(loaded.state, definition, { requestId: "", logger }, environment, { found, loaded });
   await unlessChanged(named, async () => {
     if (openRow !== null) return endInterrupted(execution, reason);
     execution.append(["error", "", timeAfter(execution.state), reason]);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BootError } from "../../core/app/start.ts";
-import { injectUpgrade } from "../../core/transport/inject-upgrade.ts";
+import { injectUpgrade } from "../support/inject-upgrade.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { manifestWith, startService } from "../support/service.ts";
 import { openSocket } from "../support/sockets.ts";

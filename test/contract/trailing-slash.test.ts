@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
 import { inject } from "../../core/transport/inject.ts";
-import { injectUpgrade } from "../../core/transport/inject-upgrade.ts";
+import { injectUpgrade } from "../support/inject-upgrade.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 import { TRANSPORTS } from "../support/transports.ts";

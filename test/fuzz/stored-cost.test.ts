@@ -110,7 +110,7 @@ async function worked(to: TestService, work: () => Promise<unknown>, writes = tr
     return rows;
   };
   JSON.parse = (text, ...more) => parse(add(text), ...more);
-  if (writes) JSON.stringify = (...given: Parameters<typeof stringify>) => add(stringify(...given));
+  if (writes) JSON.stringify = (...given: Loose[]) => add((stringify as Loose)(...given));
   Object.assign(store, {
     async commit(changes: Commit) {
       if (writes) for (const [, value] of changes.put ?? []) add(value);
@@ -283,8 +283,8 @@ test("POST /workflows/:id/executions/:executionId/replay: a large input is not m
   await ok(service.post("/workflows/small/execute", { input: { text: "x".repeat(1_000_000) }, options }, ada));
   const { stringify } = JSON;
   let longest = 0;
-  JSON.stringify = (...given: Parameters<typeof stringify>) => {
-    const text = stringify(...given);
+  JSON.stringify = (...given: Loose[]) => {
+    const text = (stringify as Loose)(...given);
     // The store quotes whole rows, which are text.
     if (typeof given[0] === "object") longest = Math.max(longest, text.length);
     return text;

@@ -88,9 +88,9 @@ export function denyCalls(prompt: readonly LanguageModelV3Message[], reasons: Re
   for (const message of prompt)
     if (message.role === "tool")
       message.content = message.content.map((part) => {
-        const reason = part.type === "tool-result" ? reasons.get(part.toolCallId) : undefined;
-        const isOver = reason !== undefined && "output" in part && part.output === CALL_WAITS;
-        return isOver ? { ...part, output: { type: "execution-denied", reason } } : part;
+        if (part.type !== "tool-result" || part.output.type !== "text" || part.output.value !== CALL_WAITS) return part;
+        const reason = reasons.get(part.toolCallId);
+        return reason === undefined ? part : { ...part, output: { type: "execution-denied", reason } };
       });
 }
 

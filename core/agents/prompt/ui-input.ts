@@ -131,10 +131,7 @@ function pushTool(
 
 /** The result that a model sees for a call without one. */
 export const CALL_NOT_COMPLETED = "The call was not completed.";
-export const CALL_WAITS: LanguageModelV3ToolResultOutput = Object.freeze({
-  type: "text",
-  value: "The call waits for a person's approval. It runs by itself once it is approved.",
-});
+export const CALL_WAITS = "The call waits for a person's approval. It runs by itself once it is approved.";
 
 /** The result of a call. An unfinished call gets one that says so, because models refuse a call without a result. */
 function toolResultOutput(part: Fields, path: string): LanguageModelV3ToolResultOutput {
@@ -150,7 +147,7 @@ function toolResultOutput(part: Fields, path: string): LanguageModelV3ToolResult
         ? denied(part.approval)
         : toolFailure(CALL_NOT_COMPLETED);
     case "approval-requested":
-      return CALL_WAITS;
+      return { type: "text", value: CALL_WAITS };
     case "input-available":
       return toolFailure(CALL_NOT_COMPLETED);
     default:

@@ -2,7 +2,9 @@
  * The queue of spans that wait to be sent. It accepts spans immediately and never blocks. One batch is sent at a time. While the collector
  * is unavailable, the queue fills up, and further spans are dropped.
  */
+
 import type { Logger } from "pino";
+import { within } from "../../lib/abortable.ts";
 import { backOff } from "../../lib/retry.ts";
 import type { SpanData, SpanSink, TraceData } from "../sink.ts";
 import type { Collector, Sent } from "./collector.ts";
@@ -89,7 +91,7 @@ export class SpanQueue implements SpanSink {
     this.#closed = true;
     this.#cancelTimer();
     const { collector, logger, where, times } = this.#settings;
-    await within(times?.closeTimeout ?? CLOSE_TIMEOUT_MS, () => this.#flush());
+    await within(times?.closeTimeout ?? CLOSE_TIMEOUT_MS, this.#flush());
     collector.close();
     const left = this.#waiting.length;
     if (left === 0) return;
@@ -175,13 +177,4 @@ function queuedSpan(span: SpanData, trace: Pick<TraceData, "root">): QueuedSpan 
   const { traceId, spanId, parentSpanId, name, kind, entity, start, end, attributes, status, events, links } = span;
   const remote = span === trace.root && parentSpanId !== null;
   return { traceId, spanId, parentSpanId, name, kind, entity, start, end, attributes, status, events, links, remote };
-}
-
-async function within(milliseconds: number, work: () => Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const over = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, milliseconds);
-  });
-  await Promise.race([work(), over]);
-  clearTimeout(timer);
 }

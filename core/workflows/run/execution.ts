@@ -92,7 +92,8 @@ export class Execution {
     if (source?.input !== undefined) this.#texts.set(state.start.input, startText.slice(-1 - source.input.length, -1));
     this.takenUp = stored === null ? null : new OpenTries(state);
     if (stored === null) return;
-    const { loaded, openRow, recordRow } = stored;
+    const { loaded, found } = stored;
+    const { openRow, recordRow } = found;
     this.#size.add(this.#rows.load(loaded.first, loaded.rows));
     this.#size.add(loaded.journalBytes);
     this.#log.entries = [...loaded.entries];
