@@ -60,6 +60,8 @@ export class KeptRuns implements RunKeeper {
   readonly #live = new Map<string, LiveRun>();
   readonly #conversations: ConversationRuns;
   readonly #approvals: Pick<Approvals, "find" | "answer">;
+  /** Told of a task before it goes on here. Must not reject. */
+  onTask: ((agentId: string, runId: string) => Promise<void>) | null = null;
 
   constructor(engine: Engine, approvals: Pick<Approvals, "find" | "answer">) {
     this.#engine = engine;
@@ -347,6 +349,7 @@ export class KeptRuns implements RunKeeper {
       live.isRead = true;
       live.result.catch(() => {});
       this.#live.set(key, live);
+      if (request.isTask) await this.onTask?.(agent.id, runId);
     }
     if (work === null) {
       live.sink = new KeptSink(call, live.isRead, live.accept);
@@ -402,8 +405,14 @@ const raw = (events: EventSink): PartSink => new RawSink(events);
 const liveKeyOf = ({ id, number, ownId }: ExecutionStart): string =>
   `${ownId === true ? `${id}@${number}` : id}:${RUN_STEP}`;
 
-const waitingPlace = ({ id }: KeptAgent, { waits }: KeptRequest, runId: string): WaitingPlace | undefined =>
-  waits && { workflowId: runDefinitionId(id), executionId: runExecutionId(runId), stepId: RUN_STEP, runId };
+const waitingPlace = ({ id }: KeptAgent, { waits, isTask }: KeptRequest, runId: string): WaitingPlace | undefined =>
+  waits && {
+    ...(isTask && { taskId: runId }),
+    workflowId: runDefinitionId(id),
+    executionId: runExecutionId(runId),
+    stepId: RUN_STEP,
+    runId,
+  };
 
 function recoveredCall(call: StepCall, { trace }: Engine) {
   const { user, caller, requestId, logger } = new StepCaller(call);

@@ -1,7 +1,7 @@
 /** What a service is asked in the search for costly requests: found in what it says of itself, so that new rows are in it. */
 import { METHODS } from "../../core/a2a/params.ts";
-import { inject } from "../../core/transport/inject.ts";
 import { schemas } from "../../generated/schemas.ts";
+import { inject } from "../support/inject.ts";
 import { injectUpgrade } from "../support/inject-upgrade.ts";
 import type { TestService } from "../support/service.ts";
 import { type Growth, growthsOf } from "./growing-values.ts";
