@@ -288,7 +288,7 @@ export class Tasks {
 
   /** Those of agents that a reload has removed are among them. */
   get #runs() {
-    return this.#options.runs.for(EVERYTHING, true);
+    return this.#options.runs.for(EVERYTHING, { ofRemoved: true });
   }
 
   async #end({ record }: FoundTask, ending: Ending): Promise<FoundTask> {

@@ -9,17 +9,13 @@ import type { StoredExecution } from "./list/lookup.ts";
 /** @returns null when the execution was resumed meanwhile */
 export async function cancelResting(
   engine: Engine,
-  { found, loaded }: StoredExecution,
+  stored: StoredExecution,
   reason: string,
 ): Promise<JournalState | null> {
   // None of its steps runs, so the outline is enough even when plugins of the definition are missing.
-  const definition = { outline: await engine.definitions.outline(found.start.definition) } as WorkflowDefinition;
+  const definition = { outline: await engine.definitions.outline(stored.found.start.definition) } as WorkflowDefinition;
   const caller = { requestId: "", logger: engine.logger };
-  const execution = engine.restore(loaded.state, definition, caller, {
-    loaded,
-    openRow: null,
-    recordRow: found.recordRow,
-  });
+  const execution = engine.restore(stored, definition, caller);
   execution.append(["cancel", "", timeAfter(execution.state), reason]);
   if (!(await unlessConflict(execution.writeRecord()))) return null;
   await engine.onEnd?.(execution.state);
