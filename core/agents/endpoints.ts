@@ -18,7 +18,6 @@ import { ObjectSink } from "./stream/object.ts";
 import { RawSink } from "./stream/raw.ts";
 import { textResult } from "./stream/text.ts";
 import { UiSink } from "./stream/ui-chunks.ts";
-import { runOrWait } from "./waiting-run.ts";
 
 export function createAgent(agent: CompiledAgent, description: Description): Agent {
   const { id, name } = agent;
@@ -61,7 +60,6 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       const output = result === undefined ? undefined : objectOutput(result);
       return execute(agent, prepareRun(agent, { ...body, output }, call), sink);
     },
-    runOrWait: (body, call, sink) => runOrWait(agent, body, call, sink),
     prepare: (body, call) => prepareProtocol(agent, kept, body, call),
     async summarize(lines, call) {
       const chain = agent.chain({ context: {}, user: call.user });

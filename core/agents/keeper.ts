@@ -27,6 +27,8 @@ export interface KeptRequest {
   readonly isResumable?: true | undefined;
   /** Whether the run itself waits for approvals. Otherwise its client brings the answers in another request. */
   readonly waits?: true | undefined;
+  /** Whether it is a task of A2A, which is told how it stands. */
+  readonly isTask?: true | undefined;
   /** False when the client does not pass on a person's approvals. Default: as `runsTools`. */
   readonly approves?: false | undefined;
 }

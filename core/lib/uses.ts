@@ -12,7 +12,7 @@ export class Uses {
   }
 
   leave(): void {
-    if (--this.#count === 0) for (const resolve of this.#waiting.splice(0)) resolve();
+    if (--this.#count === 0 && this.#waiting.length > 0) for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
   /** @param work must not reject */

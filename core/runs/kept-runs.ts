@@ -13,6 +13,7 @@ import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
 import { RawSink } from "../agents/stream/raw.ts";
 import type { Approvals } from "../approvals/approvals.ts";
 import { shownContext } from "../approvals/record.ts";
+import type { Charge } from "../http/uploads.ts";
 import { type Principal, principalOf, seesEverything } from "../identity/principal.ts";
 import { canonicalJson } from "../lib/canonical-json.ts";
 import { storedTime } from "../lib/clock.ts";
@@ -59,6 +60,8 @@ export class KeptRuns implements RunKeeper {
   readonly #live = new Map<string, LiveRun>();
   readonly #conversations: ConversationRuns;
   readonly #approvals: Pick<Approvals, "find" | "answer">;
+  /** Told of a task before it goes on here. Must not reject. */
+  onTask: ((agentId: string, runId: string) => Promise<void>) | null = null;
 
   constructor(engine: Engine, approvals: Pick<Approvals, "find" | "answer">) {
     this.#engine = engine;
@@ -88,11 +91,13 @@ export class KeptRuns implements RunKeeper {
    * The runs as a principal sees them.
    *
    * @param ofRemoved whether those of agents that a reload has removed are among them
+   * @param charge counts what is held of the runs that are read
    */
-  for(principal: Principal, ofRemoved = false): ScopedRuns {
-    const lookup = new ExecutionLookup(this.#engine, principal, (id) => {
+  for(principal: Principal, { ofRemoved = false, charge }: { ofRemoved?: boolean; charge?: Charge | undefined } = {}) {
+    const declared = (id: string) => {
       if (!(ofRemoved ? this.#known : this.#definitions).has(id)) throw notFound("the agent does not exist");
-    });
+    };
+    const lookup = new ExecutionLookup(this.#engine, principal, declared, charge);
     const executions = new ScopedWorkflows(this.#engine, principal, lookup);
     return new ScopedRuns(principal, {
       executions,
@@ -344,6 +349,7 @@ export class KeptRuns implements RunKeeper {
       live.isRead = true;
       live.result.catch(() => {});
       this.#live.set(key, live);
+      if (request.isTask) await this.onTask?.(agent.id, runId);
     }
     if (work === null) {
       live.sink = new KeptSink(call, live.isRead, live.accept);
@@ -399,8 +405,14 @@ const raw = (events: EventSink): PartSink => new RawSink(events);
 const liveKeyOf = ({ id, number, ownId }: ExecutionStart): string =>
   `${ownId === true ? `${id}@${number}` : id}:${RUN_STEP}`;
 
-const waitingPlace = ({ id }: KeptAgent, { waits }: KeptRequest, runId: string): WaitingPlace | undefined =>
-  waits && { workflowId: runDefinitionId(id), executionId: runExecutionId(runId), stepId: RUN_STEP, runId };
+const waitingPlace = ({ id }: KeptAgent, { waits, isTask }: KeptRequest, runId: string): WaitingPlace | undefined =>
+  waits && {
+    ...(isTask && { taskId: runId }),
+    workflowId: runDefinitionId(id),
+    executionId: runExecutionId(runId),
+    stepId: RUN_STEP,
+    runId,
+  };
 
 function recoveredCall(call: StepCall, { trace }: Engine) {
   const { user, caller, requestId, logger } = new StepCaller(call);

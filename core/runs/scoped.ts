@@ -17,10 +17,12 @@ import {
   runIdOf,
   runRecordText,
 } from "../workflows/journal/run-record.ts";
+import type { JournalState } from "../workflows/journal/state.ts";
 import type { ExecutionLookup } from "../workflows/list/lookup.ts";
+import { followLoaded } from "../workflows/run/follow.ts";
 import type { ScopedWorkflows } from "../workflows/scoped.ts";
 import type { ConversationRuns } from "./conversation-runs.ts";
-import { RUN_STEP } from "./definition.ts";
+import { OUTLINE, RUN_STEP } from "./definition.ts";
 import { partEvents } from "./events.ts";
 
 /** No client can choose a longer id. */
@@ -46,13 +48,13 @@ interface Reading {
   readonly format?: "raw" | "chat";
 }
 
-/** How a run has ended. */
-interface RunEnding {
-  readonly status: "completed" | "error" | "cancelled";
-  /** Milliseconds since 1970. */
-  readonly at: number;
-  /** With the kind of the failure, where it was one of the run itself. */
-  readonly error: { readonly message: string; readonly kind: string | null } | null;
+/** How a run stands. */
+export interface RunStanding {
+  readonly state: JournalState;
+  /** The kind of its failure, where it was one of the run itself. */
+  readonly failure: string | null;
+  /** Of one at rest: its events after the one numbered `after`. */
+  said(after: number): EventProducer;
 }
 
 /** Every method throws ServiceError `not_found` for a run that does not exist, is another agent's, or belongs to another user. */
@@ -80,16 +82,16 @@ export class ScopedRuns {
   }
 
   async get(agentId: string, runId: string): Promise<AgentRun> {
-    const find = () => this.#lookup.readState(runDefinitionId(agentId), runExecutionId(runId));
-    return JSON.parse(runRecordText((await aboutRun(runId, find)).state)) as AgentRun;
+    return JSON.parse(runRecordText((await this.standing(agentId, runId)).state)) as AgentRun;
   }
 
-  /** Null while it goes on, or waits. */
-  async ending(agentId: string, runId: string, userId?: string): Promise<RunEnding | null> {
-    const find = () => this.#lookup.readState(runDefinitionId(agentId), runExecutionId(runId), userId);
-    const { status, endedAt: at, error, steps } = (await aboutRun(runId, find)).state;
-    if (status === "running" || status === "suspended" || at === null) return null;
-    return { status, at, error: error && { message: error.message, kind: steps.get(RUN_STEP)?.code ?? null } };
+  async standing(agentId: string, runId: string, userId?: string): Promise<RunStanding> {
+    const found = await aboutRun(runId, () =>
+      this.#lookup.find(runDefinitionId(agentId), runExecutionId(runId), userId),
+    );
+    const loaded = "loaded" in found ? found.loaded : { state: found.state, entries: [] };
+    const failure = loaded.state.steps.get(RUN_STEP)?.code ?? null;
+    return { state: loaded.state, failure, said: (after) => followLoaded(loaded, OUTLINE, after) };
   }
 
   /** The events after the one numbered `after`, then those to come until the run has ended. */

@@ -1,13 +1,101 @@
 /** The portable transport: node:http, for platforms where the native addon does not load. */
-import { createServer, IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer, IncomingMessage, type Server, ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import type { Dispatch, Listening, ListenOptions, Transport } from "../http/exchange.ts";
+import type {
+  Dispatch,
+  Listening,
+  ListenOptions,
+  OpenSocket,
+  SocketEvents,
+  Transport,
+  Upgrade,
+} from "../http/exchange.ts";
+import { chooseProtocol, isHandshake } from "./handshake.ts";
 import { listenError } from "./listen-error.ts";
 import { type NodeConnection, NodeExchange } from "./node-exchange.ts";
-import { NodeSockets } from "./node-sockets.ts";
-import { NodeUpgrade, UpgradableMessage } from "./node-upgrade.ts";
+import { createNodeSockets, type NodeSockets } from "./node-sockets.ts";
 import { rawRefusal, refusalBody, refusalText } from "./refusal.ts";
 import { hostInTarget, splitTarget } from "./target.ts";
+
+// A WebSocket handshake over node:http.
+
+const UPGRADE = Symbol("upgrade");
+
+/**
+ * Once there is a listener for upgrades, node:http treats every request with an `Upgrade` header as one, even `h2c`, which some clients
+ * send with every request. This class limits that to WebSocket handshakes: a server may ignore any other `Upgrade` (RFC 9110, 7.8).
+ */
+class UpgradableMessage extends IncomingMessage {
+  declare private [UPGRADE]: boolean;
+
+  get upgrade(): boolean {
+    return this[UPGRADE] && isHandshake(this.method ?? "", (name) => singleHeader(this, name));
+  }
+
+  set upgrade(asked: boolean) {
+    this[UPGRADE] = asked;
+  }
+}
+
+function singleHeader({ headers }: IncomingMessage, name: string): string {
+  const value = headers[name];
+  return typeof value === "string" ? value : "";
+}
+
+class NodeUpgrade extends NodeExchange implements Upgrade {
+  readonly #request: IncomingMessage;
+  readonly #response: ServerResponse;
+  readonly #socket: Socket;
+  readonly #head: Buffer;
+  readonly #sockets: NodeSockets;
+
+  constructor(
+    request: IncomingMessage,
+    head: Buffer,
+    target: { path: string; query: string },
+    connection: NodeConnection,
+    sockets: NodeSockets,
+  ) {
+    const { socket } = request;
+    const response = new ServerResponse(request);
+    response.assignSocket(socket);
+    response.on("error", () => {}); // handled by the socket's close
+    // No HTTP request can follow on this connection, whatever the answer is.
+    response.once("finish", () => {
+      response.detachSocket(socket);
+      socket.destroySoon();
+    });
+    super(request, response, target, connection, false);
+    this.#request = request;
+    this.#response = response;
+    this.#socket = socket;
+    this.#head = head;
+    this.#sockets = sockets;
+    this.endsConnection();
+  }
+
+  accept(open: (socket: OpenSocket) => SocketEvents): void {
+    if (this.closed) return;
+    this.release();
+    this.#response.detachSocket(this.#socket);
+    offerOne(this.#request);
+    const handshake = {
+      request: this.#request,
+      socket: this.#socket,
+      head: this.#head,
+      requestId: this.requestId,
+    };
+    this.#sockets.accept(handshake, open).catch(() => this.#socket.destroy());
+  }
+}
+
+/** Leaves only the chosen subprotocol in the request, because `ws` replies by itself to a list that it cannot parse. */
+function offerOne({ headers }: IncomingMessage): void {
+  const name = "sec-websocket-protocol";
+  const chosen = chooseProtocol(headers[name] ?? "");
+  if (chosen === "") delete headers[name];
+  else headers[name] = chosen;
+}
 
 interface NodeOptions {
   /** Milliseconds within which a whole head must arrive. Default 10,000. */
@@ -27,42 +115,40 @@ const PARSER_STATUS: Record<string, number | undefined> = {
   ERR_HTTP_REQUEST_TIMEOUT: 408,
 };
 
-class NodeListening implements Listening {
-  readonly port: number;
-  readonly #server: Server;
-  readonly #sockets: Map<Socket, NodeConnection>;
-  readonly #webSockets: NodeSockets;
-  readonly #markStopping: () => void;
-  #ended: Promise<void> | null = null;
+function createNodeListening(
+  server: Server,
+  sockets: Map<Socket, NodeConnection>,
+  webSockets: NodeSockets,
+  markStopping: () => void,
+) {
+  let ended: Promise<void> | null = null;
+  const port = (server.address() as AddressInfo).port;
 
-  constructor(server: Server, sockets: Map<Socket, NodeConnection>, webSockets: NodeSockets, markStopping: () => void) {
-    this.port = (server.address() as AddressInfo).port;
-    this.#server = server;
-    this.#sockets = sockets;
-    this.#webSockets = webSockets;
-    this.#markStopping = markStopping;
-  }
-
-  get connections(): number {
-    return this.#sockets.size;
-  }
-
-  stop(): void {
-    if (this.#ended !== null) return;
-    this.#markStopping();
-    this.#ended = new Promise((resolve) => this.#server.close(() => resolve()));
-    for (const [socket, connection] of this.#sockets) {
+  function stop(): void {
+    if (ended !== null) return;
+    markStopping();
+    ended = new Promise((resolve) => server.close(() => resolve()));
+    for (const [socket, connection] of sockets) {
       // A connection that never sent a byte is idle too, but closeIdleConnections misses it.
       if (connection.open.size === 0 && socket.bytesRead === 0) socket.destroy();
     }
   }
 
-  close(): Promise<void> {
-    this.stop();
-    this.#webSockets.close();
-    for (const socket of this.#sockets.keys()) socket.destroy();
-    return this.#ended!;
+  function close(): Promise<void> {
+    stop();
+    webSockets.close();
+    for (const socket of sockets.keys()) socket.destroy();
+    return ended!;
   }
+
+  return {
+    port,
+    get connections(): number {
+      return sockets.size;
+    },
+    stop,
+    close,
+  };
 }
 
 /** A transport over node:http. `listen` rejects with a message that names host and port when it cannot bind. */
@@ -76,7 +162,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   const isStopping = () => stopping;
   const headersTimeout = timeouts.headTimeout ?? 10_000;
   const requestTimeout = Math.max(headersTimeout, timeouts.requestTimeout ?? 60_000);
-  const webSockets = new NodeSockets(options.sockets?.message ?? 0, timeouts.pingEvery ?? 30_000, options.refused);
+  const webSockets = createNodeSockets(options.sockets?.message ?? 0, timeouts.pingEvery ?? 30_000, options.refused);
   const server = createServer({
     IncomingMessage: options.sockets === undefined ? IncomingMessage : UpgradableMessage,
     insecureHTTPParser: false,
@@ -136,7 +222,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   return new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(listenError(options, error.code, error)));
     server.listen(options.port, options.host, () => {
-      resolve(new NodeListening(server, sockets, webSockets, () => (stopping = true)));
+      resolve(createNodeListening(server, sockets, webSockets, () => (stopping = true)));
     });
   });
 }

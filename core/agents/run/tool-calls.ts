@@ -55,8 +55,9 @@ export async function runToolCalls(
     const recorded = record.recordResult(step, part);
     return Promise.all([recorded, told(part)]);
   };
-  const known = new Map<PendingCall, Answer>();
+  let known: Map<PendingCall, Answer> | null = null;
   if (record !== null) {
+    known = new Map();
     for (const [index, call] of calls.entries()) {
       const { toolCallId, toolName, input } = call.part;
       const approvalId = record.question(toolCallId);
@@ -73,7 +74,7 @@ export async function runToolCalls(
   }
   const answers = await Promise.all(
     calls.map(async (call, index): Promise<Answer | null> => {
-      const recorded = known.get(call);
+      const recorded = known?.get(call);
       if (recorded !== undefined) return recorded;
       const { toolCallId, toolName, input } = call.part;
       const answer = { type: "tool-result", toolCallId, toolName: modelToolName(toolName) } as const;
@@ -120,12 +121,9 @@ export async function runToolCalls(
 
 function recordedAnswer(part: ToolAnswer): Answer {
   const { toolCallId, toolName } = part;
-  return { type: "tool-result", toolCallId, toolName: modelToolName(toolName), output: outputOf(part) };
-}
-
-function outputOf(part: ToolAnswer): Answer["output"] {
-  if (part.type === "tool-result") return toolOutput(part.output);
-  return part.type === "tool-error" ? toolFailure(part.error) : denial(part.reason);
+  const answer = { type: "tool-result", toolCallId, toolName: modelToolName(toolName) } as const;
+  if (part.type === "tool-result") return { ...answer, output: toolOutput(part.output) };
+  return { ...answer, output: part.type === "tool-error" ? toolFailure(part.error) : denial(part.reason) };
 }
 
 /** What the client and the model are told of a call that gave no result. */
@@ -215,29 +213,24 @@ function callTool(of: StepCall, call: CallToRun): unknown {
 
 function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: CallToRun): RunToolContext {
   const { plan, step, sink, span, usage } = of;
-  const { conversationId } = plan.settings.memory;
-  const { context } = plan.settings;
-  const { userId } = plan.settings.memory;
+  const { context, memory } = plan.settings;
+  const { userId, conversationId } = memory;
   const { agentId } = plan.call;
-  // Where the model is told to wait, nobody goes on with the answer.
-  const taskId = plan.clientApproves ? plan.call.taskId : undefined;
   const approval = {
     userId,
     ...approvalPlace(plan, brings),
     ...brings,
     agentId,
     toolCallId,
-    taskId,
     ...recorded(plan, step),
   };
   const idempotencyKey = `${plan.id}:${step}:${toolCallId}`;
   const progress = progressTo(sink, toolCallId, toolName);
-  const origin = { call: plan.call, context, idempotencyKey, approval, span, progress };
   return {
-    origin: conversationId === undefined ? origin : { ...origin, conversationId },
+    origin: { call: plan.call, context, conversationId, idempotencyKey, approval, span, progress },
     toolCallId,
     usage,
-    memory: plan.settings.memory,
+    memory,
     sink,
     depth: plan.depth,
     turn: plan.turn,

@@ -117,8 +117,12 @@ export class RecentMessages {
     else this.#entries.set(conversation, { row, page, kept, bytes });
   }
 
-  async #commit(commit: Commit): Promise<number> {
+  #commit(commit: Commit): Promise<number> {
     const changed = changedConversations(commit);
+    return changed.length === 0 ? this.#store.commit(commit) : this.#change(commit, changed);
+  }
+
+  async #change(commit: Commit, changed: ReturnType<typeof changedConversations>): Promise<number> {
     for (const [conversation] of changed) this.#overlaps.beginWrite(conversation);
     let revision: number | null = null;
     try {

@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
-import { dataOf, errorOf } from "../../support/served-upstream.ts";
-import { manifestWith, startService } from "../../support/service.ts";
+import { dataOf, errorOf } from "../support/served-upstream.ts";
+import { manifestWith, startService } from "../support/service.ts";
 
 /** A server that answers `answers` requests of a connection, and closes it when the next comes. */
 async function closing(t: TestContext, answers: number, body: string) {
@@ -13,9 +13,11 @@ async function closing(t: TestContext, answers: number, body: string) {
   const server = createServer((socket) => {
     sockets.add(socket);
     let answered = 0;
+    let text = "";
     socket.on("error", () => {});
     socket.on("data", (data) => {
-      if (!/^(?:GET|POST) /.test(data.toString())) return;
+      text += data;
+      if ((text.match(/(?:GET|POST) \S+ HTTP\/1\.1\r\n/g) ?? []).length <= answered) return;
       requests++;
       if (answered++ === answers) return void socket.destroy();
       socket.write(
