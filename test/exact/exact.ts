@@ -152,10 +152,10 @@ class Client {
 /** Few, since filling them takes time, and as many as are counted. */
 const CONVERSATIONS = 20;
 
-/** Numbers that PostgreSQL gives are sent back to it as text. Those of its sequences get as many digits here, however many it has given. */
+/** Numbers that PostgreSQL gives are sent back to it as text. Revisions get as many digits here, however many it has given. */
 async function widenNumbers(connectionString: string): Promise<void> {
   const pool = new pg.Pool({ connectionString, max: 1 });
-  await pool.query({ text: "SELECT setval(oid::regclass, 1000000000) FROM pg_class WHERE relkind = 'S'" });
+  await pool.query({ text: "UPDATE penstock_meta SET value = '1000000000' WHERE key = 'revisions'" });
   await pool.end();
 }
 
