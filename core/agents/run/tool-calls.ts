@@ -121,12 +121,9 @@ export async function runToolCalls(
 
 function recordedAnswer(part: ToolAnswer): Answer {
   const { toolCallId, toolName } = part;
-  return { type: "tool-result", toolCallId, toolName: modelToolName(toolName), output: outputOf(part) };
-}
-
-function outputOf(part: ToolAnswer): Answer["output"] {
-  if (part.type === "tool-result") return toolOutput(part.output);
-  return part.type === "tool-error" ? toolFailure(part.error) : denial(part.reason);
+  const answer = { type: "tool-result", toolCallId, toolName: modelToolName(toolName) } as const;
+  if (part.type === "tool-result") return { ...answer, output: toolOutput(part.output) };
+  return { ...answer, output: part.type === "tool-error" ? toolFailure(part.error) : denial(part.reason) };
 }
 
 /** What the client and the model are told of a call that gave no result. */
@@ -216,9 +213,8 @@ function callTool(of: StepCall, call: CallToRun): unknown {
 
 function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: CallToRun): RunToolContext {
   const { plan, step, sink, span, usage } = of;
-  const { conversationId } = plan.settings.memory;
-  const { context } = plan.settings;
-  const { userId } = plan.settings.memory;
+  const { context, memory } = plan.settings;
+  const { userId, conversationId } = memory;
   const { agentId } = plan.call;
   const approval = {
     userId,
@@ -230,12 +226,11 @@ function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: C
   };
   const idempotencyKey = `${plan.id}:${step}:${toolCallId}`;
   const progress = progressTo(sink, toolCallId, toolName);
-  const origin = { call: plan.call, context, idempotencyKey, approval, span, progress };
   return {
-    origin: conversationId === undefined ? origin : { ...origin, conversationId },
+    origin: { call: plan.call, context, conversationId, idempotencyKey, approval, span, progress },
     toolCallId,
     usage,
-    memory: plan.settings.memory,
+    memory,
     sink,
     depth: plan.depth,
     turn: plan.turn,

@@ -2,7 +2,9 @@
  * The queue of spans that wait to be sent. It accepts spans immediately and never blocks. One batch is sent at a time. While the collector
  * is unavailable, the queue fills up, and further spans are dropped.
  */
+
 import type { Logger } from "pino";
+import { within } from "../../lib/abortable.ts";
 import { backOff } from "../../lib/retry.ts";
 import type { SpanData, TraceData } from "../sink.ts";
 import type { Collector, Sent } from "./collector.ts";
@@ -84,7 +86,7 @@ export function createSpanQueue(settings: QueueSettings) {
     closed = true;
     cancelTimer();
     const { collector, logger, where, times } = settings;
-    await within(times?.closeTimeout ?? CLOSE_TIMEOUT_MS, () => flush());
+    await within(times?.closeTimeout ?? CLOSE_TIMEOUT_MS, flush());
     collector.close();
     const left = waiting.length;
     if (left === 0) return;
@@ -188,13 +190,4 @@ function queuedSpan(span: SpanData, trace: Pick<TraceData, "root">): QueuedSpan 
   const { traceId, spanId, parentSpanId, name, kind, entity, start, end, attributes, status, events, links } = span;
   const remote = span === trace.root && parentSpanId !== null;
   return { traceId, spanId, parentSpanId, name, kind, entity, start, end, attributes, status, events, links, remote };
-}
-
-async function within(milliseconds: number, work: () => Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const over = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, milliseconds);
-  });
-  await Promise.race([work(), over]);
-  clearTimeout(timer);
 }
