@@ -114,6 +114,7 @@ async function main(): Promise<void> {
     "process us/op",
     "both",
     "transactions/op",
+    "kB of WAL/op",
     "rolled back",
   ];
   console.log(table([head, ...lines]));
@@ -127,8 +128,8 @@ async function main(): Promise<void> {
     const statistics = async () => {
       await sleep(SETTLE_MS);
       const text =
-        "SELECT xact_commit::int AS done, xact_rollback::int AS undone FROM pg_stat_database WHERE datname = current_database()";
-      return (await postgres!.query(text, store))[0] as { done: number; undone: number };
+        "SELECT xact_commit::int AS done, xact_rollback::int AS undone, (pg_current_wal_lsn() - '0/0')::float8 AS wal FROM pg_stat_database WHERE datname = current_database()";
+      return (await postgres!.query(text, store))[0] as { done: number; undone: number; wal: number };
     };
     try {
       for (let index = 0; index < count; index++) {
@@ -180,6 +181,7 @@ async function main(): Promise<void> {
         String(micros(processes - processesBefore)),
         String(micros(database - databaseBefore + processes - processesBefore)),
         ((done + undone) / requests).toFixed(3),
+        ((after.wal - before.wal) / requests / 1_000).toFixed(2),
         `${undone} (${((100 * undone) / (done + undone)).toFixed(1)} %)`,
       ];
     } finally {

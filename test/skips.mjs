@@ -126,6 +126,11 @@ const SKIPS = [
     said: /^no PostgreSQL server on this machine/,
   },
   {
+    reason: "no Citus, which has no package for this machine: PENSTOCK_TEST_CITUS names its coordinator",
+    when: () => !process.env.PENSTOCK_TEST_CITUS,
+    said: /^no Citus: /,
+  },
+  {
     reason: "the server in PENSTOCK_TEST_POSTGRES is not stopped",
     when: () => !!process.env.PENSTOCK_TEST_POSTGRES,
     said: /^the server is not ours to stop/,

@@ -14,7 +14,8 @@
  * A row is sent with the revision that it gets. Zero: it is only locked, because it is deleted, or expected and left as it is. Negative:
  * it gets the revision without the sign, and must be there, so that an insertion shows itself by the sign.
  */
-import { ROWS_CHANGED } from "./postgres-errors.ts";
+import { LAYOUT_VERSION } from "./layout.ts";
+import { OTHER_SERVER, ROWS_CHANGED } from "./postgres-errors.ts";
 import type { PostgresNames } from "./postgres-names.ts";
 
 /** What a commit is made of, as names of variables or parameters. Lists are one text, which is cheapest for the driver. */
@@ -100,19 +101,30 @@ const PARAMETERS = {
 
 const TYPES = Object.values(PARAMETERS).join(", ");
 
+/** In the name, since processes of several releases work on one database: a function that changes gets another number. */
+const FUNCTION_VERSION = 1;
+
+export const commitFunction = ({ schema }: PostgresNames, citus: boolean) =>
+  `${schema}.penstock_commit_${LAYOUT_VERSION}_${FUNCTION_VERSION}${citus ? "_citus" : ""}`;
+
 /** To find it, as `regprocedure` writes it. */
-export const commitSignature = (names: PostgresNames) => `${names.commitFunction}(${TYPES})`;
+export const commitSignature = (name: string) => `${name}(${TYPES})`;
 
 /**
  * The function gives null when everything is written. Otherwise nothing is, and it gives `lane`, or what `wrongRows` found. Its plans are
  * made once, while the table may be empty, and are used when it is large: hence each row is looked up by its key, whatever the planner
- * thinks of a small table. Planning anew for the number of rows would cost more than the commit.
+ * thinks of a small table. Planning anew for the number of rows would cost more than the commit. Citus makes no such plan.
  */
-export function createCommitFunction(names: PostgresNames): string {
+export function createCommitFunction(names: PostgresNames, citus: boolean): string {
   const parameters = Object.entries(PARAMETERS).map(([name, type]) => `${name} ${type}`);
+  // Advisory locks are those of one node, so all commits enter by the one that holds the schema. What the lane has locked is not moved
+  // before the transaction ends.
+  const otherNode = `IF (SELECT groupid FROM pg_dist_local_group) <> (${names.holder}) THEN
+      RAISE EXCEPTION 'another node holds the schema' USING ERRCODE = '${OTHER_SERVER}';
+    END IF;`;
   const variables = Object.fromEntries(Object.keys(PARAMETERS).map((name) => [name, name])) as unknown as Arguments;
-  return `CREATE OR REPLACE FUNCTION ${names.commitFunction}(${parameters.join(", ")}) RETURNS text
-  LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+  return `CREATE OR REPLACE FUNCTION ${commitFunction(names, citus)}(${parameters.join(", ")}) RETURNS text
+  LANGUAGE plpgsql ${citus ? "" : "SET plan_cache_mode = force_generic_plan "}SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
   AS $penstock$
   DECLARE
     wrong text;
@@ -135,6 +147,7 @@ export function createCommitFunction(names: PostgresNames): string {
     IF NOT FOUND THEN
       RETURN 'lane';
     END IF;
+    ${citus ? otherNode : ""}
     IF cleared IS NOT NULL THEN
       FOREACH prefix IN ARRAY cleared LOOP
         ${clearRange(names, "prefix", "prefix || chr(127)")};
@@ -159,7 +172,7 @@ export function createCommitFunction(names: PostgresNames): string {
   END $penstock$`;
 }
 
-export const callCommit = (names: PostgresNames) =>
-  `SELECT ${names.commitFunction}(${Object.values(PARAMETERS)
+export const callCommit = (name: string) =>
+  `SELECT ${name}(${Object.values(PARAMETERS)
     .map((type, index) => `$${index + 1}::${type}`)
     .join(", ")}) AS answer`;

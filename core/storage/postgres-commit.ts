@@ -79,8 +79,8 @@ export function packChanges({ clear, rows }: Changes, stored: ReadonlyMap<string
 /** One statement. `ending` is told when the commit is on its way. */
 type Send = (session: Session, ticket: Ticket, packed: Packed, ending: () => void) => Promise<Answer>;
 
-export function sendByCall(names: PostgresNames): Send {
-  const text = callCommit(names);
+export function sendByCall(name: string): Send {
+  const text = callCommit(name);
   return async (session, { lane, from, to }, packed, ending) => {
     const { cleared, keys, texts, revisions, expected, added, removed, kept, wanted } = packed;
     ending();

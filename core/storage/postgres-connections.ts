@@ -5,7 +5,7 @@
  */
 import pg, { type Pool, type PoolClient, type PoolConfig, type QueryConfig, type QueryResult } from "pg";
 import type { Logger } from "pino";
-import { engineOf, type ServerKind } from "./postgres-engine.ts";
+import { citusElsewhere, engineOf, type ServerKind } from "./postgres-engine.ts";
 import {
   endsConnection,
   isConnectionFailure,
@@ -43,6 +43,8 @@ interface Facts {
   readonly standby?: boolean;
   /** The cluster and its timeline, which every promotion makes anew; null where that cannot be told. */
   readonly line?: string | null;
+  /** The node of Citus to which connections lead, where this one is not it. */
+  readonly elsewhere?: string | null;
 }
 
 interface Server extends ServerKind, Facts {
@@ -80,6 +82,8 @@ export class PostgresConnections {
   /** The last one that was current. */
   #last: Generation | null = null;
   #entering: Promise<Generation> | null = null;
+  /** Which node of Citus connections lead to: at first the coordinator, which alone makes tables, then the one that holds the schema. */
+  #group = "0";
 
   constructor(settings: PostgresSettings, logger: Logger) {
     this.#settings = settings;
@@ -89,6 +93,19 @@ export class PostgresConnections {
   /** The server that this process uses, or used last. */
   get server(): Server | undefined {
     return this.#last?.server;
+  }
+
+  /** The tables are there. @param holder SQL of the node that holds them */
+  async settle(holder: string): Promise<void> {
+    this.#group = holder;
+    if (!this.server?.citus) return;
+    this.renew(this.#last!);
+    this.#last = null;
+    await this.enter();
+  }
+
+  #look({ look, citus }: ServerKind): string {
+    return citus ? `${look}, ${citusElsewhere(this.#group)}` : look;
   }
 
   /** A pool that survives the failure of any of its connections, and outlives generations. None is made before the first query. */
@@ -224,14 +241,19 @@ export class PostgresConnections {
     return readable;
   }
 
-  async #examine(url: string): Promise<Server> {
+  async #examine(url: string, isLed = false): Promise<Server> {
     const client = new pg.Client(this.#config(url));
     client.on("error", () => undefined);
     try {
       await client.connect();
       const engine = this.#engines.get(url) ?? (await engineOf(client, url, this.#settings));
       this.#engines.set(url, engine);
-      const facts = await this.#facts(client, engine.look);
+      const facts = await this.#facts(client, this.#look(engine));
+      if (facts.elsewhere) {
+        if (isLed) throw otherServer();
+        // With the same credentials. The driver takes the last of each setting.
+        return await this.#examine(`${url}${url.includes("?") ? "&" : "?"}host=${facts.elsewhere}`, true);
+      }
       return { url, direct: facts.process === client.processID, ...engine, ...facts };
     } catch (error) {
       if (!this.#bounded || !isRefusedSetting(error)) throw error;
@@ -240,7 +262,7 @@ export class PostgresConnections {
       this.#logger.warn(
         "PostgreSQL: the pooler refuses the bounds of sessions, set statement_timeout, lock_timeout and idle_in_transaction_session_timeout at the role",
       );
-      return await this.#examine(url);
+      return await this.#examine(url, isLed);
     } finally {
       end(client);
     }
@@ -250,10 +272,6 @@ export class PostgresConnections {
   async #facts(client: PoolClient, text: string): Promise<Facts> {
     const result = await client.query({ text, query_timeout: this.#settings.connectTimeout });
     const [facts] = [result].flat().at(-1)!.rows as unknown as [Facts];
-    return this.#checked(facts);
-  }
-
-  #checked(facts: Facts): Facts {
     if (facts.standby) throw readOnly();
     const [known, line] = [this.server?.line, facts.line];
     if (known && line && line < known && line.slice(0, -TIMELINE_DIGITS) === known.slice(0, -TIMELINE_DIGITS))
@@ -264,25 +282,26 @@ export class PostgresConnections {
   /** Whether a new connection leads where the others of its generation do. */
   async #check(client: PoolClient): Promise<void> {
     const generation = this.#of.get(client)!;
-    const { direct, look } = generation.server;
-    this.#compare(generation, await this.#facts(client, direct ? `${PREPARE}; ${look}` : look));
+    const look = this.#look(generation.server);
+    this.#compare(generation, await this.#facts(client, generation.server.direct ? `${PREPARE}; ${look}` : look));
   }
 
   #compare(generation: Generation, facts: Facts): void {
     const { line, readOnly } = generation.server;
-    if (line === facts.line && readOnly === facts.readOnly) return;
+    if (line === facts.line && readOnly === facts.readOnly && !facts.elsewhere) return;
     this.renew(generation);
     throw otherServer();
   }
 
-  /** Asks a connection of a pool whether it leads where it did, and for one more column. */
-  async look(pool: Pool, column: string): Promise<Record<string, unknown>> {
+  /** Asks a connection of a pool whether it leads where it did, and for what `text` gives. */
+  async look(pool: Pool, text: string): Promise<Record<string, unknown>> {
     const session = await this.session(pool);
     try {
-      const text = `${session.generation.server.look}, ${column}`;
-      const { rows } = await session.query({ text, query_timeout: SHORT_QUERY_TIMEOUT_MS });
-      this.#compare(session.generation, this.#checked(rows[0] as unknown as Facts));
-      return rows[0]!;
+      // Two statements: Citus does not combine its tables with what a node says about itself.
+      const both = { text: `${text}; ${this.#look(session.generation.server)}`, query_timeout: SHORT_QUERY_TIMEOUT_MS };
+      const [more, facts] = ((await session.query(both)) as unknown as QueryResult[]).map(({ rows }) => rows[0]);
+      this.#compare(session.generation, facts as unknown as Facts);
+      return { ...more, ...facts };
     } finally {
       session.release();
     }
@@ -313,22 +332,18 @@ export class Session {
     return this.#watch(this.client.query(direct ? statement : withoutName(statement)) as Promise<QueryResult>);
   }
 
-  /** Several statements without parameters, in one round trip. */
-  queryAll(statements: readonly string[]): Promise<QueryResult[]> {
-    return this.#watch(this.client.query(statements.join("; ")) as Promise<QueryResult[]>);
-  }
-
   /**
    * A transaction under READ COMMITTED, whose first statements are sent together with BEGIN.
    * @param work whether to commit
    */
   async transaction(first: readonly string[], work: (begun: QueryResult[]) => Promise<boolean>): Promise<void> {
     try {
-      const [, ...begun] = await this.queryAll(["BEGIN ISOLATION LEVEL READ COMMITTED", ...first]);
-      const text = (await work(begun)) ? "COMMIT" : "ROLLBACK";
-      const { command } = await this.query({ text });
+      const text = ["BEGIN ISOLATION LEVEL READ COMMITTED", ...first].join("; ");
+      const [, ...begun] = (await this.query({ text })) as unknown as QueryResult[];
+      const end = (await work(begun)) ? "COMMIT" : "ROLLBACK";
+      const { command } = await this.query({ text: end });
       // A transaction that has failed answers COMMIT with ROLLBACK, and no error.
-      if (command !== text) throw new Error(`the transaction ended with ${command}`);
+      if (command !== end) throw new Error(`the transaction ended with ${command}`);
     } catch (error) {
       if (!this.#lost) await this.query({ text: "ROLLBACK" }).catch(() => {});
       throw error;

@@ -56,8 +56,12 @@ export class PostgresDatabase extends KeyvPostgres {
     this.connections = new PostgresConnections(settings, logger);
     this.#readers = this.connections.createPool(settings.pool - WRITE_CONNECTIONS);
     this.#writers = this.connections.createPool(WRITE_CONNECTIONS);
-    this.query = async (text: string, values: unknown[] = []) =>
-      (await this.#query("write", this.#writers, { text, values }, 1)).rows;
+    this.query = async (text: string, values: unknown[] = []) => {
+      const { rows } = await this.#again("write", 1, () =>
+        this.use(this.#writers, (session) => session.query({ text, values })),
+      );
+      return rows;
+    };
   }
 
   /** The adapter's constructor calls this to create its table, before this class has fields: it must send nothing. */
@@ -72,28 +76,18 @@ export class PostgresDatabase extends KeyvPostgres {
     });
   }
 
-  /** Further connections like those of its own. */
-  createPool(max: number): Pool {
-    return this.connections.createPool(max);
-  }
-
-  /** A statement that may safely run twice. */
-  async read(statement: QueryConfig): Promise<QueryResult> {
-    if (this.#newer !== null) throw this.#failed("read", this.#newer);
-    return this.#query("read", this.#readers, statement, MAX_LOST_CONNECTION_TRIES);
-  }
-
-  /** A statement that only reads, under settings of its own. It may safely run twice. */
-  async readWith(settings: readonly string[], statement: QueryConfig): Promise<QueryResult> {
+  /** A statement that may safely run twice. @param settings of the transaction, where it needs some of its own */
+  async read(statement: QueryConfig, settings?: readonly string[]): Promise<QueryResult> {
     if (this.#newer !== null) throw this.#failed("read", this.#newer);
     return this.#again("read", MAX_LOST_CONNECTION_TRIES, () =>
       this.use(this.#readers, async (session) => {
-        let result: QueryResult | undefined;
+        if (settings === undefined) return session.query(statement);
+        let result: QueryResult;
         await session.transaction(settings, async () => {
           result = await session.query(statement);
           return true;
         });
-        return result as QueryResult;
+        return result!;
       }),
     );
   }
@@ -162,9 +156,9 @@ export class PostgresDatabase extends KeyvPostgres {
 
   /** Whether the connections of both sides lead to the server to which they should. Behind a pooler they may do otherwise at any time. */
   async #look(): Promise<Record<string, unknown> | undefined> {
-    const column = `(SELECT value FROM ${this.names.meta} WHERE key = 'schema') AS layout`;
+    const layout = `SELECT value AS layout FROM ${this.names.meta} WHERE key = 'schema'`;
     const look = (pool: Pool) =>
-      this.#again("read", MAX_LOST_CONNECTION_TRIES, () => this.connections.look(pool, column));
+      this.#again("read", MAX_LOST_CONNECTION_TRIES, () => this.connections.look(pool, layout));
     const sides = this.connections.server?.direct === false ? [this.#readers, this.#writers] : [this.#readers];
     return Promise.all(sides.map(look)).then(
       ([found]) => found,
@@ -176,10 +170,6 @@ export class PostgresDatabase extends KeyvPostgres {
   override disconnect(): Promise<void> {
     this.#closed ??= Promise.all([this.#readers.end(), this.#writers.end()]).then(() => undefined);
     return this.#closed;
-  }
-
-  async #query(side: Side, pool: Pool, statement: QueryConfig, tries: number): Promise<QueryResult> {
-    return this.#again(side, tries, () => this.use(pool, (session) => session.query(statement)));
   }
 
   async #again<T>(side: Side, tries: number, work: () => Promise<T>): Promise<T> {

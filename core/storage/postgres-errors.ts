@@ -31,7 +31,9 @@ const READ_ONLY = "25006";
 export const readOnly = (): Error =>
   coded(READ_ONLY, "the server takes no writes: it follows another one, or is read-only");
 export const olderServer = (): Error => coded("PN003", "the server was replaced by another one");
-export const otherServer = (): Error => coded("PN004", "a connection leads to another server than the others");
+/** Also of the commit function, on a node of Citus that does not hold the schema. */
+export const OTHER_SERVER = "PN004";
+export const otherServer = (): Error => coded(OTHER_SERVER, "a connection leads to another server than the others");
 
 /** That, serialization failure and deadlock: the same transaction may well succeed the next time. */
 const CONFLICT = /^(?:40001|40P01|PN001)$/;

@@ -11,8 +11,18 @@ import type { Generation, Session } from "./postgres-connections.ts";
 import { checkLayout } from "./postgres-errors.ts";
 import type { PostgresNames } from "./postgres-names.ts";
 
-/** The sequence of revisions rises by this much, and no group of commits is larger. */
+/** No group of commits is larger. */
 export const REVISIONS_PER_BLOCK = 1024;
+/** Before the first block. */
+export const NO_REVISIONS = 1 - REVISIONS_PER_BLOCK;
+
+/**
+ * Takes a block. It is a row, and not a sequence, since it moves with its schema to another node of Citus. A store that was written with a
+ * sequence goes on where no sequence can have come to.
+ */
+const takeBlock = (meta: string) =>
+  `INSERT INTO ${meta} AS taken (key, value) VALUES ('revisions', (${SECONDS} << 20)::text)
+     ON CONFLICT (key) DO UPDATE SET value = taken.value::bigint + ${REVISIONS_PER_BLOCK} RETURNING value AS base`;
 
 /**
  * Lanes of processes that are gone, by the clock of the database. A process that was silent for so long only opens another one.
@@ -45,8 +55,10 @@ export class PostgresLane {
     this.#generation = session.generation;
     const lane = this.#lane ?? (await this.#open(session));
     if (this.#next + revisions > this.#end) {
-      const { rows } = await session.query({ text: `SELECT nextval('${this.#names.sequence}') AS base` });
-      this.#begin(rows[0]?.base);
+      const { rows } = await session.query({ text: takeBlock(this.#names.meta) });
+      // The driver gives a bigint as text.
+      this.#next = Number(rows[0]?.base);
+      this.#end = this.#next + REVISIONS_PER_BLOCK;
     }
     const base = this.#next;
     return { lane: lane.key, from: lane.mark, to: `${base} ${lane.clock()}`, base };
@@ -64,28 +76,21 @@ export class PostgresLane {
   }
 
   async #open(session: Session) {
-    const { meta, sequence } = this.#names;
+    const { meta } = this.#names;
     const key = `lane/${randomUUID()}`;
     const { rows } = await session.query({
       text: `WITH opened AS (INSERT INTO ${meta} (key, value) VALUES ($1, '0 ' || ${SECONDS}) RETURNING value), forgotten AS (
           DELETE FROM ${meta} WHERE key LIKE 'lane/%' AND split_part(value, ' ', 2)::bigint < ${SECONDS} - ${FORGOTTEN_SECONDS})
-        SELECT (SELECT value FROM opened) AS mark, nextval('${sequence}') AS base,
+        SELECT (SELECT value FROM opened) AS mark,
           (SELECT value FROM ${meta} WHERE key = 'schema') AS layout`,
       values: [key],
     });
-    const [{ mark, base, layout } = {}] = rows;
+    const [{ mark, layout } = {}] = rows;
     const problem = checkLayout(layout);
     if (problem !== null) throw problem;
-    this.#begin(base);
     const lane = { key, mark: String(mark), clock: clockFrom(Number(String(mark).split(" ")[1])) };
     this.#lane = lane;
     return lane;
-  }
-
-  #begin(base: unknown): void {
-    // The driver gives a bigint as text.
-    this.#next = Number(base);
-    this.#end = this.#next + REVISIONS_PER_BLOCK;
   }
 }
 

@@ -5,10 +5,10 @@ import { LAYOUT_VERSION } from "./layout.ts";
 export interface PostgresNames {
   readonly schema: string;
   readonly table: string;
-  readonly sequence: string;
-  /** The table of Keyv's adapter (key, value): the version of the layout, and the lanes of processes. */
+  /** The table of Keyv's adapter (key, value): the version of the layout, the revisions that are taken, and the lanes of processes. */
   readonly meta: string;
-  readonly commitFunction: string;
+  /** SQL of the node of Citus (its group) that holds the schema, as the catalogs of every node say it. */
+  readonly holder: string;
   /** SQL of the lock that every transaction has which writes rows: shared, and alone where it clears a range or changes the layout. */
   readonly shared: string;
   readonly alone: string;
@@ -22,9 +22,6 @@ const FIRST_VERSION = 2;
 /** Of another version is another name: processes of an older release, which are still running, then find no table. */
 export const tableOf = (version: number): string => (version === FIRST_VERSION ? "penstock" : `penstock_${version}`);
 
-/** In the name, since processes of several releases work on one database: a function that changes gets another number. */
-const COMMIT_FUNCTION_VERSION = 1;
-
 export function postgresNames(schema: string): PostgresNames {
   const inSchema = (name: string) => `"${schema}".${name}`;
   // Any numbers that nobody else uses; those of two schemas differ.
@@ -32,9 +29,8 @@ export function postgresNames(schema: string): PostgresNames {
   return {
     schema: `"${schema}"`,
     table: inSchema(tableOf(LAYOUT_VERSION)),
-    sequence: inSchema("penstock_revision"),
     meta: inSchema(META),
-    commitFunction: inSchema(`penstock_commit_${LAYOUT_VERSION}_${COMMIT_FUNCTION_VERSION}`),
+    holder: `SELECT groupid FROM pg_dist_shard JOIN pg_dist_placement USING (shardid) WHERE logicalrelid = to_regclass('${inSchema(META)}')`,
     shared: `pg_advisory_xact_lock_shared${lock}`,
     alone: `pg_advisory_xact_lock${lock}`,
   };

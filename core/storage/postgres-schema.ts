@@ -1,10 +1,10 @@
 /** Creates the tables and the function, and checks that this release can read and write their version. */
 import type { Logger } from "pino";
 import { LAYOUT_VERSION, type LayoutStep, pendingSteps, type StoreLayout } from "./layout.ts";
-import { commitSignature, createCommitFunction } from "./postgres-commit-sql.ts";
+import { commitFunction, commitSignature, createCommitFunction } from "./postgres-commit-sql.ts";
 import type { Session } from "./postgres-connections.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
-import { REVISIONS_PER_BLOCK } from "./postgres-lane.ts";
+import { NO_REVISIONS } from "./postgres-lane.ts";
 import type { PostgresNames } from "./postgres-names.ts";
 
 /** What a step is given: a session in a transaction, and the table with the rows of its version. */
@@ -17,25 +17,23 @@ export type PostgresLayout = StoreLayout<PostgresUpgrade>;
 export const POSTGRES_LAYOUT: PostgresLayout = { version: LAYOUT_VERSION, steps: [] };
 
 /** `COLLATE "C"` sorts keys by their bytes, whatever the language of the database is. */
-const createTables = ({ table, sequence, meta }: PostgresNames): string[] => [
+const createTables = ({ table, meta }: PostgresNames): string[] => [
   `CREATE TABLE IF NOT EXISTS ${table} (key text COLLATE "C" PRIMARY KEY, value text NOT NULL, revision bigint NOT NULL)`,
-  `CREATE SEQUENCE IF NOT EXISTS ${sequence} INCREMENT BY ${REVISIONS_PER_BLOCK}`,
   `CREATE TABLE IF NOT EXISTS ${meta} (key text PRIMARY KEY, value text)`,
-  `INSERT INTO ${meta} VALUES ('schema', '${LAYOUT_VERSION}') ON CONFLICT DO NOTHING`,
+  `INSERT INTO ${meta} VALUES ('schema', '${LAYOUT_VERSION}'), ('revisions', '${NO_REVISIONS}') ON CONFLICT DO NOTHING`,
 ];
 
 /**
  * Creates what is missing.
- * @returns whether commits may call the function
+ * @returns the function that commits call; null where they take several statements
  * @throws Error with a message for the user when the database is of another version
  */
-export async function preparePostgresSchema(database: PostgresDatabase, logger: Logger): Promise<boolean> {
+export async function preparePostgresSchema(database: PostgresDatabase, logger: Logger): Promise<string | null> {
   const { names } = database;
-  const found = await database.query(
+  const [{ meta, schema, isolation } = {}] = await database.query(
     "SELECT to_regclass($1) AS meta, to_regnamespace($2) AS schema, current_setting('default_transaction_isolation') AS isolation",
     [names.meta, names.schema],
   );
-  const [{ meta, schema, isolation } = {}] = found;
   if (meta === null) {
     const creation = schema === null ? [`CREATE SCHEMA IF NOT EXISTS ${names.schema}`] : [];
     await createTogether(database, [...creation, ...createTables(names)]);
@@ -46,30 +44,23 @@ export async function preparePostgresSchema(database: PostgresDatabase, logger: 
         "stop all processes, make a backup with pg_dump, and run penstock migrate",
     );
   }
-  if (isolation !== "read committed") {
-    logger.warn(
-      `PostgreSQL: default_transaction_isolation is ${isolation}: a commit takes several round trips, and not one`,
+  const { citus } = database.connections.server!;
+  const name = commitFunction(names, citus);
+  let problem = `this user may not make the function ${name}`;
+  if (isolation !== "read committed") problem = `default_transaction_isolation is ${isolation}`;
+  else {
+    const [{ there, possible } = {}] = await database.query(
+      `SELECT has_function_privilege(to_regprocedure($1), 'EXECUTE') AS there,
+         has_schema_privilege(to_regnamespace($2)::oid, 'CREATE')
+           AND EXISTS (SELECT FROM pg_language WHERE lanname = 'plpgsql') AS possible`,
+      [commitSignature(name), names.schema],
     );
-    return false;
+    if (possible && !there) await createTogether(database, [createCommitFunction(names, citus)]);
+    if (there || possible) return name;
   }
-  return prepareFunction(database, logger);
-}
-
-async function prepareFunction(database: PostgresDatabase, logger: Logger): Promise<boolean> {
-  const { names } = database;
-  const [{ there, possible } = {}] = await database.query(
-    `SELECT has_function_privilege(to_regprocedure($1), 'EXECUTE') AS there,
-       has_schema_privilege(to_regnamespace($2)::oid, 'CREATE')
-         AND EXISTS (SELECT FROM pg_language WHERE lanname = 'plpgsql') AS possible`,
-    [commitSignature(names), names.schema],
-  );
-  if (there === true) return true;
-  if (possible === true) await createTogether(database, [createCommitFunction(names)]);
-  else
-    logger.warn(
-      `PostgreSQL: this user may not make the function ${names.commitFunction}: a commit takes several round trips, and not one`,
-    );
-  return possible === true;
+  if (citus) throw new Error(`${problem}: on Citus a commit is a call of that function, under read committed`);
+  logger.warn(`PostgreSQL: ${problem}: a commit takes several round trips, and not one`);
+  return null;
 }
 
 /** Processes that start at once wait for each other. */

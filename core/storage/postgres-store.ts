@@ -29,13 +29,14 @@ const CHARACTERS_PER_WEIGHT = 8 * 1024;
  */
 export async function openPostgresStore(
   url: string,
-  { logger, indexedFrom }: { logger: Logger; indexedFrom?: number },
+  options: { readonly logger: Logger; readonly indexedFrom?: number },
 ): Promise<Store> {
-  const { database, calls } = await connect(url, logger);
-  const notices = new PostgresNotices(database.createPool(1), database, logger);
-  const presence = new PostgresPresence(database.createPool(1), database, logger);
-  const vectors = createPostgresVectors(database, { logger, ...(indexedFrom === undefined ? {} : { indexedFrom }) });
-  const commits = createBatch<Commit, number>(createGroupWriter(database, calls), {
+  const { logger } = options;
+  const { database, commitFunction } = await connect(url, logger);
+  const notices = new PostgresNotices(database.connections.createPool(1), database, logger);
+  const presence = new PostgresPresence(database.connections.createPool(1), database, logger);
+  const vectors = createPostgresVectors(database, options);
+  const commits = createBatch<Commit, number>(createGroupWriter(database, commitFunction), {
     limit: REVISIONS_PER_BLOCK,
     weigh: commitWeight,
   });
@@ -98,7 +99,9 @@ async function connect(url: string, logger: Logger) {
   try {
     database = new PostgresDatabase(url, logger);
     await database.examine();
-    return { database, calls: await preparePostgresSchema(database, logger) };
+    const commitFunction = await preparePostgresSchema(database, logger);
+    await database.connections.settle(database.names.holder);
+    return { database, commitFunction };
   } catch (error) {
     await database?.disconnect();
     throw new Error(`${addressWithoutSecrets(url)} cannot be opened: ${messageOf(error)}`, { cause: error });

@@ -193,8 +193,9 @@ export class VectorFiller {
   }
 
   async #fillTable(dimensions: number, found: readonly FoundVector[]): Promise<number> {
-    const { names, extension } = this.#parts;
-    if (!(await this.hasTable(dimensions))) await this.#createTable(dimensions);
+    const { database, names, extension } = this.#parts;
+    if (!(await this.hasTable(dimensions)))
+      await createTogether(database, createVectorTable(names, extension, dimensions));
     const text = fillTable(names, extension, dimensions, found.length);
     const values = found.flatMap(({ key, revision, vector }) => [key, revision, binaryVector(vector)]);
     return (await this.#send({ text, values })).rowCount ?? 0;
@@ -205,11 +206,6 @@ export class VectorFiller {
     if (notes.length === 0) return 0;
     const values = [notes.map(({ key }) => key), notes.map(({ revision }) => revision)];
     return (await this.#send({ text, values })).rowCount ?? 0;
-  }
-
-  async #createTable(dimensions: number): Promise<void> {
-    const { database, names, extension } = this.#parts;
-    await createTogether(database, createVectorTable(names, extension, dimensions));
   }
 
   async #index({ low, high, dimensions }: Range): Promise<boolean> {

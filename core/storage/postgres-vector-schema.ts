@@ -52,6 +52,7 @@ export async function prepareVectors(
   names: VectorNames,
   prefix: string,
 ): Promise<VectorExtension | MissingExtension> {
+  if (database.connections.server?.citus) return { problem: "Citus has no triggers", wasUsed: false };
   let [found = {}] = await database.query(examine(names));
   const missing = (problem: string): MissingExtension => ({ problem, wasUsed: found.used === true });
   if (found.possible !== true) return missing("this user does not own its tables, or may not make more in its schema");
@@ -77,7 +78,7 @@ export async function prepareVectors(
 
 /** @returns why not, or null. It is no failure of the store where this user may not do it */
 async function createExtension(database: PostgresDatabase): Promise<string | null> {
-  const pool = database.createPool(1);
+  const pool = database.connections.createPool(1);
   try {
     await database.use(pool, (session) => session.query({ text: "CREATE EXTENSION IF NOT EXISTS vector" }));
     return null;

@@ -22,15 +22,10 @@ interface Options {
   readonly indexedFrom?: number;
 }
 
-interface PostgresVectors {
-  open(rows: VectorRows): Promise<VectorTables | { problem: string }>;
-  close(): Promise<void>;
-}
-
-export function createPostgresVectors(database: PostgresDatabase, options: Options): PostgresVectors {
+export function createPostgresVectors(database: PostgresDatabase, options: Options) {
   let opened: Promise<Tables | { problem: string }> | undefined;
   return {
-    open: (rows) =>
+    open: (rows: VectorRows) =>
       (opened ??= openTables(database, rows, options).catch((error: unknown) => {
         // It may work when it is asked for again, as by a reload.
         opened = undefined;
@@ -62,7 +57,14 @@ async function openTables(
   }
   logger.info(`PostgreSQL: vectors are compared in the database, by pgvector ${found.version}`);
   const { schema: extension } = found;
-  const filler = new VectorFiller({ database, pool: database.createPool(1), names, extension, rows, logger });
+  const filler = new VectorFiller({
+    database,
+    pool: database.connections.createPool(1),
+    names,
+    extension,
+    rows,
+    logger,
+  });
   filler.wake();
   let isFailing = false;
 
@@ -90,9 +92,8 @@ async function openTables(
     const ask = async (how: "exact" | "indexed") => {
       const text = nearestKeys(names, extension, dimensions, how);
       const candidates = Math.min(Math.max(limit, LEAST_CANDIDATES), MOST_CANDIDATES);
-      const nearest = await (how === "exact"
-        ? database.read({ text, values })
-        : database.readWith(searchSettings(candidates), { text, values }));
+      const settings = how === "exact" ? undefined : searchSettings(candidates);
+      const nearest = await database.read({ text, values }, settings);
       return nearest.rows as { key: string; large: boolean }[];
     };
     const isIndexed = Number(large) >= indexedFrom;

@@ -14,12 +14,10 @@ const OUTCOME_PAUSE_MS = 50;
 /** Each time something was found changed that others can only change now and then. */
 const MAX_ROUNDS = 50;
 
-type GroupWriter = (group: readonly Commit[]) => Promise<(number | Error)[]>;
-
-/** @param calls whether the database has the function of postgres-commit.ts */
-export function createGroupWriter(database: PostgresDatabase, calls: boolean): GroupWriter {
+/** @param commitFunction that of postgres-commit-sql.ts; null where the database has none */
+export function createGroupWriter(database: PostgresDatabase, commitFunction: string | null) {
   const { names } = database;
-  const send = (calls ? sendByCall : sendInSteps)(names);
+  const send = commitFunction === null ? sendInSteps(names) : sendByCall(commitFunction);
   const lane = new PostgresLane(names);
 
   /** Once it has thrown, the changes are not written, and will not be. */

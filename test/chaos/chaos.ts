@@ -6,6 +6,7 @@ import { createKnowledge, type Knowledge, mayMove } from "./calls.ts";
 import { createClients, work } from "./clients.ts";
 import { Cluster, type Deeds } from "./cluster.ts";
 import { judgeRuns, readRuns } from "./effects.ts";
+import { type Pair, WAYS_TO_GO } from "./pair.ts";
 import { settled } from "./settled.ts";
 
 const PROCESSES = 4;
@@ -16,6 +17,7 @@ const KILL_INTERVAL_MS = 2_000;
 const FREEZE_INTERVAL_MS = 4_000;
 const LONGEST_FREEZE_MS = 3_000;
 const OUTAGE_INTERVAL_MS = 20_000;
+const FAILOVER_INTERVAL_MS = 30_000;
 const LONGEST_DATABASE_FREEZE_MS = 6_000;
 /** Longer than a lease: nobody may be taken for dead because of it. */
 const LONG_OUTAGE_MS = 45_000;
@@ -29,6 +31,8 @@ interface ChaosSettings {
   /** Milliseconds. */
   readonly duration: number;
   readonly seed: number;
+  /** The database, where it is two servers of which one can take over. */
+  readonly pair?: Pair;
   /** Ends it early. */
   readonly signal?: AbortSignal;
   readonly tell: (line: string) => void;
@@ -73,7 +77,11 @@ export const hadTrouble = ({ kills, freezes, outages }: Deeds): boolean =>
   kills.size > 0 && freezes.length > 0 && outages.length > 0;
 
 /** Resolves when the time is over and everything that was stopped goes on again. */
-async function makeTrouble(cluster: Cluster, { duration, seed }: ChaosSettings, goes: () => boolean): Promise<void> {
+async function makeTrouble(
+  cluster: Cluster,
+  { duration, seed, pair }: ChaosSettings,
+  goes: () => boolean,
+): Promise<void> {
   const random = randomOf(caseSeed(seed, CLIENTS));
   const under: Promise<void>[] = [];
   const every = async (interval: number, work: (round: number) => Promise<void>) => {
@@ -97,6 +105,10 @@ async function makeTrouble(cluster: Cluster, { duration, seed }: ChaosSettings, 
     every(LONG_FREEZE_INTERVAL_MS, () => cluster.freeze(random, LONG_FREEZE_MS)),
     every(outageInterval, (round) => next(() => oneOutage(cluster, random, round))),
     every(LONG_OUTAGE_INTERVAL_MS, () => next(() => cluster.freezeDatabase(LONG_OUTAGE_MS))),
+    pair &&
+      every(FAILOVER_INTERVAL_MS, (round) =>
+        next(() => cluster.failOver(pair, WAYS_TO_GO[round % WAYS_TO_GO.length]!)),
+      ),
   ]);
   await Promise.all(under);
 }

@@ -10,6 +10,8 @@ import type { Random } from "../fuzz/random.ts";
 import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
 import { EXAMPLES } from "../support/plugin-folder.ts";
 import type { PostgresServer } from "../support/postgres.ts";
+import type { Pair, WAYS_TO_GO } from "./pair.ts";
+import { ready } from "./settled.ts";
 
 /** A time span in milliseconds since 1970; it still lasts while `to` is infinite. */
 interface Span {
@@ -30,6 +32,8 @@ export interface Deeds {
   readonly freezes: (Span & { readonly pid: number })[];
   /** The database was away: stopped, or frozen. */
   readonly outages: Span[];
+  /** The longest time in milliseconds that a process took to be ready again after each failover. */
+  readonly failovers: number[];
 }
 
 const BOOT_PAUSE_MS = 200;
@@ -68,7 +72,7 @@ agents:
 
 export class Cluster {
   readonly members: Member[];
-  readonly deeds: Deeds = { kills: new Map(), freezes: [], outages: [] };
+  readonly deeds: Deeds = { kills: new Map(), freezes: [], outages: [], failovers: [] };
   /** What must not happen to a process, in words. */
   readonly wrong: string[] = [];
   readonly folder = mkdtempSync(join(tmpdir(), "penstock-chaos-"));
@@ -161,6 +165,19 @@ export class Cluster {
       const goOn = await this.#database.freeze!();
       await sleep(milliseconds);
       goOn();
+    });
+  }
+
+  /** Another server becomes the primary. Every process that is up finds it by itself. */
+  async failOver(pair: Pair, way: (typeof WAYS_TO_GO)[number]): Promise<void> {
+    await this.outage(async () => {
+      await pair.failOver(way, async () => {
+        const since = performance.now();
+        const able = this.members.filter(({ served, frozen }) => served !== null && !frozen);
+        // One that is killed meanwhile is not ready again.
+        await Promise.all(able.map(({ served }) => ready(served!.url).catch(() => undefined)));
+        this.deeds.failovers.push(Math.round(performance.now() - since));
+      });
     });
   }
 

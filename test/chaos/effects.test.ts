@@ -11,7 +11,13 @@ const run = (key: string, pid: number, begin: number, end = Number.POSITIVE_INFI
   begin,
   end,
 });
-const deeds = (rest: Partial<Deeds> = {}): Deeds => ({ kills: new Map(), freezes: [], outages: [], ...rest });
+const deeds = (rest: Partial<Deeds> = {}): Deeds => ({
+  kills: new Map(),
+  freezes: [],
+  outages: [],
+  failovers: [],
+  ...rest,
+});
 const judgeRuns = (runs: Parameters<typeof judge>[0], done: Deeds, told: ReadonlyMap<string, number>, moves = true) =>
   judge(runs, done, told, () => moves);
 const NOTHING = new Map<string, number>();

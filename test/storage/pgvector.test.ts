@@ -294,8 +294,9 @@ test("store postgres: the tables of pgvector of another user are not used, and n
   await before.vectors.idle();
   const user = await createRole(t);
   await db.query(`GRANT ALL ON SCHEMA ${schema} TO ${user}`);
-  await db.query(`ALTER TABLE ${schema}.penstock OWNER TO ${user}; ALTER TABLE ${schema}.penstock_meta OWNER TO ${user};
-    GRANT ALL ON SEQUENCE ${schema}.penstock_revision TO ${user}; SET ROLE ${user}`);
+  await db.query(
+    `ALTER TABLE ${schema}.penstock OWNER TO ${user}; ALTER TABLE ${schema}.penstock_meta OWNER TO ${user}; SET ROLE ${user}`,
+  );
   const { logger, lines } = recordingLogger();
   const store = await openPostgresStore(`${url}&options=-c%20role%3D${user}`, { logger });
   t.after(() => store.close());

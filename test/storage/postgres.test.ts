@@ -352,12 +352,16 @@ test("store postgres: a database that never finds the lane of a process refuses 
   const url = await db.createDatabase();
   const store = await open(t, url);
   await store.commit({ put: [["a", "1"]] });
-  await db.query("CREATE RULE lost AS ON UPDATE TO penstock_meta WHERE old.key LIKE 'lane/%' DO INSTEAD NOTHING", url);
+  await db.query(
+    `CREATE FUNCTION lost() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+     CREATE TRIGGER lost BEFORE UPDATE ON penstock_meta FOR EACH ROW WHEN (old.key LIKE 'lane/%') EXECUTE FUNCTION lost()`,
+    url,
+  );
   await assert.rejects(store.commit({ put: [["a", "2"]] }), (error: Error) => {
     assert.match(error.message, /the lane of this process, or the rows of a commit, are changed again and again$/);
     return isUnavailable(error);
   });
-  await db.query("DROP RULE lost ON penstock_meta", url);
+  await db.query("DROP TRIGGER lost ON penstock_meta", url);
   await store.commit({ put: [["a", "3"]] });
   assert.equal((await store.get("a"))?.value, "3");
 });

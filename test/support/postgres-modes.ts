@@ -23,8 +23,7 @@ async function createLimited(db: PostgresServer): Promise<{ url: string; ownerUr
      DROP FUNCTION penstock_commit_2_1;
      DELETE FROM penstock_meta WHERE key LIKE 'lane/%';
      REVOKE CREATE ON SCHEMA public FROM PUBLIC;
-     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO ${LIMITED};
-     GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO ${LIMITED}`,
+     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO ${LIMITED}`,
     ownerUrl,
   );
   const url = new URL(ownerUrl);

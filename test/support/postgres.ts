@@ -30,8 +30,8 @@ export interface PostgresServer {
   readonly standby: (() => Promise<PostgresServer>) | null;
   /** Makes a standby the primary, on a timeline of its own. */
   readonly promote: (() => Promise<void>) | null;
-  /** Starts it, stopped as it is, as a standby of `primary`. */
-  readonly follow: ((primary: PostgresServer) => Promise<void>) | null;
+  /** Starts it, stopped as it is, as a standby of `primary`; `anew`: whatever it does and has, from a copy of that one, which is stopped meanwhile. */
+  readonly follow: ((primary: PostgresServer, anew?: boolean) => Promise<void>) | null;
   /** For the owner of the server. */
   readonly url: string;
   /** Stops it and removes everything. */
@@ -282,8 +282,15 @@ async function serveFolder(
     while ((await query("SELECT pg_is_in_recovery() AS standby"))[0]?.standby !== false) await sleep(20);
   }
 
-  async function follow(primary: PostgresServer): Promise<void> {
-    followed = new URL(primary.url).searchParams.get("host");
+  async function follow(primary: PostgresServer, anew = false): Promise<void> {
+    followed = new URL(primary.url).searchParams.get("host")!;
+    if (anew) {
+      await stop("immediate");
+      await primary.stop!();
+      for (const name of await readdir(data)) await rm(join(data, name), { recursive: true, force: true });
+      await run("cp", ["-a", `${followed}/.`, data]);
+      await primary.start!();
+    }
     await markStandby(data);
     await start();
   }
