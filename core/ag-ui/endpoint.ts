@@ -44,7 +44,7 @@ export async function answerAgUi(agent: Agent, body: AgUiRequest, call: Context<
       options: optionsOf(body),
       clientTools: { field: "tools", list: tools },
       workingMemory: state?.edited === undefined ? undefined : { field: "state", content: state.edited },
-      isKept: true,
+      streams: true,
     },
     call,
   );

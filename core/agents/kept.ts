@@ -3,67 +3,91 @@ import { REPLAYED } from "../http/idempotency.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { RunCall } from "./agent.ts";
-import type { AnsweredRun, KeptAgent, KeptRequest, KeptRun, RunKeeper, RunName } from "./keeper.ts";
+import type { AnsweredRun, EventForm, KeptAgent, KeptRequest, RunKeeper, StartableRun } from "./keeper.ts";
 import { type AwaitedCall, awaitedCalls, NO_CALLS } from "./prompt/awaited-calls.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
-import { execute, type PreparedRun, prepareRun } from "./run/execute.ts";
-import { jsonOutput, objectOutput, schemaRateKey } from "./run/output.ts";
+import { execute, executeStream, prepareRun } from "./run/execute.ts";
+import type { PartSink } from "./run/parts.ts";
+import { RawSink } from "./stream/raw.ts";
 
 export const keptAgent = (agent: CompiledAgent): KeptAgent => ({
   id: agent.id,
   recovery: agent.recovery,
-  prepare({ schema, json, waits: _, ...request }, call, runId, journal) {
-    const result =
-      schema === undefined ? undefined : objectOutput(agent.prepareSchema(schema, "schema", schemaRateKey(call)));
-    const output = jsonOutput(agent, json, call);
-    return prepareRun(
-      agent,
-      { ...request, ...(result && { result }), ...(output && { output }), runId, journal },
-      call,
-    );
-  },
+  prepare: (request, call, runId, journal) => prepareRun(agent, { ...request, runId, journal }, call),
   execute: (prepared, sink, outcome) => execute(agent, prepared, sink, outcome),
 });
 
 /**
- * The run for a request, if it is to be kept, from now on or once it asks a person; else null.
+ * The run for a request: kept from its begin, from the moment in which it asks a person, or not at all.
  *
  * @param streams whether the reply is the stream of the run, which a repeated request with its key follows
  *
  * @throws ServiceError `invalid_input` for an invalid request
  */
-export function keptRun(
+export function startable(
   agent: CompiledAgent,
   kept: KeptAgent,
-  request: () => KeptRequest,
-  options: KeptRequest["options"],
+  request: KeptRequest,
   call: RunCall,
   streams: boolean,
-): KeptRun | null {
+): StartableRun {
   const { keeper } = agent.keeping;
+  const { options } = request;
   const { keyed } = call;
   const isAsked = options?.background === true || options?.resumableStream === true;
   if (keeper === null) {
     if (isAsked) throw invalid("options.background and options.resumableStream are not available here");
-    return null;
+    return passing(agent, request, call);
   }
   const isFollowed = streams && keyed !== undefined;
   const chosen = options?.runId;
-  if (!isAsked && !isFollowed && !(agent.durable && keeper.lasts)) {
-    const asking = agent.asks ? request() : null;
-    if (asking === null || asking.approves === false || asking.schema !== undefined) return null;
-    return keeper.askingRun(kept, asking, call, chosen ?? agent.newRunId(), chosen !== undefined);
-  }
-  const run = keeper.newRun(kept, request(), call, {
-    runId: chosen ?? keyed?.runId ?? agent.newRunId(),
-    isChosen: chosen !== undefined,
-    isContested: chosen !== undefined || isFollowed || keyed?.isRepeated === true,
-    keyed: keyedAs(call),
+  const isChosen = chosen !== undefined;
+  const named = chosen ?? request.runId;
+  if (!isAsked && !isFollowed && !(agent.durable && keeper.lasts))
+    return agent.asks && request.schema === undefined
+      ? keeper.askingRun(kept, request, call, named ?? agent.newRunId(), isChosen)
+      : passing(agent, request, call);
+  const run = keeper.newRun(kept, request, call, {
+    runId: named ?? keyed?.runId ?? agent.newRunId(),
+    isChosen,
+    isContested: isChosen || isFollowed || keyed?.isRepeated === true,
+    keyed: keyed === undefined ? null : keyed.isRepeated ? "repeated" : "first",
   });
   const replayed = isFollowed && keyed.isRepeated ? REPLAYED : [];
   call.replyWith = { headers: ["x-run-id", run.id, ...replayed] };
   return run;
 }
+
+/** A run that ends with its request. */
+function passing(agent: CompiledAgent, request: KeptRequest, call: RunCall): StartableRun {
+  const prepared = prepareRun(agent, request, call);
+  const { id, settings } = prepared.plan;
+  const { keeper } = agent.keeping;
+  // No kept run may have the id that was chosen for one that is not kept.
+  const isFree =
+    request.options?.runId === undefined
+      ? undefined
+      : keeper?.requireFree(request.options.runId, settings.memory.userId);
+  const into = async (sink: PartSink) => {
+    if (isFree !== undefined) await isFree;
+    return executeStream(agent, prepared, sink);
+  };
+  return {
+    id,
+    prepared,
+    async result() {
+      if (isFree !== undefined) await isFree;
+      return execute(agent, prepared);
+    },
+    into,
+    events:
+      (form = RAW) =>
+      (events) =>
+        into(form(events)),
+  };
+}
+
+export const RAW: EventForm = (events) => new RawSink(events);
 
 type Answers = () => Promise<AnsweredRun | null>;
 
@@ -96,16 +120,7 @@ const answersTo =
 /** @param produce the reply where no run waits for the answers */
 export const orAnswered = (
   answers: Answers | null,
-  form: Parameters<KeptRun["events"]>[0],
+  form: EventForm | undefined,
   produce: EventProducer,
 ): EventProducer | Promise<EventProducer> =>
   answers === null ? produce : answers().then((run) => run?.events(form) ?? produce);
-
-export const keyedAs = ({ keyed }: RunCall): RunName["keyed"] =>
-  keyed === undefined ? null : keyed.isRepeated ? "repeated" : "first";
-
-/** Checks that no kept run has the id that was chosen for one that is not kept. */
-export function requireFreeId({ keeping }: CompiledAgent, { plan }: PreparedRun, options: KeptRequest["options"]) {
-  if (options?.runId === undefined || keeping.keeper === null) return undefined;
-  return keeping.keeper.requireFree(options.runId, plan.settings.memory.userId);
-}

@@ -4,7 +4,7 @@
  * that reads it: both compute the same from the journal.
  */
 import type { Logger } from "pino";
-import type { KeptProtocolRun } from "../agents/agent.ts";
+import type { KeptStart } from "../agents/keeper.ts";
 import type { AgentPart } from "../agents/run/parts.ts";
 import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { TextStream } from "../http/route.ts";
@@ -49,7 +49,7 @@ export class BackgroundResponses {
    *
    * @throws ServiceError `rate_limited` when too many of its owner run, `unavailable` when too many executions run or the store fails
    */
-  async begin(record: ResponseRecord, run: KeptProtocolRun, principal: Principal): Promise<ResponseRecord> {
+  async begin(record: ResponseRecord, run: KeptStart, principal: Principal): Promise<ResponseRecord> {
     const { owner } = record;
     if (isSomebody(owner) && this.#running.of(owner) >= MAX_RUNNING_OF_USER)
       throw rateLimited(
@@ -79,16 +79,16 @@ export class BackgroundResponses {
   /** The current state of the response. If its run has ended, adds the end and stores it unless that has happened before. */
   async settled(found: FoundResponse, principal: Principal): Promise<FoundResponse> {
     const { id, record, revision } = found;
-    const { resource, owner } = record;
-    if (resource.status !== "in_progress") return found;
+    const { resource, owner, waits } = record;
+    if (resource.status !== "in_progress" && waits !== true) return found;
     const ending = await this.#ofRun(record, (agentId, runId) =>
       this.#runsOf(principal).ending(agentId, runId, owner || undefined),
     );
+    if (ending === null || (ending === undefined && waits === true)) return found;
     if (ending === undefined) return { ...found, record: { ...record, resource: lost(resource) } };
-    if (ending === null) return found;
     const output = new ResponseOutput(resource.id, () => Math.floor(ending.at / 1000));
     await read(record, await this.#events(record, principal), (said) => void output.of(said));
-    const whole = { ...record, resource: ended(resource, ending, output) };
+    const whole = { ...record, waits: undefined, resource: ended(resource, ending, output) };
     const changed = await nullOnConflict(this.#rows.write(id, found, whole));
     return { ...found, record: whole, revision: changed ?? revision };
   }

@@ -20,8 +20,10 @@ export interface ResponseRecord {
   readonly input: readonly ConversationItem[];
   /** Ids of the responses that it continues, the oldest first. */
   readonly chain: readonly string[];
-  /** For a response in the background: how the parts of its run are read. */
-  readonly run?: ResponseRun;
+  /** For a response in the background, and one that waits: how the parts of its run are read. */
+  readonly run?: ResponseRun | undefined;
+  /** Whether its run waits for a person, and adds to the output when it goes on. */
+  readonly waits?: true | undefined;
 }
 
 interface ResponseRun {

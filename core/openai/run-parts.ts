@@ -67,6 +67,8 @@ export class RunReader {
         return this.#result(part.toolCallId, part.output, null);
       case "tool-error":
         return this.#result(part.toolCallId, null, part.error);
+      case "tool-output-denied":
+        return this.#result(part.toolCallId, null, part.reason ?? "denied");
       case "finish-step":
         return this.#endStep();
       case "finish": {

@@ -1,11 +1,13 @@
 /** The events of a run in another form: its parts, given to a sink that writes them as it does for a run that is not kept. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { RunCall } from "../agents/agent.ts";
+import type { EventForm } from "../agents/keeper.ts";
 import type { AwaitedCall } from "../agents/prompt/awaited-calls.ts";
 import type { ToolAnswer } from "../agents/run/journal.ts";
 import type { AgentPart, PartSink, StoredIds } from "../agents/run/parts.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { addUsage } from "../agents/run/usage.ts";
+import { ServiceError } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 
 /** A sink for the raw events. What `form` makes of a part has the number of that part. */
@@ -77,7 +79,7 @@ export async function replyWith(
   const open = new Map<string, AgentPart>();
   const { usage } = emptyRunResult();
   let isInStep = asked.length > 0;
-  let hasEnded = false;
+  let last: AgentPart | null = null;
   let sink: PartSink | null = null;
   const reply = (to: EventSink): PartSink => {
     const reader = form(to);
@@ -99,26 +101,63 @@ export async function replyWith(
             if (known.size === 0 && isInStep) isKnown = true;
             isInStep &&= known.size > 0;
           }
-          hasEnded ||= ENDS.has(part.type);
+          last = part;
         }
         return isKnown ? undefined : reader.part(part);
       },
     };
   };
   await follow(partEvents(events, reply));
-  if (hasEnded || sink === null) return;
+  if (sink === null || (last !== null && ENDS.has((last as AgentPart).type))) return;
   if (asked.length > 0) for (const part of open.values()) (sink as PartSink).part(part);
-  await endWithQuestion(sink, { usage, model: "" });
+  const { model = "", finishReason } = wordsIn(last);
+  await endReply(sink, { usage, model, finishReason });
 }
 
+/** What a client that cannot answer was told is a step of its own. A question is the middle of one. */
+const wordsIn = (last: AgentPart | null): Pick<FinishPart, "model" | "finishReason"> =>
+  last?.type === "finish-step" ? last : { finishReason: "tool-calls" };
+
+type FinishPart = Extract<AgentPart, { type: "finish-step" }>;
+type Reply = Pick<RunResult, "usage" | "model" | "finishReason" | keyof StoredIds> & Partial<Pick<RunResult, "output">>;
+
 /** The end of a reply whose run waits for a person. */
-export async function endWithQuestion(
+export async function endReply(
   reader: PartSink,
-  { usage, model, messageId, userMessageId }: Pick<RunResult, "usage" | "model" | keyof StoredIds>,
+  { usage, model, finishReason, output, messageId, userMessageId }: Reply,
 ): Promise<void> {
   if (reader.closed) return;
   const by = model === "" ? undefined : { model };
-  reader.part({ type: "finish-step", usage, finishReason: "tool-calls", ...by });
+  if (finishReason === "tool-calls") reader.part({ type: "finish-step", usage, finishReason, ...by });
   const ids = { ...(messageId && { messageId }), ...(userMessageId && { userMessageId }) };
-  await reader.part({ type: "finish", finishReason: "tool-calls", totalUsage: usage, ...by, ...ids });
+  const whole = output === undefined ? undefined : { output };
+  await reader.part({ type: "finish", finishReason, totalUsage: usage, ...by, ...whole, ...ids });
+}
+
+/**
+ * The parts of a run that are its events.
+ *
+ * @throws ServiceError `provider_failed` when it has failed after its beginning, otherwise what made it fail
+ */
+export async function partsInto(events: (form: EventForm) => EventProducer, sink: PartSink): Promise<void> {
+  let failure: string | undefined;
+  const parts: PartSink = {
+    get closed() {
+      return sink.closed;
+    },
+    part(part) {
+      if (part.type !== "error") return sink.part(part);
+      failure = part.error;
+      return undefined;
+    },
+  };
+  await events(() => parts)({
+    open: () => sink.accepted?.(),
+    send: () => undefined,
+    get closed() {
+      return sink.closed;
+    },
+    onLeave: (listener) => sink.onLeave?.(listener),
+  });
+  if (failure !== undefined) throw new ServiceError("provider_failed", failure);
 }

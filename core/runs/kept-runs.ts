@@ -4,20 +4,20 @@
  */
 import type { Approval } from "../../generated/types.ts";
 import type { RunCall } from "../agents/agent.ts";
-import type { AnsweredRun, KeptAgent, KeptRequest, KeptRun, RunKeeper, RunName } from "../agents/keeper.ts";
+import type { AnsweredRun, KeptAgent, KeptRequest, RunKeeper, RunName, StartableRun } from "../agents/keeper.ts";
+import { RAW } from "../agents/kept.ts";
 import type { AwaitedCall } from "../agents/prompt/awaited-calls.ts";
 import { wasAborted } from "../agents/run/abort.ts";
 import { NULL_SINK, type PartSink } from "../agents/run/parts.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
-import { RawSink } from "../agents/stream/raw.ts";
 import type { Approvals } from "../approvals/approvals.ts";
 import { shownContext } from "../approvals/record.ts";
 import { type Principal, principalOf, seesEverything } from "../identity/principal.ts";
 import { canonicalJson } from "../lib/canonical-json.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, notFound, ServiceError, unlessNotFound } from "../lib/errors.ts";
-import type { EventProducer, EventSink } from "../lib/event-sink.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
 import { jsonBytes } from "../lib/size.ts";
 import type { Uses } from "../lib/uses.ts";
 import { openExecutionKey } from "../storage/keys.ts";
@@ -40,7 +40,7 @@ import { ScopedWorkflows } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
 import { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
-import { endWithQuestion, followAnswered, type KnownCall, partEvents, replyWith } from "./events.ts";
+import { endReply, followAnswered, type KnownCall, partEvents, partsInto, replyWith } from "./events.ts";
 import { LiveRun } from "./live-run.ts";
 import { earlierResult, RunIdTaken, runCancelled, runInterrupted } from "./outcome.ts";
 import { ScopedRuns } from "./scoped.ts";
@@ -112,9 +112,9 @@ export class KeptRuns implements RunKeeper {
     request: KeptRequest,
     call: RunCall,
     { runId, isChosen, isContested, keyed }: RunName,
-  ): KeptRun {
+  ): StartableRun {
     const anew = (isRead: boolean) => {
-      const live = new LiveRun(call, waitingPlace(agent, request, runId));
+      const live = new LiveRun(call, waitingPlace(agent, runId));
       live.prepared = agent.prepare(request, live.call, runId, live);
       live.isRead = isRead;
       return live;
@@ -150,29 +150,30 @@ export class KeptRuns implements RunKeeper {
         return earlier(await attach());
       }
     };
+    const events: StartableRun["events"] = (form) => async (events) => {
+      live.isRead = true;
+      const follow = await begun(
+        async (execution) => {
+          await Promise.race([live.accepted, live.stalled, execution.settled]);
+          await onDisk(execution);
+          return attach();
+        },
+        (known) => known,
+      );
+      if (form === undefined) await follow(partEvents(events, RAW));
+      else await replyWith(follow, events, form);
+    };
     return {
       id: runId,
       prepared,
-      left: live.left,
       result: () =>
         begun(
           (execution) => this.#result(execution, live),
           (follow) => earlierResult(follow, runId),
         ),
-      start: () => begun(onDisk, () => false),
-      events: (form) => async (events) => {
-        live.isRead = true;
-        const follow = await begun(
-          async (execution) => {
-            await Promise.race([live.accepted, live.stalled, execution.settled]);
-            await onDisk(execution);
-            return attach();
-          },
-          (known) => known,
-        );
-        if (form === undefined) await follow(partEvents(events, raw));
-        else await replyWith(follow, events, form);
-      },
+      into: (sink) => partsInto(events, sink),
+      events,
+      kept: { start: () => begun(onDisk, () => false), left: live.left },
     };
   }
 
@@ -203,23 +204,27 @@ export class KeptRuns implements RunKeeper {
     return {
       id: runId,
       result: () => earlierResult(follow, runId),
-      events: (form) => (events) => replyWith(follow, events, form ?? raw, asked),
+      events:
+        (form = RAW) =>
+        (events) =>
+          replyWith(follow, events, form, asked),
     };
   }
 
-  askingRun(agent: KeptAgent, request: KeptRequest, call: RunCall, runId: string, isChosen: boolean): KeptRun {
-    const waits: KeptRequest = { ...request, waits: true };
+  askingRun(agent: KeptAgent, request: KeptRequest, call: RunCall, runId: string, isChosen: boolean): StartableRun {
     let execution: Execution | null = null;
     const keep = () =>
       withFreeNumber(this.#engine.sequence, executionNumberRows, (number) =>
-        this.#begin(agent, waits, call, number, live, false, async (begun) => {
+        this.#begin(agent, request, call, number, live, false, async (begun) => {
           execution = begun;
           await Promise.race([live.handedOver, begun.settled]);
-          return onDisk(begun);
+          await onDisk(begun);
+          const { headers = [] } = call.replyWith ?? {};
+          call.replyWith = { ...call.replyWith, headers: [...headers, "x-run-id", runId] };
         }),
       );
-    const live: LiveRun = new LiveRun(call, waitingPlace(agent, waits, runId), null, keep);
-    const prepared = agent.prepare(waits, live.call, runId, live);
+    const live: LiveRun = new LiveRun(call, waitingPlace(agent, runId), null, keep);
+    const prepared = agent.prepare(request, live.call, runId, live);
     live.prepared = prepared;
     /** Resolves to null when the run waits. */
     const work = async (reader: PartSink): Promise<RunResult | null> => {
@@ -233,26 +238,23 @@ export class KeptRuns implements RunKeeper {
         return null;
       }
     };
+    const into = async (reader: PartSink) => {
+      try {
+        if ((await work(reader)) === null) await endReply(reader, live.outcome);
+      } catch (error) {
+        if (!wasAborted(error, prepared.plan.call, reader)) throw error;
+        if (!reader.closed) await reader.part({ type: "abort" });
+      }
+    };
     return {
       id: runId,
       prepared,
-      left: live.left,
-      async result() {
-        const result = await work(NULL_SINK);
-        if (result !== null) return result;
-        call.replyWith = { ...call.replyWith, headers: [...(call.replyWith?.headers ?? []), "x-run-id", runId] };
-        return { ...live.outcome, finishReason: "tool-calls", runId };
-      },
-      start: () => Promise.reject(new Error("a run that asks begins with its reply")),
-      events: (form) => async (events) => {
-        const reader = (form ?? raw)(events);
-        try {
-          if ((await work(reader)) === null) await endWithQuestion(reader, live.outcome);
-        } catch (error) {
-          if (!wasAborted(error, prepared.plan.call, reader)) throw error;
-          if (!reader.closed) await reader.part({ type: "abort" });
-        }
-      },
+      result: async () => (await work(NULL_SINK)) ?? { ...live.outcome, runId },
+      into,
+      events:
+        (form = RAW) =>
+        (events) =>
+          into(form(events)),
     };
   }
 
@@ -333,7 +335,7 @@ export class KeptRuns implements RunKeeper {
     const known = this.#live.get(key);
     const request = call.scope.input as KeptRequest;
     const runId = runIdOf({ id: call.executionId });
-    const live = known ?? new LiveRun(recoveredCall(call, this.#engine), waitingPlace(agent, request, runId), call);
+    const live = known ?? new LiveRun(recoveredCall(call, this.#engine), waitingPlace(agent, runId), call);
     live.begin(call);
     const { work } = live;
     // One that goes on is found by its conversation as it was when it began.
@@ -358,7 +360,7 @@ export class KeptRuns implements RunKeeper {
       return live.hasEnded ? null : live.output;
     } catch (error) {
       if (error instanceof RunWaits) {
-        live.resolve({ ...outcome, finishReason: "tool-calls", runId });
+        live.resolve({ ...outcome, runId });
         return new Suspend("a tool needs approval", { approvals: error.approvals } satisfies RunSuspension, false);
       }
       live.hasFailed = !call.signal.aborted;
@@ -393,14 +395,16 @@ export class KeptRuns implements RunKeeper {
   }
 }
 
-const raw = (events: EventSink): PartSink => new RawSink(events);
-
 /** As `StepCall.idempotencyKey` has it. */
 const liveKeyOf = ({ id, number, ownId }: ExecutionStart): string =>
   `${ownId === true ? `${id}@${number}` : id}:${RUN_STEP}`;
 
-const waitingPlace = ({ id }: KeptAgent, { waits }: KeptRequest, runId: string): WaitingPlace | undefined =>
-  waits && { workflowId: runDefinitionId(id), executionId: runExecutionId(runId), stepId: RUN_STEP, runId };
+const waitingPlace = ({ id }: KeptAgent, runId: string): WaitingPlace => ({
+  workflowId: runDefinitionId(id),
+  executionId: runExecutionId(runId),
+  stepId: RUN_STEP,
+  runId,
+});
 
 function recoveredCall(call: StepCall, { trace }: Engine) {
   const { user, caller, requestId, logger } = new StepCaller(call);

@@ -7,6 +7,7 @@ import { toolResultText } from "../../tools/execute.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
+import { CALL_WAITS } from "../prompt/ui-input.ts";
 import type { ToolAnswer } from "./journal.ts";
 import type { AgentPart, PartSink, PendingApproval, ToolResult, Usage } from "./parts.ts";
 import { progressTo } from "./progress.ts";
@@ -43,6 +44,7 @@ export async function runToolCalls(
   // What the request itself brought back to be run is the client's to bring again.
   const waits = step > 0 && record?.waitsAt !== undefined;
   let open = calls.length;
+  let isShown = false;
   const told = (part: ToolAnswer | ApprovalRequest): Promise<unknown> | undefined => {
     const wait = sink.part(part);
     if (waits && part.type === "tool-approval-request") return wait;
@@ -101,7 +103,10 @@ export async function runToolCalls(
         const message = messageOf(error);
         span?.fail(error instanceof ServiceError ? error.kind : "tool_failed", message);
         const failed = failure(plan, call, error, message);
-        if (failed.approval !== undefined) outcome.approvals.push(failed.approval);
+        if (failed.approval !== undefined) {
+          outcome.approvals.push(failed.approval);
+          isShown = plan.clientApproves;
+        }
         const wait = tell(failed.part);
         if (wait !== undefined) await wait;
         return failed.output === null ? null : { ...answer, output: failed.output };
@@ -113,10 +118,21 @@ export async function runToolCalls(
       return { ...answer, output: toolOutput(output) };
     }),
   );
-  if (waits && outcome.approvals.length > 0) throw new RunWaits(outcome.approvals);
+  if (waits && outcome.approvals.length > 0)
+    throw new RunWaits(
+      outcome.approvals,
+      isShown ? null : answers.map((known, index) => known ?? waiting(calls[index]!)),
+    );
   for (const result of results) if (result !== null) outcome.toolResults.push(result);
   return answers.filter((answer) => answer !== null);
 }
+
+const waiting = ({ part: { toolCallId, toolName } }: CallToRun): Answer => ({
+  type: "tool-result",
+  toolCallId,
+  toolName: modelToolName(toolName),
+  output: toolOutput(CALL_WAITS),
+});
 
 function recordedAnswer(part: ToolAnswer): Answer {
   const { toolCallId, toolName } = part;
