@@ -106,7 +106,7 @@ export class BackgroundResponses {
   }
 
   /**
-   * The events after the one numbered `after`, then new ones.
+   * The events after the one numbered `after`, then new ones until the run has ended. That it waits for a person is not its end.
    *
    * @param find reads the response when its run has ended
    * @throws OpenaiError when its run no longer exists
@@ -118,7 +118,12 @@ export class BackgroundResponses {
     find: () => Promise<FoundResponse>,
   ): Promise<TextStream> {
     const { resource } = record;
-    const follow = await this.#events(record, principal);
+    await this.#events(record, principal);
+    const follow = this.#runsOf(principal).followOn(
+      resource.model,
+      responseRunId(resource.id),
+      record.owner || undefined,
+    );
     const begun: ResponseResource = { ...resource, ...IN_PROGRESS, output: [], usage: null };
     const output = new ResponseOutput(resource.id, () => 0);
     const events = new ResponseEvents(begun, output);

@@ -1,6 +1,4 @@
 /** The events of a run in another form: its parts, given to a sink that writes them as it does for a run that is not kept. */
-import { setTimeout as sleep } from "node:timers/promises";
-import type { RunCall } from "../agents/agent.ts";
 import type { EventForm } from "../agents/keeper.ts";
 import type { AwaitedCall } from "../agents/prompt/awaited-calls.ts";
 import type { ToolAnswer } from "../agents/run/journal.ts";
@@ -9,6 +7,7 @@ import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { addUsage } from "../agents/run/usage.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
+import type { Watch } from "../storage/watch.ts";
 
 /** A sink for the raw events. What `form` makes of a part has the number of that part. */
 export function partEvents(events: EventSink, form: (sink: EventSink) => PartSink): EventSink {
@@ -33,18 +32,26 @@ const sending = (events: EventSink, send: EventSink["send"]): EventSink => ({
 /** A call that waits for a person, as a client knows of it. */
 export type KnownCall = Pick<AwaitedCall, "approvalId" | "toolCallId"> & { readonly isAnswered: boolean };
 
-/** How long to wait for a run that has its answer and does not go on yet, because it comes to rest just now, or many run. */
-const ANSWER_DELAY_MS = 50;
+/** How long a follower of a run that rests looks no further, when nobody tells that the run goes on. */
+const REST_MS = 1_000;
+/** What such a follower waits for when it waits for the end alone. */
+export const THE_END: readonly string[] = [""];
 
-/** All events of a run until it comes to rest with nothing left that its client has an answer to. */
-export const followAnswered =
+/**
+ * All events of a run, also of what it does when it goes on after a rest.
+ *
+ * @param awaited ids of calls: it ends in a rest when it has told of all of them
+ * @param watch wakes when the run goes on
+ */
+export const followOn =
   (
-    asked: readonly KnownCall[],
-    { signal }: Pick<RunCall, "signal">,
+    awaited: readonly string[],
+    { signal }: { readonly signal?: AbortSignal },
     attach: (after: number) => Promise<EventProducer>,
+    watch: () => Promise<Watch>,
   ): EventProducer =>
   async (events) => {
-    const left = new Set(asked.flatMap(({ toolCallId, isAnswered }) => (isAnswered ? [toolCallId] : [])));
+    const left = new Set(awaited);
     let last = 0;
     const sink = sending(events, (json, id = last + 1) => {
       last = id;
@@ -53,10 +60,15 @@ export const followAnswered =
       else if (ENDS.has(part.type) && part.subAgentId === undefined) left.clear();
       return events.send(json, id);
     });
-    for (;;) {
-      await (await attach(last))(sink);
-      if (left.size === 0 || events.closed || signal.aborted) return;
-      await sleep(ANSWER_DELAY_MS);
+    const resting = await watch();
+    try {
+      for (;;) {
+        await (await attach(last))(sink);
+        if (left.size === 0 || events.closed || signal?.aborted) return;
+        await resting.wait(REST_MS, signal);
+      }
+    } finally {
+      resting.end();
     }
   };
 

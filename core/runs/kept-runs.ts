@@ -22,6 +22,7 @@ import { jsonBytes } from "../lib/size.ts";
 import type { Uses } from "../lib/uses.ts";
 import { openExecutionKey } from "../storage/keys.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
+import type { Store } from "../storage/store.ts";
 import { isLive, isStored } from "../workflows/begin.ts";
 import { type StepCall, Suspend, type WorkflowDefinition } from "../workflows/definition/definition.ts";
 import type { Engine } from "../workflows/engine.ts";
@@ -40,7 +41,7 @@ import { ScopedWorkflows } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
 import { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
-import { endReply, followAnswered, type KnownCall, partEvents, partsInto, replyWith } from "./events.ts";
+import { endReply, type KnownCall, partEvents, partsInto, replyWith } from "./events.ts";
 import { LiveRun } from "./live-run.ts";
 import { earlierResult, RunIdTaken, runCancelled, runInterrupted } from "./outcome.ts";
 import { ScopedRuns } from "./scoped.ts";
@@ -57,6 +58,8 @@ export class KeptRuns implements RunKeeper {
   readonly #definitionOf = new WeakMap<KeptAgent, WorkflowDefinition>();
   /** The runs that go on here, by the key of their step. */
   readonly #live = new Map<string, LiveRun>();
+  /** Woken when a run goes on here. */
+  readonly #resting = new Set<() => void>();
   readonly #conversations: ConversationRuns;
   readonly #approvals: Pick<Approvals, "find" | "answer">;
 
@@ -99,8 +102,21 @@ export class KeptRuns implements RunKeeper {
       lookup,
       conversations: this.#conversations,
       onRead: (agentId, runId, userId) => this.#read(agentId, runId, userId),
+      watched: this.#watched,
     });
   }
+
+  /** Tells of runs that go on after a rest, here or in another process. */
+  readonly #watched: Pick<Store, "watch"> = {
+    watch: (topic, woken) => {
+      const end = this.#engine.store.watch?.(topic, woken);
+      this.#resting.add(woken);
+      return () => {
+        end?.();
+        this.#resting.delete(woken);
+      };
+    },
+  };
 
   async requireFree(runId: string, userId: string | undefined): Promise<void> {
     const id = runExecutionId(runId);
@@ -199,8 +215,8 @@ export class KeptRuns implements RunKeeper {
       asked.push({ ...call, isAnswered: call.answer !== null || approval.status !== "open" });
     }
     const runs = this.for(principalOf(from, this.#engine.spaces.isolated));
-    const { userId } = first;
-    const follow = followAnswered(asked, from, (after) => runs.attach(agentId, runId, after, { userId }));
+    const awaited = asked.flatMap(({ toolCallId, isAnswered }) => (isAnswered ? [toolCallId] : []));
+    const follow = runs.followOn(agentId, runId, first.userId, awaited, from);
     return {
       id: runId,
       result: () => earlierResult(follow, runId),
@@ -344,6 +360,7 @@ export class KeptRuns implements RunKeeper {
     if (known === undefined) {
       // A crash may have left readers, who come back to this process or to another.
       live.isRead = true;
+      for (const woken of this.#resting) woken();
       live.result.catch(() => {});
       this.#live.set(key, live);
     }

@@ -9,6 +9,9 @@ import type { Principal } from "../identity/principal.ts";
 import { invalid, notFound, quoted, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
+import { openExecutionKey } from "../storage/keys.ts";
+import type { Store } from "../storage/store.ts";
+import { Watch } from "../storage/watch.ts";
 import type { ExecutionStart, ExecutionStatus } from "../workflows/journal/entries.ts";
 import {
   RUN_STATUS,
@@ -21,7 +24,7 @@ import type { ExecutionLookup } from "../workflows/list/lookup.ts";
 import type { ScopedWorkflows } from "../workflows/scoped.ts";
 import type { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP } from "./definition.ts";
-import { partEvents } from "./events.ts";
+import { followOn, partEvents, THE_END } from "./events.ts";
 
 /** No client can choose a longer id. */
 const MAX_ID_LENGTH = 128;
@@ -37,6 +40,8 @@ interface RunParts {
   readonly conversations: ConversationRuns;
   /** Told of runs whose parts are read while they come. */
   onRead(agentId: string, runId: string, userId: string | undefined): void;
+  /** Wakes when a run goes on after a rest. */
+  readonly watched: Pick<Store, "watch">;
 }
 
 interface Reading {
@@ -62,13 +67,15 @@ export class ScopedRuns {
   readonly #lookup: ExecutionLookup;
   readonly #conversations: ConversationRuns;
   readonly #onRead: RunParts["onRead"];
+  readonly #watched: RunParts["watched"];
 
-  constructor(principal: Principal, { executions, lookup, conversations, onRead }: RunParts) {
+  constructor(principal: Principal, { executions, lookup, conversations, onRead, watched }: RunParts) {
     this.#principal = principal;
     this.#executions = executions;
     this.#lookup = lookup;
     this.#conversations = conversations;
     this.#onRead = onRead;
+    this.#watched = watched;
   }
 
   /** Newest first. */
@@ -98,6 +105,23 @@ export class ScopedRuns {
     const form = format === "chat" ? chatEvents : undefined;
     return aboutRun(runId, () =>
       this.#executions.attach(runDefinitionId(agentId), runExecutionId(runId), after, userId, form),
+    );
+  }
+
+  /** As `followOn` of events.ts. */
+  followOn(
+    agentId: string,
+    runId: string,
+    userId: string | undefined,
+    awaited: readonly string[] = THE_END,
+    from: Parameters<typeof followOn>[1] = {},
+  ): EventProducer {
+    const find = () => this.#lookup.readState(runDefinitionId(agentId), runExecutionId(runId), userId);
+    return followOn(
+      awaited,
+      from,
+      (after) => this.attach(agentId, runId, after, { userId }),
+      async () => new Watch(this.#watched, openExecutionKey((await aboutRun(runId, find)).state.start.number)),
     );
   }
 
