@@ -8,7 +8,7 @@ import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent
 import { replyMessageId } from "./conversation/agent-memory.ts";
 import { summarizeLines } from "./conversation/write-summary.ts";
 import type { Description } from "./describe.ts";
-import type { EventForm, KeptRequest, StartableRun } from "./keeper.ts";
+import type { KeptRequest, ReplyForm, StartableRun } from "./keeper.ts";
 import { answersOf, keptAgent, orAnswered, startable } from "./kept.ts";
 import { prepareProtocol } from "./protocol-run.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
@@ -24,7 +24,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
   const kept = keptAgent(agent);
   const start = (request: KeptRequest, call: RunCall, streams: boolean) =>
     startable(agent, kept, request, call, streams);
-  const stream = (request: KeptRequest, call: RunCall, form?: (run: StartableRun) => EventForm) => {
+  const stream = (request: KeptRequest, call: RunCall, form?: (run: StartableRun) => ReplyForm) => {
     requireForeground(request);
     const answers = answersOf(agent, request, call);
     const run = start(request, call, true);
@@ -80,7 +80,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       const run = start(objectRequest(body), call, true);
       return async (events) => {
         let sink: ObjectSink | null = null;
-        const open: EventForm = (to) => {
+        const open: ReplyForm = (to) => {
           sink = new ObjectSink(to, run.prepared.plan.output?.bracket);
           return sink;
         };

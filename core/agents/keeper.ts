@@ -60,7 +60,7 @@ export interface RunName {
 }
 
 /** The sink of events, wrapped in another one. Default: raw parts. */
-export type EventForm = (sink: Parameters<EventProducer>[0]) => PartSink;
+export type ReplyForm = (sink: Parameters<EventProducer>[0]) => PartSink;
 
 /** A run that has not started yet. Each of its methods starts it. If a request with the same key has started a run, they refer to that one. */
 export interface StartableRun {
@@ -71,7 +71,7 @@ export interface StartableRun {
   /** Hands its parts to a sink. An aborted run is not an error: its last part is `abort`. */
   into(sink: PartSink): Promise<void>;
   /** Its parts as events, numbered as later readers of the run see them. */
-  events(form?: EventForm): EventProducer;
+  events(form?: ReplyForm): EventProducer;
   /** Only of one that is kept from its begin: it continues when the client leaves. */
   readonly kept?: KeptStart | undefined;
 }

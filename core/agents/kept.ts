@@ -3,7 +3,7 @@ import { REPLAYED } from "../http/idempotency.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { RunCall } from "./agent.ts";
-import type { AnsweredRun, EventForm, KeptAgent, KeptRequest, RunKeeper, StartableRun } from "./keeper.ts";
+import type { AnsweredRun, KeptAgent, KeptRequest, ReplyForm, RunKeeper, StartableRun } from "./keeper.ts";
 import { type AwaitedCall, awaitedCalls, NO_CALLS } from "./prompt/awaited-calls.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, executeStream, prepareRun } from "./run/execute.ts";
@@ -87,7 +87,7 @@ function passing(agent: CompiledAgent, request: KeptRequest, call: RunCall): Sta
   };
 }
 
-export const RAW: EventForm = (events) => new RawSink(events);
+export const RAW: ReplyForm = (events) => new RawSink(events);
 
 type Answers = () => Promise<AnsweredRun | null>;
 
@@ -120,7 +120,7 @@ const answersTo =
 /** @param produce the reply where no run waits for the answers */
 export const orAnswered = (
   answers: Answers | null,
-  form: EventForm | undefined,
+  form: ReplyForm | undefined,
   produce: EventProducer,
 ): EventProducer | Promise<EventProducer> =>
   answers === null ? produce : answers().then((run) => run?.events(form) ?? produce);

@@ -1,5 +1,5 @@
 /** The events of a run in another form: its parts, given to a sink that writes them as it does for a run that is not kept. */
-import type { EventForm } from "../agents/keeper.ts";
+import type { ReplyForm } from "../agents/keeper.ts";
 import type { AwaitedCall } from "../agents/prompt/awaited-calls.ts";
 import type { ToolAnswer } from "../agents/run/journal.ts";
 import type { AgentPart, PartSink, StoredIds } from "../agents/run/parts.ts";
@@ -151,7 +151,7 @@ export async function endReply(
  *
  * @throws ServiceError `provider_failed` when it has failed after its beginning, otherwise what made it fail
  */
-export async function partsInto(events: (form: EventForm) => EventProducer, sink: PartSink): Promise<void> {
+export async function partsInto(events: (form: ReplyForm) => EventProducer, sink: PartSink): Promise<void> {
   let failure: string | undefined;
   const parts: PartSink = {
     get closed() {
