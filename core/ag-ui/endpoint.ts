@@ -54,7 +54,7 @@ export async function answerAgUi(agent: Agent, body: AgUiRequest, call: Context<
   const identity = { ...run, messageId: prepared.messageId, open: openCalls(messages.at(-1)).keys() };
   const form = (events: EventSink) => new AgUiSink(events, new RunEvents(identity), asking, state);
   for (const answer of known) await giveAnswer(service.approvals, answer, call);
-  return (await prepared.answered(form)) ?? prepared.events(form);
+  return prepared.events(form);
 }
 
 /** Whether the client speaks version 1.0 or later. Older clients name no version. */

@@ -77,16 +77,12 @@ export interface ProtocolRun {
   readonly messageId: string;
   /** Whether the answer is JSON: then the `output` of its last part is the answer. */
   readonly isJson: boolean;
-  /** Whether the client runs this tool, provided that its input is valid. */
-  isForClient(tool: string): boolean;
-  /** The tools that the client runs. */
-  clientTools(): readonly string[];
+  /** The tools that the client runs, where their input is valid. */
+  readonly clientTools: readonly string[];
   /** Runs to the end; the sink of a kept run gets the parts that are recorded. An aborted run is not an error: its last part is `abort`. */
   start(sink: PartSink): Promise<void>;
   /** Runs as a stream of events; those of a kept run come from its journal. @param form makes the sink that turns parts into events */
   events(form: (events: EventSink) => PartSink): EventProducer;
-  /** The events of the run that waits for the answers in the request, if there is one: then nothing else is to be started. */
-  answered(form: (events: EventSink) => PartSink): Promise<EventProducer | null>;
   /** Of one that runs in the background. */
   readonly kept?: KeptStart | undefined;
 }
@@ -136,9 +132,9 @@ export interface Agent {
   /** Resolves to a value that is valid against `body.schema`. */
   generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;
   /** The typed parts of the run, one event each. */
-  stream(body: GenerateBody, call: RunCall): EventProducer | Promise<EventProducer>;
+  stream(body: GenerateBody, call: RunCall): EventProducer;
   /** The UI message stream. */
-  chat(body: ChatBody, call: RunCall): EventProducer | Promise<EventProducer>;
+  chat(body: ChatBody, call: RunCall): EventProducer;
   /** For protocols with their own reply format: their sink makes the reply from the parts. */
   prepare(body: ProtocolBody, call: RunCall): ProtocolRun;
   /** Lets its model summarize lines, each of which stands for one or more messages. Runs none of its tools. */

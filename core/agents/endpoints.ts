@@ -9,7 +9,7 @@ import { replyMessageId } from "./conversation/agent-memory.ts";
 import { summarizeLines } from "./conversation/write-summary.ts";
 import type { Description } from "./describe.ts";
 import type { KeptRequest, ReplyForm, StartableRun } from "./keeper.ts";
-import { answersOf, keptAgent, orAnswered, startable } from "./kept.ts";
+import { keptAgent, startable } from "./kept.ts";
 import { prepareProtocol } from "./protocol-run.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, prepareRun } from "./run/execute.ts";
@@ -26,10 +26,8 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     startable(agent, kept, request, call, streams);
   const stream = (request: KeptRequest, call: RunCall, form?: (run: StartableRun) => ReplyForm) => {
     requireForeground(request);
-    const answers = answersOf(agent, request, call);
     const run = start(request, call, true);
-    const own = form?.(run);
-    return orAnswered(answers, own, run.events(own));
+    return run.events(form?.(run));
   };
   return {
     id,
@@ -40,12 +38,8 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     detail: () => description.detail(),
     onStatusChange: (listener) => agent.activity.onChange(listener),
     async generateText(body, call, approves) {
-      const request = answerRequest(body, approves);
-      const answers = answersOf(agent, request, call);
-      const answered = answers === null ? null : await answers();
-      if (answered !== null) return textResult(await answered.result());
-      const run = start(request, call, false);
-      return body.options?.background === true ? started(run, call) : textResult(await run.result());
+      const run = start(answerRequest(body, approves), call, false);
+      return goesOn(body, run) ? started(run, call) : textResult(await run.result());
     },
     async run({ result, ...body }, call, sink) {
       const output = result === undefined ? undefined : objectOutput(result);
@@ -64,7 +58,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     },
     async generateObject(body, call) {
       const run = start(objectRequest(body), call, false);
-      return body.options?.background === true ? started(run, call) : (await run.result()).output;
+      return goesOn(body, run) ? started(run, call) : (await run.result()).output;
     },
     stream: (body, call) => stream(answerRequest(body), call),
     chat(body, call) {
@@ -95,6 +89,10 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       agent.history.page(page, limit, principal.isolated ? ownerOf(principal) : undefined),
   };
 }
+
+/** Whether a run is one in the background, and not that which the request answers. */
+const goesOn = ({ options }: GenerateBody, { kept }: StartableRun): boolean =>
+  options?.background === true && kept !== undefined;
 
 /** The reply to a request whose run continues in the background. */
 async function started(run: StartableRun, call: RunCall): Promise<never> {

@@ -68,9 +68,10 @@ export interface StartableRun {
   readonly prepared: PreparedRun;
   /** Resolves when the run has ended, or waits. Throws the error with which it failed. */
   result(): Promise<RunResult>;
-  /** Hands its parts to a sink. An aborted run is not an error: its last part is `abort`. */
-  into(sink: PartSink): Promise<void>;
-  /** Its parts as events, numbered as later readers of the run see them. */
+  /**
+   * Its parts as events; those of one that is kept from its begin are numbered as later readers of the run see them. An aborted run is not
+   * an error: its last part is `abort`.
+   */
   events(form?: ReplyForm): EventProducer;
   /** Only of one that is kept from its begin: it continues when the client leaves. */
   readonly kept?: KeptStart | undefined;

@@ -1,13 +1,11 @@
 /** Decides which runs of an agent are kept, and starts them. */
 import { REPLAYED } from "../http/idempotency.ts";
 import { invalid } from "../lib/errors.ts";
-import type { EventProducer } from "../lib/event-sink.ts";
 import type { RunCall } from "./agent.ts";
-import type { AnsweredRun, KeptAgent, KeptRequest, ReplyForm, RunKeeper, StartableRun } from "./keeper.ts";
+import type { KeptAgent, KeptRequest, ReplyForm, RunKeeper, StartableRun } from "./keeper.ts";
 import { type AwaitedCall, awaitedCalls, NO_CALLS } from "./prompt/awaited-calls.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, executeStream, prepareRun } from "./run/execute.ts";
-import type { PartSink } from "./run/parts.ts";
 import { RawSink } from "./stream/raw.ts";
 
 export const keptAgent = (agent: CompiledAgent): KeptAgent => ({
@@ -18,13 +16,29 @@ export const keptAgent = (agent: CompiledAgent): KeptAgent => ({
 });
 
 /**
- * The run for a request: kept from its begin, from the moment in which it asks a person, or not at all.
+ * The run for a request: one that waits for what it answers, or a new one.
  *
  * @param streams whether the reply is the stream of the run, which a repeated request with its key follows
  *
  * @throws ServiceError `invalid_input` for an invalid request
  */
 export function startable(
+  agent: CompiledAgent,
+  kept: KeptAgent,
+  request: KeptRequest,
+  call: RunCall,
+  streams: boolean,
+): StartableRun {
+  const { keeper } = agent.keeping;
+  const { options, approves, runsTools } = request;
+  const run = newRun(agent, kept, request, call, streams);
+  const mayAnswer = keeper !== null && runsTools === true && approves !== false;
+  const calls = mayAnswer ? awaitedCalls(request.input) : NO_CALLS;
+  return calls.length === 0 ? run : answering(keeper!, agent, calls, options?.context, call, run);
+}
+
+/** Kept from its begin, from the moment in which it asks a person, or not at all. */
+function newRun(
   agent: CompiledAgent,
   kept: KeptAgent,
   request: KeptRequest,
@@ -42,18 +56,20 @@ export function startable(
   const isFollowed = streams && keyed !== undefined;
   const chosen = options?.runId;
   const isChosen = chosen !== undefined;
-  const named = chosen ?? request.runId;
-  if (!isAsked && !isFollowed && !(agent.durable && keeper.lasts))
-    return agent.asks && request.schema === undefined
-      ? keeper.askingRun(kept, request, call, named ?? agent.newRunId(), isChosen)
-      : passing(agent, request, call);
+  const asks = agent.asks && request.schema === undefined;
+  const isRepeated = keyed?.isRepeated === true;
+  // The first request with the key may have asked, and died.
+  const isKept = isAsked || isFollowed || (agent.durable && keeper.lasts) || (asks && isRepeated);
+  if (!isKept && !asks) return passing(agent, request, call);
+  const runId = chosen ?? request.runId ?? keyed?.runId ?? agent.newRunId();
+  if (!isKept) return keeper.askingRun(kept, request, call, runId, isChosen);
   const run = keeper.newRun(kept, request, call, {
-    runId: named ?? keyed?.runId ?? agent.newRunId(),
+    runId,
     isChosen,
-    isContested: isChosen || isFollowed || keyed?.isRepeated === true,
-    keyed: keyed === undefined ? null : keyed.isRepeated ? "repeated" : "first",
+    isContested: isChosen || isFollowed || isRepeated,
+    keyed: keyed === undefined ? null : isRepeated ? "repeated" : "first",
   });
-  const replayed = isFollowed && keyed.isRepeated ? REPLAYED : [];
+  const replayed = isFollowed && isRepeated ? REPLAYED : [];
   call.replyWith = { headers: ["x-run-id", run.id, ...replayed] };
   return run;
 }
@@ -68,10 +84,6 @@ function passing(agent: CompiledAgent, request: KeptRequest, call: RunCall): Sta
     request.options?.runId === undefined
       ? undefined
       : keeper?.requireFree(request.options.runId, settings.memory.userId);
-  const into = async (sink: PartSink) => {
-    if (isFree !== undefined) await isFree;
-    return executeStream(agent, prepared, sink);
-  };
   return {
     id,
     prepared,
@@ -79,48 +91,36 @@ function passing(agent: CompiledAgent, request: KeptRequest, call: RunCall): Sta
       if (isFree !== undefined) await isFree;
       return execute(agent, prepared);
     },
-    into,
     events:
       (form = RAW) =>
-      (events) =>
-        into(form(events)),
+      async (events) => {
+        if (isFree !== undefined) await isFree;
+        return executeStream(agent, prepared, form(events));
+      },
   };
 }
 
 export const RAW: ReplyForm = (events) => new RawSink(events);
 
-type Answers = () => Promise<AnsweredRun | null>;
-
-/** Gives the answers of a request to the run that waits for them. Null for a request without any. */
-export function answersOf(
-  agent: CompiledAgent,
-  { input, options, approves }: Pick<KeptRequest, "input" | "options" | "approves">,
+/** Gives the answers of a request to the run that waits for them, if there is one. A function of its own: most requests bring none. */
+function answering(
+  keeper: RunKeeper,
+  { id, defaults }: CompiledAgent,
+  calls: readonly AwaitedCall[],
+  context: Record<string, unknown> | undefined,
   call: RunCall,
-): Answers | null {
-  const { keeper } = agent.keeping;
-  const calls = keeper === null || approves === false ? NO_CALLS : awaitedCalls(input);
-  return calls.length === 0 ? null : answersTo(keeper!, agent, calls, options?.context, call);
-}
-
-/** A function of its own: most requests make none of this. */
-const answersTo =
-  (
-    keeper: RunKeeper,
-    { id, defaults }: CompiledAgent,
-    calls: readonly AwaitedCall[],
-    context: Record<string, unknown> | undefined,
-    call: RunCall,
-  ): Answers =>
-  async () => {
-    const run = await keeper.answered(id, calls, context ?? defaults.context, call);
-    if (run !== null) call.replyWith = { headers: ["x-run-id", run.id] };
-    return run;
+  run: StartableRun,
+): StartableRun {
+  const meant = async () => {
+    const waiting = await keeper.answered(id, calls, context ?? defaults.context, call);
+    if (waiting === null) return run;
+    call.replyWith = { headers: ["x-run-id", waiting.id] };
+    return waiting;
   };
-
-/** @param produce the reply where no run waits for the answers */
-export const orAnswered = (
-  answers: Answers | null,
-  form: ReplyForm | undefined,
-  produce: EventProducer,
-): EventProducer | Promise<EventProducer> =>
-  answers === null ? produce : answers().then((run) => run?.events(form) ?? produce);
+  return {
+    ...run,
+    kept: undefined,
+    result: async () => (await meant()).result(),
+    events: (form) => async (events) => (await meant()).events(form)(events),
+  };
+}

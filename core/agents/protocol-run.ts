@@ -1,10 +1,12 @@
 /** Runs for protocols with their own reply format: the sink of the protocol makes the reply from the parts. */
+import { ServiceError } from "../lib/errors.ts";
 import type { ProtocolBody, ProtocolRun, RunCall } from "./agent.ts";
 import { messageIdForRun } from "./conversation/agent-memory.ts";
-import type { KeptAgent, KeptRequest } from "./keeper.ts";
-import { answersOf, startable } from "./kept.ts";
+import type { KeptAgent, KeptRequest, StartableRun } from "./keeper.ts";
+import { startable } from "./kept.ts";
 import { reasoningOptions } from "./run/bounds.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
+import type { PartSink } from "./run/parts.ts";
 
 export function prepareProtocol(
   agent: CompiledAgent,
@@ -13,20 +15,46 @@ export function prepareProtocol(
   call: RunCall,
 ): ProtocolRun {
   const request = protocolRequest(agent, body);
-  const answers = answersOf(agent, request, call);
   const run = startable(agent, kept, request, call, streams);
   const { output, tools } = run.prepared.plan;
   return {
     messageId: messageIdForRun(run.id),
     isJson: output?.format !== undefined,
-    isForClient: (tool) => tools.byName.get(tool)?.clientInput !== undefined,
-    clientTools: () =>
-      [...tools.byName.values()].flatMap(({ name, clientInput }) => (clientInput === undefined ? [] : [name])),
-    start: run.into,
+    get clientTools() {
+      return [...tools.byName.values()].flatMap(({ name, clientInput }) => (clientInput === undefined ? [] : [name]));
+    },
+    start: (sink) => partsInto(run, sink),
     events: run.events,
-    answered: async (form) => (await answers?.())?.events(form) ?? null,
     kept: run.kept,
   };
+}
+
+/**
+ * The sink of one that is kept from its begin gets the parts that are recorded.
+ *
+ * @throws ServiceError `provider_failed` when that has failed after its beginning, otherwise what made it fail
+ */
+async function partsInto(run: StartableRun, sink: PartSink): Promise<void> {
+  let failure: string | undefined;
+  const recorded: PartSink = {
+    get closed() {
+      return sink.closed;
+    },
+    part(part) {
+      if (part.type !== "error") return sink.part(part);
+      failure = part.error;
+      return undefined;
+    },
+  };
+  await run.events(() => (run.kept === undefined ? sink : recorded))({
+    open: () => sink.accepted?.(),
+    send: () => undefined,
+    get closed() {
+      return sink.closed;
+    },
+    onLeave: (listener) => sink.onLeave?.(listener),
+  });
+  if (failure !== undefined) throw new ServiceError("provider_failed", failure);
 }
 
 function protocolRequest(agent: CompiledAgent, { effort, options, ...request }: ProtocolBody) {

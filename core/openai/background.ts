@@ -191,10 +191,7 @@ async function read(
   hear: (said: Said) => Promise<void> | undefined,
   reader: Pick<Parameters<EventProducer>[0], "closed" | "onLeave"> = { closed: false, onLeave() {} },
 ): Promise<void> {
-  const parts = new RunReader({
-    isJson: run?.isJson ?? false,
-    isForClient: (tool) => run?.clientTools.includes(tool) ?? false,
-  });
+  const parts = new RunReader(run ?? { isJson: false, clientTools: [] });
   await follow({
     open() {},
     send(json) {

@@ -50,7 +50,7 @@ function shown(resource: ResponseResource, { include }: Body): ResponseResource 
 }
 
 /** How the parts of a run are read later. */
-const readingOf = ({ isJson, clientTools }: ProtocolRun) => ({ isJson, clientTools: clientTools() });
+const readingOf = ({ isJson, clientTools }: ProtocolRun) => ({ isJson, clientTools });
 
 /** The resource of a run that has ended, or waits; it is stored if requested. */
 export async function finished(

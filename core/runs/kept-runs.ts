@@ -22,7 +22,6 @@ import { jsonBytes } from "../lib/size.ts";
 import type { Uses } from "../lib/uses.ts";
 import { openExecutionKey } from "../storage/keys.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
-import type { Store } from "../storage/store.ts";
 import { isLive, isStored } from "../workflows/begin.ts";
 import { type StepCall, Suspend, type WorkflowDefinition } from "../workflows/definition/definition.ts";
 import type { Engine } from "../workflows/engine.ts";
@@ -41,7 +40,7 @@ import { ScopedWorkflows } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
 import { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
-import { endReply, type KnownCall, partEvents, partsInto, replyWith } from "./events.ts";
+import { endReply, partEvents, replyWith } from "./events.ts";
 import { LiveRun } from "./live-run.ts";
 import { earlierResult, RunIdTaken, runCancelled, runInterrupted } from "./outcome.ts";
 import { ScopedRuns } from "./scoped.ts";
@@ -61,9 +60,9 @@ export class KeptRuns implements RunKeeper {
   /** Woken when a run goes on here. */
   readonly #resting = new Set<() => void>();
   readonly #conversations: ConversationRuns;
-  readonly #approvals: Pick<Approvals, "find" | "answer">;
+  readonly #approvals: Pick<Approvals, "find" | "hear">;
 
-  constructor(engine: Engine, approvals: Pick<Approvals, "find" | "answer">) {
+  constructor(engine: Engine, approvals: Pick<Approvals, "find" | "hear">) {
     this.#engine = engine;
     this.#approvals = approvals;
     this.lasts = !engine.environment.volatile;
@@ -101,22 +100,19 @@ export class KeptRuns implements RunKeeper {
       executions,
       lookup,
       conversations: this.#conversations,
-      onRead: (agentId, runId, userId) => this.#read(agentId, runId, userId),
-      watched: this.#watched,
+      live: this,
     });
   }
 
-  /** Tells of runs that go on after a rest, here or in another process. */
-  readonly #watched: Pick<Store, "watch"> = {
-    watch: (topic, woken) => {
-      const end = this.#engine.store.watch?.(topic, woken);
-      this.#resting.add(woken);
-      return () => {
-        end?.();
-        this.#resting.delete(woken);
-      };
-    },
-  };
+  /** As `Store.watch`: tells of runs that go on after a rest, here or in another process. */
+  watch(topic: string, woken: () => void): () => void {
+    const end = this.#engine.store.watch?.(topic, woken);
+    this.#resting.add(woken);
+    return () => {
+      end?.();
+      this.#resting.delete(woken);
+    };
+  }
 
   async requireFree(runId: string, userId: string | undefined): Promise<void> {
     const id = runExecutionId(runId);
@@ -166,19 +162,6 @@ export class KeptRuns implements RunKeeper {
         return earlier(await attach());
       }
     };
-    const events: StartableRun["events"] = (form) => async (events) => {
-      live.isRead = true;
-      const follow = await begun(
-        async (execution) => {
-          await Promise.race([live.accepted, live.stalled, execution.settled]);
-          await onDisk(execution);
-          return attach();
-        },
-        (known) => known,
-      );
-      if (form === undefined) await follow(partEvents(events, RAW));
-      else await replyWith(follow, events, form);
-    };
     return {
       id: runId,
       prepared,
@@ -187,8 +170,19 @@ export class KeptRuns implements RunKeeper {
           (execution) => this.#result(execution, live),
           (follow) => earlierResult(follow, runId),
         ),
-      into: (sink) => partsInto(events, sink),
-      events,
+      events: (form) => async (events) => {
+        live.isRead = true;
+        const follow = await begun(
+          async (execution) => {
+            await Promise.race([live.accepted, live.stalled, execution.settled]);
+            await onDisk(execution);
+            return attach();
+          },
+          (known) => known,
+        );
+        if (form === undefined) await follow(partEvents(events, RAW));
+        else await replyWith(follow, events, form);
+      },
       kept: { start: () => begun(onDisk, () => false), left: live.left },
     };
   }
@@ -199,24 +193,22 @@ export class KeptRuns implements RunKeeper {
     context: Readonly<Record<string, unknown>>,
     from: RunCall,
   ): Promise<AnsweredRun | null> {
-    const found = await Promise.all(
-      calls.map(async (call) => ({ call, asked: await this.#approvals.find(call.approvalId, from) })),
-    );
-    const fits = found.flatMap(({ call, asked }) => {
-      if (asked?.agentId !== agentId || asked.runId === undefined || asked.status === "withdrawn") return [];
-      return isFor(asked, call, context) ? [{ call, asked, runId: asked.runId }] : [];
-    });
-    if (fits.length === 0) return null;
-    const { runId, asked: first } = fits[0]!;
-    const asked: KnownCall[] = [];
-    for (const { call, asked: approval, runId: of } of fits) {
-      if (of !== runId) continue;
-      if (call.answer !== null) await this.#approvals.answer(call.approvalId, call.answer, from).catch(ifRefused);
-      asked.push({ ...call, isAnswered: call.answer !== null || approval.status !== "open" });
+    const found = await Promise.all(calls.map(({ approvalId }) => this.#approvals.find(approvalId, from)));
+    const fits = (asked: Approval | undefined, index: number) =>
+      asked?.agentId === agentId && isFor(asked, calls[index]!, context);
+    const { runId, userId } = found.find(fits) ?? {};
+    if (runId === undefined) return null;
+    const asked: string[] = [];
+    const awaited: string[] = [];
+    for (const [index, { approvalId, toolCallId, answer }] of calls.entries()) {
+      const approval = found[index];
+      if (!fits(approval, index) || approval!.runId !== runId) continue;
+      if (answer !== null) await this.#approvals.hear(approvalId, answer, from);
+      asked.push(approvalId);
+      if (answer !== null || approval!.status !== "open") awaited.push(toolCallId);
     }
     const runs = this.for(principalOf(from, this.#engine.spaces.isolated));
-    const awaited = asked.flatMap(({ toolCallId, isAnswered }) => (isAnswered ? [toolCallId] : []));
-    const follow = runs.followOn(agentId, runId, first.userId, awaited, from);
+    const follow = runs.followOn(agentId, runId, userId, awaited, from.signal);
     return {
       id: runId,
       result: () => earlierResult(follow, runId),
@@ -235,8 +227,7 @@ export class KeptRuns implements RunKeeper {
           execution = begun;
           await Promise.race([live.handedOver, begun.settled]);
           await onDisk(begun);
-          const { headers = [] } = call.replyWith ?? {};
-          call.replyWith = { ...call.replyWith, headers: [...headers, "x-run-id", runId] };
+          call.replyWith = { headers: ["x-run-id", runId] };
         }),
       );
     const live: LiveRun = new LiveRun(call, waitingPlace(agent, runId), null, keep);
@@ -254,23 +245,21 @@ export class KeptRuns implements RunKeeper {
         return null;
       }
     };
-    const into = async (reader: PartSink) => {
-      try {
-        if ((await work(reader)) === null) await endReply(reader, live.outcome);
-      } catch (error) {
-        if (!wasAborted(error, prepared.plan.call, reader)) throw error;
-        if (!reader.closed) await reader.part({ type: "abort" });
-      }
-    };
     return {
       id: runId,
       prepared,
       result: async () => (await work(NULL_SINK)) ?? { ...live.outcome, runId },
-      into,
       events:
         (form = RAW) =>
-        (events) =>
-          into(form(events)),
+        async (events) => {
+          const reader = form(events);
+          try {
+            if ((await work(reader)) === null) await endReply(reader, live.outcome);
+          } catch (error) {
+            if (!wasAborted(error, prepared.plan.call, reader)) throw error;
+            if (!reader.closed) await reader.part({ type: "abort" });
+          }
+        },
     };
   }
 
@@ -405,7 +394,7 @@ export class KeptRuns implements RunKeeper {
   }
 
   /** Somebody reads the parts of a run: where it goes on here, they are sent while they come. */
-  #read(agentId: string, runId: string, userId: string | undefined): void {
+  read(agentId: string, runId: string, userId: string | undefined): void {
     const execution = this.#engine.liveExecution(runExecutionId(runId), userId);
     if (execution?.state.start.workflowId === runDefinitionId(agentId))
       this.#live.get(liveKeyOf(execution.state.start))?.read();
@@ -440,6 +429,8 @@ const isFor = (
   { toolCallId, toolName, input, answer }: AwaitedCall,
   context: Readonly<Record<string, unknown>>,
 ): boolean =>
+  asked.runId !== undefined &&
+  asked.status !== "withdrawn" &&
   asked.toolCallId === toolCallId &&
   asked.toolName === toolName &&
   canonicalJson(asked.input) === canonicalJson(input ?? null) &&
@@ -447,8 +438,3 @@ const isFor = (
     asked.status === "denied" ||
     asked.context === undefined ||
     canonicalJson(asked.context) === canonicalJson(shownContext(context).context));
-
-/** An answer that does not count, because somebody has answered before or the user is not permitted to, is ignored. */
-function ifRefused(error: unknown): void {
-  if (!(error instanceof ServiceError) || error.kind === "unavailable") throw error;
-}

@@ -3,6 +3,8 @@ import { defaults } from "../../generated/defaults.ts";
 import type { AgentRun, RunsQuery } from "../../generated/types.ts";
 import { replyMessageId } from "../agents/conversation/agent-memory.ts";
 import type { KeptRequest } from "../agents/keeper.ts";
+import type { ToolAnswer } from "../agents/run/journal.ts";
+import type { AgentPart } from "../agents/run/parts.ts";
 import { UiSink } from "../agents/stream/ui-chunks.ts";
 import { requiredUser } from "../identity/acting-user.ts";
 import type { Principal } from "../identity/principal.ts";
@@ -24,24 +26,31 @@ import type { ExecutionLookup } from "../workflows/list/lookup.ts";
 import type { ScopedWorkflows } from "../workflows/scoped.ts";
 import type { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP } from "./definition.ts";
-import { followOn, partEvents, THE_END } from "./events.ts";
+import { ANSWERS, ENDS, partEvents, sending } from "./events.ts";
 
 /** No client can choose a longer id. */
 const MAX_ID_LENGTH = 128;
+
+/** How long a follower of a run that rests looks no further, when nobody tells that the run goes on. */
+const REST_MS = 1_000;
+/** What such a follower waits for when it waits for the end alone. */
+const THE_END = [""];
 
 /** The status of an execution by that of its run. */
 const EXECUTION_STATUS = Object.fromEntries(
   Object.entries(RUN_STATUS).map(([status, ofRun]) => [ofRun, status as ExecutionStatus]),
 );
 
+interface LiveRuns extends Pick<Store, "watch"> {
+  /** Told of runs whose parts are read while they come. */
+  read(agentId: string, runId: string, userId: string | undefined): void;
+}
+
 interface RunParts {
   readonly executions: ScopedWorkflows;
   readonly lookup: ExecutionLookup;
   readonly conversations: ConversationRuns;
-  /** Told of runs whose parts are read while they come. */
-  onRead(agentId: string, runId: string, userId: string | undefined): void;
-  /** Wakes when a run goes on after a rest. */
-  readonly watched: Pick<Store, "watch">;
+  readonly live: LiveRuns;
 }
 
 interface Reading {
@@ -66,16 +75,14 @@ export class ScopedRuns {
   readonly #executions: ScopedWorkflows;
   readonly #lookup: ExecutionLookup;
   readonly #conversations: ConversationRuns;
-  readonly #onRead: RunParts["onRead"];
-  readonly #watched: RunParts["watched"];
+  readonly #live: LiveRuns;
 
-  constructor(principal: Principal, { executions, lookup, conversations, onRead, watched }: RunParts) {
+  constructor(principal: Principal, { executions, lookup, conversations, live }: RunParts) {
     this.#principal = principal;
     this.#executions = executions;
     this.#lookup = lookup;
     this.#conversations = conversations;
-    this.#onRead = onRead;
-    this.#watched = watched;
+    this.#live = live;
   }
 
   /** Newest first. */
@@ -87,42 +94,64 @@ export class ScopedRuns {
   }
 
   async get(agentId: string, runId: string): Promise<AgentRun> {
-    const find = () => this.#lookup.readState(runDefinitionId(agentId), runExecutionId(runId));
-    return JSON.parse(runRecordText((await aboutRun(runId, find)).state)) as AgentRun;
+    return JSON.parse(runRecordText(await this.#read(agentId, runId))) as AgentRun;
   }
 
   /** Null while it goes on, or waits. */
   async ending(agentId: string, runId: string, userId?: string): Promise<RunEnding | null> {
-    const find = () => this.#lookup.readState(runDefinitionId(agentId), runExecutionId(runId), userId);
-    const { status, endedAt: at, error, steps } = (await aboutRun(runId, find)).state;
+    const { status, endedAt: at, error, steps } = await this.#read(agentId, runId, userId);
     if (status === "running" || status === "suspended" || at === null) return null;
     return { status, at, error: error && { message: error.message, kind: steps.get(RUN_STEP)?.code ?? null } };
   }
 
   /** The events after the one numbered `after`, then those to come until the run has ended. */
   attach(agentId: string, runId: string, after: number, { userId, format }: Reading = {}): Promise<EventProducer> {
-    this.#onRead(agentId, runId, userId ?? this.#principal.userId ?? undefined);
+    this.#live.read(agentId, runId, userId ?? this.#principal.userId ?? undefined);
     const form = format === "chat" ? chatEvents : undefined;
     return aboutRun(runId, () =>
       this.#executions.attach(runDefinitionId(agentId), runExecutionId(runId), after, userId, form),
     );
   }
 
-  /** As `followOn` of events.ts. */
+  /**
+   * All events of a run, also of what it does when it goes on after a rest.
+   *
+   * @param awaited ids of calls: it ends in a rest when it has told of all of them
+   */
   followOn(
     agentId: string,
     runId: string,
     userId: string | undefined,
-    awaited: readonly string[] = THE_END,
-    from: Parameters<typeof followOn>[1] = {},
+    awaited: Iterable<string> = THE_END,
+    signal?: AbortSignal,
   ): EventProducer {
+    return async (events) => {
+      const left = new Set(awaited);
+      let last = 0;
+      const sink = sending(events, (json, id = last + 1) => {
+        last = id;
+        const part = JSON.parse(json) as AgentPart;
+        if (ANSWERS.has(part.type)) left.delete((part as ToolAnswer).toolCallId);
+        else if (ENDS.has(part.type) && part.subAgentId === undefined) left.clear();
+        return events.send(json, id);
+      });
+      const { number } = (await this.#read(agentId, runId, userId)).start;
+      const resting = new Watch(this.#live, openExecutionKey(number));
+      try {
+        for (;;) {
+          await (await this.attach(agentId, runId, last, { userId }))(sink);
+          if (left.size === 0 || events.closed || signal?.aborted) return;
+          await resting.wait(REST_MS, signal);
+        }
+      } finally {
+        resting.end();
+      }
+    };
+  }
+
+  async #read(agentId: string, runId: string, userId?: string) {
     const find = () => this.#lookup.readState(runDefinitionId(agentId), runExecutionId(runId), userId);
-    return followOn(
-      awaited,
-      from,
-      (after) => this.attach(agentId, runId, after, { userId }),
-      async () => new Watch(this.#watched, openExecutionKey((await aboutRun(runId, find)).state.start.number)),
-    );
+    return (await aboutRun(runId, find)).state;
   }
 
   /** @throws ServiceError `invalid_input` when it has ended */

@@ -209,7 +209,7 @@ test("POST /reload between question and answer of a run at POST /v1/responses, a
 test("a custom route that calls an agent: its result names run and approval, and the run goes on by itself in the next process", async (t) => {
   const start = await restarts(t, MANIFEST, [pluginFolder(t, ROUTE)]);
   const reply = await (await start()).post("/desk", { agent: "clerk", input: "pay 5" });
-  const { finishReason, runId, approvals } = (await reply.json()) as Loose;
+  const { finishReason, runId, approvals } = await dataOf(reply.clone());
   assert.deepEqual([finishReason, reply.headers.get("x-run-id")], ["tool-calls", runId]);
   const second = await start();
   await decide(second, approvals[0].approvalId);
@@ -256,7 +256,7 @@ describe("GET /v1/responses/:id of a response whose run asks a person", () => {
     assert.equal((await read(service, id)).status, "cancelled");
     const other = await ask(service);
     const [asked] = await asks(service);
-    assert.equal((await service.request("DELETE", `/v1/responses/${other.id}`)).status, 200);
+    assert.equal((await fetch(`${service.url}/v1/responses/${other.id}`, { method: "DELETE" })).status, 200);
     assert.equal((await runOf(service, asked)).status, "cancelled");
     assert.deepEqual(await asks(service), []);
   });

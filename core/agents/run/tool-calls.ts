@@ -18,6 +18,7 @@ import type { RunToolContext } from "./tool-set.ts";
 import { RunWaits } from "./waiting.ts";
 
 type Answer = Extract<ToolContent[number], { type: "tool-result" }>;
+type CalledTool = Pick<Answer, "toolCallId" | "toolName">;
 type ApprovalRequest = Extract<AgentPart, { type: "tool-approval-request" }>;
 
 /** A confused model may ask for thousands of calls in one step. */
@@ -67,7 +68,7 @@ export async function runToolCalls(
         sink.part({ type: "tool-approval-request", approvalId, toolCallId, toolName, input });
       const part = record.result(toolCallId);
       if (part === undefined) continue;
-      known.set(call, recordedAnswer(part));
+      known.set(call, answerTo(part, outputOf(part)));
       if (part.type === "tool-result") results[index] = part;
       void told(part);
     }
@@ -78,7 +79,6 @@ export async function runToolCalls(
       const recorded = known.get(call);
       if (recorded !== undefined) return recorded;
       const { toolCallId, toolName, input } = call.part;
-      const answer = { type: "tool-result", toolCallId, toolName: modelToolName(toolName) } as const;
       const span = plan.span === null ? null : beginToolCallSpan(plan.span, call.part);
       let output: unknown;
       try {
@@ -109,35 +109,30 @@ export async function runToolCalls(
         }
         const wait = tell(failed.part);
         if (wait !== undefined) await wait;
-        return failed.output === null ? null : { ...answer, output: failed.output };
+        return failed.output === null ? null : answerTo(call.part, failed.output);
       }
       const result: ToolResult = { type: "tool-result", toolCallId, toolName, input, output };
       results[index] = result;
       const wait = tell(result);
       if (wait !== undefined) await wait;
-      return { ...answer, output: toolOutput(output) };
+      return answerTo(call.part, toolOutput(output));
     }),
   );
   if (waits && outcome.approvals.length > 0)
     throw new RunWaits(
       outcome.approvals,
-      isShown ? null : answers.map((known, index) => known ?? waiting(calls[index]!)),
+      isShown ? null : answers.map((known, index) => known ?? answerTo(calls[index]!.part, toolOutput(CALL_WAITS))),
     );
   for (const result of results) if (result !== null) outcome.toolResults.push(result);
   return answers.filter((answer) => answer !== null);
 }
 
-const waiting = ({ part: { toolCallId, toolName } }: CallToRun): Answer => ({
+const answerTo = ({ toolCallId, toolName }: CalledTool, output: Answer["output"]): Answer => ({
   type: "tool-result",
   toolCallId,
   toolName: modelToolName(toolName),
-  output: toolOutput(CALL_WAITS),
+  output,
 });
-
-function recordedAnswer(part: ToolAnswer): Answer {
-  const { toolCallId, toolName } = part;
-  return { type: "tool-result", toolCallId, toolName: modelToolName(toolName), output: outputOf(part) };
-}
 
 function outputOf(part: ToolAnswer): Answer["output"] {
   if (part.type === "tool-result") return toolOutput(part.output);
