@@ -82,7 +82,7 @@ export interface ProtocolRun {
   /** Runs to the end; the sink of a kept run gets the parts that are recorded. An aborted run is not an error: its last part is `abort`. */
   start(sink: PartSink): Promise<void>;
   /** Runs as a stream of events; those of a kept run come from its journal. @param form makes the sink that turns parts into events */
-  events(form: (events: EventSink) => PartSink): EventProducer;
+  events(form: (events: EventSink) => PartSink): EventProducer | Promise<EventProducer>;
   /** Of one that runs in the background. */
   readonly kept?: KeptStart | undefined;
 }
@@ -132,9 +132,9 @@ export interface Agent {
   /** Resolves to a value that is valid against `body.schema`. */
   generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;
   /** The typed parts of the run, one event each. */
-  stream(body: GenerateBody, call: RunCall): EventProducer;
+  stream(body: GenerateBody, call: RunCall): EventProducer | Promise<EventProducer>;
   /** The UI message stream. */
-  chat(body: ChatBody, call: RunCall): EventProducer;
+  chat(body: ChatBody, call: RunCall): EventProducer | Promise<EventProducer>;
   /** For protocols with their own reply format: their sink makes the reply from the parts. */
   prepare(body: ProtocolBody, call: RunCall): ProtocolRun;
   /** Lets its model summarize lines, each of which stands for one or more messages. Runs none of its tools. */

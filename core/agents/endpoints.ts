@@ -79,7 +79,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
           return sink;
         };
         try {
-          await run.events(open)(events);
+          await (await run.events(open))(events);
         } finally {
           (sink as ObjectSink | null)?.close();
         }

@@ -72,7 +72,7 @@ export interface StartableRun {
    * Its parts as events; those of one that is kept from its begin are numbered as later readers of the run see them. An aborted run is not
    * an error: its last part is `abort`.
    */
-  events(form?: ReplyForm): EventProducer;
+  events(form?: ReplyForm): EventProducer | Promise<EventProducer>;
   /** Only of one that is kept from its begin: it continues when the client leaves. */
   readonly kept?: KeptStart | undefined;
 }

@@ -121,6 +121,6 @@ function answering(
     ...run,
     kept: undefined,
     result: async () => (await meant()).result(),
-    events: (form) => async (events) => (await meant()).events(form)(events),
+    events: async (form) => (await meant()).events(form),
   };
 }

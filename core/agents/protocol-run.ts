@@ -46,7 +46,8 @@ async function partsInto(run: StartableRun, sink: PartSink): Promise<void> {
       return undefined;
     },
   };
-  await run.events(() => (run.kept === undefined ? sink : recorded))({
+  const follow = await run.events(() => (run.kept === undefined ? sink : recorded));
+  await follow({
     open: () => sink.accepted?.(),
     send: () => undefined,
     get closed() {
