@@ -19,7 +19,7 @@ import { table } from "./report.ts";
 const LIMIT = 10;
 const VECTORS_PER_COMMIT = 500;
 const MESSAGES_PER_CONVERSATION = 100;
-/** Pause between two searches, so that the threads of each have finished. */
+/** Pause between two searches, so that the store has finished. */
 const PAUSE_MS = 2;
 const AIM_P50_MS = 30;
 
@@ -97,7 +97,6 @@ async function measure(file: string, { owners }: Population, dimensions: number,
   const warmPause = delay.max / 1e6;
   delay.disable();
   const resident = process.memoryUsage().rss / 1024 / 1024;
-  await cache.thread.close();
   await store.close();
   times.sort((a, b) => a - b);
   cold.sort((a, b) => a - b);

@@ -1,29 +1,21 @@
 // Runs every test file, or those whose path contains one of the arguments: `npm test`, `npm test -- contract`.
-// `--checks` goes with a run of every file: types and lint are checked first.
+// `--checks` goes with a run of every file: types and lint are checked beside the first tests, and end the run when they find something.
 // `--watch` runs the named files again whenever they or what they import change.
 // `--node VERSION` runs them on another Node.js, fetched from the npm registry and kept in node_modules/.cache.
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { availableParallelism, tmpdir } from "node:os";
+import { availableParallelism, setPriority, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
 import { judgeSkips } from "./skips.mjs";
+import { translateSources } from "./sources.mjs";
 
 const { values, positionals: wanted } = parseArgs({
   allowPositionals: true,
   options: { node: { type: "string" }, checks: { type: "boolean" }, watch: { type: "boolean" } },
 });
-
-// Whether generated/ is up to date is a test.
-const CHECKS = ["typecheck", "lint"];
-if (values.checks && wanted.length === 0) {
-  // Side by side: the type checker keeps one processor busy.
-  const running = CHECKS.map((check) => once(spawn("npm", ["run", "--silent", check], { stdio: "inherit" }), "exit"));
-  const failed = (await Promise.all(running)).find(([status]) => status !== 0);
-  if (failed !== undefined) process.exit(failed[0] ?? 1);
-}
 
 /** The binary of the npm package `node`; its install script only puts the binary of this platform in place. */
 function fetchNode(version) {
@@ -150,8 +142,6 @@ const watch = values.watch ? ["--watch"] : [];
 /** Milliseconds for one test, and for one process with all of its files: only a hang takes so long, or a search at length (`npm run test:fuzz`). */
 const timeout = process.env.PENSTOCK_FUZZ === "long" ? 3_600_000 : 600_000;
 const options = [
-  "--import",
-  "tsx",
   "--test",
   // More than there are processors: many tests wait.
   `--test-concurrency=${availableParallelism() + 2}`,
@@ -167,6 +157,21 @@ const env = { ...process.env, NODE_ENV: "test", PATH: path };
 /** What ends the run, once it runs. */
 let child;
 let failure = "";
+function fail(why) {
+  failure ||= why;
+  child?.kill("SIGTERM");
+}
+
+/** Whether generated/ is up to date is a test. */
+const CHECKS = ["typecheck", "lint"];
+
+/** Beside the tests, which come first: the type checker needs one processor for half a minute, and many tests wait. */
+async function check(name) {
+  const checking = spawn("npm", ["run", "--silent", name], { stdio: "inherit" });
+  setPriority(checking.pid, 10);
+  const [status] = await once(checking, "exit");
+  if (status !== 0) fail(`npm run ${name}`);
+}
 
 /** One server for all files that can share it; a few files by name start their own. When it ends by itself, so does the run. */
 async function sharePostgres() {
@@ -174,11 +179,14 @@ async function sharePostgres() {
   const server = spawn(binary, args, { stdio: ["pipe", "pipe", "inherit"], env });
   let isWanted = true;
   const url = await new Promise((resolve) => {
-    server.stdout.setEncoding("utf8").once("data", resolve);
+    let said = "";
+    server.stdout.setEncoding("utf8").on("data", (text) => {
+      said += text;
+      if (said.includes("\n")) resolve(said);
+    });
     server.once("exit", () => {
       if (!isWanted) return;
-      failure = "the PostgreSQL server of the run ended by itself, or did not start";
-      child?.kill("SIGTERM");
+      fail("the PostgreSQL server of the run ended by itself, or did not start");
       resolve("");
     });
   });
@@ -189,8 +197,11 @@ async function sharePostgres() {
   };
 }
 
-/** Penstock as `npm run build` makes it: hundreds of processes start from it, each in a fifth of the time that the sources take. */
-function buildOnce() {
+/**
+ * Penstock as `npm run build` makes it: hundreds of processes start from it, each in a fifth of the time that the sources take. And the
+ * JavaScript of the sources, for the tests and what they start from sources.
+ */
+async function buildOnce() {
   // Below the checkout, whose packages it finds.
   mkdirSync("node_modules/.cache", { recursive: true });
   const out = mkdtempSync(resolve("node_modules/.cache/test-build-"));
@@ -199,19 +210,24 @@ function buildOnce() {
   const { status } = spawnSync(binary, args, { stdio: ["ignore", "ignore", "inherit"], env });
   if (status !== 0) process.exit(status ?? 1);
   env.PENSTOCK_TEST_BUILD = join(out, "penstock.js");
+  env.PENSTOCK_TEST_LOADER = await translateSources(join(out, "sources"));
 }
 
-const isWhole = wanted.length === 0;
-if (isWhole) buildOnce();
+// What changes during a watch is in no build.
+const isWhole = wanted.length === 0 && !values.watch;
+const checked = values.checks && isWhole ? CHECKS.map(check) : [];
+if (isWhole) await buildOnce();
 const endPostgres = isWhole ? await sharePostgres() : () => undefined;
 let status = 1;
 if (failure === "") {
   const paths = values.watch ? files : processes();
-  child = spawn(binary, [...options, ...watch, ...paths], { stdio: "inherit", env });
+  const loader = ["--import", env.PENSTOCK_TEST_LOADER ?? "tsx"];
+  child = spawn(binary, [...loader, ...options, ...watch, ...paths], { stdio: "inherit", env });
   // What was made for the run is removed after an interrupted one too.
   for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => child.kill(signal));
   status = (await once(child, "exit"))[0] ?? 1;
 }
+await Promise.all(checked);
 const results = existsSync(join(bundles, "results")) ? readFileSync(join(bundles, "results"), "utf8") : "";
 for (const folder of temporary) rmSync(folder, { recursive: true, force: true });
 endPostgres();

@@ -1,19 +1,19 @@
-/** A2A in a service. The cleanup of tasks always runs; the SDK and everything else is loaded with the first request. */
+/** A2A in a service: its tasks, and who is told of them. The SDK is loaded with the first request. */
 import type { Logger } from "pino";
 import type { Agent } from "../agents/agent.ts";
-import type { Approvals } from "../approvals/approvals.ts";
-import type { Delivery } from "../approvals/upkeep.ts";
+import type { Context, RawReply } from "../http/route.ts";
 import { isIsolated } from "../identity/principal.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { CountRefusal } from "../observability/metrics/limit-meters.ts";
+import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { Membership } from "../storage/membership.ts";
 import type { Store } from "../storage/store.ts";
-import type { A2aEndpoint } from "./endpoint.ts";
+import type { Engine } from "../workflows/engine.ts";
+import type { AgentRequest } from "./endpoint.ts";
 import { PushSender } from "./push-sender.ts";
-import type { Answered } from "./questions.ts";
-import { isOver } from "./task.ts";
 import { TaskKeeper } from "./task-keeper.ts";
 import { TaskRows } from "./task-rows.ts";
+import { type TaskApprovals, Tasks } from "./tasks.ts";
 
 /** The share of `limits.request` for which a reply may wait for its task, so that it is sent before the limit. */
 const REPLY_TIMEOUT_SHARE = 0.9;
@@ -22,7 +22,9 @@ type Agents = ReadonlyMap<string, Agent>;
 
 interface A2aSource {
   readonly agents: Agents;
-  readonly approvals: Approvals;
+  readonly approvals: TaskApprovals;
+  readonly runs: KeptRuns;
+  readonly engine: Engine;
   readonly store: Store;
   /** The processes that share the store. */
   readonly membership: Membership | null;
@@ -34,20 +36,27 @@ interface A2aSource {
 export class A2a {
   readonly #keeper: TaskKeeper;
   readonly pushes: PushSender;
-  readonly #load: () => Promise<A2aEndpoint>;
-  #endpoint: Promise<A2aEndpoint> | null = null;
+  readonly #manifest: Manifest;
+  readonly #tasks: Tasks;
   #agents: Agents;
-  readonly #rows: TaskRows;
 
-  constructor(manifest: Manifest, { agents, approvals, store, membership, logger, refused }: A2aSource) {
+  /** @param manifest read when it is needed, because a reload may change it */
+  constructor(manifest: Manifest, { agents, store, membership, logger, refused, ...parts }: A2aSource) {
     this.#agents = agents;
-    const isolated = isIsolated(manifest);
-    const rows = new TaskRows(store, isolated, membership);
-    this.#rows = rows;
+    this.#manifest = manifest;
+    const rows = new TaskRows(store, isIsolated(manifest), membership);
     this.pushes = new PushSender(rows, { settings: () => manifest.server.push, logger });
     rows.onEvent = () => this.pushes.hurry();
-    // Getters, because a reload may change the values.
+    const tasks = new Tasks(rows, {
+      ...parts,
+      logger,
+      agent: (id) => this.#agents.get(id),
+      openTasks: () => manifest.server.limits.userTasks,
+      refused: () => refused("server.limits.userTasks"),
+    });
+    this.#tasks = tasks;
     this.#keeper = new TaskKeeper(rows, {
+      takeUp: (agent, task) => tasks.takeUp(agent, task),
       get hasAgents() {
         return Object.keys(manifest.agents).length > 0;
       },
@@ -56,47 +65,22 @@ export class A2a {
       },
       logger,
     });
-    const source = {
-      rows,
-      logger,
-      isolated,
-      approvals,
+  }
+
+  async answer(request: AgentRequest, call: Context<unknown>): Promise<RawReply> {
+    const { answerRequest } = await import("./endpoint.ts");
+    return answerRequest(request, call, {
+      tasks: this.#tasks,
       pushes: this.pushes,
-      refused: () => refused("server.limits.userTasks"),
-      agent: (id: string) => this.#agents.get(id),
-      get openTasks() {
-        return manifest.server.limits.userTasks;
-      },
-      get replyTimeout() {
-        return manifest.server.limits.request * REPLY_TIMEOUT_SHARE;
-      },
-    };
-    this.#load = async () => {
-      const { A2aEndpoint } = await import("./endpoint.ts");
-      return new A2aEndpoint(source);
-    };
+      isolated: isIsolated(this.#manifest),
+      replyTimeout: this.#manifest.server.limits.request * REPLY_TIMEOUT_SHARE,
+    });
   }
 
-  endpoint(): Promise<A2aEndpoint> {
-    this.#endpoint ??= this.#load();
-    return this.#endpoint;
-  }
-
-  /** Ends the tasks that an earlier process left open, and sends outstanding notifications. */
+  /** Goes on with the tasks that an earlier process left, and sends outstanding notifications. */
   async start(): Promise<void> {
     await this.#keeper.start();
     await this.pushes.start();
-  }
-
-  /** Notifies a task that an approval it waits for was answered. */
-  async tellAnswer(answered: Answered): Promise<Delivery> {
-    return (await this.endpoint()).questions.tell(answered);
-  }
-
-  /** Whether the task of a question is over. */
-  async hasEnded({ agentId = "", taskId = "" }: Answered): Promise<boolean> {
-    const found = await this.#rows.read(agentId, taskId);
-    return found === undefined || isOver(found.record.task);
   }
 
   /** Must be called when a reload has changed the agents. */
@@ -105,14 +89,10 @@ export class A2a {
     this.#keeper.adopt();
   }
 
-  /** Waits for tasks, at most some milliseconds. Outstanding notifications survive the process if the store does. */
-  async idle(timeout: number): Promise<void> {
-    await (await this.#endpoint)?.tasks.idle(timeout);
-  }
-
+  /** Outstanding notifications survive the process if the store does. */
   async close(): Promise<void> {
-    await (await this.#endpoint)?.tasks.close();
     await this.#keeper.close();
+    await this.#tasks.close();
     await this.pushes.close();
   }
 }

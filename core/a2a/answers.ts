@@ -2,10 +2,11 @@
 
 import type { AnswerApprovalRequest } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
+import type { PendingApproval } from "../agents/run/parts.ts";
 import { requireValid } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
-import type { AskedApproval, Part } from "./task.ts";
+import type { Part } from "./task.ts";
 
 interface TaskAnswer {
   readonly approvalId: string;
@@ -18,7 +19,7 @@ const FORM = 'a data part {approvalId, approved, reason?, input?}, or the text "
  * @param asked the approvals that the task waits for
  * @throws ServiceError `invalid_input` for a message that is not an answer to them
  */
-export function readAnswers(parts: readonly Part[], asked: readonly AskedApproval[]): TaskAnswer[] {
+export function readAnswers(parts: readonly Part[], asked: readonly PendingApproval[]): TaskAnswer[] {
   const data = parts.flatMap((part, index) => ("data" in part ? [dataAnswer(part.data, index, asked)] : []));
   if (data.length > 0) return data;
   const said = yesOrNo(parts.map(({ text }) => text ?? "").join("\n"));
@@ -34,7 +35,7 @@ function yesOrNo(text: string): "yes" | "no" | null {
   return said === "yes" || said === "no" ? said : null;
 }
 
-function dataAnswer(data: unknown, index: number, asked: readonly AskedApproval[]): TaskAnswer {
+function dataAnswer(data: unknown, index: number, asked: readonly PendingApproval[]): TaskAnswer {
   const path = `params.message.parts[${index}].data`;
   if (!isObject(data)) throw invalid(`${path} must be an object: {approvalId, approved, reason?, input?}`);
   const { approvalId = theOnly(asked, path), ...body } = data as Record<string, unknown>;
@@ -46,10 +47,9 @@ function dataAnswer(data: unknown, index: number, asked: readonly AskedApproval[
   return { approvalId: approvalId as string, body: body as unknown as AnswerApprovalRequest };
 }
 
-function theOnly(asked: readonly AskedApproval[], path: string): string {
-  const open = asked.filter(({ answered }) => !answered);
-  if (open.length === 1) return open[0]!.approvalId;
+function theOnly(asked: readonly PendingApproval[], path: string): string {
+  if (asked.length === 1) return asked[0]!.approvalId;
   throw invalid(
-    `${path}: the task asks for ${open.length} approvals: answer each with a data part that has its approvalId`,
+    `${path}: the task asks for ${asked.length} approvals: answer each with a data part that has its approvalId`,
   );
 }

@@ -1,8 +1,6 @@
-/** Turns an A2A message into the input of an agent. */
+/** A new task: its record, and what its agent is asked. */
 import { createHash, randomUUID } from "node:crypto";
-import type { SendMessageRequest } from "@a2a-js/sdk";
-import { Message as WireMessage } from "@a2a-js/sdk";
-import type { GenerateBody } from "../agents/agent.ts";
+import type { KeptRequest } from "../agents/keeper.ts";
 import { pushUiMessage } from "../agents/prompt/ui-input.ts";
 import { ownerOf } from "../identity/ownership.ts";
 import type { Principal, Requester } from "../identity/principal.ts";
@@ -18,62 +16,55 @@ import { newTaskId } from "./task-ids.ts";
 export interface NewTask {
   /** The message without the ids of the task and its context. */
   readonly message: Omit<Message, "taskId" | "contextId">;
-  readonly contextId: string;
-  readonly body: GenerateBody;
-  /** Digest of everything in the client's message, to recognise a repeated one. */
-  readonly content: string;
+  /** The context that its client names; default: a new one. */
+  readonly contextId: string | undefined;
+  readonly context: Record<string, unknown> | undefined;
   /** Makes the push configuration, given the id of the task. */
   readonly push?: (task: string) => PushConfig;
 }
 
-/** The record of a new task. A repeated message of the same owner finds it by a digest, because clients choose how long ids are. */
+/**
+ * The record of a new task. A repeated message of the same owner finds it by a digest, because clients choose how long ids are.
+ *
+ * @throws ServiceError `invalid_input` for parts that agents do not accept
+ */
 export function newRecord(
   agent: string,
-  fresh: NewTask,
+  { message, contextId: named, context }: NewTask,
   principal: Principal,
   { user, caller }: Requester,
 ): TaskRecord {
-  const { message, contextId, body, content } = fresh;
+  // Checked here already, so that errors name the fields of the client's message.
+  pushUiMessage([], inputMessage(message), "params.message");
+  const contextId = named || randomUUID();
   const now = storedTime();
   const id = newTaskId(now);
   const owner = ownerOf(principal);
   const status = { state: "TASK_STATE_WORKING", timestamp: new Date(now).toISOString() } as const;
   const task: Task = { id, contextId, status, artifacts: [], history: [{ ...message, taskId: id, contextId }] };
-  const { context } = body.options ?? {};
   const origin = { user, caller: caller.kind, ...(context !== undefined && { context }) };
   const key = taskMessageKey(digest([agent, owner, message.messageId]));
+  // Of everything in the client's message, to recognise a repeated one.
+  const content = digest([named, message, context]);
   return { agent, owner, createdAt: now, updatedAt: now, task, origin, message: [key, content] };
 }
 
 const digest = (value: unknown): string => createHash("sha256").update(canonicalJson(value)).digest("base64url");
 
-/** The message has started a task before. */
-export class RepeatedMessage extends Error {
-  readonly task: string;
-
-  constructor(task: string) {
-    super("the message has begun a task before");
-    this.task = task;
-  }
+/** What the agent of a task is asked. */
+export function requestOf({ task, origin, waiting }: TaskRecord): KeptRequest {
+  const earlier = waiting?.input;
+  return {
+    input: earlier ?? [inputMessage(task.history[0]!)],
+    options: { memory: { conversationId: task.contextId }, ...(origin?.context && { context: origin.context }) },
+    clientKnowsMessageId: true,
+    isTask: true,
+    // It brings the calls that were answered.
+    ...(earlier !== undefined && { runsTools: true }),
+  };
 }
 
-/** @throws ServiceError `invalid_input` for parts that agents do not accept */
-export function newTask({ message, metadata }: SendMessageRequest): NewTask {
-  const { taskId, contextId, ...said } = WireMessage.toJSON(message!) as Message;
-  const context = contextId || randomUUID();
-  const input = { role: "user", parts: said.parts.map(inputPart) };
-  // Checked here already, so that errors name the fields of the client's message.
-  pushUiMessage([], input, "params.message");
-  const options: GenerateBody["options"] = { memory: { conversationId: context } };
-  if (metadata !== undefined) options.context = metadata;
-  const content = digest([contextId, said, metadata]);
-  return { message: said, contextId: context, body: { input: [input], options }, content };
-}
-
-/** The message with which a client answers the question of a task. */
-export function answerMessage({ message }: SendMessageRequest, { id, contextId }: Task): Message {
-  return { ...(WireMessage.toJSON(message!) as Message), taskId: id, contextId };
-}
+const inputMessage = ({ parts }: Pick<Message, "parts">) => ({ role: "user", parts: parts.map(inputPart) });
 
 function inputPart(part: Part, index: number): object {
   if (part.text !== undefined) return { type: "text", text: part.text };

@@ -1,4 +1,4 @@
-/** The output of an agent in a task so far, for any number of readers, each with its own position. */
+/** The output of an agent in a task so far, for one reader. */
 import type { AgentPart } from "../agents/run/parts.ts";
 import type { Artifact, Part } from "./task.ts";
 
@@ -21,66 +21,88 @@ export interface ArtifactUpdate {
 
 export class TaskOutput {
   readonly #pieces: Piece[] = [];
-  #firstText = -1;
   #block = 0;
   #files = 0;
+  /** How many pieces there were when the step began that is at work. */
+  #before = 0;
+  /** How many the reader has. */
+  #read = 0;
   /** Size of the output in characters. */
   size = 0;
 
-  /** @param earlier the output before a question, if the task continues after one */
-  constructor(earlier: readonly Artifact[] = []) {
+  /** @param earlier the output before a question, if the task continues after one: its reader has it */
+  constructor(earlier: readonly Artifact[]) {
     for (const artifact of earlier) {
       if (artifact.artifactId === ANSWER)
         for (const { text = "" } of artifact.parts) this.#addText(text, ++this.#block);
       else this.#addFile(artifact);
     }
+    this.#read = this.#before = this.#pieces.length;
   }
 
-  /** The position after all output so far. */
-  get length(): number {
-    return this.#pieces.length;
-  }
-
-  /** Adds a part; returns whether it belongs to the answer. Output of sub-agents and of tools does not. */
-  add(part: AgentPart): boolean {
-    if (part.subAgentId !== undefined) return false;
-    if (part.type === "text-start") this.#block++;
-    if (part.type === "text-delta" && part.delta !== "") {
-      this.#addText(part.delta, this.#block);
-      return true;
+  /** Adds a part, if it belongs to the answer. Output of sub-agents and of tools does not. */
+  add(part: AgentPart): void {
+    if (part.subAgentId !== undefined) return;
+    if (part.type === "start-step") this.#before = this.#pieces.length;
+    else if (part.type === "step-restart") this.#restart();
+    else if (part.type === "text-start") this.#block++;
+    else if (part.type === "text-delta" && part.delta !== "") this.#addText(part.delta, this.#block);
+    else if (part.type === "file") {
+      const { base64, mediaType } = part.file;
+      this.#addFile({ artifactId: `file-${this.#files + 1}`, parts: [{ raw: base64, mediaType }] });
     }
-    if (part.type !== "file") return false;
-    const { base64, mediaType } = part.file;
-    this.#addFile({ artifactId: `file-${this.#files + 1}`, parts: [{ raw: base64, mediaType }] });
-    return true;
+  }
+
+  /** After a crash the model is asked again: what it has said in this step counts no more. */
+  #restart(): void {
+    const gone = this.#pieces.splice(this.#before);
+    for (const piece of gone) {
+      if ("artifactId" in piece) this.#files--;
+      this.size -= sizeOf(piece);
+    }
+    // The reader gets the whole artifact anew.
+    if (this.#read > this.#before) this.#read = 0;
   }
 
   #addText(text: string, block: number): void {
-    if (this.#firstText === -1) this.#firstText = this.#pieces.length;
     this.size += text.length;
     this.#pieces.push({ text, block });
   }
 
   #addFile(artifact: Artifact): void {
     this.#files++;
-    for (const { raw = "" } of artifact.parts) this.size += raw.length;
+    this.size += sizeOf(artifact);
     this.#pieces.push(artifact);
   }
 
   artifacts(): Artifact[] {
-    return this.since(0).map(({ artifact }) => artifact);
+    return this.#since(0).map(({ artifact }) => artifact);
   }
 
-  /** The output after a position: all text as one update, then the files. */
-  since(position: number): ArtifactUpdate[] {
+  get hasNews(): boolean {
+    return this.#read < this.#pieces.length;
+  }
+
+  /** What the reader has not got yet: all text as one update, then the files. */
+  news(): ArtifactUpdate[] {
+    const updates = this.#since(this.#read);
+    this.#read = this.#pieces.length;
+    return updates;
+  }
+
+  #since(position: number): ArtifactUpdate[] {
     const news = this.#pieces.slice(position);
     const updates: ArtifactUpdate[] = [];
     const parts = textParts(news.filter((piece) => "text" in piece));
-    if (parts.length > 0) updates.push({ artifact: { artifactId: ANSWER, parts }, append: position > this.#firstText });
+    const first = this.#pieces.findIndex((piece) => "text" in piece);
+    if (parts.length > 0) updates.push({ artifact: { artifactId: ANSWER, parts }, append: first < position });
     for (const piece of news) if ("artifactId" in piece) updates.push({ artifact: piece, append: false });
     return updates;
   }
 }
+
+const sizeOf = (piece: Piece): number =>
+  "text" in piece ? piece.text.length : piece.parts.reduce((size, { raw = "" }) => size + raw.length, 0);
 
 function textParts(texts: readonly Text[]): Part[] {
   const blocks = new Map<number, string[]>();

@@ -92,8 +92,7 @@ export class PushConfigs {
   /** The task, if it belongs to the caller: others must not see its configurations, even if they see the task. */
   async #own(id: string): Promise<FoundTask> {
     const { agent, tasks, principal } = this.#source;
-    const seen = await tasks.find(agent, id, principal);
-    const found = seen && (await tasks.rows.read(agent, id));
+    const found = await tasks.find(agent, id, principal);
     if (found === undefined) throw taskNotFound(id);
     const { owner } = found.record;
     if (owner !== "" && owner !== ownerOf(principal))

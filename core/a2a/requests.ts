@@ -22,6 +22,7 @@ import {
   Task as TaskCodec,
   TaskState,
   taskStateToJSON,
+  Message as WireMessage,
 } from "@a2a-js/sdk";
 import { TaskNotCancelableError, UnsupportedOperationError } from "@a2a-js/sdk/errors";
 import type { A2ARequestHandler, ServerCallContext } from "@a2a-js/sdk/server";
@@ -30,16 +31,13 @@ import type { Agent, RunCall } from "../agents/agent.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
 import { a2aError, taskNotFound } from "./errors.ts";
-import { followRemoteTask, followRun, streamRun, type TaskEvent } from "./follow.ts";
-import { answerMessage, newTask, RepeatedMessage } from "./new-task.ts";
+import { followTask, type TaskEvent } from "./follow.ts";
+import type { NewTask } from "./new-task.ts";
 import type { Version } from "./params.ts";
-import type { PushConfig } from "./push-config.ts";
 import type { PushConfigs } from "./push-configs.ts";
-import type { Questions } from "./questions.ts";
-import { settled } from "./settled.ts";
-import { isOver, isWorking, type Task } from "./task.ts";
+import { isOver, isWorking, type Message, type Task, type TaskRecord } from "./task.ts";
 import { listTasks } from "./task-list.ts";
-import type { SeenTask } from "./task-run.ts";
+import type { FoundTask } from "./task-rows.ts";
 import type { Tasks } from "./tasks.ts";
 
 interface RequestSource {
@@ -47,7 +45,6 @@ interface RequestSource {
   /** Its card, as JSON. */
   readonly card: () => string;
   readonly tasks: Tasks;
-  readonly questions: Questions;
   readonly configs: PushConfigs;
   readonly principal: Principal;
   readonly call: RunCall;
@@ -73,13 +70,22 @@ export class Requests implements A2ARequestHandler {
   /** Replies when the task has ended or asks a question, or when the reply can wait no longer. */
   async sendMessage(request: SendMessageRequest, { requestedVersion }: ServerCallContext) {
     return this.#guard(async () => {
-      const { agent, tasks, principal, call, until } = this.#source;
-      const seen = await this.#take(request, requestedVersion as Version);
+      const record = await this.#take(request, requestedVersion as Version);
       const { returnImmediately, historyLength } = request.configuration ?? {};
-      if (returnImmediately) return taskReply(seen.run?.snapshot() ?? seen.task, historyLength);
-      const rest = Math.max(until - performance.now(), 0);
-      return taskReply(await settled(tasks, { agent: agent.id, seen, principal }, call.signal, rest), historyLength);
+      return taskReply(returnImmediately ? record.task : await this.#settled(record), historyLength);
     });
+  }
+
+  /** The task when it has ended or asks a question, or when the reply can wait no longer. */
+  async #settled(record: TaskRecord): Promise<Task> {
+    if (!isWorking(record.task)) return record.task;
+    const { tasks, call, until } = this.#source;
+    const limit = AbortSignal.any([
+      call.signal,
+      AbortSignal.timeout(Math.max(Math.ceil(until - performance.now()), 0)),
+    ]);
+    for await (const event of followTask(tasks, record, limit)) if ("endOf" in event) return event.endOf;
+    return (await this.#find(record.task.id)).record.task;
   }
 
   async *sendMessageStream(
@@ -87,56 +93,41 @@ export class Requests implements A2ARequestHandler {
     { requestedVersion }: ServerCallContext,
   ): AsyncGenerator<StreamResponse, void, undefined> {
     const { historyLength } = request.configuration ?? {};
-    const seen = await this.#guard(() => this.#take(request, requestedVersion as Version));
-    const { task, run } = seen;
-    if (run !== undefined && run.record.task === run.beginning)
-      yield* this.#stream(streamRun(run, this.#source.call.signal), historyLength);
-    else if (isWorking(task)) yield* this.#stream(this.#follow(seen), historyLength);
-    else yield StreamCodec.fromJSON(wireEvent({ task }, historyLength));
+    const record = await this.#guard(() => this.#take(request, requestedVersion as Version));
+    if (isWorking(record.task)) yield* this.#follow(record, historyLength);
+    else yield StreamCodec.fromJSON(wireEvent({ task: record.task }, historyLength));
   }
 
   /** The task that the message starts, has started before, or continues. */
-  async #take(request: SendMessageRequest, version: Version): Promise<SeenTask> {
+  async #take(request: SendMessageRequest, version: Version): Promise<TaskRecord> {
     const { agent, tasks, configs, principal, call } = this.#source;
-    const { message } = request;
+    const { taskId, contextId, ...message } = WireMessage.toJSON(request.message!) as Message;
     const push = configs.ofMessage(request, version);
-    if (message?.taskId) return this.#answer(request, message.taskId, push);
-    try {
-      const run = await tasks.begin(agent, { ...newTask(request), ...(push && { push }) }, principal, call);
-      return { task: run.record.task, run, size: 0 };
-    } catch (error) {
-      if (error instanceof RepeatedMessage) return this.#find(error.task);
-      throw error;
-    }
+    if (taskId) return this.#answer(taskId, message, push);
+    const fresh = { message, contextId, context: request.metadata, ...(push && { push }) };
+    return tasks.begin(agent, fresh, principal, call);
   }
 
   /** Takes a message to a task as the answer to its question. */
-  async #answer(request: SendMessageRequest, id: string, push?: (task: string) => PushConfig): Promise<SeenTask> {
-    const { agent, tasks, questions, configs, call } = this.#source;
-    const seen = await this.#find(id);
-    const { task } = seen;
-    // A repeated answer, whose reply was lost.
-    const isRepeated = task.history.some(({ messageId }) => messageId === request.message!.messageId);
+  async #answer(id: string, message: NewTask["message"], push: NewTask["push"]): Promise<TaskRecord> {
+    const { tasks, configs, call } = this.#source;
+    const { record } = await this.#find(id);
+    const { task } = record;
+    const { contextId } = task;
     if (isOver(task) || isWorking(task)) {
-      if (isRepeated) return seen;
+      // A repeated answer, whose reply was lost.
+      if (task.history.some(({ messageId }) => messageId === message.messageId)) return record;
       const why = isOver(task) ? "has ended" : "is running";
       throw new UnsupportedOperationError(
-        `task ${id} ${why} and takes no messages: leave taskId out, and go on with contextId ${task.contextId}`,
+        `task ${id} ${why} and takes no messages: leave taskId out, and go on with contextId ${contextId}`,
       );
     }
     if (push !== undefined) await configs.set(id, push);
-    const found = await tasks.rows.read(agent.id, id);
-    if (found !== undefined) await questions.answer(found.record, answerMessage(request, task), call);
-    return this.#find(id);
+    await tasks.answer(record, { ...message, taskId: id, contextId }, call);
+    return (await this.#find(id)).record;
   }
 
-  #follow({ task, run }: SeenTask): AsyncGenerator<TaskEvent> {
-    const { agent, tasks, principal, call } = this.#source;
-    if (run !== undefined) return followRun(run, call.signal);
-    return followRemoteTask(tasks, { agent: agent.id, task }, principal, call.signal);
-  }
-
-  async #find(id: string): Promise<SeenTask> {
+  async #find(id: string): Promise<FoundTask> {
     const { agent, tasks, principal } = this.#source;
     const found = await tasks.find(agent.id, id, principal);
     if (found === undefined) throw taskNotFound(id);
@@ -144,7 +135,7 @@ export class Requests implements A2ARequestHandler {
   }
 
   async getTask({ id, historyLength }: GetTaskRequest) {
-    return this.#guard(async () => taskReply((await this.#find(id)).task, historyLength));
+    return this.#guard(async () => taskReply((await this.#find(id)).record.task, historyLength));
   }
 
   async listTasks(request: ListTasksRequest): Promise<ListTasksResponse> {
@@ -166,8 +157,7 @@ export class Requests implements A2ARequestHandler {
 
   async cancelTask({ id }: CancelTaskRequest) {
     return this.#guard(async () => {
-      const { agent, tasks, principal } = this.#source;
-      const task = await tasks.cancel(agent.id, id, principal);
+      const task = (await this.#source.tasks.cancel(await this.#find(id)))?.task;
       if (task === undefined) throw taskNotFound(id);
       if (task.status.state !== "TASK_STATE_CANCELED")
         throw new TaskNotCancelableError(`task ${task.id} has ended and cannot be canceled`);
@@ -176,14 +166,16 @@ export class Requests implements A2ARequestHandler {
   }
 
   async *resubscribe({ id }: SubscribeToTaskRequest): AsyncGenerator<StreamResponse, void, undefined> {
-    const seen = await this.#guard(() => this.#find(id));
-    if (isOver(seen.task)) throw new UnsupportedOperationError(`task ${id} has ended: ask for the task instead`);
-    yield* this.#stream(this.#follow(seen));
+    const { record } = await this.#guard(() => this.#find(id));
+    if (isOver(record.task)) throw new UnsupportedOperationError(`task ${id} has ended: ask for the task instead`);
+    yield* this.#follow(record);
   }
 
-  async *#stream(events: AsyncGenerator<TaskEvent>, historyLength?: number): AsyncGenerator<StreamResponse> {
+  async *#follow(record: TaskRecord, historyLength?: number): AsyncGenerator<StreamResponse> {
+    const { tasks, call } = this.#source;
     try {
-      for await (const event of events) yield StreamCodec.fromJSON(wireEvent(event, historyLength));
+      for await (const event of followTask(tasks, record, call.signal))
+        yield StreamCodec.fromJSON(wireEvent(event, historyLength));
     } catch (error) {
       throw a2aError(error, this.#source.call);
     }

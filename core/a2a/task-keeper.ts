@@ -1,17 +1,17 @@
-/** Cleans up the tasks in the store: ends those that a dead process left open, and deletes those that are too old. */
+/** Cleans up the tasks in the store: goes on with those whose process is gone, and deletes those that are too old. */
 import type { Logger } from "pino";
-import { storedTime, systemTime } from "../lib/clock.ts";
+import { systemTime } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { removeUnchanged, unlessConflict } from "../storage/conflict.ts";
-import { OPEN_TASKS, openTask, taskEntry, taskIndex } from "../storage/keys.ts";
+import { indexedTask, OPEN_TASKS, openTask, taskEntry, taskIndex, taskKey } from "../storage/keys.ts";
+import { excessBytes } from "../storage/memory-shares.ts";
 import { Orphans } from "../storage/orphans.ts";
-import { pagesInBackground } from "../storage/ranges.ts";
+import { allRows, pagesInBackground } from "../storage/ranges.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Row } from "../storage/store.ts";
-import { ended, isWorking, type TaskState } from "./task.ts";
+import type { TaskState } from "./task.ts";
 import { type IndexValue, parseTaskLease, type TaskRows } from "./task-rows.ts";
-import { removeSurplusTasks } from "./task-surplus.ts";
 
 const ROUND_INTERVAL_MS = 60_000;
 /** Pause between two checks of the bytes of tasks in memory. */
@@ -20,6 +20,8 @@ const ROWS_PER_COMMIT = 100;
 const OPEN_STATES: ReadonlySet<TaskState> = new Set(["TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"]);
 
 interface TaskKeeperOptions {
+  /** Goes on with a task that says it works. Resolves to false when it does not. */
+  takeUp(agent: string, task: string): Promise<boolean>;
   /** Whether there are agents, which may have tasks. */
   readonly hasAgents: boolean;
   /** Milliseconds for which ended tasks are kept. */
@@ -49,12 +51,12 @@ export class TaskKeeper {
       membership: rows.membership,
       prefix: OPEN_TASKS,
       processOf: ({ value }) => parseTaskLease(value).process ?? "",
-      end: (lease) => this.#interrupt(lease),
+      end: (lease) => this.#takeUp(lease),
       failed,
     });
   }
 
-  /** Ends the tasks that processes have left which are gone, now and whenever one goes. */
+  /** Goes on with the tasks that processes have left which are gone, now and whenever one goes. */
   async start(): Promise<void> {
     await this.#orphans.start();
     this.adopt();
@@ -72,14 +74,9 @@ export class TaskKeeper {
     await Promise.all([this.#orphans.close(), this.#rounds.stop(), this.#surplus?.stop()]);
   }
 
-  async #interrupt(lease: Row): Promise<void> {
-    const found = await this.#rows.read(parseTaskLease(lease.value).agent, openTask(lease.key));
-    if (found === undefined || !isWorking(found.record.task)) {
-      await removeUnchanged(this.#rows.store, lease);
-      return;
-    }
-    const ending = { state: "TASK_STATE_FAILED", reason: INTERRUPTED } as const;
-    await unlessConflict(this.#rows.change(found.record, ended(found.record, ending, storedTime()), found.revision));
+  async #takeUp(lease: Row): Promise<void> {
+    const isOpen = await this.#options.takeUp(parseTaskLease(lease.value).agent, openTask(lease.key));
+    if (!isOpen) await removeUnchanged(this.#rows.store, lease);
   }
 
   /** Deletes tasks that last changed before `time` (milliseconds since 1970), a page at a time. */
@@ -97,8 +94,46 @@ export class TaskKeeper {
 
   async #round(): Promise<void> {
     await this.#orphans.look();
+    // Their runs may have come to rest while the store was away.
+    for await (const leases of allRows(this.#rows.store, { prefix: OPEN_TASKS }, ROWS_PER_COMMIT))
+      for (const lease of leases)
+        if (parseTaskLease(lease.value).process === this.#rows.membership?.name) await this.#takeUp(lease);
     await this.forget(Math.max(0, systemTime() - this.#options.retention));
   }
 }
 
-export const INTERRUPTED = "the service stopped while the task was running";
+/** The oldest of each agent that are looked at together. */
+const TASKS_PER_LOOK = 200;
+
+/** Removes tasks until all take no more than their room in `memory:`, or only those are left that still work. One that waits for an answer makes room too. */
+export async function removeSurplusTasks(rows: TaskRows, signal: AbortSignal): Promise<void> {
+  const excess = () => excessBytes(rows.store, "tasks");
+  for (let left = excess(), before = Number.POSITIVE_INFINITY; left > 0 && left < before; left = excess()) {
+    before = left;
+    await removeOldest(rows, left);
+    if (signal.aborted) return;
+  }
+}
+
+async function removeOldest(rows: TaskRows, bytes: number): Promise<void> {
+  let freed = 0;
+  for (const { agent, row } of await oldestTasks(rows)) {
+    if (freed >= bytes) return;
+    const record = await rows.store.get(taskKey(agent, indexedTask(row.key).task));
+    freed += record?.value.length ?? 0;
+    await unlessConflict(rows.delete(agent, [row]));
+  }
+}
+
+async function oldestTasks(rows: TaskRows): Promise<{ agent: string; row: Row }[]> {
+  const found: { agent: string; row: Row; updatedAt: number }[] = [];
+  for await (const agent of rows.agents()) {
+    // Running tasks may be the oldest for long: later pages have those that can be removed.
+    for await (const page of allRows(rows.store, { prefix: taskIndex(agent) }, TASKS_PER_LOOK)) {
+      const idle = page.filter(({ value }) => (JSON.parse(value) as IndexValue)[0] !== "TASK_STATE_WORKING");
+      found.push(...idle.map((row) => ({ agent, row, updatedAt: indexedTask(row.key).updatedAt })));
+      if (idle.length > 0) break;
+    }
+  }
+  return found.sort((left, right) => left.updatedAt - right.updatedAt);
+}

@@ -10,6 +10,8 @@ import { isTaskId } from "./task-ids.ts";
 import type { IndexValue } from "./task-rows.ts";
 import type { Tasks } from "./tasks.ts";
 
+type Findable = Pick<Tasks, "rows" | "find">;
+
 /** Index rows that one request reads: older tasks are not found. */
 const MAX_SCANNED_ROWS = 10_000;
 const BATCH_ROWS = 1_000;
@@ -37,7 +39,7 @@ interface TaskPage {
 
 /** @throws ServiceError `invalid_input` for a page token that no list has returned */
 export async function listTasks(
-  tasks: Tasks,
+  tasks: Findable,
   agent: string,
   query: TaskListQuery,
   principal: Principal,
@@ -62,18 +64,18 @@ export async function listTasks(
     const { task } = indexedTask(keys[taken++]!);
     const seen = await inTurn(() => tasks.find(agent, task, principal));
     if (seen === undefined) continue;
-    found.push(seen.task);
+    found.push(seen.record.task);
     size += seen.size;
   }
   const nextPageToken = keys.length > taken ? pageToken(keys[taken - 1]!) : "";
   return { tasks: found, nextPageToken, pageSize, totalSize };
 }
 
-async function* newestFirst(tasks: Tasks, prefix: string): AsyncGenerator<Row> {
+async function* newestFirst({ rows: { store } }: Findable, prefix: string): AsyncGenerator<Row> {
   let before: string | undefined;
   for (let seen = 0; seen < MAX_SCANNED_ROWS; ) {
     const range = { prefix, reverse: true, limit: BATCH_ROWS };
-    const rows = await tasks.rows.store.scan(before === undefined ? range : { ...range, before });
+    const rows = await store.scan(before === undefined ? range : { ...range, before });
     yield* rows;
     seen += rows.length;
     if (rows.length < BATCH_ROWS) return;

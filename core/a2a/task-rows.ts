@@ -110,6 +110,12 @@ export class TaskRows {
     return changed;
   }
 
+  async remove({ record, revision }: FoundTask): Promise<void> {
+    const { agent, task, updatedAt } = record;
+    const index = await this.store.get(taskIndex(agent) + taskEntry(updatedAt, task.id));
+    if (index?.revision === revision) await this.delete(agent, [index]);
+  }
+
   /** @param found rows of the index of all tasks of an agent, none of which has changed since */
   async delete(agent: string, found: readonly Row[]): Promise<void> {
     const pushes = await this.store.getMany(found.map(({ key }) => taskPushKey(indexedTask(key).task)));

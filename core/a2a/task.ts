@@ -57,14 +57,19 @@ export interface Task {
   metadata?: Record<string, unknown>;
 }
 
-/** A call that waits for a person's approval, or was answered while others still wait. */
-export type AskedApproval = PendingApproval & { readonly answered?: true };
+/** What a task asks. */
+interface WaitingFor {
+  readonly approvals: readonly PendingApproval[];
+  /** Of a task that an older release has stored: the input of the run that goes on with the answers. */
+  readonly input?: readonly object[];
+}
 
-/** What a task needs to continue once a person has answered. */
-export interface WaitingFor {
-  readonly approvals: readonly AskedApproval[];
-  /** The input of the run that continues. */
-  readonly input: readonly object[];
+/** How the run of a task is found. */
+interface TaskRun {
+  /** Empty for nobody. */
+  readonly userId: string;
+  /** Number of its last event of which the artifacts tell. */
+  readonly seen: number;
 }
 
 /** On whose behalf the agent of a task works. */
@@ -83,8 +88,9 @@ export interface TaskRecord {
   readonly createdAt: number;
   readonly updatedAt: number;
   readonly task: Task;
-  /** Undefined in tasks that an older release has stored. */
   readonly origin?: TaskOrigin;
+  /** Undefined in tasks of older releases, which ended with their process. */
+  readonly run?: TaskRun;
   /** Key of the row that leads from the first message to the task, and the value of that row. */
   readonly message?: readonly [key: string, content: string];
   /** Set only while input is required. */
@@ -97,8 +103,8 @@ export interface Ending {
   /** The reason as text for people. */
   readonly reason?: string;
   readonly metadata?: Record<string, unknown>;
-  /** Set if the task continues after an answer. */
-  readonly waiting?: WaitingFor;
+  /** What the task asks; it continues after the answer. */
+  readonly approvals?: readonly PendingApproval[];
 }
 
 /** Messages of a task that are kept: the first, and the last of those after it. */
@@ -111,14 +117,18 @@ export const isWorking = ({ status }: Task): boolean => status.state === "TASK_S
 export const isOver = (task: Task): boolean => !isWorking(task) && task.status.state !== "TASK_STATE_INPUT_REQUIRED";
 
 /** @param now milliseconds since 1970 */
-export function ended(record: TaskRecord, { state, reason, metadata, waiting }: Ending, now: number): TaskRecord {
+export function ended(record: TaskRecord, { state, reason, metadata, approvals }: Ending, now: number): TaskRecord {
   const { waiting: _, ...rest } = record;
   const parts =
-    waiting !== undefined ? questionParts(waiting) : reason === undefined ? [] : [{ text: reason, mediaType: TEXT }];
-  const asked = waiting?.approvals.find(({ answered }) => !answered)?.approvalId;
-  const changed = withStatus(rest, state, parts, now, asked === undefined ? "end" : `question-${asked}`);
+    approvals !== undefined
+      ? questionParts(approvals)
+      : reason === undefined
+        ? []
+        : [{ text: reason, mediaType: TEXT }];
+  const name = approvals === undefined ? "end" : `question-${approvals[0]!.approvalId}`;
+  const changed = withStatus(rest, state, parts, now, name);
   if (metadata !== undefined) changed.task.metadata = metadata;
-  return waiting === undefined ? changed : { ...changed, waiting };
+  return approvals === undefined ? changed : { ...changed, waiting: { approvals } };
 }
 
 /** The task in progress again. @param now milliseconds since 1970 */
@@ -166,8 +176,7 @@ function bounded([first, ...later]: Message[]): Message[] {
 const TEXT = "text/plain";
 
 /** The question in two forms: for people, and for programs. */
-function questionParts(waiting: WaitingFor): Part[] {
-  const approvals = waiting.approvals.filter(({ answered }) => !answered);
+function questionParts(approvals: readonly PendingApproval[]): Part[] {
   const names = approvals.map(({ toolName }) => JSON.stringify(toolName)).join(", ");
   const how =
     approvals.length === 1

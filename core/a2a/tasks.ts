@@ -1,293 +1,363 @@
-/** The tasks of a service: starts them, finds them for their owners, and makes sure that each one ends. */
-import { setMaxListeners } from "node:events";
-import { setTimeout as sleep } from "node:timers/promises";
+/**
+ * The tasks of a service. Each is a kept run of its agent, which has its id: the run is stored, taken over and stopped like all others.
+ * The row of a task has what A2A needs beside it, and follows it: it is changed when the run goes on, asks, and has ended.
+ */
 import type { Logger } from "pino";
-import type { Agent, GenerateBody, RunCall } from "../agents/agent.ts";
-import { approvalPlace } from "../approvals/rows.ts";
+import type { AnswerApprovalRequest } from "../../generated/types.ts";
+import type { Agent, RunCall } from "../agents/agent.ts";
+import type { KeptRequest, KeptRun } from "../agents/keeper.ts";
+import type { AgentPart, PendingApproval } from "../agents/run/parts.ts";
 import { mayAccess } from "../identity/ownership.ts";
-import type { Principal } from "../identity/principal.ts";
+import { EVERYTHING, type Principal, type Requester } from "../identity/principal.ts";
 import { storedTime } from "../lib/clock.ts";
-import { CommitConflict, invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { CommitConflict, invalid, messageOf, ServiceError, unavailable, unlessNotFound } from "../lib/errors.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
+import { createKeyedMutex } from "../lib/keyed-mutex.ts";
 import { UserBound } from "../lib/user-bound.ts";
-import { OPEN_TASKS, taskKey } from "../storage/keys.ts";
+import type { KeptRuns } from "../runs/kept-runs.ts";
+import type { RunStanding } from "../runs/scoped.ts";
+import { changeInTurn } from "../storage/conflict.ts";
 import { isShared } from "../storage/sharing.ts";
-import { ENDED_BY_STOP, endingForError, endingForWaiting } from "./endings.ts";
-import { type NewTask, newRecord, RepeatedMessage } from "./new-task.ts";
-import type { TaskApprovals } from "./questions.ts";
-import { RunningTasks } from "./running-tasks.ts";
-import { type Ending, ended, isOver, resumed, type Task, type TaskRecord, type WaitingFor } from "./task.ts";
+import type { Engine } from "../workflows/engine.ts";
+import { isRun, type RunSuspension, runIdOf } from "../workflows/journal/run-record.ts";
+import { readAnswers } from "./answers.ts";
+import { type NewTask, newRecord, requestOf } from "./new-task.ts";
+import { TaskOutput } from "./output.ts";
+import type { PushConfig } from "./push-config.ts";
+import { type Ending, ended, isOver, isWorking, type Message, resumed, type TaskRecord, withAnswer } from "./task.ts";
 import { isTaskId } from "./task-ids.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
-import { MAX_ANSWER_CHARACTERS, type SeenTask, TaskRun } from "./task-run.ts";
 
-/** Most tasks that may run at once; needed because a task continues when its client leaves. */
-const MAX_RUNNING_TASKS = 1_000;
-/** Pause before the end of a task is written again after the store has failed. */
-const WRITE_RETRY_DELAY_MS = 1_000;
-/** How long to wait for agents to stop after their signal has aborted, when the service stops. */
-const SHUTDOWN_TIMEOUT_MS = 1_000;
+/** Longest answer, text and files together. */
+const MAX_ANSWER_CHARACTERS = 4 * 1024 * 1024;
+const INTERRUPTED = "the service stopped while the task was running";
+
+/** The part of the approvals inbox that tasks need. */
+export interface TaskApprovals {
+  answer(id: string, body: AnswerApprovalRequest, from: Requester): Promise<unknown>;
+  /** The statuses of questions by id, for those that exist. */
+  statusOf(ids: readonly string[]): Promise<ReadonlyMap<string, string>>;
+  /** Withdraws open questions. Never rejects. */
+  withdraw(ids: readonly string[], reason: "cancelled"): Promise<void>;
+}
+
 interface TasksOptions {
+  readonly runs: KeptRuns;
+  readonly engine: Pick<Engine, "onRest">;
+  readonly approvals: TaskApprovals;
   readonly logger: Logger;
-  /** How many tasks of one user may be open; default: any number. */
-  openTasks?(): number;
+  /** The agents of the current generation. */
+  agent(id: string): Agent | undefined;
+  /** How many tasks of one user may be open. */
+  openTasks(): number;
   /** Called for each task above that limit. */
-  readonly refused?: (() => void) | undefined;
-  readonly approvals?: Pick<TaskApprovals, "withdrawAt"> | undefined;
-  /** Milliseconds between two checks for changes by other processes. */
-  readonly pollInterval?: number | undefined;
+  refused(): void;
 }
-
-interface Work {
-  readonly agent: Agent;
-  readonly body: GenerateBody;
-  readonly caller: TaskCaller;
-}
-
-/** The caller for whom an agent works. */
-export type TaskCaller = Omit<RunCall, "signal">;
 
 export class Tasks {
   readonly rows: TaskRows;
   readonly #options: TasksOptions;
-  readonly #watched: RunningTasks;
-  /** Tasks whose end has not been written, by id. */
-  readonly #runs = new Map<string, TaskRun>();
-  /** Agents that are working, including those that ignore their signal. */
-  readonly #working = new Set<Promise<void>>();
-  /** Writes of ends that the store has not accepted yet. */
-  readonly #writing = new Set<Promise<void>>();
-  readonly #closing = new AbortController();
   readonly #openTasks: UserBound;
+  /** Tasks whose runs are about to begin here. */
+  readonly #beginning = new Set<string>();
+  /** Of the changes of one task. */
+  readonly #turns = createKeyedMutex<string>();
+  /** What follows runs in the background. */
+  readonly #following = new Set<Promise<unknown>>();
 
   constructor(rows: TaskRows, options: TasksOptions) {
-    const { logger, openTasks = () => Number.POSITIVE_INFINITY, pollInterval } = options;
     this.rows = rows;
     this.#options = options;
     this.#openTasks = new UserBound({
       count: (user, most) => rows.countOpen(user, most),
-      limit: openTasks,
+      limit: options.openTasks,
       tooMany: (limit) => `the user has ${limit} open tasks already: wait until one has ended, or cancel one`,
     });
-    this.#watched = new RunningTasks(rows, this.#runs, {
-      logger,
-      pollInterval,
-      lost: (run) => void this.#end(run, { state: "TASK_STATE_CANCELED" }),
-    });
-    // Other processes consider this one dead, and fail its tasks.
-    rows.membership?.onLost(() => {
-      for (const run of this.#runs.values()) void this.#end(run, ENDED_BY_STOP);
-    });
+    // Where the store is away, the row follows when the run rests.
+    options.runs.onTask = (agentId, id) =>
+      this.#change(agentId, id, ({ task }) => !isWorking(task), goingOn).then(NOTHING, NOTHING);
+    options.engine.onRest = ({ start: { input, workflowId, workflowName: agentId, ...start } }) => {
+      if (!isRun(workflowId) || (input as KeptRequest).isTask !== true) return;
+      const following: Promise<unknown> = this.follow(agentId, runIdOf(start))
+        .catch((error) => options.logger.warn({ err: error }, `a task does not follow its run: ${messageOf(error)}`))
+        .finally(() => this.#following.delete(following));
+      this.#following.add(following);
+    };
   }
 
   /**
-   * @throws RepeatedMessage for a message that has started a task; ServiceError `unavailable` when too many run, and when the store fails,
-   * `rate_limited` when the user has too many, `invalid_input` for a different message with the id of an earlier one
+   * The task of a message, which it begins or has begun before. It is stored before its run begins: where this process is gone then, another
+   * one begins it.
+   *
+   * @throws ServiceError `unavailable` when too many run, and when the store fails, `rate_limited` when the user has too many,
+   * `invalid_input` for a different message with the id of an earlier one
    */
-  async begin(agent: Agent, fresh: NewTask, principal: Principal, caller: TaskCaller): Promise<TaskRun> {
-    this.#requireRoom();
-    const { body, content } = fresh;
-    const record = newRecord(agent.id, fresh, principal, caller);
-    const [key] = record.message!;
-    const push = fresh.push?.(record.task.id);
-    const create = () => this.#start(record, (record) => this.rows.create(record, push), { agent, body, caller });
+  async begin(agent: Agent, fresh: NewTask, principal: Principal, call: RunCall): Promise<TaskRecord> {
+    const made = newRecord(agent.id, fresh, principal, call);
+    const { id } = made.task;
+    let run: KeptRun | undefined;
+    let refused: unknown;
     try {
-      return await this.#openTasks.claim(record.owner, create);
+      run = this.#runOf(agent, made, call, false);
+    } catch (error) {
+      refused = error;
+    }
+    const userId = run?.prepared.plan.settings.memory.userId ?? "";
+    const record = { ...made, run: { userId, seen: 0 } };
+    this.#beginning.add(id);
+    try {
+      const stored = await this.#create(record, fresh.push?.(id));
+      if (typeof stored !== "number") return stored;
+      const found = { record, revision: stored, size: 0 };
+      if (run === undefined) return (await this.#end(found, endingForError(refused, call))).record;
+      try {
+        await run.kept.start();
+      } catch (error) {
+        const standing = await this.#standing(record).catch(() => null);
+        if (standing === undefined) await this.rows.remove(found);
+        throw error;
+      }
+      return record;
+    } finally {
+      this.#beginning.delete(id);
+    }
+  }
+
+  /** Resolves to its revision, or to the task that the same message has begun before. */
+  async #create(record: TaskRecord, push: PushConfig | undefined): Promise<number | TaskRecord> {
+    try {
+      return await this.#openTasks.claim(record.owner, () => this.rows.create(record, push));
     } catch (error) {
       // A repeated message starts no task, so it must be found even at the limit.
       const isFull = error instanceof ServiceError && error.kind === "rate_limited";
       if (!isFull && !(error instanceof CommitConflict)) throw error;
+      const [key, content] = record.message!;
       const known = await this.rows.ofMessage(key);
-      if (isFull && known === undefined) this.#options.refused?.();
-      if (known === undefined) throw isFull ? error : unavailable("the task could not begin: try again");
-      if (known[1] !== content) throw invalid("params.message.messageId must be new: another message had it");
-      throw new RepeatedMessage(known[0]);
+      if (known !== undefined && known[1] !== content)
+        throw invalid("params.message.messageId must be new: another message had it");
+      const earlier = known && (await this.rows.read(record.agent, known[0]));
+      if (earlier !== undefined) return earlier.record;
+      if (isFull) this.#options.refused();
+      throw isFull ? error : unavailable("the task could not begin: try again");
     }
   }
 
-  /**
-   * Continues a task that has waited for an answer.
-   *
-   * @throws CommitConflict when another process was first; ServiceError `unavailable` like `begin`
-   */
-  resume({ record, revision }: FoundTask, waiting: WaitingFor, agent: Agent, caller: TaskCaller): Promise<TaskRun> {
-    this.#requireRoom();
-    const { origin, task } = record;
-    const options = { memory: { conversationId: task.contextId }, context: origin?.context };
-    const body = { input: waiting.input, options };
-    const change = (after: TaskRecord) => this.rows.change(record, after, revision);
-    return this.#start(resumed(record, storedTime()), change, { agent, body, caller });
-  }
-
-  /** Ends a waiting task. @throws CommitConflict when another process was first */
-  async end({ record, revision }: FoundTask, ending: Ending): Promise<void> {
-    await this.rows.change(record, ended(record, ending, storedTime()), revision);
-  }
-
-  #requireRoom(): void {
-    if (this.#closing.signal.aborted) throw unavailable("the server is stopping");
-    if (Math.max(this.#runs.size, this.#working.size) >= MAX_RUNNING_TASKS)
-      throw unavailable(`${MAX_RUNNING_TASKS} tasks are running: try again when some have ended`);
-  }
-
-  async #start(record: TaskRecord, write: (record: TaskRecord) => Promise<number>, work: Work): Promise<TaskRun> {
-    const { id } = record.task;
-    const run = new TaskRun(record, (run) => this.#endTooLong(run));
-    if (this.#runs.has(id)) throw new CommitConflict([taskKey(record.agent, id)]);
-    this.#runs.set(id, run);
-    try {
-      run.revision = await write(record);
-    } catch (error) {
-      this.#runs.delete(id);
-      throw error;
-    }
-    if (isShared(this.rows.store)) this.#watched.begin();
-    const working = this.#work(run, work).finally(() => this.#working.delete(working));
-    work.caller.charge?.during(working);
-    this.#working.add(working);
-    return run;
-  }
-
-  async #work(run: TaskRun, { agent, body, caller }: Work): Promise<void> {
-    const { user, caller: by, requestId, logger, trace } = caller;
-    const call = { user, caller: by, requestId, logger, trace, signal: run.signal, taskId: run.record.task.id };
-    try {
-      const waiting = await agent.runOrWait(body, call, run);
-      await this.#end(run, waiting === null ? { state: "TASK_STATE_COMPLETED" } : endingForWaiting(waiting));
-    } catch (error) {
-      // Whoever ended the task has set the reason.
-      if (run.ending !== null) return;
-      if (!(error instanceof ServiceError)) logger.error({ err: error, task: run.record.task.id }, messageOf(error));
-      else if (error.cause !== undefined) logger.warn({ ...error.logged, err: error.cause }, error.message);
-      await this.#end(run, endingForError(error, requestId));
-    }
-  }
-
-  #endTooLong(run: TaskRun): void {
-    const reason = `the answer is longer than ${MAX_ANSWER_CHARACTERS} characters`;
-    void this.#end(run, { state: "TASK_STATE_FAILED", reason });
-  }
-
-  /** Ends a task. The first call decides how it ends. Never rejects. */
-  #end(run: TaskRun, ending: Ending): Promise<void> {
-    run.ending ??= this.#conclude(run, ending);
-    return run.ending;
-  }
-
-  async #conclude(run: TaskRun, ending: Ending): Promise<void> {
-    const before = run.found;
-    const record = run.endingWith(ending, storedTime());
-    const { id } = record.task;
-    run.abort(ending.reason ?? "the task has ended");
-    try {
-      const written = await this.#write(before, record);
-      if (run.hasAsked) await this.#withdraw(written);
-      run.resolve(written);
-      this.#runs.delete(id);
-    } catch (error) {
-      this.#options.logger.error({ err: error, task: id }, `the end of a task cannot be written: ${messageOf(error)}`);
-      run.resolve(record);
-      const writing = this.#writeLater(before, record).finally(() => {
-        this.#runs.delete(id);
-        this.#writing.delete(writing);
-      });
-      this.#writing.add(writing);
-    }
-  }
-
-  /** Resolves to the final record: that of another process, if it has ended the task before. */
-  async #write(before: FoundTask, record: TaskRecord): Promise<TaskRecord> {
-    try {
-      await this.rows.change(before.record, record, before.revision);
-      return record;
-    } catch (error) {
-      if (!(error instanceof CommitConflict)) throw error;
-      return (await this.rows.read(record.agent, record.task.id))?.record ?? record;
-    }
-  }
-
-  /** Retries until the store accepts the end, or the service stops. */
-  async #writeLater(before: FoundTask, record: TaskRecord): Promise<void> {
-    for (;;) {
-      await sleep(WRITE_RETRY_DELAY_MS, undefined, { signal: this.#closing.signal, ref: false }).catch(() => {});
-      try {
-        await this.#write(before, record);
-        return;
-      } catch {
-        if (this.#closing.signal.aborted) return;
-      }
-    }
+  #runOf(agent: Agent, record: TaskRecord, call: RunCall, isContested: boolean): KeptRun {
+    const name = { runId: record.task.id, isChosen: false, isContested, keyed: null };
+    return this.#options.runs.newRun(agent.kept, requestOf(record), call, name);
   }
 
   /** The task; undefined when it does not exist for this principal. */
-  async find(agent: string, id: string, principal: Principal): Promise<SeenTask | undefined> {
-    const found = await this.#find(agent, id, principal);
-    if (found === undefined) return undefined;
-    const { record, run, size } = found;
-    return run === undefined ? { task: record.task, run, size } : { task: run.snapshot(), run, size: run.output.size };
+  async find(agentId: string, id: string, principal: Principal): Promise<FoundTask | undefined> {
+    const found = isTaskId(id) ? await this.rows.read(agentId, id) : undefined;
+    if (found === undefined || !mayAccess(principal, found.record.owner, undefined)) return undefined;
+    const { task } = found.record;
+    // Of one that works, the process of its run tells at once.
+    return isWorking(task) || isOver(task) ? found : this.follow(agentId, id);
   }
 
-  async #find(agent: string, id: string, principal: Principal) {
-    if (!isTaskId(id)) return undefined;
-    const live = this.#runs.get(id);
-    // A run whose start is not written yet may still find that another process was first.
-    const run = live?.revision === -1 ? undefined : live;
-    // While it is ending, wait for the outcome: another process may have ended it differently.
-    if (run !== undefined && run.ending !== null) await run.ending;
-    const found = run === undefined ? await this.rows.read(agent, id) : run.found;
-    if (found === undefined || found.record.agent !== agent) return undefined;
-    return mayAccess(principal, found.record.owner, undefined) ? { ...found, run } : undefined;
+  /** The events of the run of a task after one of them, until it rests; undefined where there is no such run yet. */
+  events({ agent, task, run }: TaskRecord, after: number): Promise<EventProducer | undefined> {
+    return unlessNotFound(this.#runs.attach(agent, task.id, after, { userId: run!.userId }));
   }
 
-  /** Resolves to the task afterwards: canceled, unless it had ended before. Undefined when it does not exist. */
-  async cancel(agent: string, id: string, principal: Principal): Promise<Task | undefined> {
-    const found = await this.#find(agent, id, principal);
-    if (found === undefined) return undefined;
-    const ending = { state: "TASK_STATE_CANCELED", reason: "the task was canceled" } as const;
-    if (found.run !== undefined) {
-      await this.#end(found.run, ending);
-      return found.run.record.task;
+  /**
+   * Takes the message with which a client answers. A repeated message has no further effect.
+   *
+   * @throws ServiceError `invalid_input` for a message that is not an answer, `conflict` for one that is too late, `forbidden` when only
+   * the console may answer
+   */
+  async answer({ agent, task, waiting }: TaskRecord, message: Message, from: Requester): Promise<void> {
+    // A repetition of the answer to an earlier question must not answer this one.
+    if (waiting === undefined || hasAnsweredBefore(task, message)) return;
+    const answers = readAnswers(message.parts, waiting.approvals);
+    // Stored before the answers take effect, so that the task cannot continue without the message in its history.
+    const isNew = ({ waiting, task }: TaskRecord) =>
+      waiting !== undefined && task.history.every(({ messageId }) => messageId !== message.messageId);
+    await this.#change(agent, task.id, isNew, (record) => withAnswer(record, message, storedTime()));
+    for (const { approvalId, body } of answers) await this.#options.approvals.answer(approvalId, body, from);
+    await this.follow(agent, task.id);
+  }
+
+  /** Resolves to the task afterwards: canceled, unless it had ended before. */
+  async cancel({ record, ...found }: FoundTask): Promise<TaskRecord | undefined> {
+    const { agent, task, run, waiting } = record;
+    if (isOver(task)) return record;
+    if (run === undefined) {
+      await this.#options.approvals.withdraw(waiting?.approvals.map(({ approvalId }) => approvalId) ?? [], "cancelled");
+      return (await this.#end({ record, ...found }, CANCELED)).record;
     }
-    if (isOver(found.record.task)) return found.record.task;
-    const record = ended(found.record, ending, storedTime());
     try {
-      // The process that works on it will notice that the row has changed.
-      await this.rows.change(found.record, record, found.revision);
-      this.rows.store.wake?.(OPEN_TASKS);
-      await this.#withdraw(record);
-      return record.task;
+      await this.#runs.cancel(agent, task.id, run.userId);
     } catch (error) {
-      if (!(error instanceof CommitConflict)) throw error;
-      return (await this.#find(agent, id, principal))?.record.task;
+      if (!(error instanceof ServiceError)) throw error;
+      if (error.kind === "not_found") throw unavailable("the task is about to begin: try again");
+      // It has ended meanwhile.
+      if (error.kind !== "invalid_input") throw error;
+    }
+    return (await this.follow(agent, task.id))?.record;
+  }
+
+  /** Goes on with a task that says it works, where the process that was to tell what became of it is gone. */
+  async takeUp(agentId: string, id: string): Promise<boolean> {
+    const found = await this.follow(agentId, id);
+    if (found === undefined || !isWorking(found.record.task)) return false;
+    const { record } = found;
+    if (record.run === undefined) await this.#end(found, { state: "TASK_STATE_FAILED", reason: INTERRUPTED });
+    else if (!this.#beginning.has(id) && (await this.#standing(record)) === undefined) await this.#beginAgain(found);
+    return true;
+  }
+
+  /** Its process ended before the run was on disk. */
+  async #beginAgain(found: FoundTask): Promise<void> {
+    const { record } = found;
+    const agent = this.#options.agent(record.agent);
+    // Another process may have the agent.
+    if (agent === undefined && isShared(this.rows.store)) return;
+    try {
+      if (agent === undefined) throw new ServiceError("not_found", `agent ${record.agent} does not exist any more`);
+      await this.#runOf(agent, record, this.#callFor(record), true).kept.start();
+    } catch (error) {
+      // Another process was faster, or it is tried again.
+      if (error instanceof ServiceError && error.kind !== "invalid_input" && error.kind !== "not_found") return;
+      await this.#end(found, endingForError(error, { requestId: "", logger: this.#options.logger }));
     }
   }
 
-  async #withdraw({ task }: TaskRecord): Promise<void> {
-    const reason = task.status.state === "TASK_STATE_CANCELED" ? "cancelled" : "ended";
-    if (isOver(task)) await this.#options.approvals?.withdrawAt(approvalPlace("task", task.id), reason);
+  #callFor({ origin }: TaskRecord): RunCall {
+    const { user = null, caller: kind = "nobody" } = origin ?? {};
+    const { logger } = this.#options;
+    return { user, caller: { kind }, requestId: "", logger, trace: undefined, signal: NEVER };
   }
 
-  /** Waits for all running tasks, at most some milliseconds. */
-  async idle(timeout: number): Promise<void> {
-    const limit = new AbortController();
-    setMaxListeners(0, limit.signal);
-    const timer = setTimeout(() => limit.abort(), timeout);
-    const runs = [...this.#runs.values()].filter((run) => !run.isOver);
-    await Promise.all(runs.map((run) => run.over.wait(limit.signal)));
-    clearTimeout(timer);
+  /** Makes the row of a task say what became of its run. */
+  follow(agentId: string, id: string): Promise<FoundTask | undefined> {
+    return this.#turns.run([id], () => this.#change(agentId, id, isOpen, (record) => this.#next(record)));
   }
 
-  /** Ends all running tasks. */
+  /** The task as its run stands; null when its row says so already. */
+  async #next(record: TaskRecord): Promise<TaskRecord | null> {
+    const { task, run, waiting } = record;
+    if (run === undefined) return waiting === undefined ? null : this.#nextOfOld(record);
+    const standing = await this.#standing(record);
+    if (standing === undefined) return null;
+    const { suspension, endedAt } = standing.state;
+    const open = suspension === null ? [] : await this.#open((suspension.data as RunSuspension).approvals);
+    if (endedAt === null && open.length === 0) return isWorking(task) ? null : goingOn(record);
+    if (open.length > 0 && open.map(idOf).join() === waiting?.approvals.map(idOf).join()) return null;
+    const output = new TaskOutput(task.artifacts);
+    let { seen } = run;
+    let metadata: Ending["metadata"];
+    await standing.said(seen)({
+      open() {},
+      send(json, number = 0) {
+        const part = JSON.parse(json) as AgentPart;
+        seen = number;
+        output.add(part);
+        if (part.type === "finish" && part.subAgentId === undefined)
+          metadata = { finishReason: part.finishReason, usage: part.totalUsage };
+        return undefined;
+      },
+      closed: false,
+      onLeave() {},
+    });
+    const said = { ...record, run: { ...run, seen }, task: { ...task, artifacts: output.artifacts() } };
+    if (open.length > 0) return ended(said, { state: "TASK_STATE_INPUT_REQUIRED", approvals: open }, storedTime());
+    const reason = `the answer is longer than ${MAX_ANSWER_CHARACTERS} characters`;
+    if (output.size > MAX_ANSWER_CHARACTERS) return ended(record, { state: "TASK_STATE_FAILED", reason }, storedTime());
+    return ended(said, { ...endingOf(standing), ...(metadata && { metadata }) }, storedTime());
+  }
+
+  /** A question that an older release has stored is one of no run: a run begins when it is answered. */
+  async #nextOfOld(record: TaskRecord): Promise<TaskRecord | null> {
+    const approvals = record.waiting!.approvals;
+    const agent = this.#options.agent(record.agent);
+    if (agent === undefined || (await this.#open(approvals)).length > 0) return null;
+    const run = this.#runOf(agent, record, this.#callFor(record), true);
+    await run.kept.start();
+    return { ...goingOn(record), run: { userId: run.prepared.plan.settings.memory.userId ?? "", seen: 0 } };
+  }
+
+  async #open(approvals: readonly PendingApproval[]): Promise<PendingApproval[]> {
+    const statuses = await this.#options.approvals.statusOf(approvals.map(idOf));
+    return approvals.filter(({ approvalId }) => statuses.get(approvalId) === "open");
+  }
+
+  #standing({ agent, task, run }: TaskRecord): Promise<RunStanding | undefined> {
+    return unlessNotFound(this.#runs.standing(agent, task.id, run!.userId));
+  }
+
+  /** Those of agents that a reload has removed are among them. */
+  get #runs() {
+    return this.#options.runs.for(EVERYTHING, true);
+  }
+
+  async #end({ record }: FoundTask, ending: Ending): Promise<FoundTask> {
+    const change = (now: TaskRecord) => ended(now, ending, storedTime());
+    return (
+      (await this.#change(record.agent, record.task.id, isOpen, change)) ?? { ...NOT_STORED, record: change(record) }
+    );
+  }
+
+  /** @param change may give null when there is nothing to change. @returns the task afterwards, if there is one */
+  async #change(
+    agentId: string,
+    id: string,
+    isMeant: (record: TaskRecord) => boolean,
+    change: (record: TaskRecord) => TaskRecord | null | Promise<TaskRecord | null>,
+  ): Promise<FoundTask | undefined> {
+    const changed = await changeInTurn("the task", async () => {
+      const found = await this.rows.read(agentId, id);
+      const after = found !== undefined && isMeant(found.record) ? await change(found.record) : null;
+      if (after === null) return [found];
+      return [{ ...found!, record: after, revision: await this.rows.change(found!.record, after, found!.revision) }];
+    });
+    return changed[0];
+  }
+
+  /** Waits until the rows of tasks whose runs have come to rest say so. */
   async close(): Promise<void> {
-    this.#closing.abort();
-    await this.#watched.stop();
-    await Promise.all([...this.#runs.values()].map((run) => this.#end(run, ENDED_BY_STOP)));
-    await Promise.all(this.#writing);
-    await atMost(SHUTDOWN_TIMEOUT_MS, Promise.all(this.#working));
+    this.#options.runs.onTask = null;
+    this.#options.engine.onRest = null;
+    await Promise.all(this.#following);
   }
 }
 
-async function atMost(milliseconds: number, work: Promise<unknown>): Promise<void> {
-  const over = new AbortController();
-  await Promise.race([work, sleep(milliseconds, undefined, { signal: over.signal }).catch(() => {})]);
-  over.abort();
+const NEVER = new AbortController().signal;
+const CANCELED = { state: "TASK_STATE_CANCELED", reason: "the task was canceled" } as const;
+const REFUSED: ReadonlySet<string | null> = new Set(["invalid_input", "not_found"]);
+
+const NOTHING = () => {};
+const NOT_STORED = { revision: -1, size: 0 } as const;
+
+const isOpen = ({ task }: TaskRecord): boolean => !isOver(task);
+const idOf = ({ approvalId }: PendingApproval): string => approvalId;
+const goingOn = (record: TaskRecord): TaskRecord => resumed(record, storedTime());
+
+/** Whether the message came before the current question. One after it is an answer, which a crash may have kept from taking effect. */
+function hasAnsweredBefore({ history, status }: TaskRecord["task"], { messageId }: Message): boolean {
+  const said = history.findIndex((each) => each.messageId === messageId);
+  const asked = history.findIndex((each) => each.messageId === status.message?.messageId);
+  return said !== -1 && (asked === -1 || said < asked);
+}
+
+/** How a task ends whose run has ended. */
+function endingOf({ state: { status, error, cancellation }, failure: kind }: RunStanding): Ending {
+  if (status === "completed") return { state: "TASK_STATE_COMPLETED" };
+  if (error !== null) return failure(kind, error.message);
+  return cancellation?.reason === "expired"
+    ? { state: "TASK_STATE_REJECTED", reason: "nobody answered in time what the agent asked" }
+    : CANCELED;
+}
+
+/** An error that the caller could have avoided rejects the task; any other fails it. */
+const failure = (kind: string | null, reason: string): Ending => ({
+  state: REFUSED.has(kind) ? "TASK_STATE_REJECTED" : "TASK_STATE_FAILED",
+  reason,
+});
+
+function endingForError(error: unknown, { requestId, logger }: Pick<RunCall, "requestId" | "logger">): Ending {
+  if (error instanceof ServiceError) return failure(error.kind, error.message);
+  logger.error({ err: error }, messageOf(error));
+  return failure(null, `internal error (request id ${requestId})`);
 }

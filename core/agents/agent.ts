@@ -10,7 +10,7 @@ import type { KeptAgent, KeptStart } from "./keeper.ts";
 import type { ClientTools } from "./run/client-tools.ts";
 import type { EditedMemory } from "./run/execute.ts";
 import type { RunJournal } from "./run/journal.ts";
-import type { PartSink, PendingApproval } from "./run/parts.ts";
+import type { PartSink } from "./run/parts.ts";
 import type { RunPlan, RunResult } from "./run/run.ts";
 
 /** The part of a request's context that a run needs. `signal` is created when it is first read. */
@@ -21,8 +21,6 @@ export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "
      * Otherwise it may once the promise has resolved. Throws, or rejects, when the run was stopped.
      */
     confirm?(): Promise<void> | undefined;
-    /** The A2A task to which the run belongs: it is notified when a person has answered an approval that a tool of the run needs. */
-    readonly taskId?: string | undefined;
   };
 
 /** Body of `/text` and `/stream`. */
@@ -96,13 +94,6 @@ export interface TaskBody extends GenerateBody {
   journal?: RunJournal;
 }
 
-/** A run that stopped at calls which wait for a person's approval. */
-export interface WaitingRun {
-  readonly approvals: readonly PendingApproval[];
-  /** The `input` of the run that continues this one once they are answered. */
-  readonly input: readonly object[];
-}
-
 /**
  * One agent. Every method that runs it throws ServiceError: `invalid_input` at once for an invalid body, later
  * `provider_failed` when the model fails, `not_found` for another user's conversation, and `unavailable` when the
@@ -127,8 +118,6 @@ export interface Agent {
   readonly kept: KeptAgent;
   /** For workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
   run(body: TaskBody, call: RunCall, sink?: PartSink): Promise<Pick<RunResult, "text" | "output" | "finishReason">>;
-  /** Like `run`, for callers that continue after a person has answered: resolves to the waiting approvals, or null when there are none. */
-  runOrWait(body: GenerateBody, call: RunCall, sink: PartSink): Promise<WaitingRun | null>;
   /** Resolves to a value that is valid against `body.schema`. */
   generateObject(body: ObjectBody, call: RunCall): Promise<unknown>;
   /** The typed parts of the run, one event each. */

@@ -17,7 +17,6 @@ import { objectOutput } from "./run/output.ts";
 import { ObjectSink } from "./stream/object.ts";
 import { textResult } from "./stream/text.ts";
 import { UiSink } from "./stream/ui-chunks.ts";
-import { runOrWait } from "./waiting-run.ts";
 
 export function createAgent(agent: CompiledAgent, description: Description): Agent {
   const { id, name } = agent;
@@ -45,7 +44,6 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       const output = result === undefined ? undefined : objectOutput(result);
       return execute(agent, prepareRun(agent, { ...body, output }, call), sink);
     },
-    runOrWait: (body, call, sink) => runOrWait(agent, body, call, sink),
     prepare: (body, call) => prepareProtocol(agent, kept, body, call),
     async summarize(lines, call) {
       const chain = agent.chain({ context: {}, user: call.user });

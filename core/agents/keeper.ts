@@ -34,6 +34,8 @@ export interface KeptRequest {
   readonly runsTools?: true | undefined;
   /** Set for a chat: its run can be found by its conversation while it runs. */
   readonly isResumable?: true | undefined;
+  /** Whether it is a task of A2A, which is told how it stands. */
+  readonly isTask?: true | undefined;
   /** Whether the client also answers for a person, who has to approve a call. Default: as `runsTools`. */
   readonly approves?: boolean | undefined;
 }
@@ -77,6 +79,10 @@ export interface StartableRun {
   readonly kept?: KeptStart | undefined;
 }
 
+export interface KeptRun extends StartableRun {
+  readonly kept: KeptStart;
+}
+
 export interface KeptStart {
   /** Resolves when the start of the run is on disk, to whether this request has started it. */
   start(): Promise<boolean>;
@@ -90,7 +96,7 @@ export type AnsweredRun = Pick<StartableRun, "id" | "result" | "events">;
 export interface RunKeeper {
   /** Whether kept runs survive the process. */
   readonly lasts: boolean;
-  newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, name: RunName): StartableRun;
+  newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, name: RunName): KeptRun;
   /** A run that ends with its request, unless it asks a person: from then on it is kept. */
   askingRun(agent: KeptAgent, request: KeptRequest, call: RunCall, runId: string, isChosen: boolean): StartableRun;
   /**

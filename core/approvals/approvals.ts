@@ -55,7 +55,6 @@ export class Approvals implements ApprovalInbox {
   #upkeep: Upkeep | null = null;
   #known: Known = { tools: new Map(), agents: new Map() };
   #steps: Awaiter | null = null;
-  #tasks: Awaiter | null = null;
 
   /** Tools are compiled before there is a store. Until `connect`, no call that needs approval runs. */
   constructor(options: ApprovalOptions) {
@@ -76,16 +75,7 @@ export class Approvals implements ApprovalInbox {
   /** @param steps of workflows, and kept runs */
   start(steps: Awaiter): void {
     this.#steps = steps;
-    this.#upkeep?.start(async (record) => (await this.#awaiterOf(record)?.tellAnswer(record)) ?? "gone");
-  }
-
-  /** Must be called before `start`. @param tasks of A2A */
-  tellTasks(tasks: Awaiter): void {
-    this.#tasks = tasks;
-  }
-
-  #awaiterOf({ taskId }: ApprovalRecord): Awaiter | null {
-    return taskId === undefined ? this.#steps : this.#tasks;
+    this.#upkeep?.start((record) => steps.tellAnswer(record));
   }
 
   async close(): Promise<void> {
@@ -97,7 +87,7 @@ export class Approvals implements ApprovalInbox {
       bound: this.#bound,
       // A direct call is made again by its client. What goes on elsewhere, after a restart for example, waits for its answer.
       late: async (record) => {
-        const isOver = isAwaited(record) ? await this.#awaiterOf(record)?.hasEnded(record) : record.kind !== "direct";
+        const isOver = isAwaited(record) ? await this.#steps?.hasEnded(record) : record.kind !== "direct";
         if (isOver) await this.withdraw([record.id], "cancelled");
       },
       hear: (id, { from, ...answer }) => this.hear(id, answer, from),
@@ -163,7 +153,7 @@ export class Approvals implements ApprovalInbox {
   /** Why nobody needs the answer any more: an older release withdrew nothing, and a process may die before it does. */
   async #lost(record: ApprovalRecord, approved: boolean): Promise<WithdrawalReason | null> {
     const { toolName, agentId } = record;
-    if (isAwaited(record) && (await this.#awaiterOf(record)?.hasEnded(record))) return "ended";
+    if (isAwaited(record) && (await this.#steps?.hasEnded(record))) return "ended";
     const { tools, agents } = this.#known;
     const isKnown = tools.get(toolName) !== undefined && (agentId === undefined || agents.has(agentId));
     return approved && !isKnown ? "tool_removed" : null;
@@ -182,7 +172,7 @@ export class Approvals implements ApprovalInbox {
     await this.#withdrawAll([this.#connected().readMany(ids)], "superseded", (record) => {
       const { kind, runId, taskId, consoleOnly } = record;
       // A task of A2A goes on beside others in its context, until it is canceled.
-      const isAnswered = (kind === "chat" && taskId === undefined) || runId !== undefined;
+      const isAnswered = taskId === undefined && (kind === "chat" || runId !== undefined);
       return isAnswered && !consoleOnly && record.agentId === agentId && record.owner === owner;
     });
   }

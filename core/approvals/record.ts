@@ -63,9 +63,8 @@ export interface Decision extends Pick<ApprovalRecord, "decidedBy" | "reason" | 
   readonly decidedAt: number;
 }
 
-/** Whether something waits for the answer and must be notified: a step, or an A2A task. */
-export const isAwaited = ({ kind, taskId }: Pick<ApprovalRecord, "kind" | "taskId">): boolean =>
-  kind === "step" || taskId !== undefined;
+/** Whether a step waits for the answer, or a kept run, and must be notified. */
+export const isAwaited = ({ kind }: Pick<ApprovalRecord, "kind">): boolean => kind === "step";
 
 /** The input with which the call runs. */
 export const approvedInput = ({ edited, input }: Pick<ApprovalRecord, "edited" | "input">): unknown =>

@@ -8,7 +8,7 @@
  *   au/USER/..., av/USER/AGENT/...  the same of one user, and of one user and agent
  *   ax/#time/APPROVAL               when an approval expires, or may be forgotten once it is decided
  *   aw/PLACE/APPROVAL               an open question by what it is part of
- *   ar/APPROVAL                     an answer that the step or task which waits for it has not taken yet
+ *   ar/APPROVAL                     an answer that the step or run which waits for it has not taken yet
  */
 
 import { Collection, type Due, type Found } from "../storage/collection.ts";
@@ -56,7 +56,7 @@ export class ApprovalRows extends Collection<ApprovalRecord> {
     await this.write(id, undefined, record, { put: [[call, JSON.stringify(id)]], expect: [[call, revision]] });
   }
 
-  /** Stores a decision. If a step or a task waits for it, a further row keeps it until it has been delivered. */
+  /** Stores a decision. If a step or a run waits for it, a further row keeps it until it has been delivered. */
   async decide(found: FoundApproval, decision: Decision): Promise<ApprovalRecord> {
     const after = { ...found.record, ...decision };
     await this.write(found.id, found, after);
@@ -111,7 +111,8 @@ export const countsForUser = ({ kind, runId }: Pick<ApprovalRecord, "kind" | "ru
 function openPlaces({ kind, owner, executionId, taskId, conversationId, runId }: ApprovalRecord): string[] {
   const places: string[] = [];
   if (kind === "step" && executionId !== undefined) places.push(approvalPlace("execution", owner, executionId));
-  if (taskId !== undefined) places.push(approvalPlace("task", taskId));
+  // Older releases asked for tasks that were no runs.
+  if (taskId !== undefined && runId === undefined) places.push(approvalPlace("task", taskId));
   if (conversationId !== undefined) places.push(approvalPlace("conversation", conversationId));
   if (countsForUser({ kind, runId })) places.push(approvalPlace("user", owner));
   return places;

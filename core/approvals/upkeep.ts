@@ -1,4 +1,4 @@
-/** Background work on approvals: marks those without an answer as expired, removes old ones, and notifies steps and tasks of answers. */
+/** Background work on approvals: marks those without an answer as expired, removes old ones, and notifies steps and runs of answers. */
 import type { Logger } from "pino";
 import { type Clock, systemTime } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
@@ -14,7 +14,7 @@ const RETRY_DELAY_MS = 50;
 
 /** `later`: the answer is not delivered yet, whether the step was resumed or cannot be resumed so far. `gone`: nothing waits for it. */
 export type Delivery = "later" | "gone";
-/** Resumes the step, or the task, that waits for an approval. */
+/** Resumes the step, or the run, that waits for an approval. */
 export type Deliver = (record: ApprovalRecord) => Promise<Delivery>;
 
 /** Expires what is due, and removes approvals whose retention is over: at most one page. @returns their number */

@@ -2,18 +2,18 @@
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import type { Path, Problem } from "../lib/problem.ts";
+import { maskText } from "../manifest/environment.ts";
 import { hint } from "../manifest/issues.ts";
 import type { AuthProviderManifest, Manifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
-import type { AuthPlugin, Host } from "../plugin/plugin.ts";
+import type { AuthPlugin, AuthProvider, Host } from "../plugin/plugin.ts";
 import { CreateError, configProblems, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
 import { JWT_CONFIG, jwtSource } from "./jwt.ts";
 import { compileTokenKey, type JwtConfig } from "./jwt-key.ts";
 import { compileMapUser, givesId, type MapUser } from "./map-user.ts";
-import { pluginSource } from "./plugin-source.ts";
-import type { Verifier } from "./provider-port.ts";
-import type { TokenSource } from "./token-source.ts";
+import type { TokenRequest, Verifier } from "./provider-port.ts";
+import type { TokenSource, VerifiedToken } from "./token-source.ts";
 import { ProviderVerifier } from "./verifier.ts";
 
 const BUILT_IN_PROVIDER = "jwt";
@@ -102,4 +102,37 @@ async function pluginProvider(plugin: AuthPlugin, config: object, host: Host): P
       return configProblems(PROVIDER_PATH, error.message, plugin.config);
     return [{ path: PROVIDER_PATH, message: messageOf(error) }];
   }
+}
+
+// Verifies tokens with the auth provider of a plugin. An exception, and any result but a user object, refuses the token.
+
+function pluginSource(provider: AuthProvider, logger: Logger): TokenSource {
+  return {
+    publicRoutes: provider.publicRoutes ?? [],
+    // Not cached: only the plugin knows how long its answer is valid.
+    cacheMs: 0,
+    toleranceMs: 0,
+    async check(token: string, request: () => TokenRequest): Promise<VerifiedToken | null> {
+      try {
+        const user: unknown = await provider.verifyToken(token, request());
+        if (user === null || user === undefined) return null;
+        if (typeof user !== "object" || Array.isArray(user)) {
+          logger.error("verifyToken must return a user object: the token is refused");
+          return null;
+        }
+        const claims = user as VerifiedToken["claims"];
+        const { exp } = claims;
+        if (exp === undefined || exp === null) return { claims, expires: null };
+        if (typeof exp === "number" && exp * 1000 > Date.now()) return { claims, expires: exp * 1000 };
+        if (typeof exp === "number") logger.debug("token refused: exp of its user has passed");
+        else
+          logger.error("exp must be a number of seconds since 1970 in what verifyToken returns: the token is refused");
+        return null;
+      } catch (error) {
+        // Many plugins throw for an invalid token, and some repeat the token in the message.
+        logger.debug(`token refused: ${maskText(messageOf(error), [token])}`);
+        return null;
+      }
+    },
+  };
 }

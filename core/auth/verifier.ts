@@ -1,12 +1,56 @@
 /** Verifies tokens with the configured source, maps their claims to users, and caches the result. */
+
+import { hash } from "node:crypto";
 import type { Logger } from "pino";
 import { type User, userIdOf } from "../identity/user.ts";
 import { messageOf } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { MapUser } from "./map-user.ts";
 import type { Identity, TokenRequest, Verifier } from "./provider-port.ts";
-import { digestToken, TokenCache } from "./token-cache.ts";
 import type { TokenSource, VerifiedToken } from "./token-source.ts";
+
+// Caches the users of verified tokens until they expire. It keeps only digests of tokens, so that its content cannot be used to log in.
+
+const MAX_TOKENS = 10_000;
+
+interface CacheEntry {
+  readonly identity: Identity;
+  /** Milliseconds since 1970. */
+  readonly until: number;
+}
+
+export class TokenCache {
+  readonly #entries = new Map<string, CacheEntry>();
+  readonly #maxTokens: number;
+
+  /** @param maxTokens entries kept at once; beyond that the oldest one is removed */
+  constructor(maxTokens = MAX_TOKENS) {
+    this.#maxTokens = maxTokens;
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** Undefined when the token is unknown, or its entry has expired. */
+  get(digest: string, now: number): Identity | undefined {
+    const entry = this.#entries.get(digest);
+    if (entry === undefined) return undefined;
+    if (now < entry.until) return entry.identity;
+    this.#entries.delete(digest);
+    return undefined;
+  }
+
+  /** @param until milliseconds since 1970, when the token must be verified again */
+  set(digest: string, identity: Identity, until: number): void {
+    this.#entries.delete(digest);
+    if (this.#entries.size >= this.#maxTokens) this.#entries.delete(this.#entries.keys().next().value!);
+    this.#entries.set(digest, { identity, until });
+  }
+}
+
+/** SHA-256 of a token. */
+export const digestToken = (token: string): string => hash("sha256", token, "base64");
 
 /** As for the ids of users in requests. */
 const MAX_USER_ID_LENGTH = 256;

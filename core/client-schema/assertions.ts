@@ -1,8 +1,44 @@
 /** The JSON Schema keywords about the value itself. Their messages are those of Ajv, which the rest of the service uses. */
+import * as library from "ajv-formats/dist/formats.js";
 import { isObject } from "../lib/is-object.ts";
-import { duplicatesIn, isEqual } from "./equal.ts";
-import { hasFormat } from "./formats.ts";
 import type { Interpreter } from "./interpreter.ts";
+import { compileExpression, type Pattern } from "./pattern.ts";
+import type { WorkBudget } from "./work.ts";
+
+// The formats of `ajv-formats`. Those that are regular expressions are matched with our own engine, in linear time.
+
+type FormatDefinition = (typeof library.fullFormats)[keyof typeof library.fullFormats];
+
+const FORMATS: ReadonlyMap<string, FormatDefinition> = new Map(
+  Object.entries(library.fullFormats) as [string, FormatDefinition][],
+);
+const compiledPatterns = new Map<RegExp, Pattern>();
+
+/** Whether a value has a format. Unknown formats, and formats of other types, are always valid. */
+function hasFormat(name: string, value: unknown, work: WorkBudget): boolean {
+  const format = FORMATS.get(name);
+  if (format === undefined || format === true) return true;
+  if (typeof value === "number") return !isNumberFormat(format) || format.validate(value) === true;
+  if (typeof value !== "string" || isNumberFormat(format)) return true;
+  work.spend(value.length);
+  if (format instanceof RegExp) return compileFormat(format).test(value, work);
+  const validate = typeof format === "function" ? format : (format as { validate: (text: string) => boolean }).validate;
+  return validate(value) === true;
+}
+
+const isNumberFormat = (
+  format: FormatDefinition,
+): format is FormatDefinition & { type: "number"; validate: (value: number) => boolean } =>
+  typeof format === "object" && (format as { type?: string }).type === "number";
+
+function compileFormat(expression: RegExp): Pattern {
+  let pattern = compiledPatterns.get(expression);
+  if (pattern === undefined) {
+    pattern = compileExpression(expression.source, expression.flags);
+    compiledPatterns.set(expression, pattern);
+  }
+  return pattern;
+}
 
 /** Checks a keyword; `argument` is its value in the schema. Values of types to which it does not apply are valid. */
 type Assertion = (
@@ -176,3 +212,51 @@ export const ASSERTIONS: ReadonlyMap<string, Assertion> = new Map<string, Assert
 ]);
 
 export const dependencies: Assertion = dependent;
+
+// Equality of JSON values as JSON Schema defines it.
+
+function isEqual(a: unknown, b: unknown, work: WorkBudget): boolean {
+  work.spend(1);
+  if (a === b) return true;
+  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
+  if (Array.isArray(a) || Array.isArray(b)) {
+    if (!Array.isArray(a) || !Array.isArray(b) || a.length !== b.length) return false;
+    return a.every((item, index) => isEqual(item, b[index], work));
+  }
+  const keys = Object.keys(a);
+  work.spend(keys.length);
+  if (keys.length !== Object.keys(b).length) return false;
+  return keys.every((key) => Object.hasOwn(b, key) && isEqual(a[key as never], b[key as never], work));
+}
+
+/** The indexes of two equal items, or null. Linear: items are compared by their canonical text. */
+function duplicatesIn(items: readonly unknown[], work: WorkBudget): [number, number] | null {
+  const indexes = new Map<unknown, number>();
+  for (const [index, item] of items.entries()) {
+    const key =
+      typeof item === "object" && item !== null
+        ? canonicalText(item, work)
+        : typeof item === "string"
+          ? `"${item}`
+          : item;
+    work.spend(1);
+    const before = indexes.get(key);
+    if (before !== undefined) return [before, index];
+    indexes.set(key, index);
+  }
+  return null;
+}
+
+function canonicalText(value: unknown, work: WorkBudget): string {
+  work.spend(1);
+  if (typeof value !== "object" || value === null) {
+    const text = JSON.stringify(value);
+    work.spend(text.length >> 3);
+    return text;
+  }
+  if (Array.isArray(value)) return `[${value.map((item) => canonicalText(item, work)).join()}]`;
+  const map = value as Record<string, unknown>;
+  const keys = Object.keys(map).sort();
+  work.spend(keys.length);
+  return `{${keys.map((key) => `${JSON.stringify(key)}:${canonicalText(map[key], work)}`).join()}}`;
+}

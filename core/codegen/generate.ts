@@ -1,10 +1,144 @@
 /** Generates the text of every file of `generated/` from the schemas. */
+
+import { compile } from "json-schema-to-typescript";
+import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
-import { editorSchema, evalsSchema } from "./editor-schema.ts";
-import { referencedName, rewriteReferences } from "./schema-walk.ts";
+import { mapSubschemas, referencedName, rewriteReferences } from "./schema-walk.ts";
 import { isWritten, readSources, type SchemaDefinition, type SchemaProblem } from "./sources.ts";
-import { generateTypes } from "./types.ts";
 import { compilable, generateValidators, servedDefinitions } from "./validators.ts";
+
+// `generated/types.ts`: one TypeScript type per definition.
+
+const OPTIONS = {
+  bannerComment: "",
+  additionalProperties: false,
+  declareExternallyReferenced: false,
+  format: true,
+  style: { printWidth: 120 },
+} as const;
+
+/** Unsupported keywords: json-schema-to-typescript makes `never[]` of the first and ignores the others silently. */
+const REFUSED = ["prefixItems", "unevaluatedProperties", "unevaluatedItems"];
+
+/** The text of the types, without the head comment. Definitions that fail are named in `problems` and left out. */
+async function generateTypes(definitions: readonly SchemaDefinition[], problems: SchemaProblem[]): Promise<string> {
+  const blocks: string[] = [];
+  const names: string[] = [];
+  for (const definition of definitions) {
+    try {
+      const view = typeView(definition.schema, isWritten(definition));
+      // Each definition is compiled separately: a reference becomes the name of the other one, so nothing is numbered or repeated.
+      blocks.push((await compile({ ...view, title: definition.name }, definition.name, OPTIONS)).trim());
+      names.push(definition.name);
+    } catch (error) {
+      problems.push({ file: definition.file, message: `$defs.${definition.name}: ${(error as Error).message}` });
+    }
+  }
+  const rows = names.map((name) => `  ${name}: ${name};`).join("\n");
+  const schemas = `/** Every type by the name of its schema. */\nexport interface Schemas {\n${rows}\n}`;
+  return `${[...blocks, schemas].join("\n\n")}\n`;
+}
+
+/**
+ * The schema for the type generator. The types of the manifest describe the resolved manifest: every key with a default is present, and
+ * durations and sizes are numbers (`tsType` in their schemas).
+ */
+function typeView(schema: JsonSchema, resolved: boolean): JsonSchema {
+  for (const keyword of REFUSED) {
+    if (keyword in schema) throw new Error(`"${keyword}" is not carried over to the types: write it another way`);
+  }
+  const tsType = referencedName(schema.$ref) ?? schema.tsType;
+  if (tsType !== undefined) return { tsType, ...("description" in schema && { description: schema.description }) };
+  const view = mapSubschemas(schema, (subschema) => typeView(subschema, resolved));
+  for (const keyword of ["title", "default", "examples", "if", "then", "else", "not"]) delete view[keyword];
+  for (const keyword of ["allOf", "anyOf", "oneOf"]) if (!hasShape(view[keyword])) delete view[keyword];
+  // `x-` keys are the user's own; with an index signature for them the compiler would accept every misspelt property.
+  delete view.patternProperties;
+  if (resolved) view.required = [...new Set([...asList(schema.required), ...defaulted(schema)])];
+  if (asList(view.required).length === 0) delete view.required;
+  // An object without properties would become `{}`, a type that accepts any value but null.
+  if (schema.type === "object" && !("properties" in schema)) view.additionalProperties ??= true;
+  return view;
+}
+
+const asList = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
+
+/** Properties that are always present after validation: with a default, or with one in both branches of a condition. */
+function defaulted(schema: JsonSchema): string[] {
+  const { then: first, else: second } = schema as { then?: JsonSchema; else?: JsonSchema };
+  const inElse = second ? defaulted(second) : [];
+  const inBoth = first ? defaulted(first).filter((key) => inElse.includes(key)) : [];
+  const entries = Object.entries((schema.properties ?? {}) as Record<string, JsonSchema>);
+  return [
+    ...entries.filter(([, property]) => isObject(property) && "default" in property).map(([key]) => key),
+    ...inBoth,
+  ];
+}
+
+/** False for combinations that only constrain (`oneOf: [{required: [a]}, {required: [b]}]`). */
+function hasShape(combination: unknown): boolean {
+  return asList(combination).some((part) =>
+    Object.keys(part as JsonSchema).some((key) => !["required", "description", "minProperties"].includes(key)),
+  );
+}
+
+// `generated/service.schema.json`: the schema for editors, of the manifest as written, before every `${...}` is filled in.
+
+const REFERENCE = {
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: it is what users write
+  description: "`${NAME}`, `${NAME:-default}` or `${file:PATH}`, which is filled in at the start.",
+  type: "string",
+  pattern: "\\$\\{[^}]",
+};
+const SCALARS = ["number", "integer", "boolean"];
+/** Keywords that a text with a reference may violate until it is filled in. */
+const NARROWING = ["enum", "const", "pattern", "format", "maxLength"];
+/** Keywords about the place and not the value: they stay outside, where editors look for them. */
+const ANNOTATIONS = ["title", "description", "default", "examples"];
+/** Keywords that never apply to a reference: conditions and names of keys. */
+const UNCHANGED = ["if", "not", "propertyNames"];
+
+/** @param definitions of the manifest by name, which refer to each other as `#/$defs/NAME` */
+function editorSchema(definitions: Record<string, JsonSchema>): JsonSchema {
+  const changed = Object.entries(definitions).map(([name, schema]) => [name, withReferences(schema)]);
+  return {
+    $schema: "https://json-schema.org/draft/2020-12/schema",
+    title: "service.yaml",
+    description: "The manifest of a Penstock service.",
+    $ref: "#/$defs/Manifest",
+    $defs: Object.fromEntries(changed),
+  };
+}
+
+/** The schema for editors of files of evals, which cannot contain references. */
+const evalsSchema = (definitions: Record<string, JsonSchema>): JsonSchema => ({
+  $schema: "https://json-schema.org/draft/2020-12/schema",
+  title: "evals.yaml",
+  description: "Cases for `penstock eval`.",
+  $ref: "#/$defs/EvalFile",
+  $defs: definitions,
+});
+
+/** A copy that accepts `${...}` wherever a single text may stand for the value. */
+function withReferences(schema: JsonSchema): JsonSchema {
+  const copy = mapSubschemas(schema, withReferences);
+  for (const keyword of UNCHANGED) if (keyword in schema) copy[keyword] = schema[keyword];
+  if (!takesText(schema)) return copy;
+  const entries = Object.entries(copy);
+  const outside = entries.filter(([key]) => ANNOTATIONS.includes(key));
+  const inside = entries.filter(([key]) => !ANNOTATIONS.includes(key));
+  return { ...Object.fromEntries(outside), anyOf: [Object.fromEntries(inside), REFERENCE] };
+}
+
+/** Whether a reference must be allowed because the schema itself would refuse its text. */
+function takesText(schema: JsonSchema): boolean {
+  const types = [schema.type ?? []].flat();
+  if (!types.includes("string")) return types.some((type) => SCALARS.includes(String(type))) || isScalarChoice(schema);
+  return NARROWING.some((keyword) => keyword in schema);
+}
+
+const isScalarChoice = ({ enum: values, const: value }: JsonSchema): boolean =>
+  (Array.isArray(values) && !values.some(isObject)) || (value !== undefined && !isObject(value));
 
 const HEAD = "Generated by npm run generate from schemas/. Do not edit.";
 

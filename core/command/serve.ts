@@ -6,7 +6,7 @@ import { counted } from "../lib/counted.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { ServerManifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
-import { boundHeapGrowth } from "../platform/heap.ts";
+import { allocateYoung, boundHeapGrowth } from "../platform/heap.ts";
 import { pluginFileOf } from "../registry/blame.ts";
 import { shortPath } from "../registry/problem.ts";
 import { areRowsLarge } from "../storage/memory-shares.ts";
@@ -24,6 +24,7 @@ type Started = Awaited<ReturnType<typeof start>>;
 export async function serve(invocation: Invocation): Promise<number> {
   // Output that cannot be written (a full disk, a closed terminal) must not end the service.
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
+  allocateYoung();
   let running: Started;
   try {
     running = await start(invocation);

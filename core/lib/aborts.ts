@@ -53,8 +53,8 @@ export class AbortSource implements Aborts {
   }
 
   remove(listener: AbortListener): void {
-    const index = this.#listeners.indexOf(listener);
-    if (index !== -1) this.#listeners.splice(index, 1);
+    if (this.#listeners.at(-1) === listener) this.#listeners.pop();
+    else this.#listeners = this.#listeners.filter((other) => other !== listener);
   }
 }
 

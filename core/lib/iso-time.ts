@@ -1,19 +1,35 @@
 /** Formats timestamps of the API. A record has a dozen of them, and `Date.prototype.toISOString` takes several times as long. */
 
-const DAY = 86_400_000;
+/** In seconds. */
+const DAY = 86_400;
 const TWO: readonly string[] = Array.from({ length: 100 }, (_, value) => String(value).padStart(2, "0"));
-const THREE: readonly string[] = Array.from({ length: 1000 }, (_, value) => String(value).padStart(3, "0"));
+const MILLISECONDS: readonly string[] = Array.from(
+  { length: 1000 },
+  (_, value) => `.${String(value).padStart(3, "0")}Z`,
+);
 
 /** @param at milliseconds since 1970 as an integer, not before 1970 and not after the year 9999 */
-export function isoTime(at: number): string {
+export const isoTime = isoTimes();
+
+/** Most times that are formatted one after the other are of the same second: its text is kept. */
+function isoTimes(): (at: number) => string {
+  let latest = -1;
+  let text = "";
+  return (at) => {
+    const second = Math.floor(at / 1000);
+    if (second !== latest) text = isoSecond(second);
+    latest = second;
+    return text + MILLISECONDS[at - second * 1000];
+  };
+}
+
+function isoSecond(at: number): string {
   const days = Math.floor(at / DAY);
-  const time = at - days * DAY;
   // From here on all numbers are small: `| 0` truncates, and keeps the arithmetic to integers.
-  const minutes = (time / 60_000) | 0;
+  const time = at - days * DAY;
+  const minutes = (time / 60) | 0;
   const hours = (minutes / 60) | 0;
-  const rest = time - minutes * 60_000;
-  const seconds = (rest / 1000) | 0;
-  return `${isoDate(days)}T${TWO[hours]}:${TWO[minutes - hours * 60]}:${TWO[seconds]}.${THREE[rest - seconds * 1000]}Z`;
+  return `${isoDate(days)}T${TWO[hours]}:${TWO[minutes - hours * 60]}:${TWO[time - minutes * 60]}`;
 }
 
 /** Counts years from March, so that the leap day is the last day of a year; year 0 of this count began 719468 days before 1970. */

@@ -2,6 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { basename, dirname, isAbsolute, relative, resolve } from "node:path";
 import { messageOf } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
 import { secretsOf } from "../lib/secrets.ts";
 import { type Environment, maskText, substitute } from "./environment.ts";
 import { type Explained, explainPath } from "./explain.ts";
@@ -10,8 +11,31 @@ import type { Manifest } from "./manifest.ts";
 import { Positions } from "./positions.ts";
 import { readYaml } from "./read.ts";
 import { resolveManifest } from "./resolve.ts";
-import { validSubset } from "./valid-subset.ts";
 import { validate } from "./validate.ts";
+
+// The valid part of a manifest that has errors. It is compiled all the same, so that one report has the errors of every stage.
+
+/** Sections whose entries are independent: an invalid entry is left out, the others stay. */
+const SECTIONS_OF_ENTRIES: ReadonlySet<string | number> = new Set([
+  "providers",
+  "memory",
+  "tools",
+  "agents",
+  "workflows",
+]);
+
+/** Resolves `document` without the values at the faulty paths; null when too little is left. */
+function validSubset(document: unknown, faultyPaths: readonly Path[]): Manifest | null {
+  if (!isObject(document)) return null;
+  const rest: Record<string, unknown> = { ...structuredClone(document), name: "rest", version: "0" };
+  for (const [section, key] of faultyPaths) {
+    if (section === undefined || section === "name" || section === "version") continue;
+    const entries = rest[section];
+    if (key !== undefined && SECTIONS_OF_ENTRIES.has(section) && isObject(entries)) delete entries[key];
+    else delete rest[section];
+  }
+  return validate(rest, new Map()).length === 0 ? resolveManifest(rest) : null;
+}
 
 export interface LoadedManifest {
   /** Null when there are errors. Frozen; `manifest.ts` describes what is resolved. */

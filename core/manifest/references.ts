@@ -1,14 +1,14 @@
 /** Checks what the manifest's schema cannot: references between its parts, expressions, and JSON Schemas inside it. */
 import { isObject } from "../lib/is-object.ts";
 import { createSchemaCompiler } from "../lib/json-schema.ts";
-import type { CheckContext, KnownPlugins } from "./check.ts";
+import { type CheckContext, type KnownPlugins, mapOf } from "./check.ts";
 import { checkAgents } from "./check-agents.ts";
+import { checkHeaders } from "./check-headers.ts";
 import { checkMcp } from "./check-mcp.ts";
-import { checkOtlp } from "./check-otlp.ts";
 import { checkRoutes, checkServer, checkStore } from "./check-server.ts";
 import { checkMemories, checkProviders, checkTools } from "./check-tools.ts";
 import { checkWorkflows } from "./check-workflows.ts";
-import type { Issue } from "./issues.ts";
+import type { Issue, Path } from "./issues.ts";
 import type { LoadedManifest } from "./load.ts";
 import { addNotices } from "./notices.ts";
 
@@ -48,4 +48,22 @@ export function checkReferences(loaded: LoadedManifest, plugins: KnownPlugins): 
   checkMcp(check);
   addNotices(check);
   return issues;
+}
+
+// Checks `observability.otlp`, the destination of exported spans.
+
+function checkOtlp(check: CheckContext): void {
+  const { otlp } = mapOf(check.document.observability);
+  if (!isObject(otlp)) return;
+  const path: Path = ["observability", "otlp"];
+  // Messages show neither the address nor headers: both may contain keys.
+  const problem = typeof otlp.endpoint === "string" && otlp.endpoint !== "" ? endpointProblem(otlp.endpoint) : null;
+  if (problem !== null) check.report([...path, "endpoint"], problem);
+  checkHeaders(check, [...path, "headers"], otlp.headers);
+}
+
+function endpointProblem(endpoint: string): string | null {
+  if (!URL.canParse(endpoint)) return "must be a URL such as http://127.0.0.1:4318";
+  const { username, password } = new URL(endpoint);
+  return username + password === "" ? null : "must not contain a user name or password: write headers.Authorization";
 }

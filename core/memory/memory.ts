@@ -209,11 +209,12 @@ export interface MemoryAccess {
    * For generation: creates the conversation if it does not exist (title at most 80 characters) and saves the messages, in one
    * commit. Without messages it only ensures that the conversation exists and belongs to the user.
    *
+   * @param conversation its title may be made when it is needed
    * @param joined what happens in the same commit, if there is one
    * @throws what `lost` of those gives
    */
   append(
-    conversation: NewConversation & { id: string },
+    conversation: Omit<NewConversation, "title"> & { id: string; title?: string | (() => string) },
     messages: readonly NewMessage[],
     place?: TurnPlace,
     joined?: readonly JoinedChanges[],

@@ -215,7 +215,7 @@ class ScopedMemory implements MemoryAccess {
   }
 
   async append(
-    conversation: NewConversation & { id: string },
+    conversation: Parameters<MemoryAccess["append"]>[0],
     messages: readonly NewMessage[],
     place?: TurnPlace,
     joined?: readonly JoinedChanges[],
@@ -234,7 +234,8 @@ class ScopedMemory implements MemoryAccess {
       }
       const { isolated, owned } = domain.spaces;
       if (owned && !isolated && (await isTaken(domain, name, id, userId))) throw conversationNotFound(id);
-      const wanted = { ...conversation, userId, title: [...title].slice(0, MAX_TITLE_CHARACTERS).join("") };
+      const given = typeof title === "string" ? title : title();
+      const wanted = { ...conversation, userId, title: [...given].slice(0, MAX_TITLE_CHARACTERS).join("") };
       await createConversation(domain, name, wanted, { messages: prepared, joined }).catch((error: unknown) => {
         // Another call has just created it.
         throw error instanceof ServiceError && error.kind === "conflict" ? new ConversationGone() : error;

@@ -44,14 +44,15 @@ export class CallLimits extends AbortSource implements AbortListener {
     this.abort(reason);
   }
 
-  received(type: string): void {
+  /** @param atOnce whether it came in the same moment as the one before */
+  received(type: string, atOnce: boolean): void {
     if (this.#timeouts === undefined) return;
     if (this.#phase === "firstByte" && !BEFORE_THE_ANSWER.has(type)) {
       this.#phase = "idle";
       this.#answerSince = performance.now();
       this.#since = this.#answerSince;
       this.#watch();
-    } else if (this.#phase === "idle") this.restart();
+    } else if (this.#phase === "idle" && !atOnce) this.restart();
   }
 
   /** Restarts the limit of the current phase: the model has shown activity. */
@@ -84,14 +85,15 @@ export class CallLimits extends AbortSource implements AbortListener {
     const total = this.#answerSince + (limits.total ?? Number.POSITIVE_INFINITY) - now;
     const left = Math.min(phase, total);
     if (left > 0) {
-      // The timer that is set looks again before.
-      if (now + left >= this.#due) return;
+      // The timer that is set looks again before, and early enough for the limits of an answer that begins now.
+      const next = Math.min(left, limits.idle, limits.total ?? left);
+      if (now + next >= this.#due) return;
       clearTimeout(this.#timer);
-      this.#due = now + left;
+      this.#due = now + next;
       this.#timer = setTimeout(() => {
         this.#due = Number.POSITIVE_INFINITY;
         this.#watch();
-      }, Math.ceil(left));
+      }, Math.ceil(next));
       return;
     }
     const limit = total <= phase ? "total" : this.#phase;

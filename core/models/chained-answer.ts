@@ -215,14 +215,8 @@ export class ChainedAnswer implements ModelStream {
 
   async #call(model: StreamingModel, options: ModelCallOptions, limits: CallLimits): Promise<void> {
     this.#limits = limits;
-    const call = model.doStream({
-      ...options,
-      // A copy of the options has it too. A model that reads none costs none.
-      get abortSignal() {
-        return limits.signal;
-      },
-    });
-    this.#open(model, await untilAborted(call, limits, discard), limits);
+    const limited = Object.defineProperty({ ...options, [LIMITS]: limits }, "abortSignal", LIMITED);
+    this.#open(model, await untilAborted(model.doStream(limited), limits, discard), limits);
   }
 
   /** @param limits time limits of the call; null when the model enforces them itself */
@@ -353,6 +347,20 @@ export class ChainedAnswer implements ModelStream {
     return reason !== "timed out" || !this.#models.slice(this.#position + 1).some(isClosed);
   }
 }
+
+const LIMITS = Symbol("limits");
+
+/**
+ * The signal of a call: a copy of its options has it too, and a model that reads none costs none. All calls have the same function: V8
+ * turns an object with a getter of its own into a slow one.
+ */
+const LIMITED = {
+  enumerable: true,
+  configurable: true,
+  get(this: { readonly [LIMITS]: CallLimits }) {
+    return this[LIMITS].signal;
+  },
+};
 
 /** Cancels the answer of a provider that has ignored the abort signal. */
 function discard(result: StreamingResult): void {

@@ -1,19 +1,21 @@
 /** Creates the model providers of the manifest at boot, and then the model chains of agents. */
 import { fileURLToPath } from "node:url";
 import type { EmbeddingModelV3 } from "@ai-sdk/provider";
-import { invalid, messageOf } from "../lib/errors.ts";
+import type { Logger } from "pino";
+import { caught, invalid, messageOf } from "../lib/errors.ts";
 import type { Problem } from "../lib/problem.ts";
 import { RecentMap } from "../lib/recent-map.ts";
+import { isThenable } from "../lib/thenable.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
 import type { Manifest, ProviderManifest } from "../manifest/manifest.ts";
 import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
+import type { CircuitState } from "../observability/metrics/outcomes.ts";
 import { AllowedAddresses } from "../outbound/allowed-addresses.ts";
 import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { CassetteIntercept } from "./cassettes/record.ts";
 import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts";
-import { findModelFlaw, type ModelFlaw } from "./check.ts";
-import { Circuits } from "./circuits.ts";
+import { Circuit } from "./circuit.ts";
 import { knownContextWindow } from "./context-windows.ts";
 import type { Downloader } from "./files/download.ts";
 import { PromptFiles } from "./files/prompt-files.ts";
@@ -25,8 +27,84 @@ import { modelSettings } from "./settings.ts";
 import { modelWarnings } from "./settings-problems.ts";
 import { LearnedModes, withStructuredOutput } from "./structured-output.ts";
 import { ThinkHabit } from "./think-tags.ts";
-import { type AnyLanguageModel, toEmbeddingModel, toStreamingModel } from "./versions/versions.ts";
+import { type AnyLanguageModel, toEmbeddingModel, toStreamingModel, VERSIONS } from "./versions/versions.ts";
 import { WarningLog } from "./warning-log.ts";
+
+// Finds problems of a model at boot, before its first call.
+
+/** AI SDK errors whose message names the missing key or setting and how to set it. */
+const MISSING_SETTING_ERRORS: ReadonlySet<unknown> = new Set(["AI_LoadAPIKeyError", "AI_LoadSettingError"]);
+
+interface ModelFlaw {
+  message: string;
+  /** Whether the whole provider is at fault, not only this model. */
+  ofProvider: boolean;
+}
+
+/**
+ * The problem of a model, or null: a version of the model interface that is not supported, or a key that is missing in the
+ * environment. AI SDK models read their key when they build the headers of a call, so building the headers finds a missing key.
+ *
+ * @param use the package or plugin that it comes from
+ */
+function findModelFlaw(model: unknown, use: string): ModelFlaw | null {
+  const { specificationVersion, config } = (model ?? {}) as { specificationVersion?: unknown; config?: unknown };
+  if (!VERSIONS.includes(specificationVersion)) {
+    const message = `the models of "${use}" speak version ${String(specificationVersion)} of the AI SDK's model interface, and ${VERSIONS.join(", ")} are understood: install the release of it for AI SDK 7`;
+    return { message, ofProvider: true };
+  }
+  const headers = (config as { headers?: unknown } | undefined)?.headers;
+  // An asynchronous function may fetch a token over the network, which must not happen at boot.
+  if (typeof headers !== "function" || headers.constructor.name !== "Function") return null;
+  try {
+    const result: unknown = headers.call(config);
+    if (isThenable(result)) Promise.resolve(result).catch(() => undefined);
+  } catch (thrown) {
+    const error = caught(thrown);
+    if (error instanceof Error && MISSING_SETTING_ERRORS.has(error.name))
+      return { message: messageOf(error), ofProvider: true };
+  }
+  return null;
+}
+
+// The circuit breakers of all models of a service, by `provider/model`.
+
+/** Requests may compute names of models: only those that were used last are kept. */
+const MAX_CIRCUITS = 1024;
+
+const MESSAGES: Record<CircuitState, string> = {
+  open: "model circuit open: it failed too often, and is not called until its next trial",
+  trial: "model circuit on trial: one call decides",
+  closed: "model circuit closed: it answers again",
+};
+
+export class Circuits {
+  readonly #circuits = new RecentMap<Circuit>(MAX_CIRCUITS);
+  readonly #logger: Pick<Logger, "info" | "warn">;
+  readonly #meters: NamedMeters<ModelMeter>;
+
+  constructor(logger: Pick<Logger, "info" | "warn">, meters: NamedMeters<ModelMeter>) {
+    this.#logger = logger;
+    this.#meters = meters;
+  }
+
+  of(model: string): Circuit {
+    const circuit = this.#circuits.get(model) ?? this.#create(model);
+    this.#circuits.set(model, circuit);
+    return circuit;
+  }
+
+  /** Resets the meter, which may still show the state of a circuit from before a reload. */
+  #create(model: string): Circuit {
+    this.#meters.of(model).circuit = "closed";
+    return new Circuit((state) => this.#changed(model, state));
+  }
+
+  #changed(model: string, state: CircuitState): void {
+    this.#meters.of(model).circuit = state;
+    this.#logger[state === "open" ? "warn" : "info"]({ model, circuit: state }, MESSAGES[state]);
+  }
+}
 
 export interface Models {
   /**

@@ -157,7 +157,8 @@ export class StreamSource implements PartSource, AbortListener {
     if (part.type === "finish") this.#complete = true;
     this.#parts.push(part);
     this.#characters += partLength(part);
-    this.#limits.received(part.type);
+    // While `next` waits, the rest of a burst comes in the same moment.
+    this.#limits.received(part.type, this.#parts.length > 1 && this.#waiting !== null);
     // The first part of a burst wakes the reader, but only after the rest of the burst has come: a tick runs after all
     // pending microtasks.
     if (this.#parts.length === 1) process.nextTick(() => this.#deliver());

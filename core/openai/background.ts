@@ -14,6 +14,7 @@ import { messageOf, rateLimited, ServiceError, unlessNotFound } from "../lib/err
 import type { EventProducer } from "../lib/event-sink.ts";
 import { KeyCounts } from "../lib/key-counts.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
+import type { RunStanding } from "../runs/scoped.ts";
 import { nullOnConflict } from "../storage/conflict.ts";
 import { codeOfKind, OpenaiError } from "./errors.ts";
 import { CANCELLED, failedEnd, IN_PROGRESS, type ResponseResource } from "./resource.ts";
@@ -26,8 +27,6 @@ import { HEARTBEAT } from "./run-sink.ts";
 
 /** Limit per owner, because a response continues when its client leaves. For all users together `server.limits.executions` applies. */
 const MAX_RUNNING_OF_USER = 100;
-
-type RunEnding = NonNullable<Awaited<ReturnType<ReturnType<KeptRuns["for"]>["ending"]>>>;
 
 export class BackgroundResponses {
   readonly #rows: ResponseRows;
@@ -81,14 +80,16 @@ export class BackgroundResponses {
     const { id, record, revision } = found;
     const { resource, owner, waits } = record;
     if (resource.status !== "in_progress" && waits !== true) return found;
-    const ending = await this.#ofRun(record, (agentId, runId) =>
-      this.#runsOf(principal).ending(agentId, runId, owner || undefined),
+    const standing = await this.#ofRun(record, (agentId, runId) =>
+      this.#runsOf(principal).standing(agentId, runId, owner || undefined),
     );
-    if (ending === null || (ending === undefined && waits === true)) return found;
-    if (ending === undefined) return { ...found, record: { ...record, resource: lost(resource) } };
-    const output = new ResponseOutput(resource.id, () => Math.floor(ending.at / 1000));
+    if (standing === undefined)
+      return waits === true ? found : { ...found, record: { ...record, resource: lost(resource) } };
+    const { endedAt } = standing.state;
+    if (endedAt === null) return found;
+    const output = new ResponseOutput(resource.id, () => Math.floor(endedAt / 1000));
     await read(record, await this.#events(record, principal), (said) => void output.of(said));
-    const whole = { ...record, waits: undefined, resource: ended(resource, ending, output) };
+    const whole = { ...record, waits: undefined, resource: ended(resource, standing, output) };
     const changed = await nullOnConflict(this.#rows.write(id, found, whole));
     return { ...found, record: whole, revision: changed ?? revision };
   }
@@ -206,15 +207,16 @@ async function read(
   });
 }
 
-function ended(resource: ResponseResource, { status, error }: RunEnding, output: ResponseOutput): ResponseResource {
+function ended(resource: ResponseResource, standing: RunStanding, output: ResponseOutput): ResponseResource {
   const { usage, end } = output;
+  const { status, error } = standing.state;
   const failed = (code: string, message: string) => ({ ...resource, ...failedEnd(code, message), usage });
   const whole: ResponseResource =
     status === "completed" && end !== null
       ? { ...resource, ...end, output: output.items, usage }
       : status === "cancelled"
         ? { ...resource, ...CANCELLED, output: output.cutOff(), usage }
-        : { ...failed(codeOfKind(error?.kind), error?.message ?? "internal error"), output: output.cutOff() };
+        : { ...failed(codeOfKind(standing.failure), error?.message ?? "internal error"), output: output.cutOff() };
   if (JSON.stringify(whole).length <= MAX_STORED_CHARACTERS / 2) return whole;
   return failed("server_error", "the response is too large to be stored");
 }

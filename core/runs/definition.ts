@@ -13,7 +13,7 @@ const MAX_RECOVERIES = 3;
  */
 const RECORD_WITHIN_MS = 100;
 
-const OUTLINE: Outline = new Map([
+export const OUTLINE: Outline = new Map([
   [
     RUN_STEP,
     { path: RUN_STEP, id: RUN_STEP, name: RUN_STEP, type: "andAgent" as const, index: 0, order: 0, parents: [] },

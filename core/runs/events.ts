@@ -1,7 +1,7 @@
 /** The events of a run in another form: its parts, given to a sink that writes them as it does for a run that is not kept. */
 import type { ReplyForm } from "../agents/keeper.ts";
 import type { ToolAnswer } from "../agents/run/journal.ts";
-import type { AgentPart, PartSink, StoredIds } from "../agents/run/parts.ts";
+import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { addUsage } from "../agents/run/usage.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
@@ -81,13 +81,9 @@ export async function replyWith(
   if (sink === undefined || (last !== undefined && ENDS.has(last.type))) return;
   if (asked.length > 0) for (const part of open.values()) sink.part(part);
   // What a client that cannot answer was told is a step of its own. A question is the middle of one.
-  const { model = "", finishReason } = last?.type === "finish-step" ? last : QUESTION;
-  await endReply(sink, { usage, model, finishReason });
+  const words = last?.type === "finish-step" ? last : undefined;
+  await endReply(sink, { usage, model: words?.model ?? "", finishReason: words?.finishReason ?? "tool-calls" });
 }
-
-const QUESTION: Pick<Extract<AgentPart, { type: "finish-step" }>, "model" | "finishReason"> = {
-  finishReason: "tool-calls",
-};
 
 /** The end of a reply whose run waits for a person. */
 export async function endReply(
@@ -99,7 +95,7 @@ export async function endReply(
     output,
     messageId,
     userMessageId,
-  }: Pick<RunResult, "usage" | "model" | "finishReason" | keyof StoredIds> & { readonly output?: unknown },
+  }: Partial<RunResult> & Pick<RunResult, "usage" | "model" | "finishReason">,
 ): Promise<void> {
   if (reader.closed) return;
   const end = { finishReason, ...(model !== "" && { model }) };

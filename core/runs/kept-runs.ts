@@ -4,7 +4,15 @@
  */
 import type { Approval } from "../../generated/types.ts";
 import type { RunCall } from "../agents/agent.ts";
-import type { AnsweredRun, KeptAgent, KeptRequest, RunKeeper, RunName, StartableRun } from "../agents/keeper.ts";
+import type {
+  AnsweredRun,
+  KeptAgent,
+  KeptRequest,
+  KeptRun,
+  RunKeeper,
+  RunName,
+  StartableRun,
+} from "../agents/keeper.ts";
 import { RAW } from "../agents/kept.ts";
 import type { AwaitedCall } from "../agents/prompt/awaited-calls.ts";
 import { wasAborted } from "../agents/run/abort.ts";
@@ -61,6 +69,8 @@ export class KeptRuns implements RunKeeper {
   readonly #resting = new Set<() => void>();
   readonly #conversations: ConversationRuns;
   readonly #approvals: Pick<Approvals, "find" | "hear">;
+  /** Told of a task before it goes on here. Must not reject. */
+  onTask: ((agentId: string, runId: string) => Promise<void>) | null = null;
 
   constructor(engine: Engine, approvals: Pick<Approvals, "find" | "hear">) {
     this.#engine = engine;
@@ -124,9 +134,9 @@ export class KeptRuns implements RunKeeper {
     request: KeptRequest,
     call: RunCall,
     { runId, isChosen, isContested, keyed }: RunName,
-  ): StartableRun {
+  ): KeptRun {
     const anew = (isRead: boolean) => {
-      const live = new LiveRun(call, waitingPlace(agent, runId));
+      const live = new LiveRun(call, waitingPlace(agent, request, runId));
       live.prepared = agent.prepare(request, live.call, runId, live);
       live.isRead = isRead;
       return live;
@@ -230,7 +240,7 @@ export class KeptRuns implements RunKeeper {
           call.replyWith = { headers: ["x-run-id", runId] };
         }),
       );
-    const live: LiveRun = new LiveRun(call, waitingPlace(agent, runId), null, keep);
+    const live: LiveRun = new LiveRun(call, waitingPlace(agent, request, runId), null, keep);
     const prepared = agent.prepare(request, live.call, runId, live);
     live.prepared = prepared;
     /** Resolves to null when the run waits. */
@@ -340,7 +350,7 @@ export class KeptRuns implements RunKeeper {
     const known = this.#live.get(key);
     const request = call.scope.input as KeptRequest;
     const runId = runIdOf({ id: call.executionId });
-    const live = known ?? new LiveRun(recoveredCall(call, this.#engine), waitingPlace(agent, runId), call);
+    const live = known ?? new LiveRun(recoveredCall(call, this.#engine), waitingPlace(agent, request, runId), call);
     live.begin(call);
     const { work } = live;
     // One that goes on is found by its conversation as it was when it began.
@@ -352,6 +362,7 @@ export class KeptRuns implements RunKeeper {
       for (const woken of this.#resting) woken();
       live.result.catch(() => {});
       this.#live.set(key, live);
+      if (request.isTask) await this.onTask?.(agent.id, runId);
     }
     if (work === null) {
       live.sink = new KeptSink(call, live.isRead, live.accept);
@@ -405,7 +416,8 @@ export class KeptRuns implements RunKeeper {
 const liveKeyOf = ({ id, number, ownId }: ExecutionStart): string =>
   `${ownId === true ? `${id}@${number}` : id}:${RUN_STEP}`;
 
-const waitingPlace = ({ id }: KeptAgent, runId: string): WaitingPlace => ({
+const waitingPlace = ({ id }: KeptAgent, { isTask }: KeptRequest, runId: string): WaitingPlace => ({
+  ...(isTask && { taskId: runId }),
   workflowId: runDefinitionId(id),
   executionId: runExecutionId(runId),
   stepId: RUN_STEP,

@@ -22,10 +22,12 @@ import {
   runIdOf,
   runRecordText,
 } from "../workflows/journal/run-record.ts";
+import type { JournalState } from "../workflows/journal/state.ts";
 import type { ExecutionLookup } from "../workflows/list/lookup.ts";
+import { followLoaded } from "../workflows/run/follow.ts";
 import type { ScopedWorkflows } from "../workflows/scoped.ts";
 import type { ConversationRuns } from "./conversation-runs.ts";
-import { RUN_STEP } from "./definition.ts";
+import { OUTLINE, RUN_STEP } from "./definition.ts";
 import { ANSWERS, ENDS, partEvents, sending } from "./events.ts";
 
 /** No client can choose a longer id. */
@@ -33,8 +35,6 @@ const MAX_ID_LENGTH = 128;
 
 /** How long a follower of a run that rests looks no further, when nobody tells that the run goes on. */
 const REST_MS = 1_000;
-/** What such a follower waits for when it waits for the end alone. */
-const THE_END = [""];
 
 /** The status of an execution by that of its run. */
 const EXECUTION_STATUS = Object.fromEntries(
@@ -60,13 +60,13 @@ interface Reading {
   readonly format?: "raw" | "chat";
 }
 
-/** How a run has ended. */
-interface RunEnding {
-  readonly status: "completed" | "error" | "cancelled";
-  /** Milliseconds since 1970. */
-  readonly at: number;
-  /** With the kind of the failure, where it was one of the run itself. */
-  readonly error: { readonly message: string; readonly kind: string | null } | null;
+/** How a run stands. */
+export interface RunStanding {
+  readonly state: JournalState;
+  /** The kind of its failure, where it was one of the run itself. */
+  readonly failure: string | null;
+  /** Of one at rest: its events after the one numbered `after`. */
+  said(after: number): EventProducer;
 }
 
 /** Every method throws ServiceError `not_found` for a run that does not exist, is another agent's, or belongs to another user. */
@@ -94,14 +94,16 @@ export class ScopedRuns {
   }
 
   async get(agentId: string, runId: string): Promise<AgentRun> {
-    return JSON.parse(runRecordText(await this.#read(agentId, runId))) as AgentRun;
+    return JSON.parse(runRecordText((await this.standing(agentId, runId)).state)) as AgentRun;
   }
 
-  /** Null while it goes on, or waits. */
-  async ending(agentId: string, runId: string, userId?: string): Promise<RunEnding | null> {
-    const { status, endedAt: at, error, steps } = await this.#read(agentId, runId, userId);
-    if (status === "running" || status === "suspended" || at === null) return null;
-    return { status, at, error: error && { message: error.message, kind: steps.get(RUN_STEP)?.code ?? null } };
+  async standing(agentId: string, runId: string, userId?: string): Promise<RunStanding> {
+    const found = await aboutRun(runId, () =>
+      this.#lookup.find(runDefinitionId(agentId), runExecutionId(runId), userId),
+    );
+    const loaded = "loaded" in found ? found.loaded : { state: found.state, entries: [] };
+    const failure = loaded.state.steps.get(RUN_STEP)?.code ?? null;
+    return { state: loaded.state, failure, said: (after) => followLoaded(loaded, OUTLINE, after) };
   }
 
   /** The events after the one numbered `after`, then those to come until the run has ended. */
@@ -116,13 +118,13 @@ export class ScopedRuns {
   /**
    * All events of a run, also of what it does when it goes on after a rest.
    *
-   * @param awaited ids of calls: it ends in a rest when it has told of all of them
+   * @param awaited ids of calls: it ends in a rest when it has told of all of them. Left out: it ends with the run
    */
   followOn(
     agentId: string,
     runId: string,
     userId: string | undefined,
-    awaited: Iterable<string> = THE_END,
+    awaited = [""],
     signal?: AbortSignal,
   ): EventProducer {
     return async (events) => {
@@ -135,7 +137,7 @@ export class ScopedRuns {
         else if (ENDS.has(part.type) && part.subAgentId === undefined) left.clear();
         return events.send(json, id);
       });
-      const { number } = (await this.#read(agentId, runId, userId)).start;
+      const { number } = (await this.standing(agentId, runId, userId)).state.start;
       const resting = new Watch(this.#live, openExecutionKey(number));
       try {
         for (;;) {
@@ -147,11 +149,6 @@ export class ScopedRuns {
         resting.end();
       }
     };
-  }
-
-  async #read(agentId: string, runId: string, userId?: string) {
-    const find = () => this.#lookup.readState(runDefinitionId(agentId), runExecutionId(runId), userId);
-    return (await aboutRun(runId, find)).state;
   }
 
   /** @throws ServiceError `invalid_input` when it has ended */

@@ -6,10 +6,35 @@ import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
 import type { Entity, SpanData, TraceData } from "../observability/sink.ts";
 import type { Store } from "../storage/store.ts";
-import { OpenTraces } from "./open-traces.ts";
 import type { Origin, Segment } from "./segment.ts";
 import { SegmentBuilder } from "./segment-builder.ts";
 import { commitOfWrites } from "./segment-rows.ts";
+
+// The traces that have not ended yet: a linked list, so that adding and removing one needs no lookup and no allocation.
+
+class OpenTraces {
+  #newest: TraceData | null = null;
+
+  add(trace: TraceData): void {
+    trace.older = this.#newest;
+    if (this.#newest !== null) this.#newest.newer = trace;
+    this.#newest = trace;
+  }
+
+  remove(trace: TraceData): void {
+    const { newer, older } = trace;
+    if (newer !== null) newer.older = older;
+    else if (this.#newest === trace) this.#newest = older;
+    if (older !== null) older.newer = newer;
+    trace.newer = null;
+    trace.older = null;
+  }
+
+  /** Yields the newest first. The list must not change during the iteration. */
+  *[Symbol.iterator](): Generator<TraceData> {
+    for (let trace = this.#newest; trace !== null; trace = trace.older) yield trace;
+  }
+}
 
 /** Delay from the end of a trace until it is written, and from a failed write until the next try. */
 const WRITE_DELAY_MS = 250;

@@ -1,9 +1,8 @@
 /** One request and its reply over uWebSockets.js. The lifetimes of native objects are listed in uws-native.ts. */
-import type { Exchange, HeaderList, OnBody, OnBodyFailed } from "../http/exchange.ts";
+import type { BodyProblem, Exchange, HeaderList, OnBody, OnBodyFailed } from "../http/exchange.ts";
 import type { Uploads } from "../http/uploads.ts";
 import { BodyBuffer, MAX_DISCARDED_BODY_BYTES } from "./body.ts";
 import { normalizeAddress } from "./target.ts";
-import { collectBody } from "./uws-body.ts";
 import type { UwsListener } from "./uws-listener.ts";
 import type { NativeResponse } from "./uws-native.ts";
 import { LARGE_BODY_BYTES, LargeReply, sendHead, sendWhole } from "./uws-send.ts";
@@ -273,4 +272,25 @@ export class UwsExchange implements Exchange {
 
 function flushHead(exchange: UwsExchange): void {
   exchange.flushHead();
+}
+
+// Collects a request body from native chunks.
+
+/**
+ * Calls `end` once: with the whole body, or with its problem as soon as that is known. Chunks that arrive later, or after the
+ * buffer was dropped, are ignored.
+ */
+function collectBody(
+  response: NativeResponse,
+  buffer: BodyBuffer,
+  end: (body: Uint8Array | BodyProblem) => void,
+): void {
+  let ended = false;
+  response.onData((native, last) => {
+    if (ended || buffer.dropped) return;
+    const problem = buffer.add(new Uint8Array(native), last);
+    if (problem === null && !last) return;
+    ended = true;
+    end(problem ?? buffer.takeAll());
+  });
 }

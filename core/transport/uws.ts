@@ -4,8 +4,16 @@
  * are listed in test/suites/transport-known.ts.
  */
 import { createServer } from "node:net";
-import type { Dispatch, Listening, ListenOptions, Transport } from "../http/exchange.ts";
-import { isHandshake } from "./handshake.ts";
+import type {
+  Dispatch,
+  Listening,
+  ListenOptions,
+  OpenSocket,
+  SocketEvents,
+  Transport,
+  Upgrade,
+} from "../http/exchange.ts";
+import { chooseProtocol, isHandshake } from "./handshake.ts";
 import { Heads } from "./heads.ts";
 import { listenError } from "./listen-error.ts";
 import { refusalBody, refusalText } from "./refusal.ts";
@@ -14,9 +22,38 @@ import { UwsFlows } from "./uws-flow.ts";
 import { type HeadProblem, UwsHead } from "./uws-head.ts";
 import type { UwsListener } from "./uws-listener.ts";
 import type { Native, NativeApp, NativeListenSocket, NativeRequest, NativeResponse } from "./uws-native.ts";
-import { socketBehavior, type UwsSocketHost } from "./uws-socket.ts";
+import { socketBehavior, UwsSocket, type UwsSocketHost } from "./uws-socket.ts";
 import { openUnanswered, type Unanswered } from "./uws-unanswered.ts";
-import { UwsUpgrade } from "./uws-upgrade.ts";
+
+// A WebSocket handshake over uWebSockets.js.
+
+class UwsUpgrade extends UwsExchange implements Upgrade {
+  readonly #context: object;
+  // Copied now: the head can no longer be read when the credentials have been checked.
+  readonly #key: string;
+  readonly #protocol: string;
+
+  constructor(listener: UwsListener, response: NativeResponse, path: string, query: string, context: object) {
+    super(listener, response, "GET", path, query);
+    this.#context = context;
+    this.#key = listener.head.get("sec-websocket-key");
+    this.#protocol = chooseProtocol(listener.head.get("sec-websocket-protocol"));
+  }
+
+  accept(open: (socket: OpenSocket) => SocketEvents): void {
+    const response = this.release();
+    if (response === null) return;
+    const { requestId } = this;
+    response.cork(() => {
+      response.writeStatus("101 Switching Protocols");
+      if (requestId !== "") response.writeHeader("x-request-id", requestId);
+    });
+    const { corked, unanswered } = this.listener;
+    const corks = corked === this ? response : (unanswered?.response ?? response);
+    // The socket is open when `upgrade` returns.
+    corks.cork(() => response.upgrade({ socket: new UwsSocket(open) }, this.#key, this.#protocol, "", this.#context));
+  }
+}
 
 const REFUSAL_HEADERS = ["content-type", "application/json"];
 /** Largest head that may arrive in more than one piece; the addon's default is 4 KiB. */

@@ -25,6 +25,7 @@ interface AnsweredStep extends AwaitingStep {
   readonly status: string;
   readonly reason?: string | undefined;
   readonly runId?: string | undefined;
+  readonly taskId?: string | undefined;
 }
 
 const find = (engine: Engine, step: AwaitingStep, declared: (id: string) => unknown) =>
@@ -40,7 +41,7 @@ export async function hasStepEnded(engine: Engine, step: AwaitingStep): Promise<
 const ENDS_RUN: ReadonlySet<string | undefined> = new Set(["superseded", "conversation_deleted"]);
 
 export async function tellAwaitingStep(engine: Engine, step: AnsweredStep): Promise<Delivery> {
-  const { stepId = "", runId, status, reason } = step;
+  const { stepId = "", runId, taskId, status, reason } = step;
   try {
     const execution = await find(engine, step, (id) => isRun(id) || engine.declared(id));
     // The execution has not suspended yet, or another branch of it still runs.
@@ -51,8 +52,10 @@ export async function tellAwaitingStep(engine: Engine, step: AnsweredStep): Prom
     const waits = state.steps.get(stepId)?.status === "waiting" && !isSuperseded(stepId, state, definition.outline);
     if (state.status !== "suspended" || !waits) return "gone";
     if (engine.live.has(liveKey(found.start))) return "later";
-    if (runId !== undefined && status === "withdrawn" && ENDS_RUN.has(reason)) {
-      await cancelResting(engine, execution, reason!);
+    // The client of a task that is not answered is told so.
+    const isUnheard = taskId !== undefined && status === "expired";
+    if (isUnheard || (runId !== undefined && status === "withdrawn" && ENDS_RUN.has(reason))) {
+      await cancelResting(engine, execution, isUnheard ? status : reason!);
       return "gone";
     }
     engine.capacity.requireFree(found.start.user);

@@ -22,5 +22,6 @@ export async function cancelResting(
   execution.append(["cancel", "", timeAfter(execution.state), reason]);
   if (!(await unlessConflict(execution.writeRecord()))) return null;
   await engine.onEnd?.(execution.state);
+  engine.onRest?.(execution.state);
   return execution.state;
 }

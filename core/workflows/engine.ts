@@ -82,6 +82,8 @@ export class Engine implements Workflows {
   leftAlone: ReadonlyMap<number, number> = new Map();
   /** Called when an execution has ended that may have asked a person something. Must not reject. */
   onEnd: ((state: JournalState) => Promise<void>) | null = null;
+  /** Called when an execution has come to rest. Must not throw. */
+  onRest: ((state: JournalState) => void) | null = null;
   readonly membership: Membership | null;
   /** Reads executions of other processes; null when only this process uses the store. */
   readonly remote: RemoteExecutions | null;
@@ -233,6 +235,7 @@ export class Engine implements Workflows {
       await work(execution);
       execution.spans?.end(execution.state);
       if (mayHaveWaited(execution)) await this.onEnd?.(execution.state);
+      this.onRest?.(execution.state);
     } catch (error) {
       execution.spans?.end(execution.state, error);
       if (isStoreUnavailable(error) || execution.lifetime.stopped?.kind === "lost") this.mayHaveUnowned = true;

@@ -24,7 +24,7 @@ async function serve(t: TestContext, agent: object = {}) {
 
 /** Waits until the hook has sent what it sends by itself. */
 async function settled(chat: Loose, messages: () => boolean) {
-  for (let tries = 0; tries < 2000 && !(messages() && chat.status === "ready"); tries++)
+  for (let tries = 0; tries < 6_000 && !(messages() && chat.status === "ready"); tries++)
     await new Promise((resolve) => setTimeout(resolve, 10));
   assert.equal(chat.error, undefined);
   assert.equal(chat.status, "ready");

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { beforeEach, type TestContext, test } from "node:test";
 import { A2aCaller, now, said, textOf } from "../support/a2a.ts";
 import { AUTH, as, CONSOLE, PAY_PLUGIN, ran, serveApprovals } from "../support/approvals.ts";
+import { heldModel } from "../support/held-model.ts";
 import { calls, says } from "../support/openai-upstream.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { until } from "../support/probe.ts";
@@ -148,7 +149,7 @@ test("POST /a2a/:id: a task that asks for two approvals goes on when both are an
   const half = await peer.send("assistant", answerTo(task, { data: { approvalId: one.approvalId, approved: true } }));
   assert.equal(half.status.state, "TASK_STATE_INPUT_REQUIRED");
   assert.deepEqual(askedIn(half), [two]);
-  assert.deepEqual(ran, []);
+  assert.deepEqual(ran, [one.input.amount], "as in other runs, what is approved runs at once");
   const done = await peer.send("assistant", answerTo(task, { text: "no" }));
   assert.equal(done.status.state, "TASK_STATE_COMPLETED");
   assert.deepEqual(ran, [one.input.amount]);
@@ -286,4 +287,66 @@ test("POST /a2a/:id: a message that is sent again finds its task, also at server
   const task = await ada.send("clerk", message);
   assert.equal((await ada.send("clerk", message)).id, task.id);
   assert.equal(service.service.meters.limits.refused("server.limits.userTasks"), 0, "it is answered");
+});
+
+test("POST /a2a/:id: a task is refused that is one more than server.limits.userExecutions allows, and leaves nothing; another is served once one has ended", async (t) => {
+  const held = heldModel(t);
+  held.hold("wait");
+  const providers = { ...MANIFEST.providers, held: held.settings };
+  const agents = { ...MANIFEST.agents, held: { model: "held/one", memory: false } };
+  const more = { auth: AUTH, server: { limits: { userExecutions: 1 } }, providers, agents };
+  const service = await serveApprovals(t, { ...MANIFEST, ...more }, { plugins: [held.plugins] });
+  const ada = new A2aCaller(service, as("ada"));
+  const { id } = await ada.send("held", { ...said("wait"), ...now });
+  await held.isAsked("wait");
+  const message = said("more");
+  const [, text] = await ada.error("held", "SendMessage", message);
+  assert.match(text, /server\.limits\.userExecutions/);
+  const { limits } = service.service.meters;
+  assert.deepEqual(
+    ["server.limits.userExecutions", "server.limits.userTasks"].map((name) => limits.refused(name)),
+    [1, 0],
+  );
+  const listed = await ada.result("held", "ListTasks", {});
+  assert.deepEqual(
+    listed.tasks.map((task: Loose) => task.id),
+    [id],
+  );
+  const bob = new A2aCaller(service, as("bob"));
+  assert.equal((await bob.send("held", said("other"))).status.state, "TASK_STATE_COMPLETED");
+  await ada.result("held", "CancelTask", { id });
+  assert.equal((await ada.send("held", message)).status.state, "TASK_STATE_COMPLETED");
+});
+
+test("DELETE /api/memory/conversations/:conversationId: tasks of that context are canceled, those at work and those that ask", async (t) => {
+  const held = heldModel(t);
+  held.hold("wait");
+  const providers = { ...MANIFEST.providers, held: held.settings };
+  const agents = { ...MANIFEST.agents, held: { model: "held/one", memory: "chats" } };
+  const service = await serveApprovals(t, { ...MANIFEST, auth: AUTH, providers, agents }, { plugins: [held.plugins] });
+  const ada = new A2aCaller(service, as("ada"));
+  const asks = await ada.send("friend", said("pay 5"));
+  const works = await ada.send("held", { ...said("wait"), ...now });
+  await held.isAsked("wait");
+  for (const { contextId } of [asks, works]) {
+    const reply = await fetch(`${service.url}/api/memory/conversations/${contextId}?agentId=friend`, {
+      method: "DELETE",
+      headers: as("ada"),
+    });
+    assert.equal(reply.status, 200, await reply.text());
+  }
+  await ada.when("friend", asks.id, "TASK_STATE_CANCELED");
+  await ada.when("held", works.id, "TASK_STATE_CANCELED");
+  assert.equal((await ada.error("friend", "SendMessage", answerTo(asks, { text: "yes" })))[0], -32004);
+  assert.deepEqual(ran, []);
+});
+
+test("POST /a2a/:id: an answer that is longer than a task may have fails it", async (t) => {
+  const { service, upstream } = await serveUpstream(t, { memory: false });
+  const peer = new A2aCaller(service);
+  upstream.replies(says("x".repeat(4 * 1024 * 1024 + 1)));
+  const { status, artifacts } = await peer.send("assistant", said("x"));
+  assert.equal(status.state, "TASK_STATE_FAILED");
+  assert.equal(status.message.parts[0].text, "the answer is longer than 4194304 characters");
+  assert.equal(artifacts, undefined);
 });

@@ -18,9 +18,6 @@ import { soon } from "../support/providers.ts";
 import { dataOf, serveUpstream } from "../support/served-upstream.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 
-/** The promise is a second, so this limit is one of behaviour: what is seen here takes some milliseconds. */
-const SECOND = 1_000;
-
 const BODY = { input: "x", schema: { type: "object" } };
 const ENDPOINTS = ["text", "stream", "chat", "object", "stream-object"];
 const STREAMS = ["stream", "chat", "stream-object"];
@@ -69,7 +66,7 @@ for (const transport of TRANSPORTS) {
   describe(`a client that leaves, over ${transport}`, () => {
     for (const [stage, reply] of Object.entries(STAGES)) {
       for (const endpoint of ENDPOINTS) {
-        test(`POST /agents/:id/${endpoint} ${stage}: the upstream's socket is closed within a second`, async (t) => {
+        test(`POST /agents/:id/${endpoint} ${stage}: the upstream's socket is closed`, async (t) => {
           const { service, upstream } = await serveUpstream(t, {}, { server });
           upstream.replies(reply);
           const reader = new EventReader(`${service.url}/agents/assistant/${endpoint}`, BODY);
@@ -77,7 +74,7 @@ for (const transport of TRANSPORTS) {
           await reach(reader, stage, endpoint);
           assert.ok(!request.wasAborted);
           reader.leave();
-          await soon(request.aborted, "the abort", SECOND);
+          await soon(request.aborted, "the abort");
           const newest = async () => (await dataOf(service.get("/agents/assistant/history"))).entries[0];
           await eventually(async () => (await newest()).status === "cancelled", "cancelled");
           assert.equal((await dataOf(service.get("/agents/assistant"))).status, "idle");
@@ -87,7 +84,7 @@ for (const transport of TRANSPORTS) {
     }
 
     for (const endpoint of ["text", "stream", "chat"]) {
-      test(`POST /agents/:id/${endpoint} during a tool: the tool's own call is closed within a second, and no step follows`, async (t) => {
+      test(`POST /agents/:id/${endpoint} during a tool: the tool's own call is closed, and no step follows`, async (t) => {
         const slow = await silentServer(t);
         const tools = { slow: { description: "Slow", http: { method: "GET", url: slow.url } } };
         const { service, upstream } = await serveUpstream(t, { tools: ["slow"] }, { server, tools });
@@ -95,13 +92,13 @@ for (const transport of TRANSPORTS) {
         const reader = new EventReader(`${service.url}/agents/assistant/${endpoint}`, BODY);
         await slow.begun;
         reader.leave();
-        await soon(slow.cut, "the abort", SECOND);
+        await soon(slow.cut, "the abort");
         await eventually(async () => (await dataOf(service.get("/agents/assistant"))).status === "idle", "idle");
         assert.equal(upstream.requests.length, 1);
       });
     }
 
-    test("POST /agents/:id/stream during a sub-agent: the upstream of the sub-agent is closed within a second", async (t) => {
+    test("POST /agents/:id/stream during a sub-agent: the upstream of the sub-agent is closed", async (t) => {
       const agents = { writer: { model: "up/small", memory: false } };
       const { service, upstream } = await serveUpstream(t, { subAgents: ["writer"] }, { server, agents });
       upstream.replies(
@@ -111,7 +108,7 @@ for (const transport of TRANSPORTS) {
       const reader = new EventReader(`${service.url}/agents/assistant/stream`, BODY);
       await reader.until(() => reader.text.includes('"La"'));
       reader.leave();
-      await soon(upstream.requests[1]!.aborted, "the abort", SECOND);
+      await soon(upstream.requests[1]!.aborted, "the abort");
       await eventually(
         async () =>
           (await dataOf(service.get("/agents"))).every((agent: { status: string }) => agent.status === "idle"),
@@ -119,25 +116,25 @@ for (const transport of TRANSPORTS) {
       );
     });
 
-    test("POST /tools/:name/execute: the tool's own call is closed within a second", async (t) => {
+    test("POST /tools/:name/execute: the tool's own call is closed", async (t) => {
       const slow = await silentServer(t);
       const tools = { slow: { description: "Slow", http: { method: "GET", url: slow.url } } };
       const { service } = await serveUpstream(t, {}, { server, tools });
       const reader = new EventReader(`${service.url}/tools/slow/execute`, { input: {} });
       await slow.begun;
       reader.leave();
-      await soon(slow.cut, "the abort", SECOND);
+      await soon(slow.cut, "the abort");
     });
 
     test("POST /agents/:id/text between two tries: no other try is made", async (t) => {
       const { service, upstream } = await serveUpstream(t, {}, { server, provider: { retries: 2 } });
-      upstream.replies({ status: 503, headers: { "retry-after-ms": "400" }, json: { error: { message: "later" } } });
+      upstream.replies({ status: 503, headers: { "retry-after-ms": "2000" }, json: { error: { message: "later" } } });
       const reader = new EventReader(`${service.url}/agents/assistant/text`, BODY);
       const request = await upstream.request(0);
       await eventually(() => request.completed, "the refusal");
       reader.leave();
       await eventually(async () => (await dataOf(service.get("/agents/assistant"))).status === "idle", "idle");
-      await sleep(600);
+      await sleep(2_200);
       assert.equal(upstream.requests.length, 1);
     });
   });

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { runInNewContext } from "node:vm";
-import { inject } from "../../core/transport/inject.ts";
 import { FIXTURES } from "../support/fixtures.ts";
+import { inject } from "../support/inject.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";
 

@@ -220,8 +220,11 @@ test("GET /agents and GET /agents/:id say working while a call runs, for sub-age
   };
   assert.deepEqual(await status(), ["idle", "idle", "idle", "idle"]);
   upstream.replies(stallsAfter("Well"), stallsBeforeHead());
-  const readers = [0, 1].map(() => new EventReader(`${service.url}/agents/assistant/stream`, { input: "x" }));
-  await upstream.request(1);
+  const readers: EventReader[] = [];
+  for (const index of [0, 1]) {
+    readers.push(new EventReader(`${service.url}/agents/assistant/stream`, { input: "x" }));
+    await upstream.request(index);
+  }
   assert.deepEqual(await status(), ["working", "working", "working", "idle"]);
   readers[0]!.leave();
   await upstream.requests[0]!.aborted;

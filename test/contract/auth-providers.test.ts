@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BootError } from "../../core/app/start.ts";
 import { formatIssue } from "../../core/manifest/issues.ts";
-import { inject } from "../../core/transport/inject.ts";
+import { inject } from "../support/inject.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestOptions } from "../support/service.ts";

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { Agent, type Dispatcher } from "undici";
+import { parse } from "yaml";
 import { readCassette, writeCassette } from "../../core/models/cassettes/cassette.ts";
 import { recordCassettes } from "../../core/models/cassettes/record.ts";
 import { replayCassettes } from "../../core/models/cassettes/replay.ts";
@@ -147,7 +148,10 @@ test("serve --record: the same calls make the same files, whatever port the prov
     const service = await startService(t, manifestFor(upstream.baseURL, KEY), { record: folder });
     await dataOf(ask(service, "own", "Hello"));
     await dataOf(ask(service, "package", "Hello"));
-    made.push(await recorded(folder, 2));
+    // Where an answer is cut is up to the machine.
+    const whole = (key: string, value: unknown) => (key === "chunks" ? (value as string[]).join("") : value);
+    const files = Object.entries(await recorded(folder, 2));
+    made.push(files.map(([name, text]) => [name, JSON.parse(JSON.stringify(parse(text)), whole)]));
     await upstream.close();
   }
   assert.deepEqual(made[0], made[1]);

@@ -41,8 +41,12 @@ for (const transport of TRANSPORTS) {
         return user + system;
       };
       await cost(() => large(0));
-      const known = await cost(() => large(0));
-      const fresh = await cost((at) => large(at + 1));
+      let [known, fresh] = [1, Number.POSITIVE_INFINITY];
+      // Others run on this machine too: again, until that settles the matter.
+      for (let tries = 0; tries < 5 && fresh / known >= 10; tries++) {
+        known = await cost(() => large(0));
+        fresh = await cost((at) => large(20 * tries + at + 1));
+      }
       // Compiled, twice, it was some fifty times as much.
       assert.ok(fresh / known < 10, `${fresh} microseconds for new ones, ${known} for known ones`);
     });

@@ -68,6 +68,22 @@ for (const store of STORES) {
       assert.doesNotMatch(served.written[1][1].content, /question 2|question 5/);
     });
 
+    test("POST /agents/:id/text: what turns leave out while a summary is being written is summed up when it is, and not with a later turn", async (t) => {
+      const served = await serve(t);
+      let write: (value?: unknown) => void = () => {};
+      const after = new Promise((resolve) => {
+        write = resolve;
+      });
+      served.writer.reply = () => ({ ...says(`summary ${served.written.length}`), after });
+      await turns(served, 1, 4);
+      await eventually(() => served.written.length === 1, "the first summary is asked for");
+      await turns(served, 5, 6);
+      write();
+      await served.summaries(2);
+      assert.match(served.written[1][1].content, /<summary>\nsummary 1\n<\/summary>/);
+      assert.match(served.written[1][1].content, /question 3[\s\S]*question 4/);
+    });
+
     test("the summary is its conversation's alone, and goes with it", async (t) => {
       const served = await serve(t);
       await turns(served, 1, 4);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { before, describe, type TestContext, test } from "node:test";
 import { CustomCall } from "../../core/api/custom/route-call.ts";
 import { type BootError, start } from "../../core/app/start.ts";
-import { inject } from "../../core/transport/inject.ts";
+import { inject } from "../support/inject.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";

@@ -1,8 +1,8 @@
 /** A stop with work under way: it may finish within `limits.drain`, and what is left is told so before it is cut. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { inject } from "../../core/transport/inject.ts";
 import { EventReader } from "../support/event-reader.ts";
+import { inject } from "../support/inject.ts";
 import { says, stallsAfter, stallsBeforeHead } from "../support/openai-upstream.ts";
 import { soon } from "../support/providers.ts";
 import { type Loose, serveUpstream } from "../support/served-upstream.ts";

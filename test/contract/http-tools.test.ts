@@ -23,7 +23,7 @@ describe("a REST call as a tool", () => {
     const seen: Seen[] = [];
     const server = createServer(async (request, response) => {
       let body = "";
-      for await (const piece of request) body += piece;
+      for await (const piece of request.setEncoding("utf8")) body += piece;
       seen.push({ method: request.method, url: request.url, headers: request.headers, body });
       answer(request, response);
     });

@@ -43,7 +43,7 @@ describe("integers that a number cannot hold", () => {
     // The same server of MCP over HTTP: whole replies, or events.
     const mcp = createServer(async (request, response) => {
       let body = "";
-      for await (const piece of request) body += piece;
+      for await (const piece of request.setEncoding("utf8")) body += piece;
       const reply = answerTo(body || "{}");
       if (reply === undefined) return void response.writeHead(request.method === "POST" ? 202 : 405).end();
       const isStream = request.url === "/events";

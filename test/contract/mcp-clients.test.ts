@@ -272,7 +272,7 @@ async function rawServer(t: TestContext, tools: readonly unknown[]): Promise<str
   };
   const server = createHttpServer(async (request, response) => {
     let body = "";
-    for await (const chunk of request) body += chunk;
+    for await (const chunk of request.setEncoding("utf8")) body += chunk;
     if (request.method !== "POST") return response.writeHead(405).end();
     const { id, method } = JSON.parse(body);
     if (id === undefined) return response.writeHead(202).end();

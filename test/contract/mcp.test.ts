@@ -1,9 +1,9 @@
 /** What MCP servers expose, without an MCP client: `/mcp/servers` and below, and what `/mcp/:serverId/mcp` says to HTTP. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { inject } from "../../core/transport/inject.ts";
 import { eventually } from "../support/event-reader.ts";
 import { FIXTURES } from "../support/fixtures.ts";
+import { inject } from "../support/inject.ts";
 import { dataOf, errorOf, type Loose } from "../support/served-upstream.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 import { SECRET } from "../support/tokens.ts";

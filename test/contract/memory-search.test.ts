@@ -188,7 +188,7 @@ test("GET /api/memory/search: an embedding model of an openai-compatible provide
 
 async function textOf(request: IncomingMessage): Promise<string> {
   let text = "";
-  for await (const piece of request) text += piece;
+  for await (const piece of request.setEncoding("utf8")) text += piece;
   return text;
 }
 

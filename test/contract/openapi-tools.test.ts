@@ -58,7 +58,7 @@ test("penstock init --from openapi: operations become tools that send what the d
   const seen: { line: string; headers: Record<string, unknown>; body: string }[] = [];
   const server = createServer(async (request, response) => {
     let body = "";
-    for await (const piece of request) body += piece;
+    for await (const piece of request.setEncoding("utf8")) body += piece;
     seen.push({ line: `${request.method} ${request.url}`, headers: request.headers, body });
     response.writeHead(200, { "content-type": "application/json" }).end('{"name":"Rex"}');
   }).listen(0, "127.0.0.1");

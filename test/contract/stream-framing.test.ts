@@ -147,13 +147,18 @@ describe("waiting for the model", { concurrency: 3 }, () => {
   for (const { endpoint, failed } of ENDPOINTS) {
     test(`POST /agents/:id/${endpoint}: after 5 s of waiting the headers go out, and a refusal after that is in-band`, async (t) => {
       const { service, upstream } = await serveUpstream(t);
-      upstream.replies({ ...failure(400), headDelay: 6_000 });
+      let answer: (value?: unknown) => void = () => {};
+      const after = new Promise((resolve) => {
+        answer = resolve;
+      });
+      upstream.replies({ ...failure(400), after });
       const started = performance.now();
       const reader = new EventReader(`${service.url}/agents/assistant/${endpoint}`, BODY);
       await reader.head();
       assert.ok(performance.now() - started > 4_500, "not before");
       assert.equal(reader.status, 200);
       assert.ok(!upstream.requests[0]!.completed, "the model has not answered by then");
+      answer();
       await reader.end();
       assert.deepEqual(reader.events, [failed("model provider failed: refused the request")]);
     });

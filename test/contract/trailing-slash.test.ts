@@ -1,8 +1,8 @@
 /** Contract: one slash at the end of a known path is that path, as clients write it that join a base address with a path. */
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
-import { inject } from "../../core/transport/inject.ts";
-import { injectUpgrade } from "../../core/transport/inject-upgrade.ts";
+import { inject } from "../support/inject.ts";
+import { injectUpgrade } from "../support/inject-upgrade.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 import { TRANSPORTS } from "../support/transports.ts";

@@ -1,7 +1,7 @@
 /** `server.trustedProxies`: where it shows what a proxy says of its client, and that nobody else is believed. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inject } from "../../core/transport/inject.ts";
+import { inject } from "../support/inject.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { validators } from "../../generated/all-validators.js";
 import { until, watchProbe } from "../support/probe.ts";
-import { dataOf, refused, resultOf, startWorkflows, told } from "../support/workflow-service.ts";
+import type { Loose } from "../support/served-upstream.ts";
+import { dataOf, inFlight, refused, resultOf, startWorkflows, told } from "../support/workflow-service.ts";
 
 const probe = (id: string, config: object = {}) => ({ id, andThen: { use: "probe", with: config } });
 const ask = (id: string) => ({ id, andThen: { suspend: { reason: `${id}?` } } });
@@ -111,8 +112,9 @@ describe("POST .../cancel: a running execution", () => {
     const call = await watched.next("a", id);
     const suspending = client.command("deaf", id, "suspend");
     await until(() => call.aborted !== null, "the signal");
+    const before = await inFlight(client);
     const cancelling = cancel("deaf", id);
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await until(async () => (await inFlight(client)) > before, "the cancellation");
     call.release(1);
     await cancelling;
     const { status, error } = await refused(suspending);
@@ -190,14 +192,12 @@ describe("the signal of a cancel reaches", () => {
   }
   test("POST .../cancel reaches an agent: the call of its model is given up", async () => {
     const { id } = client.begin("agent", "agent-1", 1);
-    await until(async () => (await client.service.get(`/workflows/agent/executions/${id}/state`)).status === 200, "it");
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    const isWorking = async () => (await dataOf(client.service.get("/agents/slow"))).status === "working";
+    await until(isWorking, "the run");
     await cancel("agent", id);
-    const { data } = (await (await client.service.get("/agents/slow/history")).json()) as {
-      data: { entries: { status: string }[] };
-    };
+    const { entries } = await dataOf(client.service.get("/agents/slow/history"));
     assert.deepEqual(
-      data.entries.map(({ status }) => status),
+      entries.map(({ status }: Loose) => status),
       ["cancelled"],
     );
   });

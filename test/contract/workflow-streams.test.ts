@@ -145,8 +145,7 @@ describe("POST /workflows/:id/stream", () => {
     const response = await stream("held", {}, { executionId: "live" });
     const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
-    while (!text.includes('"step-start","executionId":"live"') || !text.includes('"from":"b"'))
-      text += (await reader.read()).value;
+    while (!text.includes('"from":"b"') || !text.endsWith("\n\n")) text += (await reader.read()).value;
     assert.deepEqual(told(numbered(text)), ["workflow-start", "step-start a", "step-complete a", "step-start b"]);
     (await watched.next("b", "live")).release(1);
     for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) text += chunk.value;

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { validators } from "../../generated/all-validators.js";
 import { type Probe, type ProbeCall, until, watchProbe } from "../support/probe.ts";
-import { dataOf, refused, startWorkflows, told } from "../support/workflow-service.ts";
+import { dataOf, inFlight, refused, startWorkflows, told } from "../support/workflow-service.ts";
 
 const set = (id: string, value: unknown) => ({ id, andThen: { set: value } });
 const probe = (id: string, config: object = {}) => ({ id, andThen: { use: "probe", with: config } });
@@ -55,12 +55,6 @@ const suspendAll = async (workflow: string, id: string, reason?: string) => {
   const data = await dataOf(client.command(workflow, id, "suspend", { reason }));
   assert.ok(validators.ExecutionSuspended(data));
   return data;
-};
-
-/** Requests that wait for something. */
-const inFlight = async () => {
-  const metrics = await (await client.service.get("/metrics")).text();
-  return Number(/^penstock_http_requests_in_flight (\d+)/m.exec(metrics)?.[1]);
 };
 
 describe("POST /workflows/:id/executions/:executionId/suspend", () => {
@@ -224,9 +218,9 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
   test("POST .../suspend, several at once: all are told of the one suspension", async (t) => {
     const watched = watchProbe(t);
     const { id, call } = await running("line", "a", watched);
-    const before = await inFlight();
+    const before = await inFlight(client);
     const all = ["one", "two", "three"].map((reason) => suspendAll("line", id, reason));
-    await until(async () => (await inFlight()) >= before + 3, "all of them");
+    await until(async () => (await inFlight(client)) >= before + 3, "all of them");
     call.release({});
     const [first, ...others] = await Promise.all(all);
     for (const other of others) assert.deepEqual(other, first);
@@ -251,7 +245,7 @@ describe("POST /workflows/:id/executions/:executionId/suspend", () => {
     const { status } = await refused(slow.command("f", id, "suspend", { reason: "wait" }));
     assert.equal(status, 503);
     call.release({ a: 1 });
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await until(async () => (await slow.state("f", id)).status === "suspended", "the suspension");
     assert.equal((await slow.state("f", id)).suspension!.reason, "wait");
     assert.deepEqual((await slow.resume("f", id)).result, { a: 1 });
   });

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { type Probe, watchProbe } from "../support/probe.ts";
+import { type Probe, until, watchProbe } from "../support/probe.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import { type Client, dataOf, refused, resultOf, startWorkflows, told } from "../support/workflow-service.ts";
 
@@ -22,7 +22,7 @@ const WORKFLOWS = {
     ],
   },
   asking: { steps: [probe("a"), ask("ask"), probe("b", { takes: 1 })] },
-  quick: { steps: [probe("a", { takes: 1 }), probe("b", { takes: 1 }), probe("c", { takes: 1 })] },
+  quick: { steps: [probe("a", { hold: true, heeds: false }), probe("b", { takes: 1 }), probe("c", { takes: 1 })] },
   storm: {
     steps: [
       probe("a", { takes: 2 }),
@@ -137,13 +137,22 @@ for (const [store, client] of [
   ["sqlite:", sqlite],
 ] as const) {
   describe(`races between requests about one execution, on ${store}`, () => {
-    test("suspend against completion: either it is suspended and can be resumed, or it is completed", async () => {
+    test("suspend against completion: either it is suspended and can be resumed, or it is completed", async (t) => {
+      const watched = watchProbe(t);
       const seen = new Set<string>();
       for (let round = 0; round < 40; round++) {
         const id = `end-${round}`;
         const { reply } = client.begin("quick", id, {});
-        await new Promise((resolve) => setTimeout(resolve, round % 10));
-        const suspended = await client.command("quick", id, "suspend");
+        // The first of two has ended before it is told to suspend, the next one is held until it has been told. The others race.
+        const call = await watched.next("a", id);
+        const isLate = round === 0;
+        if (round !== 1) call.release();
+        if (isLate) await reply;
+        else await new Promise((resolve) => setTimeout(resolve, round % 10));
+        const suspending = client.command("quick", id, "suspend");
+        if (round === 1) await until(() => call.aborted !== null, "the suspension");
+        call.release();
+        const suspended = await suspending;
         const result = await resultOf(reply);
         if (suspended.status === 200) assert.equal(result.status, "suspended");
         else assert.ok([400, 404].includes(suspended.status), `${suspended.status}`);
@@ -161,9 +170,14 @@ for (const [store, client] of [
         const id = `cancel-${round}`;
         await client.execute("asking", {}, { executionId: id });
         const wait = () => new Promise((resolve) => setTimeout(resolve, round % 6));
-        const resuming = client.command("asking", id, "resume", { resumeData: { ok: 1 } });
-        if (round % 3 > 0) await wait();
-        const [resumed, cancelled] = await Promise.all([resuming, client.command("asking", id, "cancel")]);
+        const resume = () => client.command("asking", id, "resume", { resumeData: { ok: 1 } });
+        const cancel = () => client.command("asking", id, "cancel");
+        // One after the other in the first two, each way; the others race.
+        const cancelledFirst = round === 0 ? await cancel() : undefined;
+        const resuming = resume();
+        if (round === 1) await resuming;
+        else if (round % 3 > 0) await wait();
+        const [resumed, cancelled] = await Promise.all([resuming, cancelledFirst ?? cancel()]);
         const status = await consistent(client, "asking", id);
         assert.equal(status, cancelled.status === 200 ? "cancelled" : "completed");
         if (cancelled.status !== 200) assert.equal(cancelled.status, 400);

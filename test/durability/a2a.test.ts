@@ -1,20 +1,24 @@
-/** A process that is killed while a task runs: the next one says of it that it failed. One that is killed while a task asks: it goes on. */
+/** A task is a run that is kept: it outlasts its process, with what it asks, who follows it and who is told of it. */
 import assert from "node:assert/strict";
+import { existsSync, rmSync } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { decodeJwt } from "jose";
-import { A2aCaller, now, said, textOf } from "../support/a2a.ts";
+import { newRecord } from "../../core/a2a/new-task.ts";
+import { TaskRows } from "../../core/a2a/task-rows.ts";
+import { NOBODY } from "../../core/identity/caller.ts";
+import { EVERYTHING } from "../../core/identity/principal.ts";
+import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
+import { A2aCaller, eventsOf, now, said, textOf } from "../support/a2a.ts";
 import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
+import { calls, says, startOpenAIUpstream } from "../support/openai-upstream.ts";
+import { until } from "../support/probe.ts";
+import { silent } from "../support/providers.ts";
 import { checkedClaims, pushReceiver } from "../support/push-receiver.ts";
+import type { Loose } from "../support/served-upstream.ts";
 import { manifestWith } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
-
-const MANIFEST = {
-  ...manifestWith({ model: "demo/slow" }),
-  store: "sqlite:tasks.db",
-  providers: { demo: { use: "scripted", models: { slow: { firstDelay: "60s" } } } },
-};
 
 const peerOf = ({ url }: Served) =>
   new A2aCaller({
@@ -26,22 +30,145 @@ const peerOf = ({ url }: Served) =>
       }),
   });
 
-test("a task that ran when its process was killed is failed after the next start, and can be listed as such", async (t) => {
+/** Notes each call with its key, and waits while the file `held` is there. */
+const CHARGE = (folder: string) => `import { appendFileSync, existsSync } from "node:fs";
+  export default { kind: "tool", name: "charge", execute: async ({ name }, { idempotencyKey }) => {
+    appendFileSync(${JSON.stringify(join(folder, "charges"))}, name + " " + idempotencyKey + "\\n");
+    while (name.startsWith("held") && existsSync(${JSON.stringify(join(folder, "held"))}))
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    return { charged: name }; } };`;
+
+/** A real upstream whose model charges by a tool and says so. The first answer to "told" stops after its half. */
+async function charging(t: TestContext, agent: object = {}) {
   const cwd = await temporaryFolder(t);
-  await writeFile(join(cwd, "service.yaml"), JSON.stringify(MANIFEST));
-  const start = () => serve(t, [process.execPath, PENSTOCK, "--port", "0"], { cwd });
+  const upstream = await startOpenAIUpstream();
+  t.after(() => upstream.close());
+  const asked = (name: string) => upstream.requests.filter(({ lastUserText }) => lastUserText === name).length;
+  upstream.fallback(({ lastUserText, toolOutputs }) => {
+    if (toolOutputs.length === 0) return calls([{ name: "charge", input: { name: lastUserText } }]);
+    if (lastUserText.startsWith("told") && asked(lastUserText) === 2)
+      return { steps: [{ text: "half of " }, { stall: true }] };
+    return says(`${lastUserText} is charged`, { chunks: 3 });
+  });
+  const provider = { use: "openai-compatible", baseURL: upstream.baseURL, apiKey: "test", retries: 0 };
+  const manifest = {
+    ...manifestWith(
+      { model: "up/m", tools: ["charge"], memory: false, ...agent },
+      { tools: { charge: { use: "charge" } } },
+    ),
+    store: "sqlite:tasks.db",
+    plugins: ["plugins"],
+    providers: { up: provider },
+    server: { limits: { drain: "100ms" } },
+  };
+  await mkdir(join(cwd, "plugins/tools"), { recursive: true });
+  await writeFile(join(cwd, "plugins/tools/charge.mjs"), CHARGE(cwd));
+  await writeFile(join(cwd, "service.yaml"), JSON.stringify(manifest));
+  await writeFile(join(cwd, "held"), "");
+  const charges = async () => {
+    if (!existsSync(join(cwd, "charges"))) return [];
+    return (await readFile(join(cwd, "charges"), "utf8")).trim().split("\n");
+  };
+  return {
+    cwd,
+    charges,
+    asked,
+    start: () => serve(t, [process.execPath, PENSTOCK, "--port", "0"], { cwd }),
+    release: () => rmSync(join(cwd, "held")),
+  };
+}
+
+const artifactIn = (events: readonly Loose[]): string => {
+  let text = "";
+  for (const { artifactUpdate: update } of events) {
+    if (update === undefined) continue;
+    const more = update.artifact.parts.map((part: Loose) => part.text).join("");
+    text = update.append ? text + more : more;
+  }
+  return text;
+};
+
+for (const signal of ["SIGKILL", "SIGTERM"] as const)
+  test(`POST /a2a/:id: of 32 tasks with a tool none is lost and none is charged twice when the process ends by ${signal}, and those who follow go on`, async (t) => {
+    const { charges, asked, start, release } = await charging(t);
+    const names = Array.from({ length: 32 }, (_, index) => `${index % 2 === 0 ? "held" : "told"}-${index}`);
+    const first = await start();
+    const messages = names.map((name) => said(name));
+    const begun = await Promise.all(messages.map((message) => peerOf(first).send("assistant", { ...message, ...now })));
+    // Half of them are at their tool now, and half have said a half of their answer.
+    await until(async () => (await charges()).length === 32, "the charges");
+    await until(() => names.every((name) => asked(name) === (name.startsWith("told") ? 2 : 1)), "the second steps");
+    const cut = await Promise.all(
+      begun.slice(0, 4).map(({ id }) => peerOf(first).open("assistant", "SubscribeToTask", { id })),
+    );
+    const read = cut.map((reply) => reply.text().catch(() => ""));
+    await first.interrupt(signal);
+    await Promise.all(read);
+
+    const second = await start();
+    const peer = peerOf(second);
+    const held = begun.filter((_, index) => index % 2 === 0);
+    const followed = await Promise.all(held.map(({ id }) => peer.open("assistant", "SubscribeToTask", { id })));
+    release();
+    for (const [index, reply] of followed.entries()) {
+      const events = await eventsOf(reply);
+      assert.equal(events.at(-1)!.statusUpdate.status.state, "TASK_STATE_COMPLETED", JSON.stringify(events));
+      assert.equal(artifactIn(events), `${names[2 * index]} is charged`);
+    }
+    for (const [index, { id }] of begun.entries())
+      assert.equal(textOf(await peer.when("assistant", id, "TASK_STATE_COMPLETED")), `${names[index]} is charged`);
+    const keys = new Set(await charges());
+    assert.equal(keys.size, 32, "a call that is made again has its key");
+    for (const name of names) {
+      const [made, steps] = [(await charges()).filter((line) => line.startsWith(`${name} `)).length, asked(name)];
+      // What had ended is not done again; what had not is.
+      if (name.startsWith("told")) assert.deepEqual([made, steps], [1, 3], name);
+      else assert.deepEqual([made, steps], [2, 2], name);
+    }
+    const again = await peer.send("assistant", messages[5]!);
+    assert.equal(again.id, begun[5]!.id);
+    assert.equal(asked(names[5]!), 3, "its message begins no other");
+    const { totalSize } = await peer.result("assistant", "ListTasks", { status: "TASK_STATE_COMPLETED" });
+    assert.equal(totalSize, 32);
+  });
+
+test("POST /a2a/:id: a task of an agent with recovery: fail has failed when its process was killed (kill -9), and says so in lists", async (t) => {
+  const { charges, start } = await charging(t, { recovery: "fail" });
   const first = await start();
-  const { id } = await peerOf(first).send("assistant", { ...said("x"), ...now });
+  const { id } = await peerOf(first).send("assistant", { ...said("held-1"), ...now });
+  await until(async () => (await charges()).length === 1, "the charge");
   await first.interrupt("SIGKILL");
   const peer = peerOf(await start());
-  const { status } = await peer.get("assistant", id);
-  assert.equal(status.state, "TASK_STATE_FAILED");
-  assert.equal(status.message.parts[0].text, "the service stopped while the task was running");
+  const { status } = await peer.when("assistant", id, "TASK_STATE_FAILED");
+  assert.equal(status.message.parts[0].text, "interrupted: the process ended while it ran");
   const { tasks } = await peer.result("assistant", "ListTasks", { status: "TASK_STATE_FAILED" });
   assert.deepEqual(
-    tasks.map((task: { id: string }) => task.id),
+    tasks.map((task: Loose) => task.id),
     [id],
   );
+  assert.equal((await charges()).length, 1);
+});
+
+test("POST /a2a/:id: a task that was stored before its run began is begun by the next process; one that an older release had at work has failed", async (t) => {
+  const { cwd, asked, start, release } = await charging(t);
+  release();
+  const store = await openSqliteStore({ file: join(cwd, "tasks.db"), logger: silent });
+  const rows = new TaskRows(store, false);
+  const recordOf = (text: string) => {
+    const message = { messageId: text, role: "ROLE_USER" as const, parts: [{ text }] };
+    const fresh = { message, contextId: undefined, context: undefined };
+    return newRecord("assistant", fresh, EVERYTHING, { user: null, caller: NOBODY });
+  };
+  const [left, old] = [recordOf("left"), recordOf("old")];
+  await rows.create({ ...left, run: { userId: "", seen: 0 } });
+  await rows.create(old);
+  await store.close();
+  const peer = peerOf(await start());
+  assert.equal(textOf(await peer.when("assistant", left.task.id, "TASK_STATE_COMPLETED")), "left is charged");
+  const { status } = await peer.get("assistant", old.task.id);
+  assert.equal(status.state, "TASK_STATE_FAILED");
+  assert.equal(status.message.parts[0].text, "the service stopped while the task was running");
+  assert.deepEqual([asked("left"), asked("old")], [2, 0]);
 });
 
 test("POST /a2a/:id: what a receiver was to be told when the process was killed (kill -9) after the end of the task is told after the next start", async (t) => {
@@ -77,9 +204,11 @@ test("POST /a2a/:id: what a receiver was to be told when the process was killed 
     assert.doesNotMatch(served.stdout() + served.stderr(), /token-of-the-receiver|key=k/);
 });
 
+/** Notes each call with its key. */
 const PAY = (folder: string) => `import { appendFileSync } from "node:fs";
-  export default { kind: "tool", name: "pay", approval: true, execute(input) {
-    appendFileSync(${JSON.stringify(join(folder, "runs"))}, input.amount + "\\n"); return { paid: input.amount }; } };`;
+  export default { kind: "tool", name: "pay", approval: true, execute(input, { idempotencyKey }) {
+    appendFileSync(${JSON.stringify(join(folder, "runs"))}, input.amount + " " + idempotencyKey + "\\n");
+    return { paid: input.amount }; } };`;
 
 for (const memory of [false, "chats"]) {
   test(`POST /a2a/:id: a task of an agent ${memory ? "with" : "without"} memory that asks for approval outlives its process by kill -9, between question and answer and after the answer`, async (t) => {
@@ -98,7 +227,10 @@ for (const memory of [false, "chats"]) {
     await writeFile(join(cwd, "plugins/tools/pay.mjs"), PAY(cwd));
     await writeFile(join(cwd, "service.yaml"), JSON.stringify(manifest));
     const start = () => serve(t, [process.execPath, PENSTOCK, "--port", "0"], { cwd });
-    const runs = async () => (await readFile(join(cwd, "runs"), "utf8").catch(() => "")).trim().split("\n");
+    const paid = async (amount: number) =>
+      (await readFile(join(cwd, "runs"), "utf8").catch(() => ""))
+        .split("\n")
+        .filter((line) => line.startsWith(`${amount} `));
 
     const first = await start();
     const [one, two] = [
@@ -124,13 +256,9 @@ for (const memory of [false, "chats"]) {
     await second.interrupt("SIGKILL");
 
     const third = peerOf(await start());
-    let ended = await third.get("assistant", two.id);
-    while (/WORKING|INPUT/.test(ended.status.state)) ended = await third.get("assistant", two.id);
-    // Where the process had taken up the task when it died, that says so; the call ran once at most.
-    const paid = (await runs()).filter((line) => line === "2").length;
-    assert.ok(paid <= 1);
-    if (ended.status.state === "TASK_STATE_COMPLETED") assert.equal(paid, 1);
-    else assert.match(ended.status.message.parts[0].text, /the service stopped/);
-    assert.equal((await runs()).filter((line) => line === "1").length, 1);
+    assert.match(textOf(await third.when("assistant", two.id, "TASK_STATE_COMPLETED")), /"paid":2/);
+    assert.equal((await paid(1)).length, 1);
+    // A call that had not ended when its process was killed is made again, with its key.
+    assert.equal(new Set(await paid(2)).size, 1);
   });
 }

@@ -1,6 +1,6 @@
 /** SIGTERM while workflows run: they may finish within `limits.drain`; what is left then goes on with the next start. */
 import assert from "node:assert/strict";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
@@ -12,11 +12,12 @@ import { temporaryFolder } from "../support/storage.ts";
 // biome-ignore lint/suspicious/noExplicitAny: replies of many shapes
 type Loose = any;
 
-/** Counts its runs in a file. Does not heed its signal. */
-const NAP = `import { appendFileSync } from "node:fs";
+/** Counts its runs in a file, and takes until no file of its name is there. Does not heed its signal. */
+const NAP = `import { appendFileSync, existsSync } from "node:fs";
 export default { kind: "step", execute: async ({ data, idempotencyKey }) => {
   appendFileSync("runs.log", idempotencyKey + "\\n");
-  await new Promise((resolve) => setTimeout(resolve, 700));
+  do await new Promise((resolve) => setTimeout(resolve, 100));
+  while (existsSync("hold-" + idempotencyKey));
   return data; } };`;
 
 async function folderWith(t: TestContext, drain: string) {
@@ -38,7 +39,9 @@ async function folderWith(t: TestContext, drain: string) {
   await writeFile(join(folder, "service.yaml"), JSON.stringify(manifest));
   const start = () => serve(t, [process.execPath, PENSTOCK, "--port", "0"], { cwd: folder });
   const runs = async () => (await readFile(join(folder, "runs.log"), "utf8").catch(() => "")).trim().split("\n").sort();
-  return { start, runs };
+  const hold = (key: string) => writeFile(join(folder, `hold-${key}`), "");
+  const release = (key: string) => rm(join(folder, `hold-${key}`));
+  return { start, runs, hold, release };
 }
 
 const body = (id: string) => ({ input: { n: 1 }, options: { executionId: id } });
@@ -59,7 +62,8 @@ const stepsBegun = async (runs: () => Promise<string[]>, count: number) => {
 };
 
 test("SIGTERM: what runs may finish within limits.drain, and its clients get their replies; exit 0", async (t) => {
-  const { start, runs } = await folderWith(t, "20s");
+  const { start, runs, hold, release } = await folderWith(t, "60s");
+  for (const id of ["e", "f", "g"]) await hold(`${id}:one`);
   const server = await start();
   const reply = execute(server, "e");
   const reader = new EventReader(`${server.url}/workflows/w/stream`, body("f"));
@@ -67,6 +71,8 @@ test("SIGTERM: what runs may finish within limits.drain, and its clients get the
   await soon(stepsBegun(runs, 3), "the steps");
   left.leave();
   const code = server.interrupt("SIGTERM");
+  await server.says(/stopping/);
+  for (const id of ["e", "f", "g"]) await release(`${id}:one`);
   assert.equal(((await (await soon(reply, "the reply")).json()) as Loose).data.status, "completed");
   await soon(reader.end(), "the end of the stream");
   assert.deepEqual([reader.events.at(-1)!.type, reader.events.at(-1)!.status], ["workflow-result", "completed"]);
@@ -77,11 +83,12 @@ test("SIGTERM: what runs may finish within limits.drain, and its clients get the
 });
 
 test("SIGTERM: after limits.drain streams get an error event, requests 503; exit 0, and the next start goes on", async (t) => {
-  const { start, runs } = await folderWith(t, "900ms");
+  const { start, runs, hold, release } = await folderWith(t, "900ms");
+  for (const id of ["e", "f"]) await hold(`${id}:two`);
   const server = await start();
   const reply = execute(server, "e");
   const reader = new EventReader(`${server.url}/workflows/w/stream`, body("f"));
-  await soon(stepsBegun(runs, 2), "the steps");
+  await soon(stepsBegun(runs, 4), "the second steps");
   const code = server.interrupt("SIGTERM");
   const refused = await soon(reply, "the reply");
   assert.equal(refused.status, 503);
@@ -92,6 +99,7 @@ test("SIGTERM: after limits.drain streams get an error event, requests 503; exit
   assert.equal(await code, 0);
   assert.deepEqual(await runs(), ["e:one", "e:two", "f:one", "f:two"], "they were in their second steps");
 
+  for (const id of ["e", "f"]) await release(`${id}:two`);
   const again = await start();
   // As a browser does: from the last id that it has seen. The error is no place in the stream.
   const seen = parseEvents(reader.text);

@@ -70,6 +70,12 @@ async function history(agentId: string, id: string): Promise<string[]> {
   return messages.map(({ role, parts }: Loose) => `${role}: ${parts.map((part: Loose) => part.text ?? "").join("")}`);
 }
 
+/** Requests that a process has not answered yet. */
+async function inFlight({ url }: Served): Promise<number> {
+  const metrics = await (await fetch(`${url}/metrics`)).text();
+  return Number(/^penstock_http_requests_in_flight (\d+)/m.exec(metrics)?.[1]);
+}
+
 /** The rows that say whose turn it is. */
 const claims = () => server!.query("SELECT key FROM penstock WHERE key LIKE 'ct/%' OR key LIKE 'cs/%'", url);
 
@@ -136,7 +142,9 @@ test("DELETE /api/memory/conversations/:id cancels the turns at work and in the 
     hold(`${id}-a`);
     const first = say(one, "patient", id, `${id}-a`);
     await isAsked(`${id}-a`);
+    const before = [await inFlight(one), await inFlight(other)];
     const waiting = [say(one, "patient", id, `${id}-b`), say(other, "patient", id, `${id}-c`)];
+    await until(async () => (await inFlight(one)) > before[0]! && (await inFlight(other)) > before[1]!, "both");
     // The one in the other process has looked once.
     await sleep(300);
     const deleted = await fetch(`${other.url}/api/memory/conversations/${id}?userId=ada&agentId=patient`, {

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { after, type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { inject } from "../../core/transport/inject.ts";
 import { EventReader } from "../support/event-reader.ts";
+import { inject } from "../support/inject.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { NO_POSTGRES, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { soon } from "../support/providers.ts";
@@ -151,6 +151,10 @@ test("POST /workflows/:id/stream: a stream waits while nothing can be recorded, 
   const reader = new EventReader(`${service.url}/workflows/w/stream`, body("e"));
   await soon(began, "the step");
   world.down = true;
+  await soon(
+    reader.until(() => reader.events.length === 2),
+    "what was recorded before",
+  );
   go();
   await new Promise((resolve) => setTimeout(resolve, 150));
   assert.deepEqual(

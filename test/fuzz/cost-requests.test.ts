@@ -1,8 +1,8 @@
 /** The search for requests that cost more than their size: the whole way of every request, in the process. */
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { inject } from "../../core/transport/inject.ts";
 import { LONG, spread } from "../support/at-length.ts";
+import { inject } from "../support/inject.ts";
 import { startService } from "../support/service.ts";
 import { findExcess, SIZES } from "./cost-meter.ts";
 import { type Asked, askable, MANIFEST } from "./cost-service.ts";

@@ -31,7 +31,7 @@ async function bundle(t: TestContext, program: string): Promise<string> {
   return outfile;
 }
 
-test("a bundle loads .ts, .mts, .js and .mjs plugins without tsx on the command line, and those that wait at their top level", async (t) => {
+test("a bundle loads .ts, .mts, .js and .mjs plugins without tsx on the command line, also those that wait at their top level, and says what is wrong with others", async (t) => {
   const sources = {
     "tools/a.ts": PLUGIN,
     "tools/b.mts": PLUGIN.replaceAll(": number", ""),
@@ -46,6 +46,7 @@ test("a bundle loads .ts, .mts, .js and .mjs plugins without tsx on the command 
     "tools/h.js": PLUGIN.replaceAll(": number", ""),
     "tools/lib/ready.ts": "export const ready: boolean = await Promise.resolve(true);",
   });
+  const wrong = pluginFolder(t, { "tools/i.ts": "export default () => 1;", "tools/j.ts": "export const tool = 1;" });
   const program = await bundle(
     t,
     `import { ServiceError } from "./core/plugin/plugin.ts";
@@ -54,13 +55,16 @@ const { registry, problems } = await loadPlugins(process.argv.slice(2));
 const kinds = registry.names("tool").map((name) => {
   try { registry.get("tool", name).execute(-1); } catch (error) { return name + (error instanceof ServiceError ? error.kind : " foreign"); }
 });
-console.log(JSON.stringify({ problems, names: registry.names("tool"), kinds }));`,
+console.log(JSON.stringify({ problems: problems.map(({ cause }) => cause).sort(), names: registry.names("tool"), kinds }));`,
   );
   // The flags that started this test would bring tsx along.
   const env = { ...process.env, NODE_OPTIONS: "" };
-  const { stdout } = await promisify(execFile)(process.execPath, [program, modules, common, waiting], { env });
+  const { stdout } = await promisify(execFile)(process.execPath, [program, modules, common, waiting, wrong], { env });
   assert.deepEqual(JSON.parse(stdout), {
-    problems: [],
+    problems: [
+      'has no default export: write export default { kind: "tool", ... }',
+      'the default export must be an object with kind: "tool", not a function',
+    ],
     names: [..."abcdefgh"],
     kinds: [..."abcdefgh"].map((name) => `${name}conflict`),
   });

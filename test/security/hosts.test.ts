@@ -4,9 +4,9 @@
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { inject } from "../../core/transport/inject.ts";
-import { injectUpgrade } from "../../core/transport/inject-upgrade.ts";
 import { FIXTURES } from "../support/fixtures.ts";
+import { inject } from "../support/inject.ts";
+import { injectUpgrade } from "../support/inject-upgrade.ts";
 import { parseReplies, RawClient } from "../support/raw-http.ts";
 import { manifestWith, startService, type TestService } from "../support/service.ts";
 import { openSocket } from "../support/sockets.ts";

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { ROUTES } from "../../core/api/routes/index.ts";
-import { type InjectedReply, inject } from "../../core/transport/inject.ts";
+import { type InjectedReply, inject } from "../support/inject.ts";
 import {
   ada,
   bob,

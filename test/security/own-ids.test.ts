@@ -7,8 +7,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import type { InjectedReply } from "../../core/transport/inject.ts";
 import { LONG, spread } from "../support/at-length.ts";
+import type { InjectedReply } from "../support/inject.ts";
 import {
   ada,
   bob,

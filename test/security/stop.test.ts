@@ -33,6 +33,7 @@ test("a second SIGTERM exits at once though a plugin never closes", async (t) =>
   const service = await start(t, true);
   const closed = once(service.child, "close");
   service.child.kill("SIGTERM");
+  await service.says(/stopping/);
   await sleep(1_200);
   service.child.kill("SIGTERM");
   assert.deepEqual(await closed, [1, null]);

@@ -60,6 +60,8 @@ function claimedNow([key, value]: [string, string]): [string, string] {
   return key.startsWith("ik/") ? [key, JSON.stringify({ ...JSON.parse(value), at: now })] : [key, value];
 }
 
+const KEEPER = { takeUp: async () => true, hasAgents: true, retention: 0, logger: silent };
+
 /** What is left of those spaces. */
 async function left(store: Store, ...spaces: string[]): Promise<string[]> {
   const found = await Promise.all(spaces.map((prefix) => store.scan({ prefix, limit: 100 })));
@@ -123,7 +125,7 @@ for (const kind of ["sqlite", "postgres"] as const)
     await responses.rows.removeBefore(FAR, signal);
     await new KeptReplies(open, null, silent).rows.removeBefore(FAR, signal);
     assert.deepEqual(await left(open, "rs/", "rt/", "ik/", "it/"), []);
-    await new TaskKeeper(new TaskRows(open, true), { hasAgents: true, retention: 0, logger: silent }).forget(FAR);
+    await new TaskKeeper(new TaskRows(open, true), KEEPER).forget(FAR);
     assert.deepEqual(await left(open, "a2/", "a2i/", "a2u/", "a2m/", "a2o/", "a2p/"), []);
     await new HistoryMaintenance(open, { retention: 0, logger: silent }).deleteRunsBefore(FAR);
     assert.deepEqual(await left(open, "h/", "hu/", "ho/", "n/h/", "n/hu/"), []);

@@ -90,6 +90,7 @@ export function hostileSuite(subject: Subject): void {
     test(`a HEAD that is refused has no body: ${what}`, async () => {
       const client = await rig.connect();
       await client.send(bytes);
+      if (subject.name === "node") await client.until((received) => /HTTP\/1.1 4[\s\S]*\r\n\r\n$/.test(received));
       await settle(client);
       const answers = client.received.split("\r\n\r\n");
       assert.equal(answers.pop(), "", "nothing behind a head");
@@ -137,7 +138,7 @@ export function hostileSuite(subject: Subject): void {
     rig.log.length = 0;
     const client = await rig.connect();
     await client.send(post(["Content-Length: 5", "Content-Length: 5"], "01234"));
-    await settle(client);
+    await client.reply();
     assert.match(client.received, /^HTTP\/1.1 (200|400) /);
     assert.ok(rig.log.length <= 1);
     client.close();

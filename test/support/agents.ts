@@ -47,7 +47,7 @@ const TOOLS = {
   "tools/whoami.mjs": `export default { kind: "tool", name: "whoami", description: "Tells the call",
     execute: (input, call) => ({ user: call.user, context: call.context, requestId: call.requestId, conversationId: call.conversationId, key: call.idempotencyKey }) };`,
   "tools/wait.mjs": `export default { kind: "tool", name: "wait", description: "Waits", execute: async (input, call) => {
-    const started = performance.now();
+    globalThis.penstockTestWaiting = (globalThis.penstockTestWaiting ?? 0) + 1;
     await new Promise((resolve, reject) => { const timer = setTimeout(resolve, input.milliseconds);
       call.signal.addEventListener("abort", () => { clearTimeout(timer); globalThis.penstockTestAborted = (globalThis.penstockTestAborted ?? 0) + 1; reject(new Error("aborted")); }); });
     return { waited: true }; } };`,

@@ -4,6 +4,7 @@ import { once } from "node:events";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { Asked, MemberOptions } from "./cluster-member.ts";
+import { TYPESCRIPT } from "./command-line.ts";
 
 const MEMBER = fileURLToPath(new URL("cluster-member.ts", import.meta.url));
 
@@ -19,7 +20,7 @@ export interface Member {
 }
 
 export async function startMember(t: TestContext, options: MemberOptions): Promise<Member> {
-  const child = fork(MEMBER, [JSON.stringify(options)], { execArgv: ["--import", "tsx"] });
+  const child = fork(MEMBER, [JSON.stringify(options)], { execArgv: TYPESCRIPT });
   const exited = once(child, "exit");
   const kill = async () => {
     child.kill("SIGKILL");

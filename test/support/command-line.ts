@@ -10,6 +10,8 @@ export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 export const CHECKOUT = join(ROOT, "core/penstock.js");
 /** Penstock: the build that a run of all tests makes for its files, which starts in a fifth of the time, or else the sources. */
 export const PENSTOCK = process.env.PENSTOCK_TEST_BUILD || CHECKOUT;
+/** For `node`: what runs TypeScript. A run of all tests has translated its sources once. */
+export const TYPESCRIPT = ["--import", process.env.PENSTOCK_TEST_LOADER || "tsx"];
 
 /** For hangs only. */
 const HANG_MS = 60_000;

@@ -74,8 +74,12 @@ export async function startCutProxy(target: NetConnectOpts): Promise<CutProxy> {
       client.destroy();
       upstream.destroy();
     };
+    /** The end of what came before, while there is a plan: its text may come in two chunks. */
+    let tail: Buffer = Buffer.alloc(0);
     client.on("data", (chunk: Buffer) => {
-      if (plan !== null && chunk.includes(plan.text)) {
+      const seen = Buffer.concat([tail, chunk]);
+      tail = seen.subarray(plan === null ? seen.length : Math.max(0, seen.length - plan.text.length + 1));
+      if (plan !== null && seen.includes(plan.text)) {
         const { when } = plan;
         plan = null;
         if (when === "before") {

@@ -1,5 +1,6 @@
 /** A client that reads a stream as it comes, and leaves when it likes. */
 import { type ClientRequest, type IncomingHttpHeaders, request } from "node:http";
+import { StringDecoder } from "node:string_decoder";
 import { parseEvents, type SentEvent } from "./service.ts";
 
 /** How long to wait for what must happen; only a hang takes so long. */
@@ -12,8 +13,9 @@ interface PostOptions {
 
 /** One POST, or a GET where there is no body, on a connection of its own. */
 export class EventReader {
-  /** The body so far. */
+  /** The body so far; of a stream of events those that came wholly, and the rest when nothing more comes. */
   text = "";
+  #rest = "";
   /** Bytes read. */
   bytes = 0;
   status = 0;
@@ -33,16 +35,20 @@ export class EventReader {
     const type = body === undefined ? {} : { "content-type": "application/json" };
     this.#request = request(url, { method, headers: type, agent: false });
     this.#request.on("response", (response) => {
+      const isEvents = /^text\/event-stream/.test(response.headers["content-type"] ?? "");
+      // A character of several bytes may come in two chunks.
+      const decoder = new StringDecoder();
       this.status = response.statusCode ?? 0;
       this.headers = response.headers;
       response.on("data", (chunk: Buffer) => {
         this.bytes += chunk.length;
-        this.text = this.forgetful ? `${this.text.slice(-4096)}${chunk}` : this.text + chunk;
-        this.#notify();
+        this.#rest += decoder.write(chunk);
+        const last = this.#rest.lastIndexOf("\n\n");
+        this.#take(!isEvents ? undefined : last < 0 ? 0 : last + 2);
       });
       response.on("end", () => {
         this.ended = response.complete;
-        this.#notify();
+        this.#take();
       });
       response.on("error", () => undefined);
       if (paused) response.pause();
@@ -52,7 +58,7 @@ export class EventReader {
     this.#request.on("error", () => undefined);
     this.#request.on("close", () => {
       this.closed = true;
-      this.#notify();
+      this.#take();
     });
     this.#request.end(body === undefined ? undefined : JSON.stringify(body));
   }
@@ -101,6 +107,13 @@ export class EventReader {
         });
       });
     }
+  }
+
+  /** @param end of what came wholly */
+  #take(end = this.#rest.length): void {
+    this.text = (this.forgetful ? this.text.slice(-4096) : this.text) + this.#rest.slice(0, end);
+    this.#rest = this.#rest.slice(end);
+    this.#notify();
   }
 
   #notify(): void {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { ROUTES } from "../../core/api/routes/index.ts";
-import { type InjectedReply, inject } from "../../core/transport/inject.ts";
+import { type InjectedReply, inject } from "./inject.ts";
 import type { Objects, OwningRequest } from "./owning-routes.ts";
 import { until } from "./probe.ts";
 import type { Loose } from "./served-upstream.ts";

@@ -39,6 +39,8 @@ export interface Reply {
   page?: string;
   /** Milliseconds before the head is sent; `Infinity` never sends it. */
   headDelay?: number;
+  /** Nothing is sent before this settles. */
+  after?: Promise<unknown>;
   steps?: readonly Step[];
 }
 
@@ -225,6 +227,7 @@ function textOf(content: unknown): string {
 async function play(reply: Reply, request: UpstreamRequest, response: ServerResponse): Promise<void> {
   if (reply.headDelay === Number.POSITIVE_INFINITY) return;
   if (reply.headDelay) await sleep(reply.headDelay);
+  await reply.after;
   if (response.destroyed) return;
   const { status = 200, headers = {}, steps = [] } = reply;
   if (reply.page !== undefined) {

@@ -115,6 +115,6 @@ function connect(url: string, options: ClientOptions, protocols: string[]): Prom
 
 async function read(response: IncomingMessage): Promise<Refused> {
   let body = "";
-  for await (const chunk of response) body += chunk;
+  for await (const chunk of response.setEncoding("utf8")) body += chunk;
   return { status: response.statusCode ?? 0, headers: response.headers as Record<string, string>, body };
 }

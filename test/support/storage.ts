@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import KeyvSqlite from "@keyv/sqlite";
 import { type Logger, pino } from "pino";
+import { TYPESCRIPT } from "./command-line.ts";
 
 type Ending = { after(callback: () => unknown): void };
 
@@ -56,7 +57,7 @@ export async function strayValues(file: string): Promise<unknown[]> {
 
 /** Another process that runs `code`, a module. `line()` is the next line that it prints, undefined when it has ended. */
 export function otherProcess(t: Ending, code: string) {
-  const child = spawn(process.execPath, ["--import", "tsx", "--input-type=module", "-e", code], {
+  const child = spawn(process.execPath, [...TYPESCRIPT, "--input-type=module", "-e", code], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const exited = once(child, "exit");

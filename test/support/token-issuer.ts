@@ -45,7 +45,7 @@ export async function startTokenIssuer(
   });
   async function answer(request: IncomingMessage) {
     let text = "";
-    for await (const chunk of request) text += chunk;
+    for await (const chunk of request.setEncoding("utf8")) text += chunk;
     if (
       request.method !== "POST" ||
       request.headers["content-type"]?.split(";")[0] !== "application/x-www-form-urlencoded"

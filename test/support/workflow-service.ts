@@ -43,6 +43,12 @@ export async function dataOf(reply: Response | Promise<Response>): Promise<Loose
   return body.data;
 }
 
+/** Requests that a service has not answered yet. */
+export async function inFlight({ service }: Client): Promise<number> {
+  const metrics = await (await service.get("/metrics")).text();
+  return Number(/^penstock_http_requests_in_flight (\d+)/m.exec(metrics)?.[1]);
+}
+
 /** What a reply says that is none. */
 export async function refused(reply: Response | Promise<Response>): Promise<Refused> {
   const response = await reply;

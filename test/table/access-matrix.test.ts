@@ -5,12 +5,12 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { ROUTES } from "../../core/api/routes/index.ts";
-import { inject } from "../../core/transport/inject.ts";
 import { credentials } from "../support/access-credentials.ts";
 import { mistakes, type Send, targetOf, textOf } from "../support/access-mistakes.ts";
 import { MODES, titleOf } from "../support/access-modes.ts";
 import { makeKeys, type Secured, type SecuredOptions, startSecured } from "../support/access-services.ts";
 import { CONTRACT, CUSTOM_ROUTES, type Endpoint, needsOf, opens, UNANSWERED } from "../support/access-table.ts";
+import { inject } from "../support/inject.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import { TRANSPORTS } from "../support/transports.ts";
 

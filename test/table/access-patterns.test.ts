@@ -5,10 +5,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ROUTES } from "../../core/api/routes/index.ts";
-import { inject } from "../../core/transport/inject.ts";
 import { CONSOLE_KEY } from "../support/access-credentials.ts";
 import { type SecuredOptions, startSecured } from "../support/access-services.ts";
 import { CONTRACT, CUSTOM_ROUTES, type Endpoint, type Needs, needsOf } from "../support/access-table.ts";
+import { inject } from "../support/inject.ts";
 
 interface Lists {
   readonly publicRoutes?: string[];

@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { describe, type TestContext, test } from "node:test";
 import { SOCKETS } from "../../core/api/sockets/index.ts";
-import { injectUpgrade } from "../../core/transport/inject-upgrade.ts";
 import { mistakes, type Send, targetOf, textOf } from "../support/access-mistakes.ts";
 import { MODES, titleOf } from "../support/access-modes.ts";
 import { makeKeys, type Secured, type SecuredOptions, startSecured } from "../support/access-services.ts";
 import { CONTRACT_SOCKETS, CUSTOM_SOCKETS, NO_SOCKETS, socketCredentials } from "../support/access-sockets.ts";
 import { type Endpoint, needsOf, opens } from "../support/access-table.ts";
+import { injectUpgrade } from "../support/inject-upgrade.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import { openSocket, refusedSocket } from "../support/sockets.ts";
 import { TRANSPORTS } from "../support/transports.ts";

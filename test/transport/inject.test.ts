@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Exchange } from "../../core/http/exchange.ts";
-import { inject } from "../../core/transport/inject.ts";
+import { inject } from "../support/inject.ts";
 
 const TEXT = ["content-type", "text/plain"];
 

@@ -63,6 +63,7 @@ export function shownAnswer({ id, role, parts }: Fields): ShownAnswer | null {
 
 /** @throws ServiceError `invalid_input` for a result whose call is not open in the last answer, or has been answered */
 export function requireOpen(messages: readonly Message[], results: Results): void {
+  if (results.size === 0) return;
   const open = new Set(lastAnswer(messages)?.parts?.map(openCall));
   for (const id of results.keys())
     if (!open.has(id)) throw invalid(`input: the call ${quoted(id)} is not open in the conversation`);
@@ -70,6 +71,7 @@ export function requireOpen(messages: readonly Message[], results: Results): voi
 
 /** The last answer with the results put into its open calls; null when none of them is open there. */
 export function completed(messages: readonly Message[], results: Results): CompletedMessage | null {
+  if (results.size === 0) return null;
   const message = lastAnswer(messages);
   let changed = false;
   const parts = message?.parts?.map((part) => {

@@ -31,7 +31,7 @@ export interface RecalledContext {
   readonly last: string | undefined;
   /** Of what was said before these messages; undefined when there is none. */
   readonly summary: string | undefined;
-  /** Which of the messages are of this conversation: their ids. */
+  /** Which of the messages are of this conversation: their ids. Empty for a memory without summaries, which alone needs them. */
   readonly ids: ReadonlyMap<LanguageModelV3Message, string>;
   /** Ids of the approvals that calls of the last message wait for. */
   readonly asked: readonly string[];
@@ -63,7 +63,7 @@ const MESSAGES_OF_TURN = 2;
  * @throws ServiceError `not_found` when the conversation belongs to another user, `unavailable` when the store fails
  */
 export async function recall(request: RecallRequest, span: Span | null = null): Promise<RecalledContext> {
-  const { access, conversation, settings, input, own, call } = request;
+  const { memory, access, conversation, settings, input, own, call } = request;
   const { id, userId } = conversation;
   const { messageIds: posted, complete, results, shown } = input;
   // Results are nothing without their call and the question that led to it.
@@ -79,16 +79,14 @@ export async function recall(request: RecallRequest, span: Span | null = null): 
   const { before, discarded, last, summary, isNew = false } = earlier;
   const { continued, answered } = completedAnswers(input, earlier.messages, newest?.messages ?? []);
   const recent = earlier.messages.map((message) => (message.id === continued?.id ? continued : message));
-  const told = new Set([...recent.map((message) => message.id), ...posted]);
   const whole = recent.length < limit;
-  const query = { text: input.text, knownMessageIds: told, knowsWholeConversation: whole, before };
-  const similar = await similarMessages(request, query, span);
+  const similar = await similarMessages(request, recent, { knowsWholeConversation: whole, before }, span);
   const begun = whole ? recent : fromFirstQuestion(recent);
   const merged = MERGE_STRATEGIES[settings.semanticMemory.mergeStrategy](begun, similar);
   const ids = new Map<LanguageModelV3Message, string>();
-  const ofConversation = new Set(begun);
+  const ofConversation = memory.settings.summary === undefined ? null : new Set(begun);
   const messages = toPrompt(merged, call, (message, first) => {
-    if (ofConversation.has(message)) ids.set(first, message.id);
+    if (ofConversation?.has(message)) ids.set(first, message.id);
   });
   const newestTold = earlier.messages.at(-1);
   const asked = newestTold?.role === "assistant" ? questionsIn(newestTold) : [];
@@ -140,18 +138,21 @@ const MERGE_STRATEGIES: Readonly<Record<MemorySettings["semanticMemory"]["mergeS
 
 /** Finds messages of similar meaning, oldest first. */
 async function similarMessages(
-  { memory, access, conversation, settings, call }: RecallRequest,
-  query: Pick<SimilarQuery, "text" | "knownMessageIds" | "knowsWholeConversation" | "before">,
+  { memory, access, conversation, settings, input, call }: RecallRequest,
+  recent: readonly Message[],
+  query: Pick<SimilarQuery, "knowsWholeConversation" | "before">,
   span: Span | null,
 ): Promise<Message[]> {
   const { enabled, semanticLimit: limit, semanticThreshold: threshold } = settings.semanticMemory;
   const { semantic } = memory.settings;
-  if (enabled === false || semantic === undefined || limit === 0 || query.text.trim() === "") return [];
+  const { text, messageIds } = input;
+  if (enabled === false || semantic === undefined || limit === 0 || text.trim() === "") return [];
   const { scope } = semantic;
   // The prompt has the whole conversation already: there is nothing else to find in it.
   if (query.knowsWholeConversation && !searchesAllConversations(scope, conversation.userId)) return [];
   try {
-    const found = access.similar(conversation, { ...query, limit, threshold, scope });
+    const knownMessageIds = new Set([...recent.map(({ id }) => id), ...messageIds]);
+    const found = access.similar(conversation, { ...query, text, knownMessageIds, limit, threshold, scope });
     return await spanned(span === null ? null : span.child(MEMORY_SPANS.search, 0), found);
   } catch (error) {
     const { kind } = error instanceof ServiceError ? error : { kind: "internal" };
@@ -176,15 +177,15 @@ function toPrompt(
 ): LanguageModelV3Message[] {
   const prompt: LanguageModelV3Message[] = [];
   for (const message of messages) {
-    const converted: LanguageModelV3Message[] = [];
+    const begin = prompt.length;
     try {
-      pushMessage(converted, message, `message ${message.id}`);
+      pushMessage(prompt, message, `message ${message.id}`);
     } catch (error) {
+      prompt.length = begin;
       call.logger.warn({ messageId: message.id }, `a stored message is not shown to the model: ${messageOf(error)}`);
       continue;
     }
-    prompt.push(...converted);
-    if (converted.length > 0) converts(message, converted[0]!);
+    if (prompt.length > begin) converts(message, prompt[begin]!);
   }
   return prompt;
 }

@@ -2,6 +2,7 @@
 import type { Message, SummaryManifest } from "../../../generated/types.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
+import { createKeyedMutex } from "../../lib/keyed-mutex.ts";
 import type { MemoryAccess } from "../../memory/memory.ts";
 import type { ModelChain } from "../../models/chain.ts";
 import type { RunCall } from "../agent.ts";
@@ -20,8 +21,7 @@ export interface Summarizer {
 
 /** @param chain of the model that writes the summaries */
 export function createSummarizer({ after }: SummaryManifest, chain: ModelChain): Summarizer {
-  /** Conversations that are being summed up now. */
-  const busy = new Set<string>();
+  const conversations = createKeyedMutex<string>();
 
   async function step(
     access: MemoryAccess,
@@ -41,18 +41,15 @@ export function createSummarizer({ after }: SummaryManifest, chain: ModelChain):
   }
 
   return {
-    async catchUp(access, conversation, before, call) {
-      const key = JSON.stringify([conversation.userId, conversation.id]);
-      if (busy.has(key)) return;
-      busy.add(key);
-      try {
-        for (let calls = 0; calls < MAX_CALLS && (await step(access, conversation, before, call)); calls++);
-      } catch (error) {
-        const { id: conversationId } = conversation;
-        call.logger.warn({ err: error, conversationId }, `a conversation could not be summed up: ${messageOf(error)}`);
-      } finally {
-        busy.delete(key);
-      }
+    catchUp(access, conversation, before, call) {
+      const { userId, id: conversationId } = conversation;
+      return conversations.run([JSON.stringify([userId, conversationId])], async () => {
+        try {
+          for (let calls = 0; calls < MAX_CALLS && (await step(access, conversation, before, call)); calls++);
+        } catch (err) {
+          call.logger.warn({ err, conversationId }, `a conversation could not be summed up: ${messageOf(err)}`);
+        }
+      });
     },
   };
 }

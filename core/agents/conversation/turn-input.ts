@@ -28,7 +28,7 @@ export interface TurnInput {
   /** The text of the last user message. */
   readonly text: string;
   /** The title of a conversation that begins with this request; at most 80 characters. */
-  readonly title: string;
+  title(): string;
 }
 
 const MAX_TITLE_LENGTH = 80;
@@ -49,7 +49,7 @@ export function parseTurnInput(input: unknown): TurnInput {
       results: NO_RESULTS,
       shown: null,
       text: input,
-      title: makeTitle(input),
+      title: () => makeTitle(input),
     };
   }
   const messages = input as readonly Fields[];
@@ -71,7 +71,7 @@ export function parseTurnInput(input: unknown): TurnInput {
     results,
     shown: shownAnswer(messages[begin - 1] ?? {}),
     text: userMessages.length === 0 ? "" : inputText(userMessages.at(-1)!),
-    title: userMessages.length === 0 ? "" : makeTitle(inputText(userMessages[0]!)),
+    title: () => (userMessages.length === 0 ? "" : makeTitle(inputText(userMessages[0]!))),
   };
 }
 

@@ -266,9 +266,7 @@ export class Turn {
   ): Promise<void> {
     const { memory, access, conversation, resourceId, messageId, queue, ticket, record } = this.#options;
     if (ended === null || (record?.isKept === true && joined === undefined)) this.#choosesIds = true;
-    const { title } = this.#input;
-    const identity = { id: conversation.id, userId: conversation.userId, resourceId };
-    const begun = title === "" ? identity : { ...identity, title };
+    const begun = { id: conversation.id, userId: conversation.userId, resourceId, title: this.#input.title };
     const append = (said: readonly NewMessage[], place?: TurnPlace) => {
       const save = () => {
         const dropped = ticket?.dropped;

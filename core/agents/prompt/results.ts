@@ -47,6 +47,7 @@ export function callsLeft(
   counts: (toolName: string) => boolean = () => true,
   isAnswered = false,
 ): string[] {
+  if (messages.at(-1)?.role === "user") return [];
   const results = new Set<unknown>();
   const calls: Fields[] = [];
   for (let index = messages.length - 1; index >= 0; index--) {

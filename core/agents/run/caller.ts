@@ -20,7 +20,6 @@ export class RunCaller implements RunCall {
   readonly requestId: string;
   readonly #call: RunCall;
   readonly agentId: string;
-  readonly taskId: string | undefined;
   readonly #fields: LogFields;
   /** The span of the run, once it has begun; log lines name it. */
   span: Span | null = null;
@@ -38,7 +37,6 @@ export class RunCaller implements RunCall {
     this.caller = call.caller;
     this.requestId = call.requestId;
     this.agentId = agentId;
-    this.taskId = call.taskId;
     this.#fields = fields;
   }
 

@@ -9,8 +9,11 @@ import { ownToolName, type ToolSet } from "./tool-set.ts";
 export class RunCalls {
   readonly #tools: ToolSet;
   readonly #prompt: readonly LanguageModelV3Message[];
-  /** Made when the first call comes: most runs have none. */
-  #ids: CallIds | null = null;
+  /** By the ids of the model. Made when the first call comes, as is the other: most runs have none. */
+  #calls: Map<string, LatestCall> | null = null;
+  /** Ids of the calls of the run and of its prompt. */
+  #taken: Set<string> | null = null;
+  #step = 0;
 
   constructor(tools: ToolSet, prompt: readonly LanguageModelV3Message[]) {
     this.#tools = tools;
@@ -19,24 +22,27 @@ export class RunCalls {
 
   /** The id of a call that the model begins to write. */
   begin(id: string): string {
-    const own = this.#add(id);
-    this.#ids!.begun.add(id);
-    return own;
+    const call = this.#add(id);
+    call.begunIn = this.#step;
+    return call.own;
   }
 
   /** The id of a call that the model has written. */
   complete(id: string): string {
-    return this.#ids?.begun.delete(id) === true ? this.idOf(id) : this.#add(id);
+    const begun = this.#calls?.get(id);
+    if (begun?.begunIn !== this.#step) return this.#add(id).own;
+    begun.begunIn = 0;
+    return begun.own;
   }
 
   /** The id of the call that was the last to begin under this id of the model's. */
   idOf(id: string): string {
-    return this.#ids?.own.get(id) ?? id;
+    return this.#calls?.get(id)?.own ?? id;
   }
 
   /** Forgets calls that were begun in an earlier step and never completed. */
   nextStep(): void {
-    this.#ids?.begun.clear();
+    this.#step++;
   }
 
   /** The name of the tool that the model means. */
@@ -48,28 +54,27 @@ export class RunCalls {
     return this.#tools.byName.get(toolName)?.clientInput !== undefined;
   }
 
-  #add(id: string): string {
-    this.#ids ??= { taken: callIds(this.#prompt), own: new Map(), counts: new Map(), begun: new Set() };
-    const { taken, own, counts } = this.#ids;
-    let count = counts.get(id) ?? 1;
-    let free = id;
-    while (free === "" || taken.has(free)) free = `${id || "call"}_${++count}`;
-    counts.set(id, count);
-    taken.add(free);
-    own.set(id, free);
-    return free;
+  #add(id: string): LatestCall {
+    this.#calls ??= new Map();
+    this.#taken ??= callIds(this.#prompt);
+    let count = this.#calls.get(id)?.count ?? 1;
+    let own = id;
+    while (own === "" || this.#taken.has(own)) own = `${id || "call"}_${++count}`;
+    this.#taken.add(own);
+    const call = { own, count, begunIn: 0 };
+    this.#calls.set(id, call);
+    return call;
   }
 }
 
-interface CallIds {
-  /** Of the calls of the run and of its prompt. */
-  readonly taken: Set<string>;
-  /** What the latest call with an id of the model's is called here. */
-  readonly own: Map<string, string>;
-  /** How often an id has been given out, so that the next free one need not be looked for. */
-  readonly counts: Map<string, number>;
-  /** Ids of the model's whose call has begun but is not complete. */
-  readonly begun: Set<string>;
+/** The latest call with an id of the model's. */
+interface LatestCall {
+  /** What it is called here. */
+  readonly own: string;
+  /** How often the id has been given out, so that the next free one need not be looked for. */
+  readonly count: number;
+  /** The step in which it has begun, while it is not complete; 0 otherwise. */
+  begunIn: number;
 }
 
 function callIds(prompt: readonly LanguageModelV3Message[]): Set<string> {

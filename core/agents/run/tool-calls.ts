@@ -58,8 +58,9 @@ export async function runToolCalls(
     const recorded = record.recordResult(step, part);
     return Promise.all([recorded, told(part)]);
   };
-  const known = new Map<PendingCall, Answer>();
+  let known: Map<PendingCall, Answer> | null = null;
   if (record !== null) {
+    known = new Map();
     for (const [index, call] of calls.entries()) {
       const { toolCallId, toolName, input } = call.part;
       const approvalId = record.question(toolCallId);
@@ -76,7 +77,7 @@ export async function runToolCalls(
   }
   const answers = await Promise.all(
     calls.map(async (call, index): Promise<Answer | null> => {
-      const recorded = known.get(call);
+      const recorded = known?.get(call);
       if (recorded !== undefined) return recorded;
       const { toolCallId, toolName, input } = call.part;
       const span = plan.span === null ? null : beginToolCallSpan(plan.span, call.part);
@@ -230,15 +231,12 @@ function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: C
   const { context } = plan.settings;
   const { userId } = plan.settings.memory;
   const { agentId } = plan.call;
-  // Where the model is told to wait, nobody goes on with the answer.
-  const taskId = plan.clientApproves ? plan.call.taskId : undefined;
   const approval = {
     userId,
     ...approvalPlace(plan, brings),
     ...brings,
     agentId,
     toolCallId,
-    taskId,
     ...recorded(plan, step),
   };
   const idempotencyKey = `${plan.id}:${step}:${toolCallId}`;

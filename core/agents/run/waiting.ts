@@ -4,7 +4,7 @@ import type { ToolContent } from "../prompt/content.ts";
 import type { PendingApproval } from "./parts.ts";
 
 /** What is told of an answer, so that the run goes on. */
-export type WaitingPlace = Pick<ApprovalClaim, "workflowId" | "executionId" | "stepId" | "runId" | "keep">;
+export type WaitingPlace = Pick<ApprovalClaim, "taskId" | "workflowId" | "executionId" | "stepId" | "runId" | "keep">;
 
 /** Thrown by a run whose calls wait, and by the call of a tool that is such a run. What else it did is recorded. */
 export class RunWaits extends Error {

@@ -1,17 +1,150 @@
 /** The pages of one service: made at first use, kept as bytes. */
 import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { baseUrl } from "../../http/base-url.ts";
 import type { HeaderList } from "../../http/exchange.ts";
 import { type DocumentInfo, type DocumentSecurity, openapiDocument } from "../../http/openapi.ts";
 import type { PageReply, Route } from "../../http/route.ts";
 import type { SocketRoute } from "../../http/socket.ts";
+import { notFound } from "../../lib/errors.ts";
 import type { Manifest } from "../../manifest/manifest.ts";
-import { createConsoleFiles } from "./console-files.ts";
-import { createExplorer, explorerPolicy } from "./explorer.ts";
-import { type LandingView, renderLanding } from "./landing.ts";
-import { LANDING_STYLE } from "./landing-style.ts";
+import { type ConsoleListing, createConsoleFiles } from "./console-files.ts";
+import { html, trusted } from "./html.ts";
+import { consoleLinks, type LandingView, renderLanding } from "./landing.ts";
+import { ICON, LANDING_STYLE } from "./landing-style.ts";
 import { once, onceLoaded } from "./once.ts";
-import { renderSignIn } from "./sign-in.ts";
+
+// `GET /ui`: the API explorer. Its script and styles are served from the installed swagger-ui-dist.
+
+interface Explorer {
+  page(title: string): string;
+  /** Throws `not_found` for a name that is not an asset. Read at first use, then kept. */
+  asset(name: string): Promise<PageReply>;
+}
+
+/**
+ * Sends a key in the address of the page with calls to the server that the page came from. Puts the relative server
+ * first, so that a trial call goes to that server.
+ */
+const START = `"use strict";
+const key = new URLSearchParams(location.search).get("key");
+document.documentElement.classList.toggle("dark-mode", matchMedia("(prefers-color-scheme: dark)").matches);
+const address = new URL("doc", location.href).href;
+SwaggerUIBundle({
+  url: address,
+  dom_id: "#explorer",
+  deepLinking: true,
+  validatorUrl: null,
+  tryItOutEnabled: true,
+  displayRequestDuration: true,
+  defaultModelsExpandDepth: 0,
+  requestInterceptor(request) {
+    if (key !== null && new URL(request.url, location.href).origin === location.origin)
+      request.headers["x-console-access-key"] ??= key;
+    return request;
+  },
+  responseInterceptor(response) {
+    if (response.url !== address || !response.ok) return response;
+    const description = JSON.parse(response.text);
+    description.servers.sort((a, b) => (a.url === "." ? 0 : 1) - (b.url === "." ? 0 : 1));
+    response.text = JSON.stringify(description);
+    return response;
+  },
+});
+`;
+
+const STYLE = `body { margin: 0; }
+html.dark-mode body { background: #1c2022; }
+.swagger-ui .info { margin: 2rem 0; }
+`;
+
+const ASSETS: Record<string, { type: string; text?: string }> = {
+  "swagger-ui-bundle.js": { type: "text/javascript; charset=utf-8" },
+  "swagger-ui.css": { type: "text/css; charset=utf-8" },
+  "explorer.js": { type: "text/javascript; charset=utf-8", text: START },
+  "explorer.css": { type: "text/css; charset=utf-8", text: STYLE },
+};
+
+/** Only scripts from this server run; calls go to this server and to the public address that the document names. */
+function explorerPolicy(publicUrl: string | undefined): string {
+  const calls = publicUrl === undefined ? "'self'" : `'self' ${new URL(publicUrl).origin}`;
+  return [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "font-src 'self' data:",
+    `connect-src ${calls}`,
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join("; ");
+}
+
+/** The folder of swagger-ui-dist; a build has its own copy. */
+function swaggerFolder(): string {
+  const copy = fileURLToPath(new URL("./swagger/", import.meta.url));
+  return existsSync(copy) ? copy : dirname(createRequire(import.meta.url).resolve("swagger-ui-dist/package.json"));
+}
+
+function createExplorer(): Explorer {
+  const require = createRequire(import.meta.url);
+  const folder = swaggerFolder();
+  const pages = new Map<string, Promise<PageReply>>();
+  return {
+    page(title) {
+      const { version } = require(join(folder, "package.json")) as { version: string };
+      return renderExplorer(title, `${version}-${digest(START + STYLE).slice(0, 8)}`);
+    },
+    asset(name) {
+      const asset = Object.hasOwn(ASSETS, name) ? ASSETS[name]! : undefined;
+      if (asset === undefined)
+        return Promise.reject(notFound(`the explorer has no asset called "${name.slice(0, 100)}"`));
+      let page = pages.get(name);
+      if (page === undefined) {
+        page = loadAsset(asset, () => readFile(join(folder, name)));
+        // After a failed read, the next request tries again.
+        page.catch(() => pages.delete(name));
+        pages.set(name, page);
+      }
+      return page;
+    },
+  };
+}
+
+const digest = (content: string | Uint8Array) => createHash("sha256").update(content).digest("hex");
+
+async function loadAsset(asset: { type: string; text?: string }, read: () => Promise<Uint8Array>): Promise<PageReply> {
+  const body = asset.text === undefined ? await read() : Buffer.from(asset.text);
+  // The address of an asset contains the version, so a copy may be cached forever.
+  const cache = ["etag", `"${digest(body).slice(0, 32)}"`, "cache-control", "public, max-age=31536000, immutable"];
+  return { body, type: asset.type, headers: [...cache, "x-content-type-options", "nosniff"] };
+}
+
+function renderExplorer(title: string, version: string): string {
+  return html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${title}: API explorer</title>
+<link rel="icon" href="${trusted(ICON)}">
+<link rel="stylesheet" href="./ui/swagger-ui.css?v=${version}">
+<link rel="stylesheet" href="./ui/explorer.css?v=${version}">
+</head>
+<body>
+<div id="explorer"></div>
+<noscript>The explorer needs JavaScript. The document it shows is <a href="./doc">here</a>.</noscript>
+<script src="./ui/swagger-ui-bundle.js?v=${version}"></script>
+<script src="./ui/explorer.js?v=${version}"></script>
+</body>
+</html>
+`.text;
+}
 
 export interface Documentation {
   /** @param origin the address that the client uses, if it differs from the service's own */
@@ -114,4 +247,24 @@ function webPage(text: string, policy: string): PageReply {
     "nosniff",
   ];
   return { body: Buffer.from(text), headers };
+}
+
+// `GET /` for a browser without credentials: a page that asks for them, and reveals nothing about the service.
+
+function renderSignIn(files: ConsoleListing): string {
+  return html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Sign in</title>
+<link rel="icon" href="${trusted(ICON)}">
+<style>${trusted(LANDING_STYLE)}</style>
+${consoleLinks(files)}
+</head>
+<body>
+<div id="sign-in"><noscript><p>This page asks for credentials with JavaScript. Without it, open /?key=... with the console's key.</p></noscript></div>
+</body>
+</html>
+`.text;
 }

@@ -89,8 +89,7 @@ export const A2A_ROUTES = [
       const began = performance.now();
       const agent = service.agents.get(params.id!);
       if (agent === undefined) throw unknownAgent(params.id!);
-      const endpoint = await service.a2a.endpoint();
-      return endpoint.answer({ agent, card: () => findCard(call, agent.id).json, body, began }, call);
+      return service.a2a.answer({ agent, card: () => findCard(call, agent.id).json, body, began }, call);
     },
   }),
 ];

@@ -5,16 +5,14 @@ import { Responses } from "../../openai/responses.ts";
 import type { Service } from "../service.ts";
 import type { Stage } from "./stage.ts";
 
-type TaskNeeds = "manifest" | "store" | "membership" | "agents" | "approvals" | "options";
+type TaskNeeds = "manifest" | "store" | "membership" | "agents" | "approvals" | "runs" | "engine" | "options";
 
 export const a2a: Stage<TaskNeeds | "meters", "a2a"> = ({ manifest, options: { logger }, meters, ...parts }) => {
   const a2a = new A2a(manifest, { ...parts, logger, refused: meters.limits.count });
-  parts.approvals.tellTasks(a2a);
   return {
     parts: { a2a },
     begin: () => a2a.start(),
     adopt: ({ agents }) => ({ apply: () => a2a.adopt(agents) }),
-    idle: (timeout) => a2a.idle(timeout),
     end: () => a2a.close(),
   };
 };

@@ -1,6 +1,7 @@
 /** Creating conversations. */
 import type { Conversation } from "../../../generated/types.ts";
 import { CommitConflict, invalid, quoted, ServiceError } from "../../lib/errors.ts";
+import { isoTime } from "../../lib/iso-time.ts";
 import { findIdPlaces } from "../../storage/id-spaces.ts";
 import { commitJoined, type JoinedChanges } from "../../storage/joined.ts";
 import { conversationIdKeys, conversationKey, unfinishedCopyKey } from "../../storage/keys.ts";
@@ -8,7 +9,7 @@ import { withFreeNumber } from "../../storage/sequence.ts";
 import type { Domain } from "../domain.ts";
 import type { NewConversation } from "../memory.ts";
 import { writeMessages } from "../messages/write.ts";
-import { conversationHead, idRowKey, type Snapshot } from "../records/conversation.ts";
+import { changedSnapshot, conversationHead, idRowKey, type Snapshot } from "../records/conversation.ts";
 import { createId } from "../records/ids.ts";
 import { addConversation } from "../records/index-rows.ts";
 import type { PreparedMessage } from "../records/message.ts";
@@ -36,7 +37,7 @@ export function preparePending(
   if (wanted.id === "." || wanted.id === "..")
     throw invalid('conversationId must not be "." or "..", which cannot stand in a path');
   const { id = createId(now), userId, resourceId, title = "", metadata = {} } = wanted;
-  const createdAt = new Date(now).toISOString();
+  const createdAt = isoTime(now);
   const conversation = { id, resourceId, userId, title, metadata, createdAt, updatedAt: createdAt };
   const head = conversationHead(conversation);
   const ownId = domain.spaces.isolated;
@@ -92,16 +93,18 @@ async function insert(
   const pending = preparePending(domain, memory, number, wanted, now);
   const draft = createDraft();
   draft.begun = turn !== undefined;
-  const written = { ...pending, ...writeMessages(domain, draft, pending, messages, now, new Map()) };
+  const written =
+    messages.length === 0
+      ? pending
+      : { ...pending, ...writeMessages(domain, draft, pending, messages, now, new Map()) };
   expectFree(draft, number);
   insertPending(draft, written);
   const revision = await commitJoined(domain.store, draft, joined).catch((error: unknown) => {
     throw isIdConflict(error, pending) ? conversationIdTaken(pending.id) : error;
   });
-  const { conversation, ...snapshot } = written;
-  domain.conversations.remember({ ...snapshot, revision });
+  domain.conversations.remember(changedSnapshot(written, written, revision));
   if (messages.length > 0) domain.semantic.get(memory)?.committed();
-  return conversation;
+  return pending.conversation;
 }
 
 /** Whether a commit failed because the id of the new conversation is taken. */

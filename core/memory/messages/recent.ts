@@ -117,8 +117,12 @@ export class RecentMessages {
     else this.#entries.set(conversation, { row, page, kept, bytes });
   }
 
-  async #commit(commit: Commit): Promise<number> {
+  #commit(commit: Commit): Promise<number> {
     const changed = changedConversations(commit);
+    return changed.length === 0 ? this.#store.commit(commit) : this.#change(commit, changed);
+  }
+
+  async #change(commit: Commit, changed: Changed): Promise<number> {
     for (const [conversation] of changed) this.#overlaps.beginWrite(conversation);
     let revision: number | null = null;
     try {
@@ -144,8 +148,10 @@ export class RecentMessages {
   }
 }
 
+type Changed = readonly (readonly [conversation: number, revision: number])[];
+
 /** The existing conversations that a commit changes, each with the revision that it expects. */
-function changedConversations({ expect }: Commit): readonly (readonly [conversation: number, revision: number])[] {
+function changedConversations({ expect }: Commit): Changed {
   const changed: [number, number][] = [];
   for (const [key, revision] of expect ?? []) {
     if (revision === null) continue;

@@ -10,6 +10,9 @@ const BLOCK_WITHOUT_RESULT = 0x40;
 const ALIGN_4 = 2;
 const ALIGN_16 = 4;
 
+/** Numbers that are multiplied at a time. */
+export const LANES = 16;
+
 const SECTION = { type: 1, function: 3, memory: 5, export: 7, code: 10 };
 
 const get = (local: number) => [0x20, local];
@@ -87,10 +90,15 @@ const section = (id: number, content: readonly number[]) => [id, ...length(conte
 /** A number in groups of seven bits. */
 const length = (value: number): number[] => (value < 128 ? [value] : [(value & 127) | 128, ...length(value >> 7)]);
 
-/** A module that exports `memory`, of one page at first, and `dots(query, vectors, results, count, stride)`. */
-export function dotKernel(): Uint8Array {
+interface Exports {
+  readonly memory: { readonly buffer: ArrayBuffer; grow(pages: number): void };
+  dots(query: number, vectors: number, results: number, count: number, stride: number): void;
+}
+
+/** Of the kernel: `memory` of one page at first, which is used by one call at a time. */
+function compile(): Exports {
   const code = [...LOCALS, ...BODY];
-  return Uint8Array.from([
+  const bytes = Uint8Array.from([
     ...[0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
     ...section(SECTION.type, [1, FUNCTION_TYPE, 5, I32, I32, I32, I32, I32, 0]),
     ...section(SECTION.function, [1, 0]),
@@ -98,4 +106,31 @@ export function dotKernel(): Uint8Array {
     ...section(SECTION.export, [2, ...name("memory"), 2, 0, ...name("dots"), 0, 0]),
     ...section(SECTION.code, [1, ...length(code.length), ...code]),
   ]);
+  // Node.js has it, and its types do not.
+  const { Instance, Module } = Reflect.get(globalThis, "WebAssembly");
+  return new Instance(new Module(bytes)).exports as Exports;
+}
+
+const PAGE_BYTES = 65_536;
+/** The greatest number in a query: the sums of products then fit into 32 bits, for any length up to 16,000. */
+const QUERY_RANGE = 4_095;
+const { memory, dots } = compile();
+
+/**
+ * Products of a query with vectors of bytes that are `stride` apart, a multiple of `LANES`. They are to be multiplied by `unit`, and
+ * valid until the next call.
+ */
+export function dotProducts(query: Float32Array, vectors: Int8Array, stride: number) {
+  const count = vectors.length / stride;
+  const results = stride * 2 + vectors.length;
+  const missing = results + count * 4 - memory.buffer.byteLength;
+  if (missing > 0) memory.grow(Math.ceil(missing / PAGE_BYTES));
+  let largest = 0;
+  for (const number of query) largest = Math.max(largest, Math.abs(number));
+  const range = Math.min(QUERY_RANGE, Math.floor(2 ** 31 / 127 / (stride / 4)) - 1);
+  const numbers = new Int16Array(memory.buffer, 0, stride).fill(0);
+  for (let index = 0; index < query.length; index++) numbers[index] = Math.round((query[index]! / largest) * range);
+  new Int8Array(memory.buffer, stride * 2).set(vectors);
+  dots(0, stride * 2, results, count, stride);
+  return { products: new Int32Array(memory.buffer, results, count), unit: largest / range };
 }

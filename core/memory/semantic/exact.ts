@@ -1,37 +1,146 @@
 /**
  * `exact`: vectors in the store beside the messages. Each is a row of its own, which a commit writes or deletes together with the message.
- * A thread compares all vectors of an owner roughly, as bytes, and names candidates; these are compared again by their rows. So scores
- * are exact, and nothing is found whose row is gone, whatever the thread still knows. Where the database of the store compares vectors by
- * itself, it names the candidates.
+ * A search compares all vectors of an owner in memory, and the best of them again by their rows. So nothing is found whose row is gone,
+ * whatever is in memory. Where the database of the store compares vectors by itself, it names the candidates.
  */
-import type { Logger } from "pino";
 import { CommitConflict } from "../../lib/errors.ts";
-import { RecentMap } from "../../lib/recent-map.ts";
+import { nextTurn } from "../../lib/event-loop-turns.ts";
 import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
-import type { Commit, Store } from "../../storage/store.ts";
+import { allRows } from "../../storage/ranges.ts";
+import type { Commit, Row, Store } from "../../storage/store.ts";
 import type { VectorTables } from "../../storage/vector-tables.ts";
-import { BlockCleaner } from "./block-cleaner.ts";
-import { type IndexLayout, type OwnerKeys, shortKey } from "./layout.ts";
-import { OwnerVectors } from "./owner-vectors.ts";
-import { Packer, VECTORS_PER_BLOCK } from "./packer.ts";
-import { type VectorRow, writeVector } from "./rows.ts";
-import { VectorSearch } from "./search.ts";
+import type { IndexLayout } from "./layout.ts";
+import { Nearest, similarity } from "./nearest.ts";
+import { readVector, type VectorRow, writeVector } from "./rows.ts";
 import { createDraft, type Draft, type MessagePlace } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
-import { TableSearch } from "./table-search.ts";
 import { VectorCache } from "./vector-cache.ts";
 import type { FinishedRow, VectorIndex } from "./vector-index.ts";
 
-/** Owners whose writes are counted. */
-const COUNTED_OWNERS = 10_000;
+// Finds the vectors that are nearest to a query: candidates from the cache, compared again by their rows in the store.
+
+/** More candidates than hits are wanted: they show the order of similar scores only roughly. */
+const candidatesFor = (limit: number): number => limit + (limit >> 2) + 16;
+/** Decoding so many takes a millisecond. */
+const ROWS_PER_READ = 128;
+/** Counters of one read, in a search of everybody's vectors. */
+const OWNERS_PER_READ = 500;
+
+interface Search extends Pick<VectorQuery, "vector" | "limit" | "signal"> {
+  /** What the keys of the rows begin with that are looked for. */
+  readonly prefix: string;
+  readonly nearest: Nearest<MessagePlace>;
+}
+
+interface Sources {
+  readonly store: Store;
+  readonly layout: IndexLayout;
+  readonly cache: VectorCache;
+  /** Of a store whose database compares vectors by itself. */
+  readonly tables: VectorTables | undefined;
+}
+
+async function searchVectors(sources: Sources, query: VectorQuery): Promise<VectorHit[]> {
+  const { vector, owner, conversation, limit, threshold, signal } = query;
+  const prefix = sources.layout.vectors(owner, owner === undefined ? undefined : conversation);
+  const nearest = new Nearest<MessagePlace>(limit, threshold);
+  const search = { vector, limit, signal, prefix, nearest };
+  if (limit > 0 && !(await searchTables(sources, search))) {
+    if (owner === undefined) await searchAll(sources, search);
+    else await searchOwner(sources, search, owner, conversation !== undefined);
+  }
+  return nearest.list().map(({ score, item }) => ({ ...item, score }));
+}
+
+/** @returns false when there are none, or they have only a part of the rows yet */
+async function searchTables({ store, tables }: Sources, search: Search): Promise<boolean> {
+  const { prefix, vector, limit } = search;
+  const found = await tables?.nearest({ prefix, vector, limit: candidatesFor(limit) });
+  if (found === undefined || found === null) return false;
+  // Only rows of this owner are asked for, whatever the tables say.
+  const keys = [...new Set([...found.keys, ...found.unfilled])].filter((key) => key.startsWith(prefix));
+  await compare(store, keys, search);
+  return true;
+}
+
+async function searchAll(sources: Sources, search: Search): Promise<void> {
+  const { store, layout } = sources;
+  for await (const counters of allRows(store, { prefix: layout.counters }, OWNERS_PER_READ))
+    for (const counter of counters) {
+      const owner = layout.vectorsOfCounter(counter.key);
+      await searchVectorsOf(sources, { ...search, prefix: owner }, owner, counter);
+      await nextTurn();
+    }
+}
+
+async function searchOwner(sources: Sources, search: Search, owner: string, inOne: boolean): Promise<void> {
+  const { store, layout, cache } = sources;
+  const vectors = layout.vectors(owner);
+  if (inOne && cache.peek(vectors) === undefined) {
+    // A conversation that one read gives whole, of an owner whose others may be many.
+    const rows = await store.scan({ prefix: search.prefix, limit: ROWS_PER_READ });
+    if (rows.length < ROWS_PER_READ) return offer(rows, search);
+  }
+  await searchVectorsOf(sources, search, vectors, await store.get(layout.counter(owner)));
+}
+
+/** @param owner prefix of all vectors of the owner @param counter without one nothing was ever stored */
+async function searchVectorsOf({ store, cache }: Sources, search: Search, owner: string, counter: Row | undefined) {
+  const { prefix, vector, nearest, signal } = search;
+  if (counter === undefined) return;
+  signal?.throwIfAborted();
+  const cached = await cache.current(store, owner, Number(counter.value));
+  if (cached === null) {
+    // Compared as they are read, and not kept.
+    for await (const rows of allRows(store, { prefix }, ROWS_PER_READ)) {
+      signal?.throwIfAborted();
+      offer(rows, search);
+      await nextTurn();
+    }
+    return;
+  }
+  const { matrix, changes } = cached;
+  const seen = new Set<string>();
+  for (let limit = candidatesFor(search.limit); ; limit *= 2) {
+    const found = await matrix.nearest(vector, prefix, limit, nearest.floor);
+    const unseen = found.filter((key) => !seen.has(key));
+    for (const key of found) seen.add(key);
+    const gone = await compare(store, unseen, search);
+    // Not those that may have been written again meanwhile.
+    if (cached.changes === changes) for (const key of gone) matrix.remove(key);
+    if (gone.length === 0 || found.length < limit) return;
+  }
+}
+
+/** Compares candidates by their rows. @returns those that have none */
+async function compare(store: Store, keys: readonly string[], search: Search): Promise<string[]> {
+  const gone: string[] = [];
+  // The earlier of two with the same score first.
+  const sorted = keys.toSorted();
+  for (let start = 0; start < sorted.length; start += ROWS_PER_READ) {
+    search.signal?.throwIfAborted();
+    const read = sorted.slice(start, start + ROWS_PER_READ);
+    const rows = await store.getMany(read);
+    gone.push(...read.filter((_, index) => rows[index] === undefined));
+    offer(
+      rows.filter((row) => row !== undefined),
+      search,
+    );
+  }
+  return gone;
+}
+
+function offer(rows: readonly Row[], { vector: query, nearest }: Search): void {
+  for (const { value } of rows) {
+    const { vector, ...place } = readVector(value);
+    if (vector.length === query.length) nearest.offer(similarity(query, vector, 0), place);
+  }
+}
 
 interface ExactOptions {
   cache?: VectorCache;
-  /** Stops the work in the background. */
-  signal?: AbortSignal;
-  logger?: Logger;
   /** Of a store whose database compares vectors by itself. */
-  tables?: VectorTables;
+  tables?: VectorTables | undefined;
 }
 
 export class ExactVectors implements VectorIndex, Vectors {
@@ -39,52 +148,27 @@ export class ExactVectors implements VectorIndex, Vectors {
   readonly #layout: IndexLayout;
   readonly #state: IndexState | null;
   readonly #cache: VectorCache;
-  readonly #packer: Packer;
-  readonly #cleaner: BlockCleaner;
-  readonly #search: Pick<VectorSearch, "find">;
   readonly #tables: VectorTables | undefined;
-  /** How many vectors of an owner were written since they were last packed, of owners with blocks. */
-  #packed = new RecentMap<number>(COUNTED_OWNERS);
-  /** The same of owners who had no blocks when one was last written. */
-  #unpacked = new RecentMap<number>(COUNTED_OWNERS);
 
   /** @param state what commits of vectors expect to be unchanged; null to write vectors without that check */
   constructor(store: Store, layout: IndexLayout, state: IndexState | null, options: ExactOptions = {}) {
-    const { cache = new VectorCache(), signal, logger, tables } = options;
     this.#store = store;
     this.#layout = layout;
     this.#state = state;
-    this.#cache = cache;
-    this.#packer = new Packer({ store, state, thread: cache.thread, signal, logger });
-    this.#cleaner = new BlockCleaner({ store, layout, thread: cache.thread, signal, logger });
-    const owners = new OwnerVectors(store, cache, (keys) => {
-      if (tables === undefined) this.#packer.check(keys);
-    });
-    const search = new VectorSearch(store, layout, cache, owners);
-    this.#search = tables === undefined ? search : new TableSearch(store, layout, tables, search);
-    this.#tables = tables;
-  }
-
-  start(): void {
-    this.#cleaner.start();
+    this.#cache = options.cache ?? new VectorCache();
+    this.#tables = options.tables;
   }
 
   async idle(): Promise<void> {
-    await Promise.all([this.#packer.idle(), this.#cleaner.idle(), this.#tables?.idle()]);
+    await this.#tables?.idle();
   }
 
   dropMessages(draft: Draft, places: readonly MessagePlace[]): void {
-    const owners = new Map<string, number>();
-    for (const place of places) {
-      draft.delete.push(this.#layout.vector(place), this.#layout.wait(place));
-      owners.set(place.owner, (owners.get(place.owner) ?? 0) + 1);
-    }
-    for (const [owner, count] of owners) this.#cleaner.deletes(draft, this.#layout.of(owner), count);
+    for (const place of places) draft.delete.push(this.#layout.vector(place), this.#layout.wait(place));
   }
 
   dropConversation(draft: Draft, owner: string, conversation: string): void {
     draft.clear.push(this.#layout.vectors(owner, conversation), this.#layout.waiting(owner, conversation));
-    this.#cleaner.deletes(draft, this.#layout.of(owner), 1);
   }
 
   async finish(finished: readonly FinishedRow[]): Promise<void> {
@@ -104,52 +188,18 @@ export class ExactVectors implements VectorIndex, Vectors {
     }
   }
 
-  async #write(row: VectorRow, beside: Commit): Promise<void> {
-    const keys = this.#layout.of(row.owner);
-    const key = shortKey(row);
-    const value = writeVector(row);
-    const cached = this.#cache.peek(keys.vectors);
-    try {
-      await this.#commit(keys, key, value, beside);
-    } catch (error) {
-      if (!(error instanceof CommitConflict && error.keys.length === 1 && error.keys[0] === keys.pack)) throw error;
-      // Blocks of this owner have been begun.
-      this.#packed.set(keys.vectors, 0);
-      await this.#commit(keys, key, value, beside);
-    }
-    this.#count(keys);
-    // Vectors that were read during this commit may or may not include the new one; the counter shows it.
-    if (cached === undefined || this.#cache.peek(keys.vectors) !== cached) return;
-    this.#cache.add(cached, { keys: [key], rows: [value] }).catch(() => {});
-    cached.changes++;
-  }
-
-  /** Of an owner with blocks the vector is noted as recent. It must not be missing there, so that other commits expect that there are none. */
-  async #commit(keys: OwnerKeys, key: string, value: string, beside: Commit): Promise<void> {
-    const isPacked = this.#packed.get(keys.vectors) !== undefined;
-    await this.#store.commit({
-      put: [[keys.vectors + key, value], ...(isPacked ? [[keys.recent + key, "1"] as const] : [])],
-      add: [[keys.changes, 1]],
-      delete: beside.delete ?? [],
-      expect: [
-        ...(beside.expect ?? []),
-        ...(this.#state === null ? [] : [this.#state.expectation]),
-        ...(isPacked ? [] : [[keys.pack, null] as const]),
-      ],
+  async #write(row: VectorRow, { delete: gone = [], expect = [] }: Commit): Promise<void> {
+    const owner = this.#layout.vectors(row.owner);
+    const key = this.#layout.vector(row);
+    const cached = this.#cache.peek(owner);
+    const revision = await this.#store.commit({
+      put: [[key, writeVector(row)]],
+      add: [[this.#layout.counter(row.owner), 1]],
+      delete: gone,
+      expect: this.#state === null ? expect : [...expect, this.#state.expectation],
     });
-  }
-
-  #count(keys: OwnerKeys): void {
-    const known = this.#packed.get(keys.vectors);
-    if (this.#tables !== undefined) {
-      this.#tables.wake();
-      // What the database compares needs no blocks, but those of before go on: otherwise what is recent would never end.
-      if (known === undefined) return;
-    }
-    const counts = known === undefined ? this.#unpacked : this.#packed;
-    const count = (counts.get(keys.vectors) ?? 0) + 1;
-    counts.set(keys.vectors, count % VECTORS_PER_BLOCK);
-    if (count === VECTORS_PER_BLOCK) this.#packer.check(keys);
+    this.#tables?.wake();
+    this.#cache.written(owner, cached, key, revision, row.vector);
   }
 
   async put(entries: readonly VectorEntry[]): Promise<void> {
@@ -166,13 +216,12 @@ export class ExactVectors implements VectorIndex, Vectors {
   }
 
   async clear(): Promise<void> {
-    await this.#store.commit({ clear: [this.#layout.vectors(), this.#layout.packs, this.#layout.deletions] });
+    await this.#store.commit({ clear: [this.#layout.vectors()] });
     this.#cache.forget(this.#layout.vectors());
-    this.#packed = new RecentMap(COUNTED_OWNERS);
-    this.#unpacked = new RecentMap(COUNTED_OWNERS);
   }
 
   search(query: VectorQuery): Promise<VectorHit[]> {
-    return this.#search.find(query);
+    const [store, layout, cache, tables] = [this.#store, this.#layout, this.#cache, this.#tables];
+    return searchVectors({ store, layout, cache, tables }, query);
   }
 }

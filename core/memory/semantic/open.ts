@@ -11,14 +11,13 @@ import type { NamedEmbedding } from "../embedding/embedding.ts";
 import { type EmbeddingSource, openEmbedding } from "../embedding/open.ts";
 import { ExactVectors } from "./exact.ts";
 import { SemanticIndex } from "./index.ts";
-import { ALL_VECTORS, createLayout, type IndexLayout } from "./layout.ts";
+import { ALL_VECTORS, createLayout, type IndexLayout, OBSOLETE_ROWS } from "./layout.ts";
 import { PluginVectors } from "./plugin-vectors.ts";
 import { EmbeddingQueue } from "./queue.ts";
 import { readVector } from "./rows.ts";
 import type { Semantic } from "./semantic.ts";
 import { type IndexSettings, IndexState } from "./state.ts";
 import { VectorCache } from "./vector-cache.ts";
-import type { VectorIndex } from "./vector-index.ts";
 
 export interface SemanticSource extends EmbeddingSource {
   store: Store;
@@ -35,7 +34,7 @@ interface OpenedSemantics {
   problems: Problem[];
   /** How many bytes of vectors are in memory. */
   vectorBytes(): number;
-  /** Goes on with what an earlier process left to be done, such as texts in the queue. Called once, when the service starts. */
+  /** Goes on with the texts that an earlier process left in the queue. Called once, when the service starts. */
   start(): void;
 }
 
@@ -48,10 +47,8 @@ export async function openSemantics(
   const problems: Problem[] = [];
   const embeddings = createEmbeddings(source);
   const cache = new VectorCache(source.vectorBytes);
-  const indexes: VectorIndex[] = [];
-  // Of all callbacks here the last to be called.
-  source.host.onClose(() => cache.thread.close());
   await markGaps(manifest, source.store);
+  await removeObsolete(source.store);
   for (const [name, { semantic }] of Object.entries(manifest.memory)) {
     const path = ["memory", name, "semantic"];
     if (semantic === undefined) continue;
@@ -68,7 +65,6 @@ export async function openSemantics(
       problems.push({ path, message, severity: "warning" });
     }
     semantics.set(name, opened.semantic);
-    indexes.push(opened.index);
   }
   return {
     semantics,
@@ -76,7 +72,6 @@ export async function openSemantics(
     vectorBytes: () => cache.bytes,
     start() {
       for (const semantic of semantics.values()) semantic.committed();
-      for (const index of indexes) index.start();
     },
   };
 }
@@ -87,11 +82,16 @@ export async function markGaps({ memory }: Pick<Manifest, "memory">, store: Stor
     if (semantic === undefined) await IndexState.markGaps(store, createLayout(name).state);
 }
 
+async function removeObsolete(store: Store): Promise<void> {
+  const found = await Promise.all(OBSOLETE_ROWS.map((prefix) => store.scan({ prefix, limit: 1, longest: 0 })));
+  if (found.flat().length > 0) await store.commit({ clear: OBSOLETE_ROWS });
+}
+
 const isModelName = (embedding: SemanticMemoryManifest["embedding"], { registry }: SemanticSource) =>
   typeof embedding === "string" && !embedding.startsWith("local/") && !registry.names("embedding").includes(embedding);
 
 type OpenedIndex =
-  | { semantic: Semantic; index: VectorIndex; gaps: boolean }
+  | { semantic: Semantic; gaps: boolean }
   | { problem: string; at: "embedding" | "vectors" | "pgvector" };
 
 async function openIndex(
@@ -119,7 +119,7 @@ async function openIndex(
     await queue.idle();
     await index.idle();
   });
-  return { semantic: new SemanticIndex({ layout, state, embedding, index, queue, logger }), index, gaps: state.gaps };
+  return { semantic: new SemanticIndex({ layout, state, embedding, index, queue, logger }), gaps: state.gaps };
 }
 
 export type Embeddings = (settings: SemanticMemoryManifest) => Promise<NamedEmbedding>;
@@ -144,12 +144,12 @@ export const indexSettings = (embedding: NamedEmbedding, { vectors }: SemanticMe
 
 class PgvectorMissing extends Error {}
 
-/** What the database compares the vectors with. Null: this process compares them. */
-async function openTables({ pgvector }: SemanticMemoryManifest, { vectors }: Store): Promise<VectorTables | null> {
-  if (pgvector === "off") return null;
+/** What the database compares the vectors with. Undefined: this process compares them. */
+async function openTables({ pgvector }: SemanticMemoryManifest, { vectors }: Store): Promise<VectorTables | undefined> {
+  if (pgvector === "off") return undefined;
   const opened = await vectors?.({ prefix: ALL_VECTORS, decode: (value) => readVector(value).vector });
   if (opened !== undefined && !("problem" in opened)) return opened;
-  if (pgvector !== "required") return null;
+  if (pgvector !== "required") return undefined;
   if (opened === undefined) throw new PgvectorMissing("cannot be required: the store is not PostgreSQL");
   throw new PgvectorMissing(`cannot be required of this database: ${opened.problem}`);
 }
@@ -170,7 +170,7 @@ export async function openVectors(
   if (plugin === undefined) {
     if (use !== "exact") throw new Error(`no vectors plugin "${use}"`);
     const tables = await openTables(settings, store);
-    return new ExactVectors(store, layout, state, { cache, signal, logger, ...(tables === null ? {} : { tables }) });
+    return new ExactVectors(store, layout, state, { cache, tables });
   }
   if (settings.pgvector === "required")
     throw new PgvectorMissing(`cannot be required of the plugin ${use}, but of exact alone`);

@@ -59,8 +59,6 @@ export class PluginVectors implements VectorIndex {
     await this.#vectors.delete(places);
   }
 
-  start(): void {}
-
   async idle(): Promise<void> {}
 
   async search(query: VectorQuery): Promise<VectorHit[]> {

@@ -47,11 +47,9 @@ export async function reindex(
   const { store, host } = source;
   const embedding = await source.embeddings(settings);
   const layout = createLayout(name);
-  const state = await IndexState.begin(store, layout.state, indexSettings(embedding, settings), [layout.packs]);
+  const state = await IndexState.begin(store, layout.state, indexSettings(embedding, settings));
   await removeVectors(store, layout.vectors());
-  const cache = new VectorCache();
-  host.onClose(() => cache.thread.close());
-  const index = await openVectors(name, settings, layout, state, source, cache);
+  const index = await openVectors(name, settings, layout, state, source, new VectorCache());
   await index.clear();
   const done: Reindexed = { indexed: 0, refused: 0 };
   for await (const batch of batches(messages)) {

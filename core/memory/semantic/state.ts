@@ -52,9 +52,9 @@ export class IndexState {
   }
 
   /** Begins to rebuild an index, whatever exists of it. It is not `complete` until `finish`. */
-  static async begin(store: Store, key: string, made: IndexSettings, clear: readonly string[]): Promise<IndexState> {
+  static async begin(store: Store, key: string, made: IndexSettings): Promise<IndexState> {
     const row = await store.get(key);
-    return IndexState.#write(store, key, { ...made, complete: false, gaps: false }, row?.revision ?? null, clear);
+    return IndexState.#write(store, key, { ...made, complete: false, gaps: false }, row?.revision ?? null);
   }
 
   /** For a memory without semantic search: notes in its index, if it has one, that messages saved from now on are missing from it. */
@@ -65,14 +65,8 @@ export class IndexState {
     if (!stored.gaps) await IndexState.#write(store, key, { ...stored, gaps: true }, row.revision);
   }
 
-  static async #write(
-    store: Store,
-    key: string,
-    stored: StoredState,
-    revision: number | null,
-    clear: readonly string[] = [],
-  ): Promise<IndexState> {
-    const written = await store.commit({ put: [[key, JSON.stringify(stored)]], expect: [[key, revision]], clear });
+  static async #write(store: Store, key: string, stored: StoredState, revision: number | null): Promise<IndexState> {
+    const written = await store.commit({ put: [[key, JSON.stringify(stored)]], expect: [[key, revision]] });
     return new IndexState(store, key, stored, written);
   }
 

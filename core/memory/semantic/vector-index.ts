@@ -25,8 +25,6 @@ export interface VectorIndex {
   delete: Vectors["delete"];
   clear: Vectors["clear"];
   search(query: VectorQuery): ReturnType<Vectors["search"]>;
-  /** Goes on with what an earlier process left to be done. Returns at once. */
-  start(): void;
   /** Resolves when nothing is done in the background. */
   idle(): Promise<void>;
 }

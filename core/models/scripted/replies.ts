@@ -1,4 +1,6 @@
 /** The rules of a scripted model: which one applies to a call, and what the model replies. */
+
+import { APICallError } from "@ai-sdk/provider";
 import {
   compilePluginTemplate,
   type LanguageModelV3CallOptions,
@@ -6,8 +8,24 @@ import {
   type Template,
 } from "../../plugin/plugin.ts";
 import type { ScriptedReply } from "./answer.ts";
-import { scriptedFailure } from "./failure.ts";
 import { fitSchema } from "./fit.ts";
+
+// The failures of scripted models, in the form of a real provider's failures.
+
+/** The HTTP status that a real provider sends for each reason in error messages. */
+const STATUSES: Readonly<Record<string, number>> = {
+  "rate limited": 429,
+  "timed out": 504,
+  overloaded: 503,
+  unavailable: 500,
+  "refused the request": 400,
+};
+
+/** @param error one of the reasons above; any other text is the message of an `unavailable` */
+function scriptedFailure(error: string): Error {
+  const statusCode = Object.hasOwn(STATUSES, error) ? STATUSES[error]! : 500;
+  return new APICallError({ message: error, url: "scripted:", requestBodyValues: {}, statusCode });
+}
 
 interface CallConfig {
   tool: string;

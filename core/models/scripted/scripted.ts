@@ -14,10 +14,12 @@ import {
   type Host,
   type LanguageModelV3,
   type LanguageModelV3CallOptions,
+  type LanguageModelV3Content,
+  type LanguageModelV3GenerateResult,
+  type PartSource,
   parseDuration,
 } from "../../plugin/plugin.ts";
 import { createAnswer } from "./answer.ts";
-import { collect } from "./collect.ts";
 import { compileReplies, type ReplyConfig } from "./replies.ts";
 
 interface ModelConfig {
@@ -124,3 +126,22 @@ export default defineProvider({
     };
   },
 });
+
+// Collects the parts of an answer into the result of `doGenerate`.
+
+async function collect(source: PartSource): Promise<LanguageModelV3GenerateResult> {
+  const content: LanguageModelV3Content[] = [];
+  let text = "";
+  for (;;) {
+    const batch = await source.next();
+    if (batch === null) throw new Error("the answer ended early");
+    for (const part of batch) {
+      if (part.type === "text-delta") text += part.delta;
+      else if (part.type === "tool-call") content.push(part);
+      else if (part.type === "finish") {
+        if (text !== "") content.unshift({ type: "text", text });
+        return { content, finishReason: part.finishReason, usage: part.usage, warnings: [] };
+      }
+    }
+  }
+}

@@ -74,7 +74,11 @@ async function sendStored(
 }
 
 /** The events of a settled execution. */
-export function followLoaded({ state, entries }: Loaded, outline: Outline, after: number): EventProducer {
+export function followLoaded(
+  { state, entries }: Pick<Loaded, "state" | "entries">,
+  outline: Outline,
+  after: number,
+): EventProducer {
   return async (sink) => sendEntries(entries, await openReader(state, outline, after, sink));
 }
 

@@ -10,7 +10,7 @@ const FILE: AgentPart = { type: "file", file: { base64: "aGk=", mediaType: "imag
 const text = (value: string) => ({ text: value, mediaType: "text/plain" });
 
 function outputOf(parts: readonly AgentPart[]): TaskOutput {
-  const output = new TaskOutput();
+  const output = new TaskOutput([]);
   for (const part of parts) output.add(part);
   return output;
 }
@@ -29,27 +29,48 @@ describe("the output of a task", () => {
     assert.deepEqual(outputOf([START, delta("")]).artifacts(), []);
   });
 
-  test("the output of an A2A task tells a reader what came after its place; text goes on, the first of it does not", () => {
+  test("the output of an A2A task tells its reader what it has not got yet; text goes on, the first of it does not", () => {
     const output = outputOf([FILE, START]);
-    const place = output.length;
+    output.news();
     output.add(delta("a"));
     output.add(delta("b"));
-    assert.deepEqual(output.since(place), [{ artifact: { artifactId: "answer", parts: [text("ab")] }, append: false }]);
-    const later = output.length;
-    assert.deepEqual(output.since(later), []);
+    assert.deepEqual(output.news(), [{ artifact: { artifactId: "answer", parts: [text("ab")] }, append: false }]);
+    assert.deepEqual(output.news(), []);
     output.add(delta("c"));
     output.add(FILE);
-    assert.deepEqual(output.since(later), [
+    assert.deepEqual(output.news(), [
       { artifact: { artifactId: "answer", parts: [text("c")] }, append: true },
       { artifact: { artifactId: "file-2", parts: [{ raw: "aGk=", mediaType: "image/png" }] }, append: false },
     ]);
   });
 
+  test("the output of an A2A task that goes on after a question goes on behind what its reader has", () => {
+    const output = new TaskOutput(outputOf([START, delta("a"), FILE]).artifacts());
+    assert.deepEqual(output.news(), []);
+    output.add(START);
+    output.add(delta("b"));
+    assert.deepEqual(output.news(), [{ artifact: { artifactId: "answer", parts: [text("b")] }, append: true }]);
+    assert.deepEqual(output.artifacts()[0]!.parts, [text("a"), text("b")]);
+  });
+
+  test("what the model of an A2A task has said in a step that begins again counts no more, and the reader gets the whole text anew", () => {
+    const step: AgentPart = { type: "start-step" };
+    const output = outputOf([step, START, delta("kept "), step, START, delta("half")]);
+    output.news();
+    output.add({ type: "step-restart" });
+    output.add(START);
+    output.add(delta("whole"));
+    const answer = { artifactId: "answer", parts: [text("kept "), text("whole")] };
+    assert.deepEqual(output.news(), [{ artifact: answer, append: false }]);
+    assert.deepEqual(output.artifacts(), [answer]);
+    assert.equal(output.size, 10);
+  });
+
   test("the output of an A2A task leaves out what sub-agents say and everything that is no answer", () => {
-    const output = new TaskOutput();
-    assert.equal(output.add(delta("inner", { subAgentId: "writer" })), false);
-    assert.equal(output.add({ type: "reasoning-delta", id: "r", delta: "hm" }), false);
-    assert.equal(output.add(delta("outer")), true);
+    const output = new TaskOutput([]);
+    output.add(delta("inner", { subAgentId: "writer" }));
+    output.add({ type: "reasoning-delta", id: "r", delta: "hm" });
+    output.add(delta("outer"));
     assert.deepEqual(output.artifacts(), [{ artifactId: "answer", parts: [text("outer")] }]);
     assert.equal(output.size, 5);
   });

@@ -50,8 +50,7 @@ async function beginTask(rows: TaskRows, url: string, user = "ada"): Promise<Tas
   const fresh = {
     message: { ...message, parts: [...message.parts] },
     contextId: "c",
-    body: { input: "x" },
-    content: "x",
+    context: undefined,
   };
   const principal = { userId: user, isolated: true };
   const record = newRecord("desk", fresh, principal, { user: null, caller: NOBODY });

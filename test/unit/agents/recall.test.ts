@@ -6,9 +6,9 @@ import { parseTurnInput } from "../../../core/agents/conversation/turn-input.ts"
 const text = (words: string) => [{ type: "text" as const, text: words }];
 test("a string is the user's message and the title, cut to 80 characters but never within one", () => {
   const { user: message, title } = parseTurnInput(`  ${"x".repeat(79)}\u{1F600} more`);
-  assert.equal(title, "x".repeat(79));
+  assert.equal(title(), "x".repeat(79));
   assert.equal(message!.role, "user");
-  assert.equal(parseTurnInput("Hello\n  world").title, "Hello world");
+  assert.equal(parseTurnInput("Hello\n  world").title(), "Hello world");
 });
 
 test("what the user said since the assistant spoke is one message; title and text are of the first and last", () => {
@@ -19,7 +19,7 @@ test("what the user said since the assistant spoke is one message; title and tex
     { id: "u3", role: "user", parts: text("third") },
   ]);
   assert.deepEqual(input.user, { id: "u3", role: "user", parts: [...text("second"), ...text("third")] });
-  assert.equal(input.title, "first");
+  assert.equal(input.title(), "first");
   assert.equal(input.text, "third");
   assert.deepEqual([...input.messageIds], ["u2", "u3"]);
 });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { agentsOf, assistant, caller, eventsOf, historyOf } from "../../support/agents.ts";
+import { until } from "../../support/probe.ts";
 
 test("POST /agents/:id/text makes no abort signal for a model that answers at once", async (t) => {
   const agent = await assistant(t);
@@ -113,8 +114,8 @@ test("a client that leaves stops the model at once, and the history says cancell
 });
 
 test("a client that leaves stops the tools that run", { timeout: 60_000 }, async (t) => {
-  const probe = globalThis as { penstockTestAborted?: number };
-  probe.penstockTestAborted = 0;
+  const probe = globalThis as { penstockTestWaiting?: number; penstockTestAborted?: number };
+  probe.penstockTestWaiting = probe.penstockTestAborted = 0;
   const call = { tool: "wait", input: { milliseconds: 60_000 } };
   const agent = await assistant(
     t,
@@ -123,7 +124,8 @@ test("a client that leaves stops the tools that run", { timeout: 60_000 }, async
   );
   const client = caller();
   const run = agent.generateText({ input: "go" }, client);
-  setTimeout(() => client.leave(), 20);
+  await until(() => probe.penstockTestWaiting === 2, "both calls");
+  client.leave();
   await assert.rejects(run);
   assert.equal(probe.penstockTestAborted, 2);
   assert.equal((await historyOf(agent, 0, 1)).entries[0]!.status, "cancelled");

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { agentsOf, assistant, caller, Events, eventsOf, historyOf, usage } from "../../support/agents.ts";
+import { until } from "../../support/probe.ts";
 
 const RICH = [
   { type: "stream-start", warnings: [] },
@@ -96,7 +97,8 @@ test("POST /agents/:id/stream tells a reader that is still there of an abort, as
   const call = caller();
   const events = new Events();
   const run = (await agent.stream({ input: "hello" }, call))(events);
-  setTimeout(() => call.leave(), 20);
+  await until(() => events.list.length === 2, "the beginning");
+  call.leave();
   await run;
   assert.deepEqual(events.types(), ["start", "start-step", "abort"]);
 });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { test } from "node:test";
 import { agentsOf, caller, historyOf } from "../../support/agents.ts";
+import { until } from "../../support/probe.ts";
 
 const delegate = (agentId: unknown, task: unknown = "Write a poem") => ({
   tool: "delegate_task",
@@ -85,7 +86,9 @@ test("a client that leaves stops the sub-agent too", { timeout: 60_000 }, async 
   });
   const call = caller();
   const run = agents.get("chief")!.generateText({ input: "go" }, call);
-  setTimeout(() => call.leave(), 30);
+  const begun = async () => (await historyOf(agents.get("writer")!, 0, 1)).entries.length > 0;
+  await until(begun, "the run of the writer");
+  call.leave();
   await assert.rejects(run);
   for (const id of ["chief", "writer"])
     assert.equal((await historyOf(agents.get(id)!, 0, 1)).entries[0]!.status, "cancelled");

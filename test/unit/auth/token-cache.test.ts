@@ -1,7 +1,7 @@
 /** The cache of verified tokens. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { digestToken, TokenCache } from "../../../core/auth/token-cache.ts";
+import { digestToken, TokenCache } from "../../../core/auth/verifier.ts";
 
 const identity = (id: string) => ({ user: { id }, expires: null, refusedFrom: null });
 

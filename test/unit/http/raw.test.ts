@@ -11,9 +11,10 @@ import { Uploads } from "../../../core/http/uploads.ts";
 import { invalid } from "../../../core/lib/errors.ts";
 import type { TextSink } from "../../../core/lib/event-sink.ts";
 import { Meters } from "../../../core/observability/metrics/meters.ts";
-import { type InjectOptions, inject } from "../../../core/transport/inject.ts";
 import { createNodeTransport } from "../../../core/transport/node.ts";
 import { createUwsTransport } from "../../../core/transport/uws.ts";
+import { type InjectOptions, inject } from "../../support/inject.ts";
+import { until } from "../../support/probe.ts";
 import { RawClient } from "../../support/raw-http.ts";
 import { TRANSPORTS } from "../../support/transports.ts";
 
@@ -281,13 +282,14 @@ describe("the stream of a raw row", () => {
       client.socket.resume();
       await behind;
       feed.end();
+      // All of it, before it is read as a reply: that would be done anew with each piece.
+      await client.until(({ length }) => length > large.length);
       assert.equal((await client.reply()).body.length, large.length + "and this".length);
       client.close();
       const { feed: deaf } = await paused(t, name);
       deaf.sink().send(large);
       deaf.sink().send(large);
-      await new Promise((resolve) => setTimeout(resolve, 10));
-      assert.ok(deaf.sink().closed, "its producer did not wait for the reader");
+      await until(() => deaf.sink().closed, "the end, because its producer did not wait for the reader");
       deaf.end();
     });
   }

@@ -13,9 +13,11 @@ async function closing(t: TestContext, answers: number, body: string) {
   const server = createServer((socket) => {
     sockets.add(socket);
     let answered = 0;
+    let text = "";
     socket.on("error", () => {});
     socket.on("data", (data) => {
-      if (!/^(?:GET|POST) /.test(data.toString())) return;
+      text += data;
+      if ((text.match(/(?:GET|POST) \S+ HTTP\/1\.1\r\n/g) ?? []).length <= answered) return;
       requests++;
       if (answered++ === answers) return void socket.destroy();
       socket.write(

@@ -144,7 +144,7 @@ const ABORTS: [string, () => Reply, boolean][] = [
 ];
 
 for (const [title, reply, accepted] of ABORTS) {
-  test(`an abort ${title} closes the upstream socket within a second`, async (context) => {
+  test(`an abort ${title} closes the upstream socket`, async (context) => {
     const { upstream, chain } = await openaiOver(context);
     upstream.replies(reply());
     const controller = new AbortController();
@@ -201,7 +201,7 @@ test("what is given up already is told to a new listener at once, and to no list
   assert.equal(source.signal.reason, "gone");
 });
 
-test("cancel in the middle of the stream closes the upstream socket within a second, without a signal", async (context) => {
+test("cancel in the middle of the stream closes the upstream socket, without a signal", async (context) => {
   const { upstream, chain } = await openaiOver(context);
   upstream.replies(stallsAfter("hello"));
   const stream = await chain.stream(ask("hi"));

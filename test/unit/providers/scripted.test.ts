@@ -216,14 +216,14 @@ for (const [title, config] of [
 ] as const) {
   test(`an abort ${title} ends the answer at once, and leaves no timer behind`, async (context) => {
     const model = await chain(context, config);
+    const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+    // Others may have some in this process, which end meanwhile.
+    const before = timers();
     const controller = new AbortController();
     const stream = await model.stream(ask("one two", { abortSignal: controller.signal }));
     setTimeout(() => controller.abort(new Error("left")), 20);
     await assert.rejects(soon(batchesOf(stream), "the end"), /left/);
-    assert.deepEqual(
-      process.getActiveResourcesInfo().filter((name) => name === "Timeout"),
-      [],
-    );
+    assert.ok(timers() <= before);
   });
 }
 

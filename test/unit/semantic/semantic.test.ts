@@ -295,6 +295,24 @@ test("messages saved while a memory had no semantic search are warned of", async
   assert.equal(semantics.size, 1);
 });
 
+test("what an earlier build kept of vectors beside their rows is removed by the first start, and the vectors are found", async (context) => {
+  const store = createMemoryStore();
+  const first = await open(context, { store });
+  await save(store, first.semantic, place("a"), "the ferry leaves at noon");
+  assert.deepEqual(await find(first.semantic, "ferry leaves noon"), ["a"]);
+  const obsolete = [
+    "packs/default/u/state",
+    "packs/default/u/block/1",
+    "packs/default/u/recent/c/a",
+    "deletions/default/u",
+  ];
+  await store.commit({ put: obsolete.map((key) => [`semantic/${key}`, "1"]) });
+  const { semantic } = await open(context, { store });
+  for (const prefix of ["semantic/packs/", "semantic/deletions/"])
+    assert.deepEqual(await store.scan({ prefix, limit: 1 }), []);
+  assert.deepEqual(await find(semantic, "ferry leaves noon"), ["a"]);
+});
+
 test("a process whose index another process has rebuilt stores no vectors in it, and says so", async (context) => {
   const store = createMemoryStore();
   const { semantic } = await open(context, { store });
@@ -302,7 +320,8 @@ test("a process whose index another process has rebuilt stores no vectors in it,
   assert.deepEqual(await find(semantic, "ferry leaves noon"), ["a"]);
   const { IndexState } = await import("../../../core/memory/semantic/state.ts");
   const made = { provider: "up", model: "m", dimensions: 3, vectors: "exact" };
-  const other = await IndexState.begin(store, LAYOUT.state, made, [LAYOUT.vectors()]);
+  const other = await IndexState.begin(store, LAYOUT.state, made);
+  await store.commit({ clear: [LAYOUT.vectors()] });
   await other.finish();
   await save(store, semantic, place("b"), "the ferry leaves at noon");
   await assert.rejects(find(semantic, "ferry"), { kind: "unavailable", message: /restart this one/ });

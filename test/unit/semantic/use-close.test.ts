@@ -7,7 +7,8 @@ test("local/use: a stop while the encoder computes rejects what waits, and its l
   const embedding = createUseEmbedding({ onClose: (callback) => void closing.push(callback) });
   await embedding.embed(["a first text, so that the encoder is loaded"]);
   const waiting = embedding.embed(
-    Array.from({ length: 16 }, (_, index) => `a text with number ${index} and some words`),
+    // More than it can be through with, however late this thread comes to stop it.
+    Array.from({ length: 1_600 }, (_, index) => `a text with number ${index} and some words`),
   );
   const refused = assert.rejects(waiting, /the service is stopping/);
   // The thread answers while it is being ended: what it says must not be taken for the answer to something else.

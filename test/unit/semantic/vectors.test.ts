@@ -112,7 +112,7 @@ test("writes of two processes in any order are never missed", async () => {
 test("the cache gives up the owner that was not used for longest, and stays within its bound", async () => {
   const { store, scans } = counting();
   // 64 dimensions are 64 bytes and a factor, reserved for 16 vectors at a time: three owners fit.
-  const vectors = cached(store, 3 * (16 * 68 + 160 + 1_000) + 100);
+  const vectors = cached(store, 3 * (16 * 68 + 220 + 1_000) + 100);
   const search = (owner: string) => vectors.search({ vector: unit(1), owner, limit: 10, threshold: 0.5 });
   const owners = ["a", "b", "c", "d"];
   for (const owner of owners) await vectors.put([entry(owner, "m", 1)]);

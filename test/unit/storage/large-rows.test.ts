@@ -5,7 +5,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { newTaskId } from "../../../core/a2a/task-ids.ts";
 import { listTasks } from "../../../core/a2a/task-list.ts";
 import { TaskRows } from "../../../core/a2a/task-rows.ts";
-import { Tasks } from "../../../core/a2a/tasks.ts";
 import { HistoryMaintenance } from "../../../core/agents/history/maintenance.ts";
 import { StoredHistories } from "../../../core/agents/history/stored.ts";
 import { DEFAULT_SETTINGS } from "../../../core/agents/run/options.ts";
@@ -233,11 +232,10 @@ test("POST .../clone copies large messages without holding many at once, and sav
   assert.deepEqual(await textsOf(access, conversation.id), Array(ROWS).fill("-"));
 });
 
-test("A2A ListTasks ends a page early when its tasks are large, and goes on with the token", async (t) => {
+test("A2A ListTasks ends a page early when its tasks are large, and goes on with the token", async () => {
   const store = weighed();
   const rows = new TaskRows(store, false);
-  const tasks = new Tasks(rows, { logger: silent });
-  t.after(() => tasks.close());
+  const tasks = { rows, find: (agent: string, id: string) => rows.read(agent, id) };
   const ids: string[] = [];
   const status = { state: "TASK_STATE_COMPLETED", timestamp: new Date(0).toISOString() } as const;
   for (let n = 0; n < ROWS; n++) {
@@ -267,14 +265,14 @@ test("A2A ListTasks ends a page early when its tasks are large, and goes on with
   assert.ok(pages >= 3, `${pages} pages`);
 });
 
-test("host.keyv: entries that expire are swept without reading their values", async () => {
+test("host.keyv: entries that expire are swept without reading their values", async (t) => {
   const store = weighed();
   const namespaces = createNamespaces();
   namespaces.connect(store);
   const keyv = namespaces.keyv("n");
   for (let n = 0; n < 10; n++) await keyv.set(`k${n}`, LARGE, 1);
-  await sleep(5);
-  await sleep(1_000);
+  const { now } = Date;
+  t.mock.method(Date, "now", () => now() + 60_000);
   store.most = 0;
   await keyv.set("last", "1");
   assert.ok(store.most < CHARACTERS, `${store.most} characters in one read`);

@@ -27,7 +27,7 @@ async function upstream(t: TestContext, answer: Answer, port = 0) {
   const sockets = new Set<Socket>();
   const server = createServer(async (request, response) => {
     let body = "";
-    for await (const chunk of request) body += chunk;
+    for await (const chunk of request.setEncoding("utf8")) body += chunk;
     seen.push({ method: request.method!, url: request.url!, headers: request.headers, body });
     answer(request, response, seen.length);
   });

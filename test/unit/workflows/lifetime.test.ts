@@ -81,8 +81,10 @@ describe("work", () => {
     const [deaf, slow] = [new Lifetime(null), new Lifetime(null)];
     const began = performance.now();
     const waiting = deaf.wait(FOREVER);
-    const heard = slow.wait(new Promise((resolve) => setTimeout(resolve, 20, "in time")));
+    let give: (value: string) => void = () => {};
+    const heard = slow.wait(new Promise<string>((resolve) => (give = resolve)));
     for (const lifetime of [deaf, slow]) lifetime.stop(stop("cancel", 60));
+    give("in time");
     assert.equal(await heard, "in time");
     await assert.rejects(waiting, GivenUp);
     assert.ok(performance.now() - began >= 55);

@@ -1,7 +1,7 @@
 /** The in-process transport: calls a dispatch like a network transport, but without a socket. */
-import type { Dispatch, Exchange, HeaderList, OnBody, OnBodyFailed } from "../http/exchange.ts";
-import type { Uploads } from "../http/uploads.ts";
-import { hostInTarget, splitTarget } from "./target.ts";
+import type { Dispatch, Exchange, HeaderList, OnBody, OnBodyFailed } from "../../core/http/exchange.ts";
+import type { Uploads } from "../../core/http/uploads.ts";
+import { hostInTarget, splitTarget } from "../../core/transport/target.ts";
 
 export interface InjectOptions {
   method?: string;

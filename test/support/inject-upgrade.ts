@@ -1,5 +1,5 @@
 /** In-process WebSocket handshakes, the counterpart of `inject` for requests. */
-import type { OpenSocket, SocketEvents, SocketOptions, Upgrade } from "../http/exchange.ts";
+import type { OpenSocket, SocketEvents, SocketOptions, Upgrade } from "../../core/http/exchange.ts";
 import { InjectedExchange, type InjectedReply, type InjectOptions } from "./inject.ts";
 
 /** The client's side of an accepted handshake. Messages are delivered at once. */
