@@ -8,10 +8,10 @@ import { join } from "node:path";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { parseArgs } from "node:util";
 import { pino } from "pino";
-import { ExactVectors } from "../core/memory/semantic/exact.ts";
+import { createExactVectors } from "../core/memory/semantic/exact.ts";
 import { createLayout } from "../core/memory/semantic/layout.ts";
 import { normalize } from "../core/memory/semantic/nearest.ts";
-import { VectorCache } from "../core/memory/semantic/vector-cache.ts";
+import { createVectorCache } from "../core/memory/semantic/vector-cache.ts";
 import { openSqliteStore } from "../core/storage/sqlite-store.ts";
 import { exitOnSignals } from "./process.ts";
 import { table } from "./report.ts";
@@ -43,7 +43,7 @@ const ownerName = (number: number) => `user-${number}`;
 
 async function fill(file: string, { owners, vectors }: Population, dimensions: number): Promise<void> {
   const store = await open(file);
-  const index = new ExactVectors(store, createLayout("default"), null);
+  const index = createExactVectors(store, createLayout("default"), null);
   for (let owner = 0; owner < owners; owner += 1) {
     for (let start = 0; start < vectors; start += VECTORS_PER_COMMIT) {
       const count = Math.min(VECTORS_PER_COMMIT, vectors - start);
@@ -70,8 +70,8 @@ const share = (sorted: readonly number[], part: number) => sorted[Math.floor((so
 /** Searches one owner after the other, or random ones. */
 async function measure(file: string, { owners }: Population, dimensions: number, searches: number): Promise<string[]> {
   const store = await open(file);
-  const cache = new VectorCache();
-  const index = new ExactVectors(store, createLayout("default"), null, { cache });
+  const cache = createVectorCache();
+  const index = createExactVectors(store, createLayout("default"), null, { cache });
   const delay = monitorEventLoopDelay({ resolution: 1 });
   const search = async (owner: number): Promise<number> => {
     const query = { vector: vector(dimensions), owner: ownerName(owner), limit: LIMIT, threshold: 0 };

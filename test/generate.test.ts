@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, describe, it } from "node:test";
@@ -21,27 +21,12 @@ async function generate(root: string, check: boolean) {
 }
 
 describe("npm run generate", () => {
-  it("npm run generate would write exactly what is committed", async () => {
-    assert.deepEqual(await generate(ROOT, true), { code: 0, lines: [] });
-  });
-
-  it("npm run generate gives the same bytes in another folder", async () => {
-    assert.equal((await generate(copy, false)).code, 0);
-    const names = readdirSync(join(copy, "generated")).sort();
-    assert.deepEqual(
-      names,
-      readdirSync(join(ROOT, "generated"))
-        .filter((name) => !name.startsWith("."))
-        .sort(),
-    );
-    for (const name of names) {
-      const [one, other] = [ROOT, copy].map((root) => readFileSync(join(root, "generated", name), "utf8"));
-      assert.ok(one === other, `${name} differs`);
-    }
+  it("npm run generate would write exactly what is committed, also in another folder", async () => {
+    cpSync(join(ROOT, "generated"), join(copy, "generated"), { recursive: true });
+    assert.deepEqual(await generate(copy, true), { code: 0, lines: [] });
   });
 
   it("fails with --check on a changed, a missing and a surplus file, and names them", async () => {
-    cpSync(join(ROOT, "generated"), join(copy, "generated"), { recursive: true });
     writeFileSync(join(copy, "generated", "types.ts"), "changed by hand");
     rmSync(join(copy, "generated", "schemas.ts"));
     writeFileSync(join(copy, "generated", "old.ts"), "");

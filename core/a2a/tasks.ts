@@ -5,7 +5,7 @@
 import type { Logger } from "pino";
 import type { AnswerApprovalRequest } from "../../generated/types.ts";
 import type { Agent, RunCall } from "../agents/agent.ts";
-import type { KeptRequest, KeptRun } from "../agents/keeper.ts";
+import type { KeptRun } from "../agents/keeper.ts";
 import type { AgentPart, PendingApproval } from "../agents/run/parts.ts";
 import { mayAccess } from "../identity/ownership.ts";
 import { EVERYTHING, type Principal, type Requester } from "../identity/principal.ts";
@@ -19,7 +19,7 @@ import type { RunStanding } from "../runs/scoped.ts";
 import { changeInTurn } from "../storage/conflict.ts";
 import { isShared } from "../storage/sharing.ts";
 import type { Engine } from "../workflows/engine.ts";
-import { isRun, type RunSuspension, runIdOf } from "../workflows/journal/run-record.ts";
+import { type RunSuspension, runIdOf } from "../workflows/journal/run-record.ts";
 import { readAnswers } from "./answers.ts";
 import { type NewTask, newRecord, requestOf } from "./new-task.ts";
 import { TaskOutput } from "./output.ts";
@@ -43,7 +43,7 @@ export interface TaskApprovals {
 
 interface TasksOptions {
   readonly runs: KeptRuns;
-  readonly engine: Pick<Engine, "onRest">;
+  readonly engine: Pick<Engine, "onTaskRest">;
   readonly approvals: TaskApprovals;
   readonly logger: Logger;
   /** The agents of the current generation. */
@@ -76,9 +76,8 @@ export class Tasks {
     // Where the store is away, the row follows when the run rests.
     options.runs.onTask = (agentId, id) =>
       this.#change(agentId, id, ({ task }) => !isWorking(task), goingOn).then(NOTHING, NOTHING);
-    options.engine.onRest = ({ start: { input, workflowId, workflowName: agentId, ...start } }) => {
-      if (!isRun(workflowId) || (input as KeptRequest).isTask !== true) return;
-      const following: Promise<unknown> = this.follow(agentId, runIdOf(start))
+    options.engine.onTaskRest = (start) => {
+      const following: Promise<unknown> = this.follow(start.workflowName, runIdOf(start))
         .catch((error) => options.logger.warn({ err: error }, `a task does not follow its run: ${messageOf(error)}`))
         .finally(() => this.#following.delete(following));
       this.#following.add(following);
@@ -289,7 +288,7 @@ export class Tasks {
 
   /** Those of agents that a reload has removed are among them. */
   get #runs() {
-    return this.#options.runs.for(EVERYTHING, true);
+    return this.#options.runs.for(EVERYTHING, { ofRemoved: true });
   }
 
   async #end({ record }: FoundTask, ending: Ending): Promise<FoundTask> {
@@ -318,7 +317,7 @@ export class Tasks {
   /** Waits until the rows of tasks whose runs have come to rest say so. */
   async close(): Promise<void> {
     this.#options.runs.onTask = null;
-    this.#options.engine.onRest = null;
+    this.#options.engine.onTaskRest = null;
     await Promise.all(this.#following);
   }
 }

@@ -114,6 +114,8 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
   const turns = parts.turns ?? openTurns(manifest, parts);
   const keeping: Keeping = { keeper: null };
   const known = knownTools(tools);
+  // All tools have the same.
+  const inbox = [...tools.values()].find((tool) => tool.inbox !== undefined)?.inbox;
   const compiled = new Map<string, CompiledAgent>();
   const facts = new Map<string, AgentFacts>();
 
@@ -145,6 +147,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       activity,
       durable: agent.durable,
       asks: mayAsk(id, manifest.agents, tools),
+      inbox,
       recovery: agent.recovery,
       keeping,
       runs: parts.meters?.agents.of(id),

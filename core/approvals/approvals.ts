@@ -177,6 +177,22 @@ export class Approvals implements ApprovalInbox {
     });
   }
 
+  /** Those that were withdrawn, and others of a run that has ended with one of them: where only a tool is gone it goes on. */
+  async endings(ids: readonly string[], owner: string): Promise<Map<string, string>> {
+    // With a store that is away, the next message tells it.
+    const found = await this.#connected()
+      .readMany(ids)
+      .catch(() => []);
+    const own = found.map(({ record }) => record).filter((record) => record.owner === owner);
+    const over = own.filter(({ status, reason }) => status === "withdrawn" && reason !== "tool_removed");
+    return new Map(
+      own.flatMap(({ id, runId }) => {
+        const by = over.find((each) => each.id === id || (runId !== undefined && each.runId === runId));
+        return by === undefined ? [] : [[id, by.reason!]];
+      }),
+    );
+  }
+
   async #withdrawAll(pages: Pages, reason: WithdrawalReason, which: Which = () => true): Promise<void> {
     const rows = this.#connected();
     try {

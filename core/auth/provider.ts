@@ -14,7 +14,7 @@ import { compileTokenKey, type JwtConfig } from "./jwt-key.ts";
 import { compileMapUser, givesId, type MapUser } from "./map-user.ts";
 import type { TokenRequest, Verifier } from "./provider-port.ts";
 import type { TokenSource, VerifiedToken } from "./token-source.ts";
-import { ProviderVerifier } from "./verifier.ts";
+import { createProviderVerifier } from "./verifier.ts";
 
 const BUILT_IN_PROVIDER = "jwt";
 const PROVIDER_PATH = ["auth", "provider"] as const;
@@ -49,7 +49,7 @@ export async function openVerifier(manifest: Pick<Manifest, "auth">, parts: Prov
   const source = await makeSource(provider, parts, logger);
   if (Array.isArray(source)) return { verifier: null, problems: [...problems, ...source] };
   if (map === null) return { verifier: null, problems };
-  return { verifier: new ProviderVerifier(source, map, logger), problems };
+  return { verifier: createProviderVerifier(source, map, logger), problems };
 }
 
 function providerWarnings({ use, mapUser, jwks }: AuthProviderManifest, isolated: boolean): Problem[] {

@@ -19,34 +19,33 @@ interface CacheEntry {
   readonly until: number;
 }
 
-export class TokenCache {
-  readonly #entries = new Map<string, CacheEntry>();
-  readonly #maxTokens: number;
-
-  /** @param maxTokens entries kept at once; beyond that the oldest one is removed */
-  constructor(maxTokens = MAX_TOKENS) {
-    this.#maxTokens = maxTokens;
-  }
-
-  get size(): number {
-    return this.#entries.size;
-  }
+/** @param maxTokens entries kept at once; beyond that the oldest one is removed */
+export function createTokenCache(maxTokens = MAX_TOKENS) {
+  const entries = new Map<string, CacheEntry>();
 
   /** Undefined when the token is unknown, or its entry has expired. */
-  get(digest: string, now: number): Identity | undefined {
-    const entry = this.#entries.get(digest);
+  function get(digest: string, now: number): Identity | undefined {
+    const entry = entries.get(digest);
     if (entry === undefined) return undefined;
     if (now < entry.until) return entry.identity;
-    this.#entries.delete(digest);
+    entries.delete(digest);
     return undefined;
   }
 
   /** @param until milliseconds since 1970, when the token must be verified again */
-  set(digest: string, identity: Identity, until: number): void {
-    this.#entries.delete(digest);
-    if (this.#entries.size >= this.#maxTokens) this.#entries.delete(this.#entries.keys().next().value!);
-    this.#entries.set(digest, { identity, until });
+  function set(digest: string, identity: Identity, until: number): void {
+    entries.delete(digest);
+    if (entries.size >= maxTokens) entries.delete(entries.keys().next().value!);
+    entries.set(digest, { identity, until });
   }
+
+  return {
+    get size(): number {
+      return entries.size;
+    },
+    get,
+    set,
+  };
 }
 
 /** SHA-256 of a token. */
@@ -55,58 +54,51 @@ export const digestToken = (token: string): string => hash("sha256", token, "bas
 /** As for the ids of users in requests. */
 const MAX_USER_ID_LENGTH = 256;
 
-export class ProviderVerifier implements Verifier {
-  readonly publicRoutes: readonly string[];
-  readonly #source: TokenSource;
-  readonly #toUser: MapUser;
-  readonly #logger: Logger;
-  readonly #cache = new TokenCache();
+export function createProviderVerifier(source: TokenSource, map: MapUser, logger: Logger): Verifier {
+  const cache = createTokenCache();
+  const publicRoutes = source.publicRoutes;
+  const toUser = map;
 
-  constructor(source: TokenSource, map: MapUser, logger: Logger) {
-    this.publicRoutes = source.publicRoutes;
-    this.#source = source;
-    this.#toUser = map;
-    this.#logger = logger;
-  }
-
-  verify(token: string, request: () => TokenRequest): Promise<Identity | null> | Identity | null {
-    if (this.#source.cacheMs === 0) return this.#check(token, request);
+  function verify(token: string, request: () => TokenRequest): Promise<Identity | null> | Identity | null {
+    if (source.cacheMs === 0) return check(token, request);
     const digest = digestToken(token);
-    return this.#cache.get(digest, Date.now()) ?? this.#checkAndCache(digest, token, request);
+    return cache.get(digest, Date.now()) ?? checkAndCache(digest, token, request);
   }
 
-  async #checkAndCache(digest: string, token: string, request: () => TokenRequest): Promise<Identity | null> {
-    const identity = await this.#check(token, request);
+  async function checkAndCache(digest: string, token: string, request: () => TokenRequest): Promise<Identity | null> {
+    const identity = await check(token, request);
     if (identity === null) return null;
-    const until = Math.min(identity.refusedFrom ?? Number.POSITIVE_INFINITY, Date.now() + this.#source.cacheMs);
-    this.#cache.set(digest, identity, until);
+    const until = Math.min(identity.refusedFrom ?? Number.POSITIVE_INFINITY, Date.now() + source.cacheMs);
+    cache.set(digest, identity, until);
     return identity;
   }
 
-  async #check(token: string, request: () => TokenRequest): Promise<Identity | null> {
-    const verified = await this.#source.check(token, request);
+  async function check(token: string, request: () => TokenRequest): Promise<Identity | null> {
+    const verified = await source.check(token, request);
     if (verified === null) return null;
-    const user = await this.#mapUser(verified);
+    const user = await mapUser(verified);
     if (user === null) return null;
     const { expires } = verified;
-    return { user, expires, refusedFrom: expires === null ? null : expires + this.#source.toleranceMs };
+    return { user, expires, refusedFrom: expires === null ? null : expires + source.toleranceMs };
   }
 
   /** Null when the claims do not map to a user: then the token is refused. */
-  async #mapUser({ claims }: VerifiedToken): Promise<User | null> {
+  async function mapUser({ claims }: VerifiedToken): Promise<User | null> {
     try {
-      const user: unknown = await this.#toUser(claims);
+      const user: unknown = await toUser(claims);
       if (isObject(user) && (userIdOf(user)?.length ?? 0) > MAX_USER_ID_LENGTH) {
-        this.#logger.warn(`the id of a user is longer than ${MAX_USER_ID_LENGTH} characters: the token is refused`);
+        logger.warn(`the id of a user is longer than ${MAX_USER_ID_LENGTH} characters: the token is refused`);
         return null;
       }
-      if (isObject(user)) return (this.#source.cacheMs === 0 ? user : deepFreeze(structuredClone(user))) as User;
-      this.#logger.error("mapUser did not return an object: the token is refused");
+      if (isObject(user)) return (source.cacheMs === 0 ? user : deepFreeze(structuredClone(user))) as User;
+      logger.error("mapUser did not return an object: the token is refused");
     } catch (error) {
-      this.#logger.error(`mapUser failed, the token is refused: ${messageOf(error)}`);
+      logger.error(`mapUser failed, the token is refused: ${messageOf(error)}`);
     }
     return null;
   }
+
+  return { publicRoutes, verify };
 }
 
 /** Freezes a cached user, because many requests share it. */

@@ -60,7 +60,7 @@ export interface Pattern {
 
 /** @throws Error that describes what is wrong with it */
 export function compileExpression(source: string, flags = "u"): Pattern {
-  const compiler = new Compiler(flags);
+  const compiler = createCompiler(flags);
   const program = compiler.compile(parseExpression(source, flags), true);
   const unicode = flags.includes("u");
   return {
@@ -73,103 +73,105 @@ export function compileExpression(source: string, flags = "u"): Pattern {
   };
 }
 
-class Compiler {
-  readonly #flags: string;
-  readonly #characters = new Map<string, CharacterSet>();
-  size = 0;
-
-  constructor(flags: string) {
-    this.#flags = flags;
-  }
+function createCompiler(flags: string) {
+  const characters = new Map<string, CharacterSet>();
+  let size = 0;
 
   /** @param forward false inside a lookbehind, which is matched backwards */
-  compile(node: Node, forward: boolean): Program {
+  function compile(node: Node, forward: boolean): Program {
     const program: Instruction[] = [];
-    this.#emit(node, forward, program);
-    this.#push(program, { kind: "done" });
+    emit(node, forward, program);
+    push(program, { kind: "done" });
     return program;
   }
 
-  #push(program: Instruction[], instruction: Instruction): number {
-    if (++this.size > MAX_INSTRUCTIONS) throw new Error("is too large, with all that it repeats");
+  function push(program: Instruction[], instruction: Instruction): number {
+    if (++size > MAX_INSTRUCTIONS) throw new Error("is too large, with all that it repeats");
     return program.push(instruction) - 1;
   }
 
-  #emit(node: Node, forward: boolean, program: Instruction[]): void {
+  function emit(node: Node, forward: boolean, program: Instruction[]): void {
     switch (node.kind) {
       case "one":
-        this.#push(program, { kind: "one", character: this.#characterOf(node.source) });
+        push(program, { kind: "one", character: characterOf(node.source) });
         return;
       case "sequence":
-        for (const item of forward ? node.items : node.items.toReversed()) this.#emit(item, forward, program);
+        for (const item of forward ? node.items : node.items.toReversed()) emit(item, forward, program);
         return;
       case "either":
-        this.#emitEither(node.items, forward, program);
+        emitEither(node.items, forward, program);
         return;
       case "repeat":
-        this.#emitRepeat(node, forward, program);
+        emitRepeat(node, forward, program);
         return;
       case "look": {
         const { ahead, wanted } = node;
-        this.#push(program, { kind: "look", program: this.compile(node.item, ahead), ahead, wanted });
+        push(program, { kind: "look", program: compile(node.item, ahead), ahead, wanted });
         return;
       }
       default:
-        this.#push(program, node);
+        push(program, node);
     }
   }
 
-  #characterOf(source: string): CharacterSet {
-    let known = this.#characters.get(source);
+  function characterOf(source: string): CharacterSet {
+    let known = characters.get(source);
     if (known === undefined) {
-      known = new CharacterSet(source, this.#flags);
-      this.#characters.set(source, known);
+      known = new CharacterSet(source, flags);
+      characters.set(source, known);
     }
     return known;
   }
 
-  #fork(program: Instruction[]): { kind: "fork"; a: number; b: number } {
+  function addFork(program: Instruction[]): { kind: "fork"; a: number; b: number } {
     const fork = { kind: "fork" as const, a: 0, b: 0 };
-    const at = this.#push(program, fork);
+    const at = push(program, fork);
     fork.a = at + 1;
     fork.b = at + 1;
     return fork;
   }
 
-  #emitEither(items: readonly Node[], forward: boolean, program: Instruction[]): void {
+  function emitEither(items: readonly Node[], forward: boolean, program: Instruction[]): void {
     const ends: { a: number; b: number }[] = [];
     for (const [index, item] of items.entries()) {
-      const fork = index < items.length - 1 ? this.#fork(program) : null;
-      this.#emit(item, forward, program);
+      const fork = index < items.length - 1 ? addFork(program) : null;
+      emit(item, forward, program);
       if (fork === null) continue;
-      ends.push(this.#fork(program));
+      ends.push(addFork(program));
       fork.b = program.length;
     }
     for (const end of ends) end.a = end.b = program.length;
   }
 
-  #emitRepeat(
+  function emitRepeat(
     { item, minimum, maximum }: Extract<Node, { kind: "repeat" }>,
     forward: boolean,
     program: Instruction[],
   ): void {
-    for (let count = 0; count < minimum; count++) this.#emit(item, forward, program);
+    for (let count = 0; count < minimum; count++) emit(item, forward, program);
     if (maximum === Number.POSITIVE_INFINITY) {
       const at = program.length;
-      const fork = this.#fork(program);
-      this.#emit(item, forward, program);
-      const back = this.#fork(program);
+      const fork = addFork(program);
+      emit(item, forward, program);
+      const back = addFork(program);
       back.a = back.b = at;
       fork.b = program.length;
       return;
     }
     const exits: { b: number }[] = [];
     for (let count = minimum; count < maximum; count++) {
-      exits.push(this.#fork(program));
-      this.#emit(item, forward, program);
+      exits.push(addFork(program));
+      emit(item, forward, program);
     }
     for (const exit of exits) exit.b = program.length;
   }
+
+  return {
+    get size() {
+      return size;
+    },
+    compile,
+  };
 }
 
 interface Search {

@@ -142,7 +142,7 @@ export interface Listening {
   close(): Promise<void>;
 }
 
-/** The port that `transport/uws.ts`, `transport/node.ts` and `transport/inject.ts` implement. */
+/** The port that `transport/uws.ts` and `transport/node.ts` implement. */
 export interface Transport {
   readonly name: "uws" | "node";
   listen(dispatch: Dispatch, options: ListenOptions): Promise<Listening>;

@@ -2,6 +2,8 @@
  * The requests that are being answered, and one clock for all their time limits instead of a timer per request. The entries form a linked
  * list, so that adding and removing cost next to nothing.
  */
+import { within } from "../lib/abortable.ts";
+
 const TICK_INTERVAL_MS = 250;
 
 export interface InFlightRequest {
@@ -57,14 +59,7 @@ export class InFlight {
   /** Waits until nothing is in flight, at most `timeout` milliseconds; then abandons the requests that are left. */
   async drain(timeout: number): Promise<void> {
     if (this.#size === 0) return;
-    let timer: NodeJS.Timeout | undefined;
-    await Promise.race([
-      new Promise<void>((resolve) => this.#drainWaiters.push(resolve)),
-      new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, timeout);
-      }),
-    ]);
-    clearTimeout(timer);
+    await within(timeout, new Promise<void>((resolve) => this.#drainWaiters.push(resolve)));
     this.#each((entry) => entry.abandon());
   }
 

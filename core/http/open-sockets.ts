@@ -1,4 +1,5 @@
 /** The open WebSockets: closes them when the service stops, and when the tokens that opened them expire. */
+import { within } from "../lib/abortable.ts";
 import type { SocketPeer } from "./socket-peer.ts";
 
 /** Codes from 4000 are for applications; this one is modelled on the HTTP status 401. */
@@ -51,11 +52,9 @@ export class OpenSockets {
     this.#closing = true;
     for (const peer of [...this.#open]) peer.close(1001, "the server is stopping");
     if (this.#open.size === 0) return;
-    let timer: NodeJS.Timeout | undefined;
-    await new Promise<void>((resolve) => {
+    const empty = new Promise<void>((resolve) => {
       this.#onEmpty = resolve;
-      timer = setTimeout(resolve, timeout);
     });
-    clearTimeout(timer);
+    await within(timeout, empty);
   }
 }

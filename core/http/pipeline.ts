@@ -32,7 +32,7 @@ import { createRouter, type PathEndpoint, type RouteMatch, type Router } from ".
 import type { Site } from "./site.ts";
 import { warnOfOptions } from "./unknown-options.ts";
 import { unknownPathError } from "./unknown-path.ts";
-import { TOO_MUCH_AT_WORK, type Uploads } from "./uploads.ts";
+import { type Charge, TOO_MUCH_AT_WORK, type Uploads } from "./uploads.ts";
 
 interface PipelineSettings<S> extends CallSettings<S> {
   requestId(given: string): string;
@@ -198,6 +198,22 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     }
   }
 
+  function charged(call: Call<S>, bytes: number): Charge | null {
+    const charge = uploads.charge(bytes, call.user);
+    if (charge === null) call.fail(TOO_MUCH_AT_WORK);
+    else call.charge = charge;
+    return charge;
+  }
+
+  const begin: typeof handle = !route.holds
+    ? handle
+    : (call, ...rest) => {
+        const charge = charged(call, 0);
+        if (charge === null) return;
+        handle(call, ...rest);
+        charge.leave();
+      };
+
   function answer(call: Call<S>, value: unknown, corsHeaders: HeaderList): void {
     try {
       encode(call as Call<unknown>, value, corsHeaders);
@@ -215,12 +231,8 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
     keyed: { key: string; path: string } | null,
   ): void {
     let body: unknown;
-    const charge = uploads.charge(bytes.length, call.user);
-    if (charge === null) {
-      call.fail(TOO_MUCH_AT_WORK);
-      return;
-    }
-    call.charge = charge;
+    const charge = charged(call, bytes.length);
+    if (charge === null) return;
     try {
       body = bytes.length === 0 && bodyOptional ? {} : parseBody(bytes, valuesLimit);
       requireValid(checkBody!, body);
@@ -303,13 +315,13 @@ function compileRoute<S>(route: Route<S>, settings: PipelineSettings<S>): Compil
         if (call.traceparent !== "") call.tracestate = exchange.header("tracestate");
         if (readsClient) call.readClient();
         if (checkBody !== null) return read(call, exchange, values, corsHeaders, exchange.header("content-type"));
-        if (authorize === null) return handle(call, values, exchange.query, undefined, corsHeaders);
+        if (authorize === null) return begin(call, values, exchange.query, undefined, corsHeaders);
         const { query } = exchange;
         const allowed = authorize(call, exchange, values);
-        if (!(allowed instanceof Promise)) return handle(call, values, query, undefined, corsHeaders);
+        if (!(allowed instanceof Promise)) return begin(call, values, query, undefined, corsHeaders);
         call.track();
         allowed.then(
-          () => handle(call, values, query, undefined, corsHeaders),
+          () => begin(call, values, query, undefined, corsHeaders),
           (error) => failAccess(call, error, refusedPage, accept),
         );
       } catch (error) {

@@ -53,7 +53,7 @@ export interface Context<S> {
   replyWith?: { readonly headers: HeaderList; readonly status?: 202 } | undefined;
   /** Set by a handler: headers of the error reply if the request is cut short, by its time limit or because the service stops. */
   unavailableHeaders?: Record<string, string> | undefined;
-  /** Counts the bytes of its body. Work that goes on after the reply enters it. */
+  /** Counts the bytes of its body, or those that a route which `holds` much reads. Work that goes on after the reply enters it. */
   readonly charge?: Charge | undefined;
   /** Set for a request with an `Idempotency-Key` to an `idempotent` route. */
   readonly keyed?: KeyedWork | undefined;
@@ -149,6 +149,8 @@ export interface Route<
   bodyClass?: "generation";
   /** A request without a body is read as `{}`. */
   bodyOptional?: boolean;
+  /** For a route without a body: what it holds of what is stored may be large, and is counted by `charge`. */
+  holds?: true;
   /** Whether an `Idempotency-Key` is honoured, and how; a function decides by the body. Only for POST with a body. */
   idempotent?: Idempotence | ((body: Shape<B>) => Idempotence);
   /** Validators of a plugin's route, used instead of `query` and `body`. */

@@ -175,7 +175,7 @@ export class SocketPeer implements Peer, SocketEvents {
     this.#guard(() => {
       const charge = this.#charge(text.length);
       try {
-        if (charge !== null) this.#during(this.#handlers.message!(text), charge);
+        if (charge !== null) this.#during(this.#handlers.message!(text, charge), charge);
       } finally {
         charge?.leave();
       }

@@ -7,6 +7,7 @@ import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { ErrorForm } from "./encode.ts";
 import type { AccessGroup } from "./route.ts";
+import type { Charge } from "./uploads.ts";
 
 /** One open WebSocket. All methods are synchronous, and do nothing once it is closed. */
 export interface Peer {
@@ -50,7 +51,7 @@ export interface SocketHandlers {
   /** Asynchronous work of opening. Messages are handled without waiting for it. */
   ready?: Promise<void> | undefined;
   /** The messages of a peer do not wait for each other: with too many unfinished promises it is closed (1013). */
-  message?: ((text: string) => void | Promise<void>) | undefined;
+  message?: ((text: string, charge: Charge) => void | Promise<void>) | undefined;
   /** A message is not handled, because too many bytes are in memory. Default: the peer is closed (1013). */
   refuse?: ((error: unknown) => void | Promise<void>) | undefined;
   /** The peer has read some of what was buffered. */

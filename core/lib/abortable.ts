@@ -10,6 +10,15 @@ export function pause(milliseconds: number, signal: AbortSignal | undefined): Pr
   return untilAborted(passed, signal).finally(() => clearTimeout(timer));
 }
 
+/** Settles like the work, at the latest after `milliseconds`. */
+export async function within(milliseconds: number, work: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const passed = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, milliseconds);
+  });
+  await Promise.race([work, passed]).finally(() => clearTimeout(timer));
+}
+
 /** Settles like `promise`, or rejects with the reason of `work` when that aborts first; `late` gets a value that arrives after that. */
 export function untilAborted<T>(
   promise: PromiseLike<T>,

@@ -1,8 +1,7 @@
 /** Counts the work that uses a resource, so that the resource can be released after the last of it. */
 export class Uses {
   #count = 0;
-  /** Null while nobody waits, as always for the work of most requests. */
-  #waiting: (() => void)[] | null = null;
+  readonly #waiting: (() => void)[] = [];
 
   get count(): number {
     return this.#count;
@@ -13,9 +12,7 @@ export class Uses {
   }
 
   leave(): void {
-    if (--this.#count > 0 || this.#waiting === null) return;
-    for (const resolve of this.#waiting) resolve();
-    this.#waiting = null;
+    if (--this.#count === 0 && this.#waiting.length > 0) for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
   /** @param work must not reject */
@@ -26,10 +23,6 @@ export class Uses {
 
   /** Resolves when no work is in progress. Work that leads to further work overlaps with it. */
   async whenOver(): Promise<void> {
-    while (this.#count > 0)
-      await new Promise<void>((resolve) => {
-        this.#waiting ??= [];
-        this.#waiting.push(resolve);
-      });
+    while (this.#count > 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 }

@@ -44,7 +44,7 @@ export function readYaml(text: string): ManifestSource {
     source.problems.push({ path: [], position: positions.at(pos[0]), message, severity: "warning" });
   }
   if (document.errors.length > 0) return source;
-  const reader = new Reader(source);
+  const reader = createReader(source);
   const contents = document.contents as Node | null;
   source.value = contents === null ? null : reader.read(contents, [], undefined);
   return source;
@@ -74,115 +74,111 @@ function explainSyntax(message: string, row: string | undefined): string {
 }
 
 /** One pass over the nodes of a document. */
-class Reader {
-  readonly #source: ManifestSource;
+function createReader(source: ManifestSource) {
   /** Anchors whose content is being read: an alias to one of them would recurse forever. */
-  readonly #openNodes: Node[] = [];
-  readonly #anchors = new Map<string, Node>();
-  #valueCount = 0;
+  const openNodes: Node[] = [];
+  const anchors = new Map<string, Node>();
+  let valueCount = 0;
 
-  constructor(source: ManifestSource) {
-    this.#source = source;
-  }
-
-  read(node: Node | null, path: Path, key: number | undefined): unknown {
+  function read(node: Node | null, path: Path, key: number | undefined): unknown {
     const offset = node?.range?.[0];
-    this.#source.positions.add(path, key ?? offset);
-    if (++this.#valueCount > MAX_VALUES || path.length > MAX_DEPTH) {
-      if (this.#valueCount <= MAX_VALUES + 1) this.#problem(path, offset, "too many values, or nested too deep");
-      this.#valueCount = MAX_VALUES + 1;
+    source.positions.add(path, key ?? offset);
+    if (++valueCount > MAX_VALUES || path.length > MAX_DEPTH) {
+      if (valueCount <= MAX_VALUES + 1) problem(path, offset, "too many values, or nested too deep");
+      valueCount = MAX_VALUES + 1;
       return null;
     }
     if (node === null) return null;
-    if (isAlias(node)) return this.#alias(node, path, key);
+    if (isAlias(node)) return alias(node, path, key);
     if (isScalar(node)) {
-      this.#anchor(node);
+      anchor(node);
       const { value, range } = node;
-      if (typeof value === "string" && range)
-        this.#source.positions.addText(path, { start: range[0], end: range[1], value });
+      if (typeof value === "string" && range) source.positions.addText(path, { start: range[0], end: range[1], value });
       const [integer] = (typeof value === "number" && /^[-0-9][0-9]+$/.exec(node.source ?? "")) || [];
       if (integer !== undefined && changedInteger(integer) !== null)
-        this.#problem(path, offset, `${integer} is too large for a number: write it as a string`);
+        problem(path, offset, `${integer} is too large for a number: write it as a string`);
       return typeof value === "bigint" ? Number(value) : value;
     }
-    this.#anchor(node);
-    this.#openNodes.push(node);
-    const value = isSeq(node) ? this.#list(node.items as Node[], path) : this.#map(node, path);
-    this.#openNodes.pop();
+    anchor(node);
+    openNodes.push(node);
+    const value = isSeq(node) ? list(node.items as Node[], path) : map(node, path);
+    openNodes.pop();
     return value;
   }
 
-  #anchor(node: Node): void {
+  function anchor(node: Node): void {
     const name = (node as { anchor?: string }).anchor;
-    if (name !== undefined) this.#anchors.set(name, node);
+    if (name !== undefined) anchors.set(name, node);
   }
 
-  #alias(node: Alias, path: Path, key: number | undefined): unknown {
-    const target = this.#anchors.get(node.source);
-    if (target === undefined || this.#openNodes.includes(target)) {
+  function alias(node: Alias, path: Path, key: number | undefined): unknown {
+    const target = anchors.get(node.source);
+    if (target === undefined || openNodes.includes(target)) {
       const why = target === undefined ? "there is no such anchor before it" : "it contains itself";
-      this.#problem(path, node.range?.[0], `*${node.source}: ${why}`);
+      problem(path, node.range?.[0], `*${node.source}: ${why}`);
       return null;
     }
     // A problem inside is reported at the anchor, because that is the text to change.
-    return this.read(target, path, key);
+    return read(target, path, key);
   }
 
-  #list(items: readonly (Node | null)[], path: Path): unknown[] {
-    return items.map((item, index) => this.read(item, [...path, index], undefined));
+  function list(items: readonly (Node | null)[], path: Path): unknown[] {
+    return items.map((item, index) => read(item, [...path, index], undefined));
   }
 
-  #map(node: Node, path: Path): unknown {
+  function map(node: Node, path: Path): unknown {
     if (!isObject(node)) return null;
     if (isBareExpression(node.items as Pair<Node | null, Node | null>[])) {
-      this.#problem(path, node.range?.[0], 'YAML reads {{ ... }} as a map: quote it, "{{ ... }}"');
+      problem(path, node.range?.[0], 'YAML reads {{ ... }} as a map: quote it, "{{ ... }}"');
       return "";
     }
     const own: Record<string, unknown> = {};
     const merges: (Node | null)[] = [];
     for (const { key, value } of node.items as Pair<Node | null, Node | null>[]) {
       const offset = key?.range?.[0];
-      const name = this.#name(key, path, offset);
+      const name = nameOf(key, path, offset);
       if (name === null) continue;
       if (name === "<<") merges.push(value);
       else if (Object.hasOwn(own, name)) {
-        this.#problem([...path, name], offset, "is defined twice");
-      } else own[name] = this.read(value, [...path, name], offset);
+        problem([...path, name], offset, "is defined twice");
+      } else own[name] = read(value, [...path, name], offset);
     }
-    for (const other of merges.flatMap((merge) => this.#merge(merge, path))) {
+    for (const other of merges.flatMap((merge) => mergedFrom(merge, path))) {
       for (const name of Object.keys(other)) if (!Object.hasOwn(own, name)) own[name] = other[name];
     }
     return own;
   }
 
   /** The maps in `<<: *anchor` or `<<: [*a, *b]`, in that order. Own keys take precedence. */
-  #merge(value: Node | null, path: Path): Record<string, unknown>[] {
+  function mergedFrom(value: Node | null, path: Path): Record<string, unknown>[] {
     const parts = isSeq(value) ? (value.items as Node[]) : [value];
     return parts.flatMap((part) => {
-      const merged = this.read(part, path, undefined);
+      const merged = read(part, path, undefined);
       if (isObject(merged)) return [merged as Record<string, unknown>];
-      this.#problem(path, part?.range?.[0], "<< takes a map or a list of maps");
+      problem(path, part?.range?.[0], "<< takes a map or a list of maps");
       return [];
     });
   }
 
-  #name(key: Node | null, path: Path, offset: number | undefined): string | null {
-    const value = isScalar(key) ? key.value : isAlias(key) ? this.read(key, path, undefined) : undefined;
+  function nameOf(key: Node | null, path: Path, offset: number | undefined): string | null {
+    const value = isScalar(key) ? key.value : isAlias(key) ? read(key, path, undefined) : undefined;
     if (typeof value === "object" || value === undefined) {
-      this.#problem(path, offset, "a key must be text");
+      problem(path, offset, "a key must be text");
       return null;
     }
     if (value === "__proto__") {
-      this.#problem(path, offset, '"__proto__" is not allowed as a key');
+      problem(path, offset, '"__proto__" is not allowed as a key');
       return null;
     }
     return String(value);
   }
 
-  #problem(path: Path, offset: number | undefined, message: string): void {
-    const position = offset === undefined ? this.#source.positions.find(path) : this.#source.positions.at(offset);
-    this.#source.problems.push({ path, position, message, severity: "error" });
+  function problem(path: Path, offset: number | undefined, message: string): void {
+    const position = offset === undefined ? source.positions.find(path) : source.positions.at(offset);
+    source.problems.push({ path, position, message, severity: "error" });
   }
+
+  return { read };
 }
 
 /** Whether the items come from `{{ x }}` without quotes, which is a flow map whose only key is a flow map. */

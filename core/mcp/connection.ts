@@ -1,4 +1,5 @@
 /** One connection to a foreign MCP server, over HTTP or to a child process: the only file that uses the client SDK. */
+
 import type { Readable } from "node:stream";
 import {
   type AuthProvider,
@@ -15,7 +16,7 @@ import {
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import type { Logger } from "pino";
 import type { SourceRequest } from "../agents/run/sources.ts";
-import { untilAborted } from "../lib/abortable.ts";
+import { untilAborted, within } from "../lib/abortable.ts";
 import { isObject } from "../lib/is-object.ts";
 import { withoutSecrets } from "../lib/secrets.ts";
 import type { OnToolProgress } from "../lib/tool-progress.ts";
@@ -240,14 +241,10 @@ function stdioTransport(
 /** Tells a server that keeps sessions that this one has ended. */
 async function terminateSession(transport: StreamableHTTPClientTransport): Promise<void> {
   if (transport.sessionId === undefined) return;
-  let timer: NodeJS.Timeout | undefined;
-  await Promise.race([
+  await within(
+    TERMINATE_TIMEOUT_MS,
     transport.terminateSession().catch(() => {}),
-    new Promise((resolve) => {
-      timer = setTimeout(resolve, TERMINATE_TIMEOUT_MS);
-    }),
-  ]);
-  clearTimeout(timer);
+  );
 }
 
 const CONNECTION_LOST_CODES: readonly unknown[] = [

@@ -118,7 +118,7 @@ export class ChainedAnswer implements ModelStream {
       // The signal may be given by a getter, which a spread leaves out.
       return { ...this.#options, prompt, ...(tools && { tools }), ...(signal && { abortSignal: signal }) };
     } catch (thrown) {
-      if (this.#isTrial) this.#models[this.#position]!.circuit?.abandoned();
+      if (this.#isTrial) this.#model.circuit?.abandoned();
       throw thrown;
     }
   }
@@ -174,20 +174,24 @@ export class ChainedAnswer implements ModelStream {
     }
   }
 
+  get #model(): KnownModel {
+    return this.#models[this.#position]!;
+  }
+
   get id(): string {
-    return this.#models[this.#position]!.id;
+    return this.#model.id;
   }
 
   get prices(): ModelPrices | undefined {
-    return this.#models[this.#position]!.prices;
+    return this.#model.prices;
   }
 
   get meter(): ModelMeter | undefined {
-    return this.#models[this.#position]!.meter;
+    return this.#model.meter;
   }
 
   get learned(): LearnedModel {
-    return this.#models[this.#position]!.learned;
+    return this.#model.learned;
   }
 
   /** Counts the outcome of a try, once per try. */
@@ -196,7 +200,7 @@ export class ChainedAnswer implements ModelStream {
     this.#calling = false;
     this.#limits?.end();
     this.#limits = null;
-    const { meter, circuit } = this.#models[this.#position]!;
+    const { meter, circuit } = this.#model;
     if (outcome === "ok") circuit?.succeeded();
     else if (failure !== undefined && outcome !== "aborted") circuit?.failed(failure);
     else if (this.#isTrial) circuit?.abandoned();
@@ -221,16 +225,15 @@ export class ChainedAnswer implements ModelStream {
 
   /** @param limits time limits of the call; null when the model enforces them itself */
   #open(model: StreamingModel, result: StreamingResult, limits: CallLimits | null): void {
+    const { timeouts, think } = this.#model;
     if (isBatched(result)) {
       limits?.untime();
       this.#batched.add(model);
       this.#source = result.batches;
     } else {
       this.#batched.delete(model);
-      const { timeouts } = this.#models[this.#position]!;
       this.#source = new StreamSource(result, limits ?? new CallLimits(timeouts, this.#aborts));
     }
-    const { think } = this.#models[this.#position]!;
     if (think !== undefined) this.#source = new ThinkTags(this.#source, think);
     // The answer was cancelled during the call.
     if (this.#cancelled) this.cancel();
@@ -257,12 +260,12 @@ export class ChainedAnswer implements ModelStream {
     this.#held = null;
     // Not before: a provider may accept the call, and refuse the prompt in the place of its answer.
     if (this.#tried !== null) this.#keep(this.#tried.refused);
-    if (this.#isTrial) this.#models[this.#position]!.circuit?.began();
+    if (this.#isTrial) this.#model.circuit?.began();
     return released;
   }
 
   #warn(warnings: readonly SharedV3Warning[]): void {
-    const { id } = this.#models[this.#position]!;
+    const { id } = this;
     for (const warning of warnings) {
       const text = warningText(warning);
       this.#span?.event(MODEL_EVENTS.warning, warningAttributes(id, text));
@@ -287,7 +290,7 @@ export class ChainedAnswer implements ModelStream {
       const failure = classifyFailure(thrown);
       this.#count(abortSignal?.aborted ? "aborted" : failure.reason, failure);
       if (abortSignal?.aborted) throw abortSignal.reason;
-      throw providerFailed(failure, thrown, this.#models[this.#position]);
+      throw providerFailed(failure, thrown, this.#model);
     }
     await this.#chooseNextTry(thrown);
     await this.open();
@@ -301,10 +304,10 @@ export class ChainedAnswer implements ModelStream {
     const failure = classifyFailure(thrown);
     this.#count(signal?.aborted ? "aborted" : failure.reason, failure);
     if (signal?.aborted) throw signal.reason;
-    const { id, retries } = this.#models[this.#position]!;
+    const { id, retries } = this.#model;
     if (this.#learn(thrown, failure) || this.#options.shorten?.(thrown, this.learned)) return;
     const part = refusedPart(thrown, this.#options.tools);
-    this.#failure = providerFailed(failure, thrown, this.#models[this.#position], part);
+    this.#failure = providerFailed(failure, thrown, this.#model, part);
     const logger = this.#logger;
     const wait = failure.retryAfter ?? backOff(this.#retries, this.#settings.backoff ?? FIRST_PAUSE_MS, MAX_PAUSE_MS);
     if (this.#isWorthRetrying(failure) && this.#retries < retries && wait <= MAX_RETRY_AFTER_MS) {
@@ -334,7 +337,7 @@ export class ChainedAnswer implements ModelStream {
   #fileRefused(cause: unknown, { reason }: ModelFailure): ServiceError | null {
     const file = REFUSED.has(reason) ? refusedFile(cause, this.#options.prompt) : null;
     if (file === null) return null;
-    const { id } = this.#models[this.#position]!;
+    const { id } = this.#model;
     return invalid(`part ${file.part} of the last message: ${id} does not take this file (${file.mediaType})`, {
       cause,
     });
@@ -343,7 +346,7 @@ export class ChainedAnswer implements ModelStream {
   /** Whether to retry the same model: not one that has timed out once, if another one of the chain could answer. */
   #isWorthRetrying({ retry, reason }: ModelFailure): boolean {
     const isClosed = ({ circuit }: ChainedModel) => circuit === undefined || circuit.isClosed;
-    if (!retry || !isClosed(this.#models[this.#position]!)) return false;
+    if (!retry || !isClosed(this.#model)) return false;
     return reason !== "timed out" || !this.#models.slice(this.#position + 1).some(isClosed);
   }
 }

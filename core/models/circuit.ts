@@ -15,76 +15,81 @@ const WINDOW_MS = 1_000;
 /** How long the circuit stays open before the trial call. */
 const OPEN_MS = 10_000;
 
-export class Circuit {
-  readonly #changed: (state: CircuitState) => void;
-  #state: CircuitState = "closed";
+export type Circuit = ReturnType<typeof createCircuit>;
+
+/** @param changed called with every new state */
+export function createCircuit(changed: (state: CircuitState) => void) {
+  let current: CircuitState = "closed";
   /** Consecutive failures. */
-  #failures = 0;
+  let failures = 0;
   /** Successes since `#windowStart`, the time of a failure: the clock is read only at failures. */
-  #successes = 0;
-  #windowStart = Number.NEGATIVE_INFINITY;
-  #openedAt = 0;
-
-  /** @param changed called with every new state */
-  constructor(changed: (state: CircuitState) => void) {
-    this.#changed = changed;
-  }
-
-  get isClosed(): boolean {
-    return this.#state === "closed";
-  }
+  let successes = 0;
+  let windowStart = Number.NEGATIVE_INFINITY;
+  let openedAt = 0;
 
   /** Whether the model may be called now. Once the trial is due, true for a single call. */
-  admits(): boolean {
-    if (this.#state === "closed") return true;
-    if (this.#state === "trial" || this.waits() > 0) return false;
-    this.#change("trial");
+  function admits(): boolean {
+    if (current === "closed") return true;
+    if (current === "trial" || waits() > 0) return false;
+    change("trial");
     return true;
   }
 
   /** Milliseconds until the next trial; 0 while one is in progress. */
-  waits(): number {
-    return this.#state === "open" ? Math.max(0, this.#openedAt + OPEN_MS - performance.now()) : 0;
+  function waits(): number {
+    return current === "open" ? Math.max(0, openedAt + OPEN_MS - performance.now()) : 0;
   }
 
   /** The answer has started, which ends a trial. It does not reset the failures, because a model may break off every answer. */
-  began(): void {
-    if (this.#state !== "trial") return;
-    this.#failures = THRESHOLD - 1;
-    this.#change("closed");
+  function began(): void {
+    if (current !== "trial") return;
+    failures = THRESHOLD - 1;
+    change("closed");
   }
 
-  succeeded(): void {
-    this.#failures = 0;
-    this.#successes++;
-    if (this.#state !== "closed") this.#change("closed");
+  function succeeded(): void {
+    failures = 0;
+    successes++;
+    if (current !== "closed") change("closed");
   }
 
-  failed({ shows }: Pick<ModelFailure, "shows">): void {
-    if (shows === "present") this.succeeded();
-    if (shows === "nothing") this.abandoned();
+  function failed({ shows }: Pick<ModelFailure, "shows">): void {
+    if (shows === "present") succeeded();
+    if (shows === "nothing") abandoned();
     if (shows !== "absent") return;
-    this.#failures++;
-    if (this.#state === "open") return;
+    failures++;
+    if (current === "open") return;
     const now = performance.now();
-    if (now - this.#windowStart > WINDOW_MS) {
-      this.#windowStart = now;
-      this.#successes = 0;
+    if (now - windowStart > WINDOW_MS) {
+      windowStart = now;
+      successes = 0;
     }
-    if (this.#failures < THRESHOLD || this.#successes > this.#failures) return;
-    this.#openedAt = now;
-    this.#change("open");
+    if (failures < THRESHOLD || successes > failures) return;
+    openedAt = now;
+    change("open");
   }
 
   /** The call was given up before it showed anything: if it was the trial, the next call becomes the trial. */
-  abandoned(): void {
-    if (this.#state !== "trial") return;
-    this.#openedAt = performance.now() - OPEN_MS;
-    this.#change("open");
+  function abandoned(): void {
+    if (current !== "trial") return;
+    openedAt = performance.now() - OPEN_MS;
+    change("open");
   }
 
-  #change(state: CircuitState): void {
-    this.#state = state;
-    this.#changed(state);
+  function change(state: CircuitState): void {
+    current = state;
+    changed(state);
   }
+
+  return {
+    get isClosed(): boolean {
+      return current === "closed";
+    },
+    admits,
+    waits,
+    began,
+    succeeded,
+    failed,
+    abandoned,
+  };
 }

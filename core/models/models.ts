@@ -15,10 +15,10 @@ import type { Host, ModelProvider } from "../plugin/plugin.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { CassetteIntercept } from "./cassettes/record.ts";
 import { type ChainedModel, createModelChain, type ModelChain } from "./chain.ts";
-import { Circuit } from "./circuit.ts";
+import { type Circuit, createCircuit } from "./circuit.ts";
 import { knownContextWindow } from "./context-windows.ts";
 import type { Downloader } from "./files/download.ts";
-import { PromptFiles } from "./files/prompt-files.ts";
+import { createPromptFiles, type PromptFiles } from "./files/prompt-files.ts";
 import { type LearnedModel, learnedNothing } from "./learned.ts";
 import { namedModels, splitModelName } from "./names.ts";
 import type { StreamingModel } from "./part-source.ts";
@@ -78,32 +78,27 @@ const MESSAGES: Record<CircuitState, string> = {
   closed: "model circuit closed: it answers again",
 };
 
-export class Circuits {
-  readonly #circuits = new RecentMap<Circuit>(MAX_CIRCUITS);
-  readonly #logger: Pick<Logger, "info" | "warn">;
-  readonly #meters: NamedMeters<ModelMeter>;
+export function createCircuits(logger: Pick<Logger, "info" | "warn">, meters: NamedMeters<ModelMeter>) {
+  const circuits = new RecentMap<Circuit>(MAX_CIRCUITS);
 
-  constructor(logger: Pick<Logger, "info" | "warn">, meters: NamedMeters<ModelMeter>) {
-    this.#logger = logger;
-    this.#meters = meters;
-  }
-
-  of(model: string): Circuit {
-    const circuit = this.#circuits.get(model) ?? this.#create(model);
-    this.#circuits.set(model, circuit);
+  function of(model: string): Circuit {
+    const circuit = circuits.get(model) ?? create(model);
+    circuits.set(model, circuit);
     return circuit;
   }
 
   /** Resets the meter, which may still show the state of a circuit from before a reload. */
-  #create(model: string): Circuit {
-    this.#meters.of(model).circuit = "closed";
-    return new Circuit((state) => this.#changed(model, state));
+  function create(model: string): Circuit {
+    meters.of(model).circuit = "closed";
+    return createCircuit((state) => changed(model, state));
   }
 
-  #changed(model: string, state: CircuitState): void {
-    this.#meters.of(model).circuit = state;
-    this.#logger[state === "open" ? "warn" : "info"]({ model, circuit: state }, MESSAGES[state]);
+  function changed(model: string, state: CircuitState): void {
+    meters.of(model).circuit = state;
+    logger[state === "open" ? "warn" : "info"]({ model, circuit: state }, MESSAGES[state]);
   }
+
+  return { of };
 }
 
 export interface Models {
@@ -185,7 +180,7 @@ export async function createModels(
 
   problems.push(...modelWarnings(manifest, options.isPartial));
 
-  const models = new ModelTable(
+  const models = createModelTable(
     providers,
     host,
     options.meters ?? new NamedMeters(() => new ModelMeter()),
@@ -223,7 +218,7 @@ function promptFiles({ allowPrivate, ...limits }: Manifest["server"]["downloads"
     host.onClose(opened.close);
     return opened;
   };
-  return new PromptFiles(
+  return createPromptFiles(
     () => {
       downloader ??= open();
       return downloader;
@@ -233,98 +228,85 @@ function promptFiles({ allowPrivate, ...limits }: Manifest["server"]["downloads"
   );
 }
 
-class ModelTable implements Models {
-  readonly #providers: ReadonlyMap<string, ConfiguredProvider>;
-  readonly #host: Host;
-  readonly #meters: NamedMeters<ModelMeter>;
-  readonly #circuits: Circuits;
-  readonly #warnings: WarningLog;
-  readonly #learned = new RecentMap<LearnedModel>(MAX_LEARNED);
-  readonly #files: PromptFiles;
+function createModelTable(
+  providers: ReadonlyMap<string, ConfiguredProvider>,
+  host: Host,
+  meters: NamedMeters<ModelMeter>,
+  files: PromptFiles,
+) {
+  const learned = new RecentMap<LearnedModel>(MAX_LEARNED);
+  const circuits = createCircuits(host.logger, meters);
+  const warnings = new WarningLog(host.logger);
 
-  constructor(
-    providers: ReadonlyMap<string, ConfiguredProvider>,
-    host: Host,
-    meters: NamedMeters<ModelMeter>,
-    files: PromptFiles,
-  ) {
-    this.#providers = providers;
-    this.#host = host;
-    this.#meters = meters;
-    this.#circuits = new Circuits(host.logger, meters);
-    this.#warnings = new WarningLog(host.logger);
-    this.#files = files;
-  }
-
-  chain(names: readonly string[]): ModelChain {
+  function chain(names: readonly string[]): ModelChain {
     if (names.length === 0) throw invalid("model: at least one provider/model is needed");
     const chained = names.map((name): ChainedModel => {
-      const { provider, entry, keyPlace } = this.#provider(name);
+      const { provider, entry, keyPlace } = configuredOf(name);
       const { model } = splitModelName(name);
       const { prices, contextWindow, extractReasoning } = modelSettings(entry, model);
       const retries = entry.retries ?? provider.retries ?? DEFAULT_RETRIES;
-      const meter = this.#meters.of(name);
+      const meter = meters.of(name);
       // Starts at 0, so that metrics show the first call as an increase.
       if (prices !== undefined) meter.cost ??= 0;
       return {
         id: name,
-        model: this.#askedForJson(name),
+        model: askedForJson(name),
         retries,
         timeouts: entry.timeouts,
         contextWindow: contextWindow ?? knownContextWindow(model),
-        learned: this.#learnedOf(name),
-        circuit: this.#circuits.of(name),
+        learned: learnedOf(name),
+        circuit: circuits.of(name),
         meter,
         prices,
         keyPlace,
         ...(extractReasoning && { think: new ThinkHabit() }),
       };
     });
-    return createModelChain(chained, { logger: this.#host.logger, warned: this.#warnings.add, files: this.#files });
+    return createModelChain(chained, { logger: host.logger, warned: warnings.add, files });
   }
 
-  embedding(name: string): EmbeddingModelV3 {
-    return toEmbeddingModel(this.#embeddingModel(name));
+  function embedding(name: string): EmbeddingModelV3 {
+    return toEmbeddingModel(embeddingModelOf(name));
   }
 
-  #embeddingModel(name: string): EmbeddingModelV3 {
-    const { provider, entry } = this.#provider(name);
+  function embeddingModelOf(name: string): EmbeddingModelV3 {
+    const { provider, entry } = configuredOf(name);
     if (provider.embeddingModel === undefined) throw invalid(`${name}: the provider has no embedding models`);
     const { model } = splitModelName(name);
-    return this.#create(name, () => provider.embeddingModel!(model, modelSettings(entry, model)));
+    return create(name, () => provider.embeddingModel!(model, modelSettings(entry, model)));
   }
 
   /** The problem of a model whose provider exists, or null. */
-  flaw(name: string, kind: "language" | "embedding"): ModelFlaw | null {
+  function flaw(name: string, kind: "language" | "embedding"): ModelFlaw | null {
     try {
-      const { use } = this.#provider(name).entry;
-      return findModelFlaw(kind === "language" ? this.#model(name) : this.#embeddingModel(name), use);
+      const { use } = configuredOf(name).entry;
+      return findModelFlaw(kind === "language" ? languageModelOf(name) : embeddingModelOf(name), use);
     } catch (error) {
       return { message: messageOf(error), ofProvider: false };
     }
   }
 
   /** What the answers of a model have shown. */
-  #learnedOf(name: string): LearnedModel {
-    const known = this.#learned.get(name) ?? learnedNothing();
-    this.#learned.set(name, known);
+  function learnedOf(name: string): LearnedModel {
+    const known = learned.get(name) ?? learnedNothing();
+    learned.set(name, known);
     return known;
   }
 
-  #model(name: string): AnyLanguageModel {
-    const { provider, entry } = this.#provider(name);
+  function languageModelOf(name: string): AnyLanguageModel {
+    const { provider, entry } = configuredOf(name);
     const { model } = splitModelName(name);
-    return this.#create(name, () => provider.languageModel(model, modelSettings(entry, model)));
+    return create(name, () => provider.languageModel(model, modelSettings(entry, model)));
   }
 
-  #askedForJson(name: string): StreamingModel {
-    const { entry, modes } = this.#provider(name);
-    const model = toStreamingModel(this.#model(name));
+  function askedForJson(name: string): StreamingModel {
+    const { entry, modes } = configuredOf(name);
+    const model = toStreamingModel(languageModelOf(name));
     const { structuredOutput: setting } = modelSettings(entry, splitModelName(name).model);
-    return withStructuredOutput(model, { name, setting, learned: modes, logger: this.#host.logger });
+    return withStructuredOutput(model, { name, setting, learned: modes, logger: host.logger });
   }
 
-  #create<T>(name: string, create: () => T): T {
+  function create<T>(name: string, create: () => T): T {
     try {
       return create();
     } catch (error) {
@@ -332,10 +314,12 @@ class ModelTable implements Models {
     }
   }
 
-  #provider(name: string): ConfiguredProvider {
+  function configuredOf(name: string): ConfiguredProvider {
     const { provider: key } = splitModelName(name);
-    const provider = this.#providers.get(key);
+    const provider = providers.get(key);
     if (provider !== undefined) return provider;
-    throw invalid(`model ${JSON.stringify(name)}: unknown provider "${key}"${hint(key, [...this.#providers.keys()])}`);
+    throw invalid(`model ${JSON.stringify(name)}: unknown provider "${key}"${hint(key, [...providers.keys()])}`);
   }
+
+  return { chain, embedding, flaw };
 }

@@ -171,7 +171,7 @@ export class BackgroundResponses {
   }
 
   /** The runs, including those of agents that no longer exist. */
-  #runsOf = (principal: Principal) => this.#runs.for(principal, true);
+  #runsOf = (principal: Principal) => this.#runs.for(principal, { ofRemoved: true });
 
   /** Undefined when there is no such run. */
   #ofRun<T>(

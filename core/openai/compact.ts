@@ -29,8 +29,10 @@ export async function compactConversation(
   const id = `resp_${randomUUID().replaceAll("-", "")}`;
   if (isNothing(given) && isNothing(previous)) throw invalid("input is required without previous_response_id");
   const read = isNothing(given) ? [] : readInput(given, id);
-  const input = await resolveReferences(responses.rows, read, principal);
-  const earlier = isNothing(previous) ? NOTHING_EARLIER : await readEarlier(responses, previous, principal);
+  const input = await resolveReferences(responses.rows, read, principal, call.charge);
+  const earlier = isNothing(previous)
+    ? NOTHING_EARLIER
+    : await readEarlier(responses, previous, principal, call.charge);
   const lines = conversationOf(instructions, earlier, input).flatMap(messageLine);
   if (lines.length === 0) throw invalid("input must have a text to sum up");
   if (lines.reduce((sum, line) => sum + line.length, 0) > MAX_CHARACTERS)

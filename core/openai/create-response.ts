@@ -19,7 +19,7 @@ export async function createResponse(agent: Agent, body: Body, call: RunCall, re
   if (background === true && store === false)
     throw invalid("background must not be true where store is false: nobody could read the response");
   const principal = responses.principalOf(call);
-  const begun = await readResponseRequest(body, principal, responses, { keyed: call.keyed });
+  const begun = await readResponseRequest(body, principal, responses, call);
   const { record, output, asked, messages } = begun;
   const { resource } = record;
   if (background === true) {

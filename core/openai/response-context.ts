@@ -1,5 +1,6 @@
 /** The context of a response: the responses before it, and the items to which its request refers. */
 
+import type { Charge } from "../http/uploads.ts";
 import { mayAccess } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { quoted } from "../lib/errors.ts";
@@ -41,9 +42,14 @@ export function continued({ items, chain, size }: EarlierItems, record: Response
  *
  * @throws OpenaiError when the response does not exist for this principal, has not ended, or has too much before it
  */
-export async function readEarlier(responses: Responses, id: string, principal: Principal): Promise<EarlierItems> {
+export async function readEarlier(
+  responses: Responses,
+  id: string,
+  principal: Principal,
+  charge: Charge | undefined,
+): Promise<EarlierItems> {
   const { rows } = responses;
-  const found = await responses.lookUp(id, principal);
+  const found = await responses.lookUp(id, principal, charge);
   if (found === undefined) throw previousNotFound(id);
   const { record } = found;
   if (!CONTINUED.has(record.resource.status))
@@ -62,6 +68,7 @@ export async function readEarlier(responses: Responses, id: string, principal: P
       size += each.size;
     }
     if (size > MAX_CHARACTERS) throw tooLong("previous_response_id has too much text before it");
+    charge?.copies(size);
   }
   return { items: withTheirCalls(items), chain, size };
 }
@@ -90,6 +97,7 @@ export async function resolveReferences(
   rows: ResponseRows,
   items: readonly InputItem[],
   principal: Principal,
+  charge: Charge | undefined,
 ): Promise<ConversationItem[]> {
   const references = items.filter((item) => item.type === "item_reference");
   if (references.length === 0) return items as ConversationItem[];
@@ -104,6 +112,7 @@ export async function resolveReferences(
       for (const item of itemsOf(record)) known.set(item.id, item);
     }
     if (size > MAX_CHARACTERS) throw referenceError("context_length_exceeded", "refers to too much text");
+    charge?.copies(size);
   }
   const used = new Set<string>();
   return items.map((item, index) => {

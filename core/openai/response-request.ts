@@ -6,6 +6,7 @@ import type { ProtocolBody } from "../agents/agent.ts";
 import { requireAllResults } from "../agents/prompt/results.ts";
 import type { ClientTool } from "../agents/run/client-tools.ts";
 import type { KeyedWork } from "../http/idempotency.ts";
+import type { Charge } from "../http/uploads.ts";
 import { ownerOf } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { systemTime } from "../lib/clock.ts";
@@ -57,6 +58,8 @@ interface Asking {
   readonly recent?: EarlierItems | undefined;
   /** Requests with one key are about one response. */
   readonly keyed?: KeyedWork | undefined;
+  /** Counts what is read. */
+  readonly charge?: Charge | undefined;
 }
 
 /**
@@ -66,12 +69,14 @@ export async function readResponseRequest(
   body: Body,
   principal: Principal,
   responses: Responses,
-  { recent, keyed }: Asking,
+  { recent, keyed, charge }: Asking,
 ): Promise<NewResponse> {
   const id = `resp_${(keyed?.runId ?? randomUUID()).replaceAll("-", "")}`;
   const tools = readTools(body);
-  const input = await resolveReferences(responses.rows, readInput(body.input, id), principal);
-  const earlier = recent ?? (await earlierOf(body, principal, responses));
+  const input = await resolveReferences(responses.rows, readInput(body.input, id), principal, charge);
+  const { previous_response_id: previous } = body;
+  const earlier =
+    recent ?? (isNothing(previous) ? NOTHING_EARLIER : await readEarlier(responses, previous, principal, charge));
   requireChain(earlier.chain);
   const messages = conversationOf(body.instructions, earlier, input);
   requireAllResults(messages, "input");
@@ -82,10 +87,6 @@ export async function readResponseRequest(
   const output = new ResponseOutput(id, () => toSeconds(systemTime()));
   const record = { resource, owner: ownerOf(principal), createdAt, input, chain: earlier.chain };
   return { record, earlier, output, messages, asked };
-}
-
-async function earlierOf({ previous_response_id: id }: Body, principal: Principal, responses: Responses) {
-  return isNothing(id) ? NOTHING_EARLIER : readEarlier(responses, id, principal);
 }
 
 function protocolBody(body: Body, tools: readonly ClientTool[], messages: readonly InputMessage[]): ProtocolBody {

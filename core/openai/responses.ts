@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import { defaults } from "../../generated/defaults.ts";
 import type { ResponseItemsQuery, ResponseQuery } from "../../generated/types.ts";
 import type { TextStream } from "../http/route.ts";
+import type { Charge } from "../http/uploads.ts";
 import { mayAccess } from "../identity/ownership.ts";
 import { isIsolated, type Principal, principalOf, type Requester } from "../identity/principal.ts";
 import { invalid, messageOf, quoted } from "../lib/errors.ts";
@@ -70,8 +71,8 @@ export class Responses {
   principalOf = (requester: Requester): Principal => principalOf(requester, isIsolated(this.#manifest));
 
   /** @throws OpenaiError when it does not exist for this principal */
-  async get(id: string, principal: Principal): Promise<ResponseResource> {
-    return (await this.#find(id, principal)).record.resource;
+  async get(id: string, principal: Principal, charge?: Charge): Promise<ResponseResource> {
+    return (await this.#find(id, principal, charge)).record.resource;
   }
 
   /**
@@ -108,20 +109,21 @@ export class Responses {
     }
   }
 
-  async inputItems(id: string, query: ResponseItemsQuery, principal: Principal) {
-    const { input } = (await this.#find(id, principal)).record;
+  async inputItems(id: string, query: ResponseItemsQuery, principal: Principal, charge?: Charge) {
+    const { input } = (await this.#find(id, principal, charge)).record;
     return itemPage(input, query);
   }
 
   /** The response; undefined when it does not exist for this principal. */
-  async lookUp(id: string, principal: Principal): Promise<FoundResponse | undefined> {
+  async lookUp(id: string, principal: Principal, charge?: Charge): Promise<FoundResponse | undefined> {
     const found = await this.rows.read(id);
     if (found === undefined || !mayAccess(principal, found.record.owner, undefined)) return undefined;
+    charge?.copies(found.size);
     return this.background.settled(found, principal);
   }
 
-  async #find(id: string, principal: Principal): Promise<FoundResponse> {
-    const found = await this.lookUp(id, principal);
+  async #find(id: string, principal: Principal, charge?: Charge): Promise<FoundResponse> {
+    const found = await this.lookUp(id, principal, charge);
     if (found === undefined) throw responseNotFound(id);
     return found;
   }

@@ -9,6 +9,7 @@ import type { Agent, ProtocolRun, RunCall } from "../agents/agent.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { parseJsonText, requireExact, requireValid, type Validator } from "../http/decode.ts";
 import type { Peer, SocketHandlers } from "../http/socket.ts";
+import type { Charge } from "../http/uploads.ts";
 import { invalid, messageOf, rateLimited, ServiceError, unavailable } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
 import { finished } from "./create-response.ts";
@@ -48,7 +49,7 @@ export function openResponsesSocket(peer: Peer, service: ServiceOfSocket, maxAge
   const timer = setTimeout(() => socket.expire(), maxAge);
   timer.unref();
   return {
-    message: (text) => socket.message(text),
+    message: (text, charge) => socket.message(text, charge),
     refuse: (error) => socket.refuse(error),
     drained: () => socket.writer.drained(),
     close() {
@@ -74,11 +75,11 @@ class ResponsesSocket {
     this.writer = new SocketWriter(peer);
   }
 
-  message(text: string): Promise<void> {
+  message(text: string, charge: Charge): Promise<void> {
     if (this.#unanswered > MAX_WAITING)
       return this.refuse(rateLimited(`${MAX_WAITING} messages wait for their answers: send the next one after that`));
     this.#unanswered++;
-    return this.take(() => this.answer(text).finally(() => this.#unanswered--));
+    return this.take(() => this.answer(text, charge).finally(() => this.#unanswered--));
   }
 
   /** Messages are handled one after the other. */
@@ -97,14 +98,14 @@ class ResponsesSocket {
     this.take(end).catch(noop);
   }
 
-  async answer(text: string): Promise<void> {
+  async answer(text: string, charge: Charge): Promise<void> {
     const { responses } = this.#service;
     let previous: string | null | undefined;
     try {
       if (responses.stopping) throw unavailable("the server is stopping");
       const body = readMessage(text);
       previous = body.previous_response_id;
-      const working = this.#respond(body);
+      const working = this.#respond(body, charge);
       responses.working.during(working.then(noop, noop));
       await working;
     } catch (error) {
@@ -117,14 +118,14 @@ class ResponsesSocket {
   }
 
   /** @throws any error that occurs before the first event of the response was sent */
-  async #respond(body: CreateResponseRequest): Promise<void> {
+  async #respond(body: CreateResponseRequest, charge: Charge): Promise<void> {
     const { agents, responses } = this.#service;
     const { user, caller, requestId, signal, logger, trace, client } = this.#peer;
-    const call: RunCall = { user, caller, requestId, signal, logger, trace, client };
+    const call: RunCall = { user, caller, requestId, signal, logger, trace, client, charge };
     const agent = agentOf(agents, body.model);
     const principal = responses.principalOf(call);
     const recent = this.#recent(body.previous_response_id);
-    const begun = await readResponseRequest(body, principal, responses, { recent });
+    const begun = await readResponseRequest(body, principal, responses, { recent, charge });
     const run = inOwnWords(FIELDS, begun.messages, () => agent.prepare({ ...begun.asked, streams: true }, call));
     const events = new ResponseEvents(begun.record.resource, begun.output);
     const sink = new EventSink(run, events, this.writer);

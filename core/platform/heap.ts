@@ -1,17 +1,14 @@
-/** How V8 treats the heap of a process that stays. A flag that was given to Node.js is left as it is. */
+/** How V8 treats the heap of a process that stays. */
 import { setFlagsFromString } from "node:v8";
 
-const GROWTH_FLAG = "heap-growing-percent";
-const TENURING_FLAG = "allocation-site-pretenuring";
-
-const given = [...process.execArgv, process.env.NODE_OPTIONS ?? ""].join(" ").replaceAll("_", "-");
+const FLAG = "--heap-growing-percent";
 
 /**
  * Objects begin as young ones. Where many were still in use at a collection, as those of requests at work are, V8 would make all later
  * ones old at once, for good: then they and the young ones that they lead to stay until a collection of the whole heap.
  */
 export function allocateYoung(): void {
-  if (!given.includes(TENURING_FLAG)) setFlagsFromString(`--no-${TENURING_FLAG}`);
+  setFlagsFromString("--no-allocation-site-pretenuring");
 }
 
 /**
@@ -23,13 +20,17 @@ const GROWTH = 40;
 /** Milliseconds between two looks. */
 const INTERVAL_MS = 1_000;
 
-/** Bounds the growth while `isLarge` holds, and leaves it to V8 otherwise, since collections take processor time. */
+/**
+ * Bounds the growth while `isLarge` holds, and leaves it to V8 otherwise, since collections take processor time. A value that was given to
+ * Node.js is left as it is.
+ */
 export function boundHeapGrowth(isLarge: () => boolean): void {
-  if (given.includes(GROWTH_FLAG)) return;
+  const given = [...process.execArgv, process.env.NODE_OPTIONS ?? ""].join(" ").replaceAll("_", "-");
+  if (given.includes(FLAG)) return;
   let growth = 0;
   const look = () => {
     const wanted = isLarge() ? GROWTH : 0;
-    if (wanted !== growth) setFlagsFromString(`--${GROWTH_FLAG}=${wanted}`);
+    if (wanted !== growth) setFlagsFromString(`${FLAG}=${wanted}`);
     growth = wanted;
   };
   look();

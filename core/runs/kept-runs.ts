@@ -21,6 +21,7 @@ import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
 import type { Approvals } from "../approvals/approvals.ts";
 import { shownContext } from "../approvals/record.ts";
+import type { Charge } from "../http/uploads.ts";
 import { type Principal, principalOf, seesEverything } from "../identity/principal.ts";
 import { canonicalJson } from "../lib/canonical-json.ts";
 import { storedTime } from "../lib/clock.ts";
@@ -100,11 +101,13 @@ export class KeptRuns implements RunKeeper {
    * The runs as a principal sees them.
    *
    * @param ofRemoved whether those of agents that a reload has removed are among them
+   * @param charge counts what is held of the runs that are read
    */
-  for(principal: Principal, ofRemoved = false): ScopedRuns {
-    const lookup = new ExecutionLookup(this.#engine, principal, (id) => {
+  for(principal: Principal, { ofRemoved = false, charge }: { ofRemoved?: boolean; charge?: Charge | undefined } = {}) {
+    const declared = (id: string) => {
       if (!(ofRemoved ? this.#known : this.#definitions).has(id)) throw notFound("the agent does not exist");
-    });
+    };
+    const lookup = new ExecutionLookup(this.#engine, principal, declared, charge);
     const executions = new ScopedWorkflows(this.#engine, principal, lookup);
     return new ScopedRuns(principal, {
       executions,

@@ -77,6 +77,8 @@ export interface ApprovalInbox {
   withdraw(ids: readonly string[], reason: "cancelled" | "ended"): Promise<void>;
   /** Withdraws those of an agent's user, who may answer them and has said something else instead. Never rejects. */
   supersede(ids: readonly string[], agentId: string, userId: string): Promise<void>;
+  /** Why calls of that user will not run, by the ids of their questions. Never rejects. */
+  endings(ids: readonly string[], userId: string): Promise<ReadonlyMap<string, string>>;
 }
 
 export interface ApprovalRule {

@@ -76,7 +76,7 @@ export interface ToolOrigin {
   };
   /** `context` of the request; an empty object when there is none. */
   readonly context: Record<string, unknown>;
-  readonly conversationId?: string;
+  readonly conversationId?: string | undefined;
   readonly executionId?: string;
   readonly idempotencyKey?: string;
   /** Identifies the call if it needs approval; default: a call of the API. */

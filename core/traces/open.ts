@@ -12,12 +12,12 @@ import { excessBytes } from "../storage/memory-shares.ts";
 import { pagesInBackground } from "../storage/ranges.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
-import { Recorder } from "./recorder.ts";
+import { createRecorder } from "./recorder.ts";
 import { ScopedTraces } from "./scoped.ts";
 import type { Origin } from "./segment.ts";
 import { commitOfRemovals, parseHead } from "./segment-rows.ts";
 import { sealedAt } from "./segments.ts";
-import { SpanFeed } from "./span-feed.ts";
+import { createSpanFeed } from "./span-feed.ts";
 import type { Traces } from "./traces.ts";
 
 // Removes traces that are too old or too many: the oldest segments first, a few at a time.
@@ -38,37 +38,29 @@ interface TraceRetentionOptions {
   readonly round?: number;
 }
 
-export class TraceRetention {
-  readonly #store: Store;
-  readonly #options: TraceRetentionOptions;
-  readonly #rounds: Interval;
+export function createTraceRetention(store: Store, options: TraceRetentionOptions) {
+  const rounds = new Interval(
+    options.round ?? ROUND_INTERVAL_MS,
+    () => removeOld(Date.now()),
+    (error) => options.logger.warn({ err: error }, `old traces cannot be removed: ${messageOf(error)}`),
+  );
 
-  constructor(store: Store, options: TraceRetentionOptions) {
-    this.#store = store;
-    this.#options = options;
-    this.#rounds = new Interval(
-      options.round ?? ROUND_INTERVAL_MS,
-      () => this.removeOld(Date.now()),
-      (error) => options.logger.warn({ err: error }, `old traces cannot be removed: ${messageOf(error)}`),
-    );
+  function start(): void {
+    rounds.start(Math.min(FIRST_ROUND_DELAY_MS, options.round ?? FIRST_ROUND_DELAY_MS));
   }
 
-  start(): void {
-    this.#rounds.start(Math.min(FIRST_ROUND_DELAY_MS, this.#options.round ?? FIRST_ROUND_DELAY_MS));
-  }
-
-  close(): Promise<void> {
-    return this.#rounds.stop();
+  function close(): Promise<void> {
+    return rounds.stop();
   }
 
   /** Removes what is older than the retention at `now` (milliseconds since 1970), and the oldest traces beyond the size limit. */
-  async removeOld(now: number): Promise<void> {
-    const { retention, size } = this.#options;
+  async function removeOld(now: number): Promise<void> {
+    const { retention, size } = options;
     const oldest = Math.max(0, Math.floor(now - retention));
-    const range = { prefix: SEGMENTS, ...((await this.#excess(size)) <= 0 && { before: segmentsFrom(oldest) }) };
-    for await (const rows of pagesInBackground(this.#store, range, SEGMENTS_PER_COMMIT, this.#rounds.signal)) {
+    const range = { prefix: SEGMENTS, ...((await excessOf(size)) <= 0 && { before: segmentsFrom(oldest) }) };
+    for await (const rows of pagesInBackground(store, range, SEGMENTS_PER_COMMIT, rounds.signal)) {
       // Read again for every page, because other processes remove traces too.
-      const excess = await this.#excess(size);
+      const excess = await excessOf(size);
       let freed = 0;
       const group = rows.map(parseHead).filter(({ name, head }) => {
         const isRemoved = freed < excess || sealedAt(name) < now - retention;
@@ -77,14 +69,16 @@ export class TraceRetention {
       });
       if (group.length === 0) return;
       // A conflict means that another process is removing traces.
-      if (!(await unlessConflict(this.#store.commit(commitOfRemovals(group))))) return;
+      if (!(await unlessConflict(store.commit(commitOfRemovals(group))))) return;
     }
   }
 
-  async #excess(size: number): Promise<number> {
-    const row = await this.#store.get(TRACE_COUNTERS.size);
-    return Math.max(Number(row?.value ?? 0) - size, this.#options.excess?.() ?? 0);
+  async function excessOf(size: number): Promise<number> {
+    const row = await store.get(TRACE_COUNTERS.size);
+    return Math.max(Number(row?.value ?? 0) - size, options.excess?.() ?? 0);
   }
+
+  return { start, close, removeOld };
 }
 
 /** In memory the limit is checked more often than on disk. */
@@ -107,7 +101,7 @@ export function openTraces(
     },
     scope: VERSION,
   };
-  const recorder = new Recorder(store, { origin, process: randomBytes(5).toString("hex"), logger });
+  const recorder = createRecorder(store, { origin, process: randomBytes(5).toString("hex"), logger });
   meters?.add({
     name: "traces_dropped_total",
     help: "Traces that were not kept: the store did not take them as fast.",
@@ -115,7 +109,7 @@ export function openTraces(
     read: () => recorder.lost,
   });
   const inMemory = isVolatile(store);
-  const retention = new TraceRetention(store, {
+  const retention = createTraceRetention(store, {
     get retention() {
       return manifest.observability.retention;
     },
@@ -126,7 +120,7 @@ export function openTraces(
     ...(inMemory && { round: RETENTION_INTERVAL_IN_MEMORY_MS, excess: () => excessBytes(store, "traces") }),
   });
   const places = { store, recorder, origin };
-  const feed = new SpanFeed(recorder, origin);
+  const feed = createSpanFeed(recorder, origin);
   return {
     sink: feed,
     news: feed.news,

@@ -14,158 +14,160 @@ const MAX_LISTED_NAMES = 64;
 /** A segment that was sealed late is indexed by at most this many seconds. */
 const MAX_LATE_SECONDS = 120;
 
-export class SegmentBuilder {
-  readonly #origin: Origin;
-  /** Part of the names of all segments of this process. */
-  readonly #process: string;
-  readonly #templates = new Templates();
-  #bytes = Buffer.allocUnsafeSlow(BUFFER_BYTES);
-  #size = 0;
-  #base = 0;
-  #sealed = 0;
-  #traces = 0;
-  #spans = 0;
-  #from = Number.POSITIVE_INFINITY;
-  #completed = false;
-  #failed = false;
-  #users = new Set<string>();
-  #lastUser: string | null | undefined;
-  #earlier = new Set<string>();
-  #foreign = new Set<string>();
-  #seconds = new Set<number>();
+/** @param processName part of the names of all segments of this process */
+export function createSegmentBuilder(origin: Origin, processName: string) {
+  const templates = new Templates();
+  let bytes = Buffer.allocUnsafeSlow(BUFFER_BYTES);
+  let size = 0;
+  let base = 0;
+  let sealed = 0;
+  let traceCount = 0;
+  let spanCount = 0;
+  let from = Number.POSITIVE_INFINITY;
+  let completed = false;
+  let failed = false;
+  const users = new Set<string>();
+  let lastUser: string | null | undefined;
+  const earlierNames = new Set<string>();
+  const foreignIds = new Set<string>();
+  const seconds = new Set<number>();
   /** The earliest start of a trace that has no second in `#seconds`. */
-  #earliestNear = Number.POSITIVE_INFINITY;
+  let earliestNear = Number.POSITIVE_INFINITY;
   /** The latest end of a span. */
-  #latest = 0;
-
-  constructor(origin: Origin, process: string) {
-    this.#origin = origin;
-    this.#process = process;
-  }
-
-  /** Size in bytes, without the header. */
-  get size(): number {
-    return this.#size;
-  }
-
-  /** Number of traces that end in it. */
-  get traces(): number {
-    return this.#traces;
-  }
-
-  get spans(): number {
-    return this.#spans;
-  }
+  let latest = 0;
 
   /**
    * @param spans at least one; with `last` the first one is the root
    * @param handed number of spans of the trace in earlier lines
    */
-  add(trace: TraceData, spans: readonly SpanData[], last: boolean, handed: number, earlier: EarlierEntities): void {
-    if (this.#size === 0) this.#base = Math.floor((spans[0] as SpanData).start);
-    const line = writeLine({ trace, spans, last, handed, earlier }, this.#base, this.#templates);
-    this.#write(SEPARATOR + line);
-    this.#spans += spans.length;
-    if (last) this.#count(trace, earlier);
-    this.#place(trace, spans);
+  function add(
+    trace: TraceData,
+    spans: readonly SpanData[],
+    last: boolean,
+    handed: number,
+    earlier: EarlierEntities,
+  ): void {
+    if (size === 0) base = Math.floor((spans[0] as SpanData).start);
+    const line = writeLine({ trace, spans, last, handed, earlier }, base, templates);
+    append(SEPARATOR + line);
+    spanCount += spans.length;
+    if (last) count(trace, earlier);
+    place(trace, spans);
   }
 
   /** The value of `Segment.text` if it were sealed now. */
-  text(): string {
-    const header = `${latin1Json({ ...this.#origin, base: this.#base }).slice(0, -1)},"templates":[`;
-    const body = this.#bytes.toString("latin1", 0, this.#size);
-    return `[${header}${this.#templates.all.map(templateText).join(",")}]}${body}]`;
+  function wholeText(): string {
+    const header = `${latin1Json({ ...origin, base }).slice(0, -1)},"templates":[`;
+    const body = bytes.toString("latin1", 0, size);
+    return `[${header}${templates.all.map(templateText).join(",")}]}${body}]`;
   }
 
   /** Returns the finished segment, and starts another one. */
-  seal(): Segment {
+  function seal(): Segment {
     // After everything in the segment, and after the previous segment, even when the system clock is set back.
-    this.#sealed = Math.max(this.#sealed + 1, Date.now(), Math.ceil(this.#latest));
-    const name = `${encodeNumber(this.#sealed)}/${this.#process}`;
-    const text = this.text();
-    const segment = { name, head: this.#head(text.length), text };
-    this.#clear();
+    sealed = Math.max(sealed + 1, Date.now(), Math.ceil(latest));
+    const name = `${encodeNumber(sealed)}/${processName}`;
+    const text = wholeText();
+    const segment = { name, head: head(text.length), text };
+    clear();
     return segment;
   }
 
-  #write(text: string): void {
-    const end = this.#size + text.length;
-    if (end > this.#bytes.length) {
-      const larger = Buffer.allocUnsafeSlow(Math.max(end, this.#bytes.length * 2));
-      this.#bytes.copy(larger, 0, 0, this.#size);
-      this.#bytes = larger;
+  function append(text: string): void {
+    const end = size + text.length;
+    if (end > bytes.length) {
+      const larger = Buffer.allocUnsafeSlow(Math.max(end, bytes.length * 2));
+      bytes.copy(larger, 0, 0, size);
+      bytes = larger;
     }
-    this.#bytes.write(text, this.#size, "latin1");
-    this.#size = end;
+    bytes.write(text, size, "latin1");
+    size = end;
   }
 
-  #count({ root, userId }: TraceData, earlier: EarlierEntities): void {
-    this.#traces++;
-    if (root.status.code === 2) this.#failed = true;
-    else this.#completed = true;
-    if (userId !== this.#lastUser) {
-      this.#users.add(userId ?? "");
-      this.#lastUser = userId;
+  function count({ root, userId }: TraceData, earlier: EarlierEntities): void {
+    traceCount++;
+    if (root.status.code === 2) failed = true;
+    else completed = true;
+    if (userId !== lastUser) {
+      users.add(userId ?? "");
+      lastUser = userId;
     }
-    if (earlier !== undefined) for (const { type, id } of earlier) this.#earlier.add(`${type}/${id}`);
+    if (earlier !== undefined) for (const { type, id } of earlier) earlierNames.add(`${type}/${id}`);
   }
 
   /** Indexes the trace. Long traces are found by the seconds in which their spans started. */
-  #place(trace: TraceData, spans: readonly SpanData[]): void {
+  function place(trace: TraceData, spans: readonly SpanData[]): void {
     const { root, foreign } = trace;
-    if (foreign) this.#foreign.add(trace.traceId);
-    if (root.start < this.#from) this.#from = root.start;
+    if (foreign) foreignIds.add(trace.traceId);
+    if (root.start < from) from = root.start;
     let end = 0;
     for (let index = 0; index < spans.length; index++) end = Math.max(end, (spans[index] as SpanData).end);
-    if (end > this.#latest) this.#latest = end;
+    if (end > latest) latest = end;
     if (end - root.start < NEARBY_MS / 2) {
-      if (root.start < this.#earliestNear) this.#earliestNear = root.start;
+      if (root.start < earliestNear) earliestNear = root.start;
       return;
     }
-    this.#seconds.add(wholeSeconds(root.start));
-    for (const span of spans) this.#seconds.add(wholeSeconds(span.start));
+    seconds.add(wholeSeconds(root.start));
+    for (const span of spans) seconds.add(wholeSeconds(span.start));
   }
 
-  #head(size: number): SegmentHead {
-    const entities = new Set(this.#earlier);
-    for (const { entity } of this.#templates.all) entities.add(`${entity.type}/${entity.id}`);
+  function head(size: number): SegmentHead {
+    const entities = new Set(earlierNames);
+    for (const { entity } of templates.all) entities.add(`${entity.type}/${entity.id}`);
     // The segment was sealed late, because the process was busy: short traces need their seconds too.
-    if (this.#sealed - this.#earliestNear > NEARBY_MS) {
-      const first = wholeSeconds(this.#earliestNear);
-      const last = Math.min(wholeSeconds(this.#sealed), first + MAX_LATE_SECONDS);
-      for (let second = first; second <= last; second++) this.#seconds.add(second);
+    if (sealed - earliestNear > NEARBY_MS) {
+      const first = wholeSeconds(earliestNear);
+      const last = Math.min(wholeSeconds(sealed), first + MAX_LATE_SECONDS);
+      for (let second = first; second <= last; second++) seconds.add(second);
     }
     return {
-      traces: this.#traces,
-      spans: this.#spans,
+      traces: traceCount,
+      spans: spanCount,
       size,
-      from: Math.floor(this.#from),
+      from: Math.floor(from),
       entities: namesIfFew(entities),
-      users: namesIfFew(this.#users),
-      completed: this.#completed,
-      failed: this.#failed,
-      seconds: [...this.#seconds],
-      foreign: [...this.#foreign],
+      users: namesIfFew(users),
+      completed,
+      failed,
+      seconds: [...seconds],
+      foreign: [...foreignIds],
     };
   }
 
-  #clear(): void {
-    if (this.#bytes.length > BUFFER_BYTES) this.#bytes = Buffer.allocUnsafeSlow(BUFFER_BYTES);
-    this.#size = 0;
-    this.#traces = 0;
-    this.#spans = 0;
-    this.#completed = false;
-    this.#failed = false;
-    this.#lastUser = undefined;
-    this.#from = Number.POSITIVE_INFINITY;
-    this.#earliestNear = Number.POSITIVE_INFINITY;
-    this.#latest = 0;
-    this.#templates.clear();
-    this.#users.clear();
-    this.#earlier.clear();
-    this.#foreign.clear();
-    this.#seconds.clear();
+  function clear(): void {
+    if (bytes.length > BUFFER_BYTES) bytes = Buffer.allocUnsafeSlow(BUFFER_BYTES);
+    size = 0;
+    traceCount = 0;
+    spanCount = 0;
+    completed = false;
+    failed = false;
+    lastUser = undefined;
+    from = Number.POSITIVE_INFINITY;
+    earliestNear = Number.POSITIVE_INFINITY;
+    latest = 0;
+    templates.clear();
+    users.clear();
+    earlierNames.clear();
+    foreignIds.clear();
+    seconds.clear();
   }
+
+  return {
+    /** Size in bytes, without the header. */
+    get size(): number {
+      return size;
+    },
+    /** Number of traces that end in it. */
+    get traces(): number {
+      return traceCount;
+    },
+    get spans(): number {
+      return spanCount;
+    },
+    add,
+    text: wholeText,
+    seal,
+  };
 }
 
 const namesIfFew = (names: ReadonlySet<string>): string[] | null => (names.size > MAX_LISTED_NAMES ? null : [...names]);

@@ -1,6 +1,6 @@
 /** The sink of the tracer: passes everything to the recorder, and single spans to the sockets that follow them. */
 import { Feed } from "../http/feed.ts";
-import type { SpanData, SpanSink, TraceData } from "../observability/sink.ts";
+import type { SpanData, TraceData } from "../observability/sink.ts";
 import type { Recorder } from "./recorder.ts";
 import type { Origin } from "./segment.ts";
 import { iso, spanRecord } from "./wire.ts";
@@ -38,36 +38,36 @@ export class SpanNews {
   }
 }
 
-export class SpanFeed implements SpanSink {
-  readonly news = new Feed<SpanNews>(MAX_KEPT_SPANS);
-  readonly #recorder: Recorder;
-  readonly #origin: Origin;
+export function createSpanFeed(recorder: Recorder, origin: Origin) {
+  const news = new Feed<SpanNews>(MAX_KEPT_SPANS);
 
-  constructor(recorder: Recorder, origin: Origin) {
-    this.#recorder = recorder;
-    this.#origin = origin;
+  function began(trace: TraceData): void {
+    recorder.began(trace);
   }
 
-  get live(): boolean {
-    return this.news.size > 0;
+  function started({ userId }: TraceData, span: SpanData): void {
+    news.publish(new SpanNews("span:start", copyAtStart(span), userId, origin));
   }
 
-  began(trace: TraceData): void {
-    this.#recorder.began(trace);
-  }
-
-  started({ userId }: TraceData, span: SpanData): void {
-    this.news.publish(new SpanNews("span:start", copyAtStart(span), userId, this.#origin));
-  }
-
-  ended({ userId }: TraceData, span: SpanData): void {
+  function ended({ userId }: TraceData, span: SpanData): void {
     // A span that has ended does not change any more, so no copy is needed.
-    this.news.publish(new SpanNews("span:end", span, userId, this.#origin));
+    news.publish(new SpanNews("span:end", span, userId, origin));
   }
 
-  take(trace: TraceData, spans: readonly SpanData[], last: boolean): void {
-    this.#recorder.take(trace, spans, last);
+  function take(trace: TraceData, spans: readonly SpanData[], last: boolean): void {
+    recorder.take(trace, spans, last);
   }
+
+  return {
+    news,
+    get live(): boolean {
+      return news.size > 0;
+    },
+    began,
+    started,
+    ended,
+    take,
+  };
 }
 
 /** A copy of the span at its start, because later attributes may be added to the same object. */

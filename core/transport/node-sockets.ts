@@ -61,63 +61,56 @@ interface Handshake {
   requestId: string;
 }
 
-export class NodeSockets {
-  readonly #limit: number;
-  readonly #pingEvery: number;
-  readonly #refused: CountRefusal | undefined;
-  readonly #open = new Set<NodeSocket>();
-  readonly #requestIds = new WeakMap<IncomingMessage, string>();
-  #server: Promise<WebSocketServer> | null = null;
-  #timer: NodeJS.Timeout | null = null;
-  #closed = false;
+export type NodeSockets = ReturnType<typeof createNodeSockets>;
 
-  /**
-   * @param limit largest message in bytes
-   * @param pingEvery milliseconds; a peer that has not answered by the next ping is disconnected
-   * @param refused called for messages that are too large
-   */
-  constructor(limit: number, pingEvery: number, refused?: CountRefusal) {
-    this.#limit = limit;
-    this.#pingEvery = pingEvery;
-    this.#refused = refused;
-  }
+/**
+ * @param limit largest message in bytes
+ * @param pingEvery milliseconds; a peer that has not answered by the next ping is disconnected
+ * @param refused called for messages that are too large
+ */
+export function createNodeSockets(limit: number, pingEvery: number, refused?: CountRefusal) {
+  const opened = new Set<NodeSocket>();
+  const requestIds = new WeakMap<IncomingMessage, string>();
+  let started: Promise<WebSocketServer> | null = null;
+  let timer: NodeJS.Timeout | null = null;
+  let closed = false;
 
-  async accept(handshake: Handshake, open: (socket: OpenSocket) => SocketEvents): Promise<void> {
+  async function accept(handshake: Handshake, open: (socket: OpenSocket) => SocketEvents): Promise<void> {
     const { request, socket, head, requestId } = handshake;
-    this.#server ??= this.#load();
-    const server = await this.#server;
-    if (this.#closed) {
+    started ??= load();
+    const server = await started;
+    if (closed) {
       socket.destroy();
       return;
     }
-    this.#requestIds.set(request, requestId);
+    requestIds.set(request, requestId);
     // Synchronous. The callback is not called when the peer has left in the meantime.
-    server.handleUpgrade(request, socket, head, (accepted) => this.#keep(accepted, socket, open));
+    server.handleUpgrade(request, socket, head, (accepted) => keep(accepted, socket, open));
   }
 
   /** Loads the package with the first handshake: most services have none. */
-  async #load(): Promise<WebSocketServer> {
+  async function load(): Promise<WebSocketServer> {
     const { WebSocketServer } = await import("ws");
     const server = new WebSocketServer({
       noServer: true,
       clientTracking: false,
       perMessageDeflate: false,
-      maxPayload: this.#limit,
+      maxPayload: limit,
     });
     server.on("headers", (headers, request) => {
-      const requestId = this.#requestIds.get(request);
+      const requestId = requestIds.get(request);
       if (requestId) headers.push(`x-request-id: ${requestId}`);
     });
     return server;
   }
 
-  #keep(accepted: WebSocket, stream: Socket, open: (socket: OpenSocket) => SocketEvents): void {
+  function keep(accepted: WebSocket, stream: Socket, open: (socket: OpenSocket) => SocketEvents): void {
     const socket = new NodeSocket(accepted, stream);
-    this.#open.add(socket);
-    this.#timer ??= this.#startPings();
+    opened.add(socket);
+    timer ??= startPings();
     // A malformed frame closes this socket with a matching code; the event `close` reports it.
     accepted.on("error", (error: NodeJS.ErrnoException) => {
-      if (error.code === MESSAGE_TOO_LARGE) this.#refused?.("server.limits.socketMessage");
+      if (error.code === MESSAGE_TOO_LARGE) refused?.("server.limits.socketMessage");
     });
     const events = open(socket);
     accepted.on("message", (data: Buffer, isBinary: boolean) => {
@@ -130,29 +123,31 @@ export class NodeSockets {
     });
     stream.on("drain", () => events.drained());
     accepted.once("close", (code: number) => {
-      this.#open.delete(socket);
-      if (this.#open.size === 0) this.#stopPings();
+      opened.delete(socket);
+      if (opened.size === 0) stopPings();
       events.ended(code);
     });
   }
 
-  #startPings(): NodeJS.Timeout {
+  function startPings(): NodeJS.Timeout {
     const timer = setInterval(() => {
-      for (const socket of this.#open) socket.check();
-    }, this.#pingEvery);
+      for (const socket of opened) socket.check();
+    }, pingEvery);
     timer.unref();
     return timer;
   }
 
-  #stopPings(): void {
-    if (this.#timer !== null) clearInterval(this.#timer);
-    this.#timer = null;
+  function stopPings(): void {
+    if (timer !== null) clearInterval(timer);
+    timer = null;
   }
 
   /** Disconnects all sockets. */
-  close(): void {
-    this.#closed = true;
-    this.#stopPings();
-    for (const socket of [...this.#open]) socket.destroy();
+  function close(): void {
+    closed = true;
+    stopPings();
+    for (const socket of [...opened]) socket.destroy();
   }
+
+  return { accept, close };
 }

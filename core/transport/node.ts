@@ -13,7 +13,7 @@ import type {
 import { chooseProtocol, isHandshake } from "./handshake.ts";
 import { listenError } from "./listen-error.ts";
 import { type NodeConnection, NodeExchange } from "./node-exchange.ts";
-import { NodeSockets } from "./node-sockets.ts";
+import { createNodeSockets, type NodeSockets } from "./node-sockets.ts";
 import { rawRefusal, refusalBody, refusalText } from "./refusal.ts";
 import { hostInTarget, splitTarget } from "./target.ts";
 
@@ -115,42 +115,40 @@ const PARSER_STATUS: Record<string, number | undefined> = {
   ERR_HTTP_REQUEST_TIMEOUT: 408,
 };
 
-class NodeListening implements Listening {
-  readonly port: number;
-  readonly #server: Server;
-  readonly #sockets: Map<Socket, NodeConnection>;
-  readonly #webSockets: NodeSockets;
-  readonly #markStopping: () => void;
-  #ended: Promise<void> | null = null;
+function createNodeListening(
+  server: Server,
+  sockets: Map<Socket, NodeConnection>,
+  webSockets: NodeSockets,
+  markStopping: () => void,
+) {
+  let ended: Promise<void> | null = null;
+  const port = (server.address() as AddressInfo).port;
 
-  constructor(server: Server, sockets: Map<Socket, NodeConnection>, webSockets: NodeSockets, markStopping: () => void) {
-    this.port = (server.address() as AddressInfo).port;
-    this.#server = server;
-    this.#sockets = sockets;
-    this.#webSockets = webSockets;
-    this.#markStopping = markStopping;
-  }
-
-  get connections(): number {
-    return this.#sockets.size;
-  }
-
-  stop(): void {
-    if (this.#ended !== null) return;
-    this.#markStopping();
-    this.#ended = new Promise((resolve) => this.#server.close(() => resolve()));
-    for (const [socket, connection] of this.#sockets) {
+  function stop(): void {
+    if (ended !== null) return;
+    markStopping();
+    ended = new Promise((resolve) => server.close(() => resolve()));
+    for (const [socket, connection] of sockets) {
       // A connection that never sent a byte is idle too, but closeIdleConnections misses it.
       if (connection.open.size === 0 && socket.bytesRead === 0) socket.destroy();
     }
   }
 
-  close(): Promise<void> {
-    this.stop();
-    this.#webSockets.close();
-    for (const socket of this.#sockets.keys()) socket.destroy();
-    return this.#ended!;
+  function close(): Promise<void> {
+    stop();
+    webSockets.close();
+    for (const socket of sockets.keys()) socket.destroy();
+    return ended!;
   }
+
+  return {
+    port,
+    get connections(): number {
+      return sockets.size;
+    },
+    stop,
+    close,
+  };
 }
 
 /** A transport over node:http. `listen` rejects with a message that names host and port when it cannot bind. */
@@ -164,7 +162,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   const isStopping = () => stopping;
   const headersTimeout = timeouts.headTimeout ?? 10_000;
   const requestTimeout = Math.max(headersTimeout, timeouts.requestTimeout ?? 60_000);
-  const webSockets = new NodeSockets(options.sockets?.message ?? 0, timeouts.pingEvery ?? 30_000, options.refused);
+  const webSockets = createNodeSockets(options.sockets?.message ?? 0, timeouts.pingEvery ?? 30_000, options.refused);
   const server = createServer({
     IncomingMessage: options.sockets === undefined ? IncomingMessage : UpgradableMessage,
     insecureHTTPParser: false,
@@ -224,7 +222,7 @@ function listen(dispatch: Dispatch, options: ListenOptions, timeouts: NodeOption
   return new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(listenError(options, error.code, error)));
     server.listen(options.port, options.host, () => {
-      resolve(new NodeListening(server, sockets, webSockets, () => (stopping = true)));
+      resolve(createNodeListening(server, sockets, webSockets, () => (stopping = true)));
     });
   });
 }

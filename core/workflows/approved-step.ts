@@ -60,7 +60,7 @@ export async function tellAwaitingStep(engine: Engine, step: AnsweredStep): Prom
     }
     engine.capacity.requireFree(found.start.user);
     const caller = { requestId: "", logger: engine.logger, trace: engine.trace };
-    const resumed = engine.restore(state, definition, caller, { loaded, openRow: null, recordRow: found.recordRow });
+    const resumed = engine.restore(execution, definition, caller);
     engine.beginTrace(resumed, "resume");
     // What expressions see as `resume` does not change, and so the input of the call does not either.
     const at = timeAfter(state);

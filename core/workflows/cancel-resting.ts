@@ -2,26 +2,23 @@
 import { unlessConflict } from "../storage/conflict.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
+import { isTask } from "./journal/run-record.ts";
 import { type JournalState, timeAfter } from "./journal/state.ts";
 import type { StoredExecution } from "./list/lookup.ts";
 
 /** @returns null when the execution was resumed meanwhile */
 export async function cancelResting(
   engine: Engine,
-  { found, loaded }: StoredExecution,
+  stored: StoredExecution,
   reason: string,
 ): Promise<JournalState | null> {
   // None of its steps runs, so the outline is enough even when plugins of the definition are missing.
-  const definition = { outline: await engine.definitions.outline(found.start.definition) } as WorkflowDefinition;
+  const definition = { outline: await engine.definitions.outline(stored.found.start.definition) } as WorkflowDefinition;
   const caller = { requestId: "", logger: engine.logger };
-  const execution = engine.restore(loaded.state, definition, caller, {
-    loaded,
-    openRow: null,
-    recordRow: found.recordRow,
-  });
+  const execution = engine.restore(stored, definition, caller);
   execution.append(["cancel", "", timeAfter(execution.state), reason]);
   if (!(await unlessConflict(execution.writeRecord()))) return null;
   await engine.onEnd?.(execution.state);
-  engine.onRest?.(execution.state);
+  if (isTask(found.start)) engine.onTaskRest?.(found.start);
   return execution.state;
 }

@@ -2,7 +2,9 @@
 
 import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
+import type { Charge } from "../http/uploads.ts";
 import type { Principal } from "../identity/principal.ts";
+import { within } from "../lib/abortable.ts";
 import { Copies } from "../lib/copies.ts";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
 import { KeyCounts } from "../lib/key-counts.ts";
@@ -23,13 +25,14 @@ import type { DescribedWorkflow } from "./definition/describe.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { noWorkflow } from "./journal/errors.ts";
 import { createExecutionIds, liveKey, liveKeyFor, parseOwnId } from "./journal/ids.ts";
-import { isRun } from "./journal/run-record.ts";
+import { isRun, isTask } from "./journal/run-record.ts";
 import { initialState, type JournalState } from "./journal/state.ts";
+import { ExecutionLookup } from "./list/lookup.ts";
 import { RemoteExecutions } from "./list/running.ts";
 import { type CapacityLimits, ExecutionCapacity } from "./run/capacity.ts";
 import { drive } from "./run/drive.ts";
 import type { ExecutionCaller, ExecutionEnvironment, StoredRows } from "./run/environment.ts";
-import { Execution } from "./run/execution.ts";
+import { Execution, type ReplaySource } from "./run/execution.ts";
 import { countEnd, countStart } from "./run/metrics.ts";
 import { beginWorkflow, contextText, ExecutionSpans, type RunReason } from "./run/spans.ts";
 import { ScopedWorkflows } from "./scoped.ts";
@@ -82,8 +85,8 @@ export class Engine implements Workflows {
   leftAlone: ReadonlyMap<number, number> = new Map();
   /** Called when an execution has ended that may have asked a person something. Must not reject. */
   onEnd: ((state: JournalState) => Promise<void>) | null = null;
-  /** Called when an execution has come to rest. Must not throw. */
-  onRest: ((state: JournalState) => void) | null = null;
+  /** Called when the run of a task has come to rest. Must not throw. */
+  onTaskRest: ((start: ExecutionStart) => void) | null = null;
   readonly membership: Membership | null;
   /** Reads executions of other processes; null when only this process uses the store. */
   readonly remote: RemoteExecutions | null;
@@ -151,8 +154,8 @@ export class Engine implements Workflows {
     );
   }
 
-  for(principal: Principal): WorkflowAccess {
-    return new ScopedWorkflows(this, principal);
+  for(principal: Principal, charge?: Charge): WorkflowAccess {
+    return new ScopedWorkflows(this, principal, new ExecutionLookup(this, principal, undefined, charge));
   }
 
   /** The running execution with an id: the owner's own first, else the one in the shared space, which may belong to another user. */
@@ -174,8 +177,7 @@ export class Engine implements Workflows {
   }
 
   /**
-   * Starts an execution; its `settled` resolves when it settles. `source` is what it replays: `ExecutionStart.trace` of that, and what it
-   * takes over as JSON.
+   * Starts an execution; its `settled` resolves when it settles.
    *
    * @param isContested whether another process may begin one with this id at the same time; default: unless the id was made here
    * @throws ServiceError `unavailable` when too many are running, or waiting in `memory:`
@@ -185,12 +187,12 @@ export class Engine implements Workflows {
     definition: WorkflowDefinition,
     caller: ExecutionCaller,
     isContested = parseOwnId(start.id) !== start.number,
-    source?: { readonly trace: string | undefined; readonly kept: string },
+    source?: ReplaySource,
   ): Execution {
     this.capacity.requireFree(start.user, { isNew: true });
     const root = isRun(start.workflowId) ? null : beginWorkflow(caller.trace, start);
     const known = root === null ? start : { ...start, trace: contextText(root) };
-    const execution = new Execution(initialState(known), definition, caller, this.environment, null, source?.kept);
+    const execution = new Execution(initialState(known), definition, caller, this.environment, null, source);
     execution.isContested = isContested && this.environment.shared;
     const reason = start.replay === undefined ? "execute" : "replay";
     if (root !== null)
@@ -199,8 +201,8 @@ export class Engine implements Workflows {
   }
 
   /** Makes an execution that is in the store ready to continue here. */
-  restore(state: JournalState, definition: WorkflowDefinition, caller: ExecutionCaller, stored: StoredRows): Execution {
-    return new Execution(state, definition, caller, this.environment, stored);
+  restore(stored: StoredRows, definition: WorkflowDefinition, caller: ExecutionCaller): Execution {
+    return new Execution(stored.loaded.state, definition, caller, this.environment, stored);
   }
 
   /** Traces a restored execution from now until it settles. */
@@ -235,7 +237,7 @@ export class Engine implements Workflows {
       await work(execution);
       execution.spans?.end(execution.state);
       if (mayHaveWaited(execution)) await this.onEnd?.(execution.state);
-      this.onRest?.(execution.state);
+      if (isTask(start)) this.onTaskRest?.(start);
     } catch (error) {
       execution.spans?.end(execution.state, error);
       if (isStoreUnavailable(error) || execution.lifetime.stopped?.kind === "lost") this.mayHaveUnowned = true;
@@ -266,15 +268,7 @@ export class Engine implements Workflows {
   /** Resolves when no execution runs here any more, at the latest after `timeoutMs`. */
   async idle(timeoutMs: number): Promise<void> {
     if (this.live.size === 0) return;
-    let timer: NodeJS.Timeout | undefined;
-    const settled = Promise.allSettled([...this.live.values()].map((execution) => execution.settled));
-    await Promise.race([
-      settled,
-      new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, timeoutMs);
-      }),
-    ]);
-    clearTimeout(timer);
+    await within(timeoutMs, Promise.allSettled([...this.live.values()].map((execution) => execution.settled)));
   }
 
   #logAbandoned(execution: Execution, error: unknown): void {

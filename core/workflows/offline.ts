@@ -26,7 +26,14 @@ import { Definitions } from "./definition/definitions.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { executionOwner } from "./journal/ids.ts";
 import { type FoundExecution, loadExecution, readExecution, startsWithId } from "./journal/load.ts";
-import { entriesText, parseOpenRow, type RecordHead, recordHead, takenOverRowText } from "./journal/rows.ts";
+import {
+  entriesText,
+  type OpenRow,
+  parseOpenRow,
+  type RecordHead,
+  recordHead,
+  takenOverRowText,
+} from "./journal/rows.ts";
 import { timeAfter } from "./journal/state.ts";
 import { Execution } from "./run/execution.ts";
 
@@ -93,12 +100,11 @@ export async function endExecution(
   silence?: number,
 ): Promise<void> {
   const found = await findUnfinished(store, named, silence);
-  const { openRow, recordRow, start } = found;
+  const { openRow, start } = found;
   const loaded = await loadExecution(store, found);
   if (loaded === null) throw changedMeanwhile(named);
   const outline = await new Definitions(store, new Map(), () => ({ missing: [] })).outline(start.definition);
   const logger = pino({ level: "silent" });
-  const stored = { loaded, openRow, recordRow: openRow === null ? recordRow : null };
   const environment = {
     store,
     process: nameProcess(),
@@ -108,7 +114,7 @@ export async function endExecution(
     maxBytes: Number.POSITIVE_INFINITY,
   };
   const definition = { outline } as WorkflowDefinition;
-  const execution = new Execution(loaded.state, definition, { requestId: "", logger }, environment, stored);
+  const execution = new Execution(loaded.state, definition, { requestId: "", logger }, environment, { found, loaded });
   await unlessChanged(named, async () => {
     if (openRow !== null) return endInterrupted(execution, reason);
     execution.append(["error", "", timeAfter(execution.state), reason]);
@@ -123,16 +129,16 @@ export async function endExecution(
  */
 export async function letRecoverAgain(store: Store, named: NamedExecution, silence?: number): Promise<void> {
   const found = await findUnfinished(store, named, silence);
-  const { openRow, start } = found;
-  if (openRow === null) throw new Error(`execution ${JSON.stringify(named.id)} is suspended: resume it`);
+  const { open, openRow, start } = found;
+  if (open === null || openRow === null)
+    throw new Error(`execution ${JSON.stringify(named.id)} is suspended: resume it`);
   const loaded = await loadExecution(store, found);
   if (loaded === null) throw changedMeanwhile(named);
-  const { process } = parseOpenRow(openRow.value);
   const entry = JSON.stringify(["interrupt", "", timeAfter(loaded.state)]);
   await unlessChanged(named, () =>
     store.commit({
       put: [
-        [openExecutionKey(start.number), takenOverRowText(openRow.value, process, { times: 0, progress: 0 })],
+        [openExecutionKey(start.number), takenOverRowText(openRow.value, open.process, { times: 0, progress: 0 })],
         [journalKey(start.number, loaded.rows), entriesText([entry])],
       ],
       expect: [[openRow.key, openRow.revision]],
@@ -148,7 +154,7 @@ async function findUnfinished(store: Store, named: NamedExecution, silence?: num
   if (starts.length > 1) throw new Error(`several users have an execution ${quoted}: say whose with --user`);
   const found = starts[0] === undefined ? null : await readExecution(store, starts[0].number, id);
   if (found === null) throw new Error(`there is no execution ${quoted}`);
-  if (found.openRow !== null) await requireNobodyRuns(store, found.openRow, silence);
+  if (found.open !== null) await requireNobodyRuns(store, found.open, silence);
   else if (!(await isSuspended(store, found.start)))
     throw new Error(`execution ${quoted} is over: it can be replayed from any of its steps`);
   return found;
@@ -158,9 +164,8 @@ const isSuspended = async (store: Store, { at, number }: ExecutionStart): Promis
   (await store.get(executionIndex("suspended") + executionEntry(at, number))) !== undefined;
 
 /** Only a shared store can be in use at the same time: there the lease of the process tells whether it lives. */
-async function requireNobodyRuns(store: Store, { value }: Row, silence?: number): Promise<void> {
+async function requireNobodyRuns(store: Store, { process }: OpenRow, silence?: number): Promise<void> {
   if (!isShared(store)) return;
-  const { process } = parseOpenRow(value);
   if (hasEnded(process) || (await store.get(processKey(process))) === undefined) return;
   await requireIdle(store, silence);
 }

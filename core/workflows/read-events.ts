@@ -4,7 +4,6 @@ import { followRemoteExecution } from "./cluster/follow-remote.ts";
 import type { Engine } from "./engine.ts";
 import { stillRunning } from "./journal/errors.ts";
 import { readExecution } from "./journal/load.ts";
-import { parseOpenRow } from "./journal/rows.ts";
 import type { StoredExecution } from "./list/lookup.ts";
 import type { Execution } from "./run/execution.ts";
 import { followLive, followLoaded } from "./run/follow.ts";
@@ -30,7 +29,7 @@ export function liveEvents(engine: Engine, execution: Execution, after: number):
   return followLive(execution, after, store, async (last) => {
     const isInterrupted = execution.lifetime.stopped?.kind === "closing" || abandoned.has(start.number);
     const found = environment.shared && !isInterrupted ? await readExecution(store, start.number, start.id) : null;
-    const ours = found?.openRow != null && parseOpenRow(found.openRow.value).process === environment.process;
+    const ours = found?.open != null && found.open.process === environment.process;
     if (found === null || ours) throw stillRunning(start.id);
     return followRemoteExecution(store, found, await definitions.outline(start.definition), last);
   });

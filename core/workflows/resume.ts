@@ -73,9 +73,8 @@ async function resumeStored(
   const namesStep = body.options?.stepId !== undefined;
   if (engine.live.has(liveKey(start))) return lostTo(start.id, namesStep);
   engine.capacity.requireFree(start.user);
-  const recordRow = found.recordRow;
   lendToken(call.user, start.user);
-  const execution = engine.restore(loaded.state, definition, call, { loaded, openRow: null, recordRow });
+  const execution = engine.restore(stored, definition, call);
   engine.beginTrace(execution, "resume");
   execution.append(entry);
   if (call.keyed !== undefined) execution.append(["answer", entry[1], entry[2], call.keyed.runId]);

@@ -15,6 +15,7 @@ import type { Principal } from "../identity/principal.ts";
 import { lendToken } from "../identity/user-token.ts";
 import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
+import { nextTurn } from "../lib/event-loop-turns.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import { withFreeNumber } from "../storage/sequence.ts";
@@ -26,11 +27,12 @@ import type { ExecutionStart } from "./journal/entries.ts";
 import { alreadyEnded, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
 import type { FoundExecution } from "./journal/load.ts";
 import { executionRecord, executionStateView } from "./journal/record.ts";
+import { inputOfRow } from "./journal/rows.ts";
 import { valuesInSlices } from "./journal/slice.ts";
 import type { JournalState } from "./journal/state.ts";
 import { beginOnce, wasResumed } from "./keyed.ts";
 import { listExecutions } from "./list/list.ts";
-import { ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
+import { bytesOf, type ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
 import { earlierOutcome, outcomeOf } from "./outcome.ts";
 import { executionEvents, liveEvents } from "./read-events.ts";
 import { resumeExecution } from "./resume.ts";
@@ -45,7 +47,7 @@ export class ScopedWorkflows implements WorkflowAccess {
   readonly #principal: Principal;
   readonly #lookup: ExecutionLookup;
 
-  constructor(engine: Engine, principal: Principal, lookup = new ExecutionLookup(engine, principal)) {
+  constructor(engine: Engine, principal: Principal, lookup: ExecutionLookup) {
     this.#engine = engine;
     this.#principal = principal;
     this.#lookup = lookup;
@@ -164,11 +166,11 @@ export class ScopedWorkflows implements WorkflowAccess {
     // Its turn ends when the replay is stored: what it copies may be as large as an execution.
     const leave = await this.#engine.copies.enter(this.#principal.userId ?? userId ?? "");
     try {
-      const { found, loaded } = await this.#atRest(workflowId, id, userId);
+      const source = await this.#atRest(workflowId, id, userId);
+      const { found, loaded } = source;
       const { start } = found;
-      const bytes = loaded.journalBytes + (found.recordRow?.value.length ?? 0);
-      call.charge?.copies(bytes);
-      await this.#engine.store.requireRoom?.(start.userId, () => bytes);
+      await nextTurn();
+      await this.#engine.store.requireRoom?.(start.userId, () => bytesOf(source));
       this.#engine.capacity.requireFree(start.user);
       const outline = await this.#engine.definitions.outline(start.definition);
       const { replay, state } = planReplay(loaded.state, loaded.entries, outline, body);
@@ -176,6 +178,7 @@ export class ScopedWorkflows implements WorkflowAccess {
       checkReplay(definition, replay.stepId, body);
       lendToken(call.user, start.user);
       const kept = `[${[...(await valuesInSlices(replay.kept)).values()].join()}]`;
+      const input = inputOfRow(found.recordRow!.value);
       return await this.#withFreeNumber((number) => {
         const again: ExecutionStart = {
           ...start,
@@ -187,7 +190,7 @@ export class ScopedWorkflows implements WorkflowAccess {
           state,
           replay,
         };
-        const execution = this.#engine.begin(again, definition, call, undefined, { trace: start.trace, kept });
+        const execution = this.#engine.begin(again, definition, call, undefined, { trace: start.trace, kept, input });
         untilRecorded(execution).then(leave, leave);
         return this.#result(execution, call, (conflict) => unlessNumberTaken(conflict, number, stillRunning(again.id)));
       });

@@ -10,6 +10,7 @@ import type {
   WorkflowDetail,
 } from "../../generated/types.ts";
 import type { Context } from "../http/route.ts";
+import type { Charge } from "../http/uploads.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
@@ -40,7 +41,8 @@ export interface Workflows {
   list(): Serialized | Promise<Serialized>;
   /** @throws ServiceError `not_found` */
   detail(id: string): WorkflowDetail | Promise<WorkflowDetail>;
-  for(principal: Principal): WorkflowAccess;
+  /** @param charge counts what is held of the executions that are read */
+  for(principal: Principal, charge?: Charge): WorkflowAccess;
 }
 
 /**

@@ -19,6 +19,7 @@ import {
   JsonRpcTransportFactory,
 } from "@a2a-js/sdk/client";
 import { approvalManifest, PAY_PLUGIN, ran } from "../support/approvals.ts";
+import { type HeldModel, heldModel } from "../support/held-model.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { startService, type TestService } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
@@ -87,8 +88,8 @@ async function send(client: Client, text: string, more: Partial<Message> = {}, a
   return sent;
 }
 
-/** What a reader of a stream has at its end. */
-async function readAll(stream: AsyncIterable<StreamResponse>) {
+/** What a reader of a stream has at its end. @param heard called with the kind of each event */
+async function readAll(stream: AsyncIterable<StreamResponse>, heard: (event: string) => void = () => {}) {
   const seen = { text: "", states: [] as (TaskState | undefined)[], updates: 0, id: "" };
   for await (const { payload } of stream) {
     if (payload?.$case === "task") {
@@ -101,6 +102,7 @@ async function readAll(stream: AsyncIterable<StreamResponse>) {
       seen.text += textIn(payload.value.artifact?.parts ?? []);
     }
     if (payload?.$case === "statusUpdate") seen.states.push(payload.value.status?.state);
+    if (payload !== undefined) heard(payload.$case);
   }
   return seen;
 }
@@ -108,13 +110,20 @@ async function readAll(stream: AsyncIterable<StreamResponse>) {
 const { TASK_STATE_WORKING, TASK_STATE_COMPLETED, TASK_STATE_CANCELED } = TaskState;
 const at = { tenant: "" };
 
-const serve = (t: TestContext, manifest: object) =>
-  startService(t, manifest, { plugins: [pluginFolder(t, PAY_PLUGIN)] });
+const serve = (t: TestContext, manifest: object, ...plugins: string[]) =>
+  startService(t, manifest, { plugins: [pluginFolder(t, PAY_PLUGIN), ...plugins] });
 
 let service: TestService;
+let held: HeldModel;
 before(async (t) => {
   const folder = await temporaryFolder(t as TestContext);
-  service = await serve(t as TestContext, manifestOver(`sqlite:${join(folder, "tasks.db")}`));
+  held = heldModel(t as TestContext);
+  const { providers, agents, ...manifest } = manifestOver(`sqlite:${join(folder, "tasks.db")}`);
+  service = await serve(
+    t as TestContext,
+    { ...manifest, providers: { ...providers, held: held.settings }, agents: { ...agents, held: agent("held/one") } },
+    held.plugins,
+  );
 });
 
 for (const version of VERSIONS) {
@@ -144,17 +153,25 @@ for (const version of VERSIONS) {
     });
 
     test(`a client of A2A ${version} reads the answer as it grows`, async () => {
-      const seen = await readAll(desk.sendMessageStream(request("some words that come in pieces")));
-      assert.equal(seen.text, "some words that come in pieces");
+      const client = await clientOf(service, "ada", "held", version);
+      held.hold(`grows ${version}`);
+      const seen = await readAll(client.sendMessageStream(request(`grows ${version}`)), (event) => {
+        if (event === "artifactUpdate") held.release(`grows ${version}`);
+      });
+      assert.match(seen.text, /^half (\d+) rest \1$/);
       assert.ok(seen.updates > 1);
       assert.deepEqual(seen.states, [TASK_STATE_WORKING, TASK_STATE_COMPLETED]);
     });
 
     test(`a client of A2A ${version} does not wait when it does not want to, and takes up the stream of a task that runs`, async () => {
-      const begun = await send(desk, "a text that takes its time", {}, true);
+      const client = await clientOf(service, "ada", "held", version);
+      held.hold(`later ${version}`);
+      const begun = await send(client, `later ${version}`, {}, true);
       assert.equal(begun.status?.state, TASK_STATE_WORKING);
-      const seen = await readAll(desk.resubscribeTask({ ...at, id: begun.id }));
-      assert.equal(seen.text, "a text that takes its time");
+      const seen = await readAll(client.resubscribeTask({ ...at, id: begun.id }), () =>
+        held.release(`later ${version}`),
+      );
+      assert.match(seen.text, /^half (\d+) rest \1$/);
       assert.equal(seen.states.at(-1), TASK_STATE_COMPLETED);
     });
 

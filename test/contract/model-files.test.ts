@@ -60,7 +60,7 @@ const images = (upstream: OpenAIUpstream, request = 0): string[] =>
     .flatMap(({ content }: { content: unknown }) => (Array.isArray(content) ? content : []))
     .flatMap((part: { image_url?: { url: string } }) => (part.image_url === undefined ? [] : [part.image_url.url]));
 
-const ALLOWED = { downloads: { allowPrivate: ["127.0.0.1"], max: "64KiB", timeout: "500ms" } };
+const ALLOWED = { downloads: { allowPrivate: ["127.0.0.1"], max: "64KiB", timeout: "2s" } };
 const DATA_URL = `data:image/png;base64,${PIXEL.toString("base64")}`;
 
 test("POST /agents/:id/text downloads images for a model that takes no URLs, and a redirect with them", async (context) => {

@@ -320,6 +320,69 @@ describe("server.limits.uploads and the work that bodies ask for", () => {
     assert.equal((await replay()).status, 200);
   });
 
+  /** Small requests that read much of what is stored. */
+  const READS: Record<string, (service: TestService, stored: string) => Promise<Response>> = {
+    "GET /workflows/:id/executions/:executionId/state": (service) => service.get("/workflows/w/executions/e/state"),
+    "GET /workflows/:id/executions/:executionId/stream": (service) => service.get("/workflows/w/executions/e/stream"),
+    "GET /agents/:id/runs/:runId": (service) => service.get("/agents/assistant/runs/r"),
+    "GET /agents/:id/runs/:runId/stream": (service) => service.get("/agents/assistant/runs/r/stream"),
+    "POST /v1/responses with previous_response_id": (service, id) =>
+      service.post("/v1/responses", { model: "assistant", input: "x", previous_response_id: id }),
+    "POST /v1/responses with an item_reference": (service, id) =>
+      service.post("/v1/responses", { model: "assistant", input: [{ type: "item_reference", id: itemOf(id) }] }),
+    "POST /v1/responses/compact with previous_response_id": (service, id) =>
+      service.post("/v1/responses/compact", { model: "assistant", previous_response_id: id }),
+    "GET /v1/responses/:id": (service, id) => service.get(`/v1/responses/${id}`),
+    "GET /v1/responses/:id/input_items": (service, id) => service.get(`/v1/responses/${id}/input_items`),
+    "WS /v1/responses with previous_response_id": async (service, id) => {
+      const socket = await openSocket(`${service.url}/v1/responses`);
+      socket.send({ type: "response.create", model: "assistant", input: "x", previous_response_id: id });
+      let last: Loose;
+      do last = await socket.next();
+      while (last.type !== "error" && last.type !== "response.completed");
+      await socket.close();
+      const headers: [string, string][] = last.status === 503 ? [["retry-after", "1"]] : [];
+      return new Response(null, { status: last.status ?? 200, headers });
+    },
+  };
+  const itemOf = (response: string) => `msg_${response.slice("resp_".length)}_0`;
+
+  test("what a small request reads of much that is stored counts for server.limits.uploads: where it does not fit it is 503 with Retry-After", async (t) => {
+    const limits = { body: "200KiB", uploads: "300KiB" };
+    const manifest = { name: "Test", version: "1.0.0", ...WAITING, server: { limits } };
+    const service = await startService(t, manifest, { plugins: [pluginFolder(t, PLUGINS)] });
+    gate.open = Promise.resolve();
+    const text = "x".repeat(140 * KIB);
+    const ok = async (reply: Promise<Response>): Promise<Loose> => {
+      const answer = await reply;
+      const body = (await answer.json()) as Loose;
+      assert.ok(answer.ok, JSON.stringify(body).slice(0, 500));
+      return body;
+    };
+    await ok(service.post("/workflows/w/execute", { input: { text }, options: { executionId: "e" } }));
+    const background = { background: true, runId: "r" };
+    await ok(service.post("/agents/assistant/text", { input: text, options: background }));
+    await eventually(
+      async () => (await ok(service.get("/agents/assistant/runs/r"))).data.status === "completed",
+      "the end of the run",
+    );
+    const { id } = await ok(service.post("/v1/responses", { model: "assistant", input: text }));
+    for (const [read, ask] of Object.entries(READS)) {
+      close();
+      const running = service.post("/tools/wait/execute", { input: { text: "x".repeat(190 * KIB) } });
+      await eventually(() => gate.waiting === 1, "what holds most of it");
+      const refused = await ask(service, id);
+      await refused.text();
+      assert.deepEqual([refused.status, refused.headers.get("retry-after")], [503, "1"], read);
+      gate.release();
+      assert.equal((await running).status, 200);
+      const answer = await ask(service, id);
+      // The echo of a long conversation is too long for a summary.
+      assert.equal(answer.status, read.includes("compact") ? 500 : 200, `${read}: ${await answer.text()}`);
+      await eventually(() => counted(service) === 0, `the end of ${read}`);
+    }
+  });
+
   test("POST .../clone: a message that it copies counts for server.limits.uploads; where it does not fit, the clone is 503 and leaves nothing", async (t) => {
     const limits = { body: "200KiB", uploads: "300KiB" };
     const manifest = { name: "Test", version: "1.0.0", ...WAITING, memory: { default: {} }, server: { limits } };

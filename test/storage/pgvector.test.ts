@@ -4,9 +4,10 @@ import { randomUUID } from "node:crypto";
 import { after, type TestContext, test } from "node:test";
 import pg from "pg";
 import { BootError } from "../../core/app/start.ts";
-import { ExactVectors } from "../../core/memory/semantic/exact.ts";
+import { createExactVectors } from "../../core/memory/semantic/exact.ts";
 import { ALL_VECTORS, createLayout } from "../../core/memory/semantic/layout.ts";
 import { readVector } from "../../core/memory/semantic/rows.ts";
+import type { VectorIndex } from "../../core/memory/semantic/vector-index.ts";
 import { postgresNames } from "../../core/storage/postgres-names.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import { vectorNames } from "../../core/storage/postgres-vector-names.ts";
@@ -30,7 +31,7 @@ const AGREES = /^info: PostgreSQL: vectors are compared in the database, by pgve
 
 interface Opened {
   store: Store;
-  vectors: ExactVectors;
+  vectors: VectorIndex;
   tables: VectorTables;
   lines: string[];
   /** How many rows of the store were read one by one. */
@@ -52,14 +53,14 @@ async function open(t: TestContext, url: string, indexedFrom?: number): Promise<
       return inner.getMany(keys, longest);
     },
   };
-  return { store, vectors: new ExactVectors(store, LAYOUT, null, { tables }), tables, lines, reads: () => read };
+  return { store, vectors: createExactVectors(store, LAYOUT, null, { tables }), tables, lines, reads: () => read };
 }
 
 /** A process that has none: of an older release, or with `pgvector: off`. */
-async function openWithout(t: TestContext, url: string): Promise<ExactVectors> {
+async function openWithout(t: TestContext, url: string): Promise<VectorIndex> {
   const store = await openPostgresStore(url, { logger: recordingLogger().logger });
   t.after(() => store.close());
-  return new ExactVectors(store, LAYOUT, null);
+  return createExactVectors(store, LAYOUT, null);
 }
 
 const at = (degrees: number, dimensions = 4): Float32Array => {
@@ -72,7 +73,7 @@ const entry = (message: string, degrees: number, conversation = "c", owner = "u"
   ...{ owner, conversation, message },
   vector: at(degrees),
 });
-const find = async (vectors: ExactVectors, degrees = 0, limit = 10) =>
+const find = async (vectors: VectorIndex, degrees = 0, limit = 10) =>
   (await vectors.search({ vector: at(degrees), owner: "u", limit, threshold: 0.5 })).map(({ message }) => message);
 /** What the tables themselves say, without the rows that wait. */
 const inTables = async ({ tables }: Opened, prefix = LAYOUT.vectors()) =>

@@ -14,7 +14,7 @@ import { segmentDataKey, segmentKey, TRACE_COUNTERS } from "../../core/storage/k
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Store } from "../../core/storage/store.ts";
-import { openTraces, TraceRetention } from "../../core/traces/open.ts";
+import { createTraceRetention, openTraces } from "../../core/traces/open.ts";
 import type { Traces } from "../../core/traces/traces.ts";
 import { ENGINES } from "../support/executions.ts";
 import { silent } from "../support/providers.ts";
@@ -64,7 +64,8 @@ for (const engine of ENGINES) {
         record(traces.sink, index % 2 ? {} : { traceId: traceIdAt(index), start: now() - 30_000 });
         await traces.status();
       }
-      const keep = (retention: number, size: number) => new TraceRetention(store, { retention, size, logger: silent });
+      const keep = (retention: number, size: number) =>
+        createTraceRetention(store, { retention, size, logger: silent });
       const everything = await counters(store);
       await keep(DAY, everything[2]!).removeOld(Date.now());
       assert.deepEqual(await counters(store), everything);

@@ -78,10 +78,22 @@ export class A2aCaller {
   }
 }
 
-/** All events of an open reply, without their envelope. */
-export async function eventsOf(reply: Response): Promise<Loose[]> {
+/**
+ * All events of an open reply, without their envelope.
+ *
+ * @param hear called with those so far whenever more have come
+ */
+export async function eventsOf(reply: Response, hear: (events: Loose[]) => void = () => {}): Promise<Loose[]> {
   assert.match(reply.headers.get("content-type")!, /^text\/event-stream/);
-  return parseEvents(await reply.text()).map(({ data }) => JSON.parse(data).result);
+  const decoder = new TextDecoder();
+  let text = "";
+  const events = () =>
+    parseEvents(text.slice(0, text.lastIndexOf("\n\n") + 2)).map(({ data }) => JSON.parse(data).result);
+  for await (const chunk of reply.body!) {
+    text += decoder.decode(chunk, { stream: true });
+    hear(events());
+  }
+  return events();
 }
 
 export const textOf = (task: Loose): string =>

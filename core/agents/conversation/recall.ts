@@ -8,7 +8,7 @@ import { MEMORY_SPANS } from "../../observability/attributes.ts";
 import type { Span } from "../../observability/span.ts";
 import { spanned } from "../../observability/spans.ts";
 import type { RunCall } from "../agent.ts";
-import { questionsIn } from "../prompt/awaited-calls.ts";
+import { type AwaitedCall, NO_CALLS, questionsIn } from "../prompt/awaited-calls.ts";
 import { pushMessage } from "../prompt/input.ts";
 import type { MemorySettings } from "../run/options.ts";
 import { type CompletedMessage, completed, requireOpen } from "./open-calls.ts";
@@ -33,8 +33,8 @@ export interface RecalledContext {
   readonly summary: string | undefined;
   /** Which of the messages are of this conversation: their ids. Empty for a memory without summaries, which alone needs them. */
   readonly ids: ReadonlyMap<LanguageModelV3Message, string>;
-  /** Ids of the approvals that calls of the last message wait for. */
-  readonly asked: readonly string[];
+  /** Calls of the last message that wait for approval. */
+  readonly asked: readonly AwaitedCall[];
 }
 
 export interface Conversation {
@@ -57,7 +57,7 @@ interface RecallRequest {
 }
 
 /** The user's message, and the answer to it. */
-const MESSAGES_OF_TURN = 2;
+export const MESSAGES_OF_TURN = 2;
 
 /**
  * @throws ServiceError `not_found` when the conversation belongs to another user, `unavailable` when the store fails
@@ -89,7 +89,7 @@ export async function recall(request: RecallRequest, span: Span | null = null): 
     if (ofConversation?.has(message)) ids.set(first, message.id);
   });
   const newestTold = earlier.messages.at(-1);
-  const asked = newestTold?.role === "assistant" ? questionsIn(newestTold) : [];
+  const asked = newestTold?.role === "assistant" ? questionsIn(newestTold) : NO_CALLS;
   return { messages, workingMemory, discarded, continued, answered, isNew, last, summary, ids, asked };
 }
 

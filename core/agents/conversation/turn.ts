@@ -13,12 +13,13 @@ import { spanned } from "../../observability/spans.ts";
 import { isStoreUnavailable, whileAway } from "../../storage/away.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import type { RunCall } from "../agent.ts";
+import { NO_CALLS, questionsIn, withDenied } from "../prompt/awaited-calls.ts";
 import type { RunRecord } from "../run/journal.ts";
 import type { MemorySettings } from "../run/options.ts";
 import type { PartSink, StoredIds } from "../run/parts.ts";
 import { Checkpoints } from "./checkpoints.ts";
 import type { CompletedMessage } from "./open-calls.ts";
-import { type Conversation, type RecalledContext, recall } from "./recall.ts";
+import { type Conversation, MESSAGES_OF_TURN, type RecalledContext, recall } from "./recall.ts";
 import type { Summarizer } from "./summary.ts";
 import { parseTurnInput, type TurnInput } from "./turn-input.ts";
 import { TurnMessage } from "./turn-message.ts";
@@ -62,8 +63,8 @@ export class Turn {
    */
   #branch: readonly NewMessage[] | null = null;
   #recalled: RecalledContext["ids"] = new Map();
-  /** Ids of the approvals that calls of the last message wait for. */
-  asked: readonly string[] = [];
+  /** Calls of the last message that wait for approval. */
+  asked = NO_CALLS;
   /** The ids under which its messages are stored. */
   ids: StoredIds = {};
   /** Id of the oldest message that the model was told of this conversation. */
@@ -132,6 +133,22 @@ export class Turn {
     const room = this.writable && !this.#isRepeated ? access.requireRoom(conversation.userId, bytes) : undefined;
     if (room !== undefined) await room;
     return recalled;
+  }
+
+  /** Calls of the answer before this turn will not run: what is stored says so with the turn. @param endings why, by question */
+  async deny(endings: ReadonlyMap<string, string>): Promise<void> {
+    const { access, conversation } = this.#options;
+    const posted = this.#branch ?? [];
+    const asks = (message: Pick<NewMessage, "parts">) =>
+      questionsIn(message).some(({ approvalId }) => endings.has(approvalId));
+    // The client may have posted it again.
+    const limit = posted.some(asks) ? 0 : MESSAGES_OF_TURN + 1;
+    const { messages } = await access.earlier(conversation.id, { limit }, conversation.userId);
+    const asking = messages.filter(asks).map((message) => newMessage(message as CompletedMessage));
+    this.#branch = [...asking, ...posted].map((message) => {
+      const { parts } = message;
+      return parts === undefined ? message : { ...message, parts: withDenied(parts, endings) };
+    });
   }
 
   /** A greeting, or a history from elsewhere: stored with the conversation. */

@@ -1,6 +1,8 @@
 /** Calls of the last answer that waited for a person's approval: the request brings the answers, or they have been given since. */
+import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Fields } from "../../lib/is-object.ts";
 import { afterLastAnswer } from "./results.ts";
+import { CALL_WAITS } from "./ui-input.ts";
 
 export interface AwaitedCall {
   readonly approvalId: string;
@@ -65,11 +67,11 @@ function awaitedCall({ type, toolName, toolCallId, state, input, approval }: Fie
 }
 
 /**
- * Ids of the approvals that calls wait for in the answer before the user's message with which the request ends.
+ * Calls that wait in the answer before the user's message with which the request ends.
  *
  * @param recalled those of the stored conversation before the request
  */
-export function questionsLeft(input: unknown, recalled: readonly string[] = []): readonly string[] {
+export function questionsLeft(input: unknown, recalled = NO_CALLS): readonly AwaitedCall[] {
   if (!Array.isArray(input)) return recalled;
   const messages = input as readonly Fields[];
   if (messages.at(-1)?.role !== "user") return [];
@@ -77,6 +79,26 @@ export function questionsLeft(input: unknown, recalled: readonly string[] = []):
   return answer === undefined ? recalled : [...recalled, ...questionsIn(answer)];
 }
 
-/** Ids of the approvals that calls of a message wait for. */
-export const questionsIn = ({ parts }: { readonly parts?: unknown }): string[] =>
-  Array.isArray(parts) ? (parts as Fields[]).flatMap(awaitedCall).map(({ approvalId }) => approvalId) : [];
+/** Calls of a message that wait for a person's approval. */
+export const questionsIn = ({ parts }: { readonly parts?: unknown }): readonly AwaitedCall[] =>
+  Array.isArray(parts) ? (parts as Fields[]).flatMap(awaitedCall) : NO_CALLS;
+
+/** Tells the model of calls that wait no more. @param reasons by the ids of the calls */
+export function denyCalls(prompt: readonly LanguageModelV3Message[], reasons: ReadonlyMap<string, string | undefined>) {
+  for (const message of prompt)
+    if (message.role === "tool")
+      message.content = message.content.map((part) => {
+        if (part.type !== "tool-result" || part.output.type !== "text" || part.output.value !== CALL_WAITS) return part;
+        const reason = reasons.get(part.toolCallId);
+        return reason === undefined ? part : { ...part, output: { type: "execution-denied", reason } };
+      });
+}
+
+/** The parts of a stored message, in which calls whose questions have ended are refused. @param endings why, by question */
+export const withDenied = (parts: readonly unknown[], endings: ReadonlyMap<string, string>): unknown[] =>
+  (parts as Fields[]).map((part) => {
+    const [asked] = awaitedCall(part);
+    const reason = asked && endings.get(asked.approvalId);
+    if (reason === undefined) return part;
+    return { ...part, state: "output-denied", approval: { id: asked!.approvalId, approved: false, reason } };
+  });

@@ -1,4 +1,5 @@
 /** Counts the runs of an agent, for its status and for a shutdown that waits for them. */
+import { within } from "../../lib/abortable.ts";
 import type { Uses } from "../../lib/uses.ts";
 
 export class Activity {
@@ -23,14 +24,12 @@ export class Activity {
   /** Resolves when no run is left, at the latest after `timeout` milliseconds. */
   async whenIdle(timeout: number): Promise<void> {
     if (this.#running === 0) return;
-    let timer: NodeJS.Timeout | undefined;
-    await new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, timeout);
+    const idle = new Promise<void>((resolve) => {
       this.#listeners.push(() => {
         if (this.#running === 0) resolve();
       });
     });
-    clearTimeout(timer);
+    await within(timeout, idle);
   }
 
   enter(): void {

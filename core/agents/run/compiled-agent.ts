@@ -4,6 +4,7 @@ import type { ModelChain } from "../../models/chain.ts";
 import type { RunOutcome } from "../../observability/metrics/outcomes.ts";
 import type { Tally } from "../../observability/metrics/tally.ts";
 import type { Entity } from "../../observability/sink.ts";
+import type { ApprovalInbox } from "../../tools/approval.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentMemory } from "../conversation/agent-memory.ts";
 import type { History } from "../history/history.ts";
@@ -55,6 +56,8 @@ export interface CompiledAgent {
   readonly durable: boolean;
   /** Whether a person may have to approve calls of its tools. */
   readonly asks: boolean;
+  /** Where people are asked; undefined where there are no tools. */
+  readonly inbox: ApprovalInbox | undefined;
   readonly recovery: "resume" | "fail";
   readonly keeping: Keeping;
   /** Whether stored objects belong to the token's user. */

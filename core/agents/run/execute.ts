@@ -11,7 +11,7 @@ import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
 import type { HistoryRun } from "../history/history.ts";
 import type { KeptRequest } from "../keeper.ts";
-import { awaitedCalls, NO_CALLS, questionsLeft } from "../prompt/awaited-calls.ts";
+import { awaitedCalls, denyCalls, NO_CALLS, questionsLeft } from "../prompt/awaited-calls.ts";
 import { buildPrompt } from "../prompt/input.ts";
 import { afterLastAnswer, requireCalls } from "../prompt/results.ts";
 import { wasAborted } from "./abort.ts";
@@ -28,7 +28,7 @@ import { NULL_SINK, type PartSink } from "./parts.ts";
 import { emptyRunResult, type RunPlan, type RunResult } from "./run.ts";
 import { addSources, type RunSources } from "./sources.ts";
 import { beginRunSpan, endRunSpan } from "./spans.ts";
-import { type AgentTool, NO_TOOLS } from "./tool-set.ts";
+import { NO_TOOLS } from "./tool-set.ts";
 import { RunWaits } from "./waiting.ts";
 
 export interface RunRequest extends KeptRequest {
@@ -173,7 +173,7 @@ export async function execute(
   const { turn, record } = plan;
   beginRunSpan(agent, prepared);
   if (turn !== null || prepared.sources !== null) await completePrompt(agent, prepared, outcome);
-  const superseded = supersede(prepared);
+  const superseded = supersede(agent, prepared);
   if (superseded !== undefined) await superseded;
   keepAllowed(agent.bounds.providerOptions, plan.prompt);
   // A run with a journal is written when it has ended: until then another process may go on with it.
@@ -199,7 +199,7 @@ export async function execute(
     }
     const status = wasAborted(error, plan.call, sink) ? "cancelled" : "error";
     if (record?.isInterrupted !== true) {
-      if (record !== null) await withdrawAsked(plan, outcome, status === "cancelled" ? status : "ended");
+      if (record !== null) await withdrawAsked(agent, outcome, status === "cancelled" ? status : "ended");
       agent.runs?.count(status);
       if (turn !== null) await turn.abandon(status);
       agent.history.end(entry ?? beginEntry(agent, prepared), status, outcome, status === "error" ? error : undefined);
@@ -217,28 +217,32 @@ function beginEntry({ history }: CompiledAgent, { plan, input }: PreparedRun): H
   return history.begin(plan.id, input, plan.settings.memory, plan.span?.traceId, plan.record?.begunAt);
 }
 
-/** Withdraws what the user has left open with a further message. */
-function supersede({ plan, input }: PreparedRun): Promise<void> | undefined {
-  const { turn, record, call, depth, settings } = plan;
-  if (depth > 0 || record?.isRepeated === true) return undefined;
-  // Whose client cannot answer has not said something else instead.
-  if (plan.clientRunsTools && !plan.clientApproves) return undefined;
-  const left = questionsLeft(input, turn?.asked);
+/** Withdraws what the user has left open with a further message. Calls that will not run are called so from then on. */
+function supersede({ inbox }: CompiledAgent, { plan, input }: PreparedRun): Promise<void> | undefined {
+  const { turn, record, call, depth, settings, prompt } = plan;
+  const left = depth > 0 || inbox === undefined ? [] : questionsLeft(input, turn?.asked);
   if (left.length === 0) return undefined;
   const userId = settings.memory.userId ?? userIdOf(call.user) ?? "";
-  return inboxOf(plan)?.supersede(left, call.agentId, userId);
+  return (async () => {
+    const ids = left.map(({ approvalId }) => approvalId);
+    // What stands there after a crash may be of those that have begun since. Whose client cannot answer says nothing else instead.
+    const isInstead = record?.isRepeated !== true && (plan.clientApproves || !plan.clientRunsTools);
+    if (isInstead) await inbox!.supersede(ids, call.agentId, userId);
+    const endings = await inbox!.endings(ids, userId);
+    if (endings.size === 0) return;
+    denyCalls(prompt, new Map(left.map(({ approvalId, toolCallId }) => [toolCallId, endings.get(approvalId)])));
+    await turn?.deny(endings);
+  })();
 }
 
 /** Withdraws what a kept run has asked that cannot go on. */
-async function withdrawAsked(plan: RunPlan, { approvals }: RunResult, reason: "cancelled" | "ended"): Promise<void> {
+async function withdrawAsked(
+  { inbox }: CompiledAgent,
+  { approvals }: RunResult,
+  reason: "cancelled" | "ended",
+): Promise<void> {
   const ids = approvals.map(({ approvalId }) => approvalId);
-  if (ids.length > 0) await inboxOf(plan)?.withdraw(ids, reason);
-}
-
-/** All tools have the same inbox. */
-function inboxOf({ tools }: RunPlan): AgentTool["inbox"] {
-  for (const { inbox } of tools.byName.values()) if (inbox !== undefined) return inbox;
-  return undefined;
+  if (ids.length > 0) await inbox?.withdraw(ids, reason);
 }
 
 /** Sums up the conversation after the reply. A shutdown waits for it as for a run. */

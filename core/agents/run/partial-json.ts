@@ -128,6 +128,3 @@ export function answersIn(text: string, bracket?: Bracket): unknown[] {
   reader.feed(text);
   return reader.complete().map((each) => parseExactly(each));
 }
-
-/** The likeliest of them, or undefined when there is none. */
-export const parseAnswer = (text: string): unknown => answersIn(text)[0];

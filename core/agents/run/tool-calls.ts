@@ -227,9 +227,8 @@ function callTool(of: StepCall, call: CallToRun): unknown {
 
 function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: CallToRun): RunToolContext {
   const { plan, step, sink, span, usage } = of;
-  const { conversationId } = plan.settings.memory;
-  const { context } = plan.settings;
-  const { userId } = plan.settings.memory;
+  const { context, memory } = plan.settings;
+  const { userId, conversationId } = memory;
   const { agentId } = plan.call;
   const approval = {
     userId,
@@ -241,12 +240,11 @@ function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: C
   };
   const idempotencyKey = `${plan.id}:${step}:${toolCallId}`;
   const progress = progressTo(sink, toolCallId, toolName);
-  const origin = { call: plan.call, context, idempotencyKey, approval, span, progress };
   return {
-    origin: conversationId === undefined ? origin : { ...origin, conversationId },
+    origin: { call: plan.call, context, conversationId, idempotencyKey, approval, span, progress },
     toolCallId,
     usage,
-    memory: plan.settings.memory,
+    memory,
     sink,
     depth: plan.depth,
     turn: plan.turn,

@@ -61,11 +61,12 @@ export const OPENAI_ROUTES = [
   get("/v1/responses/:id", "openai.getResponse", "Read a stored response, or follow one that runs in the background", {
     ...STREAMED,
     query: "ResponseQuery",
+    holds: true,
     async handle({ params, query }, call) {
       const { responses } = call.service;
       const principal = responses.principalOf(call);
       if (query.stream === true) return responses.follow(params.id!, query, principal);
-      return jsonReply(await responses.get(params.id!, principal));
+      return jsonReply(await responses.get(params.id!, principal, call.charge));
     },
   }),
   del("/v1/responses/:id", "openai.deleteResponse", "Delete a stored response", {
@@ -85,9 +86,10 @@ export const OPENAI_ROUTES = [
   get("/v1/responses/:id/input_items", "openai.listInputItems", "List the items that a stored response was asked", {
     ...WHOLE,
     query: "ResponseItemsQuery",
+    holds: true,
     async handle({ params, query }, call) {
       const { responses } = call.service;
-      return jsonReply(await responses.inputItems(params.id!, query, responses.principalOf(call)));
+      return jsonReply(await responses.inputItems(params.id!, query, responses.principalOf(call), call.charge));
     },
   }),
 ];

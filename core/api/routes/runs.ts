@@ -10,7 +10,7 @@ import { get, post } from "./row.ts";
 /** The runs as the caller sees them. @throws ServiceError `not_found` for an unknown agent */
 function open(agentId: string, call: Context<Service>) {
   findAgent(call.service, agentId);
-  return call.service.runs.for(principalOf(call, call.service.isolated));
+  return call.service.runs.for(principalOf(call, call.service.isolated), call);
 }
 
 export const RUN_ROUTES = [
@@ -21,6 +21,7 @@ export const RUN_ROUTES = [
     handle: ({ params: { id }, query }, call) => open(id!, call).list(id!, query),
   }),
   get("/agents/:id/runs/:runId", "runs.get", "Inspect a kept run", {
+    holds: true,
     output: "AgentRun",
     handle: ({ params: { id, runId } }, call) => open(id!, call).get(id!, runId!),
   }),
@@ -29,6 +30,7 @@ export const RUN_ROUTES = [
       "Begins after the event that the header `Last-Event-ID` or `fromSequence` names. The stream of a run that has ended ends with its last part.",
     query: "RunStreamQuery",
     readsHeaders: true,
+    holds: true,
     output: {
       events: "RawStreamPart",
       failure: STREAM_FAILURE,
@@ -54,6 +56,7 @@ export const RUN_ROUTES = [
       description:
         "The newest run of the conversation that `POST /agents/:id/chat` has begun with `options.resumableStream`, from its begin. 204 when none runs.",
       query: "ChatStreamQuery",
+      holds: true,
       output: { ...CHAT_EVENTS, mayBeEmpty: true },
       handle: ({ params: { id, conversationId }, query }, call): Promise<EventReply> =>
         open(id!, call).attachChat(id!, conversationId!, query.userId),

@@ -10,7 +10,7 @@ import { get, post } from "./row.ts";
 
 /** The workflows as the caller sees them. */
 const open = (call: Context<Service>): WorkflowAccess =>
-  call.service.workflows.for(principalOf(call, call.service.isolated));
+  call.service.workflows.for(principalOf(call, call.service.isolated), call.charge);
 
 export const WORKFLOW_ROUTES = [
   get("/workflows", "workflows.list", "List workflows", {
@@ -61,6 +61,7 @@ export const WORKFLOW_ROUTES = [
         "Begins after the event that the header `Last-Event-ID` or `fromSequence` names. The stream of an execution that rests ends with its last event.",
       query: "AttachQuery",
       readsHeaders: true,
+      holds: true,
       output: { events: "WorkflowStreamEvent", failure: STREAM_FAILURE, resumable: true },
       handle({ params, query }, call) {
         const { id } = params;
@@ -119,6 +120,7 @@ export const WORKFLOW_ROUTES = [
   get("/workflows/:id/executions/:executionId/state", "workflows.getState", "Inspect the state of an execution", {
     group: "management",
     query: "OwnerQuery",
+    holds: true,
     output: "ExecutionState",
     handle: ({ params, query }, call) => open(call).state(params.id!, executionIdParam(params), query.userId),
   }),

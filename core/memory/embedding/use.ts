@@ -40,7 +40,7 @@ interface Batch {
 /** @throws Error when the packages are not installed */
 export function createUseEmbedding(host: Pick<Host, "onClose">): NamedEmbedding {
   checkInstalled();
-  const thread = new Thread();
+  const thread = createThread();
   host.onClose(() => thread.close());
   return {
     provider: "local",
@@ -66,76 +66,76 @@ function checkInstalled(): void {
   );
 }
 
-class Thread {
-  #worker: Worker | null = null;
-  readonly #jobs: Job[] = [];
+function createThread() {
+  let running: Worker | null = null;
+  const jobs: Job[] = [];
   /** The batch on which the thread works. */
-  #current: Batch | null = null;
-  #closed = false;
+  let current: Batch | null = null;
+  let closed = false;
 
-  embed(texts: readonly string[], signal?: AbortSignal): Promise<Float32Array[]> {
+  function embed(texts: readonly string[], signal?: AbortSignal): Promise<Float32Array[]> {
     if (texts.length === 0) return Promise.resolve([]);
     return new Promise((resolve, reject) => {
-      if (this.#closed) return reject(new Error(STOPPING_MESSAGE));
+      if (closed) return reject(new Error(STOPPING_MESSAGE));
       const job: Job = { texts, order: byLength(texts), done: 0, vectors: new Array(texts.length), resolve, reject };
       const abort = () => {
-        this.#remove(job);
+        remove(job);
         reject(signal?.reason);
       };
       signal?.addEventListener("abort", abort, { once: true });
       job.detach = () => signal?.removeEventListener("abort", abort);
-      this.#jobs.push(job);
-      this.#next();
+      jobs.push(job);
+      next();
     });
   }
 
-  #remove(job: Job): void {
-    const place = this.#jobs.indexOf(job);
-    if (place >= 0) this.#jobs.splice(place, 1);
+  function remove(job: Job): void {
+    const place = jobs.indexOf(job);
+    if (place >= 0) jobs.splice(place, 1);
     job.detach?.();
   }
 
-  async close(): Promise<void> {
-    this.#closed = true;
-    this.#rejectAll(new Error(STOPPING_MESSAGE));
-    await this.#worker?.terminate();
+  async function close(): Promise<void> {
+    closed = true;
+    rejectAll(new Error(STOPPING_MESSAGE));
+    await running?.terminate();
   }
 
   /** The job with the fewest texts left is next, so that a query need not wait for a thousand messages. */
-  #next(): void {
-    if (this.#current !== null || this.#jobs.length === 0) return;
-    let job = this.#jobs[0]!;
-    for (const other of this.#jobs) if (textsLeft(other) < textsLeft(job)) job = other;
+  function next(): void {
+    if (current !== null || jobs.length === 0) return;
+    let job = jobs[0]!;
+    for (const other of jobs) if (textsLeft(other) < textsLeft(job)) job = other;
     const places = nextPlaces(job);
-    this.#current = { job, places };
-    this.#worker ??= this.#start();
+    current = { job, places };
+    running ??= start();
     // A busy thread keeps the process alive, an idle one does not.
-    this.#worker.ref();
+    running.ref();
     // The encoder fails on texts without any word.
-    this.#worker.postMessage(places.map((place) => textAt(job, place)).map((text) => (/\S/.test(text) ? text : ".")));
+    running.postMessage(places.map((place) => textAt(job, place)).map((text) => (/\S/.test(text) ? text : ".")));
   }
 
-  #start(): Worker {
+  function start(): Worker {
     const worker = new Worker(WORKER, { execArgv: [], name: "local/use" });
     worker.on("message", (answer: { matrix: Float32Array } | { problem: string }) => {
       // After a stop the answer is no longer expected.
-      if (worker === this.#worker && this.#current !== null) this.#receive(answer, this.#current);
+      if (worker === running && current !== null) receive(answer, current);
     });
     const fail = (reason: string) => {
-      if (worker !== this.#worker) return;
-      this.#worker = null;
-      this.#rejectAll(new Error(`local/use: the thread of the encoder ended: ${reason}`));
+      if (worker !== running) return;
+      running = null;
+      rejectAll(new Error(`local/use: the thread of the encoder ended: ${reason}`));
     };
     worker.on("error", (error) => fail(messageOf(error)));
     worker.on("exit", (code) => fail(`exit code ${code}`));
     return worker;
   }
 
-  #receive(answer: { matrix: Float32Array } | { problem: string }, { job, places }: Batch): void {
-    this.#current = null;
-    this.#worker?.unref();
+  function receive(answer: { matrix: Float32Array } | { problem: string }, { job, places }: Batch): void {
+    current = null;
+    running?.unref();
     if ("problem" in answer) {
-      this.#remove(job);
+      remove(job);
       job.reject(new Error(`local/use: ${answer.problem}`));
     } else {
       const dimensions = answer.matrix.length / places.length;
@@ -144,21 +144,23 @@ class Thread {
       }
       job.done += places.length;
       if (textsLeft(job) === 0) {
-        this.#remove(job);
+        remove(job);
         job.resolve(job.vectors);
       }
     }
-    this.#next();
+    next();
   }
 
   /** Rejects all jobs. Later ones start a new thread. */
-  #rejectAll(error: Error): void {
-    this.#current = null;
-    for (const job of [...this.#jobs]) {
-      this.#remove(job);
+  function rejectAll(error: Error): void {
+    current = null;
+    for (const job of [...jobs]) {
+      remove(job);
       job.reject(error);
     }
   }
+
+  return { embed, close };
 }
 
 const textsLeft = ({ texts, done }: Job) => texts.length - done;

@@ -122,7 +122,7 @@ export class RecentMessages {
     return changed.length === 0 ? this.#store.commit(commit) : this.#change(commit, changed);
   }
 
-  async #change(commit: Commit, changed: Changed): Promise<number> {
+  async #change(commit: Commit, changed: ReturnType<typeof changedConversations>): Promise<number> {
     for (const [conversation] of changed) this.#overlaps.beginWrite(conversation);
     let revision: number | null = null;
     try {
@@ -148,10 +148,8 @@ export class RecentMessages {
   }
 }
 
-type Changed = readonly (readonly [conversation: number, revision: number])[];
-
 /** The existing conversations that a commit changes, each with the revision that it expects. */
-function changedConversations({ expect }: Commit): Changed {
+function changedConversations({ expect }: Commit): readonly (readonly [conversation: number, revision: number])[] {
   const changed: [number, number][] = [];
   for (const [key, revision] of expect ?? []) {
     if (revision === null) continue;

@@ -34,7 +34,7 @@ export interface Saver {
   save(batches: readonly SaveBatch[]): Promise<void>;
 }
 
-interface Waiting extends Omit<SaveBatch, "conversation"> {
+interface Waiting extends SaveBatch {
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
@@ -44,40 +44,39 @@ const MAX_MESSAGES_PER_SHARED_COMMIT = 1000;
 export function createSaver(domain: Domain): Saver {
   const waiting = new Map<number, Waiting[]>();
 
-  function enqueue({ conversation, messages, place, joined, begun }: SaveBatch): Promise<void> {
+  function enqueue(batch: SaveBatch): Promise<void> {
+    const { conversation } = batch;
     return new Promise((resolve, reject) => {
-      const call = { messages, place, joined, begun, resolve, reject };
+      const call = { ...batch, resolve, reject };
       const queue = waiting.get(conversation.number);
       if (queue !== undefined) {
         queue.push(call);
         return;
       }
       waiting.set(conversation.number, [call]);
-      drain(conversation);
+      drain(conversation.number);
     });
   }
 
   /** Saves all waiting messages when earlier work on the conversation has ended. */
-  function drain(conversation: Snapshot): void {
-    void domain.mutex.run([conversation.number], async () => {
-      const calls = take(conversation.number);
+  function drain(number: number): void {
+    void domain.mutex.run([number], async () => {
+      const calls = take(number);
+      const [first] = calls;
       try {
-        const messages = calls.length === 1 ? calls[0]!.messages : calls.flatMap((call) => call.messages);
-        await saveFor(calls[0]!, conversation, messages);
+        const all = calls.length === 1 ? first! : { ...first!, messages: calls.flatMap((call) => call.messages) };
+        await write(domain, [all]);
         for (const call of calls) call.resolve();
       } catch (error) {
         // There may be room for some of them.
         const alone = calls.length > 1 && isTooLarge(error);
         for (const call of calls)
-          if (alone) await saveFor(call, conversation, call.messages).then(call.resolve, call.reject);
+          if (alone) await write(domain, [call]).then(call.resolve, call.reject);
           else call.reject(error);
       }
-      if (waiting.has(conversation.number)) drain(conversation);
+      if (waiting.has(number)) drain(number);
     });
   }
-
-  const saveFor = ({ place, joined, begun }: Waiting, conversation: Snapshot, messages: Waiting["messages"]) =>
-    write(domain, [{ conversation, messages, place, joined, begun }]);
 
   /** Takes the first calls off the queue, as many as can share one commit. A turn gets a separate one. */
   function take(number: number): Waiting[] {

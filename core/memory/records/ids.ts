@@ -4,9 +4,11 @@ import { NUMBER_LIMIT } from "../../storage/encoding.ts";
 
 const MESSAGE_ID = /^([0-9a-f]{8})-([0-9a-f]{4})-7([0-9a-f]{3})-[89ab]([0-9a-f]{3})-([0-9a-f]{2})[0-9a-f]{10}$/;
 
+const hex = (value: number, digits: number) => value.toString(16).padStart(digits, "0");
+
 /** @param time milliseconds since 1970 */
 export function createId(time: number): string {
-  const at = time.toString(16).padStart(12, "0");
+  const at = hex(time, 12);
   return `${at.slice(0, 8)}-${at.slice(8)}-7${randomUUID().slice(15)}`;
 }
 
@@ -16,8 +18,8 @@ export function createId(time: number): string {
  * @param sequence below 2 ** 32
  */
 export function createMessageId(time: number, sequence: number): string {
-  const at = time.toString(16).padStart(12, "0");
-  const number = sequence.toString(16).padStart(8, "0");
+  const at = hex(time, 12);
+  const number = hex(sequence, 8);
   const random = randomUUID();
   return `${at.slice(0, 8)}-${at.slice(8)}-7${number.slice(0, 3)}-${random[19]}${number.slice(3, 6)}-${number.slice(6)}${random.slice(26)}`;
 }

@@ -5,7 +5,7 @@
  */
 import { CommitConflict } from "../../lib/errors.ts";
 import { nextTurn } from "../../lib/event-loop-turns.ts";
-import type { VectorEntry, VectorHit, VectorQuery, Vectors } from "../../plugin/plugin.ts";
+import type { VectorEntry, VectorHit, VectorQuery } from "../../plugin/plugin.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Commit, Row, Store } from "../../storage/store.ts";
 import type { VectorTables } from "../../storage/vector-tables.ts";
@@ -14,7 +14,7 @@ import { Nearest, similarity } from "./nearest.ts";
 import { readVector, type VectorRow, writeVector } from "./rows.ts";
 import { createDraft, type Draft, type MessagePlace } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
-import { VectorCache } from "./vector-cache.ts";
+import { createVectorCache, type VectorCache } from "./vector-cache.ts";
 import type { FinishedRow, VectorIndex } from "./vector-index.ts";
 
 // Finds the vectors that are nearest to a query: candidates from the cache, compared again by their rows in the store.
@@ -143,85 +143,80 @@ interface ExactOptions {
   tables?: VectorTables | undefined;
 }
 
-export class ExactVectors implements VectorIndex, Vectors {
-  readonly #store: Store;
-  readonly #layout: IndexLayout;
-  readonly #state: IndexState | null;
-  readonly #cache: VectorCache;
-  readonly #tables: VectorTables | undefined;
+/** @param state what commits of vectors expect to be unchanged; null to write vectors without that check */
+export function createExactVectors(
+  store: Store,
+  layout: IndexLayout,
+  state: IndexState | null,
+  options: ExactOptions = {},
+): VectorIndex {
+  const cache = options.cache ?? createVectorCache();
+  const tables = options.tables;
 
-  /** @param state what commits of vectors expect to be unchanged; null to write vectors without that check */
-  constructor(store: Store, layout: IndexLayout, state: IndexState | null, options: ExactOptions = {}) {
-    this.#store = store;
-    this.#layout = layout;
-    this.#state = state;
-    this.#cache = options.cache ?? new VectorCache();
-    this.#tables = options.tables;
+  async function idle(): Promise<void> {
+    await tables?.idle();
   }
 
-  async idle(): Promise<void> {
-    await this.#tables?.idle();
+  function dropMessages(draft: Draft, places: readonly MessagePlace[]): void {
+    for (const place of places) draft.delete.push(layout.vector(place), layout.wait(place));
   }
 
-  dropMessages(draft: Draft, places: readonly MessagePlace[]): void {
-    for (const place of places) draft.delete.push(this.#layout.vector(place), this.#layout.wait(place));
+  function dropConversation(draft: Draft, owner: string, conversation: string): void {
+    draft.clear.push(layout.vectors(owner, conversation), layout.waiting(owner, conversation));
   }
 
-  dropConversation(draft: Draft, owner: string, conversation: string): void {
-    draft.clear.push(this.#layout.vectors(owner, conversation), this.#layout.waiting(owner, conversation));
-  }
-
-  async finish(finished: readonly FinishedRow[]): Promise<void> {
-    const results = await Promise.allSettled(finished.map((one) => this.#finishOne(one)));
+  async function finish(finished: readonly FinishedRow[]): Promise<void> {
+    const results = await Promise.allSettled(finished.map((one) => finishOne(one)));
     const failed = results.find((result) => result.status === "rejected");
     if (failed !== undefined) throw failed.reason;
   }
 
-  async #finishOne({ key, revision, row }: FinishedRow): Promise<void> {
+  async function finishOne({ key, revision, row }: FinishedRow): Promise<void> {
     const expect = [[key, revision] as const];
     try {
-      if (row === undefined) await this.#store.commit({ delete: [key], expect });
-      else await this.#write(row, { delete: [key], expect });
+      if (row === undefined) await store.commit({ delete: [key], expect });
+      else await write(row, { delete: [key], expect });
     } catch (error) {
       // Saved again or deleted in the meantime, in a commit that has put its own row into the queue or removed it.
       if (!(error instanceof CommitConflict && error.keys.includes(key))) throw error;
     }
   }
 
-  async #write(row: VectorRow, { delete: gone = [], expect = [] }: Commit): Promise<void> {
-    const owner = this.#layout.vectors(row.owner);
-    const key = this.#layout.vector(row);
-    const cached = this.#cache.peek(owner);
-    const revision = await this.#store.commit({
+  async function write(row: VectorRow, { delete: gone = [], expect = [] }: Commit): Promise<void> {
+    const owner = layout.vectors(row.owner);
+    const key = layout.vector(row);
+    const cached = cache.peek(owner);
+    const revision = await store.commit({
       put: [[key, writeVector(row)]],
-      add: [[this.#layout.counter(row.owner), 1]],
+      add: [[layout.counter(row.owner), 1]],
       delete: gone,
-      expect: this.#state === null ? expect : [...expect, this.#state.expectation],
+      expect: state === null ? expect : [...expect, state.expectation],
     });
-    this.#tables?.wake();
-    this.#cache.written(owner, cached, key, revision, row.vector);
+    tables?.wake();
+    cache.written(owner, cached, key, revision, row.vector);
   }
 
-  async put(entries: readonly VectorEntry[]): Promise<void> {
-    await Promise.all(entries.map((entry) => this.#write(entry, {})));
+  async function put(entries: readonly VectorEntry[]): Promise<void> {
+    await Promise.all(entries.map((entry) => write(entry, {})));
   }
 
-  async delete(places: readonly { owner: string; conversation: string; message?: string }[]): Promise<void> {
+  async function remove(places: readonly { owner: string; conversation: string; message?: string }[]): Promise<void> {
     const draft = createDraft();
     for (const { owner, conversation, message } of places) {
-      if (message === undefined) this.dropConversation(draft, owner, conversation);
-      else this.dropMessages(draft, [{ owner, conversation, message }]);
+      if (message === undefined) dropConversation(draft, owner, conversation);
+      else dropMessages(draft, [{ owner, conversation, message }]);
     }
-    await this.#store.commit(draft);
+    await store.commit(draft);
   }
 
-  async clear(): Promise<void> {
-    await this.#store.commit({ clear: [this.#layout.vectors()] });
-    this.#cache.forget(this.#layout.vectors());
+  async function clear(): Promise<void> {
+    await store.commit({ clear: [layout.vectors()] });
+    cache.forget(layout.vectors());
   }
 
-  search(query: VectorQuery): Promise<VectorHit[]> {
-    const [store, layout, cache, tables] = [this.#store, this.#layout, this.#cache, this.#tables];
+  function search(query: VectorQuery): Promise<VectorHit[]> {
     return searchVectors({ store, layout, cache, tables }, query);
   }
+
+  return { idle, dropMessages, dropConversation, finish, put, delete: remove, clear, search };
 }

@@ -27,15 +27,9 @@ interface IndexParts {
   logger: Logger;
 }
 
-export class SemanticIndex implements Semantic {
-  readonly #parts: IndexParts;
-
-  constructor(parts: IndexParts) {
-    this.#parts = parts;
-  }
-
-  saved(draft: Draft, place: MessagePlace, text: string): void {
-    const { index, layout } = this.#parts;
+export function createSemanticIndex(parts: IndexParts): Semantic {
+  function saved(draft: Draft, place: MessagePlace, text: string): void {
+    const { index, layout } = parts;
     const { owner, conversation, message } = place;
     if (text.trim() === "") {
       index.dropMessages(draft, [place]);
@@ -45,36 +39,36 @@ export class SemanticIndex implements Semantic {
     draft.put.push([layout.wait(place), row]);
   }
 
-  deleted(draft: Draft, places: readonly MessagePlace[]): void {
-    if (places.length > 0) this.#parts.index.dropMessages(draft, places);
+  function deleted(draft: Draft, places: readonly MessagePlace[]): void {
+    if (places.length > 0) parts.index.dropMessages(draft, places);
   }
 
-  conversationDeleted(draft: Draft, owner: string, conversation: string): void {
-    this.#parts.index.dropConversation(draft, owner, conversation);
+  function conversationDeleted(draft: Draft, owner: string, conversation: string): void {
+    parts.index.dropConversation(draft, owner, conversation);
   }
 
-  committed(): void {
-    this.#parts.queue.wake();
+  function committed(): void {
+    parts.queue.wake();
   }
 
-  async search(query: SemanticQuery): Promise<SemanticHit[]> {
-    const { queue, layout, state, index } = this.#parts;
+  async function search(query: SemanticQuery): Promise<SemanticHit[]> {
+    const { queue, layout, state, index } = parts;
     const { owner, conversation, limit, threshold, signal } = query;
-    const [vector] = await Promise.all([this.#embed(query.text, signal), state.refresh()]);
+    const [vector] = await Promise.all([embed(query.text, signal), state.refresh()]);
     if (vector === null) return [];
     // After the query was embedded: the time that a local encoder needs to load is not part of the wait.
     await queue.waitFor(layout.waiting(owner, owner === undefined ? undefined : conversation), MAX_WAIT_MS);
     const least = threshold - ROUNDING_ERROR;
-    const hits = await this.#withErrors("search", signal, () =>
+    const hits = await withErrors("search", signal, () =>
       index.search({ vector, owner, conversation, limit, threshold: least, signal }),
     );
     return hits.map(({ score, ...place }) => ({ ...place, score: Math.min(1, score) }));
   }
 
   /** Null when the vector is all zeros, and so similar to nothing. */
-  async #embed(text: string, signal: AbortSignal | undefined): Promise<Float32Array | null> {
-    const { embedding } = this.#parts;
-    const [vector] = await this.#withErrors("embed", signal, () =>
+  async function embed(text: string, signal: AbortSignal | undefined): Promise<Float32Array | null> {
+    const { embedding } = parts;
+    const [vector] = await withErrors("embed", signal, () =>
       embedding.embed([text.slice(0, MAX_TEXT_CHARACTERS)], signal),
     );
     normalize(vector!);
@@ -82,14 +76,20 @@ export class SemanticIndex implements Semantic {
   }
 
   /** Logs failures of the embedding or the vectors, and turns them into errors for the client. */
-  async #withErrors<T>(step: "embed" | "search", signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
+  async function withErrors<T>(
+    step: "embed" | "search",
+    signal: AbortSignal | undefined,
+    work: () => Promise<T>,
+  ): Promise<T> {
     try {
       return await work();
     } catch (error) {
       if (error instanceof ServiceError || signal?.aborted) throw error;
-      this.#parts.logger.warn({ err: error }, `semantic memory: ${step} failed: ${messageOf(error)}`);
+      parts.logger.warn({ err: error }, `semantic memory: ${step} failed: ${messageOf(error)}`);
       if (error instanceof EmbeddingRefused) throw invalid("the embedding model refused the text that is searched for");
       throw unavailable(`semantic search is not available: ${FAILURE_MESSAGES[step]}`, 5);
     }
   }
+
+  return { saved, deleted, conversationDeleted, committed, search };
 }

@@ -9,15 +9,16 @@ import type { Store } from "../../storage/store.ts";
 import type { VectorTables } from "../../storage/vector-tables.ts";
 import type { NamedEmbedding } from "../embedding/embedding.ts";
 import { type EmbeddingSource, openEmbedding } from "../embedding/open.ts";
-import { ExactVectors } from "./exact.ts";
-import { SemanticIndex } from "./index.ts";
+import { createExactVectors } from "./exact.ts";
+import { createSemanticIndex } from "./index.ts";
 import { ALL_VECTORS, createLayout, type IndexLayout, OBSOLETE_ROWS } from "./layout.ts";
-import { PluginVectors } from "./plugin-vectors.ts";
-import { EmbeddingQueue } from "./queue.ts";
+import { createPluginVectors } from "./plugin-vectors.ts";
+import { createEmbeddingQueue } from "./queue.ts";
 import { readVector } from "./rows.ts";
 import type { Semantic } from "./semantic.ts";
 import { type IndexSettings, IndexState } from "./state.ts";
-import { VectorCache } from "./vector-cache.ts";
+import { createVectorCache, type VectorCache } from "./vector-cache.ts";
+import type { VectorIndex } from "./vector-index.ts";
 
 export interface SemanticSource extends EmbeddingSource {
   store: Store;
@@ -46,7 +47,7 @@ export async function openSemantics(
   const semantics = new Map<string, Semantic>();
   const problems: Problem[] = [];
   const embeddings = createEmbeddings(source);
-  const cache = new VectorCache(source.vectorBytes);
+  const cache = createVectorCache(source.vectorBytes);
   await markGaps(manifest, source.store);
   await removeObsolete(source.store);
   for (const [name, { semantic }] of Object.entries(manifest.memory)) {
@@ -106,20 +107,20 @@ async function openIndex(
   const layout = createLayout(name);
   const state = await IndexState.open(store, layout.state, indexSettings(embedding, settings));
   if ("problem" in state) return { problem: state.problem, at: "embedding" };
-  let index: ExactVectors | PluginVectors;
+  let index: VectorIndex;
   try {
     index = await openVectors(name, settings, layout, state, source, cache);
   } catch (error) {
     return { problem: messageOf(error), at: error instanceof PgvectorMissing ? "pgvector" : "vectors" };
   }
   const logger = host.logger.child({ memory: name });
-  const queue = new EmbeddingQueue({ store, layout, state, index, embedding, logger, signal: host.signal });
+  const queue = createEmbeddingQueue({ store, layout, state, index, embedding, logger, signal: host.signal });
   // The store closes after this callback: let the current writes finish first.
   host.onClose(async () => {
     await queue.idle();
     await index.idle();
   });
-  return { semantic: new SemanticIndex({ layout, state, embedding, index, queue, logger }), gaps: state.gaps };
+  return { semantic: createSemanticIndex({ layout, state, embedding, index, queue, logger }), gaps: state.gaps };
 }
 
 export type Embeddings = (settings: SemanticMemoryManifest) => Promise<NamedEmbedding>;
@@ -162,7 +163,7 @@ export async function openVectors(
   state: IndexState,
   { store, registry, host }: SemanticSource,
   cache: VectorCache,
-): Promise<ExactVectors | PluginVectors> {
+): Promise<VectorIndex> {
   const { use, ...config } = typeof settings.vectors === "string" ? { use: settings.vectors } : settings.vectors;
   const plugin = registry.get("vectors", use);
   const { env, signal, onClose, keyv } = host;
@@ -170,10 +171,10 @@ export async function openVectors(
   if (plugin === undefined) {
     if (use !== "exact") throw new Error(`no vectors plugin "${use}"`);
     const tables = await openTables(settings, store);
-    return new ExactVectors(store, layout, state, { cache, tables });
+    return createExactVectors(store, layout, state, { cache, tables });
   }
   if (settings.pgvector === "required")
     throw new PgvectorMissing(`cannot be required of the plugin ${use}, but of exact alone`);
   const vectors = await createInstance(plugin, config, { name, logger, env, signal, onClose, keyv });
-  return new PluginVectors(store, layout, state, guarded(vectors, ["put", "delete", "search", "clear"]));
+  return createPluginVectors(store, layout, state, guarded(vectors, ["put", "delete", "search", "clear"]));
 }

@@ -12,58 +12,51 @@ import type { Draft, MessagePlace } from "./semantic.ts";
 import type { IndexState } from "./state.ts";
 import type { FinishedRow, VectorIndex } from "./vector-index.ts";
 
-export class PluginVectors implements VectorIndex {
-  readonly #store: Store;
-  readonly #layout: IndexLayout;
-  readonly #state: IndexState;
-  readonly #vectors: Vectors;
-
-  constructor(store: Store, layout: IndexLayout, state: IndexState, vectors: Vectors) {
-    this.#store = store;
-    this.#layout = layout;
-    this.#state = state;
-    this.#vectors = vectors;
-  }
-
-  dropMessages(draft: Draft, places: readonly MessagePlace[]): void {
+export function createPluginVectors(
+  store: Store,
+  layout: IndexLayout,
+  state: IndexState,
+  vectors: Vectors,
+): VectorIndex {
+  function dropMessages(draft: Draft, places: readonly MessagePlace[]): void {
     for (const { owner, conversation, message } of places) {
       const place = { owner, conversation, message };
-      draft.put.push([this.#layout.wait(place), writeWaiting({ kind: "delete", ...place })]);
+      draft.put.push([layout.wait(place), writeWaiting({ kind: "delete", ...place })]);
     }
   }
 
-  dropConversation(draft: Draft, owner: string, conversation: string): void {
-    draft.clear.push(this.#layout.waiting(owner, conversation));
+  function dropConversation(draft: Draft, owner: string, conversation: string): void {
+    draft.clear.push(layout.waiting(owner, conversation));
     const row = writeWaiting({ kind: "deleteConversation", owner, conversation });
-    draft.put.push([this.#layout.waitingConversation(owner, conversation), row]);
+    draft.put.push([layout.waitingConversation(owner, conversation), row]);
   }
 
   /** Calls the plugin before the commit: after a crash in between it gets the same call again. */
-  async finish(finished: readonly FinishedRow[]): Promise<void> {
+  async function finish(finished: readonly FinishedRow[]): Promise<void> {
     // Another process may have rebuilt the index.
-    await this.#state.refresh();
+    await state.refresh();
     const entries = finished.flatMap(({ row }) => (row === undefined ? [] : [row]));
-    if (entries.length > 0) await this.#vectors.put(entries);
-    await Promise.all(finished.map((one) => removeUnchanged(this.#store, one)));
+    if (entries.length > 0) await vectors.put(entries);
+    await Promise.all(finished.map((one) => removeUnchanged(store, one)));
   }
 
-  async put(entries: readonly VectorEntry[]): Promise<void> {
-    await this.#vectors.put(entries);
+  async function put(entries: readonly VectorEntry[]): Promise<void> {
+    await vectors.put(entries);
   }
 
-  async clear(): Promise<void> {
-    await this.#vectors.clear();
+  async function clear(): Promise<void> {
+    await vectors.clear();
   }
 
-  async delete(places: readonly { owner: string; conversation: string; message?: string }[]): Promise<void> {
-    await this.#vectors.delete(places);
+  async function remove(places: readonly { owner: string; conversation: string; message?: string }[]): Promise<void> {
+    await vectors.delete(places);
   }
 
-  async idle(): Promise<void> {}
+  async function idle(): Promise<void> {}
 
-  async search(query: VectorQuery): Promise<VectorHit[]> {
+  async function search(query: VectorQuery): Promise<VectorHit[]> {
     const { owner, conversation, limit, threshold } = query;
-    const hits = await this.#vectors.search(query);
+    const hits = await vectors.search(query);
     // The plugin is not trusted to keep owners apart.
     return hits
       .filter((hit) => owner === undefined || hit.owner === owner)
@@ -72,4 +65,6 @@ export class PluginVectors implements VectorIndex {
       .sort((a, b) => b.score - a.score)
       .slice(0, limit);
   }
+
+  return { dropMessages, dropConversation, finish, put, clear, delete: remove, idle, search };
 }

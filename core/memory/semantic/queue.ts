@@ -38,119 +38,116 @@ interface Item extends Row {
   waiting: Waiting;
 }
 
-export class EmbeddingQueue {
-  readonly #parts: QueueParts;
-  /** Revisions of refused rows by key. */
-  readonly #refused = new Map<string, number>();
-  /** The current work; null while there is none. */
-  #running: Promise<void> | null = null;
-  /** When the first round of the current work ended. Before that, a local encoder may still be loading. */
-  #busySince = Number.POSITIVE_INFINITY;
-  #again = false;
-  #failures = 0;
-  #timer: NodeJS.Timeout | undefined;
-  /** Called once, at the end of the current round. */
-  #waiters: (() => void)[] = [];
+export type EmbeddingQueue = ReturnType<typeof createEmbeddingQueue>;
 
-  constructor(parts: QueueParts) {
-    this.#parts = parts;
-    parts.signal.addEventListener("abort", () => clearTimeout(this.#timer), { once: true });
-  }
+export function createEmbeddingQueue(parts: QueueParts) {
+  /** Revisions of refused rows by key. */
+  const refused = new Map<string, number>();
+  /** The current work; null while there is none. */
+  let running: Promise<void> | null = null;
+  /** When the first round of the current work ended. Before that, a local encoder may still be loading. */
+  let busySince = Number.POSITIVE_INFINITY;
+  let again = false;
+  let failures = 0;
+  let timer: NodeJS.Timeout | undefined;
+  /** Called once, at the end of the current round. */
+  const waiters: (() => void)[] = [];
+  parts.signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
 
   /** Starts embedding if texts may be waiting. Returns at once. */
-  wake(): void {
-    this.#again = true;
+  function wake(): void {
+    again = true;
     // While embedding fails, the timer decides when to try again.
-    if (this.#running === null && this.#timer === undefined && !this.#parts.signal.aborted) {
-      this.#busySince = Number.POSITIVE_INFINITY;
-      this.#running = this.#run();
+    if (running === null && timer === undefined && !parts.signal.aborted) {
+      busySince = Number.POSITIVE_INFINITY;
+      running = run();
     }
   }
 
   /** For commands: works until the queue is empty. @throws the error of the embedding or the store */
-  async drain(): Promise<void> {
+  async function drain(): Promise<void> {
     for (;;) {
-      this.#again = false;
-      const problem = await this.#embedWaiting();
+      again = false;
+      const problem = await embedWaiting();
       if (problem !== null) throw problem;
-      if (!this.#again) return;
+      if (!again) return;
     }
   }
 
   /** Resolves when the current work has ended or has been postponed. */
-  async idle(): Promise<void> {
-    await this.#running;
+  async function idle(): Promise<void> {
+    await running;
   }
 
   /** Waits at most `timeout` milliseconds while texts below `prefix` are being embedded. */
-  async waitFor(prefix: string, timeout: number): Promise<void> {
-    if (this.#running === null) return;
-    const deadline = Math.min(performance.now() + timeout, this.#busySince + MAX_BUSY_WAIT_MS);
-    while (this.#running !== null) {
-      const round = new Promise<void>((resolve) => this.#waiters.push(resolve));
-      const [waiting] = await this.#parts.store.scan({ prefix, limit: 1 });
+  async function waitFor(prefix: string, timeout: number): Promise<void> {
+    if (running === null) return;
+    const deadline = Math.min(performance.now() + timeout, busySince + MAX_BUSY_WAIT_MS);
+    while (running !== null) {
+      const round = new Promise<void>((resolve) => waiters.push(resolve));
+      const [waiting] = await parts.store.scan({ prefix, limit: 1 });
       const left = deadline - performance.now();
       if (waiting === undefined || left <= 0 || !(await doneWithin(round, left))) return;
     }
   }
 
-  async #run(): Promise<void> {
+  async function run(): Promise<void> {
     // Texts that are saved in the same turn of the event loop become one batch.
     await null;
     let problem: unknown = null;
-    while (this.#again && problem === null && !this.#parts.signal.aborted) {
-      this.#again = false;
-      problem = await this.#embedWaiting().catch((error) => error ?? new Error("unknown error"));
+    while (again && problem === null && !parts.signal.aborted) {
+      again = false;
+      problem = await embedWaiting().catch((error) => error ?? new Error("unknown error"));
     }
-    this.#running = null;
-    this.#endRound();
-    if (problem !== null) this.#retryLater(problem);
+    running = null;
+    endRound();
+    if (problem !== null) retryLater(problem);
   }
 
-  #retryLater(problem: unknown): void {
-    const { logger, signal } = this.#parts;
+  function retryLater(problem: unknown): void {
+    const { logger, signal } = parts;
     if (signal.aborted) return;
-    const delay = backOff(this.#failures++, MIN_RETRY_DELAY_MS, MAX_RETRY_DELAY_MS);
+    const delay = backOff(failures++, MIN_RETRY_DELAY_MS, MAX_RETRY_DELAY_MS);
     const text = `semantic memory: messages wait to be embedded: ${messageOf(problem)}; trying again in ${delay / 1000} s`;
     logger.warn({ err: problem }, text);
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined;
-      this.wake();
+    timer = setTimeout(() => {
+      timer = undefined;
+      wake();
     }, delay);
-    this.#timer.unref();
+    timer.unref();
   }
 
-  #endRound(): void {
-    this.#busySince = Math.min(this.#busySince, performance.now());
-    for (const waiter of this.#waiters.splice(0)) waiter();
+  function endRound(): void {
+    busySince = Math.min(busySince, performance.now());
+    for (const waiter of waiters.splice(0)) waiter();
   }
 
   /** Goes once through all waiting rows. Returns the error that stopped it, or null. */
-  async #embedWaiting(): Promise<unknown> {
-    const { store, layout, signal } = this.#parts;
+  async function embedWaiting(): Promise<unknown> {
+    const { store, layout, signal } = parts;
     const prefix = layout.waiting();
     for await (const rows of allRows(store, { prefix }, BATCH_ROWS)) {
       const items = rows
-        .filter(({ key, revision }) => this.#refused.get(key) !== revision)
+        .filter(({ key, revision }) => refused.get(key) !== revision)
         .map((row) => ({ ...row, waiting: readWaiting(row.value) }));
       if (items.length > 0) {
         try {
-          await this.#process(items);
-          this.#failures = 0;
+          await handle(items);
+          failures = 0;
         } catch (error) {
           // Throws a clearer error when another process has rebuilt the index meanwhile.
-          await this.#parts.state.refresh();
+          await parts.state.refresh();
           return error;
         }
-        this.#endRound();
+        endRound();
       }
       if (signal.aborted) break;
     }
     return null;
   }
 
-  async #process(items: readonly Item[]): Promise<void> {
-    const { index } = this.#parts;
+  async function handle(items: readonly Item[]): Promise<void> {
+    const { index } = parts;
     const deletions = items.filter(({ waiting }) => waiting.kind !== "embed");
     if (deletions.length > 0) {
       await index.delete(
@@ -163,11 +160,11 @@ export class EmbeddingQueue {
       await index.finish(deletions.map(({ key, revision }) => ({ key, revision })));
     }
     const texts = items.filter(({ waiting }) => waiting.kind === "embed");
-    if (texts.length > 0) await this.#embed(texts);
+    if (texts.length > 0) await embed(texts);
   }
 
-  async #embed(items: readonly Item[]): Promise<void> {
-    const { embedding, state, index, signal } = this.#parts;
+  async function embed(items: readonly Item[]): Promise<void> {
+    const { embedding, state, index, signal } = parts;
     let vectors: Float32Array[];
     try {
       vectors = await embedding.embed(
@@ -176,7 +173,7 @@ export class EmbeddingQueue {
       );
     } catch (error) {
       if (!(error instanceof EmbeddingRefused)) throw error;
-      return this.#isolateRefused(items, error);
+      return isolateRefused(items, error);
     }
     await state.setDimensions(vectors[0]!.length);
     const finished = items.map(({ key, revision, waiting }, position): FinishedRow => {
@@ -188,18 +185,20 @@ export class EmbeddingQueue {
   }
 
   /** A single text may cause the refusal of the whole batch. Bisection finds it, and it is skipped until the next start. */
-  async #isolateRefused(items: readonly Item[], error: EmbeddingRefused): Promise<void> {
+  async function isolateRefused(items: readonly Item[], error: EmbeddingRefused): Promise<void> {
     if (items.length > 1) {
       const middle = items.length >> 1;
-      await this.#embed(items.slice(0, middle));
-      await this.#embed(items.slice(middle));
+      await embed(items.slice(0, middle));
+      await embed(items.slice(middle));
       return;
     }
     const { key, revision } = items[0]!;
-    if (this.#refused.size >= MAX_REMEMBERED_REFUSALS) this.#refused.clear();
-    this.#refused.set(key, revision);
-    this.#parts.logger.error({ err: error, key }, `semantic memory: a message cannot be found: ${messageOf(error)}`);
+    if (refused.size >= MAX_REMEMBERED_REFUSALS) refused.clear();
+    refused.set(key, revision);
+    parts.logger.error({ err: error, key }, `semantic memory: a message cannot be found: ${messageOf(error)}`);
   }
+
+  return { wake, drain, idle, waitFor };
 }
 
 async function doneWithin(promise: Promise<void>, milliseconds: number): Promise<boolean> {

@@ -7,11 +7,11 @@ import { MAX_TEXT_CHARACTERS } from "./index.ts";
 import { createLayout } from "./layout.ts";
 import { normalize } from "./nearest.ts";
 import { type Embeddings, indexSettings, openVectors, type SemanticSource } from "./open.ts";
-import { EmbeddingQueue } from "./queue.ts";
+import { createEmbeddingQueue } from "./queue.ts";
 import type { VectorRow } from "./rows.ts";
 import type { MessagePlace } from "./semantic.ts";
 import { IndexState } from "./state.ts";
-import { VectorCache } from "./vector-cache.ts";
+import { createVectorCache } from "./vector-cache.ts";
 
 /** Texts that are embedded and stored together. */
 const BATCH_TEXTS = 64;
@@ -49,7 +49,7 @@ export async function reindex(
   const layout = createLayout(name);
   const state = await IndexState.begin(store, layout.state, indexSettings(embedding, settings));
   await removeVectors(store, layout.vectors());
-  const index = await openVectors(name, settings, layout, state, source, new VectorCache());
+  const index = await openVectors(name, settings, layout, state, source, createVectorCache());
   await index.clear();
   const done: Reindexed = { indexed: 0, refused: 0 };
   for await (const batch of batches(messages)) {
@@ -65,7 +65,7 @@ export async function reindex(
   }
   // Rows that an earlier process left in the queue: messages that are indexed by now, and deletions for a plugin.
   const logger = host.logger.child({ memory: name });
-  await new EmbeddingQueue({ store, layout, state, index, embedding, logger, signal: host.signal }).drain();
+  await createEmbeddingQueue({ store, layout, state, index, embedding, logger, signal: host.signal }).drain();
   await index.idle();
   await state.finish();
   return done;

@@ -27,112 +27,121 @@ interface Loading {
   readonly owner: Promise<CachedOwner | null>;
 }
 
+export type VectorCache = ReturnType<typeof createVectorCache>;
+
 /** One for all memories of a service. Owners go by the prefix of their vectors. */
-export class VectorCache {
+/** @param limit bytes of all owners together */
+export function createVectorCache(limit = CACHE_BYTES) {
   /** The least recently used first. */
-  readonly #owners = new Map<string, CachedOwner>();
-  readonly #large = new Set<string>();
-  readonly #loading = new Map<string, Loading>();
-  readonly #limit: number;
-  #bytes = 0;
-
-  /** @param limit bytes of all owners together */
-  constructor(limit = CACHE_BYTES) {
-    this.#limit = limit;
-  }
-
-  get bytes(): number {
-    return this.#bytes;
-  }
+  const owners = new Map<string, CachedOwner>();
+  const large = new Set<string>();
+  const loads = new Map<string, Loading>();
+  let total = 0;
 
   /** What is there, which does not count as use. */
-  peek(prefix: string): CachedOwner | undefined {
-    return this.#owners.get(prefix);
+  function peek(prefix: string): CachedOwner | undefined {
+    return owners.get(prefix);
   }
 
   /**
    * The owner with all vectors that were written before the counter had this value. Null: they do not fit into the cache.
    * Searches at the same time read them once.
    */
-  async current(store: Store, prefix: string, changes: number): Promise<CachedOwner | null> {
+  async function current(store: Store, prefix: string, changes: number): Promise<CachedOwner | null> {
     for (;;) {
-      if (this.#large.has(prefix)) return null;
-      const known = this.#owners.get(prefix);
-      if (known?.changes === changes) return this.#use(prefix, known);
-      const loading = this.#loading.get(prefix);
+      if (large.has(prefix)) return null;
+      const known = owners.get(prefix);
+      if (known?.changes === changes) return use(prefix, known);
+      const loading = loads.get(prefix);
       if (loading === undefined) break;
       if (loading.changes >= changes) return loading.owner;
       await loading.owner.catch(() => {});
     }
-    const owner = this.#load(store, prefix, changes);
-    this.#loading.set(prefix, { changes, owner });
+    const owner = load(store, prefix, changes);
+    loads.set(prefix, { changes, owner });
     try {
       return await owner;
     } finally {
-      this.#loading.delete(prefix);
+      loads.delete(prefix);
     }
   }
 
   /** Adds a vector that this process has written, unless the owner was read, or given up, while that was committed. */
-  written(prefix: string, before: CachedOwner | undefined, key: string, revision: number, vector: Float32Array): void {
-    if (before === undefined || this.#owners.get(prefix) !== before) return;
+  function written(
+    prefix: string,
+    before: CachedOwner | undefined,
+    key: string,
+    revision: number,
+    vector: Float32Array,
+  ): void {
+    if (before === undefined || owners.get(prefix) !== before) return;
     before.matrix.add(key, revision, vector);
     before.changes++;
-    this.#fits(prefix, before);
+    fits(prefix, before);
   }
 
   /** Drops all owners whose vectors have this prefix. */
-  forget(prefix: string): void {
-    for (const name of this.#owners.keys()) if (name.startsWith(prefix)) this.#drop(name);
-    for (const name of this.#large) if (name.startsWith(prefix)) this.#large.delete(name);
+  function forget(prefix: string): void {
+    for (const name of owners.keys()) if (name.startsWith(prefix)) drop(name);
+    for (const name of large) if (name.startsWith(prefix)) large.delete(name);
   }
 
   /** `changes` was read before the vectors: whatever is written meanwhile raises the counter, so that the next search reads again. */
-  async #load(store: Store, prefix: string, changes: number): Promise<CachedOwner | null> {
-    const { matrix, bytes } = this.#owners.get(prefix) ?? { matrix: new Matrix(), bytes: 0 };
-    const owner = this.#use(prefix, { changes: Number.NaN, matrix, bytes });
+  async function load(store: Store, prefix: string, changes: number): Promise<CachedOwner | null> {
+    const { matrix, bytes } = owners.get(prefix) ?? { matrix: new Matrix(), bytes: 0 };
+    const owner = use(prefix, { changes: Number.NaN, matrix, bytes });
     try {
-      if (!this.#fits(prefix, owner)) return null;
+      if (!fits(prefix, owner)) return null;
       for await (const rows of changedRows(store, prefix, matrix)) {
         for (const { key, revision, value } of rows) matrix.add(key, revision, readVector(value).vector);
-        if (this.#owners.get(prefix) !== owner || !this.#fits(prefix, owner)) return null;
+        if (owners.get(prefix) !== owner || !fits(prefix, owner)) return null;
       }
     } catch (error) {
-      if (this.#owners.get(prefix) === owner) this.#drop(prefix);
+      if (owners.get(prefix) === owner) drop(prefix);
       throw error;
     }
     owner.changes = changes;
     return owner;
   }
 
-  #use(prefix: string, owner: CachedOwner): CachedOwner {
-    this.#owners.delete(prefix);
-    this.#owners.set(prefix, owner);
+  function use(prefix: string, owner: CachedOwner): CachedOwner {
+    owners.delete(prefix);
+    owners.set(prefix, owner);
     return owner;
   }
 
   /** Counts the bytes of an owner, and gives up others for them. @returns false when the owner alone does not fit, and is given up */
-  #fits(prefix: string, owner: CachedOwner): boolean {
+  function fits(prefix: string, owner: CachedOwner): boolean {
     const bytes = OWNER_BYTES + owner.matrix.bytes;
-    this.#bytes += bytes - owner.bytes;
+    total += bytes - owner.bytes;
     owner.bytes = bytes;
-    if (bytes > this.#limit) {
-      if (this.#large.size >= MAX_LARGE_OWNERS) this.#large.clear();
-      this.#large.add(prefix);
-      this.#drop(prefix);
+    if (bytes > limit) {
+      if (large.size >= MAX_LARGE_OWNERS) large.clear();
+      large.add(prefix);
+      drop(prefix);
       return false;
     }
-    for (const other of this.#owners.keys()) {
-      if (this.#bytes <= this.#limit) break;
-      if (other !== prefix) this.#drop(other);
+    for (const other of owners.keys()) {
+      if (total <= limit) break;
+      if (other !== prefix) drop(other);
     }
     return true;
   }
 
-  #drop(prefix: string): void {
-    this.#bytes -= this.#owners.get(prefix)?.bytes ?? 0;
-    this.#owners.delete(prefix);
+  function drop(prefix: string): void {
+    total -= owners.get(prefix)?.bytes ?? 0;
+    owners.delete(prefix);
   }
+
+  return {
+    get bytes(): number {
+      return total;
+    },
+    peek,
+    current,
+    written,
+    forget,
+  };
 }
 
 /** The rows that are not in the matrix as they are now. Of those that are there only the keys are read, and what is gone is removed. */

@@ -37,22 +37,19 @@ function isSupported(url: URL, mediaType: string, supported: SupportedUrls): boo
   });
 }
 
-export class PromptFiles {
-  readonly #downloader: () => Promise<Downloader>;
-  readonly #limits: FileLimits;
-  readonly #allowed: AllowedAddresses;
-  /** Downloads by part of a message. The parts stay the same from step to step of a run, so none is loaded twice, even if it failed. */
-  readonly #loaded = new WeakMap<LanguageModelV3FilePart, Promise<DownloadedFile>>();
+export type PromptFiles = ReturnType<typeof createPromptFiles>;
 
-  /**
-   * @param downloader called when the first file has to be loaded
-   * @param allowed where a URL may lead that a provider is given
-   */
-  constructor(downloader: () => Promise<Downloader>, limits: FileLimits, allowed: AllowedAddresses) {
-    this.#allowed = allowed;
-    this.#downloader = downloader;
-    this.#limits = limits;
-  }
+/**
+ * @param downloader called when the first file has to be loaded
+ * @param allowed where a URL may lead that a provider is given
+ */
+export function createPromptFiles(
+  downloader: () => Promise<Downloader>,
+  limits: FileLimits,
+  allowed: AllowedAddresses,
+) {
+  /** Downloads by part of a message. The parts stay the same from step to step of a run, so none is loaded twice, even if it failed. */
+  const downloads = new WeakMap<LanguageModelV3FilePart, Promise<DownloadedFile>>();
 
   /**
    * The prompt with the files that the model cannot load itself. An earlier file that is no longer available becomes a note:
@@ -60,14 +57,14 @@ export class PromptFiles {
    *
    * @throws ServiceError `invalid_input` when a file of the last message cannot be loaded, or is at a private address
    */
-  async load(
+  async function load(
     given: LanguageModelV3Prompt,
     supported: SupportedUrls,
     signal: AbortSignal | undefined,
   ): Promise<LanguageModelV3Prompt> {
     const all = given.flatMap((message, index) => (message.role === "user" ? filesOf(message, index) : []));
     const isTaken = ({ file }: Place) => isSupported(urlOf(file)!, file.mediaType, supported);
-    const prompt = await this.#withoutPrivate(given, all.filter(isTaken));
+    const prompt = await withoutPrivate(given, all.filter(isTaken));
     const places = all.filter((place) => !isTaken(place));
     if (places.length === 0) return prompt;
     const spoken = prompt.findLastIndex(({ role }) => role === "user");
@@ -75,16 +72,16 @@ export class PromptFiles {
     const earlier = places.filter(({ message }) => message !== spoken);
     if (newest.length > MAX_FILES)
       throw invalid(`the last message has more than ${MAX_FILES} files by URL to download`);
-    const budget = { bytes: this.#limits.max };
+    const budget = { bytes: limits.max };
     const refused = new AbortController();
-    const ends = [AbortSignal.timeout(this.#limits.timeout), refused.signal];
+    const ends = [AbortSignal.timeout(limits.timeout), refused.signal];
     const until = AbortSignal.any(signal === undefined ? ends : [...ends, signal]);
     const parts = new Map<LanguageModelV3FilePart, UserMessage["content"][number]>();
 
     await Promise.all(
       newest.map(async ({ file, part }) => {
         try {
-          parts.set(file, await this.#fill(file, budget, until));
+          parts.set(file, await fill(file, budget, until));
         } catch (thrown) {
           // The downloads of the other files are useless then.
           refused.abort();
@@ -97,7 +94,7 @@ export class PromptFiles {
     for (const { file } of earlier) parts.set(file, note(file, new Error("the conversation has too many files")));
     await Promise.all(
       kept.map(async ({ file }) => {
-        const filled = await this.#fill(file, budget, until).catch((thrown: unknown) => note(file, thrown));
+        const filled = await fill(file, budget, until).catch((thrown: unknown) => note(file, thrown));
         parts.set(file, filled);
       }),
     );
@@ -106,11 +103,12 @@ export class PromptFiles {
   }
 
   /** The provider calls from a network of its own, which may be this one. */
-  async #withoutPrivate(prompt: LanguageModelV3Prompt, places: readonly Place[]): Promise<LanguageModelV3Prompt> {
+  async function withoutPrivate(
+    prompt: LanguageModelV3Prompt,
+    places: readonly Place[],
+  ): Promise<LanguageModelV3Prompt> {
     const hosts = [...new Set(places.map(({ file }) => urlOf(file)!.hostname))];
-    const known = new Map(
-      await Promise.all(hosts.map(async (host) => [host, await this.#allowed.leadsOut(host)] as const)),
-    );
+    const known = new Map(await Promise.all(hosts.map(async (host) => [host, await allowed.leadsOut(host)] as const)));
     const wrong = places.filter(({ file }) => known.get(urlOf(file)!.hostname) === false);
     if (wrong.length === 0) return prompt;
     const spoken = prompt.findLastIndex(({ role }) => role === "user");
@@ -121,19 +119,21 @@ export class PromptFiles {
     return withParts(prompt, new Map(wrong.map((place) => [place.file, note(place.file, why(place))])));
   }
 
-  async #fill(
+  async function fill(
     file: LanguageModelV3FilePart,
     budget: { bytes: number },
     signal: AbortSignal,
   ): Promise<LanguageModelV3FilePart> {
-    let loaded = this.#loaded.get(file);
+    let loaded = downloads.get(file);
     if (loaded === undefined) {
-      loaded = this.#downloader().then(({ download }) => download(urlOf(file)!, budget, signal));
-      this.#loaded.set(file, loaded);
+      loaded = downloader().then(({ download }) => download(urlOf(file)!, budget, signal));
+      downloads.set(file, loaded);
     }
     const { data, mediaType } = await loaded;
     return { ...file, data, mediaType: preciseType(file.mediaType, mediaType) };
   }
+
+  return { load };
 }
 
 const filesOf = ({ content }: UserMessage, message: number): Place[] =>

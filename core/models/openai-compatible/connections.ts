@@ -22,102 +22,99 @@ interface Limits {
 /** undici's own time-outs are inexact, and cannot tell the wait for a connection from connecting: `UpstreamCall` has its own. */
 const CLIENT_OPTIONS = { pipelining: 1, headersTimeout: 0, bodyTimeout: 0 } as const;
 
-export class Connections {
-  readonly #origin: string;
-  readonly #limits: Limits;
-  /** Shared by all clients, so that they reuse TLS sessions. */
-  readonly #connector = undici.buildConnector({ timeout: 0 });
-  /** A stack: the connection that was used last is used next, so that superfluous ones time out. */
-  readonly #idle: Connection[] = [];
-  readonly #open = new Set<Connection>();
-  readonly #waiting = new Set<PooledCall>();
-  /** Has the sockets of all connections where there is a proxy. */
-  readonly #proxied = hasProxy() ? createOutboundAgent(undici, CLIENT_OPTIONS) : null;
-  #closed = false;
+export type Connections = ReturnType<typeof createConnections>;
 
-  constructor(origin: string, limits: Limits) {
-    this.#origin = origin;
-    this.#limits = limits;
-  }
+export function createConnections(origin: string, limits: Limits) {
+  /** Shared by all clients, so that they reuse TLS sessions. */
+  const connector = undici.buildConnector({ timeout: 0 });
+  /** A stack: the connection that was used last is used next, so that superfluous ones time out. */
+  const idleOnes: Connection[] = [];
+  const open = new Set<Connection>();
+  const waiting = new Set<PooledCall>();
+  /** Has the sockets of all connections where there is a proxy. */
+  const proxied = hasProxy() ? createOutboundAgent(undici, CLIENT_OPTIONS) : null;
+  let closed = false;
 
   /** Starts the call at once, or as soon as a connection is free. Throws ProviderQueueFull when too many wait already. */
-  take(call: PooledCall): void {
-    if (this.#closed) throw new Error("the service stops");
-    const idle = this.#idle.pop();
+  function take(call: PooledCall): void {
+    if (closed) throw new Error("the service stops");
+    const idle = idleOnes.pop();
     if (idle !== undefined) {
       call.begin(idle);
       return;
     }
-    const { connections = Number.POSITIVE_INFINITY, queue } = this.#limits;
-    if (this.#open.size < connections) {
-      call.begin(this.#create());
+    const { connections = Number.POSITIVE_INFINITY, queue } = limits;
+    if (open.size < connections) {
+      call.begin(create());
       return;
     }
-    if (this.#waiting.size >= queue) throw new ProviderQueueFull(connections, queue);
-    this.#waiting.add(call);
+    if (waiting.size >= queue) throw new ProviderQueueFull(connections, queue);
+    waiting.add(call);
   }
 
   /** Removes a call from the queue. */
-  leave(call: PooledCall): void {
-    this.#waiting.delete(call);
+  function leave(call: PooledCall): void {
+    waiting.delete(call);
   }
 
   /** Returns the connection after a complete answer: it may be used again. */
-  release(connection: Connection): void {
-    if (!this.#open.has(connection)) return;
+  function release(connection: Connection): void {
+    if (!open.has(connection)) return;
     connection.isKept = true;
-    const next = this.#nextWaiting();
-    if (next === null) this.#idle.push(connection);
+    const next = nextWaiting();
+    if (next === null) idleOnes.push(connection);
     else next.begin(connection);
   }
 
   /** Closes the connection at once, after anything but a complete answer. */
-  drop(connection: Connection, reason: Error, call?: Dispatcher.DispatchController | null): void {
-    this.#forget(connection);
+  function drop(connection: Connection, reason: Error, call?: Dispatcher.DispatchController | null): void {
+    forget(connection);
     connection.destroy(reason, call);
-    if (this.#closed) return;
-    const next = this.#nextWaiting();
-    if (next !== null) next.begin(this.#create());
+    if (closed) return;
+    const next = nextWaiting();
+    if (next !== null) next.begin(create());
   }
 
   /** Closes every connection at once. */
-  async close(): Promise<void> {
-    this.#closed = true;
+  async function close(): Promise<void> {
+    closed = true;
     const reason = new Error("the service stops");
-    for (const call of this.#waiting) call.fail(reason);
-    for (const connection of [...this.#open]) this.drop(connection, reason);
-    await this.#proxied?.destroy();
+    for (const call of waiting) call.fail(reason);
+    for (const connection of [...open]) drop(connection, reason);
+    await proxied?.destroy();
   }
 
-  #create(): Connection {
+  function create(): Connection {
     const connection = new Connection(
-      this.#origin,
-      this.#connector,
+      origin,
+      connector,
       () => {
-        const index = this.#idle.indexOf(connection);
+        const index = idleOnes.indexOf(connection);
         if (index === -1) return;
-        this.#idle.splice(index, 1);
-        this.#forget(connection);
+        idleOnes.splice(index, 1);
+        forget(connection);
         connection.destroy(new Error("no longer connected"));
       },
-      this.#limits.intercept,
-      this.#proxied,
+      limits.intercept,
+      proxied,
     );
-    this.#open.add(connection);
+    open.add(connection);
     return connection;
   }
 
-  #forget(connection: Connection): void {
-    this.#open.delete(connection);
+  function forget(connection: Connection): void {
+    open.delete(connection);
   }
 
-  #nextWaiting(): PooledCall | null {
-    for (const call of this.#waiting) {
-      this.#waiting.delete(call);
+  function nextWaiting(): PooledCall | null {
+    for (const call of waiting) {
+      waiting.delete(call);
       return call;
     }
     return null;
   }
+
+  return { take, leave, release, drop, close };
 }
 
 /** A client with one socket, which it opens for the first call, and again if it was closed in between. */

@@ -2,7 +2,7 @@
 import type { Aborts } from "../../lib/aborts.ts";
 import { VERSION } from "../../lib/version.ts";
 import type { Host, ModelTimeouts } from "../../plugin/plugin.ts";
-import { Connections } from "./connections.ts";
+import { createConnections } from "./connections.ts";
 import { type Receiver, UpstreamCall } from "./upstream-call.ts";
 
 interface UpstreamConfig {
@@ -36,7 +36,7 @@ interface Upstream {
 
 export function createUpstream(config: UpstreamConfig): Upstream {
   const { baseURL, apiKey, connections: limit, queue, intercept } = config;
-  const connections = new Connections(baseURL.origin, { connections: limit, queue, intercept });
+  const connections = createConnections(baseURL.origin, { connections: limit, queue, intercept });
   const common = {
     "content-type": "application/json",
     // Compression would hold pieces of a stream back. What is compressed all the same, as by a proxy, is read.

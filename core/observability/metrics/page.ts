@@ -1,6 +1,6 @@
 /** The text of `/metrics`, and recent activity. prom-client is loaded with the first request. */
 import type { Meters } from "./meters.ts";
-import { RecentActivity } from "./recent-activity.ts";
+import { createRecentActivity, type RecentActivity } from "./recent-activity.ts";
 
 export class MetricsPage {
   readonly #meters: Meters;
@@ -9,7 +9,7 @@ export class MetricsPage {
 
   constructor(meters: Meters) {
     this.#meters = meters;
-    this.activity = new RecentActivity(meters);
+    this.activity = createRecentActivity(meters);
   }
 
   async text(): Promise<string> {

@@ -19,47 +19,37 @@ interface ActivityMinute extends Totals {
   readonly from: string;
 }
 
-export class RecentActivity {
-  readonly #meters: Meters;
-  readonly #minutes: ActivityMinute[] = [];
+export type RecentActivity = ReturnType<typeof createRecentActivity>;
+
+export function createRecentActivity(meters: Meters, now = Date.now()) {
+  const minutes: ActivityMinute[] = [];
+  let timer: NodeJS.Timeout | null = null;
   /** Start of the current minute, and the totals at that time. */
-  #from: number;
-  #before: Totals;
-  #timer: NodeJS.Timeout | null = null;
+  let from: number = now;
+  let last: Totals = readTotals(meters);
 
-  constructor(meters: Meters, now = Date.now()) {
-    this.#meters = meters;
-    this.#from = now;
-    this.#before = readTotals(meters);
+  function start(): void {
+    timer ??= setInterval(() => turn(Date.now()), MINUTE_MS).unref();
   }
 
-  start(): void {
-    this.#timer ??= setInterval(() => this.turn(Date.now()), MINUTE_MS).unref();
-  }
-
-  stop(): void {
-    if (this.#timer !== null) clearInterval(this.#timer);
-    this.#timer = null;
+  function stop(): void {
+    if (timer !== null) clearInterval(timer);
+    timer = null;
   }
 
   /** Ends the current minute, and starts the next one. */
-  turn(now: number): void {
-    const totals = readTotals(this.#meters);
-    this.#minutes.push(this.#since(totals));
-    if (this.#minutes.length >= MAX_MINUTES) this.#minutes.shift();
-    this.#from = now;
-    this.#before = totals;
+  function turn(now: number): void {
+    const totals = readTotals(meters);
+    minutes.push(since(totals));
+    if (minutes.length >= MAX_MINUTES) minutes.shift();
+    from = now;
+    last = totals;
   }
 
-  /** The oldest first. The last one is the current, incomplete minute. */
-  get minutes(): ActivityMinute[] {
-    return [...this.#minutes, this.#since(readTotals(this.#meters))];
-  }
-
-  #since(totals: Totals): ActivityMinute {
-    const before = this.#before;
+  function since(totals: Totals): ActivityMinute {
+    const before = last;
     return {
-      from: new Date(this.#from).toISOString(),
+      from: new Date(from).toISOString(),
       requests: totals.requests - before.requests,
       failed: totals.failed - before.failed,
       inputTokens: totals.inputTokens - before.inputTokens,
@@ -67,6 +57,16 @@ export class RecentActivity {
       cost: totals.cost - before.cost,
     };
   }
+
+  return {
+    /** The oldest first. The last one is the current, incomplete minute. */
+    get minutes(): ActivityMinute[] {
+      return [...minutes, since(readTotals(meters))];
+    },
+    start,
+    stop,
+    turn,
+  };
 }
 
 /** Counts requests that do something: reads are left out, among them those of an open console and of probes. */

@@ -35,34 +35,30 @@ const SEND_TIMEOUT_MS = 10_000;
 /** OTLP specification, "Retryable Response Codes". */
 const RETRYABLE: readonly number[] = [429, 502, 503, 504];
 
-export class Collector {
-  readonly #settings: CollectorSettings;
-  readonly #headers: Readonly<Record<string, string>>;
-  readonly #agent = createOutboundAgent(undici, {});
+export type Collector = ReturnType<typeof createCollector>;
 
-  constructor(settings: CollectorSettings) {
-    this.#settings = settings;
-    const given = Object.entries(settings.headers).map(([name, value]) => [name.toLowerCase(), value]);
-    this.#headers = {
-      "user-agent": `Penstock/${VERSION}`,
-      ...Object.fromEntries(given),
-      "content-type": "application/json",
-      "content-encoding": "gzip",
-    };
-  }
+export function createCollector(settings: CollectorSettings) {
+  const agent = createOutboundAgent(undici, {});
+  const given = Object.entries(settings.headers).map(([name, value]) => [name.toLowerCase(), value]);
+  const sentHeaders: Readonly<Record<string, string>> = {
+    "user-agent": `Penstock/${VERSION}`,
+    ...Object.fromEntries(given),
+    "content-type": "application/json",
+    "content-encoding": "gzip",
+  };
 
   /** Never rejects. */
-  async send(batch: readonly QueuedSpan[]): Promise<Sent> {
-    const { url, source, timeout = SEND_TIMEOUT_MS } = this.#settings;
+  async function send(batch: readonly QueuedSpan[]): Promise<Sent> {
+    const { url, source, timeout = SEND_TIMEOUT_MS } = settings;
     const { name, version, scope } = source;
     const resource = { attributes: keyValues({ "service.name": name, "service.version": version }) };
     const text = JSON.stringify({ resourceSpans: [{ resource, scopeSpans: [{ scope, spans: batch.map(wireSpan) }] }] });
     try {
       const { statusCode, headers, body } = await undici.request(url, {
         method: "POST",
-        headers: this.#headers,
+        headers: sentHeaders,
         body: await promisify(gzip)(text),
-        dispatcher: this.#agent,
+        dispatcher: agent,
         signal: AbortSignal.timeout(timeout),
       });
       await body.dump();
@@ -76,9 +72,11 @@ export class Collector {
   }
 
   /** Closes the connection at once. */
-  close(): void {
-    this.#agent.destroy().catch(() => {});
+  function close(): void {
+    agent.destroy().catch(() => {});
   }
+
+  return { send, close };
 }
 
 /** Flags of a span: its trace is recorded, and it is said whether its parent is in another service. */

@@ -70,7 +70,10 @@ export async function openOtlp(
   meters: Pick<Meters, "add">,
 ): Promise<OtlpExport | null> {
   if (otlp.endpoint === "") return null;
-  const [{ Collector }, { SpanQueue }] = await Promise.all([import("./collector.ts"), import("./span-queue.ts")]);
+  const [{ createCollector }, { createSpanQueue }] = await Promise.all([
+    import("./collector.ts"),
+    import("./span-queue.ts"),
+  ]);
   const url = tracesUrl(otlp.endpoint);
   const where = `the collector at ${shownUrl(url)}`;
   const { SERVICE_PUBLIC_KEY: publicKey, SERVICE_SECRET_KEY: secretKey } = env;
@@ -79,7 +82,7 @@ export async function openOtlp(
   }
   const headers = otlpHeaders(otlp.headers, publicKey && secretKey ? { publicKey, secretKey } : null);
   const source = { name, version, scope: { name: "penstock", version: VERSION } };
-  const queue = new SpanQueue({ collector: new Collector({ url, headers, source }), logger, where });
+  const queue = createSpanQueue({ collector: createCollector({ url, headers, source }), logger, where });
   const counted = count(queue, meters);
   return {
     sink: queue,

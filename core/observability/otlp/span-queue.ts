@@ -2,9 +2,11 @@
  * The queue of spans that wait to be sent. It accepts spans immediately and never blocks. One batch is sent at a time. While the collector
  * is unavailable, the queue fills up, and further spans are dropped.
  */
+
 import type { Logger } from "pino";
+import { within } from "../../lib/abortable.ts";
 import { backOff } from "../../lib/retry.ts";
-import type { SpanData, SpanSink, TraceData } from "../sink.ts";
+import type { SpanData, TraceData } from "../sink.ts";
 import type { Collector, Sent } from "./collector.ts";
 
 const MAX_WAITING_SPANS = 2048;
@@ -36,152 +38,156 @@ export interface QueueSettings {
   readonly times?: { readonly delay?: number; readonly pause?: number; readonly closeTimeout?: number };
 }
 
-export class SpanQueue implements SpanSink {
-  readonly live = false;
-  readonly #settings: QueueSettings;
-  #waiting: QueuedSpan[] = [];
-  #sending: Promise<void> | null = null;
-  #timer: NodeJS.Timeout | null = null;
+export type SpanQueue = ReturnType<typeof createSpanQueue>;
+
+export function createSpanQueue(settings: QueueSettings) {
+  const live = false;
+  let waiting: QueuedSpan[] = [];
+  let underway: Promise<void> | null = null;
+  let timer: NodeJS.Timeout | null = null;
   /** Consecutive failures. */
-  #failures = 0;
+  let failures = 0;
   /** Milliseconds that the collector asked for when it failed last. */
-  #wait = 0;
+  let wait = 0;
   /** Milliseconds for which the last batch blocked the event loop. */
-  #work = 0;
+  let work = 0;
   /** Dropped spans that have not been logged. */
-  #lost = 0;
+  let lost = 0;
   /** No dropped spans are logged before this time on the clock of `performance.now()`. */
-  #nextWarning = 0;
-  #closed = false;
+  let nextWarning = 0;
+  let closed = false;
   /** Number of spans sent since the start. */
-  sent = 0;
-  dropped = 0;
+  let sent = 0;
+  let dropped = 0;
 
-  constructor(settings: QueueSettings) {
-    this.#settings = settings;
-  }
+  function began(): void {}
 
-  get size(): number {
-    return this.#waiting.length;
-  }
+  function started(): void {}
 
-  began(): void {}
-  started(): void {}
-  ended(): void {}
+  function ended(): void {}
 
   /** Accepts all spans or none: half a trace would be misleading. */
-  take(trace: TraceData, spans: readonly SpanData[]): void {
-    if (this.#closed || this.#waiting.length + spans.length > MAX_WAITING_SPANS) {
-      this.#drop(spans.length);
+  function take(trace: TraceData, spans: readonly SpanData[]): void {
+    if (closed || waiting.length + spans.length > MAX_WAITING_SPANS) {
+      drop(spans.length);
       return;
     }
-    const before = this.#waiting.length;
-    for (const span of spans) this.#waiting.push(queuedSpan(span, trace));
-    if (this.#sending !== null) return;
-    if (this.#timer === null) this.#schedule(this.#delay());
+    const before = waiting.length;
+    for (const span of spans) waiting.push(queuedSpan(span, trace));
+    if (underway !== null) return;
+    if (timer === null) schedule(delay());
     // A full batch is sent soon, but not within the work that has just ended.
-    else if (this.#failures === 0 && before < BATCH_SPANS && this.#waiting.length >= BATCH_SPANS) this.#schedule(0);
+    else if (failures === 0 && before < BATCH_SPANS && waiting.length >= BATCH_SPANS) schedule(0);
   }
 
   /** Sends the remaining spans, for at most two seconds; none if the collector is unavailable. */
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
-    this.#cancelTimer();
-    const { collector, logger, where, times } = this.#settings;
-    await within(times?.closeTimeout ?? CLOSE_TIMEOUT_MS, () => this.#flush());
+  async function close(): Promise<void> {
+    if (closed) return;
+    closed = true;
+    cancelTimer();
+    const { collector, logger, where, times } = settings;
+    await within(times?.closeTimeout ?? CLOSE_TIMEOUT_MS, flush());
     collector.close();
-    const left = this.#waiting.length;
+    const left = waiting.length;
     if (left === 0) return;
-    this.#waiting = [];
-    this.dropped += left;
+    waiting = [];
+    dropped += left;
     logger.warn({ lost: left }, `${where} did not take the last spans in time`);
   }
 
-  async #flush(): Promise<void> {
-    while (this.#sending !== null || (this.#waiting.length > 0 && this.#failures === 0)) await this.#send();
+  async function flush(): Promise<void> {
+    while (underway !== null || (waiting.length > 0 && failures === 0)) await send();
   }
 
-  #schedule(delay: number): void {
-    this.#cancelTimer();
-    this.#timer = setTimeout(() => {
-      this.#timer = null;
-      void this.#send();
+  function schedule(delay: number): void {
+    cancelTimer();
+    timer = setTimeout(() => {
+      timer = null;
+      void send();
     }, delay);
-    this.#timer.unref();
+    timer.unref();
   }
 
-  #cancelTimer(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = null;
+  function cancelTimer(): void {
+    if (timer !== null) clearTimeout(timer);
+    timer = null;
   }
 
-  #send(): Promise<void> {
-    this.#sending ??= this.#sendBatch();
-    return this.#sending;
+  function send(): Promise<void> {
+    underway ??= sendBatch();
+    return underway;
   }
 
-  async #sendBatch(): Promise<void> {
-    const batch = this.#waiting.slice(0, BATCH_SPANS);
+  async function sendBatch(): Promise<void> {
+    const batch = waiting.slice(0, BATCH_SPANS);
     const began = performance.now();
-    const sending = this.#settings.collector.send(batch);
-    this.#work = performance.now() - began;
+    const sending = settings.collector.send(batch);
+    work = performance.now() - began;
     const result = await sending;
-    if (result.kind !== "failed") this.#waiting.splice(0, batch.length);
-    this.#record(batch.length, result);
-    this.#sending = null;
-    if (!this.#closed && this.#waiting.length > 0) this.#schedule(this.#delay());
+    if (result.kind !== "failed") waiting.splice(0, batch.length);
+    record(batch.length, result);
+    underway = null;
+    if (!closed && waiting.length > 0) schedule(delay());
   }
 
   /** Milliseconds until the next batch. */
-  #delay(): number {
-    const { delay = BATCH_DELAY_MS, pause = MIN_RETRY_DELAY_MS } = this.#settings.times ?? {};
-    if (this.#failures > 0) {
-      const least = Math.min(this.#wait, MAX_RETRY_DELAY_MS);
-      return Math.max(least, backOff(this.#failures - 1, pause, MAX_RETRY_DELAY_MS));
+  function delay(): number {
+    const { delay = BATCH_DELAY_MS, pause = MIN_RETRY_DELAY_MS } = settings.times ?? {};
+    if (failures > 0) {
+      const least = Math.min(wait, MAX_RETRY_DELAY_MS);
+      return Math.max(least, backOff(failures - 1, pause, MAX_RETRY_DELAY_MS));
     }
-    return this.#waiting.length >= BATCH_SPANS ? this.#work * REST_FACTOR : delay;
+    return waiting.length >= BATCH_SPANS ? work * REST_FACTOR : delay;
   }
 
   /** Logs one line when sending stops working, and one when it works again. */
-  #record(count: number, result: Sent): void {
-    const { logger, where } = this.#settings;
+  function record(count: number, result: Sent): void {
+    const { logger, where } = settings;
     if (result.kind === "sent") {
-      if (this.#failures > 0) logger.info({ lost: this.#lost }, `spans are sent to ${where} again`);
-      if (this.#failures > 0) this.#lost = 0;
-      this.#failures = 0;
-      this.sent += count;
+      if (failures > 0) logger.info({ lost }, `spans are sent to ${where} again`);
+      if (failures > 0) lost = 0;
+      failures = 0;
+      sent += count;
       return;
     }
-    if (this.#failures === 0) logger.warn(`spans cannot be sent to ${where}: ${result.reason}`);
-    this.#failures++;
-    this.#wait = result.kind === "failed" ? result.wait : 0;
-    if (result.kind === "refused") this.#drop(count);
+    if (failures === 0) logger.warn(`spans cannot be sent to ${where}: ${result.reason}`);
+    failures++;
+    wait = result.kind === "failed" ? result.wait : 0;
+    if (result.kind === "refused") drop(count);
   }
 
   /** Logs dropped spans: once a minute while the collector works, and otherwise when it is back. */
-  #drop(count: number): void {
-    this.dropped += count;
-    this.#lost += count;
-    if (this.#failures > 0 || this.#closed || performance.now() < this.#nextWarning) return;
-    const { logger, where } = this.#settings;
-    logger.warn({ lost: this.#lost }, `spans come faster than ${where} takes them`);
-    this.#lost = 0;
-    this.#nextWarning = performance.now() + WARNING_INTERVAL_MS;
+  function drop(count: number): void {
+    dropped += count;
+    lost += count;
+    if (failures > 0 || closed || performance.now() < nextWarning) return;
+    const { logger, where } = settings;
+    logger.warn({ lost }, `spans come faster than ${where} takes them`);
+    lost = 0;
+    nextWarning = performance.now() + WARNING_INTERVAL_MS;
   }
+
+  return {
+    live,
+    get sent() {
+      return sent;
+    },
+    get dropped() {
+      return dropped;
+    },
+    get size(): number {
+      return waiting.length;
+    },
+    began,
+    started,
+    ended,
+    take,
+    close,
+  };
 }
 
 function queuedSpan(span: SpanData, trace: Pick<TraceData, "root">): QueuedSpan {
   const { traceId, spanId, parentSpanId, name, kind, entity, start, end, attributes, status, events, links } = span;
   const remote = span === trace.root && parentSpanId !== null;
   return { traceId, spanId, parentSpanId, name, kind, entity, start, end, attributes, status, events, links, remote };
-}
-
-async function within(milliseconds: number, work: () => Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const over = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, milliseconds);
-  });
-  await Promise.race([work(), over]);
-  clearTimeout(timer);
 }

@@ -6,7 +6,7 @@ import { Watch } from "../../storage/watch.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { JournalEntry } from "../journal/entries.ts";
 import { type FoundExecution, firstEntries, incompleteJournal, readExecution, readJournal } from "../journal/load.ts";
-import { parseEntries, parseRecordRow } from "../journal/rows.ts";
+import { parseEntries } from "../journal/rows.ts";
 import { applyEntry, initialState } from "../journal/state.ts";
 import { openReader, sendEntries } from "../run/follow.ts";
 
@@ -49,12 +49,12 @@ export function followRemoteExecution(
         rowsSent += rows.length;
         last = rows.at(-1)?.key ?? last;
         await send(rows.flatMap((row) => parseEntries(row.value)));
-        if (now.openRow === null && now.recordRow !== null) {
-          const rest = parseRecordRow(now.recordRow.value);
+        const { record: rest, recordRow } = now;
+        if (now.open === null && rest !== null) {
           if (rowsSent === rest.rows) return await send(rest.tail);
           // There are more rows than the record counts: the execution was resumed between the two reads, so a new record will follow.
-          if (rowsSent < rest.rows || now.recordRow.revision === outdated) throw incompleteJournal(start.id);
-          outdated = now.recordRow.revision;
+          if (rowsSent < rest.rows || recordRow!.revision === outdated) throw incompleteJournal(start.id);
+          outdated = recordRow!.revision;
         } else await watch.wait(pollInterval);
       }
     } finally {

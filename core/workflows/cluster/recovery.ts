@@ -13,6 +13,7 @@ import { parseOpenRow, type Recovered, takenOverRowText } from "../journal/rows.
 import { isRun } from "../journal/run-record.ts";
 import { timeAfter } from "../journal/state.ts";
 import { isSuperseded } from "../journal/superseded.ts";
+import type { StoredRows } from "../run/environment.ts";
 import type { Execution } from "../run/execution.ts";
 import { countRecovery, stoppedProcessMessage } from "./recovered.ts";
 import { type StopRequest, stopsAsked } from "./stop-requests.ts";
@@ -73,9 +74,9 @@ async function recoverOne(engine: Engine, row: Row, number: number): Promise<boo
   }
   const claimed = await claim(engine, found);
   if (claimed === null || engine.live.has(liveKey(found.start))) return false;
-  const { openRow, loaded, recovered } = claimed;
+  const { recovered } = claimed;
   const caller = { requestId: "", logger: engine.logger, trace: engine.trace };
-  const execution = engine.restore(loaded.state, definition, caller, { loaded, openRow, recordRow: null });
+  const execution = engine.restore(claimed, definition, caller);
   engine.beginTrace(execution, "recovery");
   if (asked !== undefined) engine.run(execution, (it) => stopAsAsked(it, asked));
   else if (problem !== null && isRun(found.start.workflowId)) engine.run(execution, failWithoutAgent);
@@ -87,9 +88,7 @@ async function recoverOne(engine: Engine, row: Row, number: number): Promise<boo
   return true;
 }
 
-interface Claimed {
-  readonly openRow: Row;
-  readonly loaded: Loaded;
+interface Claimed extends StoredRows {
   readonly recovered: Recovered;
 }
 
@@ -100,7 +99,7 @@ interface Claimed {
 async function claim({ store, environment }: Engine, found: FoundExecution): Promise<Claimed | null> {
   const { number } = found.start;
   const { key, value, revision } = found.openRow!;
-  const { process, recovered: before } = parseOpenRow(value);
+  const { process, recovered: before } = found.open!;
   const read = await loadExecution(store, found);
   if (read === null) return null;
   // An execution of this very process that stopped because the store was unavailable has not killed a process.
@@ -115,7 +114,7 @@ async function claim({ store, environment }: Engine, found: FoundExecution): Pro
     // The previous process may have written entries after the read and before its commits began to fail.
     const isBehind = (await readJournal(store, number, lastJournalKey(number, read))).length > 0;
     const loaded = isBehind ? await loadExecution(store, found) : read;
-    return loaded === null ? null : { openRow, loaded, recovered };
+    return loaded === null ? null : { found: { openRow, recordRow: null }, loaded, recovered };
   } catch (error) {
     if (error instanceof CommitConflict) return null;
     throw error;

@@ -6,7 +6,7 @@ import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import type { ExecutionStart, JournalEntry } from "./entries.ts";
 import { parseOwnId } from "./ids.ts";
-import { parseEntries, parseOpenRow, parseRecordRow } from "./rows.ts";
+import { type OpenRow, parseEntries, parseOpenRow, parseRecordRow, type RecordRow } from "./rows.ts";
 import { Slice } from "./slice.ts";
 import { type JournalState, stateFromJournal } from "./state.ts";
 
@@ -21,6 +21,9 @@ export interface FoundExecution {
   readonly openRow: Row | null;
   /** Null while the execution runs for the first time. */
   readonly recordRow: Row | null;
+  /** What these rows say. */
+  readonly open: OpenRow | null;
+  readonly record: RecordRow | null;
 }
 
 /** Selects one of the executions that have the same id. */
@@ -65,11 +68,16 @@ export async function startsWithId(store: Store, spaces: IdSpaces, id: string): 
 /** @param id when given, an execution with that number but another id is ignored */
 export async function readExecution(store: Store, number: number, id?: string): Promise<FoundExecution | null> {
   const [open, rest] = await store.getMany([openExecutionKey(number), executionKey(number)]);
-  const start =
-    (open === undefined ? null : parseOpenRow(open.value).start) ??
-    (rest === undefined ? null : parseRecordRow(rest.value).start);
-  if (start === null || (id !== undefined && start.id !== id)) return null;
-  return { start, openRow: open ?? null, recordRow: rest ?? null };
+  const found = foundExecution(open, rest);
+  return found === null || (id !== undefined && found.start.id !== id) ? null : found;
+}
+
+/** Null when neither row has the start. */
+export function foundExecution(openRow: Row | null = null, recordRow: Row | null = null): FoundExecution | null {
+  const open = openRow && parseOpenRow(openRow.value);
+  const record = recordRow && parseRecordRow(recordRow.value);
+  const start = open?.start ?? record?.start;
+  return start === undefined ? null : { start, openRow, recordRow, open, record };
 }
 
 /** Everything the store has of an execution. */
@@ -86,20 +94,17 @@ export interface Loaded {
 }
 
 /** @returns null when it was resumed or removed meanwhile */
-export async function loadExecution(
-  store: Store,
-  { start, openRow, recordRow }: FoundExecution,
-): Promise<Loaded | null> {
-  const resting = recordRow === null ? null : parseRecordRow(recordRow.value);
-  const first = (openRow === null ? null : parseOpenRow(openRow.value).first) ?? resting?.first ?? [];
-  const rests = openRow === null && resting !== null;
-  let rows = rests && resting.rows === 0 ? [] : await readJournal(store, start.number);
-  if (rests) {
+export async function loadExecution(store: Store, found: FoundExecution): Promise<Loaded | null> {
+  const { start, open, record } = found;
+  const first = firstEntries(found);
+  const resting = open === null ? record : null;
+  let rows = resting?.rows === 0 ? [] : await readJournal(store, start.number);
+  if (resting !== null) {
     if (rows.length < resting.rows) return null;
     // Later rows belong to a run that was resumed after the record row was read.
     rows = rows.slice(0, resting.rows);
   }
-  const tail = rests ? resting.tail : [];
+  const tail = resting?.tail ?? [];
   const journalBytes = rows.reduce((bytes, { value }) => bytes + Buffer.byteLength(value), 0);
   const entries = [...first];
   const slice = new Slice();
@@ -172,18 +177,15 @@ export async function* entriesBehind(
   }
   for await (const rows of allRows(store, journalRange(number, at.lastRow), ROWS_PER_READ))
     for (const row of rows) yield read(parseEntries(row.value), row.key);
-  const { openRow, recordRow } = await find();
-  if (openRow !== null || recordRow === null) return;
-  const rest = parseRecordRow(recordRow.value);
+  const { open, record: rest } = await find();
+  if (open !== null || rest === null) return;
   // Otherwise the execution was resumed since, and the tail is in a further row.
   if (rest.rows === at.rows && rest.tail.length > 0) yield read(rest.tail, undefined);
 }
 
 /** The entries that were committed with the start. */
-export function firstEntries({ openRow, recordRow }: FoundExecution): readonly JournalEntry[] {
-  const first = openRow === null ? null : parseOpenRow(openRow.value).first;
-  return first ?? (recordRow === null ? [] : parseRecordRow(recordRow.value).first);
-}
+export const firstEntries = ({ open, record }: FoundExecution): readonly JournalEntry[] =>
+  open?.first ?? record?.first ?? [];
 
 /** The first entries of an execution, up to the number that is known to be on disk. */
 export async function readEntries(

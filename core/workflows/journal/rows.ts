@@ -10,7 +10,7 @@ import { type CompactText, expandedLength } from "./compact-text.ts";
 import type { ExecutionStart, JournalEntry } from "./entries.ts";
 
 /** The second part of a record row, after the record that lists return. */
-interface RecordRow {
+export interface RecordRow {
   readonly start: ExecutionStart;
   /** Entries that were committed with the start. */
   readonly first: readonly JournalEntry[];
@@ -21,7 +21,7 @@ interface RecordRow {
 }
 
 /** `start` and `first` are null after a resume: the record row has them. */
-interface OpenRow {
+export interface OpenRow {
   /** The process that runs the execution. */
   readonly process: string;
   readonly start: ExecutionStart | null;
@@ -93,6 +93,14 @@ export function recordOfRow(value: string): CompactText {
   if (end === null) return { text, repeats: [] };
   const behind = value.length - end[0].length;
   return { text, repeats: JSON.parse(value.slice(behind - Number(end[2]), behind)) as number[] };
+}
+
+/** The input as JSON, cut out of the record; undefined for a short one, which the record does not refer to. */
+export function inputOfRow(value: string): string | undefined {
+  const { text, repeats } = recordOfRow(value);
+  const [position = 0, from = 0, length = 0] = repeats;
+  const isInput = [from, position].every((at) => at > 0 && text.endsWith('"input":', at));
+  return isInput ? text.slice(from, from + length) : undefined;
 }
 
 /** The record, which may be the larger part, is not parsed. */

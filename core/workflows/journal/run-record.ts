@@ -12,6 +12,9 @@ const ID_PREFIX = "run/";
 
 export const runDefinitionId = (agentId: string): string => PREFIX + agentId;
 export const isRun = (workflowId: string): boolean => workflowId.startsWith(PREFIX);
+/** Whether it is a task of A2A. */
+export const isTask = ({ workflowId, input }: Pick<ExecutionStart, "workflowId" | "input">): boolean =>
+  isRun(workflowId) && (input as { isTask?: true }).isTask === true;
 export const runExecutionId = (runId: string): string => ID_PREFIX + runId;
 export const runIdOf = ({ id }: Pick<ExecutionStart, "id">): string => id.slice(ID_PREFIX.length);
 

@@ -30,10 +30,15 @@ export class Slice {
   }
 }
 
-/** Values as JSON, with others' turns in between. */
-export async function valuesInSlices<V>(values: Iterable<V>, slice = new Slice()): Promise<Map<V, string>> {
-  const texts = new Map<V, string>();
+/** Values as JSON, with others' turns in between. @param known of those that the caller has already */
+export async function valuesInSlices<V>(
+  values: Iterable<V>,
+  slice = new Slice(),
+  known?: ReadonlyMap<V, string>,
+): Promise<Map<V, string>> {
+  const texts = new Map(known);
   for (const value of new Set(values)) {
+    if (texts.has(value)) continue;
     while (slice.isOver) await slice.next();
     const text = JSON.stringify(value) ?? "null";
     texts.set(value, text);

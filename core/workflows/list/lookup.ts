@@ -1,5 +1,6 @@
 /** Finds executions for one principal. To a user, executions of other users do not exist. */
 
+import type { Charge } from "../../http/uploads.ts";
 import { permittedUser } from "../../identity/ownership.ts";
 import type { Principal } from "../../identity/principal.ts";
 import { unlessConflict } from "../../storage/conflict.ts";
@@ -25,6 +26,9 @@ export interface StoredExecution {
   readonly loaded: Loaded;
 }
 
+export const bytesOf = ({ found: { openRow, recordRow }, loaded }: StoredExecution): number =>
+  loaded.journalBytes + (openRow?.value.length ?? 0) + (recordRow?.value.length ?? 0);
+
 /** How often to read an execution that the store lists as running but that does not run here, when no other process uses the store. */
 const MAX_READS = 3;
 
@@ -33,12 +37,22 @@ export class ExecutionLookup {
   readonly #engine: Engine;
   readonly #principal: Principal;
   readonly declared: (workflowId: string) => unknown;
+  readonly #charge: Charge | undefined;
 
-  /** @param declared throws for unknown ids; default: knows the workflows of the manifest */
-  constructor(engine: Engine, principal: Principal, declared: (id: string) => unknown = (id) => engine.declared(id)) {
+  /**
+   * @param declared throws for unknown ids; default: knows the workflows of the manifest
+   * @param charge of the request that holds what is found
+   */
+  constructor(
+    engine: Engine,
+    principal: Principal,
+    declared: (id: string) => unknown = (id) => engine.declared(id),
+    charge?: Charge,
+  ) {
     this.#engine = engine;
     this.#principal = principal;
     this.declared = declared;
+    this.#charge = charge;
   }
 
   /**
@@ -83,6 +97,7 @@ export class ExecutionLookup {
     const { store } = this.#engine;
     const record = await loadWhole(store, () => findExecution(store, id, selector));
     if (record === null) throw noExecution(id);
+    this.#charge?.copies(bytesOf(record));
     return record;
   }
 

@@ -6,7 +6,7 @@ import type { Row, Store } from "../../storage/store.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { CompactText } from "../journal/compact-text.ts";
 import type { ExecutionStart } from "../journal/entries.ts";
-import { loadExecution } from "../journal/load.ts";
+import { foundExecution, loadExecution } from "../journal/load.ts";
 import { executionRecord } from "../journal/record.ts";
 import { parseOpenRow, parseRecordRow } from "../journal/rows.ts";
 
@@ -77,8 +77,7 @@ export async function remoteRecord(
   record: Row | undefined,
   outlineOf: (hash: string) => Promise<Outline>,
 ): Promise<CompactText | null> {
-  const start = parseOpenRow(open.value).start ?? (record === undefined ? null : parseRecordRow(record.value).start);
-  if (start === null) return null;
-  const loaded = await loadExecution(store, { start, openRow: open, recordRow: record ?? null });
-  return loaded === null ? null : executionRecord(loaded.state, await outlineOf(start.definition));
+  const found = foundExecution(open, record);
+  const loaded = found && (await loadExecution(store, found));
+  return loaded && executionRecord(loaded.state, await outlineOf(loaded.state.start.definition));
 }

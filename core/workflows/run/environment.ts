@@ -3,8 +3,8 @@ import type { Logger } from "pino";
 import type { Charge } from "../../http/uploads.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
 import type { Membership } from "../../storage/membership.ts";
-import type { Row, Store } from "../../storage/store.ts";
-import type { Loaded } from "../journal/load.ts";
+import type { Store } from "../../storage/store.ts";
+import type { FoundExecution, Loaded } from "../journal/load.ts";
 
 /** Tells whether this process still owns its executions, for side effects long after the last commit. */
 export type Lease = Pick<Membership, "isHeld" | "confirm">;
@@ -35,10 +35,8 @@ export interface ExecutionCaller {
   readonly charge?: Charge | undefined;
 }
 
-/** The rows of an execution that continues: one of the two is null. */
+/** An execution that continues: it is recovered where it has an open row, else resumed. */
 export interface StoredRows {
   readonly loaded: Loaded;
-  /** `openRow` when it is recovered, `recordRow` when it is resumed. */
-  readonly openRow: Row | null;
-  readonly recordRow: Row | null;
+  readonly found: Pick<FoundExecution, "openRow" | "recordRow">;
 }

@@ -10,6 +10,7 @@ import type { Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import { type ExecutionStart, type JournalEntry, STATUS_AFTER, type StepPath } from "../journal/entries.ts";
 import { readEntries } from "../journal/load.ts";
+import { entryJson } from "../journal/outcome-text.ts";
 import { Slice, valuesInSlices } from "../journal/slice.ts";
 import { applyEntry, copyOfState, type JournalState, stateFromJournal } from "../journal/state.ts";
 import { EntryLog } from "./entry-log.ts";
@@ -24,6 +25,14 @@ import { ProgressSignal } from "./progress.ts";
 import { RecordedSize } from "./recorded-size.ts";
 import type { ExecutionSpans } from "./spans.ts";
 import { WaitingCommits } from "./waiting-commits.ts";
+
+/** What a replay takes over, as JSON, and `ExecutionStart.trace` of what it replays. */
+export interface ReplaySource {
+  readonly trace: string | undefined;
+  readonly kept: string;
+  /** Undefined for a short one. */
+  readonly input: string | undefined;
+}
 
 export class Execution {
   readonly state: JournalState;
@@ -53,6 +62,8 @@ export class Execution {
   /** Set by the engine: another process may begin one with this id at the same time, so nothing outside is asked before it is recorded. */
   isContested = false;
   #known: KnownValues | null = null;
+  /** Its input as JSON, in a replay of a large one. */
+  readonly #texts = new Map<unknown, string>();
   /** Resolves when somebody else's commit has ended it, or has failed; null while nobody has tried that. */
   ending: Promise<unknown> | null = null;
   /** Set when it cannot end in that commit, because it is not this process's any more, or its number or id is taken. */
@@ -66,20 +77,23 @@ export class Execution {
     caller: ExecutionCaller,
     environment: ExecutionEnvironment,
     stored: StoredRows | null,
-    keptText?: string,
+    source?: ReplaySource,
   ) {
     this.state = state;
     this.definition = definition;
     this.caller = caller;
     this.#environment = environment;
     this.#commits = new WaitingCommits(this, environment.store);
-    const startText = textOfStart(state.start, keptText);
+    const startText = textOfStart(state.start, source);
     this.#rows = new ExecutionRows(state.start, startText, environment);
     this.#size = new RecordedSize(environment.maxBytes);
     this.#size.add(startText);
+    // In the memory of that text, and not of the row that it came from.
+    if (source?.input !== undefined) this.#texts.set(state.start.input, startText.slice(-1 - source.input.length, -1));
     this.takenUp = stored === null ? null : new OpenTries(state);
     if (stored === null) return;
-    const { loaded, openRow, recordRow } = stored;
+    const { loaded, found } = stored;
+    const { openRow, recordRow } = found;
     this.#size.add(this.#rows.load(loaded.first, loaded.rows));
     this.#size.add(loaded.journalBytes);
     this.#log.entries = [...loaded.entries];
@@ -208,7 +222,9 @@ export class Execution {
 
   /** Writes the record row, including the entries that are not on disk yet, and removes the open row. */
   async writeRecord(): Promise<void> {
-    const values = this.#size.isLarge ? await valuesInSlices(this.state.values.values(), this.slice) : undefined;
+    const values = this.#size.isLarge
+      ? await valuesInSlices(this.state.values.values(), this.slice, this.#texts)
+      : undefined;
     while (this.#nextWrite !== null || this.#writing !== null) await (this.#nextWrite ?? this.#writing);
     const texts = this.#pending;
     this.#pending = [];
@@ -301,10 +317,10 @@ const USER_HAS_TOO_MUCH: Stop = {
   gracePeriod: 0,
 };
 
-/** @param keptText of a replay: `replay.kept` as JSON */
-function textOfStart(start: ExecutionStart, keptText: string | undefined): string {
-  if (keptText === undefined) return JSON.stringify(start);
-  const { replay, ...rest } = start;
+function textOfStart(start: ExecutionStart, source: ReplaySource | undefined): string {
+  if (source === undefined) return JSON.stringify(start);
+  const { replay, input, ...rest } = start;
   const { kept: _, ...others } = replay!;
-  return `${JSON.stringify(rest).slice(0, -1)},"replay":${JSON.stringify(others).slice(0, -1)},"kept":${keptText}}}`;
+  const { kept, input: inputText = entryJson(input) } = source;
+  return `${JSON.stringify(rest).slice(0, -1)},"replay":${JSON.stringify(others).slice(0, -1)},"kept":${kept}},"input":${inputText}}`;
 }

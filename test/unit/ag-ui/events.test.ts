@@ -83,7 +83,7 @@ function chanceParts(random: Random): AgentPart[] {
   return parts;
 }
 
-test("POST /agents/:id/ag-ui: whatever the order of the parts, no client refuses the events", () => {
+test("events of AG-UI: whatever the order of the parts, no client refuses the events", () => {
   for (let seed = 1; seed <= 2000; seed++) {
     const random = randomOf(seed);
     const parts = chanceParts(random);
@@ -91,7 +91,7 @@ test("POST /agents/:id/ag-ui: whatever the order of the parts, no client refuses
   }
 });
 
-test("POST /agents/:id/ag-ui: what the provider wants back goes out with thoughts, texts and calls, and comes back with them", () => {
+test("events of AG-UI: what the provider wants back goes out with thoughts, texts and calls, and comes back with them", () => {
   const signed = (signature: string) => ({ providerMetadata: { up: { signature } } });
   const events = eventsOf([
     { type: "start" },
@@ -141,7 +141,7 @@ test("POST /agents/:id/ag-ui: what the provider wants back goes out with thought
   });
 });
 
-test("POST /agents/:id/ag-ui: an answer that is sent as a snapshot of messages comes back as it was stored", () => {
+test("events of AG-UI: an answer that is sent as a snapshot of messages comes back as it was stored", () => {
   const parts: Loose[] = [
     { type: "step-start" },
     { type: "reasoning", text: "Hm." },
@@ -162,7 +162,7 @@ test("POST /agents/:id/ag-ui: an answer that is sent as a snapshot of messages c
   ]);
 });
 
-test("POST /agents/:id/ag-ui: what a sub-agent has said is not posted to the model again", () => {
+test("events of AG-UI: what a sub-agent has said is not posted to the model again", () => {
   const messages = readMessages([
     { id: "u1", role: "user", content: "Hi" },
     { id: "a1", role: "assistant", toolCalls: [{ id: "d1", function: { name: "delegate_task", arguments: "{}" } }] },

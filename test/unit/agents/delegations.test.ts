@@ -20,7 +20,7 @@ const team = (t: TestContext, replies: object[]) =>
     },
   });
 
-test("POST /agents/:id/text: the usage and cost of sub-agents count in those of the agent that delegated, on /stream too", async (t) => {
+test("the usage and cost of sub-agents count in those of the agent that delegated, whole and in a stream", async (t) => {
   const agents = await team(t, [{ call: delegate("writer", "one two three"), then: "done" }]);
   const { usage } = await agents.get("chief")!.generateText({ input: "go" }, caller());
   const [own] = (await historyOf(agents.get("writer")!, 0, 1)).entries;
@@ -36,7 +36,7 @@ test("POST /agents/:id/text: the usage and cost of sub-agents count in those of 
   assert.deepEqual((await historyOf(agents.get("chief")!, 0, 1)).entries[0]!.usage, total);
 });
 
-test("POST /agents/:id/text: what a sub-agent used before it failed counts too", async (t) => {
+test("what a sub-agent used before it failed counts too", async (t) => {
   const agents = await agentsOf(t, {
     providers: {
       demo: {
@@ -84,7 +84,7 @@ test("the history entry and the tools of a sub-agent know the user and the conve
   assert.deepEqual([entry!.userId, entry!.conversationId], ["ada", "c1"]);
 });
 
-test("POST /agents/:id/stream: parts of two delegations at once to one agent have call ids of their own, and no id twice", async (t) => {
+test("parts of two delegations at once to one agent have call ids of their own, and no id twice", async (t) => {
   const both = [delegate("writer", "write this"), delegate("writer", "write that")];
   const agents = await team(t, [{ call: both, then: "done" }]);
   const events = await eventsOf(agents.get("chief")!.stream({ input: "go" }, caller()));
@@ -102,7 +102,7 @@ test("POST /agents/:id/stream: parts of two delegations at once to one agent hav
   }
 });
 
-test("POST /agents/:id/stream: subAgentCallId is the toolCallId of the delegation as the stream has it, at every depth", async (t) => {
+test("subAgentCallId is the toolCallId of the delegation as the stream has it, at every depth", async (t) => {
   const agents = await agentsOf(t, {
     providers: {
       demo: {

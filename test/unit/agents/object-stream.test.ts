@@ -70,7 +70,7 @@ function jsonWork(t: TestContext, run: () => void): number {
 
 const total = (sent: readonly Sent[]) => sent.reduce((sum, { bytes }) => sum + bytes, 0);
 
-test("POST /agents/:id/stream-object sends the beginning of a burst at once, and the rest of it once", (t) => {
+test("partial objects: the beginning of a burst is sent at once, and the rest of it once", (t) => {
   const { partials, finals, says, finishes, advance } = reader(t);
   const object = table(600);
   const text = JSON.stringify(object);
@@ -86,7 +86,7 @@ test("POST /agents/:id/stream-object sends the beginning of a burst at once, and
   assert.equal(finals.length, 1);
 });
 
-test("POST /agents/:id/stream-object sends partial objects at most every 50 ms", (t) => {
+test("partial objects: they are sent at most every 50 ms", (t) => {
   const { partials, says, advance } = reader(t);
   const text = JSON.stringify(table(2));
   for (const piece of pieces(text, 1)) {
@@ -99,7 +99,7 @@ test("POST /agents/:id/stream-object sends partial objects at most every 50 ms",
   assert.ok(partials.at(-1)!.bytes > 0.8 * text.length, "the last one has nearly all that came");
 });
 
-test("POST /agents/:id/stream-object sends no more than ten bytes for each that the model writes, however slowly", (t) => {
+test("partial objects: no more than ten bytes are sent for each that the model writes, however slowly", (t) => {
   for (const rows of [10, 60, 600]) {
     const { partials, says, advance } = reader(t);
     const text = JSON.stringify(table(rows));
@@ -117,7 +117,7 @@ test("POST /agents/:id/stream-object sends no more than ten bytes for each that 
   }
 });
 
-test("POST /agents/:id/stream-object sends an object of more than 64 KiB at most twice a second", (t) => {
+test("partial objects: one of more than 64 KiB is sent at most twice a second", (t) => {
   const { partials, says, advance } = reader(t);
   for (const piece of pieces(JSON.stringify(table(4_000)), 200)) {
     says(piece);
@@ -128,7 +128,7 @@ test("POST /agents/:id/stream-object sends an object of more than 64 KiB at most
   for (const [index, { at }] of large.slice(1).entries()) assert.ok(at - large[index]!.at >= 500);
 });
 
-test("POST /agents/:id/stream-object works no more on an answer that cannot be sent than on one that can", (t) => {
+test("partial objects: an answer that cannot be sent is no more work than one that can", (t) => {
   const { says, advance } = reader(t);
   const text = `{"a": [1,], "b": ${JSON.stringify(table(200))}`;
   const work = jsonWork(t, () => {
@@ -140,7 +140,7 @@ test("POST /agents/:id/stream-object works no more on an answer that cannot be s
   assert.ok(work <= 20 * text.length, `${work} characters of JSON for ${text.length}`);
 });
 
-test("POST /agents/:id/stream-object leaves thoughts, fences and brackets of the prose out of the partial objects", (t) => {
+test("partial objects: thoughts, fences and brackets of the prose are left out", (t) => {
   const { partials, says, advance } = reader(t);
   for (const piece of pieces('<think>{"no": 1}</think>It is [as I said]:\n```json\n{"a": 1, "b": "xyz"}\n```', 2)) {
     says(piece);
@@ -150,7 +150,7 @@ test("POST /agents/:id/stream-object leaves thoughts, fences and brackets of the
   assert.deepEqual(partials.at(-1)!.value, { a: 1, b: "xyz" });
 });
 
-test("POST /agents/:id/stream-object has no timer left once the run is over, whether it succeeded or failed", async (t) => {
+test("partial objects: no timer is left once the run is over, whether it succeeded or failed", async (t) => {
   const events = new Events();
   const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
   const agent = await assistant(t, {}, { replies: [{ object: table(3) }], provider: { chunks: 50 } });

@@ -39,7 +39,7 @@ const rich = (t: Parameters<typeof agentsOf>[0]) =>
     agents: { assistant: { model: "p/m" } },
   });
 
-test("POST /agents/:id/stream carries reasoning, sources, files and the provider's own tools, each with what the provider wants back", async (t) => {
+test("the parts of a run carry reasoning, sources, files and the provider's own tools, each with what the provider wants back", async (t) => {
   const agent = (await rich(t)).get("assistant")!;
   const events = await eventsOf(agent.stream({ input: "go" }, caller()));
   const call = { toolCallId: "c", toolName: "search", input: { q: 1 }, providerExecuted: true };
@@ -79,7 +79,7 @@ test("POST /agents/:id/stream carries reasoning, sources, files and the provider
   assert.deepEqual(events.of("finish")[0]!.totalUsage, usage(3, 0));
 });
 
-test("POST /agents/:id/stream throws after what was said when the model breaks off", async (t) => {
+test("the parts of a run end with an error after what was said when the model breaks off, and the history has both", async (t) => {
   const agent = await assistant(t, {}, { replies: [{ text: "so far", error: "unavailable" }] });
   const events = new Events();
   await assert.rejects((await agent.stream({ input: "go" }, caller()))(events), /model provider failed/);
@@ -90,7 +90,7 @@ test("POST /agents/:id/stream throws after what was said when the model breaks o
   assert.equal(entry!.output, "so far");
 });
 
-test("POST /agents/:id/stream tells a reader that is still there of an abort, as its last event", {
+test("the parts of a run tell a reader that is still there of an abort, as the last of them", {
   timeout: 60_000,
 }, async (t) => {
   const agent = await assistant(t, {}, { provider: { firstDelay: "60s" } });

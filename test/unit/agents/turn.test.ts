@@ -61,7 +61,7 @@ const run = async (
 const isUnavailable = (error: ServiceError) => error.kind === "unavailable";
 
 for (const how of GENERATIONS) {
-  test(`POST /agents/:id/${how} is 503 when the conversation cannot be read, before the first byte`, async (t) => {
+  test(`a turn by ${how} fails before the first byte when the conversation cannot be read`, async (t) => {
     const { store, state } = fragile();
     const { agent } = await remembering(t, store);
     state.reads = false;
@@ -72,7 +72,7 @@ for (const how of GENERATIONS) {
     await run(agent, how, events);
   });
 
-  test(`POST /agents/:id/${how} fails with 503 when the turn cannot be stored, and says no finish`, async (t) => {
+  test(`a turn by ${how} that cannot be stored fails, and says no finish`, async (t) => {
     const { store, state } = fragile();
     const { agent, texts } = await remembering(t, store);
     await run(agent, how, new Events());
@@ -87,7 +87,7 @@ for (const how of GENERATIONS) {
   });
 }
 
-test("POST /agents/:id/text with the id of a stored message removes what came after it in the commit that stores the turn", async (t) => {
+test("a turn with the id of a stored message removes what came after it in the commit that stores the turn", async (t) => {
   const { store, state } = fragile();
   const { agent, texts } = await remembering(t, store);
   const said = (id: string, content: string) => [{ id, role: "user", content }];
@@ -111,7 +111,7 @@ test("POST /agents/:id/text with the id of a stored message removes what came af
   ]);
 });
 
-test("POST /agents/:id/stream says finish only when the turn is stored", async (t) => {
+test("a streamed turn says finish only when it is stored", async (t) => {
   const { store, state } = fragile();
   const { agent, texts } = await remembering(t, store);
   let release: () => void = () => undefined;
@@ -132,7 +132,7 @@ test("POST /agents/:id/stream says finish only when the turn is stored", async (
   ]);
 });
 
-test("POST /agents/:id/text keeps the model's failure as the answer when the turn cannot be stored either", async (t) => {
+test("a turn keeps the model's failure as the answer when it cannot be stored either", async (t) => {
   const { store, state } = fragile();
   const { agent } = await remembering(t, store);
   state.writes = false;
@@ -142,7 +142,7 @@ test("POST /agents/:id/text keeps the model's failure as the answer when the tur
   );
 });
 
-test("POST /agents/:id/text without a conversation neither reads nor writes", async (t) => {
+test("a turn without a conversation neither reads nor writes", async (t) => {
   const { store, state } = fragile();
   const { agent } = await remembering(t, store);
   const before = state.commits.length;
@@ -152,7 +152,7 @@ test("POST /agents/:id/text without a conversation neither reads nor writes", as
   assert.equal(state.commits.length, before);
 });
 
-test("POST /agents/:id/text with one step is one commit", async (t) => {
+test("a turn of one step is one commit", async (t) => {
   const { store, state } = fragile();
   const { agent } = await remembering(t, store);
   const before = state.commits.length;

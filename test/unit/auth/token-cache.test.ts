@@ -1,12 +1,12 @@
 /** The cache of verified tokens. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { digestToken, TokenCache } from "../../../core/auth/verifier.ts";
+import { createTokenCache, digestToken } from "../../../core/auth/verifier.ts";
 
 const identity = (id: string) => ({ user: { id }, expires: null, refusedFrom: null });
 
 test("a token is known until its time, and not a millisecond longer", () => {
-  const cache = new TokenCache();
+  const cache = createTokenCache();
   cache.set("a", identity("ada"), 1000);
   assert.deepEqual(cache.get("a", 999), identity("ada"));
   assert.equal(cache.get("a", 1000), undefined);
@@ -14,7 +14,7 @@ test("a token is known until its time, and not a millisecond longer", () => {
 });
 
 test("a full cache forgets the oldest, and grows no further", () => {
-  const cache = new TokenCache(3);
+  const cache = createTokenCache(3);
   for (const name of ["a", "b", "c", "a", "d"]) cache.set(name, identity(name), 1000);
   assert.equal(cache.size, 3);
   assert.deepEqual(

@@ -6,7 +6,7 @@ import { BOUNDS, bucketIndex, Durations } from "../../../core/observability/metr
 import { collectFamilies } from "../../../core/observability/metrics/families.ts";
 import { Meters } from "../../../core/observability/metrics/meters.ts";
 import { NamedMeters } from "../../../core/observability/metrics/named.ts";
-import { RecentActivity } from "../../../core/observability/metrics/recent-activity.ts";
+import { createRecentActivity } from "../../../core/observability/metrics/recent-activity.ts";
 import { RequestMeter } from "../../../core/observability/metrics/request-meter.ts";
 import { UNTIMED } from "../../../core/observability/metrics/sampled-durations.ts";
 import { Tally } from "../../../core/observability/metrics/tally.ts";
@@ -102,7 +102,7 @@ test("activity is what was counted in each of the last sixty minutes, the last o
   const read = meters.ofRoute({ operation: "agents.list", path: "/agents", method: "GET" });
   const own = meters.ofRoute({ operation: "custom.hello", path: "/hello", method: "GET" });
   run.finished(200, UNTIMED, false);
-  const activity = new RecentActivity(meters, 0);
+  const activity = createRecentActivity(meters, 0);
   run.finished(200, UNTIMED, false);
   run.finished(500, UNTIMED, false);
   read.finished(200, UNTIMED, false);

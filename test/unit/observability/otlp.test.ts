@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { pino } from "pino";
-import { Collector } from "../../../core/observability/otlp/collector.ts";
+import { createCollector } from "../../../core/observability/otlp/collector.ts";
 import { otlpHeaders, shownUrl, tracesUrl } from "../../../core/observability/otlp/open.ts";
-import { type QueueSettings, SpanQueue } from "../../../core/observability/otlp/span-queue.ts";
+import { createSpanQueue, type QueueSettings, type SpanQueue } from "../../../core/observability/otlp/span-queue.ts";
 import type { SpanData, TraceData } from "../../../core/observability/sink.ts";
 import { type Receiver, startReceiver, valuesOf } from "../../support/otlp-receiver.ts";
 
@@ -54,13 +54,13 @@ function rig(t: TestContext, url: string, times: QueueSettings["times"] = QUICK)
   const formatters = { level: (level: string) => ({ level }) };
   const logger = pino({ base: undefined, formatters }, { write: (line: string) => void log.push(JSON.parse(line)) });
   const where = "the collector";
-  const collector = new Collector({
+  const collector = createCollector({
     url: tracesUrl(url),
     headers: { "x-team": "pens" },
     source: SOURCE,
     timeout: NEVER,
   });
-  const queue = new SpanQueue({ collector, logger, where, times });
+  const queue = createSpanQueue({ collector, logger, where, times });
   t.after(() => queue.close());
   return { queue, log, give: (...spans) => queue.take(traceOf(spans), spans) };
 }

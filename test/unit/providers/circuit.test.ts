@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { APICallError, type LanguageModelV3, type LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import { type ChainSettings, createModelChain } from "../../../core/models/chain.ts";
-import { Circuits } from "../../../core/models/models.ts";
+import { createCircuits } from "../../../core/models/models.ts";
 import { ModelMeter, NamedMeters } from "../../../core/observability/metrics/named.ts";
 import { type ModelTimeouts, ProviderQueueFull } from "../../../core/plugin/plugin.ts";
 import { jumpingClock } from "../../support/jumping-clock.ts";
@@ -51,7 +51,7 @@ function setUp(models: Record<string, LanguageModelV3>, { retries = 0, timeouts 
   const log: string[] = [];
   const note = (_: object, message: string) => void log.push(message);
   const meters = new NamedMeters(() => new ModelMeter(), Object.keys(models));
-  const circuits = new Circuits({ info: note, warn: note } as never, meters);
+  const circuits = createCircuits({ info: note, warn: note } as never, meters);
   const chain = (...names: string[]) =>
     createModelChain(
       names.map((name) => ({ id: name, model: models[name]!, retries, timeouts, circuit: circuits.of(name) })),

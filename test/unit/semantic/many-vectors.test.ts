@@ -2,9 +2,10 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, type TestContext, test } from "node:test";
-import { ExactVectors } from "../../../core/memory/semantic/exact.ts";
+import { createExactVectors } from "../../../core/memory/semantic/exact.ts";
 import { createLayout } from "../../../core/memory/semantic/layout.ts";
-import { VectorCache } from "../../../core/memory/semantic/vector-cache.ts";
+import { createVectorCache } from "../../../core/memory/semantic/vector-cache.ts";
+import type { VectorIndex } from "../../../core/memory/semantic/vector-index.ts";
 import type { VectorEntry } from "../../../core/plugin/plugin.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { openPostgresStore } from "../../../core/storage/postgres-store.ts";
@@ -33,7 +34,7 @@ const entry = (number: number, owner = "u"): VectorEntry => ({
 const entries = (count: number, owner = "u") => Array.from({ length: count }, (_, number) => entry(number, owner));
 const names = (hits: readonly { message: string }[]) => hits.map(({ message }) => message).sort();
 const query = randomVector(next, DIMENSIONS);
-const everything = (vectors: ExactVectors) => vectors.search({ vector: query, owner: "u", ...ALL });
+const everything = (vectors: VectorIndex) => vectors.search({ vector: query, owner: "u", ...ALL });
 
 /** A store that counts the rows and the characters that it gives. */
 function watched(inner: Store) {
@@ -67,7 +68,7 @@ function watched(inner: Store) {
 
 test("search of an owner with fifty megabytes of vectors reads only candidates again, not all of them", async () => {
   const { store, seen } = watched(createMemoryStore());
-  const vectors = new ExactVectors(store, LAYOUT, null);
+  const vectors = createExactVectors(store, LAYOUT, null);
   const many = Array.from({ length: 3_400 }, (_, number) => {
     const vector = new Float32Array(4_096);
     vector[number] = 1;
@@ -122,7 +123,7 @@ function pausing(inner: Store): Store {
 for (const [engine, pairOf] of Object.entries(PAIRS)) {
   test(`what two processes write, replace and delete is what a search of either finds: ${engine}`, async (context) => {
     const stores = await pairOf(context);
-    const both = stores.map((store) => new ExactVectors(store, LAYOUT, null));
+    const both = stores.map((store) => createExactVectors(store, LAYOUT, null));
     const model = new Map<string, VectorEntry>();
     for (let round = 0; round < 30; round++) {
       const vectors = both[round % 2]!;
@@ -144,7 +145,7 @@ for (const [engine, pairOf] of Object.entries(PAIRS)) {
         }
       }
     }
-    const afresh = new ExactVectors(stores[0], LAYOUT, null);
+    const afresh = createExactVectors(stores[0], LAYOUT, null);
     assert.deepEqual(names(await everything(afresh)), [...model.keys()].sort());
   });
 }
@@ -153,21 +154,21 @@ test("deleted vectors take no place among the hits of the process that deleted t
   const store = createMemoryStore();
   const near = Array.from({ length: 900 }, (_, number) => ({ ...entry(number), conversation: "near", vector: query }));
   const far = entries(300);
-  const vectors = new ExactVectors(store, LAYOUT, null);
+  const vectors = createExactVectors(store, LAYOUT, null);
   await vectors.put([...near, ...far.map((one) => ({ ...one, message: `far ${one.message}` }))]);
   await vectors.search({ vector: query, owner: "u", limit: 1, threshold: -1 });
   await vectors.delete([{ owner: "u", conversation: "near" }]);
-  for (const each of [vectors, new ExactVectors(store, LAYOUT, null)]) {
+  for (const each of [vectors, createExactVectors(store, LAYOUT, null)]) {
     const hits = await each.search({ vector: query, owner: "u", limit: 50, threshold: -1 });
     assert.equal(hits.length, 50);
     assert.ok(hits.every(({ message }) => message.startsWith("far")));
   }
-  assert.equal((await everything(new ExactVectors(store, LAYOUT, null))).length, far.length);
+  assert.equal((await everything(createExactVectors(store, LAYOUT, null))).length, far.length);
 });
 
 test("the vectors of many owners are read in small pieces, and others get their turn between them", async () => {
   const { store, seen } = watched(createMemoryStore());
-  const writer = new ExactVectors(store, LAYOUT, null);
+  const writer = createExactVectors(store, LAYOUT, null);
   for (let owner = 0; owner < 30; owner++) await writer.put(entries(600, `u${owner}`));
   seen.largest = 0;
   let turns = 0;
@@ -176,7 +177,7 @@ test("the vectors of many owners are read in small pieces, and others get their 
     timer = setImmediate(count);
   };
   let timer = setImmediate(count);
-  const reader = new ExactVectors(store, LAYOUT, null, { cache: new VectorCache(200_000) });
+  const reader = createExactVectors(store, LAYOUT, null, { cache: createVectorCache(200_000) });
   const hits = await reader.search({ vector: query, limit: 20, threshold: -1 });
   clearImmediate(timer);
   assert.equal(hits.length, 20);
@@ -187,10 +188,10 @@ test("the vectors of many owners are read in small pieces, and others get their 
 test("a search of one owner's conversation, or of everybody, is the same whether the vectors are in memory or not", async () => {
   const store = createMemoryStore();
   const all = ["u", "v"].flatMap((owner) => entries(700, owner));
-  const writer = new ExactVectors(store, LAYOUT, null);
+  const writer = createExactVectors(store, LAYOUT, null);
   await writer.put(all);
-  for (const cache of [new VectorCache(), new VectorCache(0), new VectorCache(60_000)]) {
-    const vectors = new ExactVectors(store, LAYOUT, null, { cache });
+  for (const cache of [createVectorCache(), createVectorCache(0), createVectorCache(60_000)]) {
+    const vectors = createExactVectors(store, LAYOUT, null, { cache });
     for (let time = 0; time < 2; time++) {
       const one = await vectors.search({ vector: query, owner: "v", conversation: "c3", ...ALL });
       const wanted = all.filter(({ owner, conversation }) => owner === "v" && conversation === "c3");
@@ -203,9 +204,9 @@ test("a search of one owner's conversation, or of everybody, is the same whether
 
 test("a search of one conversation reads no other of the owner's conversations when it is short", async () => {
   const { store, seen } = watched(createMemoryStore());
-  const writer = new ExactVectors(store, LAYOUT, null);
+  const writer = createExactVectors(store, LAYOUT, null);
   await writer.put([...entries(1_200), { ...entry(0), conversation: "short" }]);
-  const vectors = new ExactVectors(store, LAYOUT, null);
+  const vectors = createExactVectors(store, LAYOUT, null);
   seen.rows = 0;
   const hits = await vectors.search({ vector: query, owner: "u", conversation: "short", ...ALL });
   assert.deepEqual(names(hits), ["m0"]);
@@ -214,7 +215,7 @@ test("a search of one conversation reads no other of the owner's conversations w
 
 test("a search after a write of another process reads that vector, and not all of the owner again", async () => {
   const { store, seen } = watched(createMemoryStore());
-  const vectors = new ExactVectors(store, LAYOUT, null);
+  const vectors = createExactVectors(store, LAYOUT, null);
   const long = randomVector(next, 512);
   const all = entries(1_200).map((one) => ({ ...one, vector: randomVector(next, 512) }));
   await vectors.put(all);
@@ -226,7 +227,7 @@ test("a search after a write of another process reads that vector, and not all o
   await characters();
   const before = await characters();
   const nearest = { ...entry(1_200), vector: long };
-  await new ExactVectors(store, LAYOUT, null).put([nearest]);
+  await createExactVectors(store, LAYOUT, null).put([nearest]);
   const after = await characters();
   assert.equal(after.nearest, nearest.message);
   const [row] = await store.scan({ prefix: LAYOUT.vector(nearest), limit: 1 });

@@ -1,7 +1,7 @@
 /** `exact` beside a search that compares every vector with plain arithmetic. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ExactVectors } from "../../../core/memory/semantic/exact.ts";
+import { createExactVectors } from "../../../core/memory/semantic/exact.ts";
 import { createLayout } from "../../../core/memory/semantic/layout.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import { clusteredVector, createNumbers, nearestMessages, randomVector } from "../../support/vectors.ts";
@@ -35,8 +35,8 @@ for (const [kind, makerOf] of Object.entries(KINDS)) {
         return { owner: "u", conversation: `c${count % 20}`, message: `m${count}`, vector: make() };
       });
       const store = createMemoryStore();
-      await new ExactVectors(store, LAYOUT, null).put(entries);
-      const read = new ExactVectors(store, LAYOUT, null);
+      await createExactVectors(store, LAYOUT, null).put(entries);
+      const read = createExactVectors(store, LAYOUT, null);
       let found = 0;
       for (let query = 0; query < QUERIES; query++) {
         const vector = make();

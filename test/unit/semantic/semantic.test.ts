@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { Manifest } from "../../../core/manifest/manifest.ts";
 import { createHashEmbedding } from "../../../core/memory/embedding/hash.ts";
-import { ExactVectors } from "../../../core/memory/semantic/exact.ts";
+import { createExactVectors } from "../../../core/memory/semantic/exact.ts";
 import { createLayout } from "../../../core/memory/semantic/layout.ts";
 import { openSemantics } from "../../../core/memory/semantic/open.ts";
 import { reindex, type SearchedMessage } from "../../../core/memory/semantic/reindex.ts";
@@ -331,7 +331,7 @@ test("a process whose index another process has rebuilt stores no vectors in it,
 
 /** Vectors outside of the store, as a plugin has them. */
 function remote(): Vectors & { fail: boolean; puts: VectorEntry[] } {
-  const inner = new ExactVectors(createMemoryStore(), createLayout("elsewhere"), null);
+  const inner = createExactVectors(createMemoryStore(), createLayout("elsewhere"), null);
   const checked =
     <A extends unknown[], R>(work: (...input: A) => Promise<R>) =>
     async (...input: A): Promise<R> => {
@@ -480,7 +480,7 @@ test("a reindex removes the vectors from before in slices: no commit removes mor
   const inner = createMemoryStore();
   const layout = createLayout("default");
   const vector = new Float32Array([1]);
-  await new ExactVectors(inner, layout, null).put(
+  await createExactVectors(inner, layout, null).put(
     Array.from({ length: 2_500 }, (_, index) => ({ owner: "u", conversation: "c", message: `m${index}`, vector })),
   );
   const left = async () => (await inner.scan({ prefix: layout.vectors(), limit: 3_000, longest: 1 })).length;

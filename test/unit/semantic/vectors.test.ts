@@ -1,18 +1,18 @@
 /** `exact`: the conformance suite over a store, and what it keeps in memory. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ExactVectors } from "../../../core/memory/semantic/exact.ts";
+import { createExactVectors } from "../../../core/memory/semantic/exact.ts";
 import { createLayout } from "../../../core/memory/semantic/layout.ts";
-import { VectorCache } from "../../../core/memory/semantic/vector-cache.ts";
+import { createVectorCache } from "../../../core/memory/semantic/vector-cache.ts";
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import { vectorsSuite } from "../../suites/vectors.suite.ts";
 
 const LAYOUT = createLayout("default");
 const cached = (store: Store, bytes: number) =>
-  new ExactVectors(store, LAYOUT, null, { cache: new VectorCache(bytes) });
+  createExactVectors(store, LAYOUT, null, { cache: createVectorCache(bytes) });
 
-vectorsSuite("exact", async () => new ExactVectors(createMemoryStore(), LAYOUT, null));
+vectorsSuite("exact", async () => createExactVectors(createMemoryStore(), LAYOUT, null));
 vectorsSuite("exact with a cache for nothing", async () => cached(createMemoryStore(), 0));
 
 /** A store that counts its scans. */
@@ -43,7 +43,7 @@ const entry = (owner: string, message: string, place: number) => ({
 
 test("an owner's vectors are read once, and what this process writes joins them", async () => {
   const { store, scans } = counting();
-  const vectors = new ExactVectors(store, LAYOUT, null);
+  const vectors = createExactVectors(store, LAYOUT, null);
   await vectors.put([entry("u", "a", 1)]);
   const search = (place: number) => vectors.search({ vector: unit(place), owner: "u", limit: 10, threshold: 0.5 });
   assert.equal((await search(1)).length, 1);
@@ -57,7 +57,7 @@ test("an owner's vectors are read once, and what this process writes joins them"
 
 test("what another process writes or deletes is seen by the next search", async () => {
   const store = createMemoryStore();
-  const [here, there] = [new ExactVectors(store, LAYOUT, null), new ExactVectors(store, LAYOUT, null)];
+  const [here, there] = [createExactVectors(store, LAYOUT, null), createExactVectors(store, LAYOUT, null)];
   const search = async () =>
     (await here.search({ vector: unit(1), owner: "u", limit: 10, threshold: 0.5 })).map(({ message }) => message);
   await here.put([entry("u", "a", 1)]);
@@ -85,7 +85,7 @@ test("writes of two processes in any order are never missed", async () => {
       return store.scan(range);
     },
   };
-  const both = [new ExactVectors(slow, LAYOUT, null), new ExactVectors(slow, LAYOUT, null)];
+  const both = [createExactVectors(slow, LAYOUT, null), createExactVectors(slow, LAYOUT, null)];
   const written = new Set<string>();
   const write = async (index: number) => {
     for (let round = 0; round < 40; round++) {
@@ -135,7 +135,7 @@ test("an owner with more vectors than fit is searched all the same, and not kept
 });
 
 test("owners and conversations whose names begin alike, or are longer than a key, do not mix", async () => {
-  const vectors = new ExactVectors(createMemoryStore(), LAYOUT, null);
+  const vectors = createExactVectors(createMemoryStore(), LAYOUT, null);
   const long = "ö".repeat(256);
   const names = ["a", "ab", "a/b", "a%2fb", long, `${long.slice(1)}x`];
   for (const name of names) await vectors.put([{ owner: name, conversation: name, message: name, vector: unit(1) }]);

@@ -106,7 +106,7 @@ test("a tool that gives nothing gives null, at once or later", async () => {
 function inboxThat(admit: ApprovalInbox["admit"]): Pick<Tool, "approval" | "inbox"> {
   return {
     approval: { expires: 1000, consoleOnly: false, asks: () => true },
-    inbox: { admit, withdraw: async () => {}, supersede: async () => {} },
+    inbox: { admit, withdraw: async () => {}, supersede: async () => {}, endings: async () => new Map() },
   };
 }
 

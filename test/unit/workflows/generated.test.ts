@@ -79,11 +79,7 @@ async function finish(
     const { stepId } = loaded.state.suspension!;
     const waits = loaded.state.steps.get(stepId)?.status === "waiting";
     const entry = planResume(loaded.state, definition, waits ? { resumeData: { [`answer ${stepId}`]: 1 } } : {});
-    running = new Execution(loaded.state, definition, CALLER, around(store), {
-      loaded,
-      openRow: null,
-      recordRow: found!.recordRow,
-    });
+    running = new Execution(loaded.state, definition, CALLER, around(store), { loaded, found: found! });
     running.append(entry);
   }
 }
@@ -165,8 +161,7 @@ test("taken up from any point of the journal, they give the same", async () => {
       const found = (await readExecution(store, start.number))!;
       const loaded = (await loadExecution(store, found))!;
       const definition = definitionOf(list, new Map());
-      const recorded = { loaded, openRow: found.openRow, recordRow: null };
-      const execution = new Execution(loaded.state, definition, CALLER, around(store), recorded);
+      const execution = new Execution(loaded.state, definition, CALLER, around(store), { loaded, found });
       const { state } = await finish(execution, definition, store, stopsAt(turns));
       isAsExpected(state, evaluate(list, INPUT));
       assert.ok(state.sequence >= stateFromJournal(start, kept).sequence);

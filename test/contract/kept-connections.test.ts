@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
-import { dataOf, errorOf } from "../../support/served-upstream.ts";
-import { manifestWith, startService } from "../../support/service.ts";
+import { dataOf, errorOf } from "../support/served-upstream.ts";
+import { manifestWith, startService } from "../support/service.ts";
 
 /** A server that answers `answers` requests of a connection, and closes it when the next comes. */
 async function closing(t: TestContext, answers: number, body: string) {
