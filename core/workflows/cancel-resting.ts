@@ -19,6 +19,6 @@ export async function cancelResting(
   execution.append(["cancel", "", timeAfter(execution.state), reason]);
   if (!(await unlessConflict(execution.writeRecord()))) return null;
   await engine.onEnd?.(execution.state);
-  if (isTask(found.start)) engine.onTaskRest?.(found.start);
+  if (isTask(stored.found.start)) engine.onTaskRest?.(stored.found.start);
   return execution.state;
 }
