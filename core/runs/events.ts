@@ -49,10 +49,11 @@ export async function replyWith(
   const open = new Map<string, AgentPart>();
   const { usage } = emptyRunResult();
   let isInStep = asked.length > 0;
-  const heard: { sink?: PartSink; last?: AgentPart } = {};
+  let sink!: PartSink;
+  let last!: AgentPart | undefined;
   const reply = (to: EventSink): PartSink => {
     const reader = form(to);
-    heard.sink = reader;
+    sink = reader;
     return {
       get closed() {
         return reader.closed;
@@ -67,18 +68,17 @@ export async function replyWith(
           else if (part.type === "finish-step") {
             addUsage(usage, part.usage);
             // With the question the client has seen the end of the step.
-            if (known.size === 0 && isInStep) isKnown = true;
+            isKnown ||= isInStep;
             isInStep &&= known.size > 0;
           }
-          heard.last = part;
+          last = part;
         }
         return isKnown ? undefined : reader.part(part);
       },
     };
   };
   await follow(partEvents(events, reply));
-  const { sink, last } = heard;
-  if (sink === undefined || (last !== undefined && ENDS.has(last.type))) return;
+  if (last !== undefined && ENDS.has(last.type)) return;
   if (asked.length > 0) for (const part of open.values()) sink.part(part);
   // What a client that cannot answer was told is a step of its own. A question is the middle of one.
   const words = last?.type === "finish-step" ? last : undefined;

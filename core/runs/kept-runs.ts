@@ -55,6 +55,8 @@ import { earlierResult, RunIdTaken, runCancelled, runInterrupted } from "./outco
 import { ScopedRuns } from "./scoped.ts";
 import { KeptSink } from "./sink.ts";
 
+type Answers = Pick<Approvals, "find" | "hear">;
+
 export class KeptRuns implements RunKeeper {
   readonly lasts: boolean;
   readonly #engine: Engine;
@@ -69,11 +71,11 @@ export class KeptRuns implements RunKeeper {
   /** Woken when a run goes on here. */
   readonly #resting = new Set<() => void>();
   readonly #conversations: ConversationRuns;
-  readonly #approvals: Pick<Approvals, "find" | "hear">;
+  readonly #approvals: Answers;
   /** Told of a task before it goes on here. Must not reject. */
   onTask: ((agentId: string, runId: string) => Promise<void>) | null = null;
 
-  constructor(engine: Engine, approvals: Pick<Approvals, "find" | "hear">) {
+  constructor(engine: Engine, approvals: Answers) {
     this.#engine = engine;
     this.#approvals = approvals;
     this.lasts = !engine.environment.volatile;
