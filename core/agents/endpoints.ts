@@ -21,11 +21,9 @@ import { UiSink } from "./stream/ui-chunks.ts";
 export function createAgent(agent: CompiledAgent, description: Description): Agent {
   const { id, name } = agent;
   const kept = keptAgent(agent);
-  const start = (request: KeptRequest, call: RunCall, streams: boolean) =>
-    startable(agent, kept, request, call, streams);
   const stream = (request: KeptRequest, call: RunCall, form?: (run: StartableRun) => ReplyForm) => {
     requireForeground(request);
-    const run = start(request, call, true);
+    const run = startable(agent, kept, request, call, true);
     return run.events(form?.(run));
   };
   return {
@@ -37,8 +35,10 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     detail: () => description.detail(),
     onStatusChange: (listener) => agent.activity.onChange(listener),
     async generateText(body, call, approves) {
-      const run = start(answerRequest(body, approves), call, false);
-      return goesOn(body, run) ? started(run, call) : textResult(await run.result());
+      const run = startable(agent, kept, answerRequest(body, approves), call, false);
+      return body.options?.background === true && run.kept !== undefined
+        ? started(run, call)
+        : textResult(await run.result());
     },
     async run({ result, ...body }, call, sink) {
       const output = result === undefined ? undefined : objectOutput(result);
@@ -55,8 +55,10 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       }
     },
     async generateObject(body, call) {
-      const run = start(objectRequest(body), call, false);
-      return goesOn(body, run) ? started(run, call) : (await run.result()).output;
+      const run = startable(agent, kept, objectRequest(body), call, false);
+      return body.options?.background === true && run.kept !== undefined
+        ? started(run, call)
+        : (await run.result()).output;
     },
     stream: (body, call) => stream(answerRequest(body), call),
     chat(body, call) {
@@ -69,7 +71,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     },
     streamObject(body, call): EventProducer {
       requireForeground(body);
-      const run = start(objectRequest(body), call, true);
+      const run = startable(agent, kept, objectRequest(body), call, true);
       return async (events) => {
         let sink: ObjectSink | null = null;
         const open: ReplyForm = (to) => {
@@ -87,10 +89,6 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
       agent.history.page(page, limit, principal.isolated ? ownerOf(principal) : undefined),
   };
 }
-
-/** Whether a run is one in the background, and not that which the request answers. */
-const goesOn = ({ options }: GenerateBody, { kept }: StartableRun): boolean =>
-  options?.background === true && kept !== undefined;
 
 /** The reply to a request whose run continues in the background. */
 async function started(run: StartableRun, call: RunCall): Promise<never> {

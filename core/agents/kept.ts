@@ -16,29 +16,14 @@ export const keptAgent = (agent: CompiledAgent): KeptAgent => ({
 });
 
 /**
- * The run for a request: one that waits for what it answers, or a new one.
+ * The run for a request: one that waits for what it answers, or a new one, kept from its begin, from the moment in which it asks a person, or
+ * not at all.
  *
  * @param streams whether the reply is the stream of the run, which a repeated request with its key follows
  *
  * @throws ServiceError `invalid_input` for an invalid request
  */
 export function startable(
-  agent: CompiledAgent,
-  kept: KeptAgent,
-  request: KeptRequest,
-  call: RunCall,
-  streams: boolean,
-): StartableRun {
-  const { keeper } = agent.keeping;
-  const { options, approves, runsTools } = request;
-  const run = newRun(agent, kept, request, call, streams);
-  const mayAnswer = keeper !== null && runsTools === true && approves !== false;
-  const calls = mayAnswer ? awaitedCalls(request.input) : NO_CALLS;
-  return calls.length === 0 ? run : answering(keeper!, agent, calls, options?.context, call, run);
-}
-
-/** Kept from its begin, from the moment in which it asks a person, or not at all. */
-function newRun(
   agent: CompiledAgent,
   kept: KeptAgent,
   request: KeptRequest,
@@ -60,18 +45,18 @@ function newRun(
   const isRepeated = keyed?.isRepeated === true;
   // The first request with the key may have asked, and died.
   const isKept = isAsked || isFollowed || (agent.durable && keeper.lasts) || (asks && isRepeated);
-  if (!isKept && !asks) return passing(agent, request, call);
-  const runId = chosen ?? request.runId ?? keyed?.runId ?? agent.newRunId();
-  if (!isKept) return keeper.askingRun(kept, request, call, runId, isChosen);
-  const run = keeper.newRun(kept, request, call, {
-    runId,
-    isChosen,
-    isContested: isChosen || isFollowed || isRepeated,
-    keyed: keyed === undefined ? null : isRepeated ? "repeated" : "first",
-  });
-  const replayed = isFollowed && isRepeated ? REPLAYED : [];
-  call.replyWith = { headers: ["x-run-id", run.id, ...replayed] };
-  return run;
+  let run: StartableRun;
+  if (isKept || asks) {
+    const runId = chosen ?? request.runId ?? keyed?.runId ?? agent.newRunId();
+    const key = keyed === undefined ? null : isRepeated ? "repeated" : "first";
+    const name = { runId, isChosen, isContested: isChosen || isFollowed || isRepeated, keyed: key } as const;
+    run = isKept ? keeper.newRun(kept, request, call, name) : keeper.askingRun(kept, request, call, runId, isChosen);
+    const replayed = isFollowed && isRepeated ? REPLAYED : [];
+    if (isKept) call.replyWith = { headers: ["x-run-id", runId, ...replayed] };
+  } else run = passing(agent, request, call);
+  const mayAnswer = request.runsTools === true && request.approves !== false;
+  const calls = mayAnswer ? awaitedCalls(request.input) : NO_CALLS;
+  return calls.length === 0 ? run : answering(keeper, agent, calls, options?.context, call, run);
 }
 
 /** A run that ends with its request. */
