@@ -58,7 +58,6 @@ export function requestOf({ task, origin, waiting }: TaskRecord): KeptRequest {
     input: earlier ?? [inputMessage(task.history[0]!)],
     options: { memory: { conversationId: task.contextId }, ...(origin?.context && { context: origin.context }) },
     clientKnowsMessageId: true,
-    waits: true,
     isTask: true,
     // It brings the calls that were answered.
     ...(earlier !== undefined && { runsTools: true }),

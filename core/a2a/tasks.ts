@@ -110,7 +110,7 @@ export class Tasks {
       const found = { record, revision: stored, size: 0 };
       if (run === undefined) return (await this.#end(found, endingForError(refused, call))).record;
       try {
-        await run.start();
+        await run.kept.start();
       } catch (error) {
         const standing = await this.#standing(record).catch(() => null);
         if (standing === undefined) await this.rows.remove(found);
@@ -215,7 +215,7 @@ export class Tasks {
     if (agent === undefined && isShared(this.rows.store)) return;
     try {
       if (agent === undefined) throw new ServiceError("not_found", `agent ${record.agent} does not exist any more`);
-      await this.#runOf(agent, record, this.#callFor(record), true).start();
+      await this.#runOf(agent, record, this.#callFor(record), true).kept.start();
     } catch (error) {
       // Another process was faster, or it is tried again.
       if (error instanceof ServiceError && error.kind !== "invalid_input" && error.kind !== "not_found") return;
@@ -273,7 +273,7 @@ export class Tasks {
     const agent = this.#options.agent(record.agent);
     if (agent === undefined || (await this.#open(approvals)).length > 0) return null;
     const run = this.#runOf(agent, record, this.#callFor(record), true);
-    await run.start();
+    await run.kept.start();
     return { ...goingOn(record), run: { userId: run.prepared.plan.settings.memory.userId ?? "", seen: 0 } };
   }
 

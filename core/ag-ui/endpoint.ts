@@ -44,7 +44,7 @@ export async function answerAgUi(agent: Agent, body: AgUiRequest, call: Context<
       options: optionsOf(body),
       clientTools: { field: "tools", list: tools },
       workingMemory: state?.edited === undefined ? undefined : { field: "state", content: state.edited },
-      isKept: true,
+      streams: true,
     },
     call,
   );
@@ -54,7 +54,7 @@ export async function answerAgUi(agent: Agent, body: AgUiRequest, call: Context<
   const identity = { ...run, messageId: prepared.messageId, open: openCalls(messages.at(-1)).keys() };
   const form = (events: EventSink) => new AgUiSink(events, new RunEvents(identity), asking, state);
   for (const answer of known) await giveAnswer(service.approvals, answer, call);
-  return (await prepared.answered(form)) ?? prepared.events(form);
+  return prepared.events(form);
 }
 
 /** Whether the client speaks version 1.0 or later. Older clients name no version. */

@@ -6,7 +6,7 @@ import type { Principal } from "../identity/principal.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { Summary } from "./conversation/write-summary.ts";
-import type { KeptAgent } from "./keeper.ts";
+import type { KeptAgent, KeptStart } from "./keeper.ts";
 import type { ClientTools } from "./run/client-tools.ts";
 import type { EditedMemory } from "./run/execute.ts";
 import type { RunJournal } from "./run/journal.ts";
@@ -63,8 +63,10 @@ export interface ProtocolBody extends GenerateBody {
   approves?: false;
   /** The working memory as the client has edited it. */
   workingMemory?: EditedMemory | undefined;
-  /** Whether the run is kept if runs of `chat` are. */
-  isKept?: boolean;
+  /** Its id. Default: a new one. */
+  runId?: string;
+  /** Whether the reply is the stream of the run, which a repeated request with its key follows. */
+  streams?: boolean;
 }
 
 /** A run that is ready to start. */
@@ -73,27 +75,14 @@ export interface ProtocolRun {
   readonly messageId: string;
   /** Whether the answer is JSON: then the `output` of its last part is the answer. */
   readonly isJson: boolean;
-  /** Whether the client runs this tool, provided that its input is valid. */
-  isForClient(tool: string): boolean;
+  /** The tools that the client runs, where their input is valid. */
+  readonly clientTools: readonly string[];
   /** Runs to the end; the sink of a kept run gets the parts that are recorded. An aborted run is not an error: its last part is `abort`. */
   start(sink: PartSink): Promise<void>;
   /** Runs as a stream of events; those of a kept run come from its journal. @param form makes the sink that turns parts into events */
-  events(form: (events: EventSink) => PartSink): EventProducer;
-  /** The events of the run that waits for the answers in the request, if there is one: then nothing else is to be started. */
-  answered(form: (events: EventSink) => PartSink): Promise<EventProducer | null>;
-}
-
-/** A protocol run that is kept, and continues without its client. */
-export interface KeptProtocolRun extends Pick<ProtocolRun, "isJson"> {
-  /** The tools that the client runs. */
-  readonly clientTools: readonly string[];
-  /**
-   * Starts the run; resolves when the start is on disk: to true if this request has started it, to false if an earlier one with the same
-   * key has.
-   */
-  start(): Promise<boolean>;
-  /** Resolves when the run no longer continues in this process. */
-  readonly left: Promise<void>;
+  events(form: (events: EventSink) => PartSink): EventProducer | Promise<EventProducer>;
+  /** Of one that runs in the background. */
+  readonly kept?: KeptStart | undefined;
 }
 
 /** The task that a workflow step gives an agent. */
@@ -122,9 +111,9 @@ export interface Agent {
   /**
    * With `options.background` it resolves to a `StartedRun` once the start of the run is on disk.
    *
-   * @param approves whether the caller can bring a person's answer with its next request; default: yes
+   * @param approves false where the client cannot answer for a person. Default: it can
    */
-  generateText(body: GenerateBody, call: RunCall, approves?: boolean): Promise<TextResult>;
+  generateText(body: GenerateBody, call: RunCall, approves?: false): Promise<TextResult>;
   /** Prepares and executes its kept runs. */
   readonly kept: KeptAgent;
   /** For workflow steps: the text, and `output` when `body.result` is given. `sink` receives the parts as they come. */
@@ -137,8 +126,6 @@ export interface Agent {
   chat(body: ChatBody, call: RunCall): EventProducer | Promise<EventProducer>;
   /** For protocols with their own reply format: their sink makes the reply from the parts. */
   prepare(body: ProtocolBody, call: RunCall): ProtocolRun;
-  /** @param runId a new one. Throws `invalid_input` also when this service keeps no runs */
-  prepareKept(body: ProtocolBody, call: RunCall, runId: string): KeptProtocolRun;
   /** Lets its model summarize lines, each of which stands for one or more messages. Runs none of its tools. */
   summarize(lines: readonly string[], call: RunCall): Promise<Summary>;
   /** Growing partial objects, then the final one. */

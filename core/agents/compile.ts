@@ -72,13 +72,22 @@ interface CompiledAgents {
   whenIdle(): Promise<void>;
 }
 
-/** Whether a person may have to approve calls of its own tools. */
-function mayAsk({ tools: items }: AgentManifest, tools: ReadonlyMap<string, Tool>): boolean {
+/** Whether a person may have to approve calls of its tools, or of those of its sub-agents. */
+function mayAsk(
+  id: string,
+  agents: Readonly<Record<string, AgentManifest>>,
+  tools: ReadonlyMap<string, Tool>,
+  seen = new Set<string>(),
+): boolean {
+  if (seen.has(id) || !Object.hasOwn(agents, id)) return false;
+  seen.add(id);
   const asks = (tool: Tool | undefined) => tool !== undefined && tool.approval !== false;
-  return items.some((item) => {
+  const { tools: items, subAgents } = agents[id]!;
+  const own = items.some((item) => {
     const use = typeof item === "string" ? item : item.use;
     return isTemplate(use) ? [...tools.values()].some(asks) : asks(tools.get(use));
   });
+  return own || subAgents.some((subAgent) => mayAsk(subAgent, agents, tools, seen));
 }
 
 /** The life cycle of what agents keep in the store. */
@@ -137,7 +146,7 @@ export function compileAgents(manifest: Manifest, parts: AgentParts): CompiledAg
       newRunId,
       activity,
       durable: agent.durable,
-      asks: mayAsk(agent, tools),
+      asks: mayAsk(id, manifest.agents, tools),
       inbox,
       recovery: agent.recovery,
       keeping,

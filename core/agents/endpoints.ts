@@ -3,40 +3,29 @@
 import type { StartedRun } from "../../generated/types.ts";
 import { ownerOf } from "../identity/ownership.ts";
 import { invalid } from "../lib/errors.ts";
-import type { EventProducer, EventSink } from "../lib/event-sink.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
 import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
 import { replyMessageId } from "./conversation/agent-memory.ts";
 import { summarizeLines } from "./conversation/write-summary.ts";
 import type { Description } from "./describe.ts";
-import type { KeptRequest, KeptRun } from "./keeper.ts";
-import { answersOf, keptAgent, keptRun, orAnswered, requireFreeId } from "./kept.ts";
-import { prepareKept, prepareProtocol } from "./protocol-run.ts";
+import type { KeptRequest, ReplyForm, StartableRun } from "./keeper.ts";
+import { keptAgent, startable } from "./kept.ts";
+import { prepareProtocol } from "./protocol-run.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
-import { execute, executeStream, type PreparedRun, prepareRun, type RunRequest } from "./run/execute.ts";
-import { objectOutput, schemaRateKey } from "./run/output.ts";
+import { execute, prepareRun } from "./run/execute.ts";
+import { objectOutput } from "./run/output.ts";
 import { ObjectSink } from "./stream/object.ts";
-import { RawSink } from "./stream/raw.ts";
 import { textResult } from "./stream/text.ts";
 import { UiSink } from "./stream/ui-chunks.ts";
 
 export function createAgent(agent: CompiledAgent, description: Description): Agent {
   const { id, name } = agent;
   const kept = keptAgent(agent);
-  const prepareObject = (body: ObjectBody, call: RunCall) => {
-    const result = objectOutput(agent.prepareSchema(body.schema, "schema", schemaRateKey(call)));
-    return prepareRun(agent, { input: body.input, options: body.options, result, runId: body.options?.runId }, call);
+  const stream = (request: KeptRequest, call: RunCall, form?: (run: StartableRun) => ReplyForm) => {
+    requireForeground(request);
+    const run = startable(agent, kept, request, call, true);
+    return run.events(form?.(run));
   };
-  const newAnswer = ({ input, options }: GenerateBody, call: RunCall, streams: boolean, approves = true) =>
-    keptRun(
-      agent,
-      kept,
-      () => ({ input, options, runsTools: true, ...(approves ? { waits: true } : { approves }) }),
-      options,
-      call,
-      streams,
-    );
-  const newObject = ({ input, options, schema }: ObjectBody, call: RunCall, streams: boolean) =>
-    keptRun(agent, kept, () => ({ input, options, schema }), options, call, streams);
   return {
     id,
     name,
@@ -45,16 +34,11 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
     summary: () => description.summary(),
     detail: () => description.detail(),
     onStatusChange: (listener) => agent.activity.onChange(listener),
-    async generateText(body, call, approves = true) {
-      const answers = approves ? answersOf(agent, body, call) : null;
-      const answered = answers === null ? null : await answers();
-      if (answered !== null) return textResult(await answered.result());
-      const run = newAnswer(body, call, false, approves);
-      if (run !== null) return body.options?.background === true ? started(run, call) : textResult(await run.result());
-      const prepared = prepareRun(agent, answerRequest(body, approves), call);
-      const isFree = requireFreeId(agent, prepared, body.options);
-      if (isFree !== undefined) await isFree;
-      return textResult(await execute(agent, prepared));
+    async generateText(body, call, approves) {
+      const run = startable(agent, kept, answerRequest(body, approves), call, false);
+      return body.options?.background === true && run.kept !== undefined
+        ? started(run, call)
+        : textResult(await run.result());
     },
     async run({ result, ...body }, call, sink) {
       const output = result === undefined ? undefined : objectOutput(result);
@@ -70,62 +54,32 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
         agent.activity.leave();
       }
     },
-    prepareKept: (body, call, runId) => prepareKept(agent, kept, body, call, runId),
     async generateObject(body, call) {
-      const run = newObject(body, call, false);
-      if (run !== null) return body.options?.background === true ? started(run, call) : (await run.result()).output;
-      const prepared = prepareObject(body, call);
-      const isFree = requireFreeId(agent, prepared, body.options);
-      if (isFree !== undefined) await isFree;
-      return (await execute(agent, prepared)).output;
+      const run = startable(agent, kept, objectRequest(body), call, false);
+      return body.options?.background === true && run.kept !== undefined
+        ? started(run, call)
+        : (await run.result()).output;
     },
-    stream(body, call) {
-      requireForeground(body);
-      const answers = answersOf(agent, body, call);
-      const run = newAnswer(body, call, true);
-      if (run !== null) return orAnswered(answers, undefined, run.events());
-      const prepared = prepareRun(agent, answerRequest(body), call);
-      const isFree = requireFreeId(agent, prepared, body.options);
-      return orAnswered(answers, undefined, async (events) => {
-        if (isFree !== undefined) await isFree;
-        return executeStream(agent, prepared, new RawSink(events));
-      });
-    },
+    stream: (body, call) => stream(answerRequest(body), call),
     chat(body, call) {
-      requireForeground(body);
       const request = chatRequest(body, agent.asks);
-      const { options } = body;
-      const answers = answersOf(agent, request, call);
-      const run = keptRun(agent, kept, () => request, options, call, true);
-      if (run !== null) {
-        if (options?.resumableStream === true) requireConversation(run.prepared);
-        const form = (events: EventSink) => new UiSink(events, replyMessageId(request.input, run.id));
-        return orAnswered(answers, form, run.events(form));
-      }
-      const prepared = prepareRun(agent, { ...request, runId: options?.runId }, call);
-      const messageId = replyMessageId(request.input, prepared.plan.id);
-      const isFree = requireFreeId(agent, prepared, options);
-      const form = (events: EventSink) => new UiSink(events, messageId);
-      return orAnswered(answers, form, async (events) => {
-        if (isFree !== undefined) await isFree;
-        return executeStream(agent, prepared, form(events));
+      return stream(request, call, (run) => {
+        if (body.options?.resumableStream === true) requireConversation(run);
+        const messageId = replyMessageId(request.input, run.id);
+        return (events) => new UiSink(events, messageId);
       });
     },
     streamObject(body, call): EventProducer {
       requireForeground(body);
-      const run = newObject(body, call, true);
-      const prepared = run?.prepared ?? prepareObject(body, call);
-      const isFree = run === null ? requireFreeId(agent, prepared, body.options) : undefined;
+      const run = startable(agent, kept, objectRequest(body), call, true);
       return async (events) => {
-        if (isFree !== undefined) await isFree;
         let sink: ObjectSink | null = null;
-        const open = (to: typeof events) => {
-          sink = new ObjectSink(to, prepared.plan.output?.bracket);
+        const open: ReplyForm = (to) => {
+          sink = new ObjectSink(to, run.prepared.plan.output?.bracket);
           return sink;
         };
         try {
-          if (run === null) await executeStream(agent, prepared, open(events));
-          else await run.events(open)(events);
+          await (await run.events(open))(events);
         } finally {
           (sink as ObjectSink | null)?.close();
         }
@@ -137,25 +91,26 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
 }
 
 /** The reply to a request whose run continues in the background. */
-async function started(run: KeptRun, call: RunCall): Promise<never> {
-  await run.start();
+async function started(run: StartableRun, call: RunCall): Promise<never> {
+  await run.kept!.start();
   call.replyWith = { headers: ["x-run-id", run.id], status: 202 };
   const { id: runId } = run;
   return { runId, status: "running" } satisfies StartedRun as never;
 }
 
-function requireForeground({ options }: Pick<GenerateBody, "options">): void {
+function requireForeground({ options }: Pick<KeptRequest, "options">): void {
   if (options?.background === true) throw invalid("options.background is for /text and /object, which do not stream");
 }
 
 /** Not made with a spread: copying a parsed body takes longer than all else that is done with it. */
-const answerRequest = ({ input, options }: GenerateBody, approves = true): RunRequest => ({
+const answerRequest = ({ input, options }: GenerateBody, approves?: false): KeptRequest => ({
   input,
   options,
   runsTools: true,
   approves,
-  runId: options?.runId,
 });
+
+const objectRequest = ({ input, options, schema }: ObjectBody): KeptRequest => ({ input, options, schema });
 
 /** Accepts our own body, and the one that a chat hook posts: `{id, messages, trigger, messageId}`. */
 function chatRequest(body: ChatBody, asks: boolean): KeptRequest {
@@ -170,7 +125,6 @@ function chatRequest(body: ChatBody, asks: boolean): KeptRequest {
     conversationId,
     clientKnowsMessageId: true,
     runsTools: true,
-    waits: true,
     ...((asks || options?.resumableStream === true) && { isResumable: true }),
   };
 }
@@ -188,7 +142,7 @@ function throughMessage(input: unknown, { trigger, messageId }: ChatBody): unkno
   return kept.length === 0 || kept.length === input.length ? input : kept;
 }
 
-function requireConversation({ plan }: PreparedRun): void {
+function requireConversation({ prepared: { plan } }: StartableRun): void {
   const { userId, conversationId } = plan.settings.memory;
   if (userId === undefined || conversationId === undefined)
     throw invalid("options.resumableStream needs memory.userId and memory.conversationId");

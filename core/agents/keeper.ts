@@ -12,25 +12,32 @@ import type { RunResult } from "./run/run.ts";
 export interface KeptRequest {
   readonly input: unknown;
   readonly options?: GenerateOptions | undefined;
+  /** Its id, if the options name none. Default: a new one. */
+  readonly runId?: string | undefined;
+  /** Name of the field that the input comes from, for error messages. Default: `input`. */
   readonly field?: string | undefined;
+  /** The conversation, if the options name none. */
   readonly conversationId?: string | undefined;
   /** Schema of the result, for endpoints that have one; the run has no tools then. */
   readonly schema?: object | undefined;
   /** The JSON answer that a protocol asks for; the run keeps its tools then. */
   readonly json?: ProtocolBody["json"];
+  /** Tools that the client brings. Only with `runsTools`. */
   readonly clientTools?: ProtocolBody["clientTools"];
+  /** Which tool the model must call. Default: as it likes. */
   readonly toolChoice?: ProtocolBody["toolChoice"];
+  /** What the client has made of the working memory: it is stored before the run reads it. */
   readonly workingMemory?: ProtocolBody["workingMemory"];
+  /** Whether the client is sent the id of the assistant's message. */
   readonly clientKnowsMessageId?: true | undefined;
+  /** Whether a client reads the answer that can run tools and post their results. */
   readonly runsTools?: true | undefined;
   /** Set for a chat: its run can be found by its conversation while it runs. */
   readonly isResumable?: true | undefined;
-  /** Whether the run itself waits for approvals. Otherwise its client brings the answers in another request. */
-  readonly waits?: true | undefined;
   /** Whether it is a task of A2A, which is told how it stands. */
   readonly isTask?: true | undefined;
-  /** False when the client does not pass on a person's approvals. Default: as `runsTools`. */
-  readonly approves?: false | undefined;
+  /** Whether the client also answers for a person, who has to approve a call. Default: as `runsTools`. */
+  readonly approves?: boolean | undefined;
 }
 
 /** One agent, from the point of view of what keeps its runs. */
@@ -54,32 +61,44 @@ export interface RunName {
   readonly keyed: "first" | "repeated" | null;
 }
 
-/**
- * A run that has not started yet. Each of its methods starts it, and it continues when the client leaves. If a request with the same
- * key has started a run, they refer to that one.
- */
-export interface KeptRun {
+/** The sink of events, wrapped in another one. Default: raw parts. */
+export type ReplyForm = (sink: Parameters<EventProducer>[0]) => PartSink;
+
+/** A run that has not started yet. Each of its methods starts it. If a request with the same key has started a run, they refer to that one. */
+export interface StartableRun {
   readonly id: string;
   readonly prepared: PreparedRun;
-  /** Resolves when the run no longer continues in this process: it has ended, or continues later or elsewhere. */
-  readonly left: Promise<void>;
-  /** Resolves when the run has ended. Throws the error with which it failed. */
+  /** Resolves when the run has ended, or waits. Throws the error with which it failed. */
   result(): Promise<RunResult>;
+  /**
+   * Its parts as events; those of one that is kept from its begin are numbered as later readers of the run see them. An aborted run is not
+   * an error: its last part is `abort`.
+   */
+  events(form?: ReplyForm): EventProducer | Promise<EventProducer>;
+  /** Only of one that is kept from its begin: it continues when the client leaves. */
+  readonly kept?: KeptStart | undefined;
+}
+
+export interface KeptRun extends StartableRun {
+  readonly kept: KeptStart;
+}
+
+export interface KeptStart {
   /** Resolves when the start of the run is on disk, to whether this request has started it. */
   start(): Promise<boolean>;
-  /** Its parts as events, numbered as later readers of the run see them. `form` wraps the sink of the events in another one. */
-  readonly events: (form?: (sink: Parameters<EventProducer>[0]) => PartSink) => EventProducer;
+  /** Resolves when the run no longer continues in this process: it has ended, or continues later or elsewhere. */
+  readonly left: Promise<void>;
 }
 
 /** A run that waits for calls which a request answers, or has gone on since. */
-export type AnsweredRun = Pick<KeptRun, "id" | "result" | "events">;
+export type AnsweredRun = Pick<StartableRun, "id" | "result" | "events">;
 
 export interface RunKeeper {
   /** Whether kept runs survive the process. */
   readonly lasts: boolean;
   newRun(agent: KeptAgent, request: KeptRequest, call: RunCall, name: RunName): KeptRun;
   /** A run that ends with its request, unless it asks a person: from then on it is kept. */
-  askingRun(agent: KeptAgent, request: KeptRequest, call: RunCall, runId: string, isChosen: boolean): KeptRun;
+  askingRun(agent: KeptAgent, request: KeptRequest, call: RunCall, runId: string, isChosen: boolean): StartableRun;
   /**
    * Gives a run the answers that a client reports for calls of it. Those that do not count are ignored.
    *

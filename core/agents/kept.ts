@@ -1,111 +1,111 @@
 /** Decides which runs of an agent are kept, and starts them. */
 import { REPLAYED } from "../http/idempotency.ts";
 import { invalid } from "../lib/errors.ts";
-import type { EventProducer } from "../lib/event-sink.ts";
 import type { RunCall } from "./agent.ts";
-import type { AnsweredRun, KeptAgent, KeptRequest, KeptRun, RunKeeper, RunName } from "./keeper.ts";
+import type { KeptAgent, KeptRequest, ReplyForm, RunKeeper, StartableRun } from "./keeper.ts";
 import { type AwaitedCall, awaitedCalls, NO_CALLS } from "./prompt/awaited-calls.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
-import { execute, type PreparedRun, prepareRun } from "./run/execute.ts";
-import { jsonOutput, objectOutput, schemaRateKey } from "./run/output.ts";
+import { execute, executeStream, prepareRun } from "./run/execute.ts";
+import { RawSink } from "./stream/raw.ts";
 
 export const keptAgent = (agent: CompiledAgent): KeptAgent => ({
   id: agent.id,
   recovery: agent.recovery,
-  prepare({ schema, json, waits: _, ...request }, call, runId, journal) {
-    const result =
-      schema === undefined ? undefined : objectOutput(agent.prepareSchema(schema, "schema", schemaRateKey(call)));
-    const output = jsonOutput(agent, json, call);
-    return prepareRun(
-      agent,
-      { ...request, ...(result && { result }), ...(output && { output }), runId, journal },
-      call,
-    );
-  },
+  prepare: (request, call, runId, journal) => prepareRun(agent, { ...request, runId, journal }, call),
   execute: (prepared, sink, outcome) => execute(agent, prepared, sink, outcome),
 });
 
 /**
- * The run for a request, if it is to be kept, from now on or once it asks a person; else null.
+ * The run for a request: one that waits for what it answers, or a new one, kept from its begin, from the moment in which it asks a person, or
+ * not at all.
  *
  * @param streams whether the reply is the stream of the run, which a repeated request with its key follows
  *
  * @throws ServiceError `invalid_input` for an invalid request
  */
-export function keptRun(
+export function startable(
   agent: CompiledAgent,
   kept: KeptAgent,
-  request: () => KeptRequest,
-  options: KeptRequest["options"],
+  request: KeptRequest,
   call: RunCall,
   streams: boolean,
-): KeptRun | null {
+): StartableRun {
   const { keeper } = agent.keeping;
+  const { options } = request;
   const { keyed } = call;
   const isAsked = options?.background === true || options?.resumableStream === true;
   if (keeper === null) {
     if (isAsked) throw invalid("options.background and options.resumableStream are not available here");
-    return null;
+    return passing(agent, request, call);
   }
   const isFollowed = streams && keyed !== undefined;
   const chosen = options?.runId;
-  if (!isAsked && !isFollowed && !(agent.durable && keeper.lasts)) {
-    const asking = agent.asks ? request() : null;
-    if (asking === null || asking.approves === false || asking.schema !== undefined) return null;
-    return keeper.askingRun(kept, asking, call, chosen ?? agent.newRunId(), chosen !== undefined);
-  }
-  const run = keeper.newRun(kept, request(), call, {
-    runId: chosen ?? keyed?.runId ?? agent.newRunId(),
-    isChosen: chosen !== undefined,
-    isContested: chosen !== undefined || isFollowed || keyed?.isRepeated === true,
-    keyed: keyedAs(call),
-  });
-  const replayed = isFollowed && keyed.isRepeated ? REPLAYED : [];
-  call.replyWith = { headers: ["x-run-id", run.id, ...replayed] };
-  return run;
+  const isChosen = chosen !== undefined;
+  const asks = agent.asks && request.schema === undefined;
+  const isRepeated = keyed?.isRepeated === true;
+  // The first request with the key may have asked, and died.
+  const isKept = isAsked || isFollowed || (agent.durable && keeper.lasts) || (asks && isRepeated);
+  let run: StartableRun;
+  if (isKept || asks) {
+    const runId = chosen ?? request.runId ?? keyed?.runId ?? agent.newRunId();
+    const key = keyed === undefined ? null : isRepeated ? "repeated" : "first";
+    const name = { runId, isChosen, isContested: isChosen || isFollowed || isRepeated, keyed: key } as const;
+    run = isKept ? keeper.newRun(kept, request, call, name) : keeper.askingRun(kept, request, call, runId, isChosen);
+    const replayed = isFollowed && isRepeated ? REPLAYED : [];
+    if (isKept) call.replyWith = { headers: ["x-run-id", runId, ...replayed] };
+  } else run = passing(agent, request, call);
+  const mayAnswer = request.runsTools === true && request.approves !== false;
+  const calls = mayAnswer ? awaitedCalls(request.input) : NO_CALLS;
+  return calls.length === 0 ? run : answering(keeper, agent, calls, options?.context, call, run);
 }
 
-type Answers = () => Promise<AnsweredRun | null>;
-
-/** Gives the answers of a request to the run that waits for them. Null for a request without any. */
-export function answersOf(
-  agent: CompiledAgent,
-  { input, options, approves }: Pick<KeptRequest, "input" | "options" | "approves">,
-  call: RunCall,
-): Answers | null {
+/** A run that ends with its request. */
+function passing(agent: CompiledAgent, request: KeptRequest, call: RunCall): StartableRun {
+  const prepared = prepareRun(agent, request, call);
+  const { id, settings } = prepared.plan;
   const { keeper } = agent.keeping;
-  const calls = keeper === null || approves === false ? NO_CALLS : awaitedCalls(input);
-  return calls.length === 0 ? null : answersTo(keeper!, agent, calls, options?.context, call);
+  // No kept run may have the id that was chosen for one that is not kept.
+  const isFree =
+    request.options?.runId === undefined
+      ? undefined
+      : keeper?.requireFree(request.options.runId, settings.memory.userId);
+  return {
+    id,
+    prepared,
+    async result() {
+      if (isFree !== undefined) await isFree;
+      return execute(agent, prepared);
+    },
+    events:
+      (form = RAW) =>
+      async (events) => {
+        if (isFree !== undefined) await isFree;
+        return executeStream(agent, prepared, form(events));
+      },
+  };
 }
 
-/** A function of its own: most requests make none of this. */
-const answersTo =
-  (
-    keeper: RunKeeper,
-    { id, defaults }: CompiledAgent,
-    calls: readonly AwaitedCall[],
-    context: Record<string, unknown> | undefined,
-    call: RunCall,
-  ): Answers =>
-  async () => {
-    const run = await keeper.answered(id, calls, context ?? defaults.context, call);
-    if (run !== null) call.replyWith = { headers: ["x-run-id", run.id] };
-    return run;
+export const RAW: ReplyForm = (events) => new RawSink(events);
+
+/** Gives the answers of a request to the run that waits for them, if there is one. A function of its own: most requests bring none. */
+function answering(
+  keeper: RunKeeper,
+  { id, defaults }: CompiledAgent,
+  calls: readonly AwaitedCall[],
+  context: Record<string, unknown> | undefined,
+  call: RunCall,
+  run: StartableRun,
+): StartableRun {
+  const meant = async () => {
+    const waiting = await keeper.answered(id, calls, context ?? defaults.context, call);
+    if (waiting === null) return run;
+    call.replyWith = { headers: ["x-run-id", waiting.id] };
+    return waiting;
   };
-
-/** @param produce the reply where no run waits for the answers */
-export const orAnswered = (
-  answers: Answers | null,
-  form: Parameters<KeptRun["events"]>[0],
-  produce: EventProducer,
-): EventProducer | Promise<EventProducer> =>
-  answers === null ? produce : answers().then((run) => run?.events(form) ?? produce);
-
-export const keyedAs = ({ keyed }: RunCall): RunName["keyed"] =>
-  keyed === undefined ? null : keyed.isRepeated ? "repeated" : "first";
-
-/** Checks that no kept run has the id that was chosen for one that is not kept. */
-export function requireFreeId({ keeping }: CompiledAgent, { plan }: PreparedRun, options: KeptRequest["options"]) {
-  if (options?.runId === undefined || keeping.keeper === null) return undefined;
-  return keeping.keeper.requireFree(options.runId, plan.settings.memory.userId);
+  return {
+    ...run,
+    kept: undefined,
+    result: async () => (await meant()).result(),
+    events: async (form) => (await meant()).events(form),
+  };
 }

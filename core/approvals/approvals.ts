@@ -90,15 +90,17 @@ export class Approvals implements ApprovalInbox {
         const isOver = isAwaited(record) ? await this.#steps?.hasEnded(record) : record.kind !== "direct";
         if (isOver) await this.withdraw([record.id], "cancelled");
       },
-      // One that does not count, because somebody has answered before or the user is not permitted to, is ignored.
-      hear: async (id, { from, ...answer }) => {
-        try {
-          await this.answer(id, answer, from);
-        } catch (error) {
-          if (!(error instanceof ServiceError) || error.kind === "unavailable") throw error;
-        }
-      },
+      hear: (id, { from, ...answer }) => this.hear(id, answer, from),
     });
+  }
+
+  /** Takes an answer, unless it does not count: somebody has answered before, or the requester is not permitted to. */
+  async hear(id: string, body: AnswerApprovalRequest, requester: Requester): Promise<void> {
+    try {
+      await this.answer(id, body, requester);
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.kind === "unavailable") throw error;
+    }
   }
 
   /** A page of approvals, and how many there are. Users see their own. */

@@ -133,9 +133,10 @@ function keyedRequest({ caller, user }: Requester, { key, target, body }: SentRe
 
 const digest = (text: string): string => createHash("sha256").update(text).digest("base64url");
 
-/** Headers of replies that ask the client to repeat the request: later, or once a person has approved it. */
-const TRY_AGAIN = ["retry-after", "x-approval-id"];
-
 /** Whether a reply may be kept: not after a failure of the service, nor when the reply asks the client to repeat the request. */
 export const isFinal = ({ status, headers }: KeptReply): boolean =>
-  status < 500 && !headers.some((name, index) => index % 2 === 0 && TRY_AGAIN.includes(name));
+  status < 500 && !headers.some((name, index) => index % 2 === 0 && asksAgain(name, status));
+
+/** Later, or once a person has approved it: that which was carried out goes on by itself then. */
+const asksAgain = (header: string, status: number): boolean =>
+  header === "retry-after" || (header === "x-approval-id" && status === 409);

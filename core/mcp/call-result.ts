@@ -9,8 +9,14 @@ export function toolResult({ result }: ToolExecutionResult): McpCallResult {
   return withStructure([text], result);
 }
 
-/** An answer that is not whole is an error, with what the agent has said. */
+/** An answer that is not whole is an error, with what the agent has said. For a run that waits, a second text says for what. */
 export function agentResult(id: string, result: TextResult): McpCallResult {
+  const { runId, approvals = [] } = result;
+  if (runId !== undefined) {
+    const ids = approvals.map(({ approvalId, toolName }) => `${approvalId} (${toolName})`).join(", ");
+    const waits = `Run ${runId} waits for a person to answer approval ${ids}. It goes on by itself then.`;
+    return withStructure(result.text === "" ? [waits] : [result.text, waits], result);
+  }
   const problem = unfinished(id, result.finishReason);
   if (problem === null) return withStructure([result.text], result);
   return { ...withStructure([problem, result.text], result), isError: true };

@@ -4,7 +4,7 @@
  * that reads it: both compute the same from the journal.
  */
 import type { Logger } from "pino";
-import type { KeptProtocolRun } from "../agents/agent.ts";
+import type { KeptStart } from "../agents/keeper.ts";
 import type { AgentPart } from "../agents/run/parts.ts";
 import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { TextStream } from "../http/route.ts";
@@ -48,7 +48,7 @@ export class BackgroundResponses {
    *
    * @throws ServiceError `rate_limited` when too many of its owner run, `unavailable` when too many executions run or the store fails
    */
-  async begin(record: ResponseRecord, run: KeptProtocolRun, principal: Principal): Promise<ResponseRecord> {
+  async begin(record: ResponseRecord, run: KeptStart, principal: Principal): Promise<ResponseRecord> {
     const { owner } = record;
     if (isSomebody(owner) && this.#running.of(owner) >= MAX_RUNNING_OF_USER)
       throw rateLimited(
@@ -78,17 +78,18 @@ export class BackgroundResponses {
   /** The current state of the response. If its run has ended, adds the end and stores it unless that has happened before. */
   async settled(found: FoundResponse, principal: Principal): Promise<FoundResponse> {
     const { id, record, revision } = found;
-    const { resource, owner } = record;
-    if (resource.status !== "in_progress") return found;
+    const { resource, owner, waits } = record;
+    if (resource.status !== "in_progress" && waits !== true) return found;
     const standing = await this.#ofRun(record, (agentId, runId) =>
       this.#runsOf(principal).standing(agentId, runId, owner || undefined),
     );
-    if (standing === undefined) return { ...found, record: { ...record, resource: lost(resource) } };
+    if (standing === undefined)
+      return waits === true ? found : { ...found, record: { ...record, resource: lost(resource) } };
     const { endedAt } = standing.state;
     if (endedAt === null) return found;
     const output = new ResponseOutput(resource.id, () => Math.floor(endedAt / 1000));
     await read(record, await this.#events(record, principal), (said) => void output.of(said));
-    const whole = { ...record, resource: ended(resource, standing, output) };
+    const whole = { ...record, waits: undefined, resource: ended(resource, standing, output) };
     const changed = await nullOnConflict(this.#rows.write(id, found, whole));
     return { ...found, record: whole, revision: changed ?? revision };
   }
@@ -106,7 +107,7 @@ export class BackgroundResponses {
   }
 
   /**
-   * The events after the one numbered `after`, then new ones.
+   * The events after the one numbered `after`, then new ones until the run has ended. That it waits for a person is not its end.
    *
    * @param find reads the response when its run has ended
    * @throws OpenaiError when its run no longer exists
@@ -118,7 +119,12 @@ export class BackgroundResponses {
     find: () => Promise<FoundResponse>,
   ): Promise<TextStream> {
     const { resource } = record;
-    const follow = await this.#events(record, principal);
+    await this.#events(record, principal);
+    const follow = this.#runsOf(principal).followOn(
+      resource.model,
+      responseRunId(resource.id),
+      record.owner || undefined,
+    );
     const begun: ResponseResource = { ...resource, ...IN_PROGRESS, output: [], usage: null };
     const output = new ResponseOutput(resource.id, () => 0);
     const events = new ResponseEvents(begun, output);
@@ -186,10 +192,7 @@ async function read(
   hear: (said: Said) => Promise<void> | undefined,
   reader: Pick<Parameters<EventProducer>[0], "closed" | "onLeave"> = { closed: false, onLeave() {} },
 ): Promise<void> {
-  const parts = new RunReader({
-    isJson: run?.isJson ?? false,
-    isForClient: (tool) => run?.clientTools.includes(tool) ?? false,
-  });
+  const parts = new RunReader(run ?? { isJson: false, clientTools: [] });
   await follow({
     open() {},
     send(json) {

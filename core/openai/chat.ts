@@ -12,7 +12,7 @@ import { type ChatDelta, ChatDeltas, chatMessage, chatUsage } from "./chat-delta
 import { readChatMessages } from "./chat-input.ts";
 import { errorFields, type FieldNames, inOwnWords, jsonReply } from "./errors.ts";
 import { readFormat, samplingOptions } from "./options.ts";
-import { hearRun, readsTogether, type StreamTranslation, streamTranslated } from "./run-sink.ts";
+import { hearRun, type StreamTranslation, streamTranslated } from "./run-sink.ts";
 import { chooseTools, isNothing, readFunction, requireFunction, type ToolsOfRequest } from "./tools.ts";
 
 type Body = ChatCompletionRequest;
@@ -28,11 +28,11 @@ const FIELDS: FieldNames = {
 };
 
 export async function answerChat(agent: Agent, body: Body, call: RunCall): Promise<RawReply> {
-  const isKept = readsTogether(body, call);
-  const run = prepare(agent, body, call, isKept);
   const { keyed } = call;
+  const runId = (keyed?.runId ?? randomUUID()).replaceAll("-", "");
+  const run = prepare(agent, body, call, runId);
   const completion: Completion = {
-    id: `chatcmpl-${(keyed?.runId ?? randomUUID()).replaceAll("-", "")}`,
+    id: `chatcmpl-${runId}`,
     created: Math.floor((keyed?.at ?? systemTime()) / 1000),
     model: agent.id,
   };
@@ -46,7 +46,7 @@ interface Completion {
   readonly model: string;
 }
 
-function prepare(agent: Agent, body: Body, call: RunCall, isKept: boolean): ProtocolRun {
+function prepare(agent: Agent, body: Body, call: RunCall, runId: string): ProtocolRun {
   const { response_format: format, reasoning_effort: effort } = body;
   const schema = format?.json_schema;
   const messages = readChatMessages(body.messages as Fields[]);
@@ -59,7 +59,8 @@ function prepare(agent: Agent, body: Body, call: RunCall, isKept: boolean): Prot
         options: options(body),
         json: readFormat(format?.type, schema?.schema, "response_format.json_schema.schema"),
         approves: false,
-        isKept,
+        runId,
+        streams: body.stream === true,
         effort: isNothing(effort) ? undefined : { value: effort, field: "reasoning_effort" },
         ...readTools(body),
       },

@@ -1,9 +1,8 @@
 /** `POST /v1/responses`: an agent answers items, and stored responses can be continued. */
 import type { CreateResponseRequest } from "../../generated/types.ts";
-import type { Agent, RunCall } from "../agents/agent.ts";
+import type { Agent, ProtocolRun, RunCall } from "../agents/agent.ts";
 import type { RawReply } from "../http/route.ts";
 import { invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
-import { responseRunId } from "./background.ts";
 import { inOwnWords, jsonReply } from "./errors.ts";
 import type { ResponseResource } from "./resource.ts";
 import { ResponseEvents } from "./response-events.ts";
@@ -11,7 +10,7 @@ import { FIELDS, type NewResponse, readResponseRequest } from "./response-reques
 import { MAX_STORED_CHARACTERS } from "./response-rows.ts";
 import { responseStream } from "./response-stream.ts";
 import type { Responses } from "./responses.ts";
-import { hearRun, readsTogether, streamTranslated } from "./run-sink.ts";
+import { hearRun, streamTranslated } from "./run-sink.ts";
 
 type Body = CreateResponseRequest;
 
@@ -24,17 +23,19 @@ export async function createResponse(agent: Agent, body: Body, call: RunCall, re
   const { record, output, asked, messages } = begun;
   const { resource } = record;
   if (background === true) {
-    const run = inOwnWords(FIELDS, messages, () => agent.prepareKept(asked, call, responseRunId(resource.id)));
-    const { isJson, clientTools } = run;
-    const stored = await responses.background.begin({ ...record, run: { isJson, clientTools } }, run, principal);
+    // It is read later: with what came of the answer.
+    const inBackground = { ...asked, approves: undefined, options: { ...asked.options, background: true } };
+    const run = inOwnWords(FIELDS, messages, () => agent.prepare(inBackground, call));
+    const stored = await responses.background.begin({ ...record, run: readingOf(run) }, run.kept!, principal);
     return stream === true ? responses.follow(resource.id, {}, principal) : jsonReply(stored.resource);
   }
-  const isKept = readsTogether(body, call);
-  const run = inOwnWords(FIELDS, messages, () => agent.prepare({ ...asked, isKept }, call));
-  const finish = () => finished(begun, responses);
-  if (stream === true) {
+  const streams = stream === true;
+  const run = inOwnWords(FIELDS, messages, () => agent.prepare({ ...asked, streams }, call));
+  const finish = () => finished(begun, run, responses);
+  if (streams) {
     const events = responseStream(new ResponseEvents(resource, output), finish);
-    return streamTranslated(run, events, isKept && resource.store ? responses.storing : undefined);
+    const isShared = call.keyed !== undefined && resource.store;
+    return streamTranslated(run, events, isShared ? responses.storing : undefined);
   }
   await hearRun(run, (said) => output.of(said));
   return jsonReply(shown(await finish(), body));
@@ -48,13 +49,20 @@ function shown(resource: ResponseResource, { include }: Body): ResponseResource 
   return { ...resource, output: resource.output.filter(({ type }) => type !== OWN_CALLS) };
 }
 
-/** The resource of a run that has ended, which is stored if requested. */
-export async function finished({ record, output }: NewResponse, { rows }: Responses): Promise<ResponseResource> {
+/** How the parts of a run are read later. */
+const readingOf = ({ isJson, clientTools }: ProtocolRun) => ({ isJson, clientTools });
+
+/** The resource of a run that has ended, or waits; it is stored if requested. */
+export async function finished(
+  { record, output }: NewResponse,
+  run: ProtocolRun,
+  { rows }: Responses,
+): Promise<ResponseResource> {
   const { end, items, usage } = output;
   if (end === null) throw unavailable("the run was stopped");
   const whole = { ...record.resource, ...end, output: items, usage };
   if (!whole.store) return whole;
-  const stored = { ...record, resource: whole };
+  const stored = { ...record, resource: whole, ...(output.waits && { run: readingOf(run), waits: true as const }) };
   const text = JSON.stringify(stored);
   if (text.length > MAX_STORED_CHARACTERS) return { ...whole, store: false };
   try {

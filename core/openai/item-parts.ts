@@ -1,6 +1,7 @@
 /** Converts items to the form that agents read, and validates those that a client sends. */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import { summarySection } from "../agents/conversation/summary.ts";
+import { CALL_WAITS } from "../agents/prompt/ui-input.ts";
 import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
@@ -74,7 +75,8 @@ function readParts(item: ConversationItem, path: string, open: OpenCalls): reado
     case "penstock:tool_call": {
       const call = { toolCallId: item.call_id, toolName: item.name };
       const input = parseArguments(item.arguments, `${path}.arguments`);
-      const output = item.error === null ? resultOf(item.output) : { type: "error-text", value: item.error };
+      const given = item.status === "in_progress" ? CALL_WAITS : item.output;
+      const output = item.error === null ? resultOf(given) : { type: "error-text", value: item.error };
       return [
         { type: "tool-call", ...call, input, ...carried },
         { type: "tool-result", ...call, output },

@@ -51,6 +51,11 @@ export class ResponseOutput {
     this.#now = now;
   }
 
+  /** Whether a call of the agent itself has no result: its run waits for a person. */
+  get waits(): boolean {
+    return this.#calls.size > 0;
+  }
+
   get items(): readonly OutputItem[] {
     return this.#dropped.size === 0 ? this.#items : this.#items.filter((item) => !this.#dropped.has(item));
   }

@@ -12,6 +12,7 @@ import type { Principal } from "../identity/principal.ts";
 import { systemTime } from "../lib/clock.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { Fields } from "../lib/is-object.ts";
+import { responseRunId } from "./background.ts";
 import type { InputMessage } from "./content.ts";
 import type { FieldNames } from "./errors.ts";
 import type { ConversationItem } from "./items.ts";
@@ -79,7 +80,7 @@ export async function readResponseRequest(
   requireChain(earlier.chain);
   const messages = conversationOf(body.instructions, earlier, input);
   requireAllResults(messages, "input");
-  const asked = protocolBody(body, tools, messages);
+  const asked = { ...protocolBody(body, tools, messages), runId: responseRunId(id) };
   const createdAt = keyed?.at ?? systemTime();
   const store = isStored(body, input);
   const resource = beginResource({ id, createdAt: toSeconds(createdAt), body, tools, store });

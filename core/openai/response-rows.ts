@@ -10,6 +10,7 @@ import { rowsOf } from "../storage/large-rows.ts";
 import type { Store } from "../storage/store.ts";
 import type { ConversationItem } from "./items.ts";
 import type { ResponseResource } from "./resource.ts";
+import type { ReadRun } from "./run-parts.ts";
 
 export interface ResponseRecord {
   readonly resource: ResponseResource;
@@ -20,14 +21,10 @@ export interface ResponseRecord {
   readonly input: readonly ConversationItem[];
   /** Ids of the responses that it continues, the oldest first. */
   readonly chain: readonly string[];
-  /** For a response in the background: how the parts of its run are read. */
-  readonly run?: ResponseRun;
-}
-
-interface ResponseRun {
-  readonly isJson: boolean;
-  /** The tools that the client runs. */
-  readonly clientTools: readonly string[];
+  /** For a response in the background, and one that waits: how the parts of its run are read. */
+  readonly run?: ReadRun | undefined;
+  /** Whether its run waits for a person, and adds to the output when it goes on. */
+  readonly waits?: true | undefined;
 }
 
 export type FoundResponse = Found<ResponseRecord>;

@@ -91,7 +91,8 @@ export class Responses {
     for (;;) {
       const found = await this.#find(id, principal);
       const { record } = found;
-      if (record.resource.status === "in_progress") await this.background.cancel(record, principal);
+      if (record.resource.status === "in_progress" || record.waits === true)
+        await this.background.cancel(record, principal);
       else if (await unlessConflict(this.rows.write(id, found, undefined)))
         return { id, object: "response", deleted: true };
     }

@@ -20,6 +20,9 @@ export type Said =
   | { readonly type: "call"; readonly call: Call }
   | { readonly type: "end"; readonly finishReason: FinishReason; readonly usage: Usage };
 
+/** What has to be known of a run to read its parts. */
+export type ReadRun = Pick<ProtocolRun, "isJson" | "clientTools">;
+
 const NOTHING: readonly Said[] = [];
 const STEP: Said = { type: "step" };
 const RESTART: Said = { type: "restart" };
@@ -31,14 +34,14 @@ const RESTART: Said = { type: "restart" };
  * by the service.
  */
 export class RunReader {
-  readonly #run: Pick<ProtocolRun, "isJson" | "isForClient">;
+  readonly #run: ReadRun;
   /** Calls of the step that may be for the client. */
   readonly #open = new Map<string, Call>();
   #block: "text" | "reasoning" | null = null;
   /** The text of the step, if a JSON answer must be held back until it is known to be valid. */
   #held = "";
 
-  constructor(run: Pick<ProtocolRun, "isJson" | "isForClient">) {
+  constructor(run: ReadRun) {
     this.#run = run;
   }
 
@@ -67,6 +70,8 @@ export class RunReader {
         return this.#result(part.toolCallId, part.output, null);
       case "tool-error":
         return this.#result(part.toolCallId, null, part.error);
+      case "tool-output-denied":
+        return this.#result(part.toolCallId, null, part.reason ?? "denied");
       case "finish-step":
         return this.#endStep();
       case "finish": {
@@ -109,7 +114,7 @@ export class RunReader {
 
   #call(call: Call): readonly Said[] {
     const ended = this.#endBlock();
-    if (call.providerExecuted !== true && this.#run.isForClient(call.toolName)) {
+    if (call.providerExecuted !== true && this.#run.clientTools.includes(call.toolName)) {
       this.#open.set(call.toolCallId, call);
       return ended;
     }

@@ -1,5 +1,5 @@
 /** Hands what a run says to a translation, for a reply that is sent whole or as a stream. */
-import type { ProtocolRun, RunCall } from "../agents/agent.ts";
+import type { ProtocolRun } from "../agents/agent.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { TextStream } from "../http/route.ts";
@@ -22,10 +22,6 @@ export interface StreamTranslation {
 
 /** An SSE comment: clients skip it. */
 export const HEARTBEAT = ": \n\n";
-
-/** Whether the reply is a stream that all requests with one key read: its run is kept for them. */
-export const readsTogether = ({ stream }: { readonly stream?: boolean | null }, { keyed }: RunCall): boolean =>
-  stream === true && keyed !== undefined;
 
 /**
  * @param storing of a run whose end is to be stored: the runs that a request hears to the end although its client leaves. One request for each

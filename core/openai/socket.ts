@@ -126,13 +126,13 @@ class ResponsesSocket {
     const principal = responses.principalOf(call);
     const recent = this.#recent(body.previous_response_id);
     const begun = await readResponseRequest(body, principal, responses, { recent, charge });
-    const run = inOwnWords(FIELDS, begun.messages, () => agent.prepare(begun.asked, call));
+    const run = inOwnWords(FIELDS, begun.messages, () => agent.prepare({ ...begun.asked, streams: true }, call));
     const events = new ResponseEvents(begun.record.resource, begun.output);
     const sink = new EventSink(run, events, this.writer);
     try {
       await run.start(sink);
       if (this.#peer.closed) return;
-      const whole = await finished(begun, responses);
+      const whole = await finished(begun, run, responses);
       this.writer.send(events.end(whole));
       this.#remember(begun, whole);
     } catch (error) {
@@ -154,7 +154,9 @@ class ResponsesSocket {
     return isNothing(id) ? undefined : this.#service.responses.recent.get(this.#peer, id);
   }
 
-  #remember({ record, earlier }: NewResponse, whole: ResponseResource): void {
+  #remember({ record, earlier, output }: NewResponse, whole: ResponseResource): void {
+    // What comes of one that waits is read from the store.
+    if (output.waits && whole.store) return;
     this.#service.responses.recent.set(this.#peer, whole.id, continued(earlier, { ...record, resource: whole }));
   }
 

@@ -1,9 +1,7 @@
 /** The events of a run in another form: its parts, given to a sink that writes them as it does for a run that is not kept. */
-import { setTimeout as sleep } from "node:timers/promises";
-import type { RunCall } from "../agents/agent.ts";
-import type { AwaitedCall } from "../agents/prompt/awaited-calls.ts";
+import type { ReplyForm } from "../agents/keeper.ts";
 import type { ToolAnswer } from "../agents/run/journal.ts";
-import type { AgentPart, PartSink, StoredIds } from "../agents/run/parts.ts";
+import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { addUsage } from "../agents/run/usage.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
@@ -19,7 +17,7 @@ export function partEvents(events: EventSink, form: (sink: EventSink) => PartSin
 }
 
 /** The sink, to which events are sent in another way. */
-const sending = (events: EventSink, send: EventSink["send"]): EventSink => ({
+export const sending = (events: EventSink, send: EventSink["send"]): EventSink => ({
   open: () => events.open(),
   send,
   get closed() {
@@ -28,57 +26,31 @@ const sending = (events: EventSink, send: EventSink["send"]): EventSink => ({
   onLeave: (listener) => events.onLeave(listener),
 });
 
-/** A call that waits for a person, as a client knows of it. */
-export type KnownCall = Pick<AwaitedCall, "approvalId" | "toolCallId"> & { readonly isAnswered: boolean };
-
-/** How long to wait for a run that has its answer and does not go on yet, because it comes to rest just now, or many run. */
-const ANSWER_DELAY_MS = 50;
-
-/** All events of a run until it comes to rest with nothing left that its client has an answer to. */
-export const followAnswered =
-  (
-    asked: readonly KnownCall[],
-    { signal }: Pick<RunCall, "signal">,
-    attach: (after: number) => Promise<EventProducer>,
-  ): EventProducer =>
-  async (events) => {
-    const left = new Set(asked.flatMap(({ toolCallId, isAnswered }) => (isAnswered ? [toolCallId] : [])));
-    let last = 0;
-    const sink = sending(events, (json, id = last + 1) => {
-      last = id;
-      const part = JSON.parse(json) as AgentPart;
-      if (ANSWERS.has(part.type)) left.delete((part as ToolAnswer).toolCallId);
-      else if (ENDS.has(part.type) && part.subAgentId === undefined) left.clear();
-      return events.send(json, id);
-    });
-    for (;;) {
-      await (await attach(last))(sink);
-      if (left.size === 0 || events.closed || signal.aborted) return;
-      await sleep(ANSWER_DELAY_MS);
-    }
-  };
-
-const ANSWERS: ReadonlySet<string> = new Set<ToolAnswer["type"]>(["tool-result", "tool-error", "tool-output-denied"]);
-const ENDS: ReadonlySet<string> = new Set<AgentPart["type"]>(["finish", "error", "abort"]);
+export const ANSWERS: ReadonlySet<string> = new Set<ToolAnswer["type"]>([
+  "tool-result",
+  "tool-error",
+  "tool-output-denied",
+]);
+export const ENDS: ReadonlySet<string> = new Set<AgentPart["type"]>(["finish", "error", "abort"]);
 
 /**
  * The events of a run as the reply to a request. Where the run waits for a person, the reply ends as that of a run that leaves a call to
  * its client.
  *
- * @param asked calls of which the client knows already, and of all that came before: the reply goes on behind them
+ * @param asked approvals of which the client knows already, and of all that came before: the reply goes on behind them
  */
 export async function replyWith(
   follow: EventProducer,
   events: EventSink,
-  form: (events: EventSink) => PartSink,
-  asked: readonly KnownCall[] = [],
+  form: ReplyForm,
+  asked: readonly string[] = [],
 ): Promise<void> {
-  const known = new Set(asked.map(({ approvalId }) => approvalId));
+  const known = new Set(asked);
   const open = new Map<string, AgentPart>();
   const { usage } = emptyRunResult();
   let isInStep = asked.length > 0;
-  let hasEnded = false;
-  let sink: PartSink | null = null;
+  let sink!: PartSink;
+  let last!: AgentPart | undefined;
   const reply = (to: EventSink): PartSink => {
     const reader = form(to);
     sink = reader;
@@ -96,29 +68,38 @@ export async function replyWith(
           else if (part.type === "finish-step") {
             addUsage(usage, part.usage);
             // With the question the client has seen the end of the step.
-            if (known.size === 0 && isInStep) isKnown = true;
+            isKnown ||= isInStep;
             isInStep &&= known.size > 0;
           }
-          hasEnded ||= ENDS.has(part.type);
+          last = part;
         }
         return isKnown ? undefined : reader.part(part);
       },
     };
   };
   await follow(partEvents(events, reply));
-  if (hasEnded || sink === null) return;
-  if (asked.length > 0) for (const part of open.values()) (sink as PartSink).part(part);
-  await endWithQuestion(sink, { usage, model: "" });
+  if (last !== undefined && ENDS.has(last.type)) return;
+  if (asked.length > 0) for (const part of open.values()) sink.part(part);
+  // What a client that cannot answer was told is a step of its own. A question is the middle of one.
+  const words = last?.type === "finish-step" ? last : undefined;
+  await endReply(sink, { usage, model: words?.model ?? "", finishReason: words?.finishReason ?? "tool-calls" });
 }
 
 /** The end of a reply whose run waits for a person. */
-export async function endWithQuestion(
+export async function endReply(
   reader: PartSink,
-  { usage, model, messageId, userMessageId }: Pick<RunResult, "usage" | "model" | keyof StoredIds>,
+  {
+    usage,
+    model,
+    finishReason,
+    output,
+    messageId,
+    userMessageId,
+  }: Partial<RunResult> & Pick<RunResult, "usage" | "model" | "finishReason">,
 ): Promise<void> {
   if (reader.closed) return;
-  const by = model === "" ? undefined : { model };
-  reader.part({ type: "finish-step", usage, finishReason: "tool-calls", ...by });
+  const end = { finishReason, ...(model !== "" && { model }) };
+  if (finishReason === "tool-calls") reader.part({ type: "finish-step", usage, ...end });
   const ids = { ...(messageId && { messageId }), ...(userMessageId && { userMessageId }) };
-  await reader.part({ type: "finish", finishReason: "tool-calls", totalUsage: usage, ...by, ...ids });
+  await reader.part({ type: "finish", totalUsage: usage, ...end, ...(output !== undefined && { output }), ...ids });
 }

@@ -4,13 +4,21 @@
  */
 import type { Approval } from "../../generated/types.ts";
 import type { RunCall } from "../agents/agent.ts";
-import type { AnsweredRun, KeptAgent, KeptRequest, KeptRun, RunKeeper, RunName } from "../agents/keeper.ts";
+import type {
+  AnsweredRun,
+  KeptAgent,
+  KeptRequest,
+  KeptRun,
+  RunKeeper,
+  RunName,
+  StartableRun,
+} from "../agents/keeper.ts";
+import { RAW } from "../agents/kept.ts";
 import type { AwaitedCall } from "../agents/prompt/awaited-calls.ts";
 import { wasAborted } from "../agents/run/abort.ts";
 import { NULL_SINK, type PartSink } from "../agents/run/parts.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
-import { RawSink } from "../agents/stream/raw.ts";
 import type { Approvals } from "../approvals/approvals.ts";
 import { shownContext } from "../approvals/record.ts";
 import type { Charge } from "../http/uploads.ts";
@@ -18,7 +26,7 @@ import { type Principal, principalOf, seesEverything } from "../identity/princip
 import { canonicalJson } from "../lib/canonical-json.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, notFound, ServiceError, unlessNotFound } from "../lib/errors.ts";
-import type { EventProducer, EventSink } from "../lib/event-sink.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
 import { jsonBytes } from "../lib/size.ts";
 import type { Uses } from "../lib/uses.ts";
 import { openExecutionKey } from "../storage/keys.ts";
@@ -41,11 +49,13 @@ import { ScopedWorkflows } from "../workflows/scoped.ts";
 import { StepCaller } from "../workflows/steps/tool.ts";
 import { ConversationRuns } from "./conversation-runs.ts";
 import { RUN_STEP, runDefinition } from "./definition.ts";
-import { endWithQuestion, followAnswered, type KnownCall, partEvents, replyWith } from "./events.ts";
+import { endReply, partEvents, replyWith } from "./events.ts";
 import { LiveRun } from "./live-run.ts";
 import { earlierResult, RunIdTaken, runCancelled, runInterrupted } from "./outcome.ts";
 import { ScopedRuns } from "./scoped.ts";
 import { KeptSink } from "./sink.ts";
+
+type Answers = Pick<Approvals, "find" | "hear">;
 
 export class KeptRuns implements RunKeeper {
   readonly lasts: boolean;
@@ -58,12 +68,14 @@ export class KeptRuns implements RunKeeper {
   readonly #definitionOf = new WeakMap<KeptAgent, WorkflowDefinition>();
   /** The runs that go on here, by the key of their step. */
   readonly #live = new Map<string, LiveRun>();
+  /** Woken when a run goes on here. */
+  readonly #resting = new Set<() => void>();
   readonly #conversations: ConversationRuns;
-  readonly #approvals: Pick<Approvals, "find" | "answer">;
+  readonly #approvals: Answers;
   /** Told of a task before it goes on here. Must not reject. */
   onTask: ((agentId: string, runId: string) => Promise<void>) | null = null;
 
-  constructor(engine: Engine, approvals: Pick<Approvals, "find" | "answer">) {
+  constructor(engine: Engine, approvals: Answers) {
     this.#engine = engine;
     this.#approvals = approvals;
     this.lasts = !engine.environment.volatile;
@@ -103,8 +115,18 @@ export class KeptRuns implements RunKeeper {
       executions,
       lookup,
       conversations: this.#conversations,
-      onRead: (agentId, runId, userId) => this.#read(agentId, runId, userId),
+      live: this,
     });
+  }
+
+  /** As `Store.watch`: tells of runs that go on after a rest, here or in another process. */
+  watch(topic: string, woken: () => void): () => void {
+    const end = this.#engine.store.watch?.(topic, woken);
+    this.#resting.add(woken);
+    return () => {
+      end?.();
+      this.#resting.delete(woken);
+    };
   }
 
   async requireFree(runId: string, userId: string | undefined): Promise<void> {
@@ -158,13 +180,11 @@ export class KeptRuns implements RunKeeper {
     return {
       id: runId,
       prepared,
-      left: live.left,
       result: () =>
         begun(
           (execution) => this.#result(execution, live),
           (follow) => earlierResult(follow, runId),
         ),
-      start: () => begun(onDisk, () => false),
       events: (form) => async (events) => {
         live.isRead = true;
         const follow = await begun(
@@ -175,9 +195,10 @@ export class KeptRuns implements RunKeeper {
           },
           (known) => known,
         );
-        if (form === undefined) await follow(partEvents(events, raw));
+        if (form === undefined) await follow(partEvents(events, RAW));
         else await replyWith(follow, events, form);
       },
+      kept: { start: () => begun(onDisk, () => false), left: live.left },
     };
   }
 
@@ -187,44 +208,45 @@ export class KeptRuns implements RunKeeper {
     context: Readonly<Record<string, unknown>>,
     from: RunCall,
   ): Promise<AnsweredRun | null> {
-    const found = await Promise.all(
-      calls.map(async (call) => ({ call, asked: await this.#approvals.find(call.approvalId, from) })),
-    );
-    const fits = found.flatMap(({ call, asked }) => {
-      if (asked?.agentId !== agentId || asked.runId === undefined || asked.status === "withdrawn") return [];
-      return isFor(asked, call, context) ? [{ call, asked, runId: asked.runId }] : [];
-    });
-    if (fits.length === 0) return null;
-    const { runId, asked: first } = fits[0]!;
-    const asked: KnownCall[] = [];
-    for (const { call, asked: approval, runId: of } of fits) {
-      if (of !== runId) continue;
-      if (call.answer !== null) await this.#approvals.answer(call.approvalId, call.answer, from).catch(ifRefused);
-      asked.push({ ...call, isAnswered: call.answer !== null || approval.status !== "open" });
+    const found = await Promise.all(calls.map(({ approvalId }) => this.#approvals.find(approvalId, from)));
+    const fits = (asked: Approval | undefined, index: number) =>
+      asked?.agentId === agentId && isFor(asked, calls[index]!, context);
+    const { runId, userId } = found.find(fits) ?? {};
+    if (runId === undefined) return null;
+    const asked: string[] = [];
+    const awaited: string[] = [];
+    for (const [index, { approvalId, toolCallId, answer }] of calls.entries()) {
+      const approval = found[index];
+      if (!fits(approval, index) || approval!.runId !== runId) continue;
+      if (answer !== null) await this.#approvals.hear(approvalId, answer, from);
+      asked.push(approvalId);
+      if (answer !== null || approval!.status !== "open") awaited.push(toolCallId);
     }
     const runs = this.for(principalOf(from, this.#engine.spaces.isolated));
-    const { userId } = first;
-    const follow = followAnswered(asked, from, (after) => runs.attach(agentId, runId, after, { userId }));
+    const follow = runs.followOn(agentId, runId, userId, awaited, from.signal);
     return {
       id: runId,
       result: () => earlierResult(follow, runId),
-      events: (form) => (events) => replyWith(follow, events, form ?? raw, asked),
+      events:
+        (form = RAW) =>
+        (events) =>
+          replyWith(follow, events, form, asked),
     };
   }
 
-  askingRun(agent: KeptAgent, request: KeptRequest, call: RunCall, runId: string, isChosen: boolean): KeptRun {
-    const waits: KeptRequest = { ...request, waits: true };
+  askingRun(agent: KeptAgent, request: KeptRequest, call: RunCall, runId: string, isChosen: boolean): StartableRun {
     let execution: Execution | null = null;
     const keep = () =>
       withFreeNumber(this.#engine.sequence, executionNumberRows, (number) =>
-        this.#begin(agent, waits, call, number, live, false, async (begun) => {
+        this.#begin(agent, request, call, number, live, false, async (begun) => {
           execution = begun;
           await Promise.race([live.handedOver, begun.settled]);
-          return onDisk(begun);
+          await onDisk(begun);
+          call.replyWith = { headers: ["x-run-id", runId] };
         }),
       );
-    const live: LiveRun = new LiveRun(call, waitingPlace(agent, waits, runId), null, keep);
-    const prepared = agent.prepare(waits, live.call, runId, live);
+    const live: LiveRun = new LiveRun(call, waitingPlace(agent, request, runId), null, keep);
+    const prepared = agent.prepare(request, live.call, runId, live);
     live.prepared = prepared;
     /** Resolves to null when the run waits. */
     const work = async (reader: PartSink): Promise<RunResult | null> => {
@@ -241,23 +263,18 @@ export class KeptRuns implements RunKeeper {
     return {
       id: runId,
       prepared,
-      left: live.left,
-      async result() {
-        const result = await work(NULL_SINK);
-        if (result !== null) return result;
-        call.replyWith = { ...call.replyWith, headers: [...(call.replyWith?.headers ?? []), "x-run-id", runId] };
-        return { ...live.outcome, finishReason: "tool-calls", runId };
-      },
-      start: () => Promise.reject(new Error("a run that asks begins with its reply")),
-      events: (form) => async (events) => {
-        const reader = (form ?? raw)(events);
-        try {
-          if ((await work(reader)) === null) await endWithQuestion(reader, live.outcome);
-        } catch (error) {
-          if (!wasAborted(error, prepared.plan.call, reader)) throw error;
-          if (!reader.closed) await reader.part({ type: "abort" });
-        }
-      },
+      result: async () => (await work(NULL_SINK)) ?? { ...live.outcome, runId },
+      events:
+        (form = RAW) =>
+        async (events) => {
+          const reader = form(events);
+          try {
+            if ((await work(reader)) === null) await endReply(reader, live.outcome);
+          } catch (error) {
+            if (!wasAborted(error, prepared.plan.call, reader)) throw error;
+            if (!reader.closed) await reader.part({ type: "abort" });
+          }
+        },
     };
   }
 
@@ -347,6 +364,7 @@ export class KeptRuns implements RunKeeper {
     if (known === undefined) {
       // A crash may have left readers, who come back to this process or to another.
       live.isRead = true;
+      for (const woken of this.#resting) woken();
       live.result.catch(() => {});
       this.#live.set(key, live);
       if (request.isTask) await this.onTask?.(agent.id, runId);
@@ -364,7 +382,7 @@ export class KeptRuns implements RunKeeper {
       return live.hasEnded ? null : live.output;
     } catch (error) {
       if (error instanceof RunWaits) {
-        live.resolve({ ...outcome, finishReason: "tool-calls", runId });
+        live.resolve({ ...outcome, runId });
         return new Suspend("a tool needs approval", { approvals: error.approvals } satisfies RunSuspension, false);
       }
       live.hasFailed = !call.signal.aborted;
@@ -392,27 +410,24 @@ export class KeptRuns implements RunKeeper {
   }
 
   /** Somebody reads the parts of a run: where it goes on here, they are sent while they come. */
-  #read(agentId: string, runId: string, userId: string | undefined): void {
+  read(agentId: string, runId: string, userId: string | undefined): void {
     const execution = this.#engine.liveExecution(runExecutionId(runId), userId);
     if (execution?.state.start.workflowId === runDefinitionId(agentId))
       this.#live.get(liveKeyOf(execution.state.start))?.read();
   }
 }
 
-const raw = (events: EventSink): PartSink => new RawSink(events);
-
 /** As `StepCall.idempotencyKey` has it. */
 const liveKeyOf = ({ id, number, ownId }: ExecutionStart): string =>
   `${ownId === true ? `${id}@${number}` : id}:${RUN_STEP}`;
 
-const waitingPlace = ({ id }: KeptAgent, { waits, isTask }: KeptRequest, runId: string): WaitingPlace | undefined =>
-  waits && {
-    ...(isTask && { taskId: runId }),
-    workflowId: runDefinitionId(id),
-    executionId: runExecutionId(runId),
-    stepId: RUN_STEP,
-    runId,
-  };
+const waitingPlace = ({ id }: KeptAgent, { isTask }: KeptRequest, runId: string): WaitingPlace => ({
+  ...(isTask && { taskId: runId }),
+  workflowId: runDefinitionId(id),
+  executionId: runExecutionId(runId),
+  stepId: RUN_STEP,
+  runId,
+});
 
 function recoveredCall(call: StepCall, { trace }: Engine) {
   const { user, caller, requestId, logger } = new StepCaller(call);
@@ -431,6 +446,8 @@ const isFor = (
   { toolCallId, toolName, input, answer }: AwaitedCall,
   context: Readonly<Record<string, unknown>>,
 ): boolean =>
+  asked.runId !== undefined &&
+  asked.status !== "withdrawn" &&
   asked.toolCallId === toolCallId &&
   asked.toolName === toolName &&
   canonicalJson(asked.input) === canonicalJson(input ?? null) &&
@@ -438,8 +455,3 @@ const isFor = (
     asked.status === "denied" ||
     asked.context === undefined ||
     canonicalJson(asked.context) === canonicalJson(shownContext(context).context));
-
-/** An answer that does not count, because somebody has answered before or the user is not permitted to, is ignored. */
-function ifRefused(error: unknown): void {
-  if (!(error instanceof ServiceError) || error.kind === "unavailable") throw error;
-}

@@ -3,12 +3,17 @@ import { defaults } from "../../generated/defaults.ts";
 import type { AgentRun, RunsQuery } from "../../generated/types.ts";
 import { replyMessageId } from "../agents/conversation/agent-memory.ts";
 import type { KeptRequest } from "../agents/keeper.ts";
+import type { ToolAnswer } from "../agents/run/journal.ts";
+import type { AgentPart } from "../agents/run/parts.ts";
 import { UiSink } from "../agents/stream/ui-chunks.ts";
 import { requiredUser } from "../identity/acting-user.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid, notFound, quoted, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
+import { openExecutionKey } from "../storage/keys.ts";
+import type { Store } from "../storage/store.ts";
+import { Watch } from "../storage/watch.ts";
 import type { ExecutionStart, ExecutionStatus } from "../workflows/journal/entries.ts";
 import {
   RUN_STATUS,
@@ -23,22 +28,29 @@ import { followLoaded } from "../workflows/run/follow.ts";
 import type { ScopedWorkflows } from "../workflows/scoped.ts";
 import type { ConversationRuns } from "./conversation-runs.ts";
 import { OUTLINE, RUN_STEP } from "./definition.ts";
-import { partEvents } from "./events.ts";
+import { ANSWERS, ENDS, partEvents, sending } from "./events.ts";
 
 /** No client can choose a longer id. */
 const MAX_ID_LENGTH = 128;
+
+/** How long a follower of a run that rests looks no further, when nobody tells that the run goes on. */
+const REST_MS = 1_000;
 
 /** The status of an execution by that of its run. */
 const EXECUTION_STATUS = Object.fromEntries(
   Object.entries(RUN_STATUS).map(([status, ofRun]) => [ofRun, status as ExecutionStatus]),
 );
 
+interface LiveRuns extends Pick<Store, "watch"> {
+  /** Told of runs whose parts are read while they come. */
+  read(agentId: string, runId: string, userId: string | undefined): void;
+}
+
 interface RunParts {
   readonly executions: ScopedWorkflows;
   readonly lookup: ExecutionLookup;
   readonly conversations: ConversationRuns;
-  /** Told of runs whose parts are read while they come. */
-  onRead(agentId: string, runId: string, userId: string | undefined): void;
+  readonly live: LiveRuns;
 }
 
 interface Reading {
@@ -63,14 +75,14 @@ export class ScopedRuns {
   readonly #executions: ScopedWorkflows;
   readonly #lookup: ExecutionLookup;
   readonly #conversations: ConversationRuns;
-  readonly #onRead: RunParts["onRead"];
+  readonly #live: LiveRuns;
 
-  constructor(principal: Principal, { executions, lookup, conversations, onRead }: RunParts) {
+  constructor(principal: Principal, { executions, lookup, conversations, live }: RunParts) {
     this.#principal = principal;
     this.#executions = executions;
     this.#lookup = lookup;
     this.#conversations = conversations;
-    this.#onRead = onRead;
+    this.#live = live;
   }
 
   /** Newest first. */
@@ -96,11 +108,47 @@ export class ScopedRuns {
 
   /** The events after the one numbered `after`, then those to come until the run has ended. */
   attach(agentId: string, runId: string, after: number, { userId, format }: Reading = {}): Promise<EventProducer> {
-    this.#onRead(agentId, runId, userId ?? this.#principal.userId ?? undefined);
+    this.#live.read(agentId, runId, userId ?? this.#principal.userId ?? undefined);
     const form = format === "chat" ? chatEvents : undefined;
     return aboutRun(runId, () =>
       this.#executions.attach(runDefinitionId(agentId), runExecutionId(runId), after, userId, form),
     );
+  }
+
+  /**
+   * All events of a run, also of what it does when it goes on after a rest.
+   *
+   * @param awaited ids of calls: it ends in a rest when it has told of all of them. Left out: it ends with the run
+   */
+  followOn(
+    agentId: string,
+    runId: string,
+    userId: string | undefined,
+    awaited = [""],
+    signal?: AbortSignal,
+  ): EventProducer {
+    return async (events) => {
+      const left = new Set(awaited);
+      let last = 0;
+      const sink = sending(events, (json, id = last + 1) => {
+        last = id;
+        const part = JSON.parse(json) as AgentPart;
+        if (ANSWERS.has(part.type)) left.delete((part as ToolAnswer).toolCallId);
+        else if (ENDS.has(part.type) && part.subAgentId === undefined) left.clear();
+        return events.send(json, id);
+      });
+      const { number } = (await this.standing(agentId, runId, userId)).state.start;
+      const resting = new Watch(this.#live, openExecutionKey(number));
+      try {
+        for (;;) {
+          await (await this.attach(agentId, runId, last, { userId }))(sink);
+          if (left.size === 0 || events.closed || signal?.aborted) return;
+          await resting.wait(REST_MS, signal);
+        }
+      } finally {
+        resting.end();
+      }
+    };
   }
 
   /** @throws ServiceError `invalid_input` when it has ended */

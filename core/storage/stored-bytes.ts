@@ -38,6 +38,8 @@ export async function boundUsers(store: Store, refused: () => void): Promise<Bou
   };
   /** Bytes of commits that are under way, by user. */
   const underWay = new KeyCounts();
+  /** For each reading of counters, the bytes of commits that have ended since it began. */
+  const readings = new Set<KeyCounts>();
   const overfull = new Set<string | undefined>();
 
   function require(user: string, stored: number, more: number): void {
@@ -63,10 +65,12 @@ export async function boundUsers(store: Store, refused: () => void): Promise<Bou
       [...removed.map((key) => [key, undefined] as const), ...put].filter(([key]) => objectOf(key)),
     );
     const users = [...new Set(objects.map(({ user }) => user))];
+    const since = new KeyCounts();
+    readings.add(since);
     const [counters, before] = await Promise.all([
       store.getMany([...objects.map(({ counter }) => counter), ...users.map(storedBytesKey)]),
       store.getMany([...changed.keys()], 1),
-    ]);
+    ]).finally(() => readings.delete(since));
     for (const row of before) if (row !== undefined) objectOf(row.key)!.bytes -= bytesOf(row);
     for (const [key, value] of changed) if (value !== undefined) objectOf(key)!.bytes += bytesOf({ key, value });
     const changes = new KeyCounts();
@@ -84,6 +88,9 @@ export async function boundUsers(store: Store, refused: () => void): Promise<Bou
     for (const [index, user] of users.entries()) {
       const stored = countOf(counters[objects.length + index]);
       const change = changes.of(user);
+      const late = since.of(user);
+      // What has ended meanwhile may have been read or not: where that decides, it is read again.
+      if (late > 0 && stored + late + underWay.of(user) + change > most) return commitCounted(commit);
       if (change > 0 && !commit.begun) require(user, stored, change);
       if (stored + change > most * (1 + BEYOND)) overfull.add(user);
       else overfull.delete(user);
@@ -91,7 +98,9 @@ export async function boundUsers(store: Store, refused: () => void): Promise<Bou
     }
     for (const user of users) underWay.add(user, changes.of(user));
     try {
-      return await store.commit({ ...commit, add: [...add, ...more], expect: [...expect, ...unchanged] });
+      const revision = await store.commit({ ...commit, add: [...add, ...more], expect: [...expect, ...unchanged] });
+      for (const ended of readings) for (const user of users) ended.add(user, changes.of(user));
+      return revision;
     } finally {
       for (const user of users) underWay.add(user, -changes.of(user));
     }

@@ -455,16 +455,16 @@ describe("the context of a call", () => {
       return dataOf(service.post("/agents/chief/text", { input: "go", options: { context } }));
     };
     await delegated(A);
-    const [{ approvalId }] = await open(service);
+    const [{ approvalId, runId }] = await open(service);
     await decide(service, approvalId, { approved: true });
+    const status = async () => (await dataOf(service.get(`/agents/chief/runs/${runId}`))).status;
+    await until(async () => (await status()) === "completed", "the end of the run");
     await delegated(B);
-    assert.deepEqual(ran, []);
+    assert.deepEqual(ran, [["pay", 5, A]]);
     assert.deepEqual(
       (await open(service)).map(({ context }) => context),
       [B],
     );
-    await delegated(A);
-    assert.deepEqual(ran, [["pay", 5, A]]);
   });
 
   test("POST /approvals/:approvalId: a question that an older release has stored, without context, binds what it has", async () => {
@@ -540,7 +540,7 @@ test("GET /agents/:id/runs: users list their own; the console's key reads, follo
   }
 });
 
-test("POST /v1/chat/completions and POST /v1/responses: the reply names the approval that a call needs in x-approval-id", async (t) => {
+test("POST /v1/chat/completions and POST /v1/responses: the reply names the approval that a call needs in x-approval-id, and the run in x-run-id", async (t) => {
   const { service } = await serve(t);
   const messages = [{ role: "user", content: "pay 5" }];
   for (const [path, body] of [
@@ -551,6 +551,7 @@ test("POST /v1/chat/completions and POST /v1/responses: the reply names the appr
     assert.equal(reply.status, 200, await reply.text());
     const [{ approvalId }] = await dataOf(service.get("/approvals?order=desc"));
     assert.equal(reply.headers.get("x-approval-id"), approvalId, path);
-    assert.equal(reply.headers.get("x-run-id"), null, "nobody can read it");
+    const run = await dataOf(service.get(`/agents/clerk/runs/${reply.headers.get("x-run-id")}`));
+    assert.equal(run.status, "waiting");
   }
 });

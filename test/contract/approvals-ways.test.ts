@@ -37,7 +37,6 @@ describe("a tool that needs approval", () => {
       for (const { approvalId } of mine) await dataOf(service.post(`/approvals/${approvalId}`, { approved: true }));
       const [{ approvalId }] = mine.length === 0 ? [{ approvalId: "" }] : mine;
       if (how === "same call with the id") await call({ "x-approval-id": approvalId });
-      if (how === "same call") await call();
       if (how === "by itself") {
         const all = mine.map(() => amount);
         await until(() => ran.length === mine.length, "all that have asked");
@@ -45,7 +44,7 @@ describe("a tool that needs approval", () => {
         assert.deepEqual(ran, all, "a client that goes on runs nothing again");
         return;
       }
-      const once = how!.startsWith("same call") ? [amount] : [];
+      const once = how === "same call with the id" ? [amount] : [];
       assert.deepEqual(ran, once);
       if (once.length > 0) await call({ "x-approval-id": approvalId });
       assert.deepEqual(ran, once);

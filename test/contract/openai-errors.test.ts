@@ -288,7 +288,7 @@ test("POST /v1/chat/completions does not run a tool that needs approval, and tel
   const reply = await service.post(CHAT, { model: "payer", messages: HELLO });
   assert.equal(((await reply.json()) as Loose).choices[0].message.content, "It waits for approval.");
   assert.deepEqual(ran, []);
-  assert.match(upstream.requests[1]!.toolOutputs[0]!, /needs a person's approval/);
+  assert.match(upstream.requests[1]!.toolOutputs[0]!, /waits for a person's approval/);
   const { data } = (await (await service.get("/approvals")).json()) as Loose;
   assert.deepEqual(
     data.map(({ toolName, status }: Loose) => [toolName, status]),

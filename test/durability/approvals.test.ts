@@ -107,6 +107,37 @@ test("POST /agents/:id/text of an agent that is not durable: a process may die b
   assert.deepEqual([...new Set(keys)], [`7 ${runId}:1:${approvals[0].toolCallId}`]);
 });
 
+test("POST /v1/responses and /v1/chat/completions with an Idempotency-Key: a process may die behind its question, and behind the answer; the same key finds the run that asked", async (t) => {
+  const { start, runs } = await shop(t, "sqlite:shop.db");
+  const first = await start();
+  const { id } = (await (await post(first, "/v1/responses", { model: "desk", input: "pay" })).json()) as Loose;
+  const key = { "idempotency-key": "one" };
+  const body = { model: "desk", messages: [{ role: "user", content: "pay" }] };
+  const said = (await (await post(first, "/v1/chat/completions", body, key)).json()) as Loose;
+  await first.interrupt("SIGKILL");
+
+  const second = await start();
+  const again = await post(second, "/v1/chat/completions", body, key);
+  assert.deepEqual(await again.json(), said);
+  const asked: Loose[] = await get(second, "/approvals");
+  assert.deepEqual(
+    asked.map(({ runId }) => runId).sort(),
+    [id.slice("resp_".length), said.id.slice("chatcmpl-".length)].sort(),
+  );
+  for (const { approvalId } of asked) await dataOf(post(second, `/approvals/${approvalId}`, { approved: true }));
+  await second.interrupt("SIGKILL");
+
+  const third = await start();
+  const read = async () => ((await (await fetch(`${third.url}/v1/responses/${id}`)).json()) as Loose).output;
+  await until(async () => JSON.stringify(await read()).includes("paid"), "the end of the response");
+  for (const { runId } of asked)
+    await until(
+      async () => (await get(third, `/agents/desk/runs/${runId}`)).status === "completed",
+      "the end of a run",
+    );
+  assert.deepEqual([...new Set(runs().map(([, k]) => k))].length, 2, "each call runs under its own key");
+});
+
 const server = await sharedPostgres();
 after(() => server?.close());
 

@@ -233,7 +233,8 @@ for (const { name, url } of STORES)
       const statuses = (await Promise.all([...saves, ...executions])).map(({ status }) => status);
       assert.deepEqual([...new Set(statuses)].sort(), [200, 413]);
       const rows = await isExact(service, "many requests");
-      assert.ok(rows <= 64 * KIB && rows > 50 * KIB, `${rows} bytes`);
+      // An execution that had begun may end beyond it, by an eighth.
+      assert.ok(rows <= 72 * KIB && rows > 50 * KIB, `${rows} bytes`);
     });
   });
 

@@ -114,12 +114,12 @@ test("traces: a process that is killed while it writes loses a moment, and nothi
   const other = otherProcess(
     t,
     `import { openSqliteStore } from ${url("core/storage/sqlite-store.ts")};
-     import { Recorder } from ${url("core/traces/recorder.ts")};
+     import { createRecorder } from ${url("core/traces/recorder.ts")};
      import { record } from ${url("test/support/spans.ts")};
      import { pino } from "pino";
      const logger = pino({ level: "silent" });
      const store = await openSqliteStore({ file: ${JSON.stringify(file)}, logger });
-     const recorder = new Recorder(store, { origin: { service: "T", version: "1", scope: "1" }, process: "p", logger });
+     const recorder = createRecorder(store, { origin: { service: "T", version: "1", scope: "1" }, process: "p", logger });
      const sink = { live: false, began: (trace) => recorder.began(trace), take: (...given) => recorder.take(...given) };
      for (;;) {
        const ids = Array.from({ length: 50 }, () => record(sink).id);

@@ -49,12 +49,16 @@ export function serveApprovals(
 }
 
 /** Serves a manifest again and again on one SQLite file; the process before is gone without a word. */
-export async function restarts(test: TestContext, manifest: Record<string, unknown>) {
+export async function restarts(
+  test: TestContext,
+  manifest: Record<string, unknown>,
+  plugins: NonNullable<TestOptions["plugins"]> = [],
+) {
   const store = `sqlite:${join(await temporaryFolder(test), "test.db")}`;
   let running: TestService | null = null;
   return async () => {
     await running?.kill();
-    running = await serveApprovals(test, { ...manifest, store });
+    running = await serveApprovals(test, { ...manifest, store }, { plugins });
     return running;
   };
 }

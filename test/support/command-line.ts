@@ -105,7 +105,8 @@ export async function serve(
       const previous = look;
       look = () => {
         previous();
-        const match = (stdout.slice(from) + stderr).match(pattern);
+        // Each by itself: the last line of one may be there in part.
+        const match = stdout.slice(from).match(pattern) ?? stderr.match(pattern);
         if (match === null) return;
         clearTimeout(timer);
         resolve(match);

@@ -2,6 +2,7 @@
  * Every way in that can run a tool, read a conversation or start an execution: one table, through which tests walk. A protocol or a
  * route that is new has its lines here.
  */
+import { until } from "./probe.ts";
 import type { Loose } from "./served-upstream.ts";
 import type { TestService } from "./service.ts";
 import { openSocket } from "./sockets.ts";
@@ -27,7 +28,7 @@ interface Way {
   /** Runs a tool. */
   tool?(service: TestService, act: Act, sent: Sent): Promise<Said>;
   /** How that call runs after a person has said yes. `never`: nobody is asked. */
-  readonly after?: "same call with the id" | "same call" | "by itself" | "never";
+  readonly after?: "same call with the id" | "by itself" | "never";
   /** Where a chat goes on, with the approval as `GET /approvals` shows it. */
   goOn?(service: TestService, asked: Loose, sent: Sent): Promise<unknown>;
   /** Says something in a conversation: the model is told of it, or it is replied. */
@@ -114,8 +115,16 @@ async function overSocket(service: TestService, input: string, { headers = {}, f
 async function inBackground(service: TestService, input: string, sent: Sent): Promise<Said> {
   const begun = await post(service, "/v1/responses", { model: "clerk", input, background: true }, sent);
   if (begun.status !== 200) return begun;
-  const reply = await service.get(`/v1/responses/${JSON.parse(begun.text).id}?stream=true`, sent.headers);
-  return { status: reply.status, text: await reply.text() };
+  const { id } = JSON.parse(begun.text);
+  const read = async (path: string) => {
+    const reply = await service.get(path, sent.headers);
+    return { status: reply.status, text: await reply.text() };
+  };
+  // One that waits for a person has a stream that goes on.
+  const run = `/agents/clerk/runs/${id.slice("resp_".length)}`;
+  await until(async () => !(await read(run)).text.includes('"running"'), "the rest of the run");
+  const { text } = await read(run);
+  return text.includes('"waiting"') ? { status: 200, text } : read(`/v1/responses/${id}?stream=true`);
 }
 
 export const WAYS: Readonly<Record<string, Way>> = {
@@ -187,27 +196,27 @@ export const WAYS: Readonly<Record<string, Way>> = {
     rows: ["POST /v1/chat/completions"],
     tool: (service, { prompt }, sent) =>
       post(service, "/v1/chat/completions", { model: "clerk", messages: [{ role: "user", content: prompt }] }, sent),
-    after: "same call",
+    after: "by itself",
   },
   "POST /v1/responses": {
     rows: ["POST /v1/responses"],
     tool: (service, { prompt }, sent) => post(service, "/v1/responses", { model: "clerk", input: prompt }, sent),
-    after: "same call",
+    after: "by itself",
   },
   "WS /v1/responses": {
     rows: ["WS /v1/responses"],
     tool: (service, { prompt }, sent) => overSocket(service, prompt, sent),
-    after: "same call",
+    after: "by itself",
   },
   "POST /v1/responses in the background": {
     rows: ["POST /v1/responses", "GET /v1/responses/:id"],
     tool: (service, { prompt }, sent) => inBackground(service, prompt, sent),
-    after: "same call",
+    after: "by itself",
   },
   "a sub-agent": {
     rows: ["POST /agents/:id/text"],
     tool: (service, { prompt }, sent) => post(service, "/agents/chief/text", { input: `delegate ${prompt}` }, sent),
-    after: "same call",
+    after: "by itself",
     talk(service, conversationId, text, sent) {
       const body = { input: `delegate ${text}`, options: { memory: { conversationId } } };
       return post(service, "/agents/chief/text", body, sent);
@@ -216,7 +225,7 @@ export const WAYS: Readonly<Record<string, Way>> = {
   "an agent over MCP": {
     rows: ["POST /mcp/:serverId/mcp"],
     tool: (service, { prompt }, sent) => rpc(service, "agent_clerk", { prompt }, sent),
-    after: "same call",
+    after: "by itself",
     talk: (service, conversationId, prompt, sent) => rpc(service, "agent_clerk", { prompt, conversationId }, sent),
   },
   "an agent over A2A": {

@@ -131,6 +131,7 @@ function pushTool(
 
 /** The result that a model sees for a call without one. */
 export const CALL_NOT_COMPLETED = "The call was not completed.";
+/** Of one that waits for a person. */
 export const CALL_WAITS = "The call waits for a person's approval. It runs by itself once it is approved.";
 
 /** The result of a call. An unfinished call gets one that says so, because models refuse a call without a result. */

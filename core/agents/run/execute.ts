@@ -10,6 +10,7 @@ import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
 import type { HistoryRun } from "../history/history.ts";
+import type { KeptRequest } from "../keeper.ts";
 import { awaitedCalls, denyCalls, NO_CALLS, questionsLeft } from "../prompt/awaited-calls.ts";
 import { buildPrompt } from "../prompt/input.ts";
 import { afterLastAnswer, requireCalls } from "../prompt/results.ts";
@@ -17,12 +18,12 @@ import { wasAborted } from "./abort.ts";
 import { keepAllowed } from "./allowed-options.ts";
 import { checkBounds, checkInputBounds } from "./bounds.ts";
 import { RunCaller } from "./caller.ts";
-import { type ClientTools, withClientTools } from "./client-tools.ts";
+import { withClientTools } from "./client-tools.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
 import { type RunJournal, RunRecord } from "./journal.ts";
 import { runLoop } from "./loop.ts";
 import { type RunSettings, resolveOptions } from "./options.ts";
-import { type OutputSpec, resolveOutput } from "./output.ts";
+import { jsonOutput, type OutputSpec, objectOutput, resolveOutput, schemaRateKey } from "./output.ts";
 import { NULL_SINK, type PartSink } from "./parts.ts";
 import { emptyRunResult, type RunPlan, type RunResult } from "./run.ts";
 import { addSources, type RunSources } from "./sources.ts";
@@ -30,35 +31,13 @@ import { beginRunSpan, endRunSpan } from "./spans.ts";
 import { NO_TOOLS } from "./tool-set.ts";
 import { RunWaits } from "./waiting.ts";
 
-export interface RunRequest {
-  input: unknown;
-  options?: GenerateOptions;
-  /** Name of the field that the input comes from, for error messages. Default: `input`. */
-  field?: string;
-  /** The result that the endpoint asks for. It replaces `options.output`, and the run has no tools. */
-  result?: OutputSpec;
+export interface RunRequest extends KeptRequest {
   /** Replaces `options.output`; the run keeps its tools. */
-  output?: OutputSpec;
-  /** The conversation, if the options name none. */
-  conversationId?: string;
-  /** Whether the client is sent the id of the assistant's message. */
-  clientKnowsMessageId?: boolean;
+  output?: OutputSpec | undefined;
   /** Where the turn is stored, when that is not the conversation itself: a sub-agent has a thread of its own beside it. */
   thread?: string | undefined;
-  /** Whether a client reads the answer that can run tools and post their results. */
-  runsTools?: boolean;
-  /** Tools that this client brings. Only with `runsTools`. */
-  clientTools?: ClientTools | undefined;
-  /** What the client has made of the working memory: it is stored before the run reads it. */
-  workingMemory?: EditedMemory | undefined;
-  /** Whether that client also answers for a person, who has to approve a call. Default: as `runsTools`. */
-  approves?: boolean;
-  /** Which tool the model must call. Default: as it likes. */
-  toolChoice?: RunPlan["toolChoice"];
   /** How many agents have delegated down to this one. */
   depth?: number;
-  /** Its id; default: a new one. */
-  runId?: string | undefined;
   /** Where it records what it has done, for a run that outlives its process. */
   journal?: RunJournal | undefined;
   /** The parent of the run's span; null when that is not traced. Default: the span of the request. */
@@ -86,11 +65,15 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
   const principal = principalOf(call, agent.isolated);
   const settings = withEffectiveUser(principal, requestSettings(agent, request), request.options);
   const scope = { context: settings.context, user: call.user };
-  const output = request.result ?? request.output ?? resolveOutput(settings.output, agent, call);
+  const { schema, json } = request;
+  const output =
+    schema !== undefined
+      ? objectOutput(agent.prepareSchema(schema, "schema", schemaRateKey(call)))
+      : (request.output ?? (json && jsonOutput(agent, json, call)) ?? resolveOutput(settings.output, agent, call));
   const instructions = agent.instructions(scope);
   const list = agent.sources?.(scope) ?? null;
   const sources = list === null ? null : { instructions, list };
-  const id = request.runId ?? agent.newRunId();
+  const id = request.runId ?? request.options?.runId ?? agent.newRunId();
   const { runsTools = false, approves = runsTools, clientTools } = request;
   const awaited = approves ? awaitedCalls(request.input) : NO_CALLS;
   const record = request.journal === undefined ? null : new RunRecord(request.journal, awaited.length > 0);
@@ -108,8 +91,8 @@ export function prepareRun(agent: CompiledAgent, request: RunRequest, call: RunC
           caller,
         );
   checkResults(request, turn !== null);
-  const canUpdateWorkingMemory = turn?.writable === true && request.result === undefined;
-  const tools = request.result === undefined ? agent.tools(scope) : NO_TOOLS;
+  const canUpdateWorkingMemory = turn?.writable === true && schema === undefined;
+  const tools = schema === undefined ? agent.tools(scope) : NO_TOOLS;
   const runTools = canUpdateWorkingMemory ? agent.memory!.tools(tools) : tools;
   const plan: RunPlan = {
     id,
@@ -242,8 +225,9 @@ function supersede({ inbox }: CompiledAgent, { plan, input }: PreparedRun): Prom
   const userId = settings.memory.userId ?? userIdOf(call.user) ?? "";
   return (async () => {
     const ids = left.map(({ approvalId }) => approvalId);
-    // What stands there after a crash may be of those that have begun since.
-    if (record?.isRepeated !== true) await inbox!.supersede(ids, call.agentId, userId);
+    // What stands there after a crash may be of those that have begun since. Whose client cannot answer says nothing else instead.
+    const isInstead = record?.isRepeated !== true && (plan.clientApproves || !plan.clientRunsTools);
+    if (isInstead) await inbox!.supersede(ids, call.agentId, userId);
     const endings = await inbox!.endings(ids, userId);
     if (endings.size === 0) return;
     denyCalls(prompt, new Map(left.map(({ approvalId, toolCallId }) => [toolCallId, endings.get(approvalId)])));

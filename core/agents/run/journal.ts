@@ -14,7 +14,7 @@ import type { WaitingPlace } from "./waiting.ts";
 /** How a tool call ended. */
 export type ToolAnswer = Extract<AgentPart, { type: "tool-result" | "tool-error" | "tool-output-denied" }>;
 
-/** Steps count from 1. `texts`: what it has read beside its instructions. `begun`: readers were told that the step begins, `asked`: that a call waits for approval. The last form is an entry of the sub-agent that a call delegated to. */
+/** Steps count from 1; what the model has said of calls that wait is that of the step below 0. `texts`: what it has read beside its instructions. `begun`: readers were told that the step begins, `asked`: that a call waits for approval. The last form is an entry of the sub-agent that a call delegated to. */
 export type RunEntry =
   | readonly ["texts", readonly string[]]
   | readonly ["begun", step: number]
@@ -189,8 +189,7 @@ export class RunRecord {
       hasStreamed: false,
       begunAt: storedTime(),
       since: journal.since,
-      // Nobody is shown the question of a sub-agent, unless the run is kept from its begin.
-      waitsAt: journal.waitsAt?.keep === undefined ? journal.waitsAt : undefined,
+      waitsAt: journal.waitsAt,
       get isKept() {
         return journal.isKept ?? true;
       },

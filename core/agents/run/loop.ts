@@ -5,6 +5,7 @@ import type { ModelStream } from "../../models/chain.ts";
 import { acceptable, tidy } from "../prompt/acceptable.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import { callsLeft } from "../prompt/results.ts";
+import { CALL_WAITS } from "../prompt/ui-input.ts";
 import { Aborted } from "./abort.ts";
 import { CUT } from "./finish.ts";
 import { ModelStep } from "./model-step.ts";
@@ -18,6 +19,7 @@ import { runAwaitedCalls, runToolCalls } from "./tool-calls.ts";
 import type { PendingCall } from "./tool-input.ts";
 import { ownToolName } from "./tool-set.ts";
 import { addUsage, costOf } from "./usage.ts";
+import { RunWaits } from "./waiting.ts";
 
 type Finish = Extract<AgentPart, { type: "finish" }>;
 
@@ -123,14 +125,54 @@ async function runStep(run: Run, count: number) {
     await plan.record!.recordAnswer(count, { parts: step.kept.parts, model, cost });
   }
   let answers: ToolContent = [];
-  if (own.length > 0)
-    answers = await runToolCalls(plan, count, own, sink, outcome, () => finishStep(run, step, own.length, model));
-  else {
+  if (own.length > 0) {
+    const words = plan.record?.answer(-count);
+    if (words !== undefined) await endWords(run, await readAgain(run, -count, words));
+    try {
+      answers = await runToolCalls(plan, count, own, sink, outcome, () => finishStep(run, step, own.length, model));
+    } catch (error) {
+      if (error instanceof RunWaits) await beforeRest(run, count, step, error.told);
+      throw error;
+    }
+  } else {
     const wait = finishStep(run, step, 0, model);
     if (wait !== undefined) await wait;
   }
   if (sink.closed) throw new Aborted();
   return { step, answers, open: areCallsLeft(step, own.length, outcome) };
+}
+
+/**
+ * The run comes to rest. A client that cannot answer is not shown the question: the model is told, once, and its words are the reply.
+ * Readers of a run that goes on again have their reply already.
+ */
+async function beforeRest(run: Run, count: number, step: ModelStep, told: ToolContent | null): Promise<void> {
+  const { plan, options, outcome } = run;
+  outcome.finishReason = "tool-calls";
+  if (told === null || !plan.clientRunsTools || plan.record!.isRepeated) return;
+  plan.call.nameApproval(outcome.approvals[0]!.approvalId);
+  extendPrompt(options, step, told);
+  if (options.tools !== undefined) options.toolChoice = { type: "none" };
+  try {
+    const words = await askModel(run, -count);
+    const { kept, usage } = words.step;
+    await plan.record!.recordAnswer(-count, { parts: kept!.parts, model: words.model, cost: usage.cost });
+    await endWords(run, words);
+  } catch (error) {
+    if (plan.call.signal.aborted) throw error;
+    plan.call.logger.warn({ err: error }, "a run waits for a person, and its model could not say so");
+  }
+}
+
+/** @param words of a model that is told not to call, and may call all the same */
+async function endWords({ plan, sink, outcome }: Run, { step, model }: Asked): Promise<void> {
+  for (const { part } of step.calls) {
+    const { toolCallId, toolName, input } = part;
+    sink.part({ type: "tool-error", toolCallId, toolName, input, error: CALL_WAITS });
+  }
+  const said = plan.output?.read(outcome.text);
+  if (said !== undefined && "value" in said) outcome.output = said.value;
+  await sink.part({ type: "finish-step", usage: step.usage, model, finishReason: step.finishReason });
 }
 
 function finishStep({ sink, outcome }: Run, step: ModelStep, own: number, model: string): Promise<void> | undefined {

@@ -7,6 +7,7 @@ import { toolResultText } from "../../tools/execute.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
+import { CALL_WAITS } from "../prompt/ui-input.ts";
 import type { ToolAnswer } from "./journal.ts";
 import type { AgentPart, PartSink, PendingApproval, ToolResult, Usage } from "./parts.ts";
 import { progressTo } from "./progress.ts";
@@ -17,6 +18,7 @@ import type { RunToolContext } from "./tool-set.ts";
 import { RunWaits } from "./waiting.ts";
 
 type Answer = Extract<ToolContent[number], { type: "tool-result" }>;
+type CalledTool = Pick<Answer, "toolCallId" | "toolName">;
 type ApprovalRequest = Extract<AgentPart, { type: "tool-approval-request" }>;
 
 /** A confused model may ask for thousands of calls in one step. */
@@ -43,6 +45,7 @@ export async function runToolCalls(
   // What the request itself brought back to be run is the client's to bring again.
   const waits = step > 0 && record?.waitsAt !== undefined;
   let open = calls.length;
+  let isShown = false;
   const told = (part: ToolAnswer | ApprovalRequest): Promise<unknown> | undefined => {
     const wait = sink.part(part);
     if (waits && part.type === "tool-approval-request") return wait;
@@ -66,7 +69,7 @@ export async function runToolCalls(
         sink.part({ type: "tool-approval-request", approvalId, toolCallId, toolName, input });
       const part = record.result(toolCallId);
       if (part === undefined) continue;
-      known.set(call, recordedAnswer(part));
+      known.set(call, answerTo(part, outputOf(part)));
       if (part.type === "tool-result") results[index] = part;
       void told(part);
     }
@@ -77,7 +80,6 @@ export async function runToolCalls(
       const recorded = known?.get(call);
       if (recorded !== undefined) return recorded;
       const { toolCallId, toolName, input } = call.part;
-      const answer = { type: "tool-result", toolCallId, toolName: modelToolName(toolName) } as const;
       const span = plan.span === null ? null : beginToolCallSpan(plan.span, call.part);
       let output: unknown;
       try {
@@ -102,28 +104,40 @@ export async function runToolCalls(
         const message = messageOf(error);
         span?.fail(error instanceof ServiceError ? error.kind : "tool_failed", message);
         const failed = failure(plan, call, error, message);
-        if (failed.approval !== undefined) outcome.approvals.push(failed.approval);
+        if (failed.approval !== undefined) {
+          outcome.approvals.push(failed.approval);
+          isShown = plan.clientApproves;
+        }
         const wait = tell(failed.part);
         if (wait !== undefined) await wait;
-        return failed.output === null ? null : { ...answer, output: failed.output };
+        return failed.output === null ? null : answerTo(call.part, failed.output);
       }
       const result: ToolResult = { type: "tool-result", toolCallId, toolName, input, output };
       results[index] = result;
       const wait = tell(result);
       if (wait !== undefined) await wait;
-      return { ...answer, output: toolOutput(output) };
+      return answerTo(call.part, toolOutput(output));
     }),
   );
-  if (waits && outcome.approvals.length > 0) throw new RunWaits(outcome.approvals);
+  if (waits && outcome.approvals.length > 0)
+    throw new RunWaits(
+      outcome.approvals,
+      isShown ? null : answers.map((known, index) => known ?? answerTo(calls[index]!.part, toolOutput(CALL_WAITS))),
+    );
   for (const result of results) if (result !== null) outcome.toolResults.push(result);
   return answers.filter((answer) => answer !== null);
 }
 
-function recordedAnswer(part: ToolAnswer): Answer {
-  const { toolCallId, toolName } = part;
-  const answer = { type: "tool-result", toolCallId, toolName: modelToolName(toolName) } as const;
-  if (part.type === "tool-result") return { ...answer, output: toolOutput(part.output) };
-  return { ...answer, output: part.type === "tool-error" ? toolFailure(part.error) : denial(part.reason) };
+const answerTo = ({ toolCallId, toolName }: CalledTool, output: Answer["output"]): Answer => ({
+  type: "tool-result",
+  toolCallId,
+  toolName: modelToolName(toolName),
+  output,
+});
+
+function outputOf(part: ToolAnswer): Answer["output"] {
+  if (part.type === "tool-result") return toolOutput(part.output);
+  return part.type === "tool-error" ? toolFailure(part.error) : denial(part.reason);
 }
 
 /** What the client and the model are told of a call that gave no result. */

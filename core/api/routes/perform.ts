@@ -12,7 +12,7 @@ import { memoryNamed, memoryRoutes } from "./memory.ts";
 import { TOOL_ROUTES } from "./tools.ts";
 import { WORKFLOW_ROUTES } from "./workflows.ts";
 
-/** For callers that cannot bring a person's approval: the model is told that a call needs it, and the same call runs later. */
+/** For callers that cannot answer for a person. */
 const GENERATE_ALONE: Route<Service> = {
   ...(AGENT_ROUTES.find(({ operation }) => operation === "agents.generateText") as Route<Service>),
   operation: "agents.generateAlone",
