@@ -14,7 +14,10 @@ export interface ServerKind {
 const REFUSED: readonly (readonly [RegExp, string])[] = [
   [/^CockroachDB/, "CockroachDB: it has no LISTEN, and its advisory locks do nothing before 26.3"],
   [/-YB-/, "YugabyteDB: it has no LISTEN before 2025.2.3, and nobody has shown that its locks do what commits rely on"],
-  [/^PostgreSQL [\d.]+ at |\.dsql[.-].*\.on\.aws$/, "Aurora DSQL: it has no LISTEN, no advisory locks and no triggers"],
+  [
+    /^PostgreSQL [\d.]+ at | [^ .]*\.dsql[.-][^ ]*\.on\.aws$/,
+    "Aurora DSQL: it has no LISTEN, no advisory locks and no triggers",
+  ],
   [/^(?!PostgreSQL )/, "another engine than PostgreSQL"],
 ];
 

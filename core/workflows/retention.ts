@@ -9,7 +9,6 @@ import { encodeNumber } from "../storage/encoding.ts";
 import {
   EXECUTION_SEQUENCE,
   EXECUTIONS,
-  executionIndex,
   executionKey,
   indexedEntry,
   indexedExecution,
@@ -19,6 +18,7 @@ import {
 import { excessBytes } from "../storage/memory-shares.ts";
 import { groupsBelow } from "../storage/ranges.ts";
 import type { Store } from "../storage/store.ts";
+import type { ExecutionStatus } from "./journal/entries.ts";
 import { ENDED } from "./journal/index-rows.ts";
 import { IndexWalk } from "./list/walk.ts";
 import { removeEnded } from "./removal.ts";
@@ -104,10 +104,7 @@ export class ExecutionRetention {
 
   /** Removes the oldest ended executions down to `maxEnded`. */
   async removeOldest(maxEnded: number): Promise<void> {
-    const walk = new IndexWalk(
-      this.#store,
-      ENDED.map((status) => ({ prefix: executionIndex(status) })),
-    );
+    const walk = new IndexWalk(this.#store, await this.#endedIndexes());
     await walk.skip(maxEnded);
     const [newest] = await walk.next(1);
     if (newest !== undefined) await this.#removeUpTo(newest.entry);
@@ -136,18 +133,24 @@ export class ExecutionRetention {
     return this.#store.held?.(EXECUTIONS) ?? 0;
   }
 
+  /** Of each workflow, and of each agent, whose runs are in no list of all executions. */
+  async #endedIndexes(): Promise<{ prefix: string; status: ExecutionStatus }[]> {
+    const indexes: { prefix: string; status: ExecutionStatus }[] = [];
+    for await (const index of groupsBelow(this.#store, WORKFLOW_INDEXES))
+      indexes.push(...ENDED.map((status) => ({ prefix: `${index}${status}/`, status })));
+    return indexes;
+  }
+
   /** Of those that have ended. */
   async #oldestEntries(): Promise<string[]> {
-    const pages = await Promise.all(
-      ENDED.map((status) => this.#store.scan({ prefix: executionIndex(status), limit: OLDEST_PER_LOOK })),
-    );
+    const indexes = await this.#endedIndexes();
+    const pages = await Promise.all(indexes.map(({ prefix }) => this.#store.scan({ prefix, limit: OLDEST_PER_LOOK })));
     const entries = pages.flat().map(({ key }) => indexedEntry(key));
     return entries.sort().slice(0, OLDEST_PER_LOOK);
   }
 
   async #removeUpTo(entry: string): Promise<void> {
-    for (const status of ENDED) {
-      const prefix = executionIndex(status);
+    for (const { prefix, status } of await this.#endedIndexes()) {
       const before = `${prefix}${entry}~`;
       await removeEnded(this.#store, status, { prefix, before }, Number.POSITIVE_INFINITY, this.#expiry.signal);
     }

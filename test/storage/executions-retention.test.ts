@@ -7,6 +7,7 @@ import { EXECUTION_SEQUENCE, EXECUTIONS } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import type { ExecutionStatus } from "../../core/workflows/journal/entries.ts";
+import { runDefinitionId } from "../../core/workflows/journal/run-record.ts";
 import { ExecutionRetention } from "../../core/workflows/retention.ts";
 import { ENGINES, openRows, putExecutions, restRows, type Sample } from "../support/executions.ts";
 import { until } from "../support/probe.ts";
@@ -233,11 +234,16 @@ test("POST /workflows/:id/execute with memory: is refused while executions that 
   await until(async () => !(await refused()), "room");
 });
 
-test("retention of executions: removeBytes removes as many of the oldest that have ended as are too large together, and no other", async () => {
+test("retention of executions: removeBytes removes as many of the oldest that have ended as are too large together, runs of agents among them, and no other", async () => {
   const store = createMemoryStore();
   const samples = Array.from(
     { length: 900 },
-    (_, index): Sample => ({ number: index + 1, status: STATUSES[index % 4]!, at: NOW + index }),
+    (_, index): Sample => ({
+      number: index + 1,
+      status: STATUSES[index % 4]!,
+      at: NOW + index,
+      ...(index % 4 === 0 && { workflowId: runDefinitionId("assistant") }),
+    }),
   );
   await putExecutions(store, samples);
   const whole = store.held!(EXECUTIONS);
