@@ -125,7 +125,8 @@ export function ended(record: TaskRecord, { state, reason, metadata, approvals }
       : reason === undefined
         ? []
         : [{ text: reason, mediaType: TEXT }];
-  const name = approvals === undefined ? "end" : `question-${approvals[0]!.approvalId}`;
+  // What is left of a question, once a part of it is answered, is another one.
+  const name = approvals === undefined ? "end" : `question-${approvals[0]!.approvalId}-${approvals.length}`;
   const changed = withStatus(rest, state, parts, now, name);
   if (metadata !== undefined) changed.task.metadata = metadata;
   return approvals === undefined ? changed : { ...changed, waiting: { approvals } };

@@ -19,7 +19,7 @@ import type { RunStanding } from "../runs/scoped.ts";
 import { changeInTurn } from "../storage/conflict.ts";
 import { isShared } from "../storage/sharing.ts";
 import type { Engine } from "../workflows/engine.ts";
-import { type RunSuspension, runIdOf } from "../workflows/journal/run-record.ts";
+import type { RunSuspension } from "../workflows/journal/run-record.ts";
 import { readAnswers } from "./answers.ts";
 import { type NewTask, newRecord, requestOf } from "./new-task.ts";
 import { TaskOutput } from "./output.ts";
@@ -75,12 +75,16 @@ export class Tasks {
     });
     // Where the store is away, the row follows when the run rests.
     options.runs.onTask = (agentId, id) =>
-      this.#change(agentId, id, ({ task }) => !isWorking(task), goingOn).then(NOTHING, NOTHING);
-    options.engine.onTaskRest = (start) => {
-      const following: Promise<unknown> = this.follow(start.workflowName, runIdOf(start))
+      this.#change(agentId, id, ({ task, run }) => run !== undefined && !isWorking(task), goingOn).then(
+        NOTHING,
+        NOTHING,
+      );
+    options.engine.onTaskRest = (agentId, id) => {
+      const following: Promise<unknown> = this.follow(agentId, id)
         .catch((error) => options.logger.warn({ err: error }, `a task does not follow its run: ${messageOf(error)}`))
         .finally(() => this.#following.delete(following));
       this.#following.add(following);
+      return following;
     };
   }
 
@@ -270,11 +274,20 @@ export class Tasks {
   /** A question that an older release has stored is one of no run: a run begins when it is answered. */
   async #nextOfOld(record: TaskRecord): Promise<TaskRecord | null> {
     const approvals = record.waiting!.approvals;
+    const statuses = await this.#options.approvals.statusOf(approvals.map(idOf));
+    const of = ({ approvalId }: PendingApproval) => statuses.get(approvalId) ?? "expired";
+    const [first, ...others] = new Set(approvals.map(of));
+    if (others.length === 0 && first === "expired") return ended(record, UNHEARD, storedTime());
+    if (others.length === 0 && first === "withdrawn") return ended(record, CANCELED, storedTime());
     const agent = this.#options.agent(record.agent);
-    if (agent === undefined || (await this.#open(approvals)).length > 0) return null;
+    if (agent === undefined || first === "open" || others.includes("open")) return null;
     const run = this.#runOf(agent, record, this.#callFor(record), true);
-    await run.kept.start();
-    return { ...goingOn(record), run: { userId: run.prepared.plan.settings.memory.userId ?? "", seen: 0 } };
+    // A process that has begun it may have ended before the row said so.
+    await run.kept.start().catch((error) => {
+      if (!(error instanceof ServiceError) || error.kind !== "conflict") throw error;
+    });
+    const begun = { ...goingOn(record), run: { userId: run.prepared.plan.settings.memory.userId ?? "", seen: 0 } };
+    return (await this.#next(begun)) ?? begun;
   }
 
   async #open(approvals: readonly PendingApproval[]): Promise<PendingApproval[]> {
@@ -323,6 +336,7 @@ export class Tasks {
 }
 
 const NEVER = new AbortController().signal;
+const UNHEARD = { state: "TASK_STATE_REJECTED", reason: "nobody answered in time what the agent asked" } as const;
 const CANCELED = { state: "TASK_STATE_CANCELED", reason: "the task was canceled" } as const;
 const REFUSED: ReadonlySet<string | null> = new Set(["invalid_input", "not_found"]);
 
@@ -344,9 +358,7 @@ function hasAnsweredBefore({ history, status }: TaskRecord["task"], { messageId 
 function endingOf({ state: { status, error, cancellation }, failure: kind }: RunStanding): Ending {
   if (status === "completed") return { state: "TASK_STATE_COMPLETED" };
   if (error !== null) return failure(kind, error.message);
-  return cancellation?.reason === "expired"
-    ? { state: "TASK_STATE_REJECTED", reason: "nobody answered in time what the agent asked" }
-    : CANCELED;
+  return cancellation?.reason === "expired" ? UNHEARD : CANCELED;
 }
 
 /** An error that the caller could have avoided rejects the task; any other fails it. */

@@ -63,8 +63,9 @@ export interface Decision extends Pick<ApprovalRecord, "decidedBy" | "reason" | 
   readonly decidedAt: number;
 }
 
-/** Whether a step waits for the answer, or a kept run, and must be notified. */
-export const isAwaited = ({ kind }: Pick<ApprovalRecord, "kind">): boolean => kind === "step";
+/** Whether something waits for the answer and must be notified: a step, a kept run, or a task of an older release, which is no run. */
+export const isAwaited = ({ kind, taskId, runId }: Pick<ApprovalRecord, "kind" | "taskId" | "runId">): boolean =>
+  kind === "step" || (taskId !== undefined && runId === undefined);
 
 /** The input with which the call runs. */
 export const approvedInput = ({ edited, input }: Pick<ApprovalRecord, "edited" | "input">): unknown =>

@@ -18,20 +18,25 @@ interface AwaitingStep {
   readonly stepId?: string | undefined;
   /** Id of the user that the execution belongs to; empty when it belongs to none. */
   readonly owner: string;
+  readonly runId?: string | undefined;
+  readonly taskId?: string | undefined;
+  readonly agentId?: string | undefined;
 }
 
 /** With what became of its question. */
 interface AnsweredStep extends AwaitingStep {
   readonly status: string;
   readonly reason?: string | undefined;
-  readonly runId?: string | undefined;
-  readonly taskId?: string | undefined;
 }
 
 const find = (engine: Engine, step: AwaitingStep, declared: (id: string) => unknown) =>
   new ExecutionLookup(engine, EVERYTHING, declared).find(step.workflowId ?? "", step.executionId ?? "", step.owner);
 
+/** A task of A2A that an older release has stored is no execution. */
+const isOldTask = ({ taskId, runId }: AwaitingStep): boolean => taskId !== undefined && runId === undefined;
+
 export async function hasStepEnded(engine: Engine, step: AwaitingStep): Promise<boolean> {
+  if (isOldTask(step)) return false;
   const execution = await unlessNotFound(find(engine, step, () => true));
   if (execution === undefined) return true;
   return ("loaded" in execution ? execution.loaded : execution).state.endedAt !== null;
@@ -42,6 +47,11 @@ const ENDS_RUN: ReadonlySet<string | undefined> = new Set(["superseded", "conver
 
 export async function tellAwaitingStep(engine: Engine, step: AnsweredStep): Promise<Delivery> {
   const { stepId = "", runId, taskId, status, reason } = step;
+  if (isOldTask(step)) {
+    if (engine.onTaskRest === null) return "later";
+    await engine.onTaskRest(step.agentId ?? "", taskId!);
+    return "gone";
+  }
   try {
     const execution = await find(engine, step, (id) => isRun(id) || engine.declared(id));
     // The execution has not suspended yet, or another branch of it still runs.

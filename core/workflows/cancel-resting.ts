@@ -2,7 +2,7 @@
 import { unlessConflict } from "../storage/conflict.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Engine } from "./engine.ts";
-import { isTask } from "./journal/run-record.ts";
+import { isTask, runIdOf } from "./journal/run-record.ts";
 import { type JournalState, timeAfter } from "./journal/state.ts";
 import type { StoredExecution } from "./list/lookup.ts";
 
@@ -19,6 +19,7 @@ export async function cancelResting(
   execution.append(["cancel", "", timeAfter(execution.state), reason]);
   if (!(await unlessConflict(execution.writeRecord()))) return null;
   await engine.onEnd?.(execution.state);
-  if (isTask(stored.found.start)) engine.onTaskRest?.(stored.found.start);
+  const { start } = stored.found;
+  if (isTask(start)) engine.onTaskRest?.(start.workflowName, runIdOf(start));
   return execution.state;
 }

@@ -25,7 +25,7 @@ import type { DescribedWorkflow } from "./definition/describe.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { noWorkflow } from "./journal/errors.ts";
 import { createExecutionIds, liveKey, liveKeyFor, parseOwnId } from "./journal/ids.ts";
-import { isRun, isTask } from "./journal/run-record.ts";
+import { isRun, isTask, runIdOf } from "./journal/run-record.ts";
 import { initialState, type JournalState } from "./journal/state.ts";
 import { ExecutionLookup } from "./list/lookup.ts";
 import { RemoteExecutions } from "./list/running.ts";
@@ -85,8 +85,8 @@ export class Engine implements Workflows {
   leftAlone: ReadonlyMap<number, number> = new Map();
   /** Called when an execution has ended that may have asked a person something. Must not reject. */
   onEnd: ((state: JournalState) => Promise<void>) | null = null;
-  /** Called when the run of a task has come to rest. Must not throw. */
-  onTaskRest: ((start: ExecutionStart) => void) | null = null;
+  /** Called when the run of a task has come to rest, and when a task without one is answered. Must not reject. */
+  onTaskRest: ((agentId: string, taskId: string) => Promise<unknown>) | null = null;
   readonly membership: Membership | null;
   /** Reads executions of other processes; null when only this process uses the store. */
   readonly remote: RemoteExecutions | null;
@@ -237,7 +237,7 @@ export class Engine implements Workflows {
       await work(execution);
       execution.spans?.end(execution.state);
       if (mayHaveWaited(execution)) await this.onEnd?.(execution.state);
-      if (isTask(start)) this.onTaskRest?.(start);
+      if (isTask(start)) this.onTaskRest?.(start.workflowName, runIdOf(start));
     } catch (error) {
       execution.spans?.end(execution.state, error);
       if (isStoreUnavailable(error) || execution.lifetime.stopped?.kind === "lost") this.mayHaveUnowned = true;

@@ -160,6 +160,24 @@ test("POST /a2a/:id: a task that asks for two approvals goes on when both are an
   assert.equal(upstream.requests.length, 2, "the model waits for both");
 });
 
+test("POST /a2a/:id: the answer to one of two approvals that is sent again has no further effect, whichever it was", async (t) => {
+  const tools = { pay: { use: "pay", approval: true } };
+  const plugins = [pluginFolder(t, PAY_PLUGIN)];
+  const { service, upstream } = await serveUpstream(t, { tools: ["pay"], memory: false }, { tools }, { plugins });
+  const peer = new A2aCaller(service);
+  for (const which of [0, 1]) {
+    const pays = [1, 2].map((amount) => ({ id: `c${amount}`, name: "pay", input: { amount } }));
+    upstream.replies(calls(pays));
+    const task = await peer.send("assistant", said("both"));
+    const { approvalId } = askedIn(task)[which]!;
+    const yes = answerTo(task, { data: { approvalId, approved: true } });
+    const half = await peer.send("assistant", yes);
+    const again = await peer.send("assistant", yes);
+    assert.deepEqual([again.status, again.history], [half.status, half.history]);
+    await peer.result("assistant", "CancelTask", { id: task.id });
+  }
+});
+
 test("POST /approvals/:approvalId: the task that waits for it goes on by itself, and its readers are told", async (t) => {
   const { peer, approvals, decide } = await serve(t);
   const task = await peer.send("clerk", said("pay 5"));

@@ -6,10 +6,15 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { decodeJwt } from "jose";
 import { newRecord } from "../../core/a2a/new-task.ts";
+import { ended } from "../../core/a2a/task.ts";
 import { TaskRows } from "../../core/a2a/task-rows.ts";
+import { admit } from "../../core/approvals/admission.ts";
+import { ApprovalRows } from "../../core/approvals/rows.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
 import { EVERYTHING } from "../../core/identity/principal.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
+import type { Store } from "../../core/storage/store.ts";
+import { ApprovalNeeded } from "../../core/tools/approval.ts";
 import { A2aCaller, eventsOf, now, said, textOf } from "../support/a2a.ts";
 import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
 import { calls, says, startOpenAIUpstream } from "../support/openai-upstream.ts";
@@ -19,6 +24,7 @@ import { checkedClaims, pushReceiver } from "../support/push-receiver.ts";
 import type { Loose } from "../support/served-upstream.ts";
 import { manifestWith } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
+import { origin, tool } from "../support/tools.ts";
 
 const peerOf = ({ url }: Served) =>
   new A2aCaller({
@@ -39,7 +45,7 @@ const CHARGE = (folder: string) => `import { appendFileSync, existsSync } from "
     return { charged: name }; } };`;
 
 /** A real upstream whose model charges by a tool and says so. The first answer to "told" stops after its half. */
-async function charging(t: TestContext, agent: object = {}) {
+async function charging(t: TestContext, agent: object = {}, charge: object = {}) {
   const cwd = await temporaryFolder(t);
   const upstream = await startOpenAIUpstream();
   t.after(() => upstream.close());
@@ -54,7 +60,7 @@ async function charging(t: TestContext, agent: object = {}) {
   const manifest = {
     ...manifestWith(
       { model: "up/m", tools: ["charge"], memory: false, ...agent },
-      { tools: { charge: { use: "charge" } } },
+      { tools: { charge: { use: "charge", ...charge } } },
     ),
     store: "sqlite:tasks.db",
     plugins: ["plugins"],
@@ -149,16 +155,100 @@ test("POST /a2a/:id: a task of an agent with recovery: fail has failed when its 
   assert.equal((await charges()).length, 1);
 });
 
+const recordOf = (text: string) => {
+  const message = { messageId: text, role: "ROLE_USER" as const, parts: [{ text }] };
+  const fresh = { message, contextId: undefined, context: undefined };
+  return newRecord("assistant", fresh, EVERYTHING, { user: null, caller: NOBODY });
+};
+
+/** A task that asks, as an older release has stored it: the question is one of no run, and the task has the input of the next one. */
+async function asksAsOlder(store: Store, name: string, expires = 3_600_000) {
+  const record = recordOf(name);
+  const input = { name };
+  const claim = { kind: "chat", agentId: "assistant", toolCallId: "call_1", taskId: record.task.id } as const;
+  const asks = tool(() => null, { name: "charge", approval: { expires, consoleOnly: false, asks: () => true } });
+  const needed: unknown = await admit(new ApprovalRows(store, () => 3_600_000), {
+    tool: asks,
+    input,
+    origin: origin({}, { approval: claim }),
+  }).catch((error) => error);
+  assert.ok(needed instanceof ApprovalNeeded, String(needed));
+  const { approvalId } = needed;
+  const approval = { approvalId, toolCallId: "call_1", toolName: "charge", input };
+  const call = { type: "tool-charge", toolCallId: "call_1", state: "approval-requested", input };
+  const asking = ended(record, { state: "TASK_STATE_INPUT_REQUIRED", approvals: [approval] }, record.createdAt);
+  const said = [
+    { role: "user", parts: [{ type: "text", text: name }] },
+    { role: "assistant", parts: [{ type: "step-start" }, { ...call, approval: { id: approvalId } }] },
+  ];
+  const old = { ...asking, waiting: { approvals: [approval], input: said } };
+  await new TaskRows(store, false).create(old);
+  return { old, id: record.task.id, approvalId };
+}
+
+const answer = ({ url }: Served, id: string, approved: boolean) =>
+  fetch(`${url}/approvals/${id}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ approved }),
+  });
+
+test("POST /approvals/:approvalId: a task that an older release has stored goes on by itself when it is answered, and ends when nobody answers in time", async (t) => {
+  const { cwd, charges, start, release } = await charging(t, {}, { approval: true });
+  release();
+  const store = await openSqliteStore({ file: join(cwd, "tasks.db"), logger: silent });
+  const [yes, late, cancelled] = [
+    await asksAsOlder(store, "yes"),
+    await asksAsOlder(store, "late", 0),
+    await asksAsOlder(store, "cancelled"),
+  ];
+  await store.close();
+  const service = await start();
+  const peer = peerOf(service);
+  assert.equal((await answer(service, yes.approvalId, true)).status, 200);
+  // Nobody asks for the task, which would make it go on too.
+  await until(async () => (await charges()).length === 1, "the charge");
+  assert.equal(textOf(await peer.when("assistant", yes.id, "TASK_STATE_COMPLETED")), "yes is charged");
+  await peer.when("assistant", late.id, "TASK_STATE_REJECTED");
+  assert.equal(
+    (await peer.result("assistant", "CancelTask", { id: cancelled.id })).status.state,
+    "TASK_STATE_CANCELED",
+  );
+  assert.deepEqual(
+    (await charges()).map((line) => line.split(" ")[0]),
+    ["yes"],
+  );
+});
+
+test("POST /a2a/:id: a task that an older release has stored ends as its run, whose process was killed (kill -9) before the task knew of it", async (t) => {
+  const { cwd, charges, start, release } = await charging(t, {}, { approval: true });
+  const open = () => openSqliteStore({ file: join(cwd, "tasks.db"), logger: silent });
+  let store = await open();
+  const { old, id, approvalId } = await asksAsOlder(store, "held");
+  await store.close();
+  const first = await start();
+  assert.equal((await answer(first, approvalId, true)).status, 200);
+  await peerOf(first).get("assistant", id);
+  await until(async () => (await charges()).length === 1, "the charge");
+  await first.interrupt("SIGKILL");
+  // As it was before the run began.
+  store = await open();
+  const rows = new TaskRows(store, false);
+  const { record, revision } = (await rows.read("assistant", id))!;
+  await rows.change(record, old, revision);
+  await store.close();
+  const peer = peerOf(await start());
+  await until(async () => (await charges()).length === 2, "the call that is made again");
+  release();
+  assert.equal(textOf(await peer.when("assistant", id, "TASK_STATE_COMPLETED")), "held is charged");
+  assert.equal(new Set(await charges()).size, 1);
+});
+
 test("POST /a2a/:id: a task that was stored before its run began is begun by the next process; one that an older release had at work has failed", async (t) => {
   const { cwd, asked, start, release } = await charging(t);
   release();
   const store = await openSqliteStore({ file: join(cwd, "tasks.db"), logger: silent });
   const rows = new TaskRows(store, false);
-  const recordOf = (text: string) => {
-    const message = { messageId: text, role: "ROLE_USER" as const, parts: [{ text }] };
-    const fresh = { message, contextId: undefined, context: undefined };
-    return newRecord("assistant", fresh, EVERYTHING, { user: null, caller: NOBODY });
-  };
   const [left, old] = [recordOf("left"), recordOf("old")];
   await rows.create({ ...left, run: { userId: "", seen: 0 } });
   await rows.create(old);
