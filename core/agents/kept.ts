@@ -1,11 +1,12 @@
 /** Decides which runs of an agent are kept, and starts them. */
 import { REPLAYED } from "../http/idempotency.ts";
 import { invalid } from "../lib/errors.ts";
+import type { EventProducer } from "../lib/event-sink.ts";
 import type { RunCall } from "./agent.ts";
 import type { KeptAgent, KeptRequest, ReplyForm, RunKeeper, StartableRun } from "./keeper.ts";
 import { type AwaitedCall, awaitedCalls, NO_CALLS } from "./prompt/awaited-calls.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
-import { execute, executeStream, prepareRun } from "./run/execute.ts";
+import { execute, executeStream, type PreparedRun, prepareRun } from "./run/execute.ts";
 import { RawSink } from "./stream/raw.ts";
 
 export const keptAgent = (agent: CompiledAgent): KeptAgent => ({
@@ -36,7 +37,7 @@ export function startable(
   const isAsked = options?.background === true || options?.resumableStream === true;
   if (keeper === null) {
     if (isAsked) throw invalid("options.background and options.resumableStream are not available here");
-    return passing(agent, request, call);
+    return new PassingRun(agent, request, call);
   }
   const isFollowed = streams && keyed !== undefined;
   const chosen = options?.runId;
@@ -53,36 +54,40 @@ export function startable(
     run = isKept ? keeper.newRun(kept, request, call, name) : keeper.askingRun(kept, request, call, runId, isChosen);
     const replayed = isFollowed && isRepeated ? REPLAYED : [];
     if (isKept) call.replyWith = { headers: ["x-run-id", runId, ...replayed] };
-  } else run = passing(agent, request, call);
+  } else run = new PassingRun(agent, request, call);
   const mayAnswer = request.runsTools === true && request.approves !== false;
   const calls = mayAnswer ? awaitedCalls(request.input) : NO_CALLS;
   return calls.length === 0 ? run : answering(keeper, agent, calls, options?.context, call, run);
 }
 
 /** A run that ends with its request. */
-function passing(agent: CompiledAgent, request: KeptRequest, call: RunCall): StartableRun {
-  const prepared = prepareRun(agent, request, call);
-  const { id, settings } = prepared.plan;
-  const { keeper } = agent.keeping;
-  // No kept run may have the id that was chosen for one that is not kept.
-  const isFree =
-    request.options?.runId === undefined
-      ? undefined
-      : keeper?.requireFree(request.options.runId, settings.memory.userId);
-  return {
-    id,
-    prepared,
-    async result() {
-      if (isFree !== undefined) await isFree;
-      return execute(agent, prepared);
-    },
-    events:
-      (form = RAW) =>
-      async (events) => {
-        if (isFree !== undefined) await isFree;
-        return executeStream(agent, prepared, form(events));
-      },
-  };
+class PassingRun implements StartableRun {
+  readonly id: string;
+  readonly prepared: PreparedRun;
+  readonly #agent: CompiledAgent;
+  readonly #isFree: Promise<void> | undefined;
+
+  constructor(agent: CompiledAgent, request: KeptRequest, call: RunCall) {
+    this.prepared = prepareRun(agent, request, call);
+    const { id, settings } = this.prepared.plan;
+    this.id = id;
+    this.#agent = agent;
+    // No kept run may have the id that was chosen for one that is not kept.
+    const chosen = request.options?.runId;
+    if (chosen !== undefined) this.#isFree = agent.keeping.keeper?.requireFree(chosen, settings.memory.userId);
+  }
+
+  result(): ReturnType<StartableRun["result"]> {
+    if (this.#isFree === undefined) return execute(this.#agent, this.prepared);
+    return this.#isFree.then(() => execute(this.#agent, this.prepared));
+  }
+
+  events(form = RAW): EventProducer {
+    return async (events) => {
+      if (this.#isFree !== undefined) await this.#isFree;
+      return executeStream(this.#agent, this.prepared, form(events));
+    };
+  }
 }
 
 export const RAW: ReplyForm = (events) => new RawSink(events);
