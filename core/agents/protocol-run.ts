@@ -24,7 +24,7 @@ export function prepareProtocol(
       return [...tools.byName.values()].flatMap(({ name, clientInput }) => (clientInput === undefined ? [] : [name]));
     },
     start: (sink) => partsInto(run, sink),
-    events: run.events,
+    events: (form) => run.events(form),
     kept: run.kept,
   };
 }
