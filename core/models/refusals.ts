@@ -202,7 +202,8 @@ function refusedTypes(words: string, prompt: Prompt): string[] {
 function filesIn(part: Part): { mediaType: string; filename?: string | undefined }[] {
   if (part.type === "file") return [part];
   if (part.type !== "tool-result" || part.output.type !== "content") return [];
-  return part.output.value.flatMap((item) => ("data" in item ? [item] : []));
+  // A client may have posted one without its type.
+  return part.output.value.flatMap((item) => ("data" in item && item.mediaType ? [item] : []));
 }
 
 const fileNote = ({ mediaType, filename }: Pick<LanguageModelV3FilePart, "mediaType" | "filename">) =>

@@ -1,6 +1,7 @@
 /** Converts items to the form that agents read, and validates those that a client sends. */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import { summarySection } from "../agents/conversation/summary.ts";
+import { filePart } from "../agents/prompt/file-data.ts";
 import { CALL_WAITS } from "../agents/prompt/ui-input.ts";
 import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
@@ -129,17 +130,15 @@ function outputOf({ output }: CallOutputItem, path: string): Fields {
   const parts = readContent(output, USER_PARTS, `${path}.output`);
   if (parts.every(({ type }) => type === "text"))
     return { type: "text", value: parts.map(({ text }) => text).join("\n") };
-  return { type: "content", value: parts.map((part) => resultPart(part)) };
+  return { type: "content", value: parts.map((part, index) => resultPart(part, `${path}.output[${index}]`)) };
 }
 
-const DATA_URL = /^data:([^;,]+);base64,/i;
-
-function resultPart(part: InputPart): Fields {
+function resultPart(part: InputPart, path: string): Fields {
   if (part.type === "text") return part;
   const kind = part.type === "image" ? "image" : "file";
-  const source = String(part.image ?? part.data);
-  const head = DATA_URL.exec(source.slice(0, 256));
-  if (head !== null) return { type: `${kind}-data`, data: source.slice(head[0].length), mediaType: head[1] };
-  if (/^https?:/i.test(source)) return { type: `${kind}-url`, url: source };
-  return { type: `${kind}-data`, data: source, mediaType: part.mediaType };
+  const source = part.image ?? part.data;
+  if (/^https?:/i.test(String(source))) return { type: `${kind}-url`, url: source };
+  const field = kind === "image" ? "image_url" : "file_data";
+  const { data, mediaType } = filePart(source, field, part.mediaType, path, { allowBase64: true });
+  return { type: `${kind}-data`, data, mediaType };
 }

@@ -176,6 +176,12 @@ function requestOf(door: (typeof DOORS)[number], history: readonly Event[]): [pa
   }
 }
 
+/** A result with a file whose type has a parameter. */
+const WITH_PARAMETER: Event[] = [
+  { kind: "file", file: ["text/plain; charset=utf-8", "UGxhaW4gd29yZHMu"], from: "result", id: "b" },
+  { kind: "call", id: "b", input: [1] },
+];
+
 for (const name of NAMES)
   test(`any history is answered by an agent on ${name}, or is a 400 that names a field, whatever door it comes through`, async (t) => {
     const tools = { ask: { client: true, description: "Asks" } };
@@ -202,6 +208,7 @@ for (const name of NAMES)
       else assert.doesNotMatch(said, /RUN_ERROR/);
     };
     await fc.assert(fc.asyncProperty(fc.constantFrom(...DOORS), events, send), {
+      examples: [["responses", WITH_PARAMETER]],
       numRuns: RUNS,
       includeErrorInReport: true,
     });
