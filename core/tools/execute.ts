@@ -1,9 +1,12 @@
 /** The one function that runs tools, for agents, workflows and the API: its checks cannot be bypassed. */
+
+import { userIdOf } from "../identity/user.ts";
 import { caught, invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { isThenable } from "../lib/thenable.ts";
+import { CONTENT, toolAttributes, toolSpan } from "../observability/attributes.ts";
 import type { Span } from "../observability/span.ts";
+import { cancelSpan, failSpan } from "../observability/spans.ts";
 import { mayHaveAsked } from "./approval.ts";
-import { beginTool, runTraced } from "./spans.ts";
 import { type Tool, type ToolOrigin, ToolUnavailable } from "./tool.ts";
 import { ToolInvocation } from "./tool-call.ts";
 
@@ -116,4 +119,52 @@ function runsInClient({ name }: Tool): ServiceError {
     "conflict",
     `tool ${JSON.stringify(name)} runs in the client of an agent: it cannot run here`,
   );
+}
+
+// Traces tool calls: their input, their result or their failure.
+
+type Run = (tool: Tool, input: unknown, origin: ToolOrigin, span: Span | null) => unknown;
+
+/** @returns null for a call that is not traced */
+function beginTool({ name }: Tool, { call }: ToolOrigin): Span | null {
+  if (call.trace === undefined) return null;
+  return call.trace.begin(toolSpan(name), 0, { type: "tool", id: name, name }, userIdOf(call.user) ?? undefined);
+}
+
+/** Returns and throws what `run` does, and ends the span. */
+function runTraced(run: Run, tool: Tool, input: unknown, origin: ToolOrigin, span: Span): unknown {
+  span.set(toolAttributes(tool.name, undefined));
+  span.content(CONTENT.toolArguments, input);
+  let result: unknown;
+  try {
+    result = run(tool, input, origin, span);
+  } catch (error) {
+    fail(span, error, origin);
+    throw error;
+  }
+  if (result instanceof Promise) return finishLater(result, origin, span);
+  end(span, result);
+  return result;
+}
+
+async function finishLater(running: Promise<unknown>, origin: ToolOrigin, span: Span): Promise<unknown> {
+  try {
+    const result = await running;
+    end(span, result);
+    return result;
+  } catch (error) {
+    fail(span, error, origin);
+    throw error;
+  }
+}
+
+function end(span: Span, result: unknown): void {
+  span.content(CONTENT.toolResult, result);
+  span.finish();
+}
+
+/** Ends the span with an error. Once the caller's signal has aborted, an error that is not a ServiceError is its reason. */
+function fail(span: Span, error: unknown, { call }: ToolOrigin): void {
+  if (!(error instanceof ServiceError) && call.signal.aborted) cancelSpan(span);
+  else failSpan(span, error);
 }

@@ -3,11 +3,59 @@ import type { ExecutionState } from "../../../generated/types.ts";
 import { isoTime } from "../../lib/iso-time.ts";
 import type { Outline } from "../definition/definition.ts";
 import { type CompactText, CompactTextBuilder } from "./compact-text.ts";
-import { outcomeMembers, outcomeText, type RestEntry, restEntry } from "./outcome-text.ts";
+import type { ExecutionStatus } from "./entries.ts";
+import { errorText, outcomeMembers, outcomeText, type RestEntry, restEntry } from "./outcome-text.ts";
 import { isRun, runRecordText } from "./run-record.ts";
-import type { JournalState } from "./state.ts";
-import { stepText } from "./step-text.ts";
+import type { JournalState, StepState } from "./state.ts";
 import { isSuperseded, waitingSteps } from "./superseded.ts";
+
+// A step in the record of its execution, as JSON text.
+
+/** The status of a step that has not ended, by the status of its execution. */
+const UNFINISHED: Readonly<Record<ExecutionStatus, string>> = {
+  running: "running",
+  suspended: "suspended",
+  completed: "cancelled",
+  error: "cancelled",
+  cancelled: "cancelled",
+};
+
+/**
+ * The step as JSON without the closing brace, and without its output if it is done.
+ *
+ * @param status of the execution
+ */
+function stepText(step: StepState, status: ExecutionStatus, outline: Outline): string {
+  const name = JSON.stringify(outline.get(step.path)?.name ?? step.path);
+  switch (step.status) {
+    case "done":
+      return endedStepText("step-complete", step, name, `"success"${handledText(step)}`);
+    case "skipped":
+      return endedStepText("step-complete", step, name, `"skipped"`);
+    case "failed":
+      // A failed step that is about to run again has no `endedAt`.
+      if (step.resume === null && step.endedAt !== null)
+        return endedStepText("step-error", step, name, `"error","error":${errorText(step.message, step.path)}`);
+      return unfinishedStepText(step, name, UNFINISHED[status]);
+    case "waiting":
+      return unfinishedStepText(step, name, status === "running" ? "suspended" : UNFINISHED[status]);
+    case "running":
+      return unfinishedStepText(step, name, UNFINISHED[status]);
+  }
+}
+
+/** Why the step failed, if its `onError` provided the output. */
+const handledText = ({ message, failedAt }: StepState): string =>
+  failedAt === "" ? "" : `,"error":${errorText(message, failedAt)}`;
+
+const headText = (type: string, { path, begunAt }: StepState, name: string): string =>
+  `{"id":"step:${path}","type":"${type}","name":${name},"from":"${path}","startTime":"${isoTime(begunAt)}"`;
+
+const endedStepText = (type: string, step: StepState, name: string, rest: string): string =>
+  `${headText(type, step, name)},"endTime":"${isoTime(step.endedAt ?? step.begunAt)}","status":${rest}`;
+
+const unfinishedStepText = (step: StepState, name: string, status: string): string =>
+  `${headText("step-start", step, name)},"status":"${status}"`;
 
 /**
  * The record as JSON. It is written to the store when the execution settles, and lists return it from there.

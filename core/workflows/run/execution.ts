@@ -3,6 +3,9 @@
  * to the state at once and committed in groups. Readers of events see committed entries only. journal/rows.ts says what the store has
  * of a running execution, and of one that has settled because it has ended or is suspended.
  */
+
+import { isObject } from "../../lib/is-object.ts";
+import { formatSize } from "../../lib/size.ts";
 import { isStoreUnavailable } from "../../storage/away.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import { openExecutionKey } from "../../storage/keys.ts";
@@ -12,19 +15,128 @@ import { type ExecutionStart, type JournalEntry, STATUS_AFTER, type StepPath } f
 import { readEntries } from "../journal/load.ts";
 import { entryJson } from "../journal/outcome-text.ts";
 import { Slice, valuesInSlices } from "../journal/slice.ts";
-import { applyEntry, copyOfState, type JournalState, stateFromJournal } from "../journal/state.ts";
-import { EntryLog } from "./entry-log.ts";
+import { applyEntry, copyOfState, type JournalState, type StepState, stateFromJournal } from "../journal/state.ts";
 import type { ExecutionCaller, ExecutionEnvironment, Lease, StoredRows } from "./environment.ts";
 import { EndLost, endUnknown, reopeningCommit } from "./execution-commits.ts";
 import { ExecutionRows, type RowsChange } from "./execution-rows.ts";
 import { KnownValues } from "./known-values.ts";
 import { Lifetime, type Stop } from "./lifetime.ts";
 import { countStep } from "./metrics.ts";
-import { OpenTries } from "./open-tries.ts";
-import { ProgressSignal } from "./progress.ts";
-import { RecordedSize } from "./recorded-size.ts";
 import type { ExecutionSpans } from "./spans.ts";
 import { WaitingCommits } from "./waiting-commits.ts";
+
+// The tries of steps that were in progress when an execution was read from the store: an earlier process started them.
+
+/** A step that waits continues with the same try. */
+const UNDER_WAY: ReadonlySet<StepState["status"]> = new Set<StepState["status"]>(["running", "waiting"]);
+
+class OpenTries {
+  readonly #tries = new Map<StepPath, string>();
+  /** Whether one of them may have asked a person: it waits for approval, or its process has ended in the middle of it. */
+  mayHaveAsked = false;
+
+  /** @param state as it was read from the store */
+  constructor({ steps }: JournalState) {
+    for (const step of steps.values()) {
+      if (!UNDER_WAY.has(step.status)) continue;
+      this.#tries.set(step.path, tryOf(step));
+      this.mayHaveAsked ||= step.status === "running" || waitsForApproval(step);
+    }
+  }
+
+  /** Whether the step is still at the same try as then. */
+  has(step: StepState): boolean {
+    return this.#tries.get(step.path) === tryOf(step);
+  }
+}
+
+/** As `suspendForApproval` and kept runs say it. */
+const waitsForApproval = ({ data }: StepState): boolean =>
+  isObject(data) && ("approvalId" in data || "approvals" in data);
+
+/** Identifies a try: a step that starts anew has another start, and after a failure another number of tries. */
+const tryOf = ({ begunWith, tries }: StepState): string => `${begunWith}:${tries}`;
+
+// How many bytes of JSON an execution has recorded, and how many it may record.
+
+/** What takes a few milliseconds to write. */
+const LARGE_BYTES = 512 * 1024;
+
+class RecordedSize {
+  readonly #max: number;
+  #bytes = 0;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** The reason to stop an execution that would record more. */
+  get tooLarge(): Stop {
+    const reason = `the execution has recorded more than server.limits.execution allows: ${formatSize(this.#max)}`;
+    return { kind: "size", reason, gracePeriod: 0 };
+  }
+
+  /** Whether writing all of it at once would keep others waiting. */
+  get isLarge(): boolean {
+    return this.#bytes > LARGE_BYTES;
+  }
+
+  /** Whether all of them can be added. */
+  fits(texts: readonly string[]): boolean {
+    return texts.reduce((bytes, text) => bytes + Buffer.byteLength(text), this.#bytes) <= this.#max;
+  }
+
+  /** @param recorded JSON text, or a number of bytes. @returns whether the total is within the limit */
+  add(recorded: string | number): boolean {
+    this.#bytes += typeof recorded === "number" ? recorded : Buffer.byteLength(recorded);
+    return this.#bytes <= this.#max;
+  }
+}
+
+/** Notifies waiting readers of progress. */
+class ProgressSignal {
+  #next: { readonly promise: Promise<void>; readonly resolve: () => void } | null = null;
+
+  /** Resolves with the next `notify`. */
+  wait(): Promise<void> {
+    if (this.#next === null) {
+      let resolve = () => {};
+      const promise = new Promise<void>((done) => {
+        resolve = done;
+      });
+      this.#next = { promise, resolve };
+    }
+    return this.#next.promise;
+  }
+
+  notify(): void {
+    this.#next?.resolve();
+    this.#next = null;
+  }
+}
+
+// The newest entries of a running execution, in memory for readers of events. A reader that is further behind reads the store.
+
+const MAX_LOG_ENTRIES = 1024;
+
+class EntryLog {
+  entries: JournalEntry[] = [];
+  /** Number of entries that were dropped from the start of the log. */
+  from = 0;
+
+  /** Number of all entries, including the dropped ones. */
+  get count(): number {
+    return this.from + this.entries.length;
+  }
+
+  /** Drops the older half when the log is long and that half is on disk. @param committed entries that are on disk */
+  trim(committed: number): void {
+    while (this.entries.length > MAX_LOG_ENTRIES && committed - this.from > MAX_LOG_ENTRIES / 2) {
+      this.entries.splice(0, MAX_LOG_ENTRIES / 2);
+      this.from += MAX_LOG_ENTRIES / 2;
+    }
+  }
+}
 
 /** What a replay takes over, as JSON, and `ExecutionStart.trace` of what it replays. */
 export interface ReplaySource {
