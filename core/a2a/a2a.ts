@@ -11,6 +11,7 @@ import type { Store } from "../storage/store.ts";
 import type { Engine } from "../workflows/engine.ts";
 import type { AgentRequest } from "./endpoint.ts";
 import { PushSender } from "./push-sender.ts";
+import type { TaskRecord } from "./task.ts";
 import { TaskKeeper } from "./task-keeper.ts";
 import { TaskRows } from "./task-rows.ts";
 import { type TaskApprovals, Tasks } from "./tasks.ts";
@@ -45,8 +46,6 @@ export class A2a {
     this.#agents = agents;
     this.#manifest = manifest;
     const rows = new TaskRows(store, isIsolated(manifest), membership);
-    this.pushes = new PushSender(rows, { settings: () => manifest.server.push, logger });
-    rows.onEvent = () => this.pushes.hurry();
     const tasks = new Tasks(rows, {
       ...parts,
       logger,
@@ -55,6 +54,9 @@ export class A2a {
       refused: () => refused("server.limits.userTasks"),
     });
     this.#tasks = tasks;
+    const whole = (record: TaskRecord) => tasks.whole(record);
+    this.pushes = new PushSender(rows, { settings: () => manifest.server.push, whole, logger });
+    rows.onEvent = () => this.pushes.hurry();
     this.#keeper = new TaskKeeper(rows, {
       takeUp: (agent, task) => tasks.takeUp(agent, task),
       get hasAgents() {

@@ -46,7 +46,7 @@ export function newRecord(
   const key = taskMessageKey(digest([agent, owner, message.messageId]));
   // Of everything in the client's message, to recognise a repeated one.
   const content = digest([named, message, context]);
-  return { agent, owner, createdAt: now, updatedAt: now, task, origin, message: [key, content] };
+  return { agent, owner, updatedAt: now, task, origin, message: [key, content] };
 }
 
 const digest = (value: unknown): string => createHash("sha256").update(canonicalJson(value)).digest("base64url");

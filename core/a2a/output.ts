@@ -1,6 +1,8 @@
 /** The output of an agent in a task so far, for one reader. */
 import type { AgentPart } from "../agents/run/parts.ts";
-import type { Artifact, Part } from "./task.ts";
+import type { EventProducer, EventSink } from "../lib/event-sink.ts";
+import { hearing } from "../runs/events.ts";
+import type { Artifact, Part, Task } from "./task.ts";
 
 /** Id of the artifact with the texts of the agent. */
 const ANSWER = "answer";
@@ -30,8 +32,17 @@ export class TaskOutput {
   /** Size of the output in characters. */
   size = 0;
 
-  /** @param earlier the output before a question, if the task continues after one: its reader has it */
-  constructor(earlier: readonly Artifact[]) {
+  /** How the run has finished. */
+  metadata: Task["metadata"];
+  /** Number of the last event of the run that it has heard. */
+  told: number;
+
+  /**
+   * @param earlier what the row has of it, in rows of older releases: its reader has it
+   * @param seen number of the last event of the run of which that tells
+   */
+  constructor(earlier: readonly Artifact[] = [], seen = 0) {
+    this.told = seen;
     for (const artifact of earlier) {
       if (artifact.artifactId === ANSWER)
         for (const { text = "" } of artifact.parts) this.#addText(text, ++this.#block);
@@ -43,7 +54,8 @@ export class TaskOutput {
   /** Adds a part, if it belongs to the answer. Output of sub-agents and of tools does not. */
   add(part: AgentPart): void {
     if (part.subAgentId !== undefined) return;
-    if (part.type === "start-step") this.#before = this.#pieces.length;
+    if (part.type === "finish") this.metadata = { finishReason: part.finishReason, usage: part.totalUsage };
+    else if (part.type === "start-step") this.#before = this.#pieces.length;
     else if (part.type === "step-restart") this.#restart();
     else if (part.type === "text-start") this.#block++;
     else if (part.type === "text-delta" && part.delta !== "") this.#addText(part.delta, this.#block);
@@ -75,6 +87,17 @@ export class TaskOutput {
     this.#pieces.push(artifact);
   }
 
+  /** Adds what a run says. @param heard called after each part */
+  hear(follow: EventProducer, reader: Partial<EventSink> = {}, heard = () => {}): Promise<void> {
+    const each = (part: AgentPart, id: number) => {
+      this.told = id;
+      this.add(part);
+      heard();
+      return undefined;
+    };
+    return follow(hearing(each, reader));
+  }
+
   artifacts(): Artifact[] {
     return this.#since(0).map(({ artifact }) => artifact);
   }
@@ -101,8 +124,10 @@ export class TaskOutput {
   }
 }
 
-const sizeOf = (piece: Piece): number =>
-  "text" in piece ? piece.text.length : piece.parts.reduce((size, { raw = "" }) => size + raw.length, 0);
+const sizeOf = (piece: Piece): number => ("text" in piece ? piece.text.length : charactersOf([piece]));
+
+export const charactersOf = (artifacts: readonly Artifact[]): number =>
+  artifacts.flatMap(({ parts }) => parts).reduce((size, { text = "", raw = "" }) => size + text.length + raw.length, 0);
 
 function textParts(texts: readonly Text[]): Part[] {
   const blocks = new Map<number, string[]>();

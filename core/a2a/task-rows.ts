@@ -110,8 +110,8 @@ export class TaskRows {
     return changed;
   }
 
-  async remove({ record, revision }: FoundTask): Promise<void> {
-    const { agent, task, updatedAt } = record;
+  /** @param revision that its row must still have */
+  async remove({ agent, task, updatedAt }: TaskRecord, revision: number): Promise<void> {
     const index = await this.store.get(taskIndex(agent) + taskEntry(updatedAt, task.id));
     if (index?.revision === revision) await this.delete(agent, [index]);
   }

@@ -68,8 +68,10 @@ interface WaitingFor {
 interface TaskRun {
   /** Empty for nobody. */
   readonly userId: string;
-  /** Number of its last event of which the artifacts tell. */
+  /** Number of its last event of which the artifacts in the row tell: more than none in rows of older releases. */
   readonly seen: number;
+  /** Number of its last event of which the task tells. The run has what they said. */
+  readonly told?: number;
 }
 
 /** On whose behalf the agent of a task works. */
@@ -85,7 +87,6 @@ export interface TaskRecord {
   readonly agent: string;
   /** Id of the user it belongs to; empty when it belongs to nobody. */
   readonly owner: string;
-  readonly createdAt: number;
   readonly updatedAt: number;
   readonly task: Task;
   readonly origin?: TaskOrigin;

@@ -10,20 +10,36 @@ import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 export function partEvents(events: EventSink, form: (sink: EventSink) => PartSink): EventSink {
   let number = 0;
   const sink = form(sending(events, (json) => events.send(json, number)));
-  return sending(events, (json, id = number + 1) => {
+  return hearing((part, id) => {
     number = id;
-    return sink.part(JSON.parse(json) as AgentPart);
+    return sink.part(part);
+  }, events);
+}
+
+/**
+ * A sink for the raw events, which hears each part with the number of its event.
+ *
+ * @param reader for whom it hears them. Default: nobody who may leave
+ */
+export function hearing(
+  hear: (part: AgentPart, id: number, json: string) => Promise<void> | undefined,
+  reader: Partial<EventSink> = {},
+): EventSink {
+  let last = 0;
+  return sending(reader, (json, id = last + 1) => {
+    last = id;
+    return hear(JSON.parse(json) as AgentPart, id, json);
   });
 }
 
 /** The sink, to which events are sent in another way. */
-export const sending = (events: EventSink, send: EventSink["send"]): EventSink => ({
-  open: () => events.open(),
+const sending = (events: Partial<EventSink>, send: EventSink["send"]): EventSink => ({
+  open: () => events.open?.(),
   send,
   get closed() {
-    return events.closed;
+    return events.closed === true;
   },
-  onLeave: (listener) => events.onLeave(listener),
+  onLeave: (listener) => events.onLeave?.(listener),
 });
 
 export const ANSWERS: ReadonlySet<string> = new Set<ToolAnswer["type"]>([

@@ -1,9 +1,9 @@
 /** What those who ask for a run are told: why there is no result, or the result of the run that an earlier request with their key has begun. */
-import type { AgentPart } from "../agents/run/parts.ts";
 import type { RunResult } from "../agents/run/run.ts";
 import { ResultSink } from "../agents/stream/result.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
+import { hearing } from "./events.ts";
 
 export class RunIdTaken extends ServiceError {
   constructor(id: string) {
@@ -26,12 +26,7 @@ export const runInterrupted = (id: string) =>
  */
 export async function earlierResult(follow: EventProducer, runId: string): Promise<RunResult> {
   const sink = new ResultSink();
-  await follow({
-    open() {},
-    send: (json) => sink.part(JSON.parse(json) as AgentPart),
-    closed: false,
-    onLeave() {},
-  });
+  await follow(hearing((part) => sink.part(part)));
   const { end, result } = sink;
   if (end?.type === "error") throw new ServiceError("provider_failed", end.error);
   if (end?.type === "abort") throw runCancelled();
