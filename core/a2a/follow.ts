@@ -61,7 +61,8 @@ export async function* followTask(tasks: Tasks, found: TaskRecord, signal: Abort
       const read = follow === undefined ? tasks.rows.read(agent, task.id) : tasks.follow(agent, task.id);
       const next = (await read)?.record;
       if (next === undefined) return;
-      if (isOver(next.task) || asksAnew(next.task, now.task)) {
+      const isSame = next.task.status.timestamp === now.task.status.timestamp;
+      if (isOver(next.task) || !(isWorking(next.task) || (isSame && !isWorking(now.task)))) {
         yield { endOf: next };
         return;
       }
@@ -74,7 +75,3 @@ export async function* followTask(tasks: Tasks, found: TaskRecord, signal: Abort
     watch.end();
   }
 }
-
-/** Whether the task asks a question that it did not ask before. */
-const asksAnew = (now: Task, before: Task): boolean =>
-  !isWorking(now) && (isWorking(before) || now.status.timestamp !== before.status.timestamp);

@@ -24,13 +24,10 @@ export interface ArtifactUpdate {
 export class TaskOutput {
   readonly #pieces: Piece[] = [];
   #block = 0;
-  #files = 0;
   /** How many pieces there were when the step began that is at work. */
   #before = 0;
   /** How many the reader has. */
   #read = 0;
-  /** Size of the output in characters. */
-  size = 0;
 
   /** How the run has finished. */
   metadata: Task["metadata"];
@@ -45,8 +42,8 @@ export class TaskOutput {
     this.told = seen;
     for (const artifact of earlier) {
       if (artifact.artifactId === ANSWER)
-        for (const { text = "" } of artifact.parts) this.#addText(text, ++this.#block);
-      else this.#addFile(artifact);
+        for (const { text = "" } of artifact.parts) this.#pieces.push({ text, block: ++this.#block });
+      else this.#pieces.push(artifact);
     }
     this.#read = this.#before = this.#pieces.length;
   }
@@ -58,33 +55,20 @@ export class TaskOutput {
     else if (part.type === "start-step") this.#before = this.#pieces.length;
     else if (part.type === "step-restart") this.#restart();
     else if (part.type === "text-start") this.#block++;
-    else if (part.type === "text-delta" && part.delta !== "") this.#addText(part.delta, this.#block);
+    else if (part.type === "text-delta" && part.delta !== "")
+      this.#pieces.push({ text: part.delta, block: this.#block });
     else if (part.type === "file") {
       const { base64, mediaType } = part.file;
-      this.#addFile({ artifactId: `file-${this.#files + 1}`, parts: [{ raw: base64, mediaType }] });
+      const files = this.#pieces.filter((piece) => "artifactId" in piece).length;
+      this.#pieces.push({ artifactId: `file-${files + 1}`, parts: [{ raw: base64, mediaType }] });
     }
   }
 
   /** After a crash the model is asked again: what it has said in this step counts no more. */
   #restart(): void {
-    const gone = this.#pieces.splice(this.#before);
-    for (const piece of gone) {
-      if ("artifactId" in piece) this.#files--;
-      this.size -= sizeOf(piece);
-    }
+    this.#pieces.splice(this.#before);
     // The reader gets the whole artifact anew.
     if (this.#read > this.#before) this.#read = 0;
-  }
-
-  #addText(text: string, block: number): void {
-    this.size += text.length;
-    this.#pieces.push({ text, block });
-  }
-
-  #addFile(artifact: Artifact): void {
-    this.#files++;
-    this.size += sizeOf(artifact);
-    this.#pieces.push(artifact);
   }
 
   /** Adds what a run says. @param heard called after each part */
@@ -123,8 +107,6 @@ export class TaskOutput {
     return updates;
   }
 }
-
-const sizeOf = (piece: Piece): number => ("text" in piece ? piece.text.length : charactersOf([piece]));
 
 export const charactersOf = (artifacts: readonly Artifact[]): number =>
   artifacts.flatMap(({ parts }) => parts).reduce((size, { text = "", raw = "" }) => size + text.length + raw.length, 0);

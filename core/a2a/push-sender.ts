@@ -209,11 +209,12 @@ export class PushSender {
       return;
     }
     const found = await this.#rows.read(claimed.agent, id);
-    const task = found && (await this.#options.whole(found.record));
-    if (task === undefined) {
+    if (found === undefined) {
       await changePushes(store, id, (before) => (before === null ? undefined : { ...before, pushes: [] }));
       return;
     }
+    // Where its run is gone, the receiver is told at least how it stands.
+    const task = (await this.#options.whole(found.record)) ?? found.record.task;
     const turns = createTurns(MAX_RECEIVERS_AT_ONCE);
     const due = duePushes(claimed, now);
     const outcomes = await Promise.all(due.map((push) => turns(() => this.#try(push, task))));

@@ -9,7 +9,6 @@ import type { KeptRun } from "../agents/keeper.ts";
 import type { PendingApproval } from "../agents/run/parts.ts";
 import { mayAccess } from "../identity/ownership.ts";
 import { EVERYTHING, type Principal, type Requester } from "../identity/principal.ts";
-import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, invalid, messageOf, ServiceError, unavailable, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import { createKeyedMutex } from "../lib/keyed-mutex.ts";
@@ -22,7 +21,7 @@ import type { Engine } from "../workflows/engine.ts";
 import type { RunSuspension } from "../workflows/journal/run-record.ts";
 import { readAnswers } from "./answers.ts";
 import { type NewTask, newRecord, requestOf } from "./new-task.ts";
-import { TaskOutput } from "./output.ts";
+import { charactersOf, TaskOutput } from "./output.ts";
 import type { PushConfig } from "./push-config.ts";
 import {
   type Ending,
@@ -85,7 +84,7 @@ export class Tasks {
     });
     // Where the store is away, the row follows when the run rests.
     options.runs.onTask = (agentId, id) =>
-      this.#change(agentId, id, ({ task, run }) => run !== undefined && !isWorking(task), goingOn).then(
+      this.#change(agentId, id, ({ task, run }) => run !== undefined && !isWorking(task), resumed).then(
         NOTHING,
         NOTHING,
       );
@@ -181,12 +180,11 @@ export class Tasks {
     if (told <= output.told) return output;
     const follow = await this.events(record, output.told);
     if (follow === undefined) return undefined;
-    const reader = {
+    await output.hear(follow, {
       get closed() {
         return output.told >= told;
       },
-    };
-    await output.hear(follow, reader);
+    });
     output.news();
     return output;
   }
@@ -210,7 +208,7 @@ export class Tasks {
     // Stored before the answers take effect, so that the task cannot continue without the message in its history.
     const isNew = ({ waiting, task }: TaskRecord) =>
       waiting !== undefined && task.history.every(({ messageId }) => messageId !== message.messageId);
-    await this.#change(agent, task.id, isNew, (record) => withAnswer(record, message, storedTime()));
+    await this.#change(agent, task.id, isNew, (record) => withAnswer(record, message));
     for (const { approvalId, body } of answers) await this.#options.approvals.answer(approvalId, body, from);
     await this.follow(agent, task.id);
   }
@@ -277,16 +275,17 @@ export class Tasks {
     if (standing === undefined) return null;
     const { suspension, endedAt } = standing.state;
     const open = suspension === null ? [] : await this.#open((suspension.data as RunSuspension).approvals);
-    if (endedAt === null && open.length === 0) return isWorking(task) ? null : goingOn(record);
+    if (endedAt === null && open.length === 0) return isWorking(task) ? null : resumed(record);
     if (open.length > 0 && open.map(idOf).join() === waiting?.approvals.map(idOf).join()) return null;
     const output = new TaskOutput(task.artifacts, run.seen);
     await output.hear(standing.said(run.seen));
     const { told, metadata } = output;
     const said = { ...record, run: { ...run, told } };
-    if (open.length > 0) return ended(said, { state: "TASK_STATE_INPUT_REQUIRED", approvals: open }, storedTime());
+    if (open.length > 0) return ended(said, { state: "TASK_STATE_INPUT_REQUIRED", approvals: open });
     const reason = `the answer is longer than ${MAX_ANSWER_CHARACTERS} characters`;
-    if (output.size > MAX_ANSWER_CHARACTERS) return ended(record, { state: "TASK_STATE_FAILED", reason }, storedTime());
-    return ended(said, { ...endingOf(standing), ...(metadata && { metadata }) }, storedTime());
+    if (charactersOf(output.artifacts()) > MAX_ANSWER_CHARACTERS)
+      return ended(record, { state: "TASK_STATE_FAILED", reason });
+    return ended(said, { ...endingOf(standing), ...(metadata && { metadata }) });
   }
 
   /** A question that an older release has stored is one of no run: a run begins when it is answered. */
@@ -295,8 +294,8 @@ export class Tasks {
     const statuses = await this.#options.approvals.statusOf(approvals.map(idOf));
     const of = ({ approvalId }: PendingApproval) => statuses.get(approvalId) ?? "expired";
     const [first, ...others] = new Set(approvals.map(of));
-    if (others.length === 0 && first === "expired") return ended(record, UNHEARD, storedTime());
-    if (others.length === 0 && first === "withdrawn") return ended(record, CANCELED, storedTime());
+    if (others.length === 0 && first === "expired") return ended(record, UNHEARD);
+    if (others.length === 0 && first === "withdrawn") return ended(record, CANCELED);
     const agent = this.#options.agent(record.agent);
     if (agent === undefined || first === "open" || others.includes("open")) return null;
     const run = this.#runOf(agent, record, this.#callFor(record), true);
@@ -304,7 +303,7 @@ export class Tasks {
     await run.kept.start().catch((error) => {
       if (!(error instanceof ServiceError) || error.kind !== "conflict") throw error;
     });
-    const begun = { ...goingOn(record), run: { userId: run.prepared.plan.settings.memory.userId ?? "", seen: 0 } };
+    const begun = { ...resumed(record), run: { userId: run.prepared.plan.settings.memory.userId ?? "", seen: 0 } };
     return (await this.#next(begun)) ?? begun;
   }
 
@@ -323,7 +322,7 @@ export class Tasks {
   }
 
   async #end(record: TaskRecord, ending: Ending): Promise<TaskRecord> {
-    const change = (now: TaskRecord) => ended(now, ending, storedTime());
+    const change = (now: TaskRecord) => ended(now, ending);
     return (await this.#change(record.agent, record.task.id, isOpen, change))?.record ?? change(record);
   }
 
@@ -360,7 +359,6 @@ const NOTHING = () => {};
 
 const isOpen = ({ task }: TaskRecord): boolean => !isOver(task);
 const idOf = ({ approvalId }: PendingApproval): string => approvalId;
-const goingOn = (record: TaskRecord): TaskRecord => resumed(record, storedTime());
 
 /** Whether the message came before the current question. One after it is an answer, which a crash may have kept from taking effect. */
 function hasAnsweredBefore({ history, status }: TaskRecord["task"], { messageId }: Message): boolean {
