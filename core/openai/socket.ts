@@ -14,9 +14,10 @@ import { invalid, messageOf, rateLimited, ServiceError, unavailable } from "../l
 import { isObject } from "../lib/is-object.ts";
 import { finished } from "./create-response.ts";
 import { errorFields, inOwnWords, OpenaiError, statusOf, unsupported } from "./errors.ts";
+import type { EarlierItems } from "./items.ts";
 import { agentOf } from "./models.ts";
 import type { ResponseResource } from "./resource.ts";
-import { continued, type EarlierItems } from "./response-context.ts";
+import { continued } from "./response-context.ts";
 import { ResponseEvents } from "./response-events.ts";
 import { FIELDS, type NewResponse, readResponseRequest } from "./response-request.ts";
 import type { Responses } from "./responses.ts";

@@ -3,8 +3,10 @@ import type { PrepareSchema } from "../../client-schema/schemas.ts";
 import type { ModelChain } from "../../models/chain.ts";
 import type { RunOutcome } from "../../observability/metrics/outcomes.ts";
 import type { Tally } from "../../observability/metrics/tally.ts";
-import type { Entity } from "../../observability/sink.ts";
-import type { ApprovalInbox } from "../../tools/approval.ts";
+
+import type { Entity } from "../../observability/span.ts";
+
+import type { ApprovalInbox } from "../../tools/tool.ts";
 import type { RunCall } from "../agent.ts";
 import type { AgentMemory } from "../conversation/agent-memory.ts";
 import type { History } from "../history/history.ts";

@@ -1,7 +1,8 @@
 /** The loop of a run: a model call, its tool calls, the next model call, until a step has no tool calls. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { ServiceError } from "../../lib/errors.ts";
-import type { ModelStream } from "../../models/chain.ts";
+
+import type { ModelStream } from "../../models/chained-answer.ts";
 import { acceptable, tidy } from "../prompt/acceptable.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import { callsLeft } from "../prompt/results.ts";

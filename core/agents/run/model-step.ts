@@ -8,9 +8,10 @@ import type {
   SharedV3ProviderMetadata,
 } from "@ai-sdk/provider";
 import { nextTurn } from "../../lib/event-loop-turns.ts";
-import type { ModelStream, PartBatch } from "../../models/chain.ts";
+import type { ModelStream } from "../../models/chained-answer.ts";
 import { providerFailed } from "../../models/failure.ts";
 import type { Span } from "../../observability/span.ts";
+import type { PartBatch } from "../../plugin/plugin.ts";
 import type { AssistantContent } from "../prompt/content.ts";
 import { mergeMetadata, type Thought } from "../prompt/provider-options.ts";
 import { modelToolName } from "../prompt/tool-names.ts";

@@ -2,7 +2,8 @@
 import { randomBytes } from "node:crypto";
 import type { LanguageModelV3CallOptions, LanguageModelV3FunctionTool, LanguageModelV3Message } from "@ai-sdk/provider";
 import type { Logger } from "pino";
-import type { ModelCallOptions, ModelChain } from "../../models/chain.ts";
+import type { ModelChain } from "../../models/chain.ts";
+import type { ModelCallOptions } from "../../models/chained-answer.ts";
 import type { LearnedModel } from "../../models/learned.ts";
 import { forgetBareCalls } from "../../models/refusals.ts";
 import type { Span } from "../../observability/span.ts";
