@@ -4,7 +4,6 @@
  */
 import type { LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import { isThenable } from "../lib/thenable.ts";
-
 import type { PartBatch, PartSource } from "../plugin/plugin.ts";
 
 type Part = LanguageModelV3StreamPart;

@@ -1,6 +1,5 @@
 /** Items of a response: messages and calls of either side. */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
-
 import type { InputMessage, InputPart } from "./places.ts";
 import { placed } from "./places.ts";
 

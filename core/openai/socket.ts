@@ -5,7 +5,8 @@
 import { setMaxListeners } from "node:events";
 import type { CreateResponseRequest } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
-import type { Agent, ProtocolRun, RunCall } from "../agents/agent.ts";
+import type { Agent, ProtocolRun } from "../agents/agent.ts";
+import type { RunCall } from "../agents/run/caller.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { parseJsonText, requireExact, requireValid, type Validator } from "../http/decode.ts";
 import type { Peer, SocketHandlers } from "../http/socket.ts";

@@ -52,7 +52,7 @@ export interface ApprovalClaim {
   keep?(): Promise<void>;
 }
 
-export interface ReportedAnswer {
+interface ReportedAnswer {
   readonly approved: boolean;
   readonly reason?: string;
   readonly from: Requester;

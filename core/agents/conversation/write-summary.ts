@@ -5,7 +5,7 @@ import { cutText } from "../../lib/cut-text.ts";
 import { ServiceError } from "../../lib/errors.ts";
 import type { ModelChain } from "../../models/chain.ts";
 import type { ModelStream } from "../../models/chained-answer.ts";
-import type { RunCall } from "../agent.ts";
+import type { RunCall } from "../run/caller.ts";
 import { CUT } from "../run/finish.ts";
 import type { Usage } from "../run/parts.ts";
 import { addUsage, costOf, toUsage, zeroUsage } from "../run/usage.ts";

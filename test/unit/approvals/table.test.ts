@@ -7,7 +7,6 @@ import { ApprovalRows } from "../../../core/approvals/rows.ts";
 import { settleDue } from "../../../core/approvals/upkeep.ts";
 import { EVERYTHING, type Principal } from "../../../core/identity/principal.ts";
 import { ServiceError } from "../../../core/lib/errors.ts";
-
 import { createMemoryStore } from "../../../core/storage/memory-store.ts";
 import type { Store } from "../../../core/storage/store.ts";
 import { ApprovalNeeded } from "../../../core/tools/approval.ts";
