@@ -38,7 +38,7 @@ export class TaskOutput {
    * @param earlier what the row has of it, in rows of older releases: its reader has it
    * @param seen number of the last event of the run of which that tells
    */
-  constructor(earlier: readonly Artifact[] = [], seen = 0) {
+  constructor(earlier: readonly Artifact[], seen = 0) {
     this.told = seen;
     for (const artifact of earlier) {
       if (artifact.artifactId === ANSWER)

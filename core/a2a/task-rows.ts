@@ -144,7 +144,7 @@ export class TaskRows {
     const rows: [string, string][] = [[taskIndex(agent) + entry, value]];
     if (this.#isolated) rows.push([taskIndex(agent, owner) + entry, value]);
     if (owner !== "" && !isOver(task)) rows.push([openTasksOfUser(owner) + task.id, "1"]);
-    if (isWorking(task)) rows.push([openTaskKey(task.id), taskLeaseText(agent, this.membership?.name)]);
+    if (isWorking(task)) rows.push([openTaskKey(task.id), JSON.stringify({ agent, process: this.membership?.name })]);
     return rows;
   }
 }
@@ -155,6 +155,4 @@ interface TaskLease {
   readonly process?: string | undefined;
 }
 
-const taskLeaseText = (agent: string, process?: string): string =>
-  JSON.stringify({ agent, process } satisfies TaskLease);
 export const parseTaskLease = (value: string): TaskLease => JSON.parse(value) as TaskLease;

@@ -41,12 +41,11 @@ export function writeLine(
   base: number,
   templates: Templates,
 ): string {
-  const first = spans[0] as SpanData;
+  const first = spans[0]!;
   const lineBase = Math.floor(first.start);
-  const user = trace.userId === null ? "null" : latin1Json(trace.userId);
-  let text = `["${trace.traceId}",${last ? 1 : 0},${handed},${user},${lineBase - base},${entitiesText(earlier)}`;
+  let text = `["${trace.traceId}",${last ? 1 : 0},${handed},${latin1Json(trace.userId)},${lineBase - base},${entitiesText(earlier)}`;
   for (let index = 0; index < spans.length; index++) {
-    const span = spans[index] as SpanData;
+    const span = spans[index]!;
     const { template, differences } = templates.match(span, index === 0 ? null : first.attributes);
     const parent = parentText(spans, index);
     const start = Math.round((span.start - lineBase) * 1000);
@@ -59,11 +58,11 @@ export function writeLine(
 
 /** The parent as an index or id; it is nearly always the root or the previous span. */
 function parentText(spans: readonly SpanData[], index: number): string {
-  const { parentSpanId } = spans[index] as SpanData;
+  const { parentSpanId } = spans[index]!;
   if (parentSpanId === null) return "-1";
   if (index > 0) {
-    if ((spans[0] as SpanData).spanId === parentSpanId) return "0";
-    if ((spans[index - 1] as SpanData).spanId === parentSpanId) return String(index - 1);
+    if (spans[0]!.spanId === parentSpanId) return "0";
+    if (spans[index - 1]!.spanId === parentSpanId) return String(index - 1);
   }
   return `"${parentSpanId}"`;
 }
@@ -78,7 +77,7 @@ function entitiesText(entities: EarlierEntities): string {
 
 function eventsAndLinks({ events, links }: SpanData): string {
   const happened = (events ?? []).map(({ name, time, attributes }) => {
-    return `[${latin1Json(name)},${time},${attributes === null ? "null" : latin1Json(attributes)}]`;
+    return `[${latin1Json(name)},${time},${latin1Json(attributes)}]`;
   });
   const linked = (links ?? []).map(({ traceId, spanId }) => `["${traceId}","${spanId}"]`);
   return `,[${happened.join(",")}],[${linked.join(",")}]`;

@@ -51,7 +51,7 @@ export class Templates {
     if (known !== undefined) {
       const oldest = Math.max(0, known.length - MAX_TRIED_TEMPLATES);
       for (let index = known.length - 1; index >= oldest; index--) {
-        const template = known[index] as SpanTemplate;
+        const template = known[index]!;
         const differences = differencesFrom(template, span, first);
         if (differences === null) continue;
         match.template = template;
