@@ -11,7 +11,6 @@ import type { Store } from "../storage/store.ts";
 import type { Engine } from "../workflows/engine.ts";
 import type { AgentRequest } from "./endpoint.ts";
 import { PushSender } from "./push-sender.ts";
-import type { TaskRecord } from "./task.ts";
 import { TaskKeeper } from "./task-keeper.ts";
 import { TaskRows } from "./task-rows.ts";
 import { type TaskApprovals, Tasks } from "./tasks.ts";
@@ -54,8 +53,11 @@ export class A2a {
       refused: () => refused("server.limits.userTasks"),
     });
     this.#tasks = tasks;
-    const whole = (record: TaskRecord) => tasks.whole(record);
-    this.pushes = new PushSender(rows, { settings: () => manifest.server.push, whole, logger });
+    this.pushes = new PushSender(rows, {
+      settings: () => manifest.server.push,
+      whole: (record) => tasks.whole(record),
+      logger,
+    });
     rows.onEvent = () => this.pushes.hurry();
     this.#keeper = new TaskKeeper(rows, {
       takeUp: (agent, task) => tasks.takeUp(agent, task),

@@ -1,7 +1,7 @@
 /** The output of an agent in a task so far, for one reader. */
 import type { AgentPart } from "../agents/run/parts.ts";
+import { hearing } from "../agents/stream/raw.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
-import { hearing } from "../runs/events.ts";
 import type { Artifact, Part, Task } from "./task.ts";
 
 /** Id of the artifact with the texts of the agent. */

@@ -59,22 +59,21 @@ export async function listTasks(
     totalSize++;
     if ((from === undefined || key < from) && keys.length <= pageSize) keys.push(key);
   }
-  const read = async (id: string) => {
-    const found = await tasks.find(agent, id, principal);
-    if (found === undefined) return undefined;
-    const { record, size } = found;
-    const task = query.includeArtifacts ? await tasks.whole(record) : { ...record.task, artifacts: [] };
-    return task && { task, size: size + charactersOf(task.artifacts) };
-  };
   const found: Task[] = [];
   let size = 0;
+  const read = async (id: string) => {
+    const seen = await tasks.find(agent, id, principal);
+    if (seen === undefined) return;
+    const { task } = seen.record;
+    const shown = query.includeArtifacts ? await tasks.whole(seen.record) : { ...task, artifacts: [] };
+    if (shown === undefined) return;
+    found.push(shown);
+    size += seen.size + charactersOf(shown.artifacts);
+  };
   let taken = 0;
   while (taken < Math.min(keys.length, pageSize) && size < MAX_PAGE_CHARACTERS) {
     const { task } = indexedTask(keys[taken++]!);
-    const seen = await inTurn(() => read(task));
-    if (seen === undefined) continue;
-    found.push(seen.task);
-    size += seen.size;
+    await inTurn(() => read(task));
   }
   const nextPageToken = keys.length > taken ? pageToken(keys[taken - 1]!) : "";
   return { tasks: found, nextPageToken, pageSize, totalSize };

@@ -1,5 +1,4 @@
 /** The canonical text of a JSON value, independent of the order of its keys. */
-import { createHash } from "node:crypto";
 import { isObject } from "./is-object.ts";
 
 /** Returns the same text for equal values, and different texts for different ones. Undefined counts as null, as in a JSON list. */
@@ -12,7 +11,3 @@ export function canonicalJson(value: unknown): string {
     .sort(([a], [b]) => (a < b ? -1 : 1));
   return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonicalJson(member)}`).join()}}`;
 }
-
-/** The same for equal values. */
-export const digestOf = (value: unknown): string =>
-  createHash("sha256").update(canonicalJson(value)).digest("base64url");

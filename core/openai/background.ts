@@ -6,6 +6,7 @@
 import type { Logger } from "pino";
 import type { KeptStart } from "../agents/keeper.ts";
 import type { AgentPart } from "../agents/run/parts.ts";
+import { hearing } from "../agents/stream/raw.ts";
 import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { TextStream } from "../http/route.ts";
 import { isSomebody } from "../identity/ownership.ts";
@@ -13,7 +14,6 @@ import type { Principal } from "../identity/principal.ts";
 import { messageOf, rateLimited, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import { KeyCounts } from "../lib/key-counts.ts";
-import { hearing } from "../runs/events.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { RunStanding } from "../runs/scoped.ts";
 import { nullOnConflict } from "../storage/conflict.ts";

@@ -4,6 +4,7 @@ import type { ToolAnswer } from "../agents/run/journal.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { addUsage } from "../agents/run/usage.ts";
+import { hearing, sending } from "../agents/stream/raw.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 
 /** A sink for the raw events. What `form` makes of a part has the number of that part. */
@@ -15,32 +16,6 @@ export function partEvents(events: EventSink, form: (sink: EventSink) => PartSin
     return sink.part(part);
   }, events);
 }
-
-/**
- * A sink for the raw events, which hears each part with the number of its event.
- *
- * @param reader for whom it hears them. Default: nobody who may leave
- */
-export function hearing(
-  hear: (part: AgentPart, id: number, json: string) => Promise<void> | undefined,
-  reader: Partial<EventSink> = {},
-): EventSink {
-  let last = 0;
-  return sending(reader, (json, id = last + 1) => {
-    last = id;
-    return hear(JSON.parse(json) as AgentPart, id, json);
-  });
-}
-
-/** The sink, to which events are sent in another way. */
-const sending = (events: Partial<EventSink>, send: EventSink["send"]): EventSink => ({
-  open: () => events.open?.(),
-  send,
-  get closed() {
-    return events.closed === true;
-  },
-  onLeave: (listener) => events.onLeave?.(listener),
-});
 
 export const ANSWERS: ReadonlySet<string> = new Set<ToolAnswer["type"]>([
   "tool-result",

@@ -1,9 +1,9 @@
 /** What those who ask for a run are told: why there is no result, or the result of the run that an earlier request with their key has begun. */
 import type { RunResult } from "../agents/run/run.ts";
+import { hearing } from "../agents/stream/raw.ts";
 import { ResultSink } from "../agents/stream/result.ts";
 import { ServiceError, unavailable } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import { hearing } from "./events.ts";
 
 export class RunIdTaken extends ServiceError {
   constructor(id: string) {

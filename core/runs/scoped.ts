@@ -4,6 +4,7 @@ import type { AgentRun, RunsQuery } from "../../generated/types.ts";
 import { replyMessageId } from "../agents/conversation/agent-memory.ts";
 import type { KeptRequest } from "../agents/keeper.ts";
 import type { ToolAnswer } from "../agents/run/journal.ts";
+import { hearing } from "../agents/stream/raw.ts";
 import { UiSink } from "../agents/stream/ui-chunks.ts";
 import { requiredUser } from "../identity/acting-user.ts";
 import type { Principal } from "../identity/principal.ts";
@@ -27,7 +28,7 @@ import { followLoaded } from "../workflows/run/follow.ts";
 import type { ScopedWorkflows } from "../workflows/scoped.ts";
 import type { ConversationRuns } from "./conversation-runs.ts";
 import { OUTLINE, RUN_STEP } from "./definition.ts";
-import { ANSWERS, ENDS, hearing, partEvents } from "./events.ts";
+import { ANSWERS, ENDS, partEvents } from "./events.ts";
 
 /** No client can choose a longer id. */
 const MAX_ID_LENGTH = 128;

@@ -43,7 +43,8 @@ export function writeLine(
 ): string {
   const first = spans[0]!;
   const lineBase = Math.floor(first.start);
-  let text = `["${trace.traceId}",${last ? 1 : 0},${handed},${latin1Json(trace.userId)},${lineBase - base},${entitiesText(earlier)}`;
+  const user = trace.userId === null ? "null" : latin1Json(trace.userId);
+  let text = `["${trace.traceId}",${last ? 1 : 0},${handed},${user},${lineBase - base},${entitiesText(earlier)}`;
   for (let index = 0; index < spans.length; index++) {
     const span = spans[index]!;
     const { template, differences } = templates.match(span, index === 0 ? null : first.attributes);

@@ -59,11 +59,15 @@ export class Templates {
         return match;
       }
     }
-    const made = createTemplate(span, first, this.all.length);
-    this.all.push(made);
-    if (known === undefined) this.#byName.set(span.name, [made]);
-    else known.push(made);
-    match.template = made;
+    const { name, kind, entity } = span;
+    const given = span.attributes ?? NO_ATTRIBUTES;
+    const keys = Object.keys(given);
+    const values: (AttributeValue | undefined)[] = [];
+    for (const key of keys) values.push(besideFirst(given[key], first?.[key]));
+    match.template = { index: this.all.length, name, kind, entity, keys, values };
+    this.all.push(match.template);
+    if (known === undefined) this.#byName.set(name, [match.template]);
+    else known.push(match.template);
     match.differences = "";
     return match;
   }
@@ -72,16 +76,6 @@ export class Templates {
     this.all.length = 0;
     this.#byName.clear();
   }
-}
-
-function createTemplate(
-  { name, kind, entity, attributes }: SpanData,
-  first: Attributes | null,
-  index: number,
-): SpanTemplate {
-  const given = attributes ?? NO_ATTRIBUTES;
-  const keys = Object.keys(given);
-  return { index, name, kind, entity, keys, values: keys.map((key) => besideFirst(given[key], first?.[key])) };
 }
 
 /** The differences as JSON; null when the span does not match the template. */
