@@ -1,4 +1,5 @@
 /** Compiles the routes and sockets of a service to the two functions that a transport calls. */
+import { randomBytes } from "node:crypto";
 import type { Logger } from "pino";
 import { validators } from "../../generated/validators.js";
 import { compileGuards } from "../auth/authorize.ts";
@@ -8,7 +9,6 @@ import type { Dispatch, SocketOptions } from "../http/exchange.ts";
 import type { InFlight } from "../http/in-flight.ts";
 import type { OpenSockets } from "../http/open-sockets.ts";
 import { compilePipeline } from "../http/pipeline.ts";
-import { createRequestIds } from "../http/request-id.ts";
 import type { Route } from "../http/route.ts";
 import { compileSite } from "../http/site.ts";
 import { compileSockets } from "../http/socket-pipeline.ts";
@@ -105,4 +105,15 @@ export function compileDispatch(
     isSocket: sockets.has,
   });
   return { dispatch, upgrade: sockets.dispatch };
+}
+
+// Request ids: the client's own id when it is valid, otherwise a new one.
+
+const VALID_ID = /^[A-Za-z0-9_.:-]{1,128}$/;
+
+/** New ids are a random prefix and a counter: unique across restarts, and a hundred times cheaper than UUIDs. */
+function createRequestIds(): (given: string) => string {
+  const prefix = `${randomBytes(6).toString("hex")}-`;
+  let count = 0;
+  return (given) => (given !== "" && VALID_ID.test(given) ? given : prefix + (++count).toString(36));
 }

@@ -5,7 +5,6 @@ import type { Reloaded } from "../../generated/types.ts";
 import type { Dispatch, Listening, SocketOptions } from "../http/exchange.ts";
 import { InFlight } from "../http/in-flight.ts";
 import { OpenSockets } from "../http/open-sockets.ts";
-import { sharedRuns } from "../lib/shared-runs.ts";
 import type { LimitsManifest, ServerManifest } from "../manifest/manifest.ts";
 import { LogOutput } from "../observability/log-output.ts";
 import { LogRing } from "../observability/log-ring.ts";
@@ -230,4 +229,21 @@ async function listen(
     sockets: { dispatch: upgrade, message: limits().socketMessage },
   });
   return { listening, transport: chosen.name };
+}
+
+/** Runs work one at a time. All calls during a run share the next run, which sees what they have changed. */
+function sharedRuns<T>(work: () => Promise<T>): () => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  let next: Promise<T> | null = null;
+  const begin = () => {
+    next = null;
+    return work();
+  };
+  return () => {
+    if (next === null) {
+      next = last.then(begin, begin);
+      last = next;
+    }
+    return next;
+  };
 }

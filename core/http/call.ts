@@ -11,7 +11,7 @@ import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Entity, Span, SpanKind, SpanOrigin } from "../observability/span.ts";
 import { type CallSettings, NO_HEADERS, NO_WARNINGS, STREAM_OPEN_TIMEOUT_MS, TOKEN_EXPIRED } from "./call-settings.ts";
 import type { Client } from "./client.ts";
-import { type ErrorForm, errorReply, failureText, replyHeaders } from "./encode.ts";
+import { type ErrorForm, errorReply, factHeaders, failureText } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
 import type { KeptReply, KeyClaim } from "./idempotency.ts";
@@ -191,7 +191,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   #replyWithError(error: unknown): void {
     const { status, headers, body } = errorReply(error, this.requestId, this.#errors);
-    this.reply(status, [...headers, ...replyHeaders(this.replyWith), ...this.warnings, ...this.#cors], body);
+    this.reply(status, [...headers, ...factHeaders(this.replyWith?.facts), ...this.warnings, ...this.#cors], body);
   }
 
   /** The exchange becomes a WebSocket, which ends the request. */

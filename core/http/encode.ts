@@ -27,23 +27,14 @@ const FACT_HEADERS: Readonly<Record<keyof Facts, string>> = {
   runId: "x-run-id",
   executionId: "x-execution-id",
   approvalId: "x-approval-id",
+  location: "location",
   isReplayed: "idempotency-replayed",
 };
 
-const factHeaders = (facts: Facts | undefined): HeaderList =>
+export const factHeaders = (facts: Facts | undefined): HeaderList =>
   facts === undefined
     ? []
     : Object.entries(facts).flatMap(([fact, value]) => [FACT_HEADERS[fact as keyof Facts], String(value)]);
-
-/** What a reply says beside its result: 202 when the work has only been started, whose state is at the path `location`. */
-export interface OwnReply {
-  readonly facts: Facts;
-  readonly status?: 202;
-  readonly location?: string;
-}
-
-export const replyHeaders = (reply: OwnReply | undefined): HeaderList =>
-  reply?.location === undefined ? factHeaders(reply?.facts) : [...factHeaders(reply.facts), "location", reply.location];
 
 interface ErrorReply {
   status: number;

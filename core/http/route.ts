@@ -10,7 +10,7 @@ import type { OnToolProgress } from "../lib/tool-progress.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { Validator } from "./decode.ts";
-import type { ErrorForm, OwnReply } from "./encode.ts";
+import type { ErrorForm } from "./encode.ts";
 import type { HeaderList } from "./exchange.ts";
 import type { Idempotence, KeyedWork } from "./idempotency.ts";
 import type { AllowedPages } from "./origin.ts";
@@ -50,8 +50,8 @@ export interface Context<S> {
   readonly headers: Record<string, string>;
   /** Parent of the spans of this request; undefined when tracing is off. */
   readonly trace?: SpanOrigin | undefined;
-  /** Set by a handler. */
-  replyWith?: OwnReply | undefined;
+  /** Set by a handler: what its reply says beside the result, and 202 when the work has only been started. */
+  replyWith?: { readonly facts: Facts; readonly status?: 202 } | undefined;
   /** Set by a handler: what the error reply says if the request is cut short, by its time limit or because the service stops. */
   cutShort?: Facts | undefined;
   /** Counts the bytes of its body, or those that a route which `holds` much reads. Work that goes on after the reply enters it. */

@@ -74,7 +74,7 @@ const LEFT = ["README.md", "Dockerfile", ".dockerignore", ".env.example", "tscon
 
 function addLines(own: string, more: string): string {
   const known = new Set(own.split(/\r?\n/));
-  const missing = more.split("\n").filter((line) => !known.has(line));
+  const missing = more.split("\n").filter((line) => line !== "" && !known.has(line));
   return missing.length === 0 ? own : `${own}${own === "" || own.endsWith("\n") ? "" : "\n"}${missing.join("\n")}\n`;
 }
 

@@ -35,6 +35,8 @@ export interface Facts {
   readonly runId?: string;
   readonly executionId?: string;
   readonly approvalId?: string;
+  /** The path that shows what has been begun. */
+  readonly location?: string;
   /** Whether the reply is that of an earlier request with the same key. */
   readonly isReplayed?: true;
 }

@@ -15,7 +15,7 @@ const open = (call: Context<Service>): WorkflowAccess =>
 
 async function begun(id: string, body: ExecuteWorkflowRequest, call: Context<Service>): Promise<ExecutionStarted> {
   const started = await open(call).begin(id, body, call);
-  call.replyWith = { facts: {}, status: 202, location: `/workflows/${id}/executions/${started.executionId}/state` };
+  call.replyWith = { facts: { location: `/workflows/${id}/executions/${started.executionId}/state` }, status: 202 };
   return started;
 }
 
