@@ -124,8 +124,14 @@ const SWAGGER_FILES = ["package.json", "LICENSE", "NOTICE", "swagger-ui-bundle.j
 const REQUIRE_BANNER =
   'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);';
 
-const ENTRY =
-  '#!/usr/bin/env node\nimport { main } from "./core/command/main.ts";\nawait main(process.argv.slice(2));\n';
+/** V8's code is kept beside the bundle, so that who may write the one may write the other. Where nobody may, there is none. */
+const ENTRY = `#!/usr/bin/env node
+import module from "node:module";
+import { fileURLToPath } from "node:url";
+module.enableCompileCache?.(fileURLToPath(new URL("compile-cache", import.meta.url)));
+const { main } = await import("./core/command/main.ts");
+await main(process.argv.slice(2));
+`;
 
 /** Replaces the code for builds and generated files, because the sources and schemas are not part of a build. */
 const NO_SOURCES =

@@ -1,5 +1,5 @@
 /** The portable transport: node:http, for platforms where the native addon does not load. */
-import { createServer, IncomingMessage, type Server, ServerResponse } from "node:http";
+import type { Server } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type {
   Dispatch,
@@ -10,6 +10,7 @@ import type {
   Transport,
   Upgrade,
 } from "../http/exchange.ts";
+import { createServer, IncomingMessage, ServerResponse } from "../lib/node-http.ts";
 import { chooseProtocol, isHandshake } from "./handshake.ts";
 import { listenError } from "./listen-error.ts";
 import { type NodeConnection, NodeExchange } from "./node-exchange.ts";

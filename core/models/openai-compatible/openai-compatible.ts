@@ -3,7 +3,7 @@
  *
  * `providerOptions` of a request are read under the provider's key in the manifest (or `name`) and `openaiCompatible`.
  */
-import { validateHeaderName, validateHeaderValue } from "node:http";
+import { validateHeaderName, validateHeaderValue } from "../../lib/node-http.ts";
 import { RecentMap } from "../../lib/recent-map.ts";
 import { defineProvider } from "../../plugin/plugin.ts";
 import type { Learned } from "./language-model.ts";
