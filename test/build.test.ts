@@ -8,6 +8,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -257,6 +258,10 @@ test("npm run prepare removes what uWebSockets.js brings for other systems and m
   const loadable = [`uws_${system}_115.node`, `uws_${system}_137.node`];
   for (const name of ["uws.js", ...loadable, `uws_${system}_93.node`, "uws_haiku_x64_115.node"])
     writeFileSync(join(installed, "uWebSockets.js", name), "");
+  const { name, version, license } = JSON.parse(
+    readFileSync(join(ROOT, "node_modules/uWebSockets.js/package.json"), "utf8"),
+  );
+  writeFileSync(join(installed, "uWebSockets.js/package.json"), JSON.stringify({ name, version, license }));
   const edited = join(checkout, "core/lib/counted.ts");
   const time = new Date("2026-01-02T03:04:05Z");
   utimesSync(edited, time, time);
@@ -265,7 +270,7 @@ test("npm run prepare removes what uWebSockets.js brings for other systems and m
   const prepared = await prepare();
   assert.equal(prepared.code, 0, prepared.stderr);
   assert.match(prepared.stdout, /^removed 2 binaries of uWebSockets\.js for other systems: 0 MiB\n.*dist: \d+ files, /);
-  assert.deepEqual(readdirSync(join(installed, "uWebSockets.js")).sort(), ["uws.js", ...loadable].sort());
+  assert.deepEqual(readdirSync(join(installed, "uWebSockets.js")).sort(), ["package.json", "uws.js", ...loadable]);
   assert.deepEqual(await prepare(), { code: 0, stdout: "", stderr: "" }, "all of it is done");
   // What it says is not among the sources: it tells which of the two runs.
   writeFileSync(join(checkout, "dist/penstock.js"), 'console.log("the build runs");\n');
