@@ -155,17 +155,11 @@ ${names.join("\n")}`,
   await registerHook(hooks);
 }
 
-interface Hooking {
-  /** In a thread of its own. Newer versions warn of it. */
-  register(url: string): void;
-  /** In this thread; not in Node 20. */
-  registerHooks?(hooks: object): void;
-}
-
 async function registerHook(source: string): Promise<void> {
   const url = dataModule(source);
-  const { register, registerHooks } = Module as unknown as Hooking;
-  if (registerHooks === undefined) register(url);
+  // In this thread. Node 20 can only have hooks in another one, of which newer versions warn.
+  const { registerHooks } = Module as { registerHooks?(hooks: object): void };
+  if (registerHooks === undefined) Module.register(url);
   else registerHooks(await import(url));
 }
 
