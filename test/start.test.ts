@@ -197,7 +197,7 @@ describe("what a start loads", () => {
   test("nothing imports node:http, whose getters load fetch, by its name", () => {
     const inputs = [...all.files].filter((file) => modules[file]!.imports.some(({ path }) => path === "node:http"));
     assert.deepEqual(inputs, []);
-    assert.ok(early.files.has("core/lib/node-http.ts"), "what is imported in its place");
+    assert.ok(early.files.has("core/transport/node-http.ts"), "what is imported in its place");
   });
 
   test("validators of what only tests check are not loaded at all", () => {

@@ -69,7 +69,10 @@ async function waits(file: string): Promise<boolean> {
 
 /** A file without import and export may be CommonJS, and is left unchanged. */
 const moduleHook = (root: string) => `import { readFileSync } from "node:fs";
-const root = ${JSON.stringify(`${pathToFileURL(root).href}/`)};
+const root = ${JSON.stringify(`${pathToFileURL(root).href}/`)}; export const resolve = (specifier, context, next) => {
+  const found = next(specifier, context);
+  return found instanceof Promise ? found.then(asModule) : asModule(found);
+};
 const asModule = (found) => {
   // tsx marks what it takes for CommonJS in the address.
   const url = found.url.replace(/%3Ftsx-commonjs-.*$/, "");
@@ -77,10 +80,6 @@ const asModule = (found) => {
   if (!path.startsWith(root) || path.includes("/node_modules/") || !/\\.[jt]s$/.test(path)) return found;
   const isModule = /^\\s*(?:import\\b(?!\\s*\\()|export\\b)/m.test(readFileSync(new URL(path), "utf8"));
   return isModule ? { ...found, url, format: "module" } : found;
-};
-export const resolve = (specifier, context, next) => {
-  const found = next(specifier, context);
-  return found instanceof Promise ? found.then(asModule) : asModule(found);
 };`;
 
 const SPECIFIERS = ["#plugin", "penstock-gateway/plugin"];

@@ -10,10 +10,10 @@ import type {
   Transport,
   Upgrade,
 } from "../http/exchange.ts";
-import { createServer, IncomingMessage, ServerResponse } from "../lib/node-http.ts";
 import { chooseProtocol, isHandshake } from "./handshake.ts";
 import { listenError } from "./listen-error.ts";
 import { type NodeConnection, NodeExchange } from "./node-exchange.ts";
+import { createServer, IncomingMessage, ServerResponse } from "./node-http.ts";
 import { createNodeSockets, type NodeSockets } from "./node-sockets.ts";
 import { rawRefusal, refusalBody, refusalText } from "./refusal.ts";
 import { hostInTarget, splitTarget } from "./target.ts";
