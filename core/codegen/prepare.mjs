@@ -30,8 +30,10 @@ function removeForeignBinaries() {
 const run = (...args) =>
   spawnSync(process.execPath, ["--import", "tsx", ...args], { cwd: ROOT, stdio: "inherit" }).status;
 
-removeForeignBinaries();
 // npm sets this in the clone of somebody who installs from git: it packs the clone after that, without `prepack`.
 if (process.env._PACOTE_NO_PREPARE_ !== undefined) process.exitCode = run("core/codegen/package.ts", "clone");
-else if (freshBundle(ROOT) === null && run("core/codegen/build.ts") !== 0)
-  console.log("no bundle was made: npm start runs the sources");
+else {
+  removeForeignBinaries();
+  if (freshBundle(ROOT) === null && run("core/codegen/build.ts") !== 0)
+    console.log("no bundle was made: npm start runs the sources");
+}
