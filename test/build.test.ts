@@ -2,8 +2,21 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:http";
+import module from "node:module";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -232,16 +245,33 @@ test("penstock client of a build takes openapi-typescript from above the manifes
   assert.match(stdout, /^export function createClient\(/m);
 });
 
-test("node core/penstock.js serve runs the build of the sources as they are, and never one of other sources", async (t) => {
+test("npm run prepare removes what uWebSockets.js brings for other systems and makes a build, which node core/penstock.js serve runs while it is that of the sources", async (t) => {
   const checkout = mkdtempSync(join(tmpdir(), "penstock-checkout-"));
   t.after(() => rmSync(checkout, { recursive: true, force: true }));
   for (const part of ["core", "generated", "package.json", "package-lock.json"])
     cpSync(join(ROOT, part), join(checkout, part), { recursive: true });
-  symlinkSync(join(ROOT, "node_modules"), join(checkout, "node_modules"));
+  const installed = join(checkout, "node_modules");
+  mkdirSync(join(installed, "uWebSockets.js"), { recursive: true });
+  for (const name of readdirSync(join(ROOT, "node_modules")).filter((each) => each !== "uWebSockets.js"))
+    symlinkSync(join(ROOT, "node_modules", name), join(installed, name));
+  const system = `${process.platform}_${process.arch}`;
+  const loadable = [`uws_${system}_115.node`, `uws_${system}_137.node`];
+  for (const name of ["uws.js", ...loadable, `uws_${system}_93.node`, "uws_haiku_x64_115.node"])
+    writeFileSync(join(installed, "uWebSockets.js", name), "");
+  const { name, version, license } = JSON.parse(
+    readFileSync(join(ROOT, "node_modules/uWebSockets.js/package.json"), "utf8"),
+  );
+  writeFileSync(join(installed, "uWebSockets.js/package.json"), JSON.stringify({ name, version, license }));
   const edited = join(checkout, "core/lib/counted.ts");
   const time = new Date("2026-01-02T03:04:05Z");
   utimesSync(edited, time, time);
-  await build({ root: checkout, out: join(checkout, "dist") });
+  // As npm runs it at the end of an installation.
+  const prepare = () => run("npm", ["run", "--silent", "prepare"], { cwd: checkout, hang: 200_000 });
+  const prepared = await prepare();
+  assert.equal(prepared.code, 0, prepared.stderr);
+  assert.match(prepared.stdout, /^removed 2 binaries of uWebSockets\.js for other systems: 0 MiB\n.*dist: \d+ files, /);
+  assert.deepEqual(readdirSync(join(installed, "uWebSockets.js")).sort(), ["package.json", "uws.js", ...loadable]);
+  assert.deepEqual(await prepare(), { code: 0, stdout: "", stderr: "" }, "all of it is done");
   // What it says is not among the sources: it tells which of the two runs.
   writeFileSync(join(checkout, "dist/penstock.js"), 'console.log("the build runs");\n');
   const starts = async (command: string) => {
@@ -263,6 +293,37 @@ test("node core/penstock.js serve runs the build of the sources as they are, and
   assert.equal(await starts("serve"), "sources");
   rmSync(added);
   assert.equal(await starts("serve"), "build");
+});
+
+test("npm run prepare does nothing where package.json is and the sources are not, as in a layer of a Docker image", async (t) => {
+  const bare = mkdtempSync(join(tmpdir(), "penstock-layer-"));
+  t.after(() => rmSync(bare, { recursive: true, force: true }));
+  cpSync(join(ROOT, "package.json"), join(bare, "package.json"));
+  const prepared = await run("npm", ["run", "--silent", "prepare"], { cwd: bare });
+  assert.deepEqual(prepared, { code: 0, stdout: "", stderr: "" });
+  assert.deepEqual(readdirSync(bare), ["package.json"]);
+});
+
+test("a start of the build keeps V8's code beside it where Node can, and starts where nobody may write", async (t) => {
+  const own = mkdtempSync(join(folder, "cached-"));
+  cpSync(out, join(own, "dist"), { recursive: true });
+  rmSync(join(own, "dist/compile-cache"), { recursive: true, force: true });
+  writeFileSync(join(own, "service.yaml"), "name: Cached\nserver: { port: 0 }\n");
+  const starts = async () => {
+    const service = await serve(t, [process.execPath, "dist/penstock.js", "serve"], { cwd: own });
+    assert.equal((await fetch(`${service.url}/healthz`)).status, 200);
+    assert.equal(await service.interrupt("SIGTERM"), 0);
+  };
+  await starts();
+  const cache = join(own, "dist/compile-cache");
+  const canCompile = "enableCompileCache" in module;
+  assert.equal(existsSync(cache), canCompile);
+  if (canCompile) await starts();
+  rmSync(cache, { recursive: true, force: true });
+  // Also root cannot make a folder there.
+  writeFileSync(cache, "");
+  await starts();
+  assert.equal(statSync(cache).size, 0);
 });
 
 test("a build refuses a folder that holds something else", async () => {

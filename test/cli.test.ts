@@ -302,6 +302,6 @@ test("penstock dev: serves anew after each change of the manifest, a plugin or -
 
 test("the bin of the package is executable, so that npx leaves the checkout as it is", async () => {
   const { bin } = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8"));
-  assert.equal(join(ROOT, bin.penstock), CHECKOUT);
-  assert.equal((await stat(CHECKOUT)).mode & 0o111, 0o111);
+  assert.equal(bin.penstock, "core/penstock.js");
+  assert.equal((await stat(join(ROOT, bin.penstock))).mode & 0o111, 0o111);
 });

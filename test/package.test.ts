@@ -36,11 +36,12 @@ const TEMPLATES = ["chat", "workflow", "rag"];
 const HANG_MS = 200_000;
 
 let folder: string;
+let checkout: string;
 let tarball: string;
 
 before(async () => {
   folder = mkdtempSync(join(tmpdir(), "penstock-package-"));
-  const checkout = join(folder, "checkout");
+  checkout = join(folder, "checkout");
   for (const part of CHECKOUT) cpSync(join(ROOT, part), join(checkout, part), { recursive: true });
   symlinkSync(join(ROOT, "node_modules"), join(checkout, "node_modules"));
   const packed = await run("npm", ["pack", "--silent", "--pack-destination", folder], { cwd: checkout, hang: HANG_MS });
@@ -262,4 +263,22 @@ test("penstock init --template and --from openapi: each project has a test of it
   const all = { extends: "./chat/tsconfig.json", include: [...TEMPLATES, "pets"] };
   writeFileSync(join(app, "tsconfig.json"), JSON.stringify(all));
   assert.deepEqual(await typeCheck(app), { code: 0, stdout: "", stderr: "" });
+});
+
+test("npm run prepare in the clone of who installs from git leaves the package of the bundle, with its command where npm has read it", async () => {
+  const read = () => JSON.parse(readFileSync(join(checkout, "package.json"), "utf8"));
+  const { bin, version } = read();
+  // npm's sign for such a clone.
+  const env = { _PACOTE_NO_PREPARE_: "git" };
+  const prepared = await run("npm", ["run", "--silent", "prepare"], { cwd: checkout, env, hang: HANG_MS });
+  assert.equal(prepared.code, 0, prepared.stderr);
+  const packed = read();
+  assert.deepEqual([packed.bin, packed.scripts], [bin, undefined]);
+  // npm packs these files, and commands.
+  const app = join(folder, "cloned");
+  for (const part of [...packed.files, bin.penstock])
+    cpSync(join(checkout, part), join(app, part), { recursive: true });
+  for (const entry of Object.values(packed.exports["./plugin"]) as string[])
+    assert.ok(existsSync(join(app, entry)), entry);
+  assert.deepEqual(await node(app, bin.penstock, "--version"), { code: 0, stdout: `${version}\n`, stderr: "" });
 });

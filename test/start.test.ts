@@ -32,8 +32,8 @@ export default defineRoute({ method: "GET", path: "/refuse", handle });
 const scriptMissing = () =>
   process.platform === "linux" && existsSync("/usr/bin/script") ? false : "no /usr/bin/script of util-linux here";
 
-describe("node core/penstock.js serve", () => {
-  test("on a terminal node core/penstock.js serve writes its log for people, and JSON with logs.format: json", {
+describe("penstock serve from its sources", () => {
+  test("on a terminal penstock serve writes its log for people, and JSON with logs.format: json", {
     skip: scriptMissing(),
   }, async (t) => {
     for (const [format, expected] of [
@@ -152,6 +152,7 @@ describe("what a start loads", () => {
   const start = ["core/command/main.ts", "core/command/serve.ts", ...plugins];
   let early: Reached;
   let all: Reached;
+  let modules: Inputs;
 
   before(async () => {
     const result = await build({
@@ -167,8 +168,9 @@ describe("what a start loads", () => {
       packages: "external",
       logLevel: "silent",
     });
-    early = reach(result.metafile.inputs, start, ["import-statement"]);
-    all = reach(result.metafile.inputs, start, ["import-statement", "dynamic-import"]);
+    modules = result.metafile.inputs;
+    early = reach(modules, start, ["import-statement"]);
+    all = reach(modules, start, ["import-statement", "dynamic-import"]);
   });
 
   test("files that few starts need are imported where they are needed, not by serve or a plugin", () => {
@@ -190,6 +192,12 @@ describe("what a start loads", () => {
       [],
       "nothing imports these any more",
     );
+  });
+
+  test("nothing imports node:http, whose getters load fetch, by its name", () => {
+    const inputs = [...all.files].filter((file) => modules[file]!.imports.some(({ path }) => path === "node:http"));
+    assert.deepEqual(inputs, []);
+    assert.ok(early.files.has("core/transport/node-http.ts"), "what is imported in its place");
   });
 
   test("validators of what only tests check are not loaded at all", () => {

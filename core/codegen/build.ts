@@ -39,6 +39,8 @@ interface Package {
   integrity: string | undefined;
 }
 
+type Self = Pick<Package, "name" | "version" | "license">;
+
 const LICENCE_FILE = /^(licen[cs]e|notice)/i;
 const NODE_MODULES = `${sep}node_modules${sep}`;
 
@@ -85,7 +87,7 @@ function licenceText(packages: readonly Package[]): string {
 }
 
 /** CycloneDX 1.5. The same build gives the same text, so it has no time and no serial number. */
-function billOfMaterials(self: { name: string; version: string; license: string }, all: readonly Package[]) {
+function billOfMaterials({ name, version, license }: Self, all: readonly Package[]) {
   const purl = (name: string, version: string) => `pkg:npm/${name.replace("@", "%40")}@${version}`;
   const component = ({ name, version, license, integrity }: Package) => ({
     type: "library",
@@ -98,7 +100,6 @@ function billOfMaterials(self: { name: string; version: string; license: string 
       hashes: [{ alg: "SHA-512", content: Buffer.from(integrity.slice(7), "base64").toString("hex") }],
     }),
   });
-  const { name, version, license } = self;
   const own = { type: "application", "bom-ref": `${name}@${version}`, name, version, purl: purl(name, version) };
   return {
     bomFormat: "CycloneDX",
@@ -124,8 +125,14 @@ const SWAGGER_FILES = ["package.json", "LICENSE", "NOTICE", "swagger-ui-bundle.j
 const REQUIRE_BANNER =
   'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);';
 
-const ENTRY =
-  '#!/usr/bin/env node\nimport { main } from "./core/command/main.ts";\nawait main(process.argv.slice(2));\n';
+/** V8's code is kept beside the bundle, so that who may write the one may write the other. Where nobody may, there is none. */
+const ENTRY = `#!/usr/bin/env node
+import module from "node:module";
+import { fileURLToPath } from "node:url";
+module.enableCompileCache?.(fileURLToPath(new URL("compile-cache", import.meta.url)));
+const { main } = await import("./core/command/main.ts");
+await main(process.argv.slice(2));
+`;
 
 /** Replaces the code for builds and generated files, because the sources and schemas are not part of a build. */
 const NO_SOURCES =
@@ -138,11 +145,6 @@ interface BuildOptions {
   out: string;
   /** Whether to include native packages; default true. False for the npm package, which gets them when it is installed. */
   carries?: boolean;
-}
-
-interface BuildResult {
-  /** Paths relative to `out`, with sizes in bytes. */
-  files: { path: string; bytes: number }[];
 }
 
 /** Files under `core/` that are read at run time: pages, templates, and the plain JavaScript of threads and browsers. */
@@ -198,24 +200,14 @@ function sourceLocations(root: string): esbuild.Plugin {
 }
 
 /** The part of `package.json` that Node and the version command need. */
-function packageFile(root: string): string {
-  const { name, version, license } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as Record<
-    string,
-    string
-  >;
+function packageFile({ name, version, license }: Self): string {
   const plugin = "./plugin.js";
   const entries = { imports: { "#plugin": plugin }, exports: { "./plugin": plugin } };
   return `${JSON.stringify({ name, version, license, private: true, type: "module", ...entries }, null, 2)}\n`;
 }
 
-function describePackages(root: string, folders: readonly string[]): { text: string; bill: string } {
-  const packages = readPackages(root, folders);
-  const self = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
-  return { text: licenceText(packages), bill: `${JSON.stringify(billOfMaterials(self, packages), null, 2)}\n` };
-}
-
 /** Makes the build. Throws esbuild's errors, which name file and line. */
-export async function build(options: BuildOptions): Promise<BuildResult> {
+export async function build(options: BuildOptions): Promise<void> {
   const root = resolve(options.root ?? ROOT);
   const out = resolve(options.out);
   if (existsSync(out) && readdirSync(out).length > 0 && !existsSync(join(out, "penstock.js"))) {
@@ -260,20 +252,19 @@ export async function build(options: BuildOptions): Promise<BuildResult> {
   for (const schema of ["service.schema.json", "evals.schema.json"])
     cpSync(join(root, "generated", schema), join(out, schema));
   const carried = options.carries === false ? [] : carryPackages(root, out);
-  const packages = [...packageFolders(root, Object.keys(metafile.inputs)), swagger, ...carried];
-  const { text, bill } = describePackages(root, packages);
-  writeFileSync(join(out, "THIRD_PARTY_LICENSES.txt"), text);
-  writeFileSync(join(out, "sbom.cdx.json"), bill);
-  writeFileSync(join(out, "package.json"), packageFile(root));
+  const packages = readPackages(root, [...packageFolders(root, Object.keys(metafile.inputs)), swagger, ...carried]);
+  const self: Self = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  writeFileSync(join(out, "THIRD_PARTY_LICENSES.txt"), licenceText(packages));
+  writeFileSync(join(out, "sbom.cdx.json"), `${JSON.stringify(billOfMaterials(self, packages), null, 2)}\n`);
+  writeFileSync(join(out, "package.json"), packageFile(self));
   if (options.carries !== false) writeFileSync(join(out, STAMP), `${digest}\n`);
-  return { files: filesBelow(out).map((path) => ({ path: relative(out, path), bytes: statSync(path).size })) };
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const { values } = parseArgs({ options: { out: { type: "string", default: join(ROOT, "dist") } } });
-  const { files } = await build({ out: values.out });
-  const size = files.reduce((sum, { bytes }) => sum + bytes, 0) / 1024;
-  console.log(
-    `${values.out}: ${files.length} files, ${size.toFixed(0)} KiB; start it with: node ${join(values.out, "penstock.js")}`,
-  );
+  const { out } = values;
+  await build({ out });
+  const files = filesBelow(out);
+  const size = files.reduce((sum, path) => sum + statSync(path).size, 0) / 1024;
+  console.log(`${out}: ${files.length} files, ${size.toFixed(0)} KiB; start it with: node ${join(out, "penstock.js")}`);
 }

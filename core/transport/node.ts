@@ -1,5 +1,5 @@
 /** The portable transport: node:http, for platforms where the native addon does not load. */
-import { createServer, IncomingMessage, type Server, ServerResponse } from "node:http";
+import type { Server } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type {
   Dispatch,
@@ -13,6 +13,7 @@ import type {
 import { chooseProtocol, isHandshake } from "./handshake.ts";
 import { listenError } from "./listen-error.ts";
 import { type NodeConnection, NodeExchange } from "./node-exchange.ts";
+import { createServer, IncomingMessage, ServerResponse } from "./node-http.ts";
 import { createNodeSockets, type NodeSockets } from "./node-sockets.ts";
 import { rawRefusal, refusalBody, refusalText } from "./refusal.ts";
 import { hostInTarget, splitTarget } from "./target.ts";

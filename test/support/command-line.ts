@@ -6,8 +6,8 @@ import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 
 export const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-/** Penstock from its sources, as a checkout starts it. */
-export const CHECKOUT = join(ROOT, "core/penstock.js");
+/** Penstock from its sources, as a checkout starts it that has no bundle of them. */
+export const CHECKOUT = join(ROOT, "core/from-sources.js");
 /** Penstock: the build that a run of all tests makes for its files, which starts in a fifth of the time, or else the sources. */
 export const PENSTOCK = process.env.PENSTOCK_TEST_BUILD || CHECKOUT;
 /** For `node`: what runs TypeScript. A run of all tests has translated its sources once. */

@@ -3,9 +3,10 @@
  *
  * `providerOptions` of a request are read under the provider's key in the manifest (or `name`) and `openaiCompatible`.
  */
-import { validateHeaderName, validateHeaderValue } from "node:http";
+
 import { RecentMap } from "../../lib/recent-map.ts";
 import { defineProvider } from "../../plugin/plugin.ts";
+import { validateHeaderName, validateHeaderValue } from "../../transport/node-http.ts";
 import type { Learned } from "./language-model.ts";
 
 interface Config {
