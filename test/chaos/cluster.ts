@@ -10,6 +10,7 @@ import type { Random } from "../fuzz/random.ts";
 import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
 import { EXAMPLES } from "../support/plugin-folder.ts";
 import type { PostgresServer } from "../support/postgres.ts";
+import { AGENT_PLUGINS, AGENTS } from "./agents.ts";
 import type { Pair, WAYS_TO_GO } from "./pair.ts";
 import { ready } from "./settled.ts";
 
@@ -65,10 +66,10 @@ const MORE = `  slowly:
     steps:
 ${slowSteps}
 memory: { default: {} }
-providers: { demo: { use: scripted } }
+providers: { demo: { use: scripted }, charging: { use: charging } }
 agents:
   assistant: { name: Assistant, description: Repeats, instructions: Repeat., model: demo/echo, memory: default }
-`;
+${AGENTS}`;
 
 export class Cluster {
   readonly members: Member[];
@@ -83,8 +84,10 @@ export class Cluster {
   constructor(database: PostgresServer, url: string, size: number) {
     this.#database = database;
     this.members = Array.from({ length: size }, (_, index) => ({ index, served: null, frozen: false }));
-    mkdirSync(join(this.folder, "plugins/steps"), { recursive: true });
-    writeFileSync(join(this.folder, "plugins/steps/run.mjs"), STEP);
+    const plugins = Object.entries({ "steps/run.mjs": STEP, ...AGENT_PLUGINS });
+    for (const kind of ["steps", "tools", "providers"])
+      mkdirSync(join(this.folder, "plugins", kind), { recursive: true });
+    for (const [name, text] of plugins) writeFileSync(join(this.folder, "plugins", name), text);
     writeFileSync(join(this.folder, "service.yaml"), `store: ${url}${MANIFEST}${MORE}`);
   }
 
