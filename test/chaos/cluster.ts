@@ -38,6 +38,8 @@ export interface Deeds {
 }
 
 const BOOT_PAUSE_MS = 200;
+/** A process finds the new primary within this. */
+const READY_MS = 5_000;
 /** A process that boots while the database comes back may fail for so long after. */
 const OUTAGE_ECHO_MS = 10_000;
 
@@ -175,13 +177,25 @@ export class Cluster {
   async failOver(pair: Pair, way: (typeof WAYS_TO_GO)[number]): Promise<void> {
     await this.outage(async () => {
       await pair.failOver(way, async () => {
-        const since = performance.now();
         const able = this.members.filter(({ served, frozen }) => served !== null && !frozen);
-        // One that is killed meanwhile is not ready again.
-        await Promise.all(able.map(({ served }) => ready(served!.url).catch(() => undefined)));
-        this.deeds.failovers.push(Math.round(performance.now() - since));
+        const times = await Promise.all(able.map(({ served }) => this.#readyAfter(served!, Date.now())));
+        this.deeds.failovers.push(Math.max(0, ...times));
       });
     });
+  }
+
+  /** Milliseconds. One that is killed or frozen meanwhile takes none. */
+  async #readyAfter({ child, url }: Served, since: number): Promise<number> {
+    const error = await ready(url).then(
+      () => null,
+      (failure: Error) => failure,
+    );
+    const took = Date.now() - since;
+    const { kills, freezes } = this.deeds;
+    if (kills.has(child.pid!) || freezes.some(({ pid, to }) => pid === child.pid && to >= since)) return 0;
+    if (error !== null || took > READY_MS)
+      this.wrong.push(`a process was not ready ${took} ms after a failover: ${error?.message ?? "it is now"}`);
+    return took;
   }
 
   /** The database is away until `work` has ended. */
