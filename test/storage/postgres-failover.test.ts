@@ -112,6 +112,27 @@ test("store postgres: a server that is gone without a word: what waits for it en
   assert.ok(performance.now() - began < 20_000, "it waited for the time limit of a query");
 });
 
+test("GET /readyz on PostgreSQL whose primary is gone without a word, while the standby takes over: reads that wait for it are answered by the new primary, and the commit on its way happens there, once", {
+  skip,
+}, async (t) => {
+  const { url, proxy, store } = await failing(t);
+  await Promise.all(Array.from({ length: 8 }, (_, index) => store.scan({ prefix: `${index}`, limit: 1 })));
+  const revision = (await store.get("k"))!.revision;
+  proxy.silence();
+  const reads = Promise.all(Array.from({ length: 4 }, () => store.scan({ prefix: "k", limit: 1 })));
+  const writing = store.commit({ put: [["k", "2"]], add: [["n", 1]], expect: [["k", revision]] });
+  await failOver(proxy);
+  await ready(store);
+  // Before the time limit of a query, behind which they are refused.
+  await Promise.all([reads, writing]);
+  const text = "SELECT key, value FROM penstock WHERE key IN ('k', 'n') ORDER BY key";
+  assert.deepEqual(await standby.query(text, named(url, standby)), [
+    { key: "k", value: "2" },
+    { key: "n", value: "1" },
+  ]);
+  await rejoin();
+});
+
 test("store postgres: several hosts in the URL: the first that takes writes, whichever that is, and the next one after a failover", {
   skip,
 }, async (t) => {
