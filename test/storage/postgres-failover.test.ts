@@ -264,9 +264,14 @@ test("POST /agents/:id/text in the background, and the standby takes over: a run
   one.proxy.refuse(true);
   one.proxy.cut("lost-start", "answered");
   assert.equal((await ask(one, "lost-start", "once")).status, 503);
+  other.proxy.away(true);
+  await until(async () => (await other.service.get("/readyz")).status === 503, "that it is away");
   await caughtUp(url);
   await failOver(one.proxy);
   other.proxy.lead(addressOf(standby.url));
+  // More than two looks of the one that waits.
+  await sleep(1_200);
+  other.proxy.away(false);
   one.proxy.refuse(false);
   for (const input of ["a", "once"]) model.release(input);
   const listed = async (): Promise<Loose[]> => {
