@@ -8,6 +8,7 @@ import { userIdOf } from "../identity/user.ts";
 import { storedTime } from "../lib/clock.ts";
 import { messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { UserBound } from "../lib/user-bound.ts";
+import { whileAway } from "../storage/away.ts";
 import { unlessConflict } from "../storage/conflict.ts";
 import type { Store } from "../storage/store.ts";
 import type { ApprovalInbox, AskedCall } from "../tools/approval.ts";
@@ -83,15 +84,21 @@ export class Approvals implements ApprovalInbox {
   }
 
   async admit(call: AskedCall): Promise<unknown> {
-    return admit(this.#connected(), call, {
-      bound: this.#bound,
-      // A direct call is made again by its client. What goes on elsewhere, after a restart for example, waits for its answer.
-      late: async (record) => {
-        const isOver = isAwaited(record) ? await this.#steps?.hasEnded(record) : record.kind !== "direct";
-        if (isOver) await this.withdraw([record.id], "cancelled");
-      },
-      hear: (id, { from, ...answer }) => this.hear(id, answer, from),
-    });
+    const { approval, call: caller } = call.origin;
+    const ask = () =>
+      admit(this.#connected(), call, {
+        bound: this.#bound,
+        // A direct call is made again by its client. What goes on elsewhere, after a restart for example, waits for its answer.
+        late: async (record) => {
+          const isOver = isAwaited(record) ? await this.#steps?.hasEnded(record) : record.kind !== "direct";
+          if (isOver) await this.withdraw([record.id], "cancelled");
+        },
+        hear: (id, { from, ...answer }) => this.hear(id, answer, from),
+      });
+    // Nobody would make the call of a step again, and what a person has answered must count.
+    if (approval?.kind !== "step") return ask();
+    const report = (error: ServiceError) => void (approval.record?.isKept && approval.record.away(error));
+    return ask().catch((failure) => whileAway(failure, ask, { report, isOver: () => caller.signal.aborted }));
   }
 
   /** Takes an answer, unless it does not count: somebody has answered before, or the requester is not permitted to. */

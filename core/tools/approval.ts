@@ -46,6 +46,8 @@ export interface ApprovalClaim {
    * key, and needs no second answer.
    */
   readonly isRecorded?: true | undefined;
+  /** Told that the call waits, since the store is away. */
+  readonly record?: { readonly isKept: boolean; away(error: ServiceError): void };
   /** Called before a question is stored: from then on the run of the call goes on after its process. */
   keep?(): Promise<void>;
 }

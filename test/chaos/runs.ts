@@ -108,8 +108,9 @@ export async function ask(client: Client): Promise<void> {
   const run = begin(client, "asking");
   const body = { input: run.text, options: { runId: run.id } };
   const member = await client.cluster.pick(client.random);
-  const { approvals, runId } = await call(client, member, "/agents/asking/text", { body });
-  assert.deepEqual([approvals.length, runId], [1, run.id]);
+  const reply = await call(client, member, "/agents/asking/text", { body });
+  const { approvals = [], runId } = reply;
+  assert.deepEqual([approvals.length, runId], [1, run.id], JSON.stringify(reply));
   run.fact = "waits";
   assert.equal((await insist(client, pathOf(run)))?.status, "waiting", `${run.id} was acknowledged`);
   const [{ approvalId }] = approvals;

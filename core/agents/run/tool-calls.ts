@@ -256,7 +256,7 @@ function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: C
 /** Who takes the answer: the client, the run itself, or the same call of the model at another time. */
 function approvalPlace({ clientApproves, record, settings }: RunPlan, brings: CallToRun["brings"]): ApprovalClaim {
   const { userId = "" } = settings.memory;
-  if (brings === undefined && record?.waitsAt !== undefined) return { kind: "step", userId, ...record.waitsAt };
+  if (brings === undefined && record?.waitsAt !== undefined) return { kind: "step", userId, record, ...record.waitsAt };
   return clientApproves ? AS_CLIENT : AS_MODEL;
 }
 
