@@ -12,9 +12,8 @@ import { whileAway } from "../storage/away.ts";
 import { unlessConflict } from "../storage/conflict.ts";
 import type { Store } from "../storage/store.ts";
 import type { ApprovalInbox, AskedCall } from "../tools/approval.ts";
-import type { Tool } from "../tools/tool.ts";
 import { admit } from "./admission.ts";
-import { answer } from "./answer.ts";
+import { type AnswerOptions, answer } from "./answer.ts";
 import { type ApprovalRecord, type ApprovalStatus, approvalView, isAwaited, type WithdrawalReason } from "./record.ts";
 import { ApprovalRows, type FoundApproval } from "./rows.ts";
 import { type Deliver, settleDue, Upkeep } from "./upkeep.ts";
@@ -35,7 +34,7 @@ interface ApprovalOptions {
 
 /** What calls may be made of, and by whom. */
 interface Known {
-  readonly tools: { get(name: string): Tool | undefined };
+  readonly tools: AnswerOptions["tools"];
   readonly agents: { has(id: string): boolean };
 }
 
@@ -97,7 +96,7 @@ export class Approvals implements ApprovalInbox {
       });
     // Nobody would make the call of a step again, and what a person has answered must count.
     if (approval?.kind !== "step") return ask();
-    const report = (error: ServiceError) => void (approval.record?.isKept && approval.record.away(error));
+    const report = (error: ServiceError) => approval.record?.away(error);
     return ask().catch((failure) => whileAway(failure, ask, { report, isOver: () => caller.signal.aborted }));
   }
 
@@ -131,11 +130,9 @@ export class Approvals implements ApprovalInbox {
 
   /** The approval with that id, if the requester may see it. */
   async find(id: string, requester: Requester): Promise<Approval | undefined> {
-    const found = await this.#connected().read(id);
-    const principal = principalOf(requester, this.#options.isolated);
-    return found === undefined || !mayAccess(principal, found.record.owner, undefined)
-      ? undefined
-      : approvalView(found.record);
+    const record = (await this.#connected().read(id))?.record;
+    const mayRead = record && mayAccess(principalOf(requester, this.#options.isolated), record.owner, undefined);
+    return mayRead ? approvalView(record) : undefined;
   }
 
   async answer(id: string, body: AnswerApprovalRequest, requester: Requester): Promise<Approval> {

@@ -256,13 +256,13 @@ function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: C
 /** Who takes the answer: the client, the run itself, or the same call of the model at another time. */
 function approvalPlace({ clientApproves, record, settings }: RunPlan, brings: CallToRun["brings"]): ApprovalClaim {
   const { userId = "" } = settings.memory;
-  if (brings === undefined && record?.waitsAt !== undefined) return { kind: "step", userId, record, ...record.waitsAt };
+  if (brings === undefined && record?.waitsAt !== undefined) return { kind: "step", userId, ...record.waitsAt };
   return clientApproves ? AS_CLIENT : AS_MODEL;
 }
 
 function recorded({ record }: RunPlan, step: number): Partial<ApprovalClaim> | null {
   if (record === null) return null;
-  return { isRecorded: true, since: record.since, isRepeated: record.answer(step) !== undefined };
+  return { record, since: record.since, isRepeated: record.answer(step) !== undefined };
 }
 
 const AS_CLIENT: ApprovalClaim = { kind: "chat" };
