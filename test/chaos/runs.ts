@@ -126,6 +126,8 @@ async function follow(client: Client, run: KeptRun): Promise<void> {
   const reads = async (reply: Dispatcher.ResponseData) => {
     try {
       for await (const { id, data } of eventsOf(reply)) {
+        // Of the reading, and no part of the run: the store is away.
+        if (id === "" && data.type === "error") return false;
         assert.equal(Number(id), last + 1, `the number of a part of ${run.id}`);
         last++;
         if (data.type === "tool-result") client.knowledge.told.set(`${run.id}:${data.toolCallId}`, Date.now());
