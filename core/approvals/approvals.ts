@@ -11,11 +11,7 @@ import { UserBound } from "../lib/user-bound.ts";
 import { whileAway } from "../storage/away.ts";
 import { unlessConflict } from "../storage/conflict.ts";
 import type { Store } from "../storage/store.ts";
-<<<<<<< HEAD
-import type { ApprovalInbox, AskedCall } from "../tools/approval.ts";
-=======
-import type { ApprovalInbox, AskedCall, Tool } from "../tools/tool.ts";
->>>>>>> main
+import type { ApprovalInbox, AskedCall } from "../tools/tool.ts";
 import { admit } from "./admission.ts";
 import { type AnswerOptions, answer } from "./answer.ts";
 import { type ApprovalRecord, type ApprovalStatus, approvalView, isAwaited, type WithdrawalReason } from "./record.ts";

@@ -2,6 +2,7 @@
 import type { Logger } from "pino";
 import type { Requester } from "../identity/principal.ts";
 import type { User } from "../identity/user.ts";
+import type { ServiceError } from "../lib/errors.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import type { OnToolProgress } from "../lib/tool-progress.ts";
 import type { ToolMeter } from "../observability/metrics/named.ts";
