@@ -2,7 +2,6 @@
 import type { Logger } from "pino";
 import type { Requester } from "../identity/principal.ts";
 import type { User } from "../identity/user.ts";
-import type { ServiceError } from "../lib/errors.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
 import type { OnToolProgress } from "../lib/tool-progress.ts";
 import type { ToolMeter } from "../observability/metrics/named.ts";
@@ -48,7 +47,7 @@ export interface ApprovalClaim {
    * Of the run of the call, when it records what it does. After a crash the run repeats the call, with the same idempotency key, and needs
    * no second answer. It is told that the call waits, since the store is away.
    */
-  readonly record?: { away(error: ServiceError): void };
+  readonly record?: { away(failure: Error): void };
   /** Called before a question is stored: from then on the run of the call goes on after its process. */
   keep?(): Promise<void>;
 }
