@@ -32,6 +32,7 @@ async function begin() {
     providers: { held: model.settings, demo: { use: "scripted", replies: PAYS } },
     memory: { default: {} },
     tools: { pay: { use: "pay", approval: true } },
+    workflows: { pays: { steps: [{ id: "pay", andThen: { tool: "pay", input: { amount: 7 } } }] } },
     agents: {
       keeper: { model: "held/any", durable: true },
       clerk: { model: "demo/echo", tools: ["pay"], durable: true, memory: false },
@@ -133,7 +134,7 @@ test("POST /agents/:id/text in the background whose turn was taken, though the a
   await eventually(async () => (await claims()).length === 0, "that no row of a turn is left");
 });
 
-test("POST /agents/:id/text in the background whose tool asks for approval, while PostgreSQL is away for the question and then for the yes: the run waits for both, and the tool runs once", {
+test("POST /agents/:id/text in the background whose tool asks for approval, while PostgreSQL is away for the question and then for the yes: the run waits for both, and the tool runs once; a step of a workflow asks when it is back", {
   skip,
 }, async () => {
   const clerk = (id: string): Promise<Loose> => dataOf(one!.service.get(`/agents/clerk/runs/${id}`));
@@ -163,4 +164,11 @@ test("POST /agents/:id/text in the background whose tool asks for approval, whil
   await away("aq/", () => dataOf(one!.service.post(`/approvals/${approvals[0].approvalId}`, { approved: true })));
   await eventually(async () => (await clerk(id)).endTime != null, "the end");
   assert.deepEqual([(await clerk(id)).status, ran], ["completed", [5]]);
+
+  // A step of a workflow as well.
+  let executing: Promise<Loose> | undefined;
+  await away("aq/", async () => {
+    executing = dataOf(one!.service.post("/workflows/pays/execute", { input: {} }));
+  });
+  assert.equal((await executing).status, "suspended");
 });
