@@ -66,7 +66,7 @@ export async function admit(
   if (kind === "none") throw nobodyAnswers(tool.name);
   const call = { ...claim, kind, owner: claim.userId ?? userIdOf(origin.call.user) ?? "" };
   const digests = digestsOf(asked, call);
-  const usedBy = claim.isRecorded === true ? origin.idempotencyKey : undefined;
+  const usedBy = claim.record && origin.idempotencyKey;
   let free: boolean | undefined;
   const isFree = () => (free ??= mayHaveAsked(tool, origin.approval) && runsWithout(asked));
   let { answer } = claim;
@@ -203,8 +203,8 @@ function question({ tool, input, origin }: AskedCall, call: Call, digests: Diges
 }
 
 function waits({ id, toolName, input, status }: ApprovalRecord): ApprovalNeeded {
-  if (status === "open") return new ApprovalNeeded(id, toolName, input);
-  return new ApprovalNeeded(id, toolName, input, "it is approved, and runs with its id in the header x-approval-id");
+  const approved = "it is approved, and runs with its id in the header x-approval-id";
+  return new ApprovalNeeded(id, toolName, input, status === "open" ? undefined : approved);
 }
 
 function refusal(record: ApprovalRecord | undefined, stands: Standing, tool: string): ServiceError {

@@ -19,7 +19,7 @@ interface Approver {
   readonly isConsole: boolean;
 }
 
-interface AnswerOptions {
+export interface AnswerOptions {
   readonly tools: { get(name: string): Tool | undefined };
   readonly clock?: Clock;
   /** Why nobody needs the answer any more; null while somebody does. */
@@ -71,7 +71,7 @@ const saysTheSame = (record: ApprovalRecord, { approved, input }: AnswerApproval
 function editedInput(
   { toolName, input }: ApprovalRecord,
   body: AnswerApprovalRequest,
-  tools: { get(name: string): Tool | undefined },
+  tools: AnswerOptions["tools"],
 ): readonly [unknown] | undefined {
   if (body.input === undefined) return undefined;
   if (!body.approved) throw invalid("input belongs to an answer with approved: true");

@@ -8,11 +8,12 @@ import { userIdOf } from "../identity/user.ts";
 import { storedTime } from "../lib/clock.ts";
 import { messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { UserBound } from "../lib/user-bound.ts";
+import { whileAway } from "../storage/away.ts";
 import { unlessConflict } from "../storage/conflict.ts";
 import type { Store } from "../storage/store.ts";
-import type { ApprovalInbox, AskedCall, Tool } from "../tools/tool.ts";
+import type { ApprovalInbox, AskedCall } from "../tools/tool.ts";
 import { admit } from "./admission.ts";
-import { answer } from "./answer.ts";
+import { type AnswerOptions, answer } from "./answer.ts";
 import { type ApprovalRecord, type ApprovalStatus, approvalView, isAwaited, type WithdrawalReason } from "./record.ts";
 import { ApprovalRows, type FoundApproval } from "./rows.ts";
 import { type Deliver, settleDue, Upkeep } from "./upkeep.ts";
@@ -33,7 +34,7 @@ interface ApprovalOptions {
 
 /** What calls may be made of, and by whom. */
 interface Known {
-  readonly tools: { get(name: string): Tool | undefined };
+  readonly tools: AnswerOptions["tools"];
   readonly agents: { has(id: string): boolean };
 }
 
@@ -82,15 +83,21 @@ export class Approvals implements ApprovalInbox {
   }
 
   async admit(call: AskedCall): Promise<unknown> {
-    return admit(this.#connected(), call, {
-      bound: this.#bound,
-      // A direct call is made again by its client. What goes on elsewhere, after a restart for example, waits for its answer.
-      late: async (record) => {
-        const isOver = isAwaited(record) ? await this.#steps?.hasEnded(record) : record.kind !== "direct";
-        if (isOver) await this.withdraw([record.id], "cancelled");
-      },
-      hear: (id, { from, ...answer }) => this.hear(id, answer, from),
-    });
+    const { approval, call: caller } = call.origin;
+    const ask = () =>
+      admit(this.#connected(), call, {
+        bound: this.#bound,
+        // A direct call is made again by its client. What goes on elsewhere, after a restart for example, waits for its answer.
+        late: async (record) => {
+          const isOver = isAwaited(record) ? await this.#steps?.hasEnded(record) : record.kind !== "direct";
+          if (isOver) await this.withdraw([record.id], "cancelled");
+        },
+        hear: (id, { from, ...answer }) => this.hear(id, answer, from),
+      });
+    // Nobody would make the call of a step again, and what a person has answered must count.
+    if (approval?.kind !== "step") return ask();
+    const report = (error: ServiceError) => approval.record?.away(error);
+    return ask().catch((failure) => whileAway(failure, ask, { report, isOver: () => caller.signal.aborted }));
   }
 
   /** Takes an answer, unless it does not count: somebody has answered before, or the requester is not permitted to. */
@@ -123,11 +130,9 @@ export class Approvals implements ApprovalInbox {
 
   /** The approval with that id, if the requester may see it. */
   async find(id: string, requester: Requester): Promise<Approval | undefined> {
-    const found = await this.#connected().read(id);
-    const principal = principalOf(requester, this.#options.isolated);
-    return found === undefined || !mayAccess(principal, found.record.owner, undefined)
-      ? undefined
-      : approvalView(found.record);
+    const record = (await this.#connected().read(id))?.record;
+    const mayRead = record && mayAccess(principalOf(requester, this.#options.isolated), record.owner, undefined);
+    return mayRead ? approvalView(record) : undefined;
   }
 
   async answer(id: string, body: AnswerApprovalRequest, requester: Requester): Promise<Approval> {

@@ -33,7 +33,7 @@ export class Upkeep {
   readonly #rounds: Interval;
   readonly #clock: Clock;
   #deliver: Deliver | null = null;
-  #retry: NodeJS.Timeout | null = null;
+  #retry: NodeJS.Timeout | undefined;
   #retryDelay = RETRY_DELAY_MS;
   #endWatch: (() => void) | undefined;
 
@@ -58,7 +58,7 @@ export class Upkeep {
   /** Tells what waits for an answer of it at once. What cannot be told yet is told in a round. Never rejects. */
   async deliver(record: ApprovalRecord): Promise<void> {
     if (this.#deliver === null || this.#rounds.signal.aborted) return;
-    if ((await this.#tell(record).catch(() => "later")) === "later") this.hurry();
+    if ((await this.#tell(record)) === "later") this.hurry();
   }
 
   /** Starts a round now, because a step's question has been answered. */
@@ -69,9 +69,8 @@ export class Upkeep {
 
   async stop(): Promise<void> {
     this.#endWatch?.();
-    if (this.#retry !== null) clearTimeout(this.#retry);
     await this.#rounds.stop();
-    if (this.#retry !== null) clearTimeout(this.#retry);
+    clearTimeout(this.#retry);
   }
 
   async #round(): Promise<void> {
@@ -82,8 +81,9 @@ export class Upkeep {
         if (this.#rounds.signal.aborted) return;
         if ((await this.#tell(record)) === "later") isLate = true;
       }
-    if (isLate) this.#retrySoon();
-    else this.#retryDelay = RETRY_DELAY_MS;
+    clearTimeout(this.#retry);
+    if (isLate) this.#retry = setTimeout(() => this.#rounds.hurry(), this.#retryDelay).unref();
+    this.#retryDelay = isLate ? Math.min(this.#retryDelay * 2, ROUND_INTERVAL_MS) : RETRY_DELAY_MS;
   }
 
   async #tell(record: ApprovalRecord): Promise<Delivery> {
@@ -97,13 +97,5 @@ export class Upkeep {
       this.#logger.warn(about, `what waits for an approval could not be told of it: ${messageOf(error)}`);
       return "gone";
     }
-  }
-
-  #retrySoon(): void {
-    if (this.#rounds.signal.aborted) return;
-    if (this.#retry !== null) clearTimeout(this.#retry);
-    this.#retry = setTimeout(() => this.#rounds.hurry(), this.#retryDelay);
-    this.#retry.unref();
-    this.#retryDelay = Math.min(this.#retryDelay * 2, ROUND_INTERVAL_MS);
   }
 }

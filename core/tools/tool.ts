@@ -44,10 +44,10 @@ export interface ApprovalClaim {
    */
   readonly since?: number | undefined;
   /**
-   * Set when the call belongs to a run that records what it does. After a crash the run repeats the call, with the same idempotency
-   * key, and needs no second answer.
+   * Of the run of the call, when it records what it does. After a crash the run repeats the call, with the same idempotency key, and needs
+   * no second answer. It is told that the call waits, since the store is away.
    */
-  readonly isRecorded?: true | undefined;
+  readonly record?: { away(failure: Error): void };
   /** Called before a question is stored: from then on the run of the call goes on after its process. */
   keep?(): Promise<void>;
 }

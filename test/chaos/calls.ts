@@ -14,9 +14,20 @@ export interface Said {
   sure: boolean;
 }
 
+/** A run of an agent that is kept, as its client knows it. */
+export interface KeptRun {
+  id: string;
+  readonly agent: "worker" | "asking";
+  readonly text: string;
+  readonly conversation: string | undefined;
+  /** What it must be at least: `asked` may not exist, `waits` asks for approval, `begun` was acknowledged and comes to its end. */
+  fact: "asked" | "waits" | "begun" | "over";
+}
+
 /** What all clients know together. */
 export interface Knowledge {
   readonly executions: Known[];
+  readonly runs: KeptRun[];
   /** Executions that a client has asked to be cancelled, and whether that was acknowledged. */
   readonly cancels: Map<Known, boolean>;
   /** In the order in which they were said; a conversation has one writer. */
@@ -30,6 +41,7 @@ export interface Knowledge {
 
 export const createKnowledge = (wrong: string[]): Knowledge => ({
   executions: [],
+  runs: [],
   cancels: new Map(),
   conversations: new Map(),
   told: new Map(),
@@ -37,10 +49,12 @@ export const createKnowledge = (wrong: string[]): Knowledge => ({
   wrong,
 });
 
-/** A resume goes on where it was asked for. */
-export function mayMove({ executions }: Knowledge): (execution: string) => boolean {
-  const resumed = new Set(executions.filter(({ workflow }) => workflow === "approval").map(({ id }) => id));
-  return (execution) => resumed.has(execution);
+/** What is resumed or approved goes on where it was asked for. */
+export function mayMove({ executions, runs }: Knowledge): (execution: string) => boolean {
+  const resumed = executions.filter(({ workflow }) => workflow === "approval");
+  const approved = runs.filter(({ agent }) => agent === "asking");
+  const moving = new Set([...resumed, ...approved].map(({ id }) => id));
+  return (execution) => moving.has(execution);
 }
 
 export interface Client {
@@ -97,7 +111,7 @@ export async function call({ cluster }: Client, member: Member, path: string, se
   const text = await reply.body.text().catch((error) => {
     throw new Broken(String(error));
   });
-  if (reply.statusCode === 200 || reply.statusCode === 201) return JSON.parse(text).data;
+  if (reply.statusCode >= 200 && reply.statusCode < 300) return JSON.parse(text).data;
   if (reply.statusCode === 404 || sent?.refusals?.includes(reply.statusCode)) return undefined;
   const what = `${path} is ${reply.statusCode} after ${Date.now() - since} ms: ${text.slice(0, 300)}`;
   assert.equal(reply.statusCode, 503, what);

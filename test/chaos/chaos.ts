@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { caseSeed, type Random, randomOf } from "../fuzz/random.ts";
 import type { PostgresServer } from "../support/postgres.ts";
 import { createKnowledge, type Knowledge, mayMove } from "./calls.ts";
-import { createClients, work } from "./clients.ts";
+import { ALL_VISITS, createClients, work } from "./clients.ts";
 import { Cluster, type Deeds } from "./cluster.ts";
 import { judgeRuns, readRuns } from "./effects.ts";
 import { type Pair, WAYS_TO_GO } from "./pair.ts";
@@ -33,6 +33,8 @@ interface ChaosSettings {
   readonly seed: number;
   /** The database, where it is two servers of which one can take over. */
   readonly pair?: Pair;
+  /** Whether runs of agents that are kept are in the load. */
+  readonly runs?: boolean;
   /** Ends it early. */
   readonly signal?: AbortSignal;
   readonly tell: (line: string) => void;
@@ -48,7 +50,7 @@ export interface ChaosReport {
 }
 
 export async function chaos(database: PostgresServer, settings: ChaosSettings): Promise<ChaosReport> {
-  const { duration, seed, signal, tell } = settings;
+  const { duration, seed, signal, tell, runs: withRuns = false } = settings;
   const cluster = new Cluster(database, await database.createDatabase(), PROCESSES);
   const { deeds, wrong } = cluster;
   const knowledge = createKnowledge(wrong);
@@ -59,7 +61,7 @@ export async function chaos(database: PostgresServer, settings: ChaosSettings): 
     const isTimeOver = () => Date.now() >= (hadTrouble(deeds) ? end : end + LONGEST_WAIT_MS);
     const goes = () => !isTimeOver() && wrong.length === 0 && !signal?.aborted;
     const clients = createClients({ cluster, knowledge, seed, goes }, CLIENTS);
-    const working = clients.map((client) => work(client, PAUSE_MS));
+    const working = clients.map((client) => work(client, PAUSE_MS, withRuns ? ALL_VISITS : undefined));
     await makeTrouble(cluster, settings, goes);
     tell(`the trouble is over: ${knowledge.executions.length} executions, ${deeds.kills.size} kills`);
     await Promise.all(working);

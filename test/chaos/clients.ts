@@ -4,9 +4,12 @@ import { caseSeed, randomOf } from "../fuzz/random.ts";
 import { Broken, type Client, Refused } from "./calls.ts";
 import { save, talk } from "./conversations.ts";
 import { approve, cancel, execute, follow, stream } from "./executions.ts";
+import { ask, chat, keep, task } from "./runs.ts";
+
+type Visits = readonly (readonly [weight: number, visit: (client: Client) => Promise<void>])[];
 
 /** How often each is made, against the others. */
-const VISITS: readonly (readonly [weight: number, visit: (client: Client) => Promise<void>])[] = [
+const VISITS: Visits = [
   [6, execute],
   [4, approve],
   [3, follow],
@@ -16,13 +19,16 @@ const VISITS: readonly (readonly [weight: number, visit: (client: Client) => Pro
   [4, talk],
 ];
 
+/** With runs of agents, which are kept, beside. */
+export const ALL_VISITS: Visits = [...VISITS, [4, keep], [3, task], [3, ask], [3, chat]];
+
 /** One visit after the other, until the load is over. */
-export async function work(client: Client, pause: number): Promise<void> {
+export async function work(client: Client, pause: number, visits = VISITS): Promise<void> {
   const { knowledge, random } = client;
   while (client.goes()) {
     // At moments of chance, as often as the rate says.
     await sleep(-Math.log(1 - random.next()) * pause);
-    const visit = random.weighted(VISITS);
+    const visit = random.weighted(visits);
     const outcome = await visit(client).then(
       () => "answered",
       (error: Error) => {

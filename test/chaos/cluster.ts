@@ -10,6 +10,7 @@ import type { Random } from "../fuzz/random.ts";
 import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
 import { EXAMPLES } from "../support/plugin-folder.ts";
 import type { PostgresServer } from "../support/postgres.ts";
+import { AGENT_PLUGINS, AGENTS } from "./agents.ts";
 import type { Pair, WAYS_TO_GO } from "./pair.ts";
 import { ready } from "./settled.ts";
 
@@ -37,6 +38,8 @@ export interface Deeds {
 }
 
 const BOOT_PAUSE_MS = 200;
+/** A process finds the new primary within this. */
+const READY_MS = 5_000;
 /** A process that boots while the database comes back may fail for so long after. */
 const OUTAGE_ECHO_MS = 10_000;
 
@@ -65,10 +68,10 @@ const MORE = `  slowly:
     steps:
 ${slowSteps}
 memory: { default: {} }
-providers: { demo: { use: scripted } }
+providers: { demo: { use: scripted }, charging: { use: charging } }
 agents:
   assistant: { name: Assistant, description: Repeats, instructions: Repeat., model: demo/echo, memory: default }
-`;
+${AGENTS}`;
 
 export class Cluster {
   readonly members: Member[];
@@ -83,8 +86,10 @@ export class Cluster {
   constructor(database: PostgresServer, url: string, size: number) {
     this.#database = database;
     this.members = Array.from({ length: size }, (_, index) => ({ index, served: null, frozen: false }));
-    mkdirSync(join(this.folder, "plugins/steps"), { recursive: true });
-    writeFileSync(join(this.folder, "plugins/steps/run.mjs"), STEP);
+    const plugins = Object.entries({ "steps/run.mjs": STEP, ...AGENT_PLUGINS });
+    for (const kind of ["steps", "tools", "providers"])
+      mkdirSync(join(this.folder, "plugins", kind), { recursive: true });
+    for (const [name, text] of plugins) writeFileSync(join(this.folder, "plugins", name), text);
     writeFileSync(join(this.folder, "service.yaml"), `store: ${url}${MANIFEST}${MORE}`);
   }
 
@@ -172,13 +177,25 @@ export class Cluster {
   async failOver(pair: Pair, way: (typeof WAYS_TO_GO)[number]): Promise<void> {
     await this.outage(async () => {
       await pair.failOver(way, async () => {
-        const since = performance.now();
         const able = this.members.filter(({ served, frozen }) => served !== null && !frozen);
-        // One that is killed meanwhile is not ready again.
-        await Promise.all(able.map(({ served }) => ready(served!.url).catch(() => undefined)));
-        this.deeds.failovers.push(Math.round(performance.now() - since));
+        const times = await Promise.all(able.map(({ served }) => this.#readyAfter(served!, Date.now())));
+        this.deeds.failovers.push(Math.max(0, ...times));
       });
     });
+  }
+
+  /** Milliseconds. One that is killed or frozen meanwhile takes none. */
+  async #readyAfter({ child, url }: Served, since: number): Promise<number> {
+    const error = await ready(url).then(
+      () => null,
+      (failure: Error) => failure,
+    );
+    const took = Date.now() - since;
+    const { kills, freezes } = this.deeds;
+    if (kills.has(child.pid!) || freezes.some(({ pid, to }) => pid === child.pid && to >= since)) return 0;
+    if (error !== null || took > READY_MS)
+      this.wrong.push(`a process was not ready ${took} ms after a failover: ${error?.message ?? "it is now"}`);
+    return took;
   }
 
   /** The database is away until `work` has ended. */

@@ -32,6 +32,7 @@ try {
     duration,
     seed,
     pair: database,
+    runs: true,
     signal: interrupted.signal,
     tell: console.log,
   });

@@ -7,6 +7,7 @@ import { nothingRuns } from "../crash/workflow-runs.ts";
 import type { Client, Knowledge } from "./calls.ts";
 import type { Cluster } from "./cluster.ts";
 import { checkConversation } from "./conversations.ts";
+import { checkConversationOfRuns, checkRun } from "./runs.ts";
 
 /** Until everything has ended that dead processes ran. */
 const SETTLE_MS = 180_000;
@@ -29,6 +30,9 @@ export async function settled(cluster: Cluster, clients: readonly Client[], know
     check(() => checkEnd(pools[turn++ % pools.length]!, known, knowledge.cancels)),
   );
   for (const id of knowledge.conversations.keys()) await check(() => checkConversation(clients[0]!, id));
+  await forEach(knowledge.runs, (run) => check(() => checkRun(clients[0]!, run)));
+  for (const id of new Set(knowledge.runs.map(({ conversation }) => conversation)))
+    if (id !== undefined) await check(() => checkConversationOfRuns(clients[0]!, id));
   await Promise.all(pools.map((pool) => pool.destroy()));
 }
 

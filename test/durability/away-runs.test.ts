@@ -2,9 +2,11 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { PAY_PLUGIN, PAYS, ran } from "../support/approvals.ts";
 import { startCutProxy } from "../support/cut-proxy.ts";
 import { eventually } from "../support/event-reader.ts";
 import { heldModel } from "../support/held-model.ts";
+import { pluginFolder } from "../support/plugin-folder.ts";
 import { addressOf, NO_POSTGRES, type PostgresServer, sharedPostgres, urlThrough } from "../support/postgres.ts";
 import { dataOf, type Loose } from "../support/served-upstream.ts";
 import { startService, type TestService } from "../support/service.ts";
@@ -16,6 +18,7 @@ const file = { after } as never;
 after(() => server?.close());
 
 const model = heldModel(file);
+const paying = pluginFolder(file, PAY_PLUGIN);
 const url = server === null ? "" : await db.createDatabase();
 
 /** A service of the manifest behind a proxy of its own. */
@@ -26,11 +29,16 @@ async function begin() {
     name: "Test",
     version: "1.0.0",
     store: urlThrough(proxy.port, url),
-    providers: { held: model.settings },
+    providers: { held: model.settings, demo: { use: "scripted", replies: PAYS } },
     memory: { default: {} },
-    agents: { keeper: { model: "held/any", durable: true } },
+    tools: { pay: { use: "pay", approval: true } },
+    workflows: { pays: { steps: [{ id: "pay", andThen: { tool: "pay", input: { amount: 7 } } }] } },
+    agents: {
+      keeper: { model: "held/any", durable: true },
+      clerk: { model: "demo/echo", tools: ["pay"], durable: true, memory: false },
+    },
   };
-  return { proxy, service: await startService(file, manifest, { plugins: [model.plugins] }) };
+  return { proxy, service: await startService(file, manifest, { plugins: [model.plugins, paying] }) };
 }
 const [one, other] = server === null ? [] : await Promise.all([begin(), begin()]);
 
@@ -124,4 +132,43 @@ test("POST /agents/:id/text in the background whose turn was taken, though the a
   assert.equal(error?.message ?? error ?? status, "completed");
   assert.equal((await said("lost-turn")).length, 2);
   await eventually(async () => (await claims()).length === 0, "that no row of a turn is left");
+});
+
+test("POST /agents/:id/text in the background whose tool asks for approval, while PostgreSQL is away for the question and then for the yes: the run waits for both, and the tool runs once; a step of a workflow asks when it is back", {
+  skip,
+}, async () => {
+  const clerk = (id: string): Promise<Loose> => dataOf(one!.service.get(`/agents/clerk/runs/${id}`));
+  /** The next query with this text finds nobody, for a while. */
+  const away = async (text: string, work: () => Promise<unknown>) => {
+    one!.proxy.refuse(true);
+    const { cuts } = one!.proxy;
+    one!.proxy.cut(text, "before");
+    await work();
+    await eventually(() => one!.proxy.cuts > cuts, "the cut");
+    await isAway(one!);
+    await sleep(300);
+    one!.proxy.refuse(false);
+  };
+  let id = "";
+  await away("aq/", async () => {
+    const reply = one!.service.post("/agents/clerk/text", { input: "pay 5", options: { background: true } });
+    id = await acknowledged(reply);
+  });
+  await eventually(async () => (await clerk(id)).status === "waiting", "the question");
+  const { approvals } = await clerk(id);
+  assert.deepEqual(
+    approvals.map(({ input }: Loose) => input),
+    [{ amount: 5 }],
+  );
+  assert.deepEqual(ran, []);
+  await away("aq/", () => dataOf(one!.service.post(`/approvals/${approvals[0].approvalId}`, { approved: true })));
+  await eventually(async () => (await clerk(id)).endTime != null, "the end");
+  assert.deepEqual([(await clerk(id)).status, ran], ["completed", [5]]);
+
+  // A step of a workflow as well.
+  let executing: Promise<Loose> | undefined;
+  await away("aq/", async () => {
+    executing = dataOf(one!.service.post("/workflows/pays/execute", { input: {} }));
+  });
+  assert.equal((await executing).status, "suspended");
 });

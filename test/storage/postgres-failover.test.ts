@@ -5,9 +5,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import { type CutProxy, startCutProxy } from "../support/cut-proxy.ts";
+import { heldModel } from "../support/held-model.ts";
 import { addressOf, NO_POSTGRES, type PostgresServer, startPostgres, urlThrough } from "../support/postgres.ts";
 import { until } from "../support/probe.ts";
 import { silent } from "../support/providers.ts";
+import { dataOf, type Loose } from "../support/served-upstream.ts";
+import { startService } from "../support/service.ts";
 import { recordingLogger } from "../support/storage.ts";
 
 const server = await startPostgres();
@@ -112,6 +115,27 @@ test("store postgres: a server that is gone without a word: what waits for it en
   assert.ok(performance.now() - began < 20_000, "it waited for the time limit of a query");
 });
 
+test("GET /readyz on PostgreSQL whose primary is gone without a word, while the standby takes over: reads that wait for it are answered by the new primary, and the commit on its way happens there, once", {
+  skip,
+}, async (t) => {
+  const { url, proxy, store } = await failing(t);
+  await Promise.all(Array.from({ length: 8 }, (_, index) => store.scan({ prefix: `${index}`, limit: 1 })));
+  const revision = (await store.get("k"))!.revision;
+  proxy.silence();
+  const reads = Promise.all(Array.from({ length: 4 }, () => store.scan({ prefix: "k", limit: 1 })));
+  const writing = store.commit({ put: [["k", "2"]], add: [["n", 1]], expect: [["k", revision]] });
+  await failOver(proxy);
+  await ready(store);
+  // Before the time limit of a query, behind which they are refused.
+  await Promise.all([reads, writing]);
+  const text = "SELECT key, value FROM penstock WHERE key IN ('k', 'n') ORDER BY key";
+  assert.deepEqual(await standby.query(text, named(url, standby)), [
+    { key: "k", value: "2" },
+    { key: "n", value: "1" },
+  ]);
+  await rejoin();
+});
+
 test("store postgres: several hosts in the URL: the first that takes writes, whichever that is, and the next one after a failover", {
   skip,
 }, async (t) => {
@@ -207,6 +231,70 @@ test("GET /readyz on PostgreSQL: connections that have come to another timeline,
   await say("0000000B");
   assert.equal(await store.problem(), null);
   assert.equal((await store.get("k"))?.value, "1");
+});
+
+test("POST /agents/:id/text in the background, and the standby takes over: a run at work, one that waits for its turn in another process, and one that was 503 because the answer to its first commit was lost all complete, each turn stored once", {
+  skip,
+}, async (t) => {
+  const url = await primary.createDatabase();
+  const model = heldModel(t);
+  const begin = async () => {
+    const proxy = await startCutProxy(addressOf(primary.url));
+    t.after(() => proxy.close());
+    const manifest = {
+      name: "Test",
+      version: "1.0.0",
+      store: urlThrough(proxy.port, url),
+      providers: { held: model.settings },
+      memory: { default: {} },
+      agents: { keeper: { model: "held/any", durable: true } },
+    };
+    return { proxy, service: await startService(t, manifest, { plugins: [model.plugins] }) };
+  };
+  const [one, other] = [await begin(), await begin()];
+  const ask = ({ service }: typeof one, conversationId: string, input: string) =>
+    service.post("/agents/keeper/text", {
+      input,
+      options: { background: true, memory: { userId: "ada", conversationId } },
+    });
+  for (const input of ["a", "once"]) model.hold(input);
+  assert.equal((await ask(one, "c", "a")).status, 202);
+  await model.isAsked("a");
+  assert.equal((await ask(other, "c", "b")).status, 202);
+  one.proxy.refuse(true);
+  one.proxy.cut("lost-start", "answered");
+  assert.equal((await ask(one, "lost-start", "once")).status, 503);
+  other.proxy.away(true);
+  await until(async () => (await other.service.get("/readyz")).status === 503, "that it is away");
+  await caughtUp(url);
+  await failOver(one.proxy);
+  other.proxy.lead(addressOf(standby.url));
+  // More than two looks of the one that waits.
+  await sleep(1_200);
+  other.proxy.away(false);
+  one.proxy.refuse(false);
+  for (const input of ["a", "once"]) model.release(input);
+  const listed = async (): Promise<Loose[]> => {
+    const reply = await other.service.get("/agents/keeper/runs");
+    return reply.status === 200 ? ((await reply.json()) as Loose).data : [];
+  };
+  await until(async () => {
+    await sleep(20);
+    const runs = await listed();
+    return runs.length === 3 && runs.every(({ status }) => status !== "running");
+  }, "the end of three runs");
+  assert.deepEqual(
+    (await listed()).map(({ status, error }) => error ?? status),
+    ["completed", "completed", "completed"],
+  );
+  for (const [conversation, count] of [
+    ["c", 4],
+    ["lost-start", 2],
+  ] as const) {
+    const reply = other.service.get(`/api/memory/conversations/${conversation}/messages?agentId=keeper&userId=ada`);
+    assert.equal((await dataOf(reply)).messages.length, count, conversation);
+  }
+  await rejoin();
 });
 
 // The last one: the old primary has gone its own way by then.

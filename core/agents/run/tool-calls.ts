@@ -263,7 +263,7 @@ function approvalPlace({ clientApproves, record, settings }: RunPlan, brings: Ca
 
 function recorded({ record }: RunPlan, step: number): Partial<ApprovalClaim> | null {
   if (record === null) return null;
-  return { isRecorded: true, since: record.since, isRepeated: record.answer(step) !== undefined };
+  return { record, since: record.since, isRepeated: record.answer(step) !== undefined };
 }
 
 const AS_CLIENT: ApprovalClaim = { kind: "chat" };

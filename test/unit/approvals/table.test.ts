@@ -58,7 +58,7 @@ function processOn(store: Store, now = 1_000) {
         {
           executionId: "e1",
           idempotencyKey: recorded ?? "e1:pay",
-          approval: claim(kind, { id, since, isRecorded: recorded === undefined ? undefined : true }),
+          approval: claim(kind, { id, since, record: recorded === undefined ? undefined : { away() {} } }),
         },
       );
       try {
