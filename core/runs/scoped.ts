@@ -101,7 +101,11 @@ export class ScopedRuns {
     const found = await aboutRun(runId, () =>
       this.#lookup.find(runDefinitionId(agentId), runExecutionId(runId), userId),
     );
-    const loaded = "loaded" in found ? found.loaded : { state: found.state, entries: [] };
+    const isLive = !("loaded" in found);
+    // It has ended since it was found: what it has said is in the store.
+    if (isLive && found.state.status !== "running") return this.standing(agentId, runId, userId);
+    // Its own state goes on changing.
+    const loaded = isLive ? { state: { ...found.state }, entries: [] } : found.loaded;
     const failure = loaded.state.steps.get(RUN_STEP)?.code ?? null;
     return { state: loaded.state, failure, said: (after) => followLoaded(loaded, OUTLINE, after) };
   }
