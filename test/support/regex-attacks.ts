@@ -98,4 +98,3 @@ function sample(node: RegexNode, wanted: string, some: boolean): string {
   const times = Math.max(node.least, some && node.most > 0 ? 1 : 0);
   return sample(node.item, wanted, some).repeat(Math.min(times, 64));
 }
-
