@@ -143,6 +143,8 @@ const watch = values.watch ? ["--watch"] : [];
 const timeout = process.env.PENSTOCK_FUZZ === "long" ? 3_600_000 : 600_000;
 const options = [
   "--test",
+  // For each test process: most of what tests make is garbage soon, and collecting it less often saves a twentieth of the run.
+  "--max-semi-space-size=64",
   // More than there are processors: many tests wait.
   `--test-concurrency=${availableParallelism() + 2}`,
   `--test-timeout=${timeout}`,

@@ -50,8 +50,8 @@ function faultsOf(what: string, attacks: readonly Attack[], work: (text: string)
 }
 
 /** Texts that one pattern is given, and what cleans text is given of those on its patterns: a pattern has hundreds. */
-const MOST_ATTACKS = LONG ? Number.POSITIVE_INFINITY : 100;
-const MOST_ON_FILES = LONG ? 100 : 20;
+const MOST_ATTACKS = LONG ? Number.POSITIVE_INFINITY : 200;
+const MOST_ON_FILES = LONG ? 100 : 40;
 
 /** All that it finds, also where it is used to find one. */
 function faultsOfPattern({ where, source, flags }: Pattern): string[] {

@@ -10,6 +10,8 @@ export interface Attack {
 
 /** Characters that patterns tell apart. */
 const ALPHABET = [..."aAeE0169 \t\n-_.:/@=+,;!\"'\\{}[]()<>&?#%|$*~é"];
+/** Where none of these fits, one of all. */
+const CHARACTERS = [...ALPHABET, ...Array.from({ length: 0x250 }, (_, code) => String.fromCodePoint(code))];
 const TAILS = ["", "\n\u0001"];
 /** A repetition that has a smaller bound is no way to make a text long. */
 const MANY = 8;
@@ -86,7 +88,7 @@ function sample(node: RegexNode, wanted: string, some: boolean): string {
   if (node.kind === "look") return "";
   if (node.kind === "set") {
     if (wanted !== "" && node.fits(wanted)) return wanted;
-    return ALPHABET.find(node.fits) ?? allCharacters().find(node.fits) ?? "";
+    return CHARACTERS.find(node.fits) ?? "";
   }
   if (node.kind === "sequence") return node.items.map((item) => sample(item, wanted, some)).join("");
   if (node.kind === "choice") {
@@ -96,5 +98,3 @@ function sample(node: RegexNode, wanted: string, some: boolean): string {
   const times = Math.max(node.least, some && node.most > 0 ? 1 : 0);
   return sample(node.item, wanted, some).repeat(Math.min(times, 64));
 }
-
-const allCharacters = (): string[] => Array.from({ length: 0x250 }, (_, code) => String.fromCodePoint(code));
