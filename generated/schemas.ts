@@ -2340,7 +2340,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "properties": {
       "userId": {
         "type": "string",
-        "description": "The user of the chat. Not needed where the token names one.",
+        "description": "The user of the chat. Not needed where the token names one. Without any, nothing is found.",
         "minLength": 1,
         "maxLength": 256
       }

@@ -5422,7 +5422,7 @@ export interface RunStreamQuery {
  */
 export interface ChatStreamQuery {
   /**
-   * The user of the chat. Not needed where the token names one.
+   * The user of the chat. Not needed where the token names one. Without any, nothing is found.
    */
   userId?: string;
 }
