@@ -3150,6 +3150,58 @@ export const schemas: Record<string, Record<string, unknown>> = {
       }
     ]
   },
+  "EmbeddingRequest": {
+    "type": "object",
+    "description": "Body of `/v1/embeddings`, as OpenAI defines it. Other keys are ignored.",
+    "properties": {
+      "model": {
+        "type": "string",
+        "description": "The `embedding` of a memory's `semantic`, such as `openai/text-embedding-3-small` or `local/hash`.",
+        "minLength": 1
+      },
+      "input": {
+        "type": [
+          "string",
+          "array"
+        ],
+        "description": "A text, or up to 2,048 of them. Tokens are not taken.",
+        "minLength": 1,
+        "items": {
+          "type": "string",
+          "minLength": 1
+        },
+        "minItems": 1,
+        "maxItems": 2048
+      },
+      "encoding_format": {
+        "type": "string",
+        "description": "How vectors are written.",
+        "enum": [
+          "float",
+          "base64"
+        ],
+        "default": "float"
+      },
+      "dimensions": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "Those of the embedding: it is not shortened.",
+        "minimum": 1
+      }
+    },
+    "required": [
+      "model",
+      "input"
+    ],
+    "examples": [
+      {
+        "model": "local/hash",
+        "input": "Where is my order 1042?"
+      }
+    ]
+  },
   "ErrorEnvelope": {
     "type": "object",
     "description": "The body of every error reply. The machine-readable code is in the header `x-error-code`, the id of the request in `x-request-id`.",

@@ -5128,6 +5128,28 @@ export interface CreateResponseRequest {
 }
 
 /**
+ * Body of `/v1/embeddings`, as OpenAI defines it. Other keys are ignored.
+ */
+export interface EmbeddingRequest {
+  /**
+   * The `embedding` of a memory's `semantic`, such as `openai/text-embedding-3-small` or `local/hash`.
+   */
+  model: string;
+  /**
+   * A text, or up to 2,048 of them. Tokens are not taken.
+   */
+  input: string | string[];
+  /**
+   * How vectors are written.
+   */
+  encoding_format?: "float" | "base64";
+  /**
+   * Those of the embedding: it is not shortened.
+   */
+  dimensions?: number | null;
+}
+
+/**
  * Body of `/v1/responses/compact`, as OpenAI defines it. Other keys are ignored.
  */
 export interface CompactResponseRequest {
@@ -8493,6 +8515,7 @@ export interface Schemas {
   ActivityMinute: ActivityMinute;
   ChatCompletionRequest: ChatCompletionRequest;
   CreateResponseRequest: CreateResponseRequest;
+  EmbeddingRequest: EmbeddingRequest;
   CompactResponseRequest: CompactResponseRequest;
   ResponseQuery: ResponseQuery;
   ResponseItemsQuery: ResponseItemsQuery;
