@@ -38,15 +38,12 @@ export async function embed(memories: Iterable<Memory>, body: EmbeddingRequest, 
     const kind = cause instanceof EmbeddingRefused ? "invalid_input" : "provider_failed";
     throw signal.aborted ? cause : new ServiceError(kind, "input could not be embedded", { source: "provider", cause });
   });
-  if ((dimensions ?? vectors[0]!.length) !== vectors[0]!.length)
-    throw unsupported("dimensions", `must be ${vectors[0]!.length}, or absent`);
+  const { length } = vectors[0]!;
+  if ((dimensions ?? length) !== length) throw unsupported("dimensions", `must be ${length}, or absent`);
   const data = vectors.map((vector, index) => ({
     object: "embedding",
     index,
-    embedding:
-      format === "base64"
-        ? Buffer.from(vector.buffer, vector.byteOffset, vector.byteLength).toString("base64")
-        : [...vector],
+    embedding: format === "base64" ? Buffer.from(Float32Array.from(vector).buffer).toString("base64") : [...vector],
   }));
   return { object: "list", data, model, usage: { prompt_tokens: 0, total_tokens: 0 } };
 }

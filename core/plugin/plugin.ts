@@ -1,5 +1,6 @@
 /** `#plugin`: everything that a plugin may import. The type of each kind of plugin, and the functions that define one. */
 import type { Logger } from "pino";
+import type { ContentResult } from "../../generated/types.ts";
 import type { RouteCall } from "../api/custom/route-services.ts";
 import type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
 import type { User } from "../identity/user.ts";
@@ -23,6 +24,7 @@ export type {
   LanguageModelV3Usage,
 } from "@ai-sdk/provider";
 export type { Logger } from "pino";
+export type { ContentItem, ContentResult } from "../../generated/types.ts";
 export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "../api/custom/route-services.ts";
 export type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
 export type { User } from "../identity/user.ts";
@@ -245,6 +247,8 @@ export function defineTool<I = Loose>(tool: Definition<ToolPlugin<I>>): ToolPlug
 export function defineTool(tool: Definition<ToolPlugin>): ToolPlugin {
   return { kind: "tool", ...tool };
 }
+/** The result of a tool that has pictures or files in it: `return content([{ type: "image-data", data, mediaType: "image/png" }])`. */
+export const content = (value: ContentResult["value"]): ContentResult => ({ type: "content", value });
 export const defineStep = (step: Definition<StepPlugin>): StepPlugin => ({ kind: "step", ...step });
 export const defineRoute = (route: Definition<RoutePlugin>): RoutePlugin => ({ kind: "route", ...route });
 export const defineAuth = (auth: Definition<AuthPlugin>): AuthPlugin => ({ kind: "auth", ...auth });
