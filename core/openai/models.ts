@@ -33,19 +33,25 @@ export async function embed(memories: Iterable<Memory>, body: EmbeddingRequest, 
   const { model, input, dimensions, encoding_format: format } = body;
   const embedding = [...memories].find(({ settings }) => nameOf(settings.semantic?.embedding) === model)?.embedding;
   if (embedding === undefined) throw unknownModel(model, "the embeddings of memories");
-  const texts = typeof input === "string" ? [input] : input;
-  const vectors = await embedding.embed(texts, signal).catch((cause) => {
-    const kind = cause instanceof EmbeddingRefused ? "invalid_input" : "provider_failed";
-    throw signal.aborted ? cause : new ServiceError(kind, "input could not be embedded", { source: "provider", cause });
+  const vectors = await embedding.embed([input].flat(), signal).catch((cause) => {
+    throw new ServiceError(
+      cause instanceof EmbeddingRefused ? "invalid_input" : "provider_failed",
+      "input could not be embedded",
+      { cause },
+    );
   });
   const { length } = vectors[0]!;
   if ((dimensions ?? length) !== length) throw unsupported("dimensions", `must be ${length}, or absent`);
-  const data = vectors.map((vector, index) => ({
-    object: "embedding",
-    index,
-    embedding: format === "base64" ? Buffer.from(Float32Array.from(vector).buffer).toString("base64") : [...vector],
-  }));
-  return { object: "list", data, model, usage: { prompt_tokens: 0, total_tokens: 0 } };
+  return {
+    object: "list",
+    data: vectors.map((vector, index) => ({
+      object: "embedding",
+      index,
+      embedding: format === "base64" ? Buffer.from(Float32Array.from(vector).buffer).toString("base64") : [...vector],
+    })),
+    model,
+    usage: { prompt_tokens: 0, total_tokens: 0 },
+  };
 }
 
 const nameOf = (choice: PluginChoice | undefined) => (typeof choice === "object" ? choice.use : choice);

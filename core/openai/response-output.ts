@@ -21,8 +21,6 @@ export interface ResponseEvent {
 const NONE: readonly ResponseEvent[] = [];
 const IN_PROGRESS = { status: "in_progress" } as const;
 const COMPLETED = { status: "completed" } as const;
-/** Why a response is incomplete whose last item is, too. */
-const CUT: ReadonlySet<string | undefined> = new Set(["max_output_tokens", "content_filter"]);
 
 /** The text block that is being written. */
 interface Block {
@@ -109,7 +107,9 @@ export class ResponseOutput {
     const index = this.#closing;
     this.#closing = -1;
     const item = this.#items[index]!;
-    return this.#done(index, CUT.has(this.end?.incomplete_details?.reason) ? { ...item, status: "incomplete" } : item);
+    // Out of steps, the answer itself is whole.
+    const isWhole = (this.end?.incomplete_details?.reason ?? "max_steps") === "max_steps";
+    return this.#done(index, isWhole ? item : { ...item, status: "incomplete" });
   }
 
   #add(item: OutputItem): { readonly index: number; readonly added: ResponseEvent } {

@@ -275,18 +275,18 @@ export function defineTool(tool: Definition<ToolPlugin>): ToolPlugin {
 }
 /** The result of a tool that has pictures or files in it: `return content([{ type: "image-data", data, mediaType: "image/png" }])`. */
 export const content = (value: ContentResult["value"]): ContentResult => ({ type: "content", value });
-export const defineStep = (step: Definition<StepPlugin>): StepPlugin => ({ kind: "step", ...step });
-export const defineRoute = (route: Definition<RoutePlugin>): RoutePlugin => ({ kind: "route", ...route });
-export const defineAuth = (auth: Definition<AuthPlugin>): AuthPlugin => ({ kind: "auth", ...auth });
-export const defineProvider = (provider: Definition<ProviderPlugin>): ProviderPlugin => ({
-  kind: "provider",
-  ...provider,
-});
-export const defineEmbedding = (embedding: Definition<EmbeddingPlugin>): EmbeddingPlugin => ({
-  kind: "embedding",
-  ...embedding,
-});
-export const defineVectors = (vectors: Definition<VectorsPlugin>): VectorsPlugin => ({ kind: "vectors", ...vectors });
-export const defineStore = (store: Definition<StorePlugin>): StorePlugin => ({ kind: "store", ...store });
-export const defineOrigin = (origin: Definition<OriginPlugin>): OriginPlugin => ({ kind: "origin", ...origin });
-export const defineSocket = (socket: Definition<SocketPlugin>): SocketPlugin => ({ kind: "socket", ...socket });
+
+const definer =
+  <P extends Plugin>(kind: P["kind"]) =>
+  (plugin: Definition<P>): P =>
+    ({ kind, ...plugin }) as unknown as P;
+
+export const defineStep = definer<StepPlugin>("step");
+export const defineRoute = definer<RoutePlugin>("route");
+export const defineAuth = definer<AuthPlugin>("auth");
+export const defineProvider = definer<ProviderPlugin>("provider");
+export const defineEmbedding = definer<EmbeddingPlugin>("embedding");
+export const defineVectors = definer<VectorsPlugin>("vectors");
+export const defineStore = definer<StorePlugin>("store");
+export const defineOrigin = definer<OriginPlugin>("origin");
+export const defineSocket = definer<SocketPlugin>("socket");
