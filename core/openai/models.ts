@@ -30,7 +30,7 @@ export const modelList = (agents: Agents) => ({
 
 /** Vectors of the embedding of a memory, as OpenAI's. What the tokens are is known to its provider alone. */
 export async function embed(memories: Iterable<Memory>, body: EmbeddingRequest, signal: AbortSignal) {
-  const { model, input, dimensions, encoding_format: format } = body;
+  const { model, input, dimensions, encoding_format } = body;
   const embedding = [...memories].find(({ settings }) => nameOf(settings.semantic?.embedding) === model)?.embedding;
   if (embedding === undefined) throw unknownModel(model, "the embeddings of memories");
   const vectors = await embedding.embed([input].flat(), signal).catch((cause) => {
@@ -47,7 +47,8 @@ export async function embed(memories: Iterable<Memory>, body: EmbeddingRequest, 
     data: vectors.map((vector, index) => ({
       object: "embedding",
       index,
-      embedding: format === "base64" ? Buffer.from(Float32Array.from(vector).buffer).toString("base64") : [...vector],
+      embedding:
+        encoding_format === "base64" ? Buffer.from(Float32Array.from(vector).buffer).toString("base64") : [...vector],
     })),
     model,
     usage: { prompt_tokens: 0, total_tokens: 0 },

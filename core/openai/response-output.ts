@@ -108,8 +108,8 @@ export class ResponseOutput {
     this.#closing = -1;
     const item = this.#items[index]!;
     // Out of steps, the answer itself is whole.
-    const isWhole = (this.end?.incomplete_details?.reason ?? "max_steps") === "max_steps";
-    return this.#done(index, isWhole ? item : { ...item, status: "incomplete" });
+    const cut = this.end?.incomplete_details?.reason ?? "max_steps";
+    return this.#done(index, cut === "max_steps" ? item : { ...item, status: "incomplete" });
   }
 
   #add(item: OutputItem): { readonly index: number; readonly added: ResponseEvent } {
