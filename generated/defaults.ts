@@ -28,6 +28,9 @@ export const defaults = {
     "orderBy": "updated_at",
     "orderDirection": "DESC"
   },
+  "EmbeddingRequest": {
+    "encoding_format": "float"
+  },
   "ExecuteOptions": {
     "background": false
   },

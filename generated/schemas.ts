@@ -2340,7 +2340,7 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "properties": {
       "userId": {
         "type": "string",
-        "description": "The user of the chat. Not needed where the token names one.",
+        "description": "The user of the chat. Not needed where the token names one. Without any, nothing is found.",
         "minLength": 1,
         "maxLength": 256
       }
@@ -2476,6 +2476,122 @@ export const schemas: Record<string, Record<string, unknown>> = {
           {
             "role": "assistant",
             "content": "It is on its way."
+          }
+        ]
+      }
+    ]
+  },
+  "ContentItem": {
+    "description": "A text, a picture or a file.",
+    "anyOf": [
+      {
+        "type": "object",
+        "description": "A text.",
+        "properties": {
+          "type": {
+            "const": "text",
+            "description": "Always `text`."
+          },
+          "text": {
+            "type": "string",
+            "description": "The text."
+          }
+        },
+        "required": [
+          "type",
+          "text"
+        ]
+      },
+      {
+        "type": "object",
+        "description": "A picture or a file itself.",
+        "properties": {
+          "type": {
+            "type": "string",
+            "description": "Which of the two.",
+            "enum": [
+              "image-data",
+              "file-data"
+            ]
+          },
+          "data": {
+            "type": "string",
+            "description": "Its bytes as base64."
+          },
+          "mediaType": {
+            "type": "string",
+            "description": "Such as `image/png`."
+          },
+          "filename": {
+            "type": "string",
+            "description": "Its name, or its address at the server that it is from."
+          }
+        },
+        "required": [
+          "type",
+          "data",
+          "mediaType"
+        ]
+      },
+      {
+        "type": "object",
+        "description": "Where a picture or a file is.",
+        "properties": {
+          "type": {
+            "type": "string",
+            "description": "Which of the two.",
+            "enum": [
+              "image-url",
+              "file-url"
+            ]
+          },
+          "url": {
+            "type": "string",
+            "description": "Its address."
+          },
+          "mediaType": {
+            "type": "string",
+            "description": "Such as `application/pdf`."
+          }
+        },
+        "required": [
+          "type",
+          "url"
+        ]
+      }
+    ]
+  },
+  "ContentResult": {
+    "type": "object",
+    "description": "The result of a tool that gave pictures or files: at most 5 MiB of them.",
+    "properties": {
+      "type": {
+        "const": "content",
+        "description": "Always `content`."
+      },
+      "value": {
+        "type": "array",
+        "description": "In their order.",
+        "items": {
+          "$ref": "#/components/schemas/ContentItem"
+        }
+      }
+    },
+    "required": [
+      "type",
+      "value"
+    ],
+    "examples": [
+      {
+        "type": "content",
+        "value": [
+          {
+            "type": "text",
+            "text": "The house:"
+          },
+          {
+            "type": "image-url",
+            "url": "https://example.com/house.png"
           }
         ]
       }
@@ -3147,6 +3263,58 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "examples": [
       {
         "deleted": 1
+      }
+    ]
+  },
+  "EmbeddingRequest": {
+    "type": "object",
+    "description": "Body of `/v1/embeddings`, as OpenAI defines it. Other keys are ignored.",
+    "properties": {
+      "model": {
+        "type": "string",
+        "description": "The `embedding` of a memory's `semantic`, such as `openai/text-embedding-3-small` or `local/hash`.",
+        "minLength": 1
+      },
+      "input": {
+        "type": [
+          "string",
+          "array"
+        ],
+        "description": "A text, or up to 2,048 of them. Tokens are not taken.",
+        "minLength": 1,
+        "items": {
+          "type": "string",
+          "minLength": 1
+        },
+        "minItems": 1,
+        "maxItems": 2048
+      },
+      "encoding_format": {
+        "type": "string",
+        "description": "How vectors are written.",
+        "enum": [
+          "float",
+          "base64"
+        ],
+        "default": "float"
+      },
+      "dimensions": {
+        "type": [
+          "integer",
+          "null"
+        ],
+        "description": "Those of the embedding: it is not shortened.",
+        "minimum": 1
+      }
+    },
+    "required": [
+      "model",
+      "input"
+    ],
+    "examples": [
+      {
+        "model": "local/hash",
+        "input": "Where is my order 1042?"
       }
     ]
   },
@@ -4793,17 +4961,44 @@ export const schemas: Record<string, Record<string, unknown>> = {
     "description": "One piece of what a tool gives, as MCP has it.",
     "properties": {
       "type": {
-        "const": "text",
-        "description": "Always text."
+        "type": "string",
+        "description": "What it is: text, unless the tool gave pictures or files.",
+        "enum": [
+          "text",
+          "image",
+          "audio",
+          "resource",
+          "resource_link"
+        ]
       },
       "text": {
         "type": "string",
         "description": "The text: JSON, unless it is one."
+      },
+      "data": {
+        "type": "string",
+        "description": "A picture or a sound as base64."
+      },
+      "mimeType": {
+        "type": "string",
+        "description": "Media type of what it holds or leads to."
+      },
+      "uri": {
+        "type": "string",
+        "description": "Where a link leads."
+      },
+      "name": {
+        "type": "string",
+        "description": "Name of a link."
+      },
+      "resource": {
+        "type": "object",
+        "description": "A file: its `uri`, `mimeType`, and `text` or `blob`.",
+        "additionalProperties": true
       }
     },
     "required": [
-      "type",
-      "text"
+      "type"
     ]
   },
   "McpResumeRequest": {
@@ -4969,6 +5164,24 @@ export const schemas: Record<string, Record<string, unknown>> = {
       "inputSchema": {
         "$ref": "#/components/schemas/JsonSchemaObject",
         "description": "JSON Schema of its arguments."
+      },
+      "title": {
+        "type": "string",
+        "description": "Name for people, of a tool of another server."
+      },
+      "outputSchema": {
+        "$ref": "#/components/schemas/JsonSchemaObject",
+        "description": "JSON Schema of its structured result, of a tool of another server."
+      },
+      "annotations": {
+        "type": "object",
+        "description": "What another server says of its tool: whether it only reads, destroys, and the like.",
+        "additionalProperties": true
+      },
+      "_meta": {
+        "type": "object",
+        "description": "What else another server says of its tool.",
+        "additionalProperties": true
       }
     },
     "required": [

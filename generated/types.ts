@@ -3735,6 +3735,26 @@ export interface McpToolDefinition {
    * JSON Schema of its arguments.
    */
   inputSchema: JsonSchemaObject;
+  /**
+   * Name for people, of a tool of another server.
+   */
+  title?: string;
+  /**
+   * JSON Schema of its structured result, of a tool of another server.
+   */
+  outputSchema?: JsonSchemaObject;
+  /**
+   * What another server says of its tool: whether it only reads, destroys, and the like.
+   */
+  annotations?: {
+    [k: string]: unknown;
+  };
+  /**
+   * What else another server says of its tool.
+   */
+  _meta?: {
+    [k: string]: unknown;
+  };
 }
 
 /**
@@ -3835,13 +3855,35 @@ export interface McpResumeRequest {
  */
 export interface McpContent {
   /**
-   * Always text.
+   * What it is: text, unless the tool gave pictures or files.
    */
-  type: "text";
+  type: "text" | "image" | "audio" | "resource" | "resource_link";
   /**
    * The text: JSON, unless it is one.
    */
-  text: string;
+  text?: string;
+  /**
+   * A picture or a sound as base64.
+   */
+  data?: string;
+  /**
+   * Media type of what it holds or leads to.
+   */
+  mimeType?: string;
+  /**
+   * Where a link leads.
+   */
+  uri?: string;
+  /**
+   * Name of a link.
+   */
+  name?: string;
+  /**
+   * A file: its `uri`, `mimeType`, and `text` or `blob`.
+   */
+  resource?: {
+    [k: string]: unknown;
+  };
 }
 
 /**
@@ -5128,6 +5170,28 @@ export interface CreateResponseRequest {
 }
 
 /**
+ * Body of `/v1/embeddings`, as OpenAI defines it. Other keys are ignored.
+ */
+export interface EmbeddingRequest {
+  /**
+   * The `embedding` of a memory's `semantic`, such as `openai/text-embedding-3-small` or `local/hash`.
+   */
+  model: string;
+  /**
+   * A text, or up to 2,048 of them. Tokens are not taken.
+   */
+  input: string | string[];
+  /**
+   * How vectors are written.
+   */
+  encoding_format?: "float" | "base64";
+  /**
+   * Those of the embedding: it is not shortened.
+   */
+  dimensions?: number | null;
+}
+
+/**
  * Body of `/v1/responses/compact`, as OpenAI defines it. Other keys are ignored.
  */
 export interface CompactResponseRequest {
@@ -5422,7 +5486,7 @@ export interface RunStreamQuery {
  */
 export interface ChatStreamQuery {
   /**
-   * The user of the chat. Not needed where the token names one.
+   * The user of the chat. Not needed where the token names one. Without any, nothing is found.
    */
   userId?: string;
 }
@@ -5511,6 +5575,67 @@ export interface RunCancelled {
    * Always true.
    */
   cancelled: true;
+}
+
+/**
+ * A text, a picture or a file.
+ */
+export type ContentItem =
+  | {
+      /**
+       * Always `text`.
+       */
+      type: "text";
+      /**
+       * The text.
+       */
+      text: string;
+    }
+  | {
+      /**
+       * Which of the two.
+       */
+      type: "image-data" | "file-data";
+      /**
+       * Its bytes as base64.
+       */
+      data: string;
+      /**
+       * Such as `image/png`.
+       */
+      mediaType: string;
+      /**
+       * Its name, or its address at the server that it is from.
+       */
+      filename?: string;
+    }
+  | {
+      /**
+       * Which of the two.
+       */
+      type: "image-url" | "file-url";
+      /**
+       * Its address.
+       */
+      url: string;
+      /**
+       * Such as `application/pdf`.
+       */
+      mediaType?: string;
+    };
+
+/**
+ * The result of a tool that gave pictures or files: at most 5 MiB of them.
+ */
+export interface ContentResult {
+  /**
+   * Always `content`.
+   */
+  type: "content";
+  /**
+   * In their order.
+   */
+  value: ContentItem[];
 }
 
 /**
@@ -8493,6 +8618,7 @@ export interface Schemas {
   ActivityMinute: ActivityMinute;
   ChatCompletionRequest: ChatCompletionRequest;
   CreateResponseRequest: CreateResponseRequest;
+  EmbeddingRequest: EmbeddingRequest;
   CompactResponseRequest: CompactResponseRequest;
   ResponseQuery: ResponseQuery;
   ResponseItemsQuery: ResponseItemsQuery;
@@ -8512,6 +8638,8 @@ export interface Schemas {
   AgentRunList: AgentRunList;
   StartedRun: StartedRun;
   RunCancelled: RunCancelled;
+  ContentItem: ContentItem;
+  ContentResult: ContentResult;
   ToolAgent: ToolAgent;
   Tool: Tool;
   ToolList: ToolList;

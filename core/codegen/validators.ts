@@ -83,7 +83,7 @@ export function compilable(
  * queries of requests. The validator of the manifest contains those of its parts; replies and events are validated only in tests.
  */
 export function servedDefinitions(definitions: readonly SchemaDefinition[]): SchemaDefinition[] {
-  return definitions.filter(({ name }) => /^(Manifest|EvalFile)$|(Request|Query)$/.test(name));
+  return definitions.filter(({ name }) => /^(Manifest|EvalFile|ContentResult)$|(Request|Query)$/.test(name));
 }
 
 /** The content of a module's `validators`. All `definitions` must compile. */

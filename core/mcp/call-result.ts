@@ -1,10 +1,13 @@
 /** Turns results into results of MCP: text for models, and the object itself for programs. */
 import type { ExecutionResult, McpCallResult, TextResult, ToolExecutionResult } from "../../generated/types.ts";
+import { toMcp } from "../agents/prompt/tool-output.ts";
 import { unfinished } from "../agents/run/finish.ts";
 import { isObject } from "../lib/is-object.ts";
+import { isContent } from "../tools/content.ts";
 
-/** A text stays a text, anything else is JSON. */
+/** A text stays a text, content is content, anything else is JSON. */
 export function toolResult({ result }: ToolExecutionResult): McpCallResult {
+  if (isContent(result)) return { content: result.value.map(toMcp) };
   const text = typeof result === "string" ? result : JSON.stringify(result);
   return withStructure([text], result);
 }

@@ -17,7 +17,7 @@ import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import type { Logger } from "pino";
 import type { SourceRequest } from "../agents/run/sources.ts";
 import { untilAborted, within } from "../lib/abortable.ts";
-import { isObject } from "../lib/is-object.ts";
+import { type Fields, isObject } from "../lib/is-object.ts";
 import { withoutSecrets } from "../lib/secrets.ts";
 import type { OnToolProgress } from "../lib/tool-progress.ts";
 import { VERSION } from "../lib/version.ts";
@@ -31,6 +31,8 @@ export interface ListedTool {
   readonly name: string;
   readonly description: string;
   readonly inputSchema: object;
+  /** What our own MCP clients are told of it as it came: title, annotations, outputSchema and _meta. */
+  readonly shown: object;
 }
 
 /** As it came: a malformed tool lacks what a tool has, or has it in another type. */
@@ -118,6 +120,10 @@ export async function openMcpConnection(
       },
     },
   );
+  // A tool is answered with it, and so the model that has called the tool.
+  client.fallbackRequestHandler = async ({ method }) => {
+    throw new Error(`${method}: the server asks for a person or a model, and here is none that could answer it`);
+  };
   client.onerror = (error) => {
     // What a server says of a token may repeat it.
     if (options.credentials === undefined) options.logger.debug({ err: error }, "MCP connection");
@@ -145,7 +151,12 @@ export async function openMcpConnection(
       // The SDK would print that there are none.
       if (client.getServerCapabilities()?.tools === undefined) return [];
       const tools = await listTools(client);
-      return tools.map(({ name, description = "", inputSchema }) => ({ name, description, inputSchema }));
+      return tools.map(({ name, description = "", inputSchema, title, annotations, outputSchema, _meta }) => ({
+        name,
+        description,
+        inputSchema,
+        shown: { title, annotations, outputSchema, _meta },
+      }));
     },
     call: (name, given, { signal, timeout, maxTimeout, progress }) =>
       client.callTool(
@@ -180,7 +191,7 @@ function notText(): never {
  * The SDK refuses the whole list where one tool of it is malformed, and a server would be lost with that one: then the tools are read one by
  * one.
  */
-async function listTools(client: Client): Promise<readonly GivenTool[]> {
+async function listTools(client: Client): Promise<readonly Fields[]> {
   try {
     return (await client.listTools(undefined, { timeout: RESPONSE_TIMEOUT_MS, cacheMode: "refresh" })).tools;
   } catch (error) {
@@ -196,7 +207,7 @@ async function listTools(client: Client): Promise<readonly GivenTool[]> {
     if (typeof page.nextCursor !== "string" || page.nextCursor === cursor) break;
     cursor = page.nextCursor;
   }
-  return tools.map((tool) => (isObject(tool) ? (tool as GivenTool) : {}));
+  return tools.map((tool) => (isObject(tool) ? tool : {}));
 }
 
 /** The SDK follows redirects within the origin of the server alone, so that no other gets the headers. */

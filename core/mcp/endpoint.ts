@@ -113,7 +113,7 @@ async function answer<S>(
   run: RunTool<S>,
 ): Promise<CallToolResult> {
   try {
-    return { ...(await run(call, tool, given)) };
+    return (await run(call, tool, given)) as CallToolResult;
   } catch (error) {
     // A call that the client has cancelled is not a failure of the service.
     if (!(error instanceof ServiceError) && !call.signal.aborted)

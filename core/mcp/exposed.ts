@@ -49,8 +49,8 @@ export function exposeTool(tool: Tool): Exposed {
     name,
     type: "tool",
     definition() {
-      const { description, parameters } = tool;
-      return { name, description: description || name, inputSchema: { ...parameters, type: "object" } };
+      const { description, parameters, shown } = tool;
+      return { name, description: description || name, inputSchema: { ...parameters, type: "object" }, ...shown };
     },
     plan: (input, context) => ({ operation: "tools.execute", params: { name: tool.name }, body: { input, context } }),
     present: (data) => toolResult(data as ToolExecutionResult),

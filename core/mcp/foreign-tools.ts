@@ -17,6 +17,7 @@ export interface ForeignTool {
   readonly name: string;
   readonly description: string;
   readonly parameters: JsonSchema;
+  readonly shown: object;
   /** Every problem of an input joined by `; `, or null when it fits. */
   validate(input: unknown): string | null;
 }
@@ -71,13 +72,13 @@ export class ForeignTools {
     this.#logger.warn({ tool }, `a tool of the MCP server is left out: ${problem}`);
   }
 
-  #foreignTool({ name, description, inputSchema }: ListedTool): ForeignTool {
+  #foreignTool({ name, description, inputSchema, shown }: ListedTool): ForeignTool {
     const known = this.#byName.get(exposedName(name));
     const same = known?.description === description && JSON.stringify(known.parameters) === JSON.stringify(inputSchema);
-    if (same && known.name === name) return known;
+    if (same && known.name === name) return { ...known, shown };
     const schema = foreignSchema(this.#prepare, this.#logger, name, inputSchema as object, "inputSchema");
     const parameters = inputSchema as JsonSchema;
-    return { name, description, parameters, validate: (input) => schema.problems(input) };
+    return { name, description, parameters, shown, validate: (input) => schema.problems(input) };
   }
 }
 

@@ -37,6 +37,10 @@ export class ImportedTool implements Tool {
     return this.#client.tools.get(this.#short)?.parameters ?? ANYTHING;
   }
 
+  get shown(): object | undefined {
+    return this.#client.tools.get(this.#short)?.shown;
+  }
+
   get available(): boolean {
     return this.#client.connected && this.#client.tools.has(this.#short);
   }

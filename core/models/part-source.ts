@@ -31,11 +31,11 @@ export const isBatched = (result: StreamingResult): result is BatchedStreamResul
 const MAX_BUFFERED_PARTS = 256;
 const MAX_BUFFERED_CHARACTERS = 64 * 1024;
 
-/** The answer ended without a `finish` part. */
+/** The answer ended without a `finish` part, or without a reason in it. */
 class EndedEarly extends Error {
   override readonly name = "EndedEarly";
   constructor() {
-    super("the model's stream ended without a finish part");
+    super("the model's answer ended without a finish reason");
   }
 }
 
@@ -126,9 +126,10 @@ export class StreamSource implements PartSource, AbortListener {
 
   /** @returns false at the end of the answer */
   #add(part: LanguageModelV3StreamPart): boolean {
-    if (part.type === "error") {
-      this.#end({ thrown: part.error });
-      this.#cancelStream(part.error);
+    const failure = failureOf(part);
+    if (failure !== null) {
+      this.#end(failure);
+      this.#cancelStream(failure.thrown);
       return false;
     }
     if (part.type === "finish") this.#complete = true;
@@ -171,6 +172,17 @@ export class StreamSource implements PartSource, AbortListener {
   #cancelStream(reason: unknown): void {
     this.#reader.cancel(reason).catch(() => undefined);
   }
+}
+
+/**
+ * Packages give the reason "other" without the provider's word to an answer that told them none: it broke off, or was not an answer at
+ * all, like the page of a proxy.
+ */
+function failureOf(part: LanguageModelV3StreamPart): { thrown: unknown } | null {
+  if (part.type === "error") return { thrown: part.error };
+  const isUnfinished =
+    part.type === "finish" && part.finishReason.unified === "other" && part.finishReason.raw === undefined;
+  return isUnfinished ? { thrown: new EndedEarly() } : null;
 }
 
 /** The length of a part, for kinds that may be long. */

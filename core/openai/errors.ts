@@ -72,7 +72,7 @@ export function errorFields(error: unknown, message = messageOf(error)): ErrorFi
 export const statusOf = ({ kind }: ServiceError): number => (kind === "context_length" ? 400 : STATUS[kind]);
 
 /** Messages about a request begin with the name of the field. */
-const FIELD = /^([a-z_]+(?:\[\d+\]|\.[\w$-]+)*)(?= must | is |:)/;
+const FIELD = /^([a-z_]+(?:\[\d+\]|\.[\w$-]+)*)(?= (?:must|is|does|has) |:)/;
 const paramOf = (message: string): string => FIELD.exec(message)?.[1]?.replace(/^body$/, "") ?? "";
 
 /** The failures of the routes, and of unknown paths beside them. */

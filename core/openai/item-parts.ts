@@ -2,6 +2,7 @@
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
 import { summarySection } from "../agents/conversation/summary.ts";
 import { filePart } from "../agents/prompt/file-data.ts";
+import { toolOutput } from "../agents/prompt/tool-output.ts";
 import { CALL_WAITS } from "../agents/prompt/ui-input.ts";
 import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
@@ -77,7 +78,7 @@ function readParts(item: ConversationItem, path: string, open: OpenCalls): reado
       const call = { toolCallId: item.call_id, toolName: item.name };
       const input = parseArguments(item.arguments, `${path}.arguments`);
       const given = item.status === "in_progress" ? CALL_WAITS : item.output;
-      const output = item.error === null ? resultOf(given) : { type: "error-text", value: item.error };
+      const output = item.error === null ? toolOutput(given) : { type: "error-text", value: item.error };
       return [
         { type: "tool-call", ...call, input, ...carried },
         { type: "tool-result", ...call, output },
@@ -120,9 +121,6 @@ function unsealed({ encrypted_content: text }: ReasoningItem): SharedV3ProviderM
     ? (metadata as SharedV3ProviderMetadata)
     : undefined;
 }
-
-const resultOf = (value: unknown) =>
-  typeof value === "string" ? { type: "text", value } : { type: "json", value: value ?? null };
 
 /** Texts become one text for the model; with images and files they stay a list. */
 function outputOf({ output }: CallOutputItem, path: string): Fields {

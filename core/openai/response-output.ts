@@ -44,6 +44,8 @@ export class ResponseOutput {
   /** Indexes of the agent's own calls that have not ended. */
   readonly #calls = new Map<string, number>();
   #hasCalls = false;
+  /** The index of the block that has ended, until what follows tells whether it is whole; -1 for none. */
+  #closing = -1;
 
   /** @param response its id @param now seconds since 1970 */
   constructor(response: string, now: () => number) {
@@ -62,6 +64,15 @@ export class ResponseOutput {
 
   /** The events for a piece of output, in their order. */
   of(said: Said): readonly ResponseEvent[] {
+    if (said.type === "end") {
+      this.usage = responseUsage(said.usage);
+      this.end = endOf(said.finishReason, this.#hasCalls, this.#now());
+    }
+    if (this.#closing === -1) return this.#events(said);
+    return [this.#closed(), ...this.#events(said)];
+  }
+
+  #events(said: Said): readonly ResponseEvent[] {
     switch (said.type) {
       case "step":
         this.#stepBegin = this.#items.length;
@@ -87,10 +98,18 @@ export class ResponseOutput {
       case "call":
         return this.#call(said);
       case "end":
-        this.usage = responseUsage(said.usage);
-        this.end = endOf(said.finishReason, this.#hasCalls, this.#now());
         return NONE;
     }
+  }
+
+  /** The event for the end of the last block: an answer that was cut off has cut it off. */
+  #closed(): ResponseEvent {
+    const index = this.#closing;
+    this.#closing = -1;
+    const item = this.#items[index]!;
+    // Out of steps, the answer itself is whole.
+    const cut = this.end?.incomplete_details?.reason ?? "max_steps";
+    return this.#done(index, cut === "max_steps" ? item : { ...item, status: "incomplete" });
   }
 
   #add(item: OutputItem): { readonly index: number; readonly added: ResponseEvent } {
@@ -126,10 +145,11 @@ export class ResponseOutput {
     const part = outputText(text);
     const message = { type: "message", id, ...COMPLETED, role: "assistant", content: [part] } as const;
     const place = { ...this.#place(), content_index: 0 };
+    this.#items[index] = { ...message, ...carried(metadata) };
+    this.#closing = index;
     return [
       { type: "response.output_text.done", ...place, text, logprobs: [] },
       { type: "response.content_part.done", ...place, part },
-      this.#done(index, { ...message, ...carried(metadata) }),
     ];
   }
 
@@ -146,10 +166,11 @@ export class ResponseOutput {
     const part = { type: "summary_text", text } as const;
     const place = { ...this.#place(), summary_index: 0 };
     const item: ReasoningItem = { type: "reasoning", id, ...COMPLETED, summary: text === "" ? [] : [part] };
+    this.#items[index] = metadata === undefined ? item : { ...item, encrypted_content: sealed(metadata) };
+    this.#closing = index;
     return [
       { type: "response.reasoning_summary_text.done", ...place, text },
       { type: "response.reasoning_summary_part.done", ...place, part },
-      this.#done(index, metadata === undefined ? item : { ...item, encrypted_content: sealed(metadata) }),
     ];
   }
 

@@ -74,6 +74,7 @@ export const PROTECTED_ROUTES: readonly string[] = Object.freeze([
   "/v1/models",
   "/v1/models/:id",
   "/v1/chat/completions",
+  "/v1/embeddings",
   "/v1/responses",
   "/v1/responses/compact",
   "/v1/responses/:id",

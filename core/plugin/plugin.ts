@@ -2,6 +2,7 @@
 
 import type { LanguageModelV3StreamPart, LanguageModelV3StreamResult } from "@ai-sdk/provider";
 import type { Logger } from "pino";
+import type { ContentResult } from "../../generated/types.ts";
 import type { RouteCall } from "../api/custom/route-services.ts";
 import type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
 import type { User } from "../identity/user.ts";
@@ -49,6 +50,7 @@ export type {
   LanguageModelV3Usage,
 } from "@ai-sdk/provider";
 export type { Logger } from "pino";
+export type { ContentItem, ContentResult } from "../../generated/types.ts";
 export type { RouteAgents, RouteCall, RouteMemory, RouteTools, RouteWorkflows } from "../api/custom/route-services.ts";
 export type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
 export type { User } from "../identity/user.ts";
@@ -271,18 +273,20 @@ export function defineTool<I = Loose>(tool: Definition<ToolPlugin<I>>): ToolPlug
 export function defineTool(tool: Definition<ToolPlugin>): ToolPlugin {
   return { kind: "tool", ...tool };
 }
-export const defineStep = (step: Definition<StepPlugin>): StepPlugin => ({ kind: "step", ...step });
-export const defineRoute = (route: Definition<RoutePlugin>): RoutePlugin => ({ kind: "route", ...route });
-export const defineAuth = (auth: Definition<AuthPlugin>): AuthPlugin => ({ kind: "auth", ...auth });
-export const defineProvider = (provider: Definition<ProviderPlugin>): ProviderPlugin => ({
-  kind: "provider",
-  ...provider,
-});
-export const defineEmbedding = (embedding: Definition<EmbeddingPlugin>): EmbeddingPlugin => ({
-  kind: "embedding",
-  ...embedding,
-});
-export const defineVectors = (vectors: Definition<VectorsPlugin>): VectorsPlugin => ({ kind: "vectors", ...vectors });
-export const defineStore = (store: Definition<StorePlugin>): StorePlugin => ({ kind: "store", ...store });
-export const defineOrigin = (origin: Definition<OriginPlugin>): OriginPlugin => ({ kind: "origin", ...origin });
-export const defineSocket = (socket: Definition<SocketPlugin>): SocketPlugin => ({ kind: "socket", ...socket });
+/** The result of a tool that has pictures or files in it: `return content([{ type: "image-data", data, mediaType: "image/png" }])`. */
+export const content = (value: ContentResult["value"]): ContentResult => ({ type: "content", value });
+
+const definer =
+  <P extends Plugin>(kind: P["kind"]) =>
+  (plugin: Definition<P>): P =>
+    ({ kind, ...plugin }) as unknown as P;
+
+export const defineStep = definer<StepPlugin>("step");
+export const defineRoute = definer<RoutePlugin>("route");
+export const defineAuth = definer<AuthPlugin>("auth");
+export const defineProvider = definer<ProviderPlugin>("provider");
+export const defineEmbedding = definer<EmbeddingPlugin>("embedding");
+export const defineVectors = definer<VectorsPlugin>("vectors");
+export const defineStore = definer<StorePlugin>("store");
+export const defineOrigin = definer<OriginPlugin>("origin");
+export const defineSocket = definer<SocketPlugin>("socket");

@@ -6,7 +6,7 @@ import type { KeptRequest } from "../agents/keeper.ts";
 import type { ToolAnswer } from "../agents/run/journal.ts";
 import { hearing } from "../agents/stream/raw.ts";
 import { UiSink } from "../agents/stream/ui-chunks.ts";
-import { requiredUser } from "../identity/acting-user.ts";
+import { actingUser, requiredUser } from "../identity/acting-user.ts";
 import type { Principal } from "../identity/principal.ts";
 import { invalid, notFound, quoted, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
@@ -162,13 +162,11 @@ export class ScopedRuns {
     return { cancelled: true };
   }
 
-  /**
-   * The newest run in a conversation of a user, from its begin, as the UI message stream; null when none runs.
-   *
-   * @throws ServiceError `invalid_input` when nobody says whose conversation
-   */
+  /** The newest run in a conversation of a user, from its begin, as the UI message stream; null when none runs. */
   async attachChat(agentId: string, conversationId: string, named: string | undefined): Promise<EventProducer | null> {
-    const userId = requiredUser(this.#principal, named);
+    // The chat hook asks without a user, and before anything may have begun: an error would be shown on each page.
+    const userId = actingUser(this.#principal, named);
+    if (userId === undefined) return null;
     const runId = await this.#conversations.newest(agentId, userId, conversationId);
     if (runId === null) return null;
     // It may have ended, and be gone already.

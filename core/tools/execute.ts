@@ -1,12 +1,13 @@
 /** The one function that runs tools, for agents, workflows and the API: its checks cannot be bypassed. */
 
 import { userIdOf } from "../identity/user.ts";
-import { caught, invalid, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { caught, invalid, messageOf, quoted, ServiceError, unavailable } from "../lib/errors.ts";
 import { isThenable } from "../lib/thenable.ts";
 import { CONTENT, toolAttributes, toolSpan } from "../observability/attributes.ts";
 import type { Span } from "../observability/span.ts";
 import { cancelSpan, failSpan } from "../observability/spans.ts";
 import { mayHaveAsked } from "./approval.ts";
+import { boundedResult } from "./content.ts";
 import { type Tool, type ToolOrigin, ToolUnavailable } from "./tool.ts";
 import { ToolInvocation } from "./tool-call.ts";
 
@@ -73,7 +74,7 @@ function perform(tool: Tool, input: unknown, origin: ToolOrigin, span: Span | nu
     return call.wait(result as PromiseLike<unknown>).then(
       (value) => {
         meter?.calls.count("ok");
-        return undefinedAsNull(value);
+        return boundedResult(tool.name, value);
       },
       (thrown) => {
         throw failure(tool, call, thrown);
@@ -82,7 +83,7 @@ function perform(tool: Tool, input: unknown, origin: ToolOrigin, span: Span | nu
   }
   call.end();
   meter?.calls.count("ok");
-  return undefinedAsNull(result);
+  return boundedResult(tool.name, result);
 }
 
 /**
@@ -98,10 +99,8 @@ export function toolResultText(name: string, result: unknown): string {
   } catch (thrown) {
     cause = thrown;
   }
-  throw new ServiceError("tool_failed", `tool ${JSON.stringify(name)} returned something that is not JSON`, { cause });
+  throw new ServiceError("tool_failed", `tool ${quoted(name)} returned something that is not JSON`, { cause });
 }
-
-const undefinedAsNull = (value: unknown) => (value === undefined ? null : value);
 
 /** The error to throw. When the call was stopped, that is the reason for stopping it, whatever the tool itself threw. */
 function failure(tool: Tool, call: ToolInvocation, given: unknown): unknown {
@@ -111,14 +110,11 @@ function failure(tool: Tool, call: ToolInvocation, given: unknown): unknown {
   if (stopped !== null) return stopped.reason;
   if (thrown instanceof ToolUnavailable) return unavailable(thrown.message);
   const said = thrown instanceof Error || typeof thrown === "string" ? messageOf(thrown) : "";
-  return new ServiceError("tool_failed", said || `tool ${JSON.stringify(tool.name)} failed`, { cause: thrown });
+  return new ServiceError("tool_failed", said || `tool ${quoted(tool.name)} failed`, { cause: thrown });
 }
 
 function runsInClient({ name }: Tool): ServiceError {
-  return new ServiceError(
-    "conflict",
-    `tool ${JSON.stringify(name)} runs in the client of an agent: it cannot run here`,
-  );
+  return new ServiceError("conflict", `tool ${quoted(name)} runs in the client of an agent: it cannot run here`);
 }
 
 // Traces tool calls: their input, their result or their failure.

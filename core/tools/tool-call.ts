@@ -38,7 +38,7 @@ export class ToolInvocation implements ConfiguredCall {
   #timer: NodeJS.Timeout | null = null;
   /** Listens to the client's signal while the call runs. */
   #abortListener: (() => void) | null = null;
-  #progress: OnToolProgress | null = null;
+  #progress: ReturnType<typeof boundedProgress> | null = null;
   #reject: ((reason: unknown) => void) | null = null;
   #ended = false;
   #stopped: Stopped | null = null;
@@ -90,8 +90,9 @@ export class ToolInvocation implements ConfiguredCall {
     return this.#stopped;
   }
 
-  /** Ends the call: removes its timer and its listener. */
+  /** Ends the call: tells its last progress, removes its timer and its listener. */
   end(): void {
+    if (this.#stopped === null) this.#progress?.();
     this.#ended = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;

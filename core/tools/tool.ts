@@ -137,6 +137,8 @@ export interface Tool {
   readonly config: unknown;
   /** Whether its description, parameters and status may change while the service runs: do not keep copies of them. */
   readonly changes?: boolean;
+  /** What MCP clients are told of it beside: the words of its own server. */
+  readonly shown?: object | undefined;
   /** False while its server is unreachable. */
   readonly available?: boolean;
   /** Counts its calls. */

@@ -121,3 +121,21 @@ for (const name of CLIENTS) {
     });
   });
 }
+
+test("GET /agents/:id/chat/:conversationId/stream: useChat with resume: true as the SDK writes it shows no error where no user is known and nothing runs", async (t) => {
+  const model = heldModel(t);
+  const manifest = {
+    name: "Test",
+    version: "1.0.0",
+    store: "memory:",
+    providers: { held: model.settings },
+    agents: { teller: { model: "held/any" } },
+  };
+  const service = await startService(t, manifest, { plugins: [model.plugins] });
+  for (const client of CLIENTS) {
+    const ai = await load(client);
+    const chat = chatOf(ai, "", [], { transport: new ai.DefaultChatTransport({ api: service.url + API }) });
+    await chat.resumeStream();
+    assert.deepEqual([chat.status, chat.error?.message, chat.messages], ["ready", undefined, []], client);
+  }
+});

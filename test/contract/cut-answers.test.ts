@@ -168,6 +168,61 @@ test("POST /v1/responses gives no call of an answer that was cut off to the clie
   }
 });
 
+for (const [reason, detail] of [
+  ["length", "max_output_tokens"],
+  ["content_filter", "content_filter"],
+] as const) {
+  test(`POST /v1/responses gives the item in which an answer ended by ${reason} as incomplete, and those before it as completed`, async (t) => {
+    const { service, upstream } = await serve(t);
+    const texts: [reply: ReturnType<typeof says>, statuses: string[][]][] = [
+      [
+        says("So far", { reasoning: "I think", finishReason: reason }),
+        [
+          ["reasoning", "completed"],
+          ["message", "incomplete"],
+        ],
+      ],
+      [says("", { reasoning: "I thi", finishReason: reason }), [["reasoning", "incomplete"]]],
+    ];
+    for (const [reply, expected] of texts) {
+      const statuses = (items: Loose[]) => items.map(({ type, status }) => [type, status]);
+      upstream.replies(reply, reply);
+      const body = { model: "assistant", input: "Go" };
+      const whole: Loose = await (await service.post("/v1/responses", body)).json();
+      assert.equal(whole.incomplete_details.reason, detail);
+      assert.deepEqual(statuses(whole.output), expected);
+      const stored: Loose = await (await service.get(`/v1/responses/${whole.id}`)).json();
+      assert.deepEqual(statuses(stored.output), expected);
+      const events = parseEvents(await (await service.post("/v1/responses", { ...body, stream: true })).text())
+        .filter(({ data }) => data !== "[DONE]")
+        .map(({ data }): Loose => JSON.parse(data));
+      const done = events.filter(({ type }) => type === "response.output_item.done");
+      assert.deepEqual(statuses(done.map(({ item }) => item)), expected);
+      assert.deepEqual(statuses(events.at(-1).response.output), expected);
+    }
+  });
+}
+
+test("POST /v1/responses gives an item as completed when the answer ended by itself, or went on with a call", async (t) => {
+  const { service, upstream } = await serve(t);
+  const answer = { steps: [{ text: "I look." }, ...lamp.steps!] };
+  upstream.replies(answer, says("It is on."));
+  const reply = await service.post("/v1/responses", {
+    model: "assistant",
+    input: "Go",
+    include: ["penstock:tool_call"],
+  });
+  const { output }: Loose = await reply.json();
+  assert.deepEqual(
+    output.map(({ type, status }: Loose) => [type, status]),
+    [
+      ["message", "completed"],
+      ["penstock:tool_call", "completed"],
+      ["message", "completed"],
+    ],
+  );
+});
+
 test("POST /v1/chat/completions says stop for an answer with the reason tool_calls and without a call", async (t) => {
   const { service, upstream } = await serve(t);
   const messages = [{ role: "user", content: "Go" }];

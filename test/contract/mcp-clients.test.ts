@@ -74,8 +74,19 @@ for (const [kind, start] of Object.entries(SERVERS)) {
       assert.deepEqual(await resultOf(service, "docs_search", { query: "tea" }), { found: "tea" });
       assert.equal(await resultOf(service, "docs_read_me"), "Plain text");
       assert.deepEqual(await resultOf(service, "docs_picture"), {
-        content: [{ type: "image", data: "AAAA", mimeType: "image/png" }],
+        type: "content",
+        value: [{ type: "image-data", data: "AAAA", mediaType: "image/png" }],
       });
+    });
+
+    test("POST /tools/:name/execute: a server that asks its client for a person's answer is told, and so is the caller, that nobody can answer", async () => {
+      const { status, error } = await errorOf(execute(service, "docs_asks"));
+      assert.equal(status, 500);
+      // A server of the current revision knows it from the request, and says so itself.
+      assert.match(
+        error,
+        /elicitation\/create: the server asks for a person or a model, and here is none|elicitation\/create\): the request's client capabilities/,
+      );
     });
 
     test("POST /tools/:name/execute checks the input by the schema of the server", async () => {

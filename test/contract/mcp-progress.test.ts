@@ -35,6 +35,7 @@ for (const kind of ["current", "sessions"] as const) {
     };
     const parts = await send("stream", { input: "x" });
     const [told, ...more] = parts.filter(({ type }) => type === "tool-progress");
+    assert.equal(more.at(-1)?.progress, 500, "the last report is never left out");
     const { toolCallId } = parts.find(({ type }) => type === "tool-call");
     const report = { toolCallId, toolName: "docs_steps", progress: 1, total: 500, message: "of Bearer ***" };
     assert.deepEqual(told, { type: "tool-progress", ...report });
@@ -72,6 +73,8 @@ const REPORTING = `export default { kind: "tool", name: "reporting", execute: as
   progress?.({ progress: 1, total: 2, message: "half" });
   progress?.("nonsense");
   progress?.({ progress: 0.5 });
+  progress?.({ progress: 1.5, total: 2, message: "within a second of another, with one after it" });
+  progress?.({ progress: 2, total: 2, message: "all" });
   return { followed: progress !== undefined };
 } };`;
 
@@ -89,7 +92,10 @@ describe("POST /mcp/:serverId/mcp: progress of our own tools", () => {
       const told: Loose[] = [];
       const followed = await client.call("reporting", {}, undefined, (report) => told.push(report));
       assert.deepEqual(followed.structuredContent, { followed: true });
-      assert.deepEqual(told, [{ progress: 1, total: 2, message: "half" }]);
+      assert.deepEqual(told, [
+        { progress: 1, total: 2, message: "half" },
+        { progress: 2, total: 2, message: "all" },
+      ]);
       const alone = await client.call("reporting", {});
       assert.deepEqual(alone.structuredContent, { followed: false });
       await client.close();

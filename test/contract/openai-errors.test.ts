@@ -89,6 +89,7 @@ test("POST /v1/chat/completions refuses a bad body with 400 in OpenAI's shape, a
 });
 
 const RESPONSES = "/v1/responses";
+const schema = (given: object) => ({ text: { format: { type: "json_schema", name: "a", schema: given } } });
 /** JSON that is nested more deeply than a body may be. */
 const asks = (body: object) => ({ model: "assistant", input: "Hello", ...body });
 const item = (fields: object) => asks({ input: [fields] });
@@ -113,6 +114,10 @@ const REFUSED_RESPONSES: [body: unknown, status: number, param: string, code?: s
   [item({ type: "function_call", call_id: "c", name: "x", arguments: 5 }), 400, "input[0].arguments"],
   [item({ type: "function_call_output", call_id: "c", output: "x" }), 400, "input[0].call_id"],
   [item({ type: "item_reference", id: "msg_none" }), 404, "input", "item_not_found"],
+  [asks({ text: "short" }), 400, "text"],
+  [asks({ text: { format: { type: "grammar" } } }), 400, "text.format.type"],
+  [asks(schema({ type: 7 })), 400, "text.format.schema"],
+  [asks(schema({ type: "object", properties: { a: { pattern: "(" } } })), 400, "text.format.schema"],
   [asks({ temperature: 3 }), 400, "temperature"],
   [asks({ max_output_tokens: 600 }), 400, "max_output_tokens"],
   [asks({ conversation: "conv_1" }), 400, "conversation"],

@@ -101,12 +101,13 @@ export const STRICT = {
 export type StrictName = keyof typeof STRICT;
 export const STRICT_NAMES = Object.keys(STRICT) as StrictName[];
 
-/** The provider is called `up`, the agent `assistant`. @param rest of the manifest; `provider` replaces what it says of the provider */
+/** The provider is called `up`, the agent `assistant`. @param plugins folders beside that of the fixtures @param rest of the manifest; `provider` replaces what it says of the provider */
 export async function serveStrict(
   test: Pick<TestContext, "after">,
   name: StrictName,
   agent: object = {},
   { provider: own, ...rest }: { provider?: object; [key: string]: unknown } = {},
+  plugins: readonly string[] = [],
 ): Promise<{ service: TestService; upstream: StrictUpstream }> {
   const { dialect, use, model, thinking, provider }: StrictProvider = STRICT[name];
   const upstream = await startStrictUpstream(test, dialect());
@@ -118,5 +119,8 @@ export async function serveStrict(
     { model: `up/${model}`, options: { ...thinking, ...options }, ...more },
     { providers: { up: { use, retries: 0, ...connection, ...(own ?? provider) } }, ...rest },
   );
-  return { upstream, service: await startService(test, manifest, { plugins: [FIXTURES], project: PROJECT }) };
+  return {
+    upstream,
+    service: await startService(test, manifest, { plugins: [FIXTURES, ...plugins], project: PROJECT }),
+  };
 }

@@ -3,6 +3,7 @@ import type {
   LanguageModelV3FunctionTool,
   LanguageModelV3Message,
   LanguageModelV3ProviderTool,
+  LanguageModelV3ToolResultOutput as ToolOutput,
 } from "@ai-sdk/provider";
 
 /** A token of most texts has about four bytes of UTF-8, in English and, approximately, in scripts with three bytes per character. */
@@ -32,6 +33,7 @@ function partBytes(part: Part): number {
     case "tool-call":
       return jsonBytes(part.input);
     case "tool-result":
+      if (part.output.type === "content") return part.output.value.reduce((sum, item) => sum + itemBytes(item), 0);
       return "value" in part.output ? jsonBytes(part.output.value) : 0;
     default:
       return 0;
@@ -41,6 +43,12 @@ function partBytes(part: Part): number {
 function fileBytes({ mediaType, data }: Extract<Part, { type: "file" }>): number {
   if (mediaType.startsWith("text/") && !(data instanceof URL)) return Math.ceil(data.length * 0.75);
   return mediaType.startsWith("image/") ? IMAGE_BYTES : FILE_BYTES;
+}
+
+/** Of content of a tool. */
+function itemBytes(item: Extract<ToolOutput, { type: "content" }>["value"][number]): number {
+  if (item.type === "text") return Buffer.byteLength(item.text);
+  return item.type.startsWith("image") ? IMAGE_BYTES : FILE_BYTES;
 }
 
 const jsonBytes = (value: unknown): number =>

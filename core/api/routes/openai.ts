@@ -5,7 +5,7 @@ import { answerChat } from "../../openai/chat.ts";
 import { compactConversation } from "../../openai/compact.ts";
 import { createResponse } from "../../openai/create-response.ts";
 import { jsonReply, openaiErrors } from "../../openai/errors.ts";
-import { agentOf, modelList, modelOf } from "../../openai/models.ts";
+import { agentOf, embed, modelList, modelOf } from "../../openai/models.ts";
 import { del, get, post } from "./row.ts";
 
 const EVENTS = "text/event-stream";
@@ -57,6 +57,13 @@ export const OPENAI_ROUTES = [
       const { agents, responses } = call.service;
       return jsonReply(await compactConversation(agentOf(agents, body.model), body, call, responses));
     },
+  }),
+  post("/v1/embeddings", "openai.embed", "Embed texts, as OpenAI's Embeddings", {
+    ...WHOLE,
+    description: "`model` is the `embedding` of a memory's `semantic`.",
+    body: "EmbeddingRequest",
+    failures: ["not_found"],
+    handle: async ({ body }, { service, signal }) => jsonReply(await embed(service.memories.values(), body, signal)),
   }),
   get("/v1/responses/:id", "openai.getResponse", "Read a stored response, or follow one that runs in the background", {
     ...STREAMED,

@@ -91,5 +91,5 @@ export function createSemanticIndex(parts: IndexParts): Semantic {
     }
   }
 
-  return { saved, deleted, conversationDeleted, committed, search };
+  return { embedding: parts.embedding, saved, deleted, conversationDeleted, committed, search };
 }

@@ -3,6 +3,7 @@
  * The vectors follow when the texts have been embedded, if need be after a restart.
  */
 import type { OpenCommit } from "../../storage/joined.ts";
+import type { NamedEmbedding } from "../embedding/embedding.ts";
 
 /** A commit under construction. The methods of `Semantic` only add to it. */
 export type Draft = OpenCommit;
@@ -47,6 +48,7 @@ export interface SemanticHit extends MessagePlace {
 
 /** The index of one named memory. */
 export interface Semantic {
+  readonly embedding: NamedEmbedding;
   /**
    * Adds the text of a message to the commit that stores the message; there it waits to be embedded. A message that replaces another
    * one replaces its text. A message without text is not found.

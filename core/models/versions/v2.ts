@@ -58,7 +58,11 @@ function fromV2Part(part: LanguageModelV2StreamPart): LanguageModelV3StreamPart 
   const { finishReason, usage } = part;
   return {
     ...part,
-    finishReason: { unified: finishReason === "unknown" ? "other" : finishReason, raw: undefined },
+    // "unknown" is a word that the package does not know, or none at all: then it has counted nothing either.
+    finishReason:
+      finishReason === "unknown"
+        ? { unified: "other", raw: usage.outputTokens === undefined ? undefined : finishReason }
+        : { unified: finishReason, raw: finishReason },
     usage: {
       inputTokens: {
         total: usage.inputTokens,

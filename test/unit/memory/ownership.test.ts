@@ -43,7 +43,17 @@ const NAMING = new Set(["similar", "workingMemoryIfAny", "append", "unsummarized
 
 async function opened() {
   const semantic = new Map([
-    ["default", { saved() {}, deleted() {}, conversationDeleted() {}, committed() {}, search: async () => [] }],
+    [
+      "default",
+      {
+        embedding: null as never,
+        saved() {},
+        deleted() {},
+        conversationDeleted() {},
+        committed() {},
+        search: async () => [],
+      },
+    ],
   ]);
   const memories = await openMemories({ memory: { default: { workingMemory: {} } }, semantic });
   const memory = memories.named("default");
