@@ -1,6 +1,7 @@
 /** Files that a prompt names by URL: they are loaded for models that cannot load the URL themselves, and checked for others. */
 import type { LanguageModelV3FilePart, LanguageModelV3Message, LanguageModelV3Prompt } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../../lib/errors.ts";
+import { mediaTypeOf } from "../../lib/media-types.ts";
 import type { AllowedAddresses } from "../../outbound/allowed-addresses.ts";
 import type { DownloadedFile, Downloader } from "./download.ts";
 
@@ -130,7 +131,7 @@ export function createPromptFiles(
       downloads.set(file, loaded);
     }
     const { data, mediaType } = await loaded;
-    return { ...file, data, mediaType: preciseType(file.mediaType, mediaType) };
+    return { ...file, data, mediaType: mediaTypeOf(data, preciseType(file.mediaType, mediaType))! };
   }
 
   return { load };
