@@ -7,7 +7,10 @@ import * as zlib from "node:zlib";
 import { dataOf, errorOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 import { manifestWith, startService } from "../support/service.ts";
 
-const PNG = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
+const PNG = Buffer.from(
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+  "base64",
+);
 
 type Encoder = ReturnType<typeof zlib.createGzip>;
 const ENCODERS: Record<string, () => Encoder> = {
@@ -154,7 +157,10 @@ test("POST /tools/:name/execute reads an answer with a content-encoding, and wha
     assert.equal((await dataOf(ask("head", `${encoding}/json`))).result.status, 200);
     assert.deepEqual((await dataOf(ask("far", `${encoding}/nothing`))).result, { status: 204, body: "" });
   }
-  assert.match((await errorOf(ask("far", "odd/json"))).error, /^far answered, but its content-encoding odd cannot be read/);
+  assert.match(
+    (await errorOf(ask("far", "odd/json"))).error,
+    /^far answered, but its content-encoding odd cannot be read/,
+  );
   assert.equal((await errorOf(ask("far", "odd/why"))).error, "far answered 422");
 });
 

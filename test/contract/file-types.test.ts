@@ -35,8 +35,8 @@ test.after(async () => {
 /** Address of the picture in the last request. */
 const sent = (): string => {
   const { messages } = upstream.requests.at(-1)!.body;
-  return messages.flatMap(({ content }: Loose) => content).find(({ type }: Loose) => type === "image_url").image_url
-    .url;
+  return messages.flatMap(({ content }: Loose) => content ?? []).find(({ type }: Loose) => type === "image_url")
+    .image_url.url;
 };
 
 const DOORS: Record<string, (type: string, bytes: string) => Promise<unknown>> = {

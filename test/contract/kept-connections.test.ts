@@ -21,9 +21,7 @@ async function closing(t: TestContext, answers: number, body: string, type = "ap
       if ((text.match(/(?:GET|POST) \S+ HTTP\/1\.1\r\n/g) ?? []).length <= answered) return;
       requests++;
       if (answered++ === answers) return void (isReset ? socket.resetAndDestroy() : socket.destroy());
-      socket.write(
-        `HTTP/1.1 200 OK\r\ncontent-type: ${type}\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
-      );
+      socket.write(`HTTP/1.1 200 OK\r\ncontent-type: ${type}\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
     });
   });
   server.listen(0, "127.0.0.1");
@@ -75,7 +73,10 @@ test("POST /agents/:id/text: a kept connection that the provider closes as it is
 
 /** An answer of Anthropic. */
 const MESSAGE = [
-  { type: "message_start", message: { id: "m", role: "assistant", model: "m", content: [], usage: { input_tokens: 1 } } },
+  {
+    type: "message_start",
+    message: { id: "m", role: "assistant", model: "m", content: [], usage: { input_tokens: 1 } },
+  },
   { type: "content_block_start", index: 0, content_block: { type: "text", text: "" } },
   { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "Hi." } },
   { type: "content_block_stop", index: 0 },
@@ -105,7 +106,8 @@ for (const isReset of [false, true])
       ),
       { project: PROJECT },
     );
-    for (const _ of [1, 2, 3]) assert.equal((await dataOf(post("/agents/assistant/text", { input: "hi" }))).text, "Hi.");
+    for (const _ of [1, 2, 3])
+      assert.equal((await dataOf(post("/agents/assistant/text", { input: "hi" }))).text, "Hi.");
     assert.equal(up.connections(), 3);
     assert.match((await errorOf(post("/agents/other/text", { input: "hi" }))).error, /unavailable/);
     assert.equal(down.requests(), 1);

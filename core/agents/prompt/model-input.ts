@@ -132,7 +132,8 @@ function readOutput(output: unknown, path: string): LanguageModelV3ToolResultOut
   if ((type === "text" || type === "error-text") && typeof value !== "string") {
     throw invalid(`${path}.value must be string`);
   }
-  if (type === "content") return { type, value: objectsIn(value, `${path}.value`, "array").map(([item]) => named(item)) };
+  if (type === "content")
+    return { type, value: objectsIn(value, `${path}.value`, "array").map(([item]) => named(item)) };
   return { type, value: value ?? null } as LanguageModelV3ToolResultOutput;
 }
 

@@ -27,10 +27,7 @@ export function createDownloader(allowed: AllowedAddresses): Downloader {
       let url = start;
       for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
         if (!/^https?:$/.test(url.protocol)) throw new Error("only http and https URLs are downloaded");
-        const { statusCode, headers, body } = await askAgain(
-          () => client.request(url, { signal }),
-          () => true,
-        );
+        const { statusCode, headers, body } = await askAgain(() => client.request(url, { signal }));
         const { location, "content-type": type, "content-encoding": encoding } = headers;
         if (statusCode >= 300 && statusCode < 400 && typeof location === "string") {
           leave(body);
