@@ -4,7 +4,7 @@ import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@a
 import { objectsIn, textAt } from "../../http/decode.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Fields } from "../../lib/is-object.ts";
-import { mediaTypeOf } from "../../lib/media-types.ts";
+import { mediaTypeOf } from "../../models/files/media-types.ts";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
 import { filePart } from "./file-data.ts";
 import { carriesMessage, readProviderOptions, type Thought } from "./provider-options.ts";

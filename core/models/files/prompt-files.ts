@@ -1,9 +1,9 @@
 /** Files that a prompt names by URL: they are loaded for models that cannot load the URL themselves, and checked for others. */
 import type { LanguageModelV3FilePart, LanguageModelV3Message, LanguageModelV3Prompt } from "@ai-sdk/provider";
 import { invalid, messageOf } from "../../lib/errors.ts";
-import { mediaTypeOf } from "../../lib/media-types.ts";
 import type { AllowedAddresses } from "../../outbound/allowed-addresses.ts";
 import type { DownloadedFile, Downloader } from "./download.ts";
+import { mediaTypeOf } from "./media-types.ts";
 
 type SupportedUrls = Record<string, RegExp[]>;
 type UserMessage = Extract<LanguageModelV3Message, { role: "user" }>;
