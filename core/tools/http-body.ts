@@ -1,12 +1,12 @@
 /** Reads the body of a response to an HTTP tool: at most 1 MiB, parsed if it is JSON (its large integers become strings), else text; of an error only the beginning. */
 
-import { pipeline, type Readable } from "node:stream";
+import type { Readable } from "node:stream";
 import { TextDecoder } from "node:util";
 import { messageOf } from "../lib/errors.ts";
 import { parseExactly } from "../lib/large-integers.ts";
 import { withoutSecrets } from "../lib/secrets.ts";
-import { leave, readBytes } from "../outbound/body.ts";
-import { decoderOf } from "../outbound/decompress.ts";
+import { readBytes } from "../outbound/body.ts";
+import { decoded } from "../outbound/decompress.ts";
 
 /** A JSON value, or text; null for an empty JSON body. */
 export type AnswerBody = unknown;
@@ -85,17 +85,5 @@ function decoder(parameters: readonly string[]): TextDecoder {
     return new TextDecoder(charset);
   } catch {
     return new TextDecoder();
-  }
-}
-
-/** A body as it was before it was compressed. @throws Error for an encoding that Node cannot read: the body is left then */
-export function decoded(body: Readable, encoding: unknown = ""): Readable {
-  try {
-    const decoder = decoderOf(String(encoding));
-    // No error handler: the reader of the last stream gets the failures.
-    return decoder === null ? body : pipeline(body, decoder, () => undefined);
-  } catch (error) {
-    leave(body);
-    throw error;
   }
 }

@@ -2,7 +2,8 @@
 import type { Dispatcher } from "undici";
 import { pause } from "../lib/abortable.ts";
 import { formatDuration } from "../lib/duration.ts";
-import { backOff, isClosed, retryAfter } from "../lib/retry.ts";
+import { backOff, retryAfter } from "../lib/retry.ts";
+import { askAgain } from "../outbound/closed.ts";
 import { createOutboundAgent, type OutboundAgent } from "../outbound/proxy.ts";
 import type { Host } from "../plugin/plugin.ts";
 import { type AnswerBody, AnswerError, readBody, readExcerpt } from "./http-body.ts";
@@ -189,14 +190,4 @@ function joinHeaders(raw: Dispatcher.ResponseData["headers"]): Record<string, st
   for (const [name, value] of Object.entries(raw))
     if (value !== undefined) headers[name] = Array.isArray(value) ? value.join(", ") : value;
   return headers;
-}
-
-/** Asks once more where the connection was closed before there was an answer: most likely a kept one. @param isFree whether it may */
-export async function askAgain<T>(ask: () => Promise<T>, isFree = () => true): Promise<T> {
-  try {
-    return await ask();
-  } catch (error) {
-    if (isClosed(error) && isFree()) return ask();
-    throw error;
-  }
 }

@@ -1,8 +1,8 @@
 /** Decodes bodies that a provider has compressed without being asked to. */
 import { Readable } from "node:stream";
 import type { ReadableStream as NodeStream } from "node:stream/web";
+import { decoded } from "../../outbound/decompress.ts";
 import { AnswerTooLarge, MAX_ANSWER_BYTES } from "../../plugin/model-errors.ts";
-import { decoded } from "../../tools/http-body.ts";
 
 /** Returns the response itself when its body is plain. */
 export function decodeBody(response: Response): Response {

@@ -3,8 +3,8 @@
  * that for connecting, and a redirect to another origin, which would receive the key, is not followed.
  */
 import undici, { type Dispatcher } from "undici";
+import { askAgain } from "../../outbound/closed.ts";
 import { createOutboundAgent } from "../../outbound/proxy.ts";
-import { askAgain } from "../../tools/http-client.ts";
 import { decodeBody } from "./decode-body.ts";
 import { FetchCall } from "./fetch-call.ts";
 

@@ -1,9 +1,9 @@
 /** Downloads one file that a client has named by URL, within bounds. */
 import type { AllowedAddresses } from "../../outbound/allowed-addresses.ts";
 import { leave, readBytes } from "../../outbound/body.ts";
+import { askAgain } from "../../outbound/closed.ts";
+import { decoded } from "../../outbound/decompress.ts";
 import { GuardedClient } from "../../outbound/guarded-client.ts";
-import { decoded } from "../../tools/http-body.ts";
-import { askAgain } from "../../tools/http-client.ts";
 
 export interface DownloadedFile {
   readonly data: Uint8Array;
