@@ -2,21 +2,19 @@
 import { type Aborts, abortsOf } from "./aborts.ts";
 
 /** Resolves after `milliseconds`; rejects with the signal's reason when it aborts before. */
-export function pause(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const passed = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, milliseconds);
-  });
-  return untilAborted(passed, signal).finally(() => clearTimeout(timer));
-}
+export const pause = (milliseconds: number, signal: AbortSignal | undefined): Promise<void> =>
+  timed(milliseconds, (passed) => untilAborted(passed, signal));
 
 /** Settles like the work, at the latest after `milliseconds`. */
-export async function within(milliseconds: number, work: Promise<unknown>): Promise<void> {
+export const within = async (milliseconds: number, work: Promise<unknown>): Promise<void> =>
+  void (await timed(milliseconds, (passed) => Promise.race([work, passed])));
+
+function timed<T>(milliseconds: number, wait: (passed: Promise<void>) => Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const passed = new Promise<void>((resolve) => {
     timer = setTimeout(resolve, milliseconds);
   });
-  await Promise.race([work, passed]).finally(() => clearTimeout(timer));
+  return wait(passed).finally(() => clearTimeout(timer));
 }
 
 /** Settles like `promise`, or rejects with the reason of `work` when that aborts first; `late` gets a value that arrives after that. */

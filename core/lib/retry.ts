@@ -24,8 +24,3 @@ export function amountOf(header: unknown): number | null {
   const number = Number(header);
   return number >= 0 ? number : null;
 }
-
-const CLOSED_CODES: readonly unknown[] = ["UND_ERR_SOCKET", "ECONNRESET", "EPIPE"];
-
-/** Whether the other side has closed the connection: a kept one that was used at that moment says nothing of the server. */
-export const isClosed = (error: unknown): boolean => CLOSED_CODES.includes((error as NodeJS.ErrnoException).code);

@@ -16,7 +16,7 @@ export const boundedFetch =
   (broken: (error: unknown, ofCall: boolean) => void) =>
   async (url: string | URL, init?: RequestInit): Promise<Response> => {
     const response = await outboundFetch(url, init);
-    const { body, headers, status, statusText } = response;
+    const { body, headers, status } = response;
     if (body === null) return response;
     const isStream = headers.get("content-type")?.startsWith("text/event-stream") ?? false;
     const tell = (error: unknown) => {
@@ -24,7 +24,7 @@ export const boundedFetch =
       if (status === 200 && init?.signal?.aborted !== true) broken(error, isCall(init?.body));
     };
     const chunks = limited(body, isStream, tell);
-    return new Response(ReadableStream.from(exact(chunks, isStream)), { headers, status, statusText });
+    return new Response(ReadableStream.from(exact(chunks, isStream)), response);
   };
 
 const isCall = (body: unknown): boolean =>

@@ -1,6 +1,7 @@
 /** Decoders of HTTP bodies. */
-import type { Duplex } from "node:stream";
+import { type Duplex, pipeline, type Readable } from "node:stream";
 import * as zlib from "node:zlib";
+import { leave } from "./body.ts";
 
 type Decoder = () => Duplex;
 /** Node 20 has none. */
@@ -24,4 +25,16 @@ export function decoderOf(encoding: string): Duplex | null {
   const decoder = DECODERS.get(name);
   if (decoder === undefined) throw new Error(`its content-encoding ${name.slice(0, 40)} cannot be read`);
   return decoder();
+}
+
+/** A body as it was before it was compressed. @throws Error for an encoding that Node cannot read: the body is left then */
+export function decoded(body: Readable, encoding: unknown = ""): Readable {
+  try {
+    const decoder = decoderOf(String(encoding));
+    // No error handler: the reader of the last stream gets the failures.
+    return decoder === null ? body : pipeline(body, decoder, () => undefined);
+  } catch (error) {
+    leave(body);
+    throw error;
+  }
 }

@@ -1,9 +1,12 @@
 /** Reads the body of a response to an HTTP tool: at most 1 MiB, parsed if it is JSON (its large integers become strings), else text; of an error only the beginning. */
 
+import type { Readable } from "node:stream";
 import { TextDecoder } from "node:util";
+import { messageOf } from "../lib/errors.ts";
 import { parseExactly } from "../lib/large-integers.ts";
 import { withoutSecrets } from "../lib/secrets.ts";
 import { readBytes } from "../outbound/body.ts";
+import { decoded } from "../outbound/decompress.ts";
 
 /** A JSON value, or text; null for an empty JSON body. */
 export type AnswerBody = unknown;
@@ -18,21 +21,16 @@ const JSON_TYPE = /^application\/(?:[\w.!#$&^-]+\+)?json$/i;
 export class AnswerError extends Error {}
 
 /**
- * @param chunks read to the end, or closed
+ * @param body read to the end, or left
  * @param headers names in lower case
- * @throws AnswerError when it is too large, compressed, or declared as JSON and invalid
+ * @throws AnswerError when it is too large, compressed in a way that Node cannot read, or declared as JSON and invalid
  */
-export async function readBody(
-  chunks: AsyncIterable<Uint8Array>,
-  headers: Record<string, string>,
-  name: string,
-): Promise<AnswerBody> {
-  const encoding = headers["content-encoding"] ?? "identity";
-  const isPlain = encoding === "identity";
-  const problem = isPlain
-    ? `${name} answered more than ${MAX_BODY_BYTES / 1_048_576} MiB`
-    : `${name} answered with content-encoding ${encoding}, which was not asked for`;
-  const bytes = await readBytes(chunks, { bytes: isPlain ? MAX_BODY_BYTES : 0 }, () => new AnswerError(problem));
+export async function readBody(body: Readable, headers: Record<string, string>, name: string): Promise<AnswerBody> {
+  const bytes = await readBytes(
+    plain(body, headers, name),
+    { bytes: MAX_BODY_BYTES },
+    () => new AnswerError(`${name} answered more than ${MAX_BODY_BYTES / 1_048_576} MiB`),
+  );
   const { type, parameters } = contentType(headers);
   const text = decoder(parameters).decode(bytes);
   if (!JSON_TYPE.test(type)) return text;
@@ -44,17 +42,29 @@ export async function readBody(
   }
 }
 
-/** The beginning of an error's body, if it is text; else an empty string. The rest is not received. */
-export async function readExcerpt(chunks: AsyncIterable<Uint8Array>, headers: Record<string, string>): Promise<string> {
+function plain(body: Readable, { "content-encoding": encoding }: Record<string, string>, name: string): Readable {
+  try {
+    return decoded(body, encoding);
+  } catch (error) {
+    throw new AnswerError(`${name} answered, but ${messageOf(error)}`);
+  }
+}
+
+/** The beginning of an error's body, if it is text that can be read; else an empty string. The rest is not received. */
+export async function readExcerpt(body: Readable, headers: Record<string, string>): Promise<string> {
   const parts: Uint8Array[] = [];
   let size = 0;
-  for await (const chunk of chunks) {
-    parts.push(chunk);
-    size += chunk.length;
-    if (size > MAX_EXCERPT_BYTES) break;
+  try {
+    for await (const chunk of decoded(body, headers["content-encoding"])) {
+      parts.push(chunk);
+      size += chunk.length;
+      if (size > MAX_EXCERPT_BYTES) break;
+    }
+  } catch {
+    return "";
   }
   const { type, parameters } = contentType(headers);
-  if ((headers["content-encoding"] ?? "identity") !== "identity" || !TEXT_TYPE.test(type)) return "";
+  if (!TEXT_TYPE.test(type)) return "";
   // Before it is cut: a part of a secret would not be found any more.
   const text = withoutSecrets(decoder(parameters).decode(Buffer.concat(parts)).trim());
   return text.length > MAX_EXCERPT_CHARACTERS ? `${text.slice(0, MAX_EXCERPT_CHARACTERS)}… (cut)` : text;

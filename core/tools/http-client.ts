@@ -2,7 +2,8 @@
 import type { Dispatcher } from "undici";
 import { pause } from "../lib/abortable.ts";
 import { formatDuration } from "../lib/duration.ts";
-import { backOff, isClosed, retryAfter } from "../lib/retry.ts";
+import { backOff, retryAfter } from "../lib/retry.ts";
+import { askAgain } from "../outbound/closed.ts";
 import { createOutboundAgent, type OutboundAgent } from "../outbound/proxy.ts";
 import type { Host } from "../plugin/plugin.ts";
 import { type AnswerBody, AnswerError, readBody, readExcerpt } from "./http-body.ts";
@@ -84,18 +85,12 @@ export function createHttpClient(host: Host): HttpClient {
     async send(request, options) {
       opening ??= open();
       const { undici, agent } = await opening;
-      for (let attempt = 0, isFree = true; ; attempt++) {
+      for (let attempt = 0; ; attempt++) {
         options.signal.throwIfAborted();
         try {
           return await withLimit(options, (signal) => follow(undici, agent, request, options.name, signal));
         } catch (error) {
           options.signal.throwIfAborted();
-          // Most likely a kept connection that the server has closed as it was used again.
-          if (isFree && isUnanswered(error, request)) {
-            isFree = false;
-            attempt--;
-            continue;
-          }
           const { wait, message, cause } = toTryError(error, request, options);
           if (wait === null || attempt >= options.retries || wait > MAX_PAUSE_MS) throw new Error(message, { cause });
           await pause(Math.max(wait, backOff(attempt, FIRST_PAUSE_MS, MAX_PAUSE_MS)), options.signal);
@@ -126,11 +121,16 @@ async function follow(undici: Undici, agent: OutboundAgent, first: HttpRequest, 
   let request = first;
   for (let redirects = 0; ; redirects++) {
     const { url, method, headers, body } = request;
-    const response = await undici.request(url, { method, headers, body, signal, dispatcher: agent });
+    const response = await askAgain(
+      () => undici.request(url, { method, headers, body, signal, dispatcher: agent }),
+      () => IDEMPOTENT_METHODS.includes(method),
+    );
     const { statusCode: status } = response;
     if (status >= 200 && status < 300) {
       const answered = joinHeaders(response.headers);
-      return { status, headers: answered, body: await readBody(response.body, answered, name) };
+      const isEmpty = method === "HEAD" || status === 204;
+      const plain = isEmpty ? { ...answered, "content-encoding": "" } : answered;
+      return { status, headers: answered, body: await readBody(response.body, plain, name) };
     }
     const said = await errorText(response, signal);
     const location = REDIRECT_STATUSES.includes(status) ? String(response.headers.location ?? "") : "";
@@ -168,10 +168,6 @@ function pauseFor(status: number, response: Dispatcher.ResponseData, method: str
   if (!IDEMPOTENT_METHODS.includes(method) || !TRANSIENT_STATUSES.includes(status)) return null;
   return retryAfter(response.headers["retry-after"]) ?? 0;
 }
-
-/** Whether the connection was closed before there was an answer, of a request that may be sent twice. */
-const isUnanswered = (error: unknown, { method }: HttpRequest): boolean =>
-  isClosed(error) && IDEMPOTENT_METHODS.includes(method);
 
 function toTryError(error: unknown, request: HttpRequest, { name, timeout }: SendOptions): TryError {
   if (error instanceof TryError) return error;

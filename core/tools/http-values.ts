@@ -35,4 +35,4 @@ export function queryText(values: Record<string, unknown>): string {
 }
 
 /** Percent-encodes a text; an unpaired surrogate, which has no encoding, becomes the replacement character. */
-export const encode = (text: string) => encodeURIComponent(text.replace(/[\uD800-\uDFFF]/gu, "\uFFFD"));
+export const encode = (text: string) => encodeURIComponent(text.toWellFormed());

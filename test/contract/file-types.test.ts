@@ -1,9 +1,11 @@
 /** The media type of files: whatever it is called, and through whichever door the file comes, the model gets the name that providers take. */
 import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { before, test } from "node:test";
 import { A2aCaller, said } from "../support/a2a.ts";
 import type { OpenAIUpstream } from "../support/openai-upstream.ts";
-import { dataOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
+import { dataOf, errorOf, type Loose, serveUpstream } from "../support/served-upstream.ts";
 import type { TestService } from "../support/service.ts";
 
 const JPEG = Buffer.from("ffd8ffe000104a4649460001", "hex").toString("base64");
@@ -16,9 +18,16 @@ before(async () => {
   ({ service, upstream } = await serveUpstream(
     { after: (end) => void over.push(end as () => unknown) },
     { memory: "default" },
-    { memory: { default: {} } },
+    { memory: { default: {} }, server: { downloads: { allowPrivate: ["127.0.0.1"] } } },
   ));
 });
+/** A server of files, whose paths say what they are called. */
+const files = createServer((request, reply) => {
+  reply.writeHead(200, { "content-type": decodeURIComponent(request.url!.slice(1)) });
+  reply.end(Buffer.from(JPEG, "base64"));
+});
+before(() => void files.listen(0, "127.0.0.1"));
+test.after(() => void files.close());
 test.after(async () => {
   for (const end of over) await end();
 });
@@ -26,8 +35,8 @@ test.after(async () => {
 /** Address of the picture in the last request. */
 const sent = (): string => {
   const { messages } = upstream.requests.at(-1)!.body;
-  return messages.flatMap(({ content }: Loose) => content).find(({ type }: Loose) => type === "image_url").image_url
-    .url;
+  return messages.flatMap(({ content }: Loose) => content ?? []).find(({ type }: Loose) => type === "image_url")
+    .image_url.url;
 };
 
 const DOORS: Record<string, (type: string, bytes: string) => Promise<unknown>> = {
@@ -38,6 +47,19 @@ const DOORS: Record<string, (type: string, bytes: string) => Promise<unknown>> =
   "POST /agents/:id/text with model messages": (mediaType, data) => {
     const content = [{ type: "file", mediaType, data }];
     return dataOf(service.post("/agents/assistant/text", { input: [{ role: "user", content }] }));
+  },
+  "POST /agents/:id/text with the result of a tool": (mediaType, data) => {
+    const named = { toolCallId: "c1", toolName: "look" };
+    const output = { type: "content", value: [{ type: "image-data", mediaType, data }] };
+    return dataOf(
+      service.post("/agents/assistant/text", {
+        input: [
+          { role: "user", content: "Look" },
+          { role: "assistant", content: [{ type: "tool-call", ...named, input: {} }] },
+          { role: "tool", content: [{ type: "tool-result", ...named, output }] },
+        ],
+      }),
+    );
   },
   "POST /v1/chat/completions": async (type, bytes) => {
     const content = [{ type: "image_url", image_url: { url: `data:${type};base64,${bytes}` } }];
@@ -71,6 +93,37 @@ for (const [door, post] of Object.entries(DOORS))
     await post("image/jpeg", PNG);
     assert.equal(sent(), `data:image/png;base64,${PNG}`);
   });
+
+test("POST /agents/:id/text: a result whose content is no list of objects is 400 and names the field", async () => {
+  const named = { toolCallId: "c1", toolName: "look" };
+  for (const [value, problem] of [
+    [[null], "input[2].content[0].output.value[0] must be object"],
+    ["x", "input[2].content[0].output.value must be array"],
+  ]) {
+    const result = { type: "tool-result", ...named, output: { type: "content", value } };
+    const input = [
+      { role: "user", content: "Look" },
+      { role: "assistant", content: [{ type: "tool-call", ...named, input: {} }] },
+      { role: "tool", content: [result] },
+    ];
+    const { status, error } = await errorOf(service.post("/agents/assistant/text", { input }));
+    assert.deepEqual([status, error], [400, problem]);
+  }
+});
+
+test("POST /agents/:id/text: a file that is downloaded has the type of its bytes, whatever client and server call it", async () => {
+  const { port } = files.address() as AddressInfo;
+  for (const [mediaType, served] of [
+    ["application/pdf", "text/html"],
+    ["application/octet-stream", "IMAGE/JPG"],
+    ["application/*", "image/png"],
+  ]) {
+    const data = `http://127.0.0.1:${port}/${encodeURIComponent(served!)}`;
+    const input = [{ role: "user", content: [{ type: "file", mediaType, data }] }];
+    await dataOf(service.post("/agents/assistant/text", { input }));
+    assert.equal(sent(), WANTED, `${mediaType} ${served}`);
+  }
+});
 
 test("POST /agents/:id/text: a picture of the stored conversation has the right type too", async () => {
   const parts = [{ type: "file", mediaType: "image/jpg", url: `data:image/jpg;base64,${JPEG}` }];

@@ -112,6 +112,16 @@ describe("integers that a number cannot hold", () => {
       "seed",
     ],
     [
+      "/agents/assistant/ag-ui",
+      `{"threadId":"t","runId":"r","state":{"id":${LARGE}},"messages":[{"id":"m","role":"user","content":"hi"}]}`,
+      "state.id",
+    ],
+    [
+      "/agents/assistant/chat",
+      `{"id":"c","messages":[{"id":"m","role":"user","metadata":{"id":${LARGE}},"parts":[{"type":"text","text":"hi"}]}]}`,
+      "messages[0].metadata.id",
+    ],
+    [
       "/a2a/assistant",
       `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":{"id":${LARGE}}}]}}}`,
       "params.message.parts[0].data.id",
@@ -170,6 +180,18 @@ describe("integers that a number cannot hold", () => {
     const { messages } = upstream.requests[before + 1]!.body;
     assert.match(messages.at(-1).content, /id is too large for a number: send it as a string/);
     assert.equal(messages.at(-2).tool_calls[0].function.arguments, `{"id":"${LARGE}"}`);
+  });
+
+  test("POST /agents/:id/object, /stream-object and options.output: in the JSON of a model they are strings", async () => {
+    const schema = { type: "object" };
+    const ask = (door: string, more: object) => {
+      upstream.replies(says(`{"id":${LARGE}}`));
+      return service.post(`/agents/assistant/${door}`, { input: "count", ...more });
+    };
+    assert.deepEqual(await dataOf(ask("object", { schema })), { id: LARGE });
+    assert.match(await (await ask("stream-object", { schema })).text(), new RegExp(`"finalObject":{"id":"${LARGE}"}`));
+    const { output } = await dataOf(ask("text", { options: { output: { type: "object", schema } } }));
+    assert.deepEqual(output, { id: LARGE });
   });
 
   test("POST /v1/chat/completions: those in earlier calls of the caller reach the model as strings", async () => {

@@ -1,7 +1,7 @@
 /** Images and files in messages: reads `data:` URLs, web addresses and base64 text into the form that models accept. */
 import type { LanguageModelV3FilePart } from "@ai-sdk/provider";
 import { invalid } from "../../lib/errors.ts";
-import { mediaTypeOf } from "./media-types.ts";
+import { mediaTypeOf } from "../../models/files/media-types.ts";
 
 const DATA_URL = /^data:([^;,]*)((?:;[^;,]*)*),/i;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;

@@ -1,9 +1,10 @@
 /** Reads model messages (`{role, content}`) into a prompt. */
 
 import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
-import { textAt } from "../../http/decode.ts";
+import { objectsIn, textAt } from "../../http/decode.ts";
 import { invalid } from "../../lib/errors.ts";
 import type { Fields } from "../../lib/is-object.ts";
+import { mediaTypeOf } from "../../models/files/media-types.ts";
 import type { AssistantContent, ToolContent, UserContent } from "./content.ts";
 import { filePart } from "./file-data.ts";
 import { carriesMessage, readProviderOptions, type Thought } from "./provider-options.ts";
@@ -131,9 +132,16 @@ function readOutput(output: unknown, path: string): LanguageModelV3ToolResultOut
   if ((type === "text" || type === "error-text") && typeof value !== "string") {
     throw invalid(`${path}.value must be string`);
   }
-  if (type === "content" && !Array.isArray(value)) throw invalid(`${path}.value must be array`);
+  if (type === "content")
+    return { type, value: objectsIn(value, `${path}.value`, "array").map(([item]) => named(item)) };
   return { type, value: value ?? null } as LanguageModelV3ToolResultOutput;
 }
+
+/** A file of a result under the name that providers take. */
+const named = (item: Fields) =>
+  (typeof item.data === "string" && typeof item.mediaType === "string"
+    ? { ...item, mediaType: mediaTypeOf(item.data, item.mediaType) }
+    : item) as never;
 
 const USER_PARTS = new Map<string, PartReader<UserContent[number]>>([
   ["text", text],

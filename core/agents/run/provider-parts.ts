@@ -8,6 +8,8 @@ import type {
 import { carriesMessage, type Thought } from "../prompt/provider-options.ts";
 import type { AgentPart, ToolCall } from "./parts.ts";
 
+type Source = Extract<AgentPart, { type: "source" }>;
+
 interface Signed {
   readonly providerMetadata?: SharedV3ProviderMetadata | undefined;
 }
@@ -27,16 +29,11 @@ export function withThoughts(call: ToolCall, thoughts: readonly Thought[]): Tool
 }
 
 /** A source as UI messages and their chunks have it. */
-export function uiSource(part: Extract<AgentPart, { type: "source" }>) {
-  const { id: sourceId, title } = part;
-  if (part.sourceType === "url") {
-    const { url } = part;
-    return { type: "source-url", sourceId, url, ...(title !== undefined && { title }), ...metadataOf(part) } as const;
-  }
-  const { mediaType, filename } = part;
-  const source = { type: "source-document", sourceId, mediaType, title: part.title } as const;
-  return { ...source, ...(filename !== undefined && { filename }), ...metadataOf(part) };
-}
+export const uiSource = (part: Source) => ({
+  type: `source-${part.sourceType}` as const,
+  sourceId: part.id,
+  ...sourceFields(part),
+});
 
 export const byProvider = (part: { providerExecuted?: boolean }) =>
   part.providerExecuted === true ? ({ providerExecuted: true } as const) : undefined;
@@ -44,14 +41,17 @@ export const byProvider = (part: { providerExecuted?: boolean }) =>
 export const base64Of = ({ data }: LanguageModelV3File): string =>
   typeof data === "string" ? data : Buffer.from(data).toString("base64");
 
-export function sourcePart(part: LanguageModelV3Source): AgentPart {
-  const { type, id, title } = part;
+export const sourcePart = (part: LanguageModelV3Source): AgentPart => {
+  const { type, sourceType, id } = part;
+  return { type, sourceType, id, ...sourceFields(part) } as Source;
+};
+
+function sourceFields(part: Source | LanguageModelV3Source) {
   const metadata = metadataOf(part);
   if (part.sourceType === "url") {
-    const { sourceType, url } = part;
-    return { type, sourceType, id, url, ...(title !== undefined && { title }), ...metadata };
+    const { url, title } = part;
+    return { url, ...(title !== undefined && { title }), ...metadata };
   }
-  const { sourceType, mediaType, filename } = part;
-  const source = { type, sourceType, id, mediaType, title: part.title } as const;
-  return { ...source, ...(filename !== undefined && { filename }), ...metadata };
+  const { mediaType, title, filename } = part;
+  return { mediaType, title, ...(filename !== undefined && { filename }), ...metadata };
 }

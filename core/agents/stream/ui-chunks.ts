@@ -67,7 +67,7 @@ const CHUNKS: { readonly [T in AgentPart["type"]]: (part: PartOf<T>) => Chunk | 
   }),
   "tool-approval-request": ({ type, approvalId, toolCallId }) => ({ type, approvalId, toolCallId }),
   "tool-output-denied": ({ type, toolCallId }) => ({ type, toolCallId }),
-  source: uiSource,
+  source: (part) => uiSource(part) as Chunk,
   file: (part) => ({
     type: "file",
     url: `data:${part.file.mediaType};base64,${part.file.base64}`,

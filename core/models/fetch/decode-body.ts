@@ -1,33 +1,25 @@
 /** Decodes bodies that a provider has compressed without being asked to. */
-import { pipeline, Readable, Transform } from "node:stream";
+import { Readable } from "node:stream";
 import type { ReadableStream as NodeStream } from "node:stream/web";
-import { decoderOf } from "../../outbound/decompress.ts";
+import { decoded } from "../../outbound/decompress.ts";
 import { AnswerTooLarge, MAX_ANSWER_BYTES } from "../../plugin/model-errors.ts";
 
 /** Returns the response itself when its body is plain. */
 export function decodeBody(response: Response): Response {
   const encoding = response.headers.get("content-encoding");
   if (encoding === null || response.body === null) return response;
-  const decoder = decoderOf(encoding);
-  if (decoder === null) return response;
-  const encoded = Readable.fromWeb(response.body as NodeStream);
-  // No error handler: the reader of the last stream gets the failures.
-  const decoded = pipeline(encoded, decoder, bounded(), () => undefined);
-  const body = Readable.toWeb(decoded) as ReadableStream<Uint8Array>;
-  const headers = new Headers(response.headers);
-  headers.delete("content-encoding");
-  headers.delete("content-length");
-  return new Response(body, { status: response.status, statusText: response.statusText, headers });
+  const body = decoded(Readable.fromWeb(response.body as NodeStream), encoding);
+  const plain = new Response(ReadableStream.from(bounded(body)), response);
+  for (const name of ["content-encoding", "content-length"]) plain.headers.delete(name);
+  return plain;
 }
 
 /** Limits the decoded size: a few bytes may expand to very many. */
-function bounded(): Transform {
+async function* bounded(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   let bytes = 0;
-  return new Transform({
-    transform(chunk: Buffer, _, done) {
-      bytes += chunk.length;
-      if (bytes <= MAX_ANSWER_BYTES) done(null, chunk);
-      else done(new AnswerTooLarge());
-    },
-  });
+  for await (const chunk of chunks) {
+    bytes += chunk.length;
+    if (bytes > MAX_ANSWER_BYTES) throw new AnswerTooLarge();
+    yield chunk;
+  }
 }

@@ -3,6 +3,7 @@
  * that for connecting, and a redirect to another origin, which would receive the key, is not followed.
  */
 import undici, { type Dispatcher } from "undici";
+import { askAgain } from "../../outbound/closed.ts";
 import { createOutboundAgent } from "../../outbound/proxy.ts";
 import { decodeBody } from "./decode-body.ts";
 import { FetchCall } from "./fetch-call.ts";
@@ -33,9 +34,16 @@ interface OutgoingRequest {
   readonly redirect: Request["redirect"];
 }
 
+/** Connections that were begun: a request before and after which there are as many has used a kept one. */
+let connections = 0;
+
 export function createFetch({ connectTimeout, intercept }: FetchOptions): PackageFetch {
+  const connect = undici.buildConnector({ timeout: connectTimeout });
   const agent = createOutboundAgent(undici, {
-    connect: { timeout: connectTimeout },
+    connect(options, done) {
+      connections++;
+      connect(options, done);
+    },
     headersTimeout: 0,
     bodyTimeout: 0,
   });
@@ -83,7 +91,11 @@ function headersOf(given: RequestInit["headers"]): Record<string, string> {
 async function follow(dispatcher: Dispatcher, start: URL, request: OutgoingRequest): Promise<Response> {
   let url = start;
   for (let redirects = 0; ; redirects++) {
-    const response = await dispatch(dispatcher, url, request);
+    const before = connections;
+    const response = await askAgain(
+      () => dispatch(dispatcher, url, request),
+      () => connections === before,
+    );
     const location = REDIRECTS.has(response.status) ? response.headers.get("location") : null;
     if (location === null || request.redirect === "manual") return decodeBody(response);
     const next = URL.canParse(location, url.href) ? new URL(location, url) : null;

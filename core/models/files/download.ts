@@ -1,6 +1,8 @@
 /** Downloads one file that a client has named by URL, within bounds. */
 import type { AllowedAddresses } from "../../outbound/allowed-addresses.ts";
 import { leave, readBytes } from "../../outbound/body.ts";
+import { askAgain } from "../../outbound/closed.ts";
+import { decoded } from "../../outbound/decompress.ts";
 import { GuardedClient } from "../../outbound/guarded-client.ts";
 
 export interface DownloadedFile {
@@ -25,8 +27,8 @@ export function createDownloader(allowed: AllowedAddresses): Downloader {
       let url = start;
       for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects++) {
         if (!/^https?:$/.test(url.protocol)) throw new Error("only http and https URLs are downloaded");
-        const { statusCode, headers, body } = await client.request(url, { signal });
-        const { location, "content-type": type } = headers;
+        const { statusCode, headers, body } = await askAgain(() => client.request(url, { signal }));
+        const { location, "content-type": type, "content-encoding": encoding } = headers;
         if (statusCode >= 300 && statusCode < 400 && typeof location === "string") {
           leave(body);
           if (!URL.canParse(location, url.href)) throw new Error("it redirects to no valid URL");
@@ -38,7 +40,7 @@ export function createDownloader(allowed: AllowedAddresses): Downloader {
           throw new Error(`the server answers ${statusCode}`);
         }
         const mediaType = typeof type === "string" ? type.split(";", 1)[0]!.trim().toLowerCase() : undefined;
-        return { data: await readBytes(body, budget, tooLarge), mediaType };
+        return { data: await readBytes(decoded(body, encoding), budget, tooLarge), mediaType };
       }
       throw new Error(`it redirects more than ${MAX_REDIRECTS} times`);
     },

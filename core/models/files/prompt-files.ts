@@ -3,6 +3,7 @@ import type { LanguageModelV3FilePart, LanguageModelV3Message, LanguageModelV3Pr
 import { invalid, messageOf } from "../../lib/errors.ts";
 import type { AllowedAddresses } from "../../outbound/allowed-addresses.ts";
 import type { DownloadedFile, Downloader } from "./download.ts";
+import { mediaTypeOf } from "./media-types.ts";
 
 type SupportedUrls = Record<string, RegExp[]>;
 type UserMessage = Extract<LanguageModelV3Message, { role: "user" }>;
@@ -62,61 +63,55 @@ export function createPromptFiles(
     supported: SupportedUrls,
     signal: AbortSignal | undefined,
   ): Promise<LanguageModelV3Prompt> {
-    const all = given.flatMap((message, index) => (message.role === "user" ? filesOf(message, index) : []));
+    const all = given.flatMap(({ role, content }, message) =>
+      (role === "user" ? content : []).flatMap((file, part) =>
+        file.type === "file" && urlOf(file) !== null ? [{ message, part, file }] : [],
+      ),
+    );
     const isTaken = ({ file }: Place) => isSupported(urlOf(file)!, file.mediaType, supported);
-    const prompt = await withoutPrivate(given, all.filter(isTaken));
-    const places = all.filter((place) => !isTaken(place));
-    if (places.length === 0) return prompt;
-    const spoken = prompt.findLastIndex(({ role }) => role === "user");
-    const newest = places.filter(({ message }) => message === spoken);
-    const earlier = places.filter(({ message }) => message !== spoken);
-    if (newest.length > MAX_FILES)
+    const loaded = all.filter((place) => !isTaken(place));
+    const spoken = given.findLastIndex(({ role }) => role === "user");
+    const isNew = ({ message }: Place) => message === spoken;
+    if (loaded.filter(isNew).length > MAX_FILES)
       throw invalid(`the last message has more than ${MAX_FILES} files by URL to download`);
     const budget = { bytes: limits.max };
     const refused = new AbortController();
     const ends = [AbortSignal.timeout(limits.timeout), refused.signal];
     const until = AbortSignal.any(signal === undefined ? ends : [...ends, signal]);
     const parts = new Map<LanguageModelV3FilePart, UserMessage["content"][number]>();
+    const kept = new Set(loaded.slice(-MAX_FILES));
+    const known = new Map<string, Promise<boolean>>();
 
-    await Promise.all(
-      newest.map(async ({ file, part }) => {
-        try {
-          parts.set(file, await fill(file, budget, until));
-        } catch (thrown) {
-          // The downloads of the other files are useless then.
-          refused.abort();
-          signal?.throwIfAborted();
-          throw invalid(`part ${part + 1} of the last message: ${failureOf(file, thrown)}`, { cause: thrown });
-        }
-      }),
-    );
-    const kept = earlier.slice(Math.max(0, earlier.length - (MAX_FILES - newest.length)));
-    for (const { file } of earlier) parts.set(file, note(file, new Error("the conversation has too many files")));
-    await Promise.all(
-      kept.map(async ({ file }) => {
-        const filled = await fill(file, budget, until).catch((thrown: unknown) => note(file, thrown));
-        parts.set(file, filled);
-      }),
-    );
+    const settle = async (place: Place): Promise<void> => {
+      const { file, part } = place;
+      try {
+        if (isTaken(place)) await requirePublic(urlOf(file)!, known);
+        else if (kept.has(place)) parts.set(file, await fill(file, budget, until));
+        else throw new Error("the conversation has too many files");
+      } catch (thrown) {
+        if (!isNew(place)) return void parts.set(file, note(file, thrown));
+        // The downloads of the other files are useless then.
+        refused.abort();
+        signal?.throwIfAborted();
+        throw invalid(`part ${part + 1} of the last message: ${failureOf(file, thrown)}`, { cause: thrown });
+      }
+    };
+    await Promise.all(all.filter(isNew).map(settle));
+    await Promise.all(all.filter((place) => !isNew(place)).map(settle));
     signal?.throwIfAborted();
-    return withParts(prompt, parts);
+    if (parts.size === 0) return given;
+    return given.map((message) =>
+      message.role === "user"
+        ? { ...message, content: message.content.map((part) => parts.get(part as LanguageModelV3FilePart) ?? part) }
+        : message,
+    );
   }
 
-  /** The provider calls from a network of its own, which may be this one. */
-  async function withoutPrivate(
-    prompt: LanguageModelV3Prompt,
-    places: readonly Place[],
-  ): Promise<LanguageModelV3Prompt> {
-    const hosts = [...new Set(places.map(({ file }) => urlOf(file)!.hostname))];
-    const known = new Map(await Promise.all(hosts.map(async (host) => [host, await allowed.leadsOut(host)] as const)));
-    const wrong = places.filter(({ file }) => known.get(urlOf(file)!.hostname) === false);
-    if (wrong.length === 0) return prompt;
-    const spoken = prompt.findLastIndex(({ role }) => role === "user");
-    const why = ({ file }: Place) => new Error(`${urlOf(file)!.hostname} is at a private address`);
-    const newest = wrong.find(({ message }) => message === spoken);
-    if (newest !== undefined)
-      throw invalid(`part ${newest.part + 1} of the last message: ${failureOf(newest.file, why(newest))}`);
-    return withParts(prompt, new Map(wrong.map((place) => [place.file, note(place.file, why(place))])));
+  /** The provider calls from a network of its own, which may be this one. @param known what was found of the hosts so far */
+  async function requirePublic({ hostname }: URL, known: Map<string, Promise<boolean>>): Promise<void> {
+    const found = known.get(hostname) ?? allowed.leadsOut(hostname);
+    known.set(hostname, found);
+    if (!(await found)) throw new Error(`${hostname} is at a private address`);
   }
 
   async function fill(
@@ -130,24 +125,11 @@ export function createPromptFiles(
       downloads.set(file, loaded);
     }
     const { data, mediaType } = await loaded;
-    return { ...file, data, mediaType: preciseType(file.mediaType, mediaType) };
+    return { ...file, data, mediaType: mediaTypeOf(data, preciseType(file.mediaType, mediaType))! };
   }
 
   return { load };
 }
-
-const filesOf = ({ content }: UserMessage, message: number): Place[] =>
-  content.flatMap((file, part) => (file.type === "file" && urlOf(file) !== null ? [{ message, part, file }] : []));
-
-const withParts = (
-  prompt: LanguageModelV3Prompt,
-  parts: ReadonlyMap<LanguageModelV3FilePart, UserMessage["content"][number]>,
-): LanguageModelV3Prompt =>
-  prompt.map((message) =>
-    message.role === "user"
-      ? { ...message, content: message.content.map((part) => parts.get(part as LanguageModelV3FilePart) ?? part) }
-      : message,
-  );
 
 /** The media type: the server's, if the client was not specific, as with `image/*`. */
 function preciseType(asked: string, served: string | undefined): string {

@@ -2,7 +2,7 @@
 import type { Duplex } from "node:stream";
 import type { Dispatcher } from "undici";
 import type { AbortListener, Aborts } from "../../lib/aborts.ts";
-import { isClosed } from "../../lib/retry.ts";
+import { isClosed } from "../../outbound/closed.ts";
 import { decoderOf } from "../../outbound/decompress.ts";
 import { AnswerTooLarge, MAX_ANSWER_BYTES } from "../../plugin/model-errors.ts";
 import { ModelTimeout, type ModelTimeouts } from "../../plugin/plugin.ts";

@@ -1,6 +1,6 @@
 /** Recognises files by their first bytes. */
 
-/** Characters of base64 that are long enough for every signature. */
+/** Bytes, or characters of base64, that are long enough for every signature. */
 const HEAD_LENGTH = 64;
 
 /** Signatures in hexadecimal, with their media types. */
@@ -41,7 +41,7 @@ const CORRECTED = /^(?:image\/(?!svg)|audio\/|video\/|application\/)/;
  * The media type of a file: the name that it came with, in the form that providers take. The first bytes make one with a wildcard
  * (`image/*`) exact, and correct a wrong one.
  */
-export function mediaTypeOf(data: string | URL, given: string | undefined): string | undefined {
+export function mediaTypeOf(data: string | Uint8Array | URL, given: string | undefined): string | undefined {
   const seen = sniffMediaType(data);
   if (given === undefined) return seen;
   const type = given.split(";", 1)[0]!.trim().toLowerCase();
@@ -51,9 +51,10 @@ export function mediaTypeOf(data: string | URL, given: string | undefined): stri
   return isWrong || named.includes("*") || named === "application/octet-stream" ? seen : named;
 }
 
-/** @param data base64 text. The media type of an address is unknown */
-function sniffMediaType(data: string | URL): string | undefined {
-  if (typeof data !== "string") return undefined;
-  const head = Buffer.from(data.slice(0, HEAD_LENGTH), "base64").toString("hex");
+/** @param data bytes, or base64 text. The media type of an address is unknown */
+function sniffMediaType(data: string | Uint8Array | URL): string | undefined {
+  if (data instanceof URL) return undefined;
+  const bytes = data.slice(0, HEAD_LENGTH);
+  const head = Buffer.from(bytes as string, "base64").toString("hex");
   return SIGNATURES.find(([signature]) => signature.test(head))?.[1];
 }
