@@ -12,9 +12,8 @@ import {
 import { allRows } from "../storage/ranges.ts";
 import type { Store } from "../storage/store.ts";
 import { isVisible } from "./filter.ts";
-import type { Line } from "./line.ts";
 import type { Recorder } from "./recorder.ts";
-import { type Origin, SegmentReader } from "./segment.ts";
+import { type Line, type Origin, SegmentReader } from "./segment.ts";
 import { parseHead } from "./segment-rows.ts";
 import { readSegment } from "./segments.ts";
 import { NEARBY_MS, timeOfSpan, timeOfTrace, wholeSeconds } from "./times.ts";
@@ -55,13 +54,13 @@ export async function findTrace(
   const collect = (reader: SegmentReader): boolean => {
     let complete = false;
     for (const line of reader.linesOf(traceId)) {
-      if (isVisible(owner, line.userId)) found.add(line.spans, reader.origin);
+      if (isVisible(owner, line.userId)) found.add(line.spans, line.origin);
       complete ||= isComplete(line);
     }
     return complete || found.full;
   };
   const known = new Set(pending.map(({ name }) => name));
-  for (const { text } of pending) done = collect(new SegmentReader(text)) || done;
+  for (const { text } of pending) done = collect(await SegmentReader.of(await text)) || done;
   if (!done) {
     for await (const name of candidates(store, timeOfTrace(traceId), traceId)) {
       if (known.has(name)) continue;
@@ -86,24 +85,22 @@ export async function findSpan(
   }
   const known = new Set(pending.map(({ name }) => name));
   for (const { text } of pending) {
-    const reader = new SegmentReader(text);
-    const line = reader.lineWith(spanId);
-    if (line !== null) return spanInLine(line, spanId, reader, owner);
+    const line = (await SegmentReader.of(await text)).lineWith(spanId);
+    if (line !== undefined) return spanInLine(line, spanId, owner);
   }
   for await (const name of candidates(store, timeOfSpan(spanId, Date.now()), null)) {
     if (known.has(name)) continue;
     known.add(name);
-    const reader = await readSegment(store, name);
-    const line = reader?.lineWith(spanId) ?? null;
-    if (reader !== null && line !== null) return spanInLine(line, spanId, reader, owner);
+    const line = (await readSegment(store, name))?.lineWith(spanId);
+    if (line !== undefined) return spanInLine(line, spanId, owner);
   }
   return null;
 }
 
-function spanInLine(line: Line, spanId: string, reader: SegmentReader, owner: string | undefined): FoundSpan | null {
+function spanInLine(line: Line, spanId: string, owner: string | undefined): FoundSpan | null {
   if (!isVisible(owner, line.userId)) return null;
   const span = line.spans.find((each) => each.spanId === spanId)!;
-  return { span, origin: reader.origin };
+  return { span, origin: line.origin };
 }
 
 /** Sorts by start. Of spans that started in the same microsecond, a parent comes before its child. */

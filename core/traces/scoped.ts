@@ -5,7 +5,7 @@ import { notFound, type ServiceError } from "../lib/errors.ts";
 import type { Entity, SpanData, TraceData } from "../observability/sink.ts";
 import { type FilteredTrace, matches, matchesHead, type TraceFilter, visibleOwner } from "./filter.ts";
 import { findSpan, findTrace, type TraceSources } from "./find.ts";
-import type { Line } from "./line.ts";
+import type { Line } from "./segment.ts";
 import { newestSegments, sealedAt } from "./segments.ts";
 import { isSpanId, isTraceId } from "./times.ts";
 import type { TraceAccess, TraceQuery } from "./traces.ts";
@@ -43,8 +43,8 @@ async function listTraces(
     if (reader === null) continue;
     for (const line of reader.lines()) {
       if (!line.last || !matches(filter, endedTraceFacts(line)) || skip-- > 0) continue;
-      const { userId, handed, spans } = line;
-      const facts = { origin: reader.origin, spanCount: handed + spans.length, end: lastEnd(spans), userId };
+      const { userId, handed, spans, origin } = line;
+      const facts = { origin, spanCount: handed + spans.length, end: lastEnd(spans), userId };
       page.push(traceSummary(rootOf(line), facts));
       if (page.length === limit) return page;
     }

@@ -49,12 +49,12 @@ export async function* newestSegments(
 }
 
 function listWaiting({ name, head, text }: Segment): ListedSegment {
-  return { name, head, read: async () => new SegmentReader(text) };
+  return { name, head, read: async () => SegmentReader.of(await text) };
 }
 
 export async function readSegment(store: Store, name: string): Promise<SegmentReader | null> {
   // A store in memory answers without yielding to the event loop, so yield here between two segments.
   await nextTurn();
   const row = await store.get(segmentDataKey(name));
-  return row === undefined ? null : new SegmentReader(row.value);
+  return row === undefined ? null : SegmentReader.of(row.value);
 }
