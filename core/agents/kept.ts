@@ -2,11 +2,12 @@
 import { REPLAYED } from "../http/idempotency.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import type { RunCall } from "./agent.ts";
 import type { KeptAgent, KeptRequest, ReplyForm, RunKeeper, StartableRun } from "./keeper.ts";
 import { type AwaitedCall, awaitedCalls, NO_CALLS } from "./prompt/awaited-calls.ts";
+import type { RunCall } from "./run/caller.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
-import { execute, executeStream, type PreparedRun, prepareRun } from "./run/execute.ts";
+import { execute, executeStream, prepareRun } from "./run/execute.ts";
+import type { PreparedRun } from "./run/run.ts";
 import { RawSink } from "./stream/raw.ts";
 
 export const keptAgent = (agent: CompiledAgent): KeptAgent => ({

@@ -1,6 +1,6 @@
 /** Reads segments that were written before they were lines of JSON: columns, in which spans list what differs from a template. */
-import type { Entity, SpanData } from "../observability/sink.ts";
-import type { Attributes, AttributeValue, SpanKind, SpanStatus } from "../observability/span.ts";
+import type { SpanData } from "../observability/sink.ts";
+import type { Attributes, AttributeValue, Entity, SpanKind, SpanStatus } from "../observability/span.ts";
 import type { Line, Origin } from "./segment.ts";
 
 type WrittenEntity = [type: Entity["type"], id: string, name: string];

@@ -3,10 +3,10 @@
  * and in base 64.
  */
 import { promisify } from "node:util";
-import { deflateRaw, inflateRaw } from "node:zlib";
-import type { Entity, SpanData, TraceData } from "../observability/sink.ts";
+import { deflateRaw } from "node:zlib";
+import type { SpanData, TraceData } from "../observability/sink.ts";
+import type { Entity } from "../observability/span.ts";
 import { encodeNumber } from "../storage/encoding.ts";
-import { readColumns } from "./columns.ts";
 import { NEARBY_MS, wholeSeconds } from "./times.ts";
 
 /** The service that wrote a trace. */
@@ -67,19 +67,13 @@ const MAX_LATE_SECONDS = 120;
 /** Fast: a busy service has many traces, and most of what they say is said by the one before. */
 const DEFLATE = { level: 1 };
 
-const SEPARATOR = "\n";
-const lineText = (line: Line): string => SEPARATOR + JSON.stringify(line);
+export const SEPARATOR = "\n";
+export const lineText = (line: Line): string => SEPARATOR + JSON.stringify(line);
 
 async function pack(lines: string, head: SegmentHead): Promise<string> {
   const text = (await promisify(deflateRaw)(lines, DEFLATE)).toString("base64");
   head.size = text.length;
   return text;
-}
-
-async function unpack(text: string): Promise<string> {
-  if (text.startsWith("[")) return readColumns(text).map(lineText).join("");
-  const lines = await promisify(inflateRaw)(Buffer.from(text, "base64")).catch(() => "");
-  return lines.toString();
 }
 
 /** Collects lines into segments. @param processName part of the names of all segments of this process */
@@ -211,56 +205,3 @@ function addUpTo(names: Set<string>, name: string): void {
 }
 
 const namesIfFew = (names: ReadonlySet<string>): string[] | null => (names.size > MAX_LISTED_NAMES ? null : [...names]);
-
-/** Reads the lines of a segment lazily. Skips those that cannot be read. */
-export class SegmentReader {
-  readonly #lines: string;
-
-  private constructor(lines: string) {
-    this.#lines = lines;
-  }
-
-  /** @param text as it is in the store */
-  static async of(text: string): Promise<SegmentReader> {
-    return new SegmentReader(await unpack(text));
-  }
-
-  /** Yields the last line first. */
-  *lines(): Generator<Line> {
-    for (let end = this.#lines.length; end > 0; ) {
-      const start = this.#lines.lastIndexOf(SEPARATOR, end - 1);
-      yield* this.#read(start);
-      end = start;
-    }
-  }
-
-  linesOf(traceId: string): Line[] {
-    const needle = `${SEPARATOR}{"traceId":"${traceId}"`;
-    const found: Line[] = [];
-    for (let at = this.#lines.indexOf(needle); at >= 0; at = this.#lines.indexOf(needle, at + 1))
-      found.push(...this.#read(at));
-    return found;
-  }
-
-  /** The line that contains the span. The id alone is not enough: it may also be that of a link. */
-  lineWith(spanId: string): Line | undefined {
-    const needle = `"spanId":"${spanId}"`;
-    for (let at = this.#lines.indexOf(needle); at >= 0; ) {
-      const [line] = this.#read(this.#lines.lastIndexOf(SEPARATOR, at));
-      if (line?.spans.some((span) => span.spanId === spanId)) return line;
-      const next = this.#lines.indexOf(SEPARATOR, at);
-      at = next < 0 ? -1 : this.#lines.indexOf(needle, next);
-    }
-    return undefined;
-  }
-
-  /** The line that begins at a separator. */
-  #read(start: number): Line[] {
-    const next = this.#lines.indexOf(SEPARATOR, start + 1);
-    try {
-      return [JSON.parse(this.#lines.slice(start, next < 0 ? undefined : next)) as Line];
-    } catch {
-      return [];
-    }
-  }
-}
