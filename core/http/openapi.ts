@@ -12,8 +12,8 @@ import {
   SCHEMA_REFERENCE,
 } from "./openapi-components.ts";
 import { describeOperation, openapiPath, possibleFailures } from "./openapi-operation.ts";
-import { describeSockets } from "./openapi-sockets.ts";
 import type { Route } from "./route.ts";
+import type { SocketRoute } from "./socket.ts";
 
 /** The kinds of credentials that the service accepts, and which of them a route needs: `[]` for a public one. */
 export interface DocumentSecurity {
@@ -136,4 +136,20 @@ function documentedSchemas(schemas: Readonly<Record<string, OpenapiSchema>>): Re
 function usedHeaders(root: object): Record<string, object> {
   const text = JSON.stringify(root);
   return Object.fromEntries(Object.entries(HEADERS).filter(([name]) => text.includes(`#/components/headers/${name}"`)));
+}
+
+// WebSockets in the OpenAPI document. OpenAPI cannot describe them, so they are listed in an extension (`x-websockets`).
+
+type DocumentedSocket = Pick<SocketRoute<never>, "operation" | "path" | "summary" | "query">;
+
+function describeSockets(sockets: readonly DocumentedSocket[]): object[] {
+  return sockets.map(({ operation, path, summary, query = {} }) => ({
+    operationId: operation,
+    path: path.replace(/:([^/]+)/g, "{$1}"),
+    summary,
+    parameters: [
+      ...[...path.matchAll(/:([^/]+)/g)].map(([, name]) => ({ name, in: "path", required: true })),
+      ...Object.entries(query).map(([name, description]) => ({ name, in: "query", description })),
+    ],
+  }));
 }

@@ -3,10 +3,34 @@ import type { Logger } from "pino";
 import type { User } from "../identity/user.ts";
 import { formatDuration } from "../lib/duration.ts";
 import { ServiceError } from "../lib/errors.ts";
-import type { OnToolProgress } from "../lib/tool-progress.ts";
+import type { OnToolProgress, ToolProgress } from "../lib/tool-progress.ts";
 import type { Span } from "../observability/span.ts";
-import { boundedProgress } from "./progress.ts";
 import type { ConfiguredCall, Tool, ToolOrigin } from "./tool.ts";
+
+// Limits how often a tool reports progress: a tool, or a foreign server, may report as often as it likes.
+
+/** Shortest time between two reports of one call; reports in between are dropped. */
+const INTERVAL_MS = 1_000;
+const MAX_MESSAGE_CHARACTERS = 1_000;
+
+/** Passes on increasing reports, at most one per interval; invalid ones are ignored. */
+function boundedProgress(tell: OnToolProgress): OnToolProgress {
+  let last = Number.NEGATIVE_INFINITY;
+  let told = Number.NEGATIVE_INFINITY;
+  return (report) => {
+    const { progress, total, message } = (report ?? {}) as Partial<ToolProgress>;
+    if (!isNumber(progress) || progress <= last || performance.now() - told < INTERVAL_MS) return;
+    last = progress;
+    told = performance.now();
+    tell({
+      progress,
+      ...(isNumber(total) && { total }),
+      ...(typeof message === "string" && { message: message.slice(0, MAX_MESSAGE_CHARACTERS) }),
+    });
+  };
+}
+
+const isNumber = (value: unknown): value is number => Number.isFinite(value);
 
 /** Why a call was stopped from outside, and whether by its own time limit. */
 interface Stopped {

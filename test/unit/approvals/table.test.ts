@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { admit } from "../../../core/approvals/admission.ts";
-import { answer } from "../../../core/approvals/answer.ts";
+import { answer } from "../../../core/approvals/approvals.ts";
 import { ApprovalRows } from "../../../core/approvals/rows.ts";
 import { settleDue } from "../../../core/approvals/upkeep.ts";
 import { EVERYTHING, type Principal } from "../../../core/identity/principal.ts";
