@@ -235,7 +235,7 @@ test("penstock client of a build takes openapi-typescript from above the manifes
 test("node core/penstock.js serve runs the build of the sources as they are, and never one of other sources", async (t) => {
   const checkout = mkdtempSync(join(tmpdir(), "penstock-checkout-"));
   t.after(() => rmSync(checkout, { recursive: true, force: true }));
-  for (const part of ["core", "generated", "package.json", "package-lock.json"])
+  for (const part of ["core", "generated", "schemas", "package.json", "package-lock.json"])
     cpSync(join(ROOT, part), join(checkout, part), { recursive: true });
   symlinkSync(join(ROOT, "node_modules"), join(checkout, "node_modules"));
   const edited = join(checkout, "core/lib/counted.ts");

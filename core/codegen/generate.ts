@@ -29,11 +29,11 @@ function referencedName(reference: unknown): string | null {
   return typeof reference === "string" ? (/#\/\$defs\/([A-Za-z0-9]+)$/.exec(reference)?.[1] ?? null) : null;
 }
 
-/** A copy with every `$ref` rewritten to `prefix + name`. */
-function rewriteReferences(schema: JsonSchema, prefix: string): JsonSchema {
+/** A copy with every `$ref` rewritten to `#/$defs/NAME`. */
+function rewriteReferences(schema: JsonSchema): JsonSchema {
   const name = referencedName(schema.$ref);
-  const copy = mapSubschemas(schema, (subschema) => rewriteReferences(subschema, prefix));
-  return name === null ? copy : { ...copy, $ref: prefix + name };
+  const copy = mapSubschemas(schema, rewriteReferences);
+  return name === null ? copy : { ...copy, $ref: `#/$defs/${name}` };
 }
 
 // `generated/types.ts`: one TypeScript type per definition.
@@ -210,18 +210,7 @@ export async function generate(root: string): Promise<Generated> {
   const names = served.map(({ name }) => JSON.stringify(name)).join(" | ");
   const validators = await generateValidators(root, files, { definitions: served });
   const rest = await generateValidators(root, files, { definitions: others, extended: "./validators.js" });
-  const shapes = components(
-    usable.filter((definition) => !isWritten(definition)),
-    "#/components/schemas/",
-  );
-  const manifest = components(
-    usable.filter(({ group }) => group === "manifest"),
-    "#/$defs/",
-  );
-  const evals = components(
-    usable.filter(({ group }) => group === "evals"),
-    "#/$defs/",
-  );
+  const definitionsOf = (written: string) => namedDefinitions(usable.filter(({ group }) => group === written));
   return {
     problems,
     files: new Map([
@@ -230,19 +219,17 @@ export async function generate(root: string): Promise<Generated> {
       ["validators.d.ts", `/* ${HEAD} */\n${declarations(VALIDATOR, names)}`],
       ["all-validators.js", `/* ${HEAD} */\n${rest}`],
       ["all-validators.d.ts", `/* ${HEAD} */\n${declarations(IMPORTED_VALIDATOR, "keyof Schemas")}`],
-      ["schemas.ts", moduleText("schemas", "The schemas of bodies and events, as OpenAPI components.", shapes)],
       ["defaults.ts", defaultsModule(usable)],
       ["option-names.ts", optionNamesModule(usable)],
-      ["manifest-schemas.ts", moduleText("manifestSchemas", "The schemas of the manifest by name.", manifest)],
-      ["service.schema.json", `${JSON.stringify(editorSchema(manifest), null, 2)}\n`],
-      ["evals.schema.json", `${JSON.stringify(evalsSchema(evals), null, 2)}\n`],
+      ["service.schema.json", `${JSON.stringify(editorSchema(definitionsOf("manifest")), null, 2)}\n`],
+      ["evals.schema.json", `${JSON.stringify(evalsSchema(definitionsOf("evals")), null, 2)}\n`],
     ]),
   };
 }
 
-function components(definitions: SchemaDefinition[], prefix: string): Record<string, JsonSchema> {
+function namedDefinitions(definitions: SchemaDefinition[]): Record<string, JsonSchema> {
   const sorted = [...definitions].sort((a, b) => (a.name < b.name ? -1 : 1));
-  return Object.fromEntries(sorted.map(({ name, schema }) => [name, withoutTypes(rewriteReferences(schema, prefix))]));
+  return Object.fromEntries(sorted.map(({ name, schema }) => [name, withoutTypes(rewriteReferences(schema))]));
 }
 
 /** The module with the defaults of requests: validators do not fill them in, because an agent may have other defaults. */
@@ -296,9 +283,4 @@ function propertyNames(schema: JsonSchema, schemas: ReadonlyMap<string, JsonSche
 /** Removes `tsType`, which is only for the type generator. */
 function withoutTypes(schema: JsonSchema): JsonSchema {
   return JSON.parse(JSON.stringify(schema, (key, value) => (key === "tsType" ? undefined : value)));
-}
-
-function moduleText(name: string, comment: string, value: unknown): string {
-  const type = "Record<string, Record<string, unknown>>";
-  return `/* ${HEAD} */\n\n/** ${comment} */\nexport const ${name}: ${type} = ${JSON.stringify(value, null, 2)};\n`;
 }
