@@ -94,7 +94,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
 /** The reply to a request whose run continues in the background. */
 async function started(run: StartableRun, call: RunCall): Promise<never> {
   await run.kept!.start();
-  call.replyWith = { headers: ["x-run-id", run.id], status: 202 };
+  call.replyWith = { facts: { runId: run.id }, status: 202 };
   const { id: runId } = run;
   return { runId, status: "running" } satisfies StartedRun as never;
 }

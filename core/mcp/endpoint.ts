@@ -125,8 +125,9 @@ async function answer<S>(
 
 /** What the API says about a failure in headers, as text: a result of MCP has no headers. */
 function hints(error: unknown): string[] {
-  const headers = error instanceof ServiceError ? (error.headers ?? {}) : {};
-  return ["x-execution-id", "x-approval-id"].flatMap((name) =>
-    headers[name] === undefined ? [] : [`${name}: ${headers[name]}`],
-  );
+  const { executionId, approvalId } = (error instanceof ServiceError && error.facts) || {};
+  return [
+    ...(executionId === undefined ? [] : [`x-execution-id: ${executionId}`]),
+    ...(approvalId === undefined ? [] : [`x-approval-id: ${approvalId}`]),
+  ];
 }

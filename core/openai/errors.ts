@@ -91,6 +91,7 @@ export const notAgain = (error: unknown): unknown =>
         source: error.source,
         cause: error.cause,
         ...(error.logged !== undefined && { logged: error.logged }),
+        ...(error.facts !== undefined && { facts: error.facts }),
         headers: { ...error.headers, "x-should-retry": "false" },
       })
     : error;

@@ -242,7 +242,7 @@ export class KeptRuns implements RunKeeper {
           execution = begun;
           await Promise.race([live.handedOver, begun.settled]);
           await onDisk(begun);
-          call.replyWith = { headers: ["x-run-id", runId] };
+          call.replyWith = { facts: { runId } };
         }),
       );
     const live: LiveRun = new LiveRun(call, waitingPlace(agent, request, runId), null, keep);

@@ -12,7 +12,7 @@ export class ApprovalNeeded extends ServiceError {
 
   constructor(approvalId: string, tool: string, input: unknown, message = "it has been asked for") {
     super("conflict", `tool ${JSON.stringify(tool)} needs a person's approval: ${message}`, {
-      headers: { "x-approval-id": approvalId },
+      facts: { approvalId },
     });
     this.approvalId = approvalId;
     this.toolName = tool;

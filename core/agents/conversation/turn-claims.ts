@@ -345,7 +345,7 @@ const turnLost = (cause: CommitConflict): ServiceError =>
 
 /** With a pause after which it may be worth to ask again, which marks it as passing. */
 export const conversationBusy = (why: string): ServiceError =>
-  new ServiceError("conflict", `${why}, try again`, { headers: { "retry-after": "1" } });
+  new ServiceError("conflict", `${why}, try again`, { facts: { retryAfter: 1 } });
 
 export const conversationDeleted = (): ServiceError =>
   new ServiceError("conflict", "the conversation has been deleted");

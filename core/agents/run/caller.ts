@@ -93,9 +93,8 @@ export class RunCaller implements RunCall {
   /** Names the approval that a call needs in the reply, where its headers are not out yet: the client has no other way to see it. */
   nameApproval(id: string): void {
     const { replyWith } = this.#call;
-    const headers = replyWith?.headers ?? [];
-    if (!headers.includes("x-approval-id"))
-      this.#call.replyWith = { ...replyWith, headers: [...headers, "x-approval-id", id] };
+    if (replyWith?.facts.approvalId === undefined)
+      this.#call.replyWith = { ...replyWith, facts: { ...replyWith?.facts, approvalId: id } };
   }
 
   get logger(): Logger {

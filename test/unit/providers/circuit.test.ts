@@ -82,9 +82,9 @@ test("a model that has failed five times in a row is not called, in any chain, u
 
   await assert.rejects(
     partsOf(chain("p/bad"), ask("x")),
-    (error: { kind: string; headers: Record<string, string> }) => {
+    (error: { kind: string; facts: { retryAfter: number } }) => {
       assert.equal(error.kind, "unavailable");
-      const wait = Number(error.headers["retry-after"]);
+      const wait = error.facts.retryAfter;
       assert.ok(wait >= 1 && wait <= 10, `retry-after ${wait}`);
       return true;
     },

@@ -113,7 +113,7 @@ test("a call that needs approval does not run while the inbox has not admitted i
     () => assert.fail("ran"),
     (thrown) => thrown,
   );
-  assert.deepEqual([error.kind, error.headers], ["conflict", { "x-approval-id": "a1" }]);
+  assert.deepEqual([error.kind, error.facts], ["conflict", { approvalId: "a1" }]);
 });
 
 test("a call that needs approval runs with the input that the inbox gives, not with its own", async () => {
