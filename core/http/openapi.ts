@@ -1,5 +1,5 @@
 /** The OpenAPI 3.1 document, made from the routes table and `schemas/` at boot. */
-import { readDefinitions } from "../lib/definitions.ts";
+import { readDefinitions } from "../manifest/definitions.ts";
 import {
   describeTag,
   type Failure,

@@ -1,8 +1,9 @@
 /** Resolves a valid document to the manifest: durations and sizes become numbers, missing names are filled in, all is frozen. */
-import { readDefinitions } from "../lib/definitions.ts";
+
 import { parseDuration } from "../lib/duration.ts";
 import { isObject } from "../lib/is-object.ts";
 import { parseSize } from "../lib/size.ts";
+import { readDefinitions } from "./definitions.ts";
 import type { Manifest } from "./manifest.ts";
 
 type Schema = Record<string, unknown>;

@@ -56,11 +56,20 @@ function readable<T>(text: string, read: (written: T) => Line[]): Line[] {
 
 function readTrace(trace: Trace, { base, templates, ...origin }: Header): Line {
   const [traceId, last, handed, userId, offset, entities, ...written] = trace;
+  let first: Attributes | undefined;
   const spans = written.map((span): SpanData => {
     const [place, spanId, parent, begun, duration, status, differences, events = [], links = []] = span;
     const [name, kind, type, id, called, keys, values] = templates[place]!;
     const own: unknown[] = [...values];
     for (let at = 0; at + 1 < differences.length; at += 2) own[differences[at] as number] = differences[at + 1];
+    const attributes: Attributes = {};
+    for (const [index, key] of keys.entries()) {
+      const value = own[index] ?? undefined;
+      // An object stands for the value that the first span of the line has.
+      const isAsFirst = typeof value === "object" && !Array.isArray(value);
+      attributes[key] = isAsFirst ? first?.[key] : (value as AttributeValue | undefined);
+    }
+    first ??= attributes;
     const start = base + offset + begun / 1000;
     const [code, message] = typeof status === "number" ? [status] : status;
     return {
@@ -72,7 +81,7 @@ function readTrace(trace: Trace, { base, templates, ...origin }: Header): Line {
       entity: { type, id, name: called },
       start,
       end: start + duration / 1000,
-      attributes: Object.fromEntries(keys.map((key, index) => [key, (own[index] ?? undefined) as AttributeValue])),
+      attributes,
       status: { code, message },
       events: events.map(([name, time, attributes]) => ({ name, time, attributes })),
       links: links.map(([traceId, spanId]) => ({ traceId, spanId })),

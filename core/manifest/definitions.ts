@@ -1,6 +1,6 @@
 /** Reads the definitions of `schemas/`. What they make of code, types and validators, is in `generated/`. */
 import { readdirSync, readFileSync } from "node:fs";
-import type { JsonSchema } from "./json-schema.ts";
+import type { JsonSchema } from "../lib/json-schema.ts";
 
 const REFERENCE = /(?<="\$ref": ")[^"]*#\/\$defs\//g;
 
