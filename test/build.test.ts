@@ -248,7 +248,7 @@ test("penstock client of a build takes openapi-typescript from above the manifes
 test("npm run prepare removes what uWebSockets.js brings for other systems and makes a build, which node core/penstock.js serve runs while it is that of the sources", async (t) => {
   const checkout = mkdtempSync(join(tmpdir(), "penstock-checkout-"));
   t.after(() => rmSync(checkout, { recursive: true, force: true }));
-  for (const part of ["core", "generated", "package.json", "package-lock.json"])
+  for (const part of ["core", "generated", "schemas", "package.json", "package-lock.json"])
     cpSync(join(ROOT, part), join(checkout, part), { recursive: true });
   const installed = join(checkout, "node_modules");
   mkdirSync(join(installed, "uWebSockets.js"), { recursive: true });

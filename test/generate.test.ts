@@ -28,13 +28,13 @@ describe("npm run generate", () => {
 
   it("fails with --check on a changed, a missing and a surplus file, and names them", async () => {
     writeFileSync(join(copy, "generated", "types.ts"), "changed by hand");
-    rmSync(join(copy, "generated", "schemas.ts"));
+    rmSync(join(copy, "generated", "defaults.ts"));
     writeFileSync(join(copy, "generated", "old.ts"), "");
     const { code, lines } = await generate(copy, true);
     assert.equal(code, 1);
     assert.deepEqual(lines.map((line) => line.split(" ")[0]).sort(), [
+      "generated/defaults.ts",
       "generated/old.ts",
-      "generated/schemas.ts",
       "generated/types.ts",
     ]);
     rmSync(join(copy, "generated", "old.ts"));

@@ -17,7 +17,7 @@ import { after, before, type TestContext, test } from "node:test";
 import { ROOT, run, serve } from "./support/command-line.ts";
 import { calls, failure, says, startOpenAIUpstream } from "./support/openai-upstream.ts";
 
-const CHECKOUT = ["core", "generated", "package.json", "package-lock.json", "README.md", "LICENSE"];
+const CHECKOUT = ["core", "generated", "schemas", "package.json", "package-lock.json", "README.md", "LICENSE"];
 /** What npm installs with it, and what `init` writes into the package.json of a project. */
 const INSTALLED = [
   "sqlite3",

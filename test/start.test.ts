@@ -111,7 +111,6 @@ const LATE = [
   "core/storage/postgres-store.ts",
   "core/storage/sqlite-store.ts",
   "core/transport/node.ts",
-  "generated/schemas.ts",
   "core/models/openai-compatible/embedding-model.ts",
   "core/models/openai-compatible/language-model.ts",
   "core/models/openai-compatible/upstream.ts",

@@ -17,6 +17,7 @@ import type { SocketRoute } from "../http/socket.ts";
 import { isIsolated } from "../identity/principal.ts";
 import { unavailable } from "../lib/errors.ts";
 import { Serialized } from "../lib/serialized.ts";
+import { parsePath } from "../manifest/issues.ts";
 import type { LoadedManifest } from "../manifest/load.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 import type { McpServer } from "../mcp/servers.ts";
@@ -24,6 +25,7 @@ import type { ToolDirectory } from "../mcp/tool-directory.ts";
 import { type MemoryChoice, memoryChoice } from "../memory/choose.ts";
 import type { Memory } from "../memory/memory.ts";
 import type { LogRing } from "../observability/log-ring.ts";
+import type { LimitMeters } from "../observability/metrics/limit-meters.ts";
 import type { Meters } from "../observability/metrics/meters.ts";
 import type { MetricsPage } from "../observability/metrics/page.ts";
 import type { Responses } from "../openai/responses.ts";
@@ -33,8 +35,49 @@ import type { Store } from "../storage/store.ts";
 import { describeTool } from "../tools/describe.ts";
 import type { Traces } from "../traces/traces.ts";
 import type { Workflows } from "../workflows/workflows.ts";
-import { limitStates } from "./limits.ts";
 import { manifestValues } from "./manifest-values.ts";
+
+// The limits that the manifest sets, how much of each is in use, and how often each has refused something.
+
+/** Patterns of paths: limits of the whole service first, then those of its parts. */
+const LIMITS = [
+  /^server\.limits\./,
+  /^server\.downloads\.(max|timeout)$/,
+  /^(history|observability)\.retention$/,
+  /^observability\.size$/,
+  /^logs\.buffer$/,
+  // An id that is not a plain name is written in brackets.
+  /^providers[.[].+\.(retries|queue|connections|timeouts\.[^.]+)$/,
+  /^agents[.[].+\.(maxSteps(\.max)?|toolOutput)$/,
+  /^memory[.[].+\.contextTokens$/,
+  /^tools[.[].+\.(timeout|expires)$/,
+  /^workflows[.[].+\.recoveries$/,
+];
+
+/** Their values are numbers, so one that comes from the environment is not a secret. */
+function limitStates(manifest: Manifest, values: readonly ManifestValue[], meters: LimitMeters): LimitState[] {
+  return LIMITS.flatMap((pattern) => values.filter(({ path }) => pattern.test(path))).flatMap((entry) => {
+    const { path, source, origin, description, unit } = entry;
+    const value = (parsePath(path) ?? []).reduce(memberOf, manifest);
+    if (typeof value !== "number") return [];
+    const used = meters.used(path);
+    const refused = meters.refused(path);
+    return [
+      {
+        path,
+        value,
+        source,
+        origin,
+        ...(description !== undefined && { description }),
+        ...(unit !== undefined && { unit }),
+        ...(used !== undefined && { used }),
+        ...(refused !== undefined && { refused }),
+      },
+    ];
+  });
+}
+
+const memberOf = (node: unknown, key: string | number): unknown => (node as Record<string | number, unknown>)?.[key];
 
 export function routeStates({
   routes,

@@ -5,7 +5,14 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
 /** What determines a bundle: the sources, and the installed packages. */
-const SOURCES = ["core", "generated", "package.json", "package-lock.json", "node_modules/.package-lock.json"];
+const SOURCES = [
+  "core",
+  "generated",
+  "schemas",
+  "package.json",
+  "package-lock.json",
+  "node_modules/.package-lock.json",
+];
 /** Name of the file in the bundle's folder that contains the digest. */
 export const STAMP = "sources.sha256";
 

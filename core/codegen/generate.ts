@@ -1,11 +1,40 @@
 /** Generates the text of every file of `generated/` from the schemas. */
-
 import { compile } from "json-schema-to-typescript";
 import { isObject } from "../lib/is-object.ts";
 import type { JsonSchema } from "../lib/json-schema.ts";
-import { mapSubschemas, referencedName, rewriteReferences } from "./schema-walk.ts";
 import { isWritten, readSources, type SchemaDefinition, type SchemaProblem } from "./sources.ts";
 import { compilable, generateValidators, servedDefinitions } from "./validators.ts";
+
+// Walks JSON Schemas along the keywords that contain schemas, so that a property named `title` is not mistaken for the keyword.
+
+const MAPS = ["properties", "patternProperties", "$defs", "dependentSchemas"];
+const LISTS = ["allOf", "anyOf", "oneOf"];
+const SINGLES = ["items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else"];
+
+/** A copy of `schema` with `change` applied to every direct subschema. */
+function mapSubschemas(schema: JsonSchema, change: (subschema: JsonSchema) => JsonSchema): JsonSchema {
+  const apply = (value: unknown) => (isObject(value) ? change(value) : value);
+  const copy: JsonSchema = {};
+  for (const [key, value] of Object.entries(schema)) {
+    if (MAPS.includes(key) && isObject(value)) {
+      copy[key] = Object.fromEntries(Object.entries(value).map(([name, subschema]) => [name, apply(subschema)]));
+    } else if (LISTS.includes(key) && Array.isArray(value)) copy[key] = value.map(apply);
+    else copy[key] = SINGLES.includes(key) ? apply(value) : value;
+  }
+  return copy;
+}
+
+/** The name of the definition that a `$ref` points to: `common.json#/$defs/User` -> `User`; null for anything else. */
+function referencedName(reference: unknown): string | null {
+  return typeof reference === "string" ? (/#\/\$defs\/([A-Za-z0-9]+)$/.exec(reference)?.[1] ?? null) : null;
+}
+
+/** A copy with every `$ref` rewritten to `#/$defs/NAME`. */
+function rewriteReferences(schema: JsonSchema): JsonSchema {
+  const name = referencedName(schema.$ref);
+  const copy = mapSubschemas(schema, rewriteReferences);
+  return name === null ? copy : { ...copy, $ref: `#/$defs/${name}` };
+}
 
 // `generated/types.ts`: one TypeScript type per definition.
 
@@ -181,18 +210,7 @@ export async function generate(root: string): Promise<Generated> {
   const names = served.map(({ name }) => JSON.stringify(name)).join(" | ");
   const validators = await generateValidators(root, files, { definitions: served });
   const rest = await generateValidators(root, files, { definitions: others, extended: "./validators.js" });
-  const shapes = components(
-    usable.filter((definition) => !isWritten(definition)),
-    "#/components/schemas/",
-  );
-  const manifest = components(
-    usable.filter(({ group }) => group === "manifest"),
-    "#/$defs/",
-  );
-  const evals = components(
-    usable.filter(({ group }) => group === "evals"),
-    "#/$defs/",
-  );
+  const definitionsOf = (written: string) => namedDefinitions(usable.filter(({ group }) => group === written));
   return {
     problems,
     files: new Map([
@@ -201,19 +219,17 @@ export async function generate(root: string): Promise<Generated> {
       ["validators.d.ts", `/* ${HEAD} */\n${declarations(VALIDATOR, names)}`],
       ["all-validators.js", `/* ${HEAD} */\n${rest}`],
       ["all-validators.d.ts", `/* ${HEAD} */\n${declarations(IMPORTED_VALIDATOR, "keyof Schemas")}`],
-      ["schemas.ts", moduleText("schemas", "The schemas of bodies and events, as OpenAPI components.", shapes)],
       ["defaults.ts", defaultsModule(usable)],
       ["option-names.ts", optionNamesModule(usable)],
-      ["manifest-schemas.ts", moduleText("manifestSchemas", "The schemas of the manifest by name.", manifest)],
-      ["service.schema.json", `${JSON.stringify(editorSchema(manifest), null, 2)}\n`],
-      ["evals.schema.json", `${JSON.stringify(evalsSchema(evals), null, 2)}\n`],
+      ["service.schema.json", `${JSON.stringify(editorSchema(definitionsOf("manifest")), null, 2)}\n`],
+      ["evals.schema.json", `${JSON.stringify(evalsSchema(definitionsOf("evals")), null, 2)}\n`],
     ]),
   };
 }
 
-function components(definitions: SchemaDefinition[], prefix: string): Record<string, JsonSchema> {
+function namedDefinitions(definitions: SchemaDefinition[]): Record<string, JsonSchema> {
   const sorted = [...definitions].sort((a, b) => (a.name < b.name ? -1 : 1));
-  return Object.fromEntries(sorted.map(({ name, schema }) => [name, withoutTypes(rewriteReferences(schema, prefix))]));
+  return Object.fromEntries(sorted.map(({ name, schema }) => [name, withoutTypes(rewriteReferences(schema))]));
 }
 
 /** The module with the defaults of requests: validators do not fill them in, because an agent may have other defaults. */
@@ -267,9 +283,4 @@ function propertyNames(schema: JsonSchema, schemas: ReadonlyMap<string, JsonSche
 /** Removes `tsType`, which is only for the type generator. */
 function withoutTypes(schema: JsonSchema): JsonSchema {
   return JSON.parse(JSON.stringify(schema, (key, value) => (key === "tsType" ? undefined : value)));
-}
-
-function moduleText(name: string, comment: string, value: unknown): string {
-  const type = "Record<string, Record<string, unknown>>";
-  return `/* ${HEAD} */\n\n/** ${comment} */\nexport const ${name}: ${type} = ${JSON.stringify(value, null, 2)};\n`;
 }

@@ -1,6 +1,5 @@
 /** The OpenAPI 3.1 document, made from the routes table and `schemas/` at boot. */
-
-import { schemas as generated } from "../../generated/schemas.ts";
+import { readDefinitions } from "../manifest/definitions.ts";
 import {
   describeTag,
   type Failure,
@@ -74,7 +73,7 @@ const DOCUMENTED_SCHEMAS: Record<string, (schemas: Readonly<Record<string, Opena
 };
 
 export function openapiDocument<S>(routes: readonly Route<S>[], info: DocumentInfo): Record<string, unknown> {
-  const schemas = documentedSchemas(generated);
+  const schemas = documentedSchemas(readDefinitions(["api", "events"], SCHEMA_REFERENCE));
   const paths: Record<string, Record<string, unknown>> = Object.create(null);
   const tags = new Map<string, { name: string; description: string }>();
   const used = new Set<Failure>();

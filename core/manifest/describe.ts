@@ -1,9 +1,8 @@
 /** What the schema says about a value of the manifest: its description, and whether it is a time or a size. */
-import { manifestSchemas } from "../../generated/manifest-schemas.ts";
 import { isObject } from "../lib/is-object.ts";
 import type { Path } from "./issues.ts";
 import type { Manifest } from "./manifest.ts";
-import { applicableBranch, definitionName } from "./resolve.ts";
+import { applicableBranch, definition, definitionName } from "./resolve.ts";
 
 type Schema = Record<string, unknown>;
 
@@ -37,8 +36,7 @@ export function describeValue(manifest: Manifest, path: Path): Description {
 /** The subschema that applies to a value. @param named whether references to named schemas are resolved even if they name a unit */
 function branchOf(schema: Schema, value: unknown, named = true): Schema {
   const name = definitionName(schema);
-  if (name !== undefined && (named || UNITS[name] === undefined))
-    return branchOf(manifestSchemas[name] as Schema, value, named);
+  if (name !== undefined && (named || UNITS[name] === undefined)) return branchOf(definition(name), value, named);
   const branch = applicableBranch(schema, value);
   return branch === undefined ? schema : branchOf(branch, value, named);
 }

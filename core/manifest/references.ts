@@ -1,16 +1,182 @@
 /** Checks what the manifest's schema cannot: references between its parts, expressions, and JSON Schemas inside it. */
 import { isObject } from "../lib/is-object.ts";
-import { createSchemaCompiler } from "../lib/json-schema.ts";
-import { type CheckContext, type KnownPlugins, mapOf } from "./check.ts";
-import { checkAgents } from "./check-agents.ts";
+import { createSchemaCompiler, type SchemaCompiler } from "../lib/json-schema.ts";
+import {
+  type CheckContext,
+  checkCompiled,
+  checkName,
+  collectTexts,
+  entriesOf,
+  findCycles,
+  type Json,
+  type KnownPlugins,
+  keysOf,
+  listOf,
+  mapOf,
+} from "./check.ts";
+import { checkAgents, checkOwnTool } from "./check-agents.ts";
 import { checkHeaders } from "./check-headers.ts";
 import { checkMcp } from "./check-mcp.ts";
 import { checkRoutes, checkServer, checkStore } from "./check-server.ts";
-import { checkMemories, checkProviders, checkTools } from "./check-tools.ts";
-import { checkWorkflows } from "./check-workflows.ts";
-import type { Issue, Path } from "./issues.ts";
+import { checkMemories, checkProviders, checkSchema, checkTools } from "./check-tools.ts";
+import { type CompileResult, compileCondition, compileTemplate, SCOPES } from "./expression.ts";
+import { hint, type Issue, type Path } from "./issues.ts";
 import type { LoadedManifest } from "./load.ts";
 import { addNotices } from "./notices.ts";
+
+// Checks workflows: ids are unique, what steps refer to exists, expressions and schemas compile.
+
+interface StepPlace {
+  id: string;
+  path: Path;
+  step: Json;
+  /** The branches of container steps that contain it, outermost first. */
+  within: readonly Branch[];
+  /** The names that its expressions may use. */
+  names: readonly string[];
+}
+
+/** A branch of a step that contains other steps. */
+interface Branch {
+  container: Json;
+  /** `then`, `else` or `onError`, or the index of the branch. */
+  branch: string | number;
+}
+
+const WORKFLOW_SCHEMAS = ["input", "result", "suspend", "resume"];
+const STEP_SCHEMAS = ["inputSchema", "outputSchema", "suspendSchema", "resumeSchema"];
+
+function checkWorkflows(check: CheckContext, schemas: SchemaCompiler): void {
+  const calls = new Map<string, { workflow: string; path: Path }[]>();
+  for (const [id, workflow] of entriesOf(check.document.workflows)) {
+    const path = ["workflows", id];
+    if (id === "executions")
+      check.report(path, "a workflow cannot have this id: /workflows/executions is a route of its own");
+    if (!isObject(workflow)) continue;
+    for (const key of WORKFLOW_SCHEMAS) checkSchema(check, [...path, key], workflow[key], schemas);
+    const steps = [
+      ...collectPlaces([...path, "steps"], workflow.steps, [], SCOPES.workflow),
+      ...collectPlaces([...path, "onError"], workflow.onError, [], SCOPES.workflowError),
+    ];
+    checkIds(check, steps);
+    calls.set(id, []);
+    for (const [index, place] of steps.entries()) {
+      for (const key of STEP_SCHEMAS) checkSchema(check, [...place.path, key], place.step[key], schemas);
+      checkStep(check, place, steps, index, schemas);
+      const call = place.step.andWorkflow;
+      if (!isObject(call) || typeof call.workflow !== "string") continue;
+      calls.get(id)!.push({ workflow: call.workflow, path: [...place.path, "andWorkflow", "workflow"] });
+    }
+  }
+  for (const cycle of findCycles(new Map([...calls].map(([id, list]) => [id, list.map(({ workflow }) => workflow)])))) {
+    const call = calls.get(cycle[0]!)!.find(({ workflow }) => workflow === cycle[1]);
+    check.report(call!.path, `workflows call each other in a circle: ${cycle.join(" -> ")}`);
+  }
+}
+
+/** Every step of a workflow in the order of the text, nested ones after the step that contains them. */
+function collectPlaces(path: Path, node: unknown, within: readonly Branch[], names: readonly string[]): StepPlace[] {
+  if (Array.isArray(node)) return node.flatMap((item, index) => collectPlaces([...path, index], item, within, names));
+  if (!isObject(node)) return [];
+  const places: StepPlace[] = [{ id: typeof node.id === "string" ? node.id : "", path, step: node, within, names }];
+  const when = mapOf(node.andWhen);
+  const add = (at: Path, branch: Branch["branch"], steps: unknown, inside = names) =>
+    void places.push(...collectPlaces([...path, ...at], steps, [...within, { container: node, branch }], inside));
+  for (const branch of ["then", "else"]) add(["andWhen", branch], branch, when[branch]);
+  for (const key of ["andAll", "andRace"]) {
+    for (const [index, steps] of listOf(node[key]).entries()) add([key, index], index, steps);
+  }
+  add(["onError"], "onError", node.onError, SCOPES.workflowError);
+  return places;
+}
+
+function checkIds(check: CheckContext, steps: readonly StepPlace[]): void {
+  for (const [index, { id, path }] of steps.entries()) {
+    if (id !== "" && steps.findIndex((other) => other.id === id) < index) {
+      check.report([...path, "id"], `"${id}" is the id of another step of this workflow`);
+    }
+  }
+}
+
+/** Checks the references and expressions of one step. */
+function checkStep(
+  check: CheckContext,
+  place: StepPlace,
+  steps: readonly StepPlace[],
+  index: number,
+  schemas: SchemaCompiler,
+): void {
+  const { path, step, names } = place;
+  const expressions = (at: Path, compiled: CompileResult) => checkExpression(check, at, compiled, steps, index);
+  const template = (at: Path, value: unknown) => {
+    for (const found of collectTexts(value, at)) expressions(found.path, compileTemplate(found.text, names));
+  };
+  const condition = (at: Path, text: unknown, scope = names) => {
+    if (typeof text === "string" && text !== "") expressions(at, compileCondition(text, scope));
+  };
+  for (const key of ["andThen", "andTap"]) {
+    const work = step[key];
+    if (!isObject(work)) continue;
+    const at = [...path, key];
+    checkName(check, [...at, "use"], "step plugin", work.use, check.plugins.step);
+    if (typeof work.tool === "string") checkOwnTool(check, [...at, "tool"], work.tool, "a workflow");
+    for (const part of ["set", "input", "suspend"]) template([...at, part], work[part]);
+  }
+  const { andAgent: agent, andWorkflow: sub } = step;
+  condition([...path, "retry", "unless"], mapOf(step.retry).unless, SCOPES.workflowError);
+  condition([...path, "andWhen", "if"], mapOf(step.andWhen).if);
+  condition([...path, "bail", "if"], mapOf(step.bail).if);
+  template([...path, "bail", "result"], mapOf(step.bail).result);
+  if (isObject(step.andTap) && step.onError !== undefined)
+    check.report([...path, "onError"], "would never run: the failure of an andTap does not matter");
+  if (isObject(agent)) {
+    const at = [...path, "andAgent"];
+    checkName(check, [...at, "agent"], "agent", agent.agent, keysOf(check.document.agents));
+    template([...at, "prompt"], agent.prompt);
+    checkSchema(check, [...at, "schema"], agent.schema, schemas);
+  }
+  if (isObject(sub)) {
+    const at = [...path, "andWorkflow"];
+    checkName(check, [...at, "workflow"], "workflow", sub.workflow, keysOf(check.document.workflows));
+    template([...at, "input"], sub.input);
+  }
+}
+
+/** An expression must compile, and each `steps.X` in it must be a step that has run by then. */
+function checkExpression(
+  check: CheckContext,
+  path: Path,
+  compiled: CompileResult,
+  steps: readonly StepPlace[],
+  index: number,
+): void {
+  checkCompiled(check, path, compiled);
+  if ("problem" in compiled) return;
+  for (const id of new Set(compiled.steps)) {
+    const found = steps.findIndex((step) => step.id === id);
+    const others = [...new Set(steps.map((step) => step.id))].filter((other) => other !== "");
+    if (found < 0) check.report(path, `there is no step "${id}" in this workflow${hint(id, others)}`);
+    else if (found === index) check.report(path, `steps.${id} is this step itself: it has no output yet`);
+    else if (found > index) check.report(path, `steps.${id} comes later: it has no output yet`);
+    else {
+      const problem = branchProblem(steps[found]!, steps[index]!);
+      if (problem !== null) check.report(path, `steps.${id} ${problem}`);
+    }
+  }
+}
+
+/** Why the named step has no output when this step runs, or null. */
+function branchProblem(named: StepPlace, place: StepPlace): string | null {
+  for (const { container, branch } of place.within) {
+    if (container === named.step && branch === "onError") return "has failed when this step runs: it has no output";
+    if (container === named.step) return "contains this step: it has no output yet";
+    const other = named.within.find((outer) => outer.container === container);
+    // Steps that ran before the failure may have an output.
+    if (other === undefined || other.branch === branch || branch === "onError") continue;
+    return isObject(container.andWhen) ? "is on the other branch: only one of them runs" : "runs beside this step";
+  }
+  return null;
+}
 
 const MISSPELT = /^unknown key, did you mean/;
 

@@ -1,17 +1,19 @@
 /** Resolves a valid document to the manifest: durations and sizes become numbers, missing names are filled in, all is frozen. */
 
-import { manifestSchemas } from "../../generated/manifest-schemas.ts";
 import { parseDuration } from "../lib/duration.ts";
 import { isObject } from "../lib/is-object.ts";
 import { parseSize } from "../lib/size.ts";
+import { readDefinitions } from "./definitions.ts";
 import type { Manifest } from "./manifest.ts";
 
 type Schema = Record<string, unknown>;
 type Json = Record<string, unknown>;
 
+const DEFINITIONS = "#/$defs/";
+
 /** `document` must have passed validation; it is not changed. */
 export function resolveManifest(document: unknown): Manifest {
-  const manifest = convert({ $ref: "#/$defs/Manifest" }, document) as Manifest;
+  const manifest = convert({ $ref: `${DEFINITIONS}Manifest` }, document) as Manifest;
   const { limits } = manifest.server;
   limits.userExecutions ??= Math.ceil(limits.executions / 4);
   for (const [id, agent] of Object.entries(manifest.agents)) {
@@ -40,7 +42,7 @@ function convert(schema: Schema, value: unknown): unknown {
   const name = definitionName(schema);
   if (name === "Duration" && typeof value === "string") return parseDuration(value);
   if (name === "Size") return parseSize(value as string | number);
-  const target = name === undefined ? schema : (manifestSchemas[name] as Schema);
+  const target = name === undefined ? schema : definition(name);
   const branch = applicableBranch(target, value);
   if (branch !== undefined) return convert(branch, value);
   if (Array.isArray(value)) return value.map((item) => convert((target.items ?? {}) as Schema, item));
@@ -55,8 +57,17 @@ function convert(schema: Schema, value: unknown): unknown {
   return copy;
 }
 
+/** Read when the first one is asked for. */
+const known: { definitions?: Readonly<Record<string, Schema>> } = {};
+
+/** A definition of the manifest's schema. */
+export function definition(name: string): Schema {
+  known.definitions ??= readDefinitions(["manifest"], DEFINITIONS);
+  return known.definitions[name]!;
+}
+
 export const definitionName = (schema: Schema): string | undefined =>
-  typeof schema.$ref === "string" ? schema.$ref.slice("#/$defs/".length) : undefined;
+  typeof schema.$ref === "string" ? schema.$ref.slice(DEFINITIONS.length) : undefined;
 
 /** The subschema of `if: {type: ...}` that applies to a value: `then` or `else`. */
 export function applicableBranch(schema: Schema, value: unknown): Schema | undefined {

@@ -1,10 +1,172 @@
 /** The store of `memory:`, which ends with the process. Commits are applied synchronously, so that they are atomic. */
 import { CommitConflict } from "../lib/errors.ts";
 import { addToCounter, checkCommit, checkRange, checkTail } from "./check.ts";
-import { checkKey } from "./encoding.ts";
+import { checkKey, keyBounds, prefixEnd } from "./encoding.ts";
 import { excerpt, joinRows } from "./packed.ts";
-import { SortedRows } from "./sorted-rows.ts";
-import type { Commit, Store } from "./store.ts";
+import type { Commit, Range, Row, Store } from "./store.ts";
+
+// Rows in memory, sorted by key: blocks of some hundred rows that are found by bisection, and a map for single keys.
+
+/** The slot of a key. A write replaces the row in it, so that rows that were returned before do not change. */
+interface Slot {
+  readonly key: string;
+  row: Row;
+  /** What the row takes; weighed once, when it is written. */
+  bytes: number;
+  readonly space: Space;
+}
+
+/** All rows whose keys begin alike, up to the first slash. */
+interface Space {
+  bytes: number;
+}
+
+/** A full block is split in two. Large enough that there are few blocks, small enough that inserting into one is cheap. */
+const BLOCK_SIZE = 512;
+/** What a row takes beside its texts: its objects, and its places in the map and in a block. */
+const BYTES_PER_ROW = 200;
+
+export class SortedRows {
+  #slots = new Map<string, Slot>();
+  /** No block is empty, unless it is the only one. */
+  #blocks: Slot[][] = [[]];
+  readonly #spaces = new Map<string, Space>();
+
+  get size(): number {
+    return this.#slots.size;
+  }
+
+  /** About how many bytes the rows of a space take. */
+  bytes(space: string): number {
+    return this.#spaces.get(space)?.bytes ?? 0;
+  }
+
+  get(key: string): Row | undefined {
+    return this.#slots.get(key)?.row;
+  }
+
+  set(row: Row): void {
+    const known = this.#slots.get(row.key);
+    const bytes = bytesOf(row);
+    if (known !== undefined) {
+      known.space.bytes += bytes - known.bytes;
+      known.bytes = bytes;
+      known.row = row;
+      return;
+    }
+    const space = this.#spaceOf(row.key);
+    space.bytes += bytes;
+    const slot: Slot = { key: row.key, row, bytes, space };
+    this.#slots.set(row.key, slot);
+    const at = this.#findBlock(row.key);
+    const block = this.#blocks[at] as Slot[];
+    const index = lowerBound(block, row.key);
+    if (index === block.length) block.push(slot);
+    else block.splice(index, 0, slot);
+    if (block.length < BLOCK_SIZE) return;
+    // Rising keys are appended at the end: then the block stays nearly full.
+    const cut = index === block.length - 1 ? BLOCK_SIZE - 16 : BLOCK_SIZE / 2;
+    this.#blocks.splice(at + 1, 0, block.splice(cut));
+  }
+
+  delete(key: string): void {
+    const known = this.#slots.get(key);
+    if (known === undefined) return;
+    this.#slots.delete(key);
+    known.space.bytes -= known.bytes;
+    const at = this.#findBlock(key);
+    const block = this.#blocks[at] as Slot[];
+    block.splice(lowerBound(block, key), 1);
+    if (block.length === 0 && this.#blocks.length > 1) this.#blocks.splice(at, 1);
+  }
+
+  #spaceOf(key: string): Space {
+    const name = key.slice(0, key.indexOf("/") + 1);
+    let space = this.#spaces.get(name);
+    if (space === undefined) {
+      space = { bytes: 0 };
+      this.#spaces.set(name, space);
+    }
+    return space;
+  }
+
+  /** Rows of the range, in its order. */
+  scan(range: Range): Row[] {
+    const { low, high } = keyBounds(range);
+    const { reverse = false, limit } = range;
+    let skip = range.skip ?? 0;
+    const rows: Row[] = [];
+    for (const { key, row } of reverse ? this.#down(high) : this.#up(low)) {
+      if (reverse ? key < low : key >= high) break;
+      if (skip-- > 0) continue;
+      if (rows.length >= limit) break;
+      rows.push(row);
+    }
+    return rows;
+  }
+
+  /** Keys that begin with `prefix`. */
+  keys(prefix: string): string[] {
+    const end = prefixEnd(prefix);
+    const keys: string[] = [];
+    for (const { key } of this.#up(prefix)) {
+      if (key >= end) break;
+      keys.push(key);
+    }
+    return keys;
+  }
+
+  /** From the first key that is not less than `from`. */
+  *#up(from: string): Generator<Slot> {
+    let at = this.#findBlock(from);
+    let index = lowerBound(this.#blocks[at] as Slot[], from);
+    for (; at < this.#blocks.length; at++, index = 0) {
+      const block = this.#blocks[at] as Slot[];
+      for (; index < block.length; index++) yield block[index] as Slot;
+    }
+  }
+
+  /** From the last key that is less than `before`, downwards. */
+  *#down(before: string): Generator<Slot> {
+    let at = this.#findBlock(before);
+    let index = lowerBound(this.#blocks[at] as Slot[], before) - 1;
+    for (; ; index = (this.#blocks[at] as Slot[]).length - 1) {
+      const block = this.#blocks[at] as Slot[];
+      for (; index >= 0; index--) yield block[index] as Slot;
+      if (--at < 0) return;
+    }
+  }
+
+  /** The block where `key` is or belongs: the last whose first key is not greater. */
+  #findBlock(key: string): number {
+    let low = 0;
+    let high = this.#blocks.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      const [first] = this.#blocks[middle] as [Slot];
+      if (first.key <= key) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+}
+
+const bytesOf = ({ key, value }: Row): number => BYTES_PER_ROW + key.length + heapBytes(value);
+
+/** A text with a single character beyond Latin-1 takes two bytes for each of its characters. One of Latin-1 is counted so as well. */
+const heapBytes = (text: string): number => (Buffer.byteLength(text) === text.length ? 1 : 2) * text.length;
+
+/** Index of the first slot whose key is not less than `key`. */
+function lowerBound(block: readonly Slot[], key: string): number {
+  let low = 0;
+  let high = block.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((block[middle] as Slot).key < key) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
 
 export function createMemoryStore(): Store {
   const rows = new SortedRows();

@@ -7,8 +7,7 @@ import { messageOf } from "../lib/errors.ts";
 import type { SpanData, TraceData } from "../observability/sink.ts";
 import type { Entity } from "../observability/span.ts";
 import type { Store } from "../storage/store.ts";
-import type { Origin, Segment } from "./segment.ts";
-import { createSegmentBuilder } from "./segment-builder.ts";
+import { createSegmentBuilder, type Origin, type Segment } from "./segment.ts";
 import { commitOfWrites } from "./segment-rows.ts";
 
 // The traces that have not ended yet: a linked list, so that adding and removing one needs no lookup and no allocation.
@@ -40,13 +39,16 @@ class OpenTraces {
 /** Delay from the end of a trace until it is written, and from a failed write until the next try. */
 const WRITE_DELAY_MS = 250;
 const RETRY_DELAY_MS = 1_000;
-const MAX_SEGMENT_BYTES = 256 * 1024;
-const MAX_COMMIT_BYTES = 2 * 1024 * 1024;
-const MAX_WAITING_BYTES = 8 * 1024 * 1024;
+/** In characters: of the lines of one segment, of the segments of a commit, of what waits. */
+const MAX_SEGMENT_SIZE = 512 * 1024;
+const MAX_COMMIT_SIZE = 2 * 1024 * 1024;
+const MAX_WAITING_SIZE = 8 * 1024 * 1024;
 /** Shortest time between two log lines about dropped traces. */
 const LOG_INTERVAL_MS = 60_000;
 /** How many entities of each long trace are remembered until it ends. */
 const MAX_ENTITIES_PER_TRACE = 256;
+
+const NONE: readonly Entity[] = [];
 
 interface RecorderOptions {
   origin: Origin;
@@ -61,7 +63,6 @@ export function createRecorder(store: Store, { origin, process, logger }: Record
   const open = new OpenTraces();
   /** Sealed segments, the oldest first. */
   const waiting: Segment[] = [];
-  let waitingSize = 0;
   /** The entities of long traces whose spans are already in segments. */
   const entitiesOf = new Map<TraceData, Map<string, Entity>>();
   let timer: NodeJS.Timeout | null = null;
@@ -80,13 +81,13 @@ export function createRecorder(store: Store, { origin, process, logger }: Record
 
   function take(trace: TraceData, spans: readonly SpanData[], last: boolean): void {
     if (last) open.remove(trace);
-    if (waitingSize + builder.size >= MAX_WAITING_BYTES || closed) {
+    if (closed || waiting.reduce((size, { head }) => size + head.size, builder.size) >= MAX_WAITING_SIZE) {
       drop(trace, last);
       return;
     }
     if (!last || trace.handed > 0) takeLong(trace, spans, last);
-    else builder.add(trace, spans, true, 0, undefined);
-    if (builder.size >= MAX_SEGMENT_BYTES) seal();
+    else builder.add(trace, spans, true, 0, NONE);
+    if (builder.size >= MAX_SEGMENT_SIZE) seal();
     else if (timer === null) arm(WRITE_DELAY_MS);
   }
 
@@ -120,7 +121,7 @@ export function createRecorder(store: Store, { origin, process, logger }: Record
       const hasRoot = spans[0] === trace.root;
       const all = hasRoot ? spans : [trace.root, ...spans];
       const handed = hasRoot ? trace.handed : trace.handed - 1;
-      builder.add(trace, all, true, handed, earlier === undefined ? undefined : [...earlier.values()]);
+      builder.add(trace, all, true, handed, earlier === undefined ? NONE : [...earlier.values()]);
       return;
     }
     if (spans.length === 0) return;
@@ -129,13 +130,11 @@ export function createRecorder(store: Store, { origin, process, logger }: Record
     for (const { entity } of spans) {
       if (entities.size < MAX_ENTITIES_PER_TRACE) entities.set(`${entity.type}/${entity.id}`, entity);
     }
-    builder.add(trace, spans, false, trace.handed, undefined);
+    builder.add(trace, spans, false, trace.handed, NONE);
   }
 
   function seal(): void {
-    const segment = builder.seal();
-    waiting.push(segment);
-    waitingSize += segment.text.length;
+    waiting.push(builder.seal());
     if (!failing) void writeAll();
   }
 
@@ -161,13 +160,15 @@ export function createRecorder(store: Store, { origin, process, logger }: Record
   async function write(): Promise<void> {
     try {
       while (waiting.length > 0) {
-        let size = 0;
-        let count = 0;
-        while (count < waiting.length && size < MAX_COMMIT_BYTES) size += waiting[count++]!.text.length;
-        const group = waiting.slice(0, count);
-        await store.commit(commitOfWrites(group));
-        waiting.splice(0, count);
-        for (const { text } of group) waitingSize -= text.length;
+        const group: Segment[] = [];
+        for (let size = 0; size < MAX_COMMIT_SIZE && group.length < waiting.length; ) {
+          const segment = waiting[group.length]!;
+          await segment.text;
+          size += segment.head.size;
+          group.push(segment);
+        }
+        await store.commit(await commitOfWrites(group));
+        waiting.splice(0, group.length);
       }
       if (failing) logger.info({ lost }, "traces are written again");
       failing = false;

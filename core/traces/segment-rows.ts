@@ -10,12 +10,12 @@ interface KnownHead {
   readonly revision: number;
 }
 
-export function commitOfWrites(segments: readonly Segment[]): Commit {
-  const put = segments.flatMap(({ name, head, text }): [string, string][] => [
-    [segmentKey(name), JSON.stringify(head)],
-    [segmentDataKey(name), text],
-    ...placeKeys(name, head).map((key): [string, string] => [key, "1"]),
-  ]);
+export async function commitOfWrites(segments: readonly Segment[]): Promise<Commit> {
+  const put: [string, string][] = [];
+  for (const { name, head, text } of segments) {
+    put.push([segmentKey(name), JSON.stringify(head)], [segmentDataKey(name), await text]);
+    for (const key of placeKeys(name, head)) put.push([key, "1"]);
+  }
   return { put, add: counterChanges(segments, 1) };
 }
 

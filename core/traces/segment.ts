@@ -1,13 +1,42 @@
-/** A segment: the spans of many traces, one line for each trace (line.ts), which are written and removed together. */
-import { type Line, readLine } from "./line.ts";
-import { readTemplate, type SpanTemplate } from "./templates.ts";
+/**
+ * A segment: the spans of many traces, a line of JSON for each trace, which are written and removed together. In the store it is deflated,
+ * and in base 64.
+ */
+import { promisify } from "node:util";
+import { deflateRaw } from "node:zlib";
+import type { SpanData, TraceData } from "../observability/sink.ts";
+import type { Entity } from "../observability/span.ts";
+import { encodeNumber } from "../storage/encoding.ts";
+import { NEARBY_MS, wholeSeconds } from "./times.ts";
+
+/** The service that wrote a trace. */
+export interface Origin {
+  readonly service: string;
+  readonly version: string;
+  /** The version of Penstock. */
+  readonly scope: string;
+}
+
+/** All or some spans of one trace. */
+export interface Line {
+  readonly traceId: string;
+  /** Whether the trace has ended with these spans. The first one is its root then. */
+  readonly last: boolean;
+  /** Number of its spans in earlier lines. */
+  readonly handed: number;
+  readonly userId: string | null;
+  /** In the last line: the entities of spans in earlier ones. */
+  readonly entities: readonly Entity[];
+  readonly origin: Origin;
+  readonly spans: readonly SpanData[];
+}
 
 /** A summary that lets searches skip segments in which nothing can match. */
 export interface SegmentHead {
-  /** Number of traces that end in it, of spans, and of characters. */
+  /** Number of traces that end in it, of spans, and of characters in the store (until they are known, of its lines). */
   readonly traces: number;
   readonly spans: number;
-  readonly size: number;
+  size: number;
   /** The earliest start of a trace that has spans in it: whole milliseconds since 1970. */
   readonly from: number;
   /** `type/id` of all entities of the traces that end in it; null when there are too many to list. */
@@ -23,117 +52,156 @@ export interface SegmentHead {
   readonly foreign: readonly string[];
 }
 
-/** A segment that is written, or about to be. */
+/** A segment that is about to be written. */
 export interface Segment {
   /** `#sealedAt/PROCESS`, so that the segments of all processes sort by the time they were sealed. */
   readonly name: string;
   readonly head: SegmentHead;
-  readonly text: string;
+  readonly text: Promise<string>;
 }
 
-/** The service that wrote a segment. */
-export interface Origin {
-  readonly service: string;
-  readonly version: string;
-  /** The version of Penstock. */
-  readonly scope: string;
+/** More entities or users than these are not listed in a head. */
+const MAX_LISTED_NAMES = 64;
+/** A segment that was sealed late is indexed by at most this many seconds. */
+const MAX_LATE_SECONDS = 120;
+/** Fast: a busy service has many traces, and most of what they say is said by the one before. */
+const DEFLATE = { level: 1 };
+
+export const SEPARATOR = "\n";
+export const lineText = (line: Line): string => SEPARATOR + JSON.stringify(line);
+
+async function pack(lines: string, head: SegmentHead): Promise<string> {
+  const text = (await promisify(deflateRaw)(lines, DEFLATE)).toString("base64");
+  head.size = text.length;
+  return text;
 }
 
-interface Header extends Origin {
-  readonly base: number;
-  readonly templates: readonly unknown[];
-}
+/** Collects lines into segments. @param processName part of the names of all segments of this process */
+export function createSegmentBuilder(origin: Origin, processName: string) {
+  let lines = "";
+  let sealed = 0;
+  let traces = 0;
+  let spanCount = 0;
+  let from = Number.POSITIVE_INFINITY;
+  let completed = false;
+  let failed = false;
+  const users = new Set<string>();
+  const entities = new Set<string>();
+  let lastEntity: Entity | undefined;
+  const foreign = new Set<string>();
+  const seconds = new Set<number>();
+  /** The earliest start of a trace that has no second in `seconds`. */
+  let earliestNear = Number.POSITIVE_INFINITY;
+  /** The latest end of a span. */
+  let latest = 0;
 
-/** Separates lines: JSON text contains no line feed. */
-export const SEPARATOR = ",\n";
-
-interface Head {
-  readonly origin: Origin;
-  readonly base: number;
-  readonly templates: readonly SpanTemplate[];
-}
-
-/** Reads the text of a segment lazily. Skips lines that cannot be read; with an unreadable header these are all. */
-export class SegmentReader {
-  readonly #text: string;
-  #header: Head | null | undefined;
-
-  /** @param text `[header,\nline,\nline]` */
-  constructor(text: string) {
-    this.#text = text;
-  }
-
-  /** The origin of the lines. Valid when a line could be read. */
-  get origin(): Origin {
-    return this.#head()!.origin;
-  }
-
-  /** Yields the last line first. */
-  *lines(): Generator<Line> {
-    const text = this.#text;
-    let end = text.length - 1;
-    for (;;) {
-      const start = text.lastIndexOf(SEPARATOR, end - 1);
-      if (start < 0) return;
-      const line = this.#read(start + SEPARATOR.length, end);
-      if (line !== null) yield line;
-      end = start;
+  /**
+   * @param spans at least one; with `last` the first one is the root
+   * @param handed number of spans of the trace in earlier lines
+   * @param earlier the entities of these spans
+   */
+  function add(
+    { traceId, userId, root, foreign: isForeign }: TraceData,
+    spans: readonly SpanData[],
+    last: boolean,
+    handed: number,
+    earlier: readonly Entity[],
+  ): void {
+    lines += lineText({ traceId, last, handed, userId, entities: earlier, origin, spans });
+    spanCount += spans.length;
+    if (last) {
+      traces++;
+      if (root.status.code === 2) failed = true;
+      else completed = true;
+      addUpTo(users, userId ?? "");
+      for (const entity of earlier) addEntity(entity);
     }
+    if (isForeign) foreign.add(traceId);
+    place(root, spans);
   }
 
-  linesOf(traceId: string): Line[] {
-    const needle = `${SEPARATOR}["${traceId}"`;
-    const found: Line[] = [];
-    for (let at = this.#text.indexOf(needle); at >= 0; at = this.#text.indexOf(needle, at + 1)) {
-      const line = this.#lineAt(at + SEPARATOR.length);
-      if (line !== null) found.push(line);
+  function addEntity(entity: Entity): void {
+    if (entity === lastEntity) return;
+    lastEntity = entity;
+    addUpTo(entities, `${entity.type}/${entity.id}`);
+  }
+
+  /** Long traces are found by the seconds in which their spans started. */
+  function place(root: SpanData, spans: readonly SpanData[]): void {
+    if (root.start < from) from = root.start;
+    let end = 0;
+    for (const span of spans) {
+      addEntity(span.entity);
+      if (span.end > end) end = span.end;
     }
-    return found;
-  }
-
-  /** The line that contains the span. The id alone is not enough: it may also be a parent's id, or part of an attribute. */
-  lineWith(spanId: string): Line | null {
-    const needle = `"${spanId}"`;
-    for (let at = this.#text.indexOf(needle); at >= 0; ) {
-      const start = this.#text.lastIndexOf(SEPARATOR, at);
-      if (start >= 0) {
-        const line = this.#lineAt(start + SEPARATOR.length);
-        if (line?.spans.some((span) => span.spanId === spanId)) return line;
-      }
-      const next = this.#text.indexOf(SEPARATOR, at);
-      at = next < 0 ? -1 : this.#text.indexOf(needle, next);
+    if (end > latest) latest = end;
+    if (end - root.start < NEARBY_MS / 2) {
+      if (root.start < earliestNear) earliestNear = root.start;
+      return;
     }
-    return null;
+    seconds.add(wholeSeconds(root.start));
+    for (const span of spans) seconds.add(wholeSeconds(span.start));
   }
 
-  #lineAt(start: number): Line | null {
-    const end = this.#text.indexOf(SEPARATOR, start);
-    return this.#read(start, end < 0 ? this.#text.length - 1 : end);
+  /** Returns the finished segment, and starts another one. */
+  function seal(): Segment {
+    // After everything in the segment, and after the previous segment, even when the system clock is set back.
+    sealed = Math.max(sealed + 1, Date.now(), Math.ceil(latest));
+    const head = makeHead();
+    const segment = { name: `${encodeNumber(sealed)}/${processName}`, head, text: pack(lines, head) };
+    clear();
+    return segment;
   }
 
-  #read(start: number, end: number): Line | null {
-    const head = this.#head();
-    if (head === null) return null;
-    try {
-      return readLine(this.#text.slice(start, end), head.base, head.templates);
-    } catch {
-      return null;
+  function makeHead(): SegmentHead {
+    // The segment was sealed late, because the process was busy: short traces need their seconds too.
+    if (sealed - earliestNear > NEARBY_MS) {
+      const first = wholeSeconds(earliestNear);
+      const last = Math.min(wholeSeconds(sealed), first + MAX_LATE_SECONDS);
+      for (let second = first; second <= last; second++) seconds.add(second);
     }
+    return {
+      traces,
+      spans: spanCount,
+      size: lines.length,
+      from: Math.floor(from),
+      entities: namesIfFew(entities),
+      users: namesIfFew(users),
+      completed,
+      failed,
+      seconds: [...seconds],
+      foreign: [...foreign],
+    };
   }
 
-  #head(): Head | null {
-    this.#header ??= readHeader(this.#text);
-    return this.#header;
+  function clear(): void {
+    lines = "";
+    traces = spanCount = latest = 0;
+    completed = failed = false;
+    from = earliestNear = Number.POSITIVE_INFINITY;
+    lastEntity = undefined;
+    for (const set of [users, entities, foreign, seconds]) set.clear();
   }
+
+  return {
+    /** Number of characters. */
+    get size(): number {
+      return lines.length;
+    },
+    /** Number of traces that end in it. */
+    get traces(): number {
+      return traces;
+    },
+    get spans(): number {
+      return spanCount;
+    },
+    add,
+    seal,
+  };
 }
 
-function readHeader(text: string): Head | null {
-  const end = text.indexOf(SEPARATOR);
-  try {
-    const written = JSON.parse(text.slice(1, end < 0 ? text.length - 1 : end)) as Header;
-    const { base, templates, ...origin } = written;
-    return { origin, base, templates: templates.map(readTemplate) };
-  } catch {
-    return null;
-  }
+function addUpTo(names: Set<string>, name: string): void {
+  if (names.size <= MAX_LISTED_NAMES) names.add(name);
 }
+
+const namesIfFew = (names: ReadonlySet<string>): string[] | null => (names.size > MAX_LISTED_NAMES ? null : [...names]);

@@ -1,9 +1,12 @@
 /** Reads segments, whether they are still waiting to be written or already in the store. */
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { promisify } from "node:util";
+import { inflateRaw } from "node:zlib";
 import { decodeNumber, NUMBER_LIMIT } from "../storage/encoding.ts";
 import { SEGMENTS, segmentDataKey, segmentKey, segmentsFrom } from "../storage/keys.ts";
 import type { Store } from "../storage/store.ts";
-import { type Segment, type SegmentHead, SegmentReader } from "./segment.ts";
+import { readColumns } from "./columns.ts";
+import { type Line, lineText, SEPARATOR, type Segment, type SegmentHead } from "./segment.ts";
 import { parseHead } from "./segment-rows.ts";
 
 /** Number of heads in the first read; every read takes twice as many as the one before. */
@@ -49,12 +52,71 @@ export async function* newestSegments(
 }
 
 function listWaiting({ name, head, text }: Segment): ListedSegment {
-  return { name, head, read: async () => new SegmentReader(text) };
+  return { name, head, read: async () => SegmentReader.of(await text) };
 }
 
 export async function readSegment(store: Store, name: string): Promise<SegmentReader | null> {
   // A store in memory answers without yielding to the event loop, so yield here between two segments.
   await nextTurn();
   const row = await store.get(segmentDataKey(name));
-  return row === undefined ? null : new SegmentReader(row.value);
+  return row === undefined ? null : SegmentReader.of(row.value);
+}
+
+async function unpack(text: string): Promise<string> {
+  if (text.startsWith("[")) return readColumns(text).map(lineText).join("");
+  const lines = await promisify(inflateRaw)(Buffer.from(text, "base64")).catch(() => "");
+  return lines.toString();
+}
+
+/** Reads the lines of a segment lazily. Skips those that cannot be read. */
+export class SegmentReader {
+  readonly #lines: string;
+
+  private constructor(lines: string) {
+    this.#lines = lines;
+  }
+
+  /** @param text as it is in the store */
+  static async of(text: string): Promise<SegmentReader> {
+    return new SegmentReader(await unpack(text));
+  }
+
+  /** Yields the last line first. */
+  *lines(): Generator<Line> {
+    for (let end = this.#lines.length; end > 0; ) {
+      const start = this.#lines.lastIndexOf(SEPARATOR, end - 1);
+      yield* this.#read(start);
+      end = start;
+    }
+  }
+
+  linesOf(traceId: string): Line[] {
+    const needle = `${SEPARATOR}{"traceId":"${traceId}"`;
+    const found: Line[] = [];
+    for (let at = this.#lines.indexOf(needle); at >= 0; at = this.#lines.indexOf(needle, at + 1))
+      found.push(...this.#read(at));
+    return found;
+  }
+
+  /** The line that contains the span. The id alone is not enough: it may also be that of a link. */
+  lineWith(spanId: string): Line | undefined {
+    const needle = `"spanId":"${spanId}"`;
+    for (let at = this.#lines.indexOf(needle); at >= 0; ) {
+      const [line] = this.#read(this.#lines.lastIndexOf(SEPARATOR, at));
+      if (line?.spans.some((span) => span.spanId === spanId)) return line;
+      const next = this.#lines.indexOf(SEPARATOR, at);
+      at = next < 0 ? -1 : this.#lines.indexOf(needle, next);
+    }
+    return undefined;
+  }
+
+  /** The line that begins at a separator. */
+  #read(start: number): Line[] {
+    const next = this.#lines.indexOf(SEPARATOR, start + 1);
+    try {
+      return [JSON.parse(this.#lines.slice(start, next < 0 ? undefined : next)) as Line];
+    } catch {
+      return [];
+    }
+  }
 }

@@ -9,11 +9,12 @@ import type {
   ReplayExecutionRequest,
   ResumeExecutionRequest,
 } from "../../generated/types.ts";
+import type { KeyedWork } from "../http/idempotency.ts";
 import { permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { lendToken } from "../identity/user-token.ts";
 import { storedTime } from "../lib/clock.ts";
-import { invalid } from "../lib/errors.ts";
+import { invalid, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import { nextTurn } from "../lib/event-loop-turns.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
@@ -24,12 +25,11 @@ import { type StopRequest, stopFromRequest, stopRemoteExecution } from "./cluste
 import type { Engine } from "./engine.ts";
 import type { ExecutionStart } from "./journal/entries.ts";
 import { alreadyEnded, notSuspended, resumedMeanwhile, stillRunning } from "./journal/errors.ts";
-import type { FoundExecution } from "./journal/load.ts";
+import { type FoundExecution, loadExecution, readExecution } from "./journal/load.ts";
 import { executionRecord, executionStateView } from "./journal/record.ts";
 import { inputOfRow } from "./journal/rows.ts";
 import { valuesInSlices } from "./journal/slice.ts";
 import type { JournalState } from "./journal/state.ts";
-import { beginOnce, wasResumed } from "./keyed.ts";
 import { listExecutions } from "./list/list.ts";
 import { bytesOf, type ExecutionLookup, type StoredExecution } from "./list/lookup.ts";
 import { earlierOutcome, outcomeOf } from "./outcome.ts";
@@ -286,4 +286,40 @@ export class ScopedWorkflows implements WorkflowAccess {
     if (!environment.shared) throw stillRunning(found.start.id);
     return stopRemoteExecution(store, found, request);
   }
+}
+
+// Requests with an `Idempotency-Key`: an earlier try may have done what they ask for before its process died.
+
+interface KeyedBegin {
+  readonly workflowId: string;
+  readonly body: ExecuteWorkflowRequest;
+  readonly keyed: KeyedWork;
+}
+
+/** Starts an execution with the id that belongs to the key, or finds the one that an earlier request with the key has started. */
+async function beginOnce<T>(
+  lookup: ExecutionLookup,
+  { workflowId, body, keyed }: KeyedBegin,
+  begin: (body: ExecuteWorkflowRequest) => Promise<T>,
+  find: (id: string, userId: string | undefined) => Promise<T>,
+): Promise<T> {
+  const { executionId = keyed.runId, userId } = body.options ?? {};
+  if (keyed.isRepeated && (await unlessNotFound(lookup.find(workflowId, executionId, userId))) !== undefined)
+    return find(executionId, userId);
+  try {
+    return await begin({ ...body, options: { ...body.options, executionId } });
+  } catch (error) {
+    // Of two simultaneous requests with one key, the other was faster.
+    const isTaken = error instanceof ServiceError && error.kind === "conflict";
+    if (!isTaken || body.options?.executionId !== undefined) throw error;
+    return find(executionId, userId);
+  }
+}
+
+/** Whether the journal has a resume with this token, which `resumeBeside` records. */
+async function wasResumed({ store }: Engine, execution: Execution | StoredExecution, token: string): Promise<boolean> {
+  const { start } = "loaded" in execution ? execution.loaded.state : execution.state;
+  const found = await readExecution(store, start.number, start.id);
+  const loaded = found === null ? null : await loadExecution(store, found);
+  return loaded?.entries.some(([kind, , , given]) => kind === "answer" && given === token) === true;
 }

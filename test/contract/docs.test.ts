@@ -1,4 +1,5 @@
 /** Contract, "Documentation" and "Versioning": the OpenAPI document as a function of the routes table. */
+
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -14,8 +15,8 @@ import { compileAccess } from "../../core/auth/classes.ts";
 import { documentSecurity } from "../../core/auth/document.ts";
 import { type DocumentInfo, openapiDocument } from "../../core/http/openapi.ts";
 import type { Route } from "../../core/http/route.ts";
-import { schemas } from "../../generated/schemas.ts";
 import { validators } from "../../generated/validators.js";
+import { schemas } from "../support/schemas.ts";
 
 type Tree = Record<string, unknown>;
 

@@ -1,12 +1,13 @@
 /** Contract, "options of the generation endpoints" and "Limits": ranges and forms that the request schemas enforce. */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AgentPart } from "../../core/agents/run/parts.ts";
 import { describeProblems } from "../../core/lib/json-schema.ts";
 import { validators } from "../../generated/all-validators.js";
-import { schemas } from "../../generated/schemas.ts";
 import type { Schemas } from "../../generated/types.ts";
 import { clientChecks } from "../support/chunk-validators.ts";
+import { schemas } from "../support/schemas.ts";
 
 /** What a client is told about a value; null when it is accepted. */
 function problemOf(id: keyof Schemas, value: unknown): string | null {

@@ -16,7 +16,7 @@ import { workflowIndex } from "../../core/storage/keys.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import { ApprovalNeeded } from "../../core/tools/approval.ts";
-import { removeEnded } from "../../core/workflows/removal.ts";
+import { removeEnded } from "../../core/workflows/retention.ts";
 import { A2aCaller, eventsOf, now, said, textOf } from "../support/a2a.ts";
 import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
 import { calls, says, startOpenAIUpstream } from "../support/openai-upstream.ts";

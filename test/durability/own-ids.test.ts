@@ -8,7 +8,7 @@ import { executionIndex, executionNameKey, OPEN_EXECUTIONS, OWN_EXECUTION_NAMES 
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { openPostgresStore } from "../../core/storage/postgres-store.ts";
 import type { Store } from "../../core/storage/store.ts";
-import { removeEnded } from "../../core/workflows/removal.ts";
+import { removeEnded } from "../../core/workflows/retention.ts";
 import { silent } from "../support/agents.ts";
 import { PENSTOCK, serve } from "../support/command-line.ts";
 import { NO_POSTGRES, sharedPostgres } from "../support/postgres.ts";

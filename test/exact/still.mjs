@@ -5,6 +5,7 @@ import timers from "node:timers";
 import promises from "node:timers/promises";
 import { promisify } from "node:util";
 import { isMainThread } from "node:worker_threads";
+import zlib from "node:zlib";
 
 const require = createRequire(import.meta.url);
 const { setImmediate: nextTurn, Date: SystemDate } = globalThis;
@@ -72,12 +73,13 @@ const stop = (timer) => timer?.close?.();
 
 /** Of the drivers, since the start. */
 const counted = { statements: 0, commits: 0, bytes: 0, roundTrips: 0 };
-/** Statements of SQLite that are not answered yet. */
+/** Statements of SQLite that are not answered yet, and texts that are being deflated. */
 let inSqlite = 0;
+let deflating = 0;
 const sqlite = new Set();
 const postgres = new Set();
 
-const isBusy = () => inSqlite > 0 || [...postgres].some(({ unanswered }) => unanswered > 0);
+const isBusy = () => inSqlite + deflating > 0 || [...postgres].some(({ unanswered }) => unanswered > 0);
 
 const WRITES = /^\s*(?:INSERT|UPDATE|DELETE|REPLACE)/i;
 
@@ -107,6 +109,17 @@ function countSqlite() {
   return async () => {
     const each = [...sqlite].map((database) => promisify(all).call(database, "SELECT total_changes() AS changes"));
     return (await Promise.all(each)).reduce((sum, [{ changes }]) => sum + changes, 0);
+  };
+}
+
+/** How small a text gets depends on the ids in it and on the processor: here it is a thirtieth, as for the traces of the row `init`. */
+function deflateExactly() {
+  zlib.deflateRaw = (text, _options, done) => {
+    deflating += 1;
+    nextTurn(() => {
+      deflating -= 1;
+      done(null, Buffer.alloc(Math.ceil(text.length / 30)));
+    });
   };
 }
 
@@ -159,6 +172,7 @@ if (isMainThread) {
   promises.setTimeout = sleep;
   const rows = countSqlite();
   const sent = countPostgres();
+  deflateExactly();
   syncBuiltinESMExports();
 
   const fireDue = () => {

@@ -1,8 +1,9 @@
 /** What a service is asked in the search for costly requests: found in what it says of itself, so that new rows are in it. */
+
 import { METHODS } from "../../core/a2a/params.ts";
-import { schemas } from "../../generated/schemas.ts";
 import { inject } from "../support/inject.ts";
 import { injectUpgrade } from "../support/inject-upgrade.ts";
+import { schemas } from "../support/schemas.ts";
 import type { TestService } from "../support/service.ts";
 import { type Growth, growthsOf } from "./growing-values.ts";
 import type { Json, Resolve, Schema } from "./schema-values.ts";

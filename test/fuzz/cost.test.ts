@@ -1,11 +1,11 @@
 /** The search for requests that cost more than their size: every validator, over bodies made from its own schema. */
+
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { describeProblems } from "../../core/lib/json-schema.ts";
 import { validators } from "../../generated/all-validators.js";
-import { manifestSchemas } from "../../generated/manifest-schemas.ts";
-import { schemas } from "../../generated/schemas.ts";
 import { LONG, spread } from "../support/at-length.ts";
+import { manifestSchemas, schemas } from "../support/schemas.ts";
 import { findExcess } from "./cost-meter.ts";
 import { growthsOf } from "./growing-values.ts";
 import { type Json, type Resolve, type Schema, sample } from "./schema-values.ts";

@@ -1,5 +1,5 @@
 /** JSON values grown from a schema: right ones mostly, for `mutate.ts` to spoil. */
-import { schemas } from "../../generated/schemas.ts";
+import { schemas } from "../support/schemas.ts";
 import { INPUTS, NAMES } from "./names.ts";
 import type { Random } from "./random.ts";
 

@@ -19,7 +19,7 @@ const SQLITE_SCHEMA = { engine: "sqlite", file: "core/storage/sqlite-schema.ts" 
 /** In steps there is time between two statements, in which others can do something. */
 const STEPS = { engine: "postgres in steps" } as const;
 const COMMIT_SQL = { ...STEPS, file: "core/storage/postgres-commit-sql.ts" } as const;
-const COMMIT = { ...STEPS, file: "core/storage/postgres-commit.ts" } as const;
+const COMMIT = { ...STEPS, file: "core/storage/postgres-write.ts" } as const;
 const CALL = { engine: "postgres in one call", file: "core/storage/postgres-commit-sql.ts" } as const;
 const LANE = { engine: "postgres in one call", file: "core/storage/postgres-lane.ts" } as const;
 const POSTGRES_WRITE = { engine: "postgres in one call", file: "core/storage/postgres-write.ts" } as const;

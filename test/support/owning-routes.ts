@@ -1,6 +1,6 @@
 /** For every row of the routes table: which object of a user it is about, or how it shows and makes such objects. */
 import { ROUTES } from "../../core/api/routes/index.ts";
-import { schemas } from "../../generated/schemas.ts";
+import { schemas } from "./schemas.ts";
 import type { Loose } from "./served-upstream.ts";
 
 /** Ids of what one user has. */

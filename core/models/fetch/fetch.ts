@@ -34,11 +34,12 @@ interface OutgoingRequest {
   readonly redirect: Request["redirect"];
 }
 
-/** Connections that were begun: a request before and after which there are as many has used a kept one. */
-let connections = 0;
+type Send = (url: URL, request: OutgoingRequest) => Promise<Response>;
 
 export function createFetch({ connectTimeout, intercept }: FetchOptions): PackageFetch {
   const connect = undici.buildConnector({ timeout: connectTimeout });
+  /** Connections that were begun: a request before and after which there are as many has used a kept one. */
+  let connections = 0;
   const agent = createOutboundAgent(undici, {
     connect(options, done) {
       connections++;
@@ -48,12 +49,19 @@ export function createFetch({ connectTimeout, intercept }: FetchOptions): Packag
     bodyTimeout: 0,
   });
   const dispatcher = intercept === undefined ? agent : agent.compose(intercept);
+  const send: Send = (url, request) => {
+    const before = connections;
+    return askAgain(
+      () => dispatch(dispatcher, url, request),
+      () => connections === before,
+    );
+  };
   return {
     fetch: (target, init = {}) => {
       if (typeof target === "string" || target instanceof URL) {
         const { body = null } = init;
         if (body === null || typeof body === "string" || body instanceof Uint8Array)
-          return follow(dispatcher, new URL(target), {
+          return follow(send, new URL(target), {
             method: init.method ?? "GET",
             headers: headersOf(init.headers),
             body,
@@ -61,17 +69,17 @@ export function createFetch({ connectTimeout, intercept }: FetchOptions): Packag
             redirect: init.redirect ?? "follow",
           });
       }
-      return fetchRequest(dispatcher, new Request(target, init));
+      return fetchRequest(send, new Request(target, init));
     },
     close: () => agent.destroy(),
   };
 }
 
 /** Sends forms, blobs and streams as body: `Request` knows how to encode them. */
-async function fetchRequest(dispatcher: Dispatcher, request: Request): Promise<Response> {
+async function fetchRequest(send: Send, request: Request): Promise<Response> {
   const { method, signal, redirect } = request;
   const body = request.body === null ? null : new Uint8Array(await request.arrayBuffer());
-  return follow(dispatcher, new URL(request.url), {
+  return follow(send, new URL(request.url), {
     method,
     headers: headersOf(request.headers),
     body,
@@ -88,14 +96,10 @@ function headersOf(given: RequestInit["headers"]): Record<string, string> {
   return headers;
 }
 
-async function follow(dispatcher: Dispatcher, start: URL, request: OutgoingRequest): Promise<Response> {
+async function follow(send: Send, start: URL, request: OutgoingRequest): Promise<Response> {
   let url = start;
   for (let redirects = 0; ; redirects++) {
-    const before = connections;
-    const response = await askAgain(
-      () => dispatch(dispatcher, url, request),
-      () => connections === before,
-    );
+    const response = await send(url, request);
     const location = REDIRECTS.has(response.status) ? response.headers.get("location") : null;
     if (location === null || request.redirect === "manual") return decodeBody(response);
     const next = URL.canParse(location, url.href) ? new URL(location, url) : null;

@@ -2,9 +2,160 @@
 import { performance } from "node:perf_hooks";
 import { collectDefaultMetrics, type Metric, Registry } from "prom-client";
 import { VERSION } from "../../lib/version.ts";
-import { collectFamilies } from "./families.ts";
-import type { Family } from "./family.ts";
+import { type Family, histogramSamples, type Sample, tallySamples } from "./family.ts";
 import type { Meters } from "./meters.ts";
+import { OTHER } from "./named.ts";
+import { CIRCUIT_STATES } from "./outcomes.ts";
+import type { RequestMeter } from "./request-meter.ts";
+
+// Makes the families of `/metrics` from the counters. The names are part of the interface: docs/observability.md, "Metrics".
+
+/** Statuses that are exposed even with a count of 0; the others only once they have occurred. */
+const USUAL: ReadonlySet<string> = new Set(["2xx", "4xx", "5xx"]);
+const NONE: ReadonlySet<string> = new Set();
+
+export function collectFamilies(meters: Meters): Family[] {
+  return [...requests(meters), ...models(meters), ...work(meters), ...store(meters), ...readings(meters)];
+}
+
+const statusesOf = (meter: RequestMeter, always: ReadonlySet<string>) =>
+  tallySamples(labelsOf(meter), meter.statuses, "status").filter(
+    ({ labels, value }) => value > 0 || always.has(labels.status!),
+  );
+
+const labelsOf = ({ operation, route, method }: RequestMeter) => ({ operation, route, method });
+
+function requests(meters: Meters): Family[] {
+  return [
+    {
+      name: "penstock_http_requests_total",
+      help: "Requests that were answered, by operation and class of status; aborted: the client left before.",
+      type: "counter",
+      samples: () => [
+        ...meters.routes.flatMap((meter) => statusesOf(meter, USUAL)),
+        ...meters.others.flatMap((meter) => statusesOf(meter, NONE)),
+      ],
+    },
+    {
+      name: "penstock_http_request_duration_seconds",
+      help: "From the head of a request to the end of its answer, by operation, as far as it was asked for.",
+      type: "histogram",
+      samples: () =>
+        meters.routes
+          .filter(({ durations }) => durations.count > 0)
+          .flatMap((meter) => histogramSamples(labelsOf(meter), meter.durations)),
+    },
+  ];
+}
+
+function models({ models }: Meters): Family[] {
+  return [
+    {
+      name: "penstock_model_calls_total",
+      help: "Calls of models by outcome, every try of its own.",
+      type: "counter",
+      samples: () => models.entries.flatMap(([model, { calls }]) => tallySamples({ model }, calls)),
+    },
+    {
+      name: "penstock_model_call_duration_seconds",
+      help: "From the call of a model to the end of its answer, of calls that ended well.",
+      type: "histogram",
+      samples: () => models.entries.flatMap(([model, { durations }]) => histogramSamples({ model }, durations)),
+    },
+    {
+      name: "penstock_model_circuit_state",
+      help: "Whether a model is called: 0 closed (it is), 1 one trial call is under way, 2 open (it failed too often).",
+      type: "gauge",
+      samples: () =>
+        models.entries
+          .filter(([model]) => model !== OTHER)
+          .map(([model, { circuit }]) => ({ labels: { model }, value: CIRCUIT_STATES.indexOf(circuit) })),
+    },
+    {
+      name: "penstock_model_tokens_total",
+      help: "Tokens that models say they read and wrote.",
+      type: "counter",
+      samples: () =>
+        models.entries.flatMap(([model, { inputTokens, outputTokens }]): Sample[] => [
+          { labels: { model, direction: "input" }, value: inputTokens },
+          { labels: { model, direction: "output" }, value: outputTokens },
+        ]),
+    },
+    {
+      name: "penstock_model_cost_usd_total",
+      help: "What the tokens cost, in US dollars, of models with prices.",
+      type: "counter",
+      samples: () =>
+        models.entries.flatMap(([model, { cost }]): Sample[] =>
+          cost === undefined ? [] : [{ labels: { model }, value: cost }],
+        ),
+    },
+  ];
+}
+
+function work({ agents, tools, workflows }: Meters): Family[] {
+  return [
+    {
+      name: "penstock_agent_runs_total",
+      help: "Runs of agents by outcome, those that other agents and workflows asked for included.",
+      type: "counter",
+      samples: () => agents.entries.flatMap(([agent, tally]) => tallySamples({ agent }, tally)),
+    },
+    {
+      name: "penstock_tool_calls_total",
+      help: "Calls of tools by outcome.",
+      type: "counter",
+      samples: () => tools.entries.flatMap(([tool, { calls }]) => tallySamples({ tool }, calls)),
+    },
+    {
+      name: "penstock_workflow_executions_total",
+      help: "Executions of workflows that came to rest in this process, by how.",
+      type: "counter",
+      samples: () =>
+        workflows.entries.flatMap(([workflow, { executions }]) => tallySamples({ workflow }, executions, "status")),
+    },
+    {
+      name: "penstock_workflow_executions_running",
+      help: "Executions of workflows that run in this process.",
+      type: "gauge",
+      samples: () => workflows.entries.map(([workflow, { running }]) => ({ labels: { workflow }, value: running })),
+    },
+    {
+      name: "penstock_workflow_steps_total",
+      help: "Steps of workflows by outcome; a step is named by its path.",
+      type: "counter",
+      samples: () =>
+        workflows.entries.flatMap(([workflow, { steps }]) =>
+          steps.entries.flatMap(([step, tally]) => tallySamples({ workflow, step }, tally)),
+        ),
+    },
+  ];
+}
+
+function store({ commits, commitDurations }: Meters): Family[] {
+  return [
+    {
+      name: "penstock_store_commits_total",
+      help: "Commits by outcome; a conflict is one that another writer was faster with.",
+      type: "counter",
+      samples: () => tallySamples({}, commits),
+    },
+    {
+      name: "penstock_store_commit_duration_seconds",
+      help: "From a commit to its being on disk, of commits that went well.",
+      type: "histogram",
+      samples: () => histogramSamples({}, commitDurations),
+    },
+  ];
+}
+
+const readings = (meters: Meters): Family[] =>
+  meters.readings.map(({ name, help, type, read }) => ({
+    name: `penstock_${name}`,
+    help,
+    type,
+    samples: () => [{ labels: {}, value: read() }],
+  }));
 
 /** Interval of samples of the event loop's lag, each of which costs some microseconds. */
 const SAMPLE_INTERVAL_MS = 20;

@@ -6,7 +6,7 @@ import { allRows } from "../../storage/ranges.ts";
 import type { Row } from "../../storage/store.ts";
 import type { WorkflowDefinition } from "../definition/definition.ts";
 import type { Engine } from "../engine.ts";
-import type { ExecutionStart } from "../journal/entries.ts";
+import type { ExecutionStart, JournalEntry } from "../journal/entries.ts";
 import { liveKey } from "../journal/ids.ts";
 import { type FoundExecution, type Loaded, loadExecution, readExecution, readJournal } from "../journal/load.ts";
 import { parseOpenRow, type Recovered, takenOverRowText } from "../journal/rows.ts";
@@ -15,8 +15,30 @@ import { timeAfter } from "../journal/state.ts";
 import { isSuperseded } from "../journal/superseded.ts";
 import type { StoredRows } from "../run/environment.ts";
 import type { Execution } from "../run/execution.ts";
-import { countRecovery, stoppedProcessMessage } from "./recovered.ts";
 import { type StopRequest, stopsAsked } from "./stop-requests.ts";
+
+/*
+ * Counts how often an execution was recovered after its process died. One that kills its process would otherwise be recovered forever,
+ * and the service would never come up.
+ */
+
+/** Counts the entries that show progress. The parts of an agent's answer do not: each try of its step records them again. */
+const countProgress = (entries: readonly JournalEntry[]): number => entries.filter(([kind]) => kind !== "part").length;
+
+/**
+ * The count after a further recovery.
+ *
+ * @param before the count after the last recovery
+ */
+function countRecovery(before: Recovered, entries: readonly JournalEntry[]): Recovered {
+  const progress = countProgress(entries);
+  if (progress === before.progress) return { times: before.times + 1, progress };
+  // An `interrupt` says that the last process stopped cleanly.
+  return { times: entries.at(-1)?.[0] === "interrupt" ? 0 : 1, progress };
+}
+
+const stoppedProcessMessage = ({ times }: Recovered): string =>
+  `stopped its process ${times} ${times === 1 ? "time" : "times"}`;
 
 /** Open rows read at once; each may hold the whole input of its execution. */
 const ROWS_PER_READ = 100;

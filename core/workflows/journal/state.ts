@@ -14,7 +14,26 @@ import {
   type ValueSource,
   workflowPrefix,
 } from "./entries.ts";
-import { forgetKept, keepValue, NOTHING_KEPT } from "./kept-values.ts";
+
+// The values that the work of a step has recorded while it ran.
+
+interface Keeps {
+  kept: unknown[];
+  hasStreamed: boolean;
+}
+
+const NOTHING_KEPT = Object.freeze([]) as unknown as unknown[];
+
+function keepValue(step: Keeps, value: unknown): void {
+  if (step.kept === NOTHING_KEPT) step.kept = [];
+  step.kept.push(value);
+}
+
+/** Forgets the values when the step starts anew. */
+function forgetKept(step: Keeps): void {
+  step.kept = NOTHING_KEPT;
+  step.hasStreamed = false;
+}
 
 export type { StepState };
 

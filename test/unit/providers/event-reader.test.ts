@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { EventReader } from "../../../core/models/openai-compatible/event-reader.ts";
+import { EventReader } from "../../../core/models/openai-compatible/chat-answer.ts";
 
 function read(chunks: readonly Buffer[]): { events: string[]; rest: string | null } {
   const events: string[] = [];

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import fc from "fast-check";
-import { SortedRows } from "../../../core/storage/sorted-rows.ts";
+import { SortedRows } from "../../../core/storage/memory-store.ts";
 
 const keyOf = (value: number) => `k/${String(value).padStart(6, "0")}`;
 
