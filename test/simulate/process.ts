@@ -51,7 +51,10 @@ export class SimulatedProcess {
   dispatch: Dispatch | null = null;
   /** Calls of its store until it is killed, and whether the last of them still happens. */
   dies: { calls: number; happens: boolean } | null = null;
-  onDeath: () => void = () => {};
+  /** Called when it is killed. */
+  readonly whenDead = new Set<() => void>();
+  /** Until then it stands still, as after SIGSTOP, and what comes has to wait. */
+  #frozenUntil = 0;
   readonly globals: Record<string, unknown>;
   readonly modules: Record<string, unknown>;
   readonly #born: number;
@@ -78,16 +81,28 @@ export class SimulatedProcess {
 
   /** Runs something later, unless it is dead by then. */
   after(delay: number, run: () => void): () => void {
-    return this.world.after(delay, () => {
-      if (this.isAlive) run();
-    });
+    let cancel = () => {};
+    const come = () => {
+      if (!this.isAlive) return;
+      const frozen = this.#frozenUntil - this.world.now;
+      if (frozen > 0) cancel = this.world.after(frozen, come);
+      else run();
+    };
+    cancel = this.world.after(delay, come);
+    return () => cancel();
   }
 
   kill(): void {
     if (!this.isAlive) return;
     this.trace("is killed");
     this.isAlive = false;
-    this.onDeath();
+    this.database.forget(this);
+    for (const hear of this.whenDead) hear();
+  }
+
+  freeze(milliseconds: number): void {
+    this.trace("stands still");
+    this.#frozenUntil = this.world.now + milliseconds;
   }
 
   /** Counts a call of the store. @returns whether it still happens, and whether its caller is there to hear of it */
