@@ -103,12 +103,11 @@ class Client {
   }
 
   /** Reads a stream of events to its end, with absences. Every event comes once, in its order, and is the same whenever it is read. */
-  async follow(path: string, headers: Record<string, string> = {}): Promise<Map<number, string>> {
+  async follow(path: string, isEnded: () => Promise<boolean>): Promise<Map<number, string>> {
     const events = new Map<number, string>();
     let last = 0;
     for (;;) {
       let text = "";
-      let isOver = false;
       const onChunk = (chunk: Buffer) => {
         text += chunk.toString();
         for (let end = text.indexOf("\n\n"); end !== -1; end = text.indexOf("\n\n")) {
@@ -116,28 +115,25 @@ class Client {
           text = text.slice(end + 2);
           const id = /^id: (\d+)$/m.exec(block)?.[1];
           const data = /^data: (.*)$/m.exec(block)?.[1];
-          if (data === "[DONE]") isOver = true;
           if (id === undefined || data === undefined) continue;
           const number = Number(id);
           this.require(number === last + 1, () => `${path}: event ${number} comes after ${last}: ${data}`);
           last = number;
           events.set(number, data);
-          // What the last event says is over, and what waits.
-          if (/"type":"(workflow-result|finish|error)"/.test(data)) isOver = true;
-          if (isOver && /"status":"(suspended|running)"/.test(data)) isOver = false;
         }
       };
-      const sent = { ...headers, ...(last > 0 && { "last-event-id": String(last) }) };
-      const reply = await this.ask(path, { headers: sent, onChunk, patience: 500 + this.random.below(20_000) });
-      if (reply !== null && reply.status === 404) return events;
-      if (isOver) return events;
+      const hadEnded = await isEnded();
+      const headers = last > 0 ? { "last-event-id": String(last) } : {};
+      const patience = hadEnded ? 20_000 : 500 + this.random.below(20_000);
+      const reply = await this.ask(path, { headers, onChunk, patience });
+      if (hadEnded && reply?.status === 200) return events;
       await this.pause(1_500);
     }
   }
 
   /** What a second reader reads is what the first one has read. */
-  async requireSame(path: string, first: ReadonlyMap<number, string>, headers?: Record<string, string>): Promise<void> {
-    const again = await this.follow(path, headers);
+  async requireSame(path: string, first: ReadonlyMap<number, string>): Promise<void> {
+    const again = await this.follow(path, async () => true);
     for (const [number, data] of first)
       this.require(again.get(number) === data, () => `${path}: event ${number} was ${data} and is ${again.get(number)}`);
     this.require(again.size === first.size, () => `${path}: ${first.size} events were read, then ${again.size}`);
@@ -164,7 +160,8 @@ async function run(client: Client): Promise<void> {
   // Its own id is taken by the try of which it has not heard.
   client.require([202, 409].includes(begun.status), () => `a run begins with ${begun.text}`);
   const path = `/agents/worker/runs/${key}`;
-  const following = client.chance(0.6) ? client.follow(`${path}/stream`) : null;
+  const isEnded = async () => ENDED.has((await client.insist(path)).data?.status);
+  const following = client.chance(0.6) ? client.follow(`${path}/stream`, isEnded) : null;
   if (client.chance(0.3)) {
     const foreign = await client.ask(path, { user: client.user === "user-1" ? "user-2" : "user-1" });
     if (foreign !== null && foreign.status < 500) client.require(foreign.status === 404, () => `another user sees ${foreign.text}`);
@@ -208,9 +205,11 @@ async function workflow(client: Client): Promise<void> {
   const [begun] = await Promise.all([begin({ key: idempotency }), ...(client.chance(0.3) ? [begin({ key: idempotency })] : [])]);
   client.require([202, 409].includes(begun.status), () => `an execution begins with ${begun.text}`);
   const path = `/workflows/${name}/executions/${key}`;
-  const following = client.chance(0.6) ? client.follow(`${path}/stream`) : null;
+  const state = `${path}/state?userId=${client.user}`;
+  const isEnded = async () => ENDED.has((await client.insist(state, { headers: CONSOLE })).data?.status);
+  const following = client.chance(0.6) ? client.follow(`${path}/stream`, isEnded) : null;
   const look = (isSo: (data: Loose) => boolean) =>
-    client.until(`${path}/state?userId=${client.user}`, ({ data }) => data !== undefined && isSo(data), { headers: CONSOLE });
+    client.until(state, ({ data }) => data !== undefined && isSo(data), { headers: CONSOLE });
   if (client.chance(0.15)) {
     await client.pause(4_000);
     const reply = await client.insist(`${path}/cancel`, { body: {} });
@@ -251,7 +250,9 @@ async function once(client: Client): Promise<void> {
   await client.pause(3_000);
   const replies = [...first, await call()];
   for (const reply of replies) client.require(reply.status === 200, () => `a call is answered ${reply.text}`);
-  client.require(new Set(replies.map(({ text }) => text)).size === 1, () => `one key has several replies: ${replies.map(({ text }) => text)}`);
+  // A process that was cut off answers what it has done, and others did it again.
+  const executions = Math.max(sim.effects("act", key).length, 1);
+  client.require(new Set(replies.map(({ text }) => text)).size <= executions, () => `one key has several replies: ${replies.map(({ text }) => text)}`);
   client.require(sim.effects("act", key).length > 0, () => "a call was answered that never worked");
   sim.requireOneCall("act begins", key);
   const other = await client.insist("/tools/act/execute", { body: { input: { what: `${key}-other` } }, key });
