@@ -8,6 +8,7 @@ import { userIdOf } from "../identity/user.ts";
 import { storedTime } from "../lib/clock.ts";
 import { messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import { UserBound } from "../lib/user-bound.ts";
+import { whileAway } from "../storage/away.ts";
 import { unlessConflict } from "../storage/conflict.ts";
 import type { Store } from "../storage/store.ts";
 import type { ApprovalInbox, AskedCall } from "../tools/approval.ts";
@@ -82,16 +83,21 @@ export class Approvals implements ApprovalInbox {
     await this.#upkeep?.stop();
   }
 
-  async admit(call: AskedCall): Promise<unknown> {
-    return admit(this.#connected(), call, {
-      bound: this.#bound,
-      // A direct call is made again by its client. What goes on elsewhere, after a restart for example, waits for its answer.
-      late: async (record) => {
-        const isOver = isAwaited(record) ? await this.#steps?.hasEnded(record) : record.kind !== "direct";
-        if (isOver) await this.withdraw([record.id], "cancelled");
-      },
-      hear: (id, { from, ...answer }) => this.hear(id, answer, from),
-    });
+  async admit(asked: AskedCall): Promise<unknown> {
+    const { approval, call } = asked.origin;
+    const work = async () =>
+      admit(this.#connected(), asked, {
+        bound: this.#bound,
+        // A direct call is made again by its client. What goes on elsewhere, after a restart for example, waits for its answer.
+        late: async (record) => {
+          const isOver = isAwaited(record) ? await this.#steps?.hasEnded(record) : record.kind !== "direct";
+          if (isOver) await this.withdraw([record.id], "cancelled");
+        },
+        hear: (id, { from, ...answer }) => this.hear(id, answer, from),
+      });
+    const report = approval?.away;
+    if (report === undefined) return work();
+    return work().catch((failure) => whileAway(failure, work, { report, isOver: () => call.signal.aborted }));
   }
 
   /** Takes an answer, unless it does not count: somebody has answered before, or the requester is not permitted to. */

@@ -46,6 +46,8 @@ export interface ApprovalClaim {
    * key, and needs no second answer.
    */
   readonly isRecorded?: true | undefined;
+  /** Set when nobody would make the call again: it waits while the store is away. Called with every failure. */
+  readonly away?: ((error: ServiceError) => void) | undefined;
   /** Called before a question is stored: from then on the run of the call goes on after its process. */
   keep?(): Promise<void>;
 }

@@ -262,7 +262,8 @@ function approvalPlace({ clientApproves, record, settings }: RunPlan, brings: Ca
 
 function recorded({ record }: RunPlan, step: number): Partial<ApprovalClaim> | null {
   if (record === null) return null;
-  return { isRecorded: true, since: record.since, isRepeated: record.answer(step) !== undefined };
+  const away = record.isKept ? (error: ServiceError) => record.away(error) : undefined;
+  return { isRecorded: true, since: record.since, isRepeated: record.answer(step) !== undefined, away };
 }
 
 const AS_CLIENT: ApprovalClaim = { kind: "chat" };

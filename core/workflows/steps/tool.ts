@@ -94,7 +94,7 @@ class StepOrigin implements ToolOrigin {
     const { userId = "", workflowId, path: stepId } = call;
     // A retry and a resume have the same key: what was asked before still decides.
     const isRepeated = kind === "step" && (call.isRepeated || call.resume !== null || call.attempt > 1);
-    this.approval = { kind, userId, workflowId, stepId, since: call.startedAt, isRepeated };
+    this.approval = { kind, userId, workflowId, stepId, since: call.startedAt, isRepeated, away: () => {} };
     this.context = cloneJson(call.scope.context) as Record<string, unknown>;
     this.conversationId = call.conversationId;
     this.executionId = call.executionId;
