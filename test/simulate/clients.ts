@@ -192,10 +192,18 @@ async function run(client: Client): Promise<void> {
   if (following !== null) await client.requireSame(`${path}/stream`, await following);
 }
 
+/** The steps of the workflows that work before and after the one that waits, and whether that one waits for an approval. */
+const WORKFLOWS: Record<string, { before: string[]; after: string[]; asks: boolean }> = {
+  chain: { before: ["one", "two"], after: ["three"], asks: false },
+  paying: { before: ["before"], after: ["after"], asks: true },
+  asking: { before: ["left", "right"], after: ["last"], asks: true },
+};
+
 /** A workflow with steps, a step that fails at first and a question, or one whose tool a person must approve. */
 async function workflow(client: Client): Promise<void> {
   const { sim, key } = client;
-  const name = client.random.pick(["chain", "paying"]);
+  const name = client.random.pick(Object.keys(WORKFLOWS));
+  const { before, after, asks } = WORKFLOWS[name]!;
   const begin = (more: object = {}) =>
     client.insist(`/workflows/${name}/execute`, {
       body: { input: { what: key }, options: { executionId: key, background: true } },
@@ -222,22 +230,31 @@ async function workflow(client: Client): Promise<void> {
   client.require(waits.data.status === "suspended", () => `an execution does not wait: ${waits.text}`);
   await client.pause(5_000);
   let approved = true;
-  if (name === "chain") {
-    client.require(sim.effects("three begins", key).length === 0, () => "a step ran before the one that waits was resumed");
-    const resume = (resumeKey?: string) =>
-      client.insist(`${path}/resume`, { body: { resumeData: {}, options: { stepId: "ask" } }, key: resumeKey, patience: 8_000 });
+  for (const step of after)
+    client.require(sim.effects(`${step} begins`, key).length === 0, () => `step ${step} ran before its time`);
+  if (asks) approved = await client.answer(waits.data.suspension.suspendData.approvalId);
+  else {
     const resumeKey = client.chance(0.5) ? `${key}-resume` : undefined;
-    await Promise.all([resume(resumeKey), ...(client.chance(0.3) ? [resume(resumeKey)] : [])]);
-  } else approved = await client.answer(waits.data.suspension.suspendData.approvalId);
+    const resume = () =>
+      client.insist(`${path}/resume`, {
+        body: { resumeData: {}, options: { stepId: "ask" } },
+        key: resumeKey,
+        patience: 8_000,
+      });
+    await Promise.all([resume(), ...(client.chance(0.3) ? [resume()] : [])]);
+  }
   const { data } = await look(({ status }) => ENDED.has(status));
-  client.require(data.status === (approved ? "completed" : "error"), () => `an execution ends with ${JSON.stringify(data).slice(0, 300)}`);
-  for (const step of name === "chain" ? ["one", "two", "three"] : ["before", "after"]) {
-    if (approved || step === "before") client.require(sim.effects(step, key).length > 0, () => `step ${step} never ran`);
+  // A model is told of a no, a step fails with it.
+  const expected = approved || name === "asking" ? "completed" : "error";
+  client.require(data.status === expected, () => `an execution ends with ${JSON.stringify(data).slice(0, 300)}`);
+  for (const step of expected === "completed" ? [...before, ...after] : before) {
+    client.require(sim.effects(step, key).length > 0, () => `step ${step} never ran`);
     sim.requireOneCall(`${step} begins`, key, step === "two" ? 2 : 1);
   }
-  if (name === "paying") {
+  if (asks) {
     sim.requireOneCall("pay begins", key);
-    client.require(sim.effects("pay begins", key).length > 0 === approved, () => `approved: ${approved}, and it has paid otherwise`);
+    const paid = sim.effects("pay begins", key).length > 0;
+    client.require(paid === approved, () => `approved: ${approved}, and paid: ${paid}`);
   }
   if (following !== null) await client.requireSame(`${path}/stream`, await following);
 }
@@ -275,19 +292,39 @@ async function direct(client: Client): Promise<void> {
   client.require(sim.effects("pay", key).length >= done, () => "a call was answered that never worked");
 }
 
+/** A turn that asks goes on by itself once it is answered. */
+async function settle(client: Client, { data }: Reply, what: string): Promise<void> {
+  const asked = data.approvals?.[0];
+  client.require(asked !== undefined, () => `a turn does not ask: ${JSON.stringify(data)}`);
+  const approved = await client.answer(asked.approvalId);
+  const end = await client.until(`/agents/friend/runs/${data.runId}`, ({ data: run }) => ENDED.has(run?.status));
+  client.require(end.data.status === "completed", () => `a run ends with ${end.text}`);
+  const paid = client.sim.effects("pay begins", what).length > 0;
+  client.require(paid === approved, () => `approved: ${approved}, and paid: ${paid}`);
+  client.sim.requireOneCall("pay begins", what);
+}
+
 /** Turns of one conversation, which keeps what was acknowledged, until it is deleted. */
 async function talk(client: Client): Promise<void> {
   const { key, user } = client;
   const said: string[] = [];
   const path = `/api/memory/conversations/${key}`;
   for (let turn = 0, turns = 1 + client.random.below(4); turn < turns; turn++) {
+    const say = async (input: string) => {
+      const reply = await client.insist("/agents/friend/text", {
+        body: { input, options: { memory: { conversationId: key, userId: user } } },
+        key: input.replaceAll(" ", "-"),
+      });
+      client.require(reply.status === 200, () => `a turn is answered ${reply.text}`);
+      return reply;
+    };
     const input = `hello ${key} ${turn}`;
-    const reply = await client.insist("/agents/friend/text", {
-      body: { input, options: { memory: { conversationId: key, userId: user } } },
-      key: `${key}-${turn}`,
-    });
-    client.require(reply.status === 200, () => `a turn is answered ${reply.text}`);
+    // Another turn of the conversation at the same time comes before or behind it.
+    const beside = client.chance(0.2) ? say(`beside ${key} ${turn}`) : null;
+    await say(input);
+    await beside;
     said.push(input);
+    if (client.chance(0.2)) await settle(client, await say(`pay ${key}-${turn}`), `${key}-${turn}`);
     await client.pause(2_000);
     const { data } = await client.insist(`${path}/messages`);
     const texts = (role: string) =>
@@ -295,6 +332,9 @@ async function talk(client: Client): Promise<void> {
     const questions: string[] = texts("user");
     const answers: string[] = texts("assistant");
     for (const text of said) client.require(questions.includes(text) && answers.includes(text), () => `the turn ${text} is not in ${questions} / ${answers}`);
+    const twice = said.find((text) => questions.indexOf(text) !== questions.lastIndexOf(text));
+    // A turn of a run that is not durable is made again where its reply was 503.
+    client.require(twice === undefined || client.sim.isTroubled, () => `a turn is there twice: ${questions}`);
     const inOrder = said.map((text) => questions.indexOf(text));
     client.require(inOrder.every((at, index) => index === 0 || at > inOrder[index - 1]!), () => `turns are in another order: ${questions}`);
   }

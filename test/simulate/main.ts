@@ -32,7 +32,8 @@ for (let seed = first; seed < first + Number(values.seeds ?? 1); seed++) {
   failed++;
   console.log(`seed ${seed}: ${complaint}`);
   const shrunk = await shrink(build, one);
-  console.log(`  ${JSON.stringify(shrunk)}`);
+  console.log(`  --seed ${seed} --steps ${steps} --only ${shrunk.only}`);
+  console.log(`  ${JSON.stringify({ seed, actions: planOf(shrunk) })}`);
 }
 console.log(`${failed} failed`);
 process.exit(failed === 0 ? 0 : 1);

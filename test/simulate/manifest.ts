@@ -19,7 +19,7 @@ export const manifestText = (version = 0): string =>
       demo: {
         use: "scripted",
         chunks: 4,
-        delay: "30ms",
+        delay: "100ms",
         replies: [
           { when: "both (\\S+)", call: [call("act"), call("pay")], then: "both are done" },
           { when: "act (\\S+)", call: call("act"), then: "it is done" },
@@ -53,7 +53,7 @@ export const manifestText = (version = 0): string =>
         purpose: "Steps after each other, one that fails at first, and a question in between",
         retry: { attempts: 2, delay: "200ms" },
         steps: [
-          { id: "one", andThen: act("one", { milliseconds: 300 }) },
+          { id: "one", andThen: act("one", { milliseconds: 1_000 }) },
           { id: "two", andThen: act("two", { fails: 1 }) },
           { id: "ask", andThen: { suspend: { reason: "go on?" } } },
           { id: "three", andThen: act("three", { milliseconds: 2_000 }) },
@@ -66,6 +66,21 @@ export const manifestText = (version = 0): string =>
           { id: "before", andThen: act("before") },
           { id: "pay", andThen: { tool: "pay", input: { what: "{{ input.what }}" } } },
           { id: "after", andThen: act("after") },
+        ],
+      },
+      asking: {
+        purpose: "Two branches, then an agent with a tool that works and one that a person must approve",
+        input: { type: "object", properties: { what: { type: "string" } }, required: ["what"] },
+        steps: [
+          {
+            id: "both",
+            andAll: [
+              { id: "left", andThen: act("left", { milliseconds: 700 }) },
+              { id: "right", andThen: act("right", { milliseconds: 100 }) },
+            ],
+          },
+          { id: "agent", andAgent: { agent: "worker", prompt: "both {{ input.what }}" } },
+          { id: "last", andThen: act("last") },
         ],
       },
     },

@@ -25,7 +25,7 @@ export interface Case {
 }
 
 const BREAKING = ["crash", "crash", "crash", "stop", "reload", "cut", "freeze", "jump", "network"] as const;
-const LAST_MS = 20_000;
+const LAST_MS = 10_000;
 
 export function planOf({ seed, steps, only }: Case): Action[] {
   const random = randomOf(seed);

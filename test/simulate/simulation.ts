@@ -10,7 +10,7 @@ import { SimulatedProcess } from "./process.ts";
 import { World } from "./world.ts";
 
 /** Everything that a plan begins has begun by then. */
-const PLAN_MS = 30_000;
+const PLAN_MS = 20_000;
 /** So long may it take until everything has ended once nothing breaks any more. */
 const PATIENCE_MS = 300_000;
 const BOOT_MS = 30_000;
@@ -201,6 +201,11 @@ export class Simulation {
     const list = this.#happened.get(name) ?? [];
     this.#happened.set(name, list);
     list.push({ process, at: this.world.now, detail });
+  }
+
+  /** Whether anything was broken. */
+  get isTroubled(): boolean {
+    return this.#troubles.length > 0;
   }
 
   effects(kind: string, key: string): readonly Happened[] {

@@ -31,7 +31,7 @@ const tool = (name: string, more: object = {}): BuiltInPlugin => ({
     ...more,
     async execute(input: { what: string; milliseconds?: number }, call: ToolPluginCall) {
       simulated.effect(`${name} begins`, input.what, call.idempotencyKey);
-      await pause(input.milliseconds ?? 20, call.signal);
+      await pause(input.milliseconds ?? 500, call.signal);
       simulated.effect(name, input.what, call.idempotencyKey);
       return { done: input.what };
     },
@@ -46,7 +46,7 @@ const step: BuiltInPlugin = {
     name: "act",
     async execute({ config, executionId, idempotencyKey, attempt, signal, input }: StepContext) {
       simulated.effect(`${config.name} begins`, executionId, idempotencyKey);
-      await pause(config.milliseconds ?? 20, signal);
+      await pause(config.milliseconds ?? 300, signal);
       simulated.effect(config.name, executionId, idempotencyKey);
       if (attempt <= (config.fails ?? 0)) throw new Error("it fails at first");
       return { ...input, [config.name]: true };
