@@ -16,7 +16,17 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const require = createRequire(import.meta.url);
 
 /** Modules that neither wait nor know time, chance or the machine. */
-const PURE = ["assert", "async_hooks", "buffer", "events", "module", "path", "querystring", "stream", "stream/promises"];
+const PURE = [
+  "assert",
+  "async_hooks",
+  "buffer",
+  "events",
+  "module",
+  "path",
+  "querystring",
+  "stream",
+  "stream/promises",
+];
 PURE.push("stream/web", "string_decoder", "url", "util", "util/types", "diagnostics_channel");
 /** Modules that process.ts has its own of. */
 const REPLACED = ["crypto", "fs", "fs/promises", "os", "perf_hooks", "process", "timers", "timers/promises", "tty"];
@@ -88,10 +98,13 @@ export async function buildService(patches: readonly Patch[] = []): Promise<Buil
             return { path: join(ROOT, standIn) };
           });
           onLoad({ filter: /.*/, namespace: "node" }, ({ path }) => {
-            if (PURE.includes(path)) return { contents: `module.exports = require(${JSON.stringify(`node:${path}`)});` };
-            if (REPLACED.includes(path)) return { contents: `module.exports = simulated.modules[${JSON.stringify(path)}];` };
+            if (PURE.includes(path))
+              return { contents: `module.exports = require(${JSON.stringify(`node:${path}`)});` };
+            if (REPLACED.includes(path))
+              return { contents: `module.exports = simulated.modules[${JSON.stringify(path)}];` };
             const allowed = LEADING_OUT[path];
-            if (allowed === undefined) return { errors: [{ text: `node:${path} is in no list of test/simulate/build.ts` }] };
+            if (allowed === undefined)
+              return { errors: [{ text: `node:${path} is in no list of test/simulate/build.ts` }] };
             const list = JSON.stringify(allowed);
             return { contents: `module.exports = simulated.closed(${JSON.stringify(path)}, ${list});` };
           });

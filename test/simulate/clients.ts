@@ -53,12 +53,17 @@ class Client {
   }
 
   /** Null when nothing came back: the connection was lost, or the client has left. */
-  async ask(path: string, { method, body, user = this.user, key, headers = {}, patience = 40_000, onChunk }: Asked = {}): Promise<Reply | null> {
+  async ask(
+    path: string,
+    { method, body, user = this.user, key, headers = {}, patience = 40_000, onChunk }: Asked = {},
+  ): Promise<Reply | null> {
     await this.pause(3);
     const sent = { authorization: `Bearer ${user}`, ...(key !== undefined && { "idempotency-key": key }), ...headers };
     const request = { path, headers: sent, body, ...(method !== undefined && { method }), ...(onChunk && { onChunk }) };
     const reply = await this.sim.request(this.random, request, patience);
-    this.sim.world.trace(`${this.key} ${method ?? (body === undefined ? "GET" : "POST")} ${path}: ${reply?.status ?? "nothing"}`);
+    this.sim.world.trace(
+      `${this.key} ${method ?? (body === undefined ? "GET" : "POST")} ${path}: ${reply?.status ?? "nothing"}`,
+    );
     return reply === null ? null : readReply(reply);
   }
 
@@ -88,8 +93,12 @@ class Client {
   async answer(approvalId: string): Promise<boolean> {
     const path = `/approvals/${approvalId}`;
     if (this.chance(0.3)) {
-      const other = await this.ask(path, { body: { approved: true }, user: this.user === "user-1" ? "user-2" : "user-1" });
-      if (other !== null && other.status < 500) this.require(other.status === 404, () => `another user answers ${other.text}`);
+      const other = await this.ask(path, {
+        body: { approved: true },
+        user: this.user === "user-1" ? "user-2" : "user-1",
+      });
+      if (other !== null && other.status < 500)
+        this.require(other.status === 404, () => `another user answers ${other.text}`);
     }
     const approved = this.chance(0.6);
     const says = async (answer: boolean) => {
@@ -123,7 +132,7 @@ class Client {
         }
       };
       const hadEnded = await isEnded();
-      const headers = last > 0 ? { "last-event-id": String(last) } : {};
+      const headers: Record<string, string> = last > 0 ? { "last-event-id": String(last) } : {};
       const patience = hadEnded ? 20_000 : 500 + this.random.below(20_000);
       const reply = await this.ask(path, { headers, onChunk, patience });
       if (hadEnded && reply?.status === 200) return events;
@@ -135,7 +144,10 @@ class Client {
   async requireSame(path: string, first: ReadonlyMap<number, string>): Promise<void> {
     const again = await this.follow(path, async () => true);
     for (const [number, data] of first)
-      this.require(again.get(number) === data, () => `${path}: event ${number} was ${data} and is ${again.get(number)}`);
+      this.require(
+        again.get(number) === data,
+        () => `${path}: event ${number} was ${data} and is ${again.get(number)}`,
+      );
     this.require(again.size === first.size, () => `${path}: ${first.size} events were read, then ${again.size}`);
   }
 }
@@ -164,7 +176,8 @@ async function run(client: Client): Promise<void> {
   const following = client.chance(0.6) ? client.follow(`${path}/stream`, isEnded) : null;
   if (client.chance(0.3)) {
     const foreign = await client.ask(path, { user: client.user === "user-1" ? "user-2" : "user-1" });
-    if (foreign !== null && foreign.status < 500) client.require(foreign.status === 404, () => `another user sees ${foreign.text}`);
+    if (foreign !== null && foreign.status < 500)
+      client.require(foreign.status === 404, () => `another user sees ${foreign.text}`);
   }
   const cancels = client.chance(0.15);
   if (cancels) {
@@ -186,7 +199,8 @@ async function run(client: Client): Promise<void> {
     if (tool !== "pay") client.require(acted.length > 0, () => "a run has ended whose tool never worked");
     if (tool !== "act") client.require(approved !== null, () => "a tool that asks was not asked for");
     if (approved === true) client.require(paid.length > 0, () => "a call was approved and never ran");
-    if (approved !== true) client.require(sim.effects("pay begins", key).length === 0, () => "a call ran that was not approved");
+    if (approved !== true)
+      client.require(sim.effects("pay begins", key).length === 0, () => "a call ran that was not approved");
   }
   for (const kind of ["act begins", "pay begins"]) sim.requireOneCall(kind, key);
   if (following !== null) await client.requireSame(`${path}/stream`, await following);
@@ -210,7 +224,10 @@ async function workflow(client: Client): Promise<void> {
       ...more,
     });
   const idempotency = client.chance(0.5) ? key : undefined;
-  const [begun] = await Promise.all([begin({ key: idempotency }), ...(client.chance(0.3) ? [begin({ key: idempotency })] : [])]);
+  const [begun] = await Promise.all([
+    begin({ key: idempotency }),
+    ...(client.chance(0.3) ? [begin({ key: idempotency })] : []),
+  ]);
   client.require([202, 409].includes(begun.status), () => `an execution begins with ${begun.text}`);
   const path = `/workflows/${name}/executions/${key}`;
   const state = `${path}/state?userId=${client.user}`;
@@ -222,7 +239,8 @@ async function workflow(client: Client): Promise<void> {
     await client.pause(4_000);
     const reply = await client.insist(`${path}/cancel`, { body: {} });
     const { data } = await look(({ status }) => ENDED.has(status));
-    if (reply.status === 200) client.require(data.status === "cancelled", () => `a cancelled execution ends ${data.status}`);
+    if (reply.status === 200)
+      client.require(data.status === "cancelled", () => `a cancelled execution ends ${data.status}`);
     if (following !== null) await client.requireSame(`${path}/stream`, await following);
     return;
   }
@@ -262,14 +280,18 @@ async function workflow(client: Client): Promise<void> {
 /** A call of a tool with a key, several times: one of them works. */
 async function once(client: Client): Promise<void> {
   const { sim, key } = client;
-  const call = () => client.insist("/tools/act/execute", { body: { input: { what: key, milliseconds: 400 } }, key, patience: 8_000 });
+  const call = () =>
+    client.insist("/tools/act/execute", { body: { input: { what: key, milliseconds: 400 } }, key, patience: 8_000 });
   const first = await Promise.all(Array.from({ length: 1 + client.random.below(3) }, call));
   await client.pause(3_000);
   const replies = [...first, await call()];
   for (const reply of replies) client.require(reply.status === 200, () => `a call is answered ${reply.text}`);
   // A process that was cut off answers what it has done, and others did it again.
   const executions = Math.max(sim.effects("act", key).length, 1);
-  client.require(new Set(replies.map(({ text }) => text)).size <= executions, () => `one key has several replies: ${replies.map(({ text }) => text)}`);
+  client.require(
+    new Set(replies.map(({ text }) => text)).size <= executions,
+    () => `one key has several replies: ${replies.map(({ text }) => text)}`,
+  );
   client.require(sim.effects("act", key).length > 0, () => "a call was answered that never worked");
   sim.requireOneCall("act begins", key);
   const other = await client.insist("/tools/act/execute", { body: { input: { what: `${key}-other` } }, key });
@@ -279,16 +301,25 @@ async function once(client: Client): Promise<void> {
 /** A call that a person must approve, made by the client itself. */
 async function direct(client: Client): Promise<void> {
   const { sim, key } = client;
-  const call = (headers = {}) => client.insist("/tools/pay/execute", { body: { input: { what: key } }, headers, patience: 8_000 });
+  const call = (headers = {}) =>
+    client.insist("/tools/pay/execute", { body: { input: { what: key } }, headers, patience: 8_000 });
   const asked = await call();
   const approvalId = asked.headers["x-approval-id"];
   client.require(asked.status === 409 && approvalId !== undefined, () => `a call is not asked about: ${asked.text}`);
   await client.pause(2_000);
   const approved = await client.answer(approvalId!);
-  const made = await Promise.all(Array.from({ length: 1 + client.random.below(2) }, () => call({ "x-approval-id": approvalId! })));
+  const made = await Promise.all(
+    Array.from({ length: 1 + client.random.below(2) }, () => call({ "x-approval-id": approvalId! })),
+  );
   const done = made.filter(({ status }) => status === 200).length;
-  client.require(done <= (approved ? 1 : 0), () => `approved: ${approved}, and answered ${made.map(({ status }) => status)}`);
-  client.require(sim.effects("pay begins", key).length <= (approved ? 1 : 0), () => `approved: ${approved}, and called ${sim.effects("pay begins", key).length} times`);
+  client.require(
+    done <= (approved ? 1 : 0),
+    () => `approved: ${approved}, and answered ${made.map(({ status }) => status)}`,
+  );
+  client.require(
+    sim.effects("pay begins", key).length <= (approved ? 1 : 0),
+    () => `approved: ${approved}, and called ${sim.effects("pay begins", key).length} times`,
+  );
   client.require(sim.effects("pay", key).length >= done, () => "a call was answered that never worked");
 }
 
@@ -328,19 +359,29 @@ async function talk(client: Client): Promise<void> {
     await client.pause(2_000);
     const { data } = await client.insist(`${path}/messages`);
     const texts = (role: string) =>
-      data.messages.filter((message: Loose) => message.role === role).map(({ parts }: Loose) => parts.find((part: Loose) => part.type === "text")?.text);
+      data.messages
+        .filter((message: Loose) => message.role === role)
+        .map(({ parts }: Loose) => parts.find((part: Loose) => part.type === "text")?.text);
     const questions: string[] = texts("user");
     const answers: string[] = texts("assistant");
-    for (const text of said) client.require(questions.includes(text) && answers.includes(text), () => `the turn ${text} is not in ${questions} / ${answers}`);
+    for (const text of said)
+      client.require(
+        questions.includes(text) && answers.includes(text),
+        () => `the turn ${text} is not in ${questions} / ${answers}`,
+      );
     const twice = said.find((text) => questions.indexOf(text) !== questions.lastIndexOf(text));
     // A turn of a run that is not durable is made again where its reply was 503.
     client.require(twice === undefined || client.sim.isTroubled, () => `a turn is there twice: ${questions}`);
     const inOrder = said.map((text) => questions.indexOf(text));
-    client.require(inOrder.every((at, index) => index === 0 || at > inOrder[index - 1]!), () => `turns are in another order: ${questions}`);
+    client.require(
+      inOrder.every((at, index) => index === 0 || at > inOrder[index - 1]!),
+      () => `turns are in another order: ${questions}`,
+    );
   }
   if (client.chance(0.3)) {
     const foreign = await client.ask(`${path}/messages`, { user: user === "user-1" ? "user-2" : "user-1" });
-    if (foreign !== null && foreign.status < 500) client.require(foreign.status === 404, () => `another user reads ${foreign.text}`);
+    if (foreign !== null && foreign.status < 500)
+      client.require(foreign.status === 404, () => `another user reads ${foreign.text}`);
   }
   if (client.chance(0.4)) {
     await client.insist(path, { method: "DELETE" });
@@ -354,4 +395,5 @@ export type ClientKind = keyof typeof KINDS;
 export const CLIENT_KINDS = Object.keys(KINDS) as ClientKind[];
 
 /** Resolves once it has seen all that it wants to see. */
-export const startClient = (sim: Simulation, kind: ClientKind, number: number): Promise<void> => KINDS[kind](new Client(sim, number));
+export const startClient = (sim: Simulation, kind: ClientKind, number: number): Promise<void> =>
+  KINDS[kind](new Client(sim, number));

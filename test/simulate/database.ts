@@ -10,7 +10,10 @@ import type { World } from "./world.ts";
 /** What one process asks. Commits of one tick are one transaction. */
 export type Asked =
   | { readonly kind: "commit"; readonly commits: readonly Commit[] }
-  | { readonly kind: "get"; readonly lists: readonly { readonly keys: readonly string[]; readonly longest: number | undefined }[] }
+  | {
+      readonly kind: "get";
+      readonly lists: readonly { readonly keys: readonly string[]; readonly longest: number | undefined }[];
+    }
   | { readonly kind: "scan"; readonly ranges: readonly Range[] }
   | { readonly kind: "tail"; readonly tails: readonly Tail[] };
 

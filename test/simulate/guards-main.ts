@@ -8,7 +8,10 @@ import { GUARDS } from "./guards.ts";
 import { planOf } from "./plan.ts";
 import { simulate } from "./simulation.ts";
 
-const { values, positionals } = parseArgs({ allowPositionals: true, options: { seeds: { type: "string", default: "60" } } });
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { seeds: { type: "string", default: "60" } },
+});
 let unnoticed = 0;
 for (const guard of GUARDS) {
   if (positionals.length > 0 && !positionals.some((word) => guard.title.includes(word))) continue;
@@ -20,7 +23,9 @@ for (const guard of GUARDS) {
     found = (await simulate(build, seed, planOf({ seed, steps: 20 }))).complaint;
   }
   if (found === null) unnoticed++;
-  console.log(`${found === null ? "NOT NOTICED" : `seed ${seed}`}: ${guard.title}${found === null ? "" : `\n    ${found.slice(0, 200)}`}`);
+  console.log(
+    `${found === null ? "NOT NOTICED" : `seed ${seed}`}: ${guard.title}${found === null ? "" : `\n    ${found.slice(0, 200)}`}`,
+  );
 }
 console.log(`${unnoticed} of ${GUARDS.length} were not noticed`);
 process.exit(unnoticed === 0 ? 0 : 1);

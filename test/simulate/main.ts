@@ -24,7 +24,11 @@ const isQuiet = values.seeds !== undefined || values.quiet === true;
 let failed = 0;
 for (let seed = first; seed < first + Number(values.seeds ?? 1); seed++) {
   const one: Case = { seed, steps, ...(values.only !== undefined && { only: values.only.split(",").map(Number) }) };
-  const { digest, complaint, steps: played } = await simulate(build, seed, planOf(one), isQuiet ? undefined : console.log);
+  const {
+    digest,
+    complaint,
+    steps: played,
+  } = await simulate(build, seed, planOf(one), isQuiet ? undefined : console.log);
   if (complaint === null) {
     if (!isQuiet) console.log(`seed ${seed}: ${played} steps, trace ${digest}`);
     continue;

@@ -1,5 +1,5 @@
 /** What happens in a simulation, from its seed, and which part of it is enough to make it fail. */
-import { randomOf } from "../fuzz/random.ts";
+import { type Random, randomOf } from "../fuzz/random.ts";
 import type { Build } from "./build.ts";
 import { CLIENT_KINDS, type ClientKind } from "./clients.ts";
 import type { Network } from "./database.ts";
@@ -8,7 +8,13 @@ import { simulate } from "./simulation.ts";
 export type Action = { readonly at: number } & (
   | { readonly kind: "client"; readonly does: ClientKind; readonly number: number }
   /** At a call of its store, which happens or does not. */
-  | { readonly kind: "crash"; readonly service: number; readonly calls: number; readonly happens: boolean; readonly rest: number }
+  | {
+      readonly kind: "crash";
+      readonly service: number;
+      readonly calls: number;
+      readonly happens: boolean;
+      readonly rest: number;
+    }
   | { readonly kind: "stop"; readonly service: number; readonly rest: number }
   | { readonly kind: "reload"; readonly service: number }
   | { readonly kind: "cut"; readonly service: number; readonly milliseconds: number }
@@ -29,34 +35,36 @@ const LAST_MS = 10_000;
 
 export function planOf({ seed, steps, only }: Case): Action[] {
   const random = randomOf(seed);
-  // Some of the seeds break nothing, some one thing.
+  // Some of the seeds break nothing.
   const breaking = random.pick([0, 0.1, 0.3, 0.5]);
-  const actions = Array.from({ length: steps }, (_, number): Action => {
-    const at = random.below(LAST_MS);
-    const service = random.below(3);
-    const rest = random.pick([100, 2_000, 12_000]);
-    if (!random.chance(breaking)) return { at, kind: "client", does: random.pick(CLIENT_KINDS), number };
-    const kind = random.pick(BREAKING);
-    switch (kind) {
-      case "crash":
-        return { at, kind, service, calls: 1 + random.below(12), happens: random.chance(0.5), rest };
-      case "stop":
-        return { at, kind, service, rest };
-      case "reload":
-        return { at, kind, service };
-      case "cut":
-      case "freeze":
-        return { at, kind, service, milliseconds: random.pick([500, 4_000, 15_000]) };
-      case "jump":
-        return { at, kind, service, milliseconds: random.below(60_000) - 30_000 };
-      case "network": {
-        const some = () => random.pick([0, 0.02, 0.2]);
-        const network = { slow: some(), refused: some() / 2, unanswered: some(), unheard: random.pick([0, 0.5, 1]) };
-        return { at, kind, network, milliseconds: random.pick([2_000, 15_000]) };
-      }
-    }
-  });
+  const actions = Array.from({ length: steps }, (_, number) => actionOf(random, number, random.chance(breaking)));
   return only === undefined ? actions : actions.filter((_, number) => only.includes(number));
+}
+
+function actionOf(random: Random, number: number, breaks: boolean): Action {
+  const at = random.below(LAST_MS);
+  const service = random.below(3);
+  const rest = random.pick([100, 2_000, 12_000]);
+  if (!breaks) return { at, kind: "client", does: random.pick(CLIENT_KINDS), number };
+  const kind = random.pick(BREAKING);
+  switch (kind) {
+    case "crash":
+      return { at, kind, service, calls: 1 + random.below(12), happens: random.chance(0.5), rest };
+    case "stop":
+      return { at, kind, service, rest };
+    case "reload":
+      return { at, kind, service };
+    case "cut":
+    case "freeze":
+      return { at, kind, service, milliseconds: random.pick([500, 4_000, 15_000]) };
+    case "jump":
+      return { at, kind, service, milliseconds: random.below(60_000) - 30_000 };
+    case "network": {
+      const some = () => random.pick([0, 0.02, 0.2]);
+      const network = { slow: some(), refused: some() / 2, unanswered: some(), unheard: random.pick([0, 0.5, 1]) };
+      return { at, kind, network, milliseconds: random.pick([2_000, 15_000]) };
+    }
+  }
 }
 
 /** Leaves out of a case that fails what it does not need. */

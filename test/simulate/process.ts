@@ -184,7 +184,7 @@ export class SimulatedProcess {
         self.#setTimer(delay, false, () => controller.abort(ended), []);
         return controller.signal;
       }
-      static [Symbol.hasInstance](value: unknown): boolean {
+      static override [Symbol.hasInstance](value: unknown): boolean {
         return Function.prototype[Symbol.hasInstance].call(AbortSignal, value);
       }
     }
@@ -196,9 +196,12 @@ export class SimulatedProcess {
       hrtime: Object.assign(() => [Math.floor(steady() / 1_000), (steady() % 1_000) * 1e6], {
         bigint: () => BigInt(Math.floor(steady() * 1e6)),
       }),
-      memoryUsage: Object.assign(() => ({ rss: 1e8, heapTotal: 5e7, heapUsed: 4e7, external: 1e6, arrayBuffers: 1e6 }), {
-        rss: () => 1e8,
-      }),
+      memoryUsage: Object.assign(
+        () => ({ rss: 1e8, heapTotal: 5e7, heapUsed: 4e7, external: 1e6, arrayBuffers: 1e6 }),
+        {
+          rss: () => 1e8,
+        },
+      ),
       cpuUsage: () => ({ user: 0, system: 0 }),
       on: nothing,
       once: nothing,
@@ -223,8 +226,7 @@ export class SimulatedProcess {
       process: Object.create(process, Object.getOwnPropertyDescriptors(own)),
       crypto: { randomUUID: self.#uuid, getRandomValues: self.#fill, subtle: realCrypto.webcrypto.subtle },
       fetch: () => Promise.reject(new Error("fetch leaves the simulation")),
-      WebSocket: undefined,
-      XMLHttpRequest: undefined,
+      ...Object.fromEntries(CLOSED.map((name) => [name, undefined])),
     };
   }
 
@@ -240,7 +242,8 @@ export class SimulatedProcess {
   };
 
   #makeModules(): Record<string, unknown> {
-    const { setTimeout, setInterval, setImmediate, clearTimeout, clearInterval, clearImmediate, performance } = this.globals;
+    const { setTimeout, setInterval, setImmediate, clearTimeout, clearInterval, clearImmediate, performance } =
+      this.globals;
     const missing = (path: unknown) => Object.assign(new Error(`there is no file ${path}`), { code: "ENOENT" });
     const readFileSync = (path: unknown, encoding?: unknown) => {
       const text = this.files.get(String(path));
@@ -251,12 +254,22 @@ export class SimulatedProcess {
       new Promise((resolve, reject) => {
         const aborted = () => {
           timer.cancel();
-          reject(Object.assign(new Error("The operation was aborted", { cause: signal?.reason }), { name: "AbortError", code: "ABORT_ERR" }));
+          reject(
+            Object.assign(new Error("The operation was aborted", { cause: signal?.reason }), {
+              name: "AbortError",
+              code: "ABORT_ERR",
+            }),
+          );
         };
-        const timer = this.#setTimer(delay, false, () => {
-          signal?.removeEventListener("abort", aborted);
-          resolve(value);
-        }, []);
+        const timer = this.#setTimer(
+          delay,
+          false,
+          () => {
+            signal?.removeEventListener("abort", aborted);
+            resolve(value);
+          },
+          [],
+        );
         if (signal?.aborted) aborted();
         else signal?.addEventListener("abort", aborted, { once: true });
       });
@@ -297,5 +310,15 @@ export class SimulatedProcess {
   }
 }
 
-const CRYPTO = ["createHash", "createHmac", "createPublicKey", "createPrivateKey", "createSecretKey", "hash", "timingSafeEqual"];
+/** Globals that lead out, or tell when memory is freed. */
+const CLOSED = ["WebSocket", "EventSource", "BroadcastChannel", "MessageChannel", "FinalizationRegistry", "WeakRef"];
+const CRYPTO = [
+  "createHash",
+  "createHmac",
+  "createPublicKey",
+  "createPrivateKey",
+  "createSecretKey",
+  "hash",
+  "timingSafeEqual",
+];
 CRYPTO.push("KeyObject", "getHashes", "getCiphers", "getCurves");

@@ -224,7 +224,9 @@ export class Simulation {
     this.world.require(keys.size <= 1, () => `${kind} ${key} was called with several keys: ${[...keys]}`);
     list.slice(attempts).forEach(({ at }, index) => {
       const before = list[index + attempts - 1]!;
-      const isTroubled = this.#troubles.some(({ process, at: when }) => when <= at && (process === null || process === before.process.name));
+      const isTroubled = this.#troubles.some(
+        ({ process, at: when }) => when <= at && (process === null || process === before.process.name),
+      );
       this.world.require(isTroubled, () => `${kind} ${key} was called ${list.length} times, and nothing was wrong`);
     });
   }
@@ -232,9 +234,15 @@ export class Simulation {
   /** Nothing is left of what has ended. */
   async #requireRest(): Promise<void> {
     const open = await this.database.rows("xo/");
-    this.world.require(open.length === 0, () => `executions are open that nobody waits for: ${open.map(({ key, value }) => `${key} ${value}`)}`);
+    this.world.require(
+      open.length === 0,
+      () => `executions are open that nobody waits for: ${open.map(({ key, value }) => `${key} ${value}`)}`,
+    );
     const processes = await this.database.rows("xp/");
-    this.world.require(processes.length <= this.services.length, () => `there are ${processes.length} processes in the store`);
+    this.world.require(
+      processes.length <= this.services.length,
+      () => `there are ${processes.length} processes in the store`,
+    );
   }
 }
 
@@ -245,11 +253,17 @@ export interface Outcome {
   readonly complaint: string | null;
 }
 
-export async function simulate(build: Build, seed: number, actions: readonly Action[], onLine?: (line: string) => void): Promise<Outcome> {
+export async function simulate(
+  build: Build,
+  seed: number,
+  actions: readonly Action[],
+  onLine?: (line: string) => void,
+): Promise<Outcome> {
   const simulation = new Simulation(seed, build);
   const { world } = simulation;
   world.onLine = onLine;
-  const rejected = (error: unknown) => world.complain(`a rejection that nobody handles: ${(error as Error)?.stack ?? error}`);
+  const rejected = (error: unknown) =>
+    world.complain(`a rejection that nobody handles: ${(error as Error)?.stack ?? error}`);
   process.on("unhandledRejection", rejected);
   try {
     await simulation.play(actions);

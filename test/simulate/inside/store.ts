@@ -1,11 +1,12 @@
 /** Stands in for the store of postgres://: the same interface over the simulated database. */
+
+import { CommitConflict, unavailable } from "../../../core/lib/errors.ts";
+import { Interval } from "../../../core/lib/interval.ts";
 import { createBatch } from "../../../core/storage/batch.ts";
 import { checkCommit, checkRange, checkTail } from "../../../core/storage/check.ts";
 import { checkKey } from "../../../core/storage/encoding.ts";
 import type { Commit, Joined, Range, Row, Store, Tail } from "../../../core/storage/store.ts";
 import { ANNOUNCEMENT_INTERVAL_MS, WakeTopics } from "../../../core/storage/wake-topics.ts";
-import { Interval } from "../../../core/lib/interval.ts";
-import { CommitConflict, unavailable } from "../../../core/lib/errors.ts";
 import type { Answers, Asked } from "../database.ts";
 
 const LIMIT = { limit: 1_000 };
@@ -23,13 +24,19 @@ async function ask(asked: Asked): Promise<Answers> {
 
 export async function openPostgresStore(): Promise<Store> {
   const { database } = simulated;
-  const commits = createBatch<Commit, number>((list) => ask({ kind: "commit", commits: list }) as Promise<number[]>, LIMIT);
+  const commits = createBatch<Commit, number>(
+    (list) => ask({ kind: "commit", commits: list }) as Promise<number[]>,
+    LIMIT,
+  );
   const gets = createBatch<{ keys: readonly string[]; longest: number | undefined }, (Row | undefined)[]>(
     (lists) => ask({ kind: "get", lists }) as Promise<Row[][]>,
     LIMIT,
   );
   const scans = createBatch<Range, Row[]>((ranges) => ask({ kind: "scan", ranges }) as Promise<Row[][]>, LIMIT);
-  const tails = createBatch<Tail, Joined | null>((asked) => ask({ kind: "tail", tails: asked }) as Promise<Joined[]>, LIMIT);
+  const tails = createBatch<Tail, Joined | null>(
+    (asked) => ask({ kind: "tail", tails: asked }) as Promise<Joined[]>,
+    LIMIT,
+  );
   const topics = new WakeTopics(async (notice) => database.notify(simulated, notice));
   database.listen(simulated, (notice) => topics.heard(notice));
   const announcements = new Interval(
