@@ -97,7 +97,7 @@ export class Approvals implements ApprovalInbox {
       });
     const report = approval?.away;
     if (report === undefined) return work();
-    return work().catch((failure) => whileAway(failure, work, { report, isOver: () => call.signal.aborted }));
+    return whileAway(work, { report, isOver: () => call.signal.aborted });
   }
 
   /** Takes an answer, unless it does not count: somebody has answered before, or the requester is not permitted to. */
@@ -132,9 +132,7 @@ export class Approvals implements ApprovalInbox {
   async find(id: string, requester: Requester): Promise<Approval | undefined> {
     const found = await this.#connected().read(id);
     const principal = principalOf(requester, this.#options.isolated);
-    return found === undefined || !mayAccess(principal, found.record.owner, undefined)
-      ? undefined
-      : approvalView(found.record);
+    return found && mayAccess(principal, found.record.owner, undefined) ? approvalView(found.record) : undefined;
   }
 
   async answer(id: string, body: AnswerApprovalRequest, requester: Requester): Promise<Approval> {

@@ -17,22 +17,22 @@ interface WaitOptions {
 }
 
 /**
- * Does something again until the store is back.
+ * Does something, again until the store is back.
  *
- * @param failure of the first try
+ * @param error of a first try that was made already
  * @throws the last failure once `isOver`, and any other error
  */
-export async function whileAway<T>(failure: unknown, again: () => Promise<T>, options: WaitOptions): Promise<T> {
-  let error = failure;
+export async function whileAway<T>(work: () => Promise<T>, options: WaitOptions, error?: unknown): Promise<T> {
   for (let delay = FIRST_PAUSE_MS; ; delay = Math.min(delay * 2, LONGEST_PAUSE_MS)) {
+    try {
+      if (error === undefined) return await work();
+    } catch (thrown) {
+      error = thrown;
+    }
     if (!isStoreUnavailable(error)) throw error;
     options.report(error, delay === FIRST_PAUSE_MS);
     await new Promise((resolve) => setTimeout(resolve, delay));
     if (options.isOver()) throw error;
-    try {
-      return await again();
-    } catch (thrown) {
-      error = thrown;
-    }
+    error = undefined;
   }
 }

@@ -320,7 +320,7 @@ export class Turn {
     const { record, call, ticket } = this.#options;
     if (record?.isKept !== true) return work();
     const isOver = () => call.signal.aborted || ticket?.withdrawn != null;
-    return work().catch((failure) => whileAway(failure, work, { report: (error) => record.away(error), isOver }));
+    return whileAway(work, { report: (error) => record.away(error), isOver });
   }
 
   /** A turn that takes the place of messages, or completes one, does so all at once, when it has an answer. */

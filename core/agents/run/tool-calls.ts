@@ -230,13 +230,21 @@ function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: C
   const { context, memory } = plan.settings;
   const { userId, conversationId } = memory;
   const { agentId } = plan.call;
-  const approval = {
-    userId,
-    ...approvalPlace(plan, brings),
+  const { record, clientApproves } = plan;
+  const approval: ApprovalClaim = {
+    // Who takes the answer: the run itself, the client, or the same call of the model at another time.
+    ...(brings === undefined && record?.waitsAt !== undefined
+      ? { kind: "step", userId: userId ?? "", ...record.waitsAt }
+      : { kind: clientApproves ? "chat" : "model", userId }),
     ...brings,
     agentId,
     toolCallId,
-    ...recorded(plan, step),
+    ...(record && {
+      isRecorded: true,
+      since: record.since,
+      isRepeated: record.answer(step) !== undefined,
+      away: record.isKept ? (error) => record.away(error) : undefined,
+    }),
   };
   const idempotencyKey = `${plan.id}:${step}:${toolCallId}`;
   const progress = progressTo(sink, toolCallId, toolName);
@@ -252,22 +260,6 @@ function callContext(of: StepCall, { part: { toolCallId, toolName }, brings }: C
     span,
   };
 }
-
-/** Who takes the answer: the client, the run itself, or the same call of the model at another time. */
-function approvalPlace({ clientApproves, record, settings }: RunPlan, brings: CallToRun["brings"]): ApprovalClaim {
-  const { userId = "" } = settings.memory;
-  if (brings === undefined && record?.waitsAt !== undefined) return { kind: "step", userId, ...record.waitsAt };
-  return clientApproves ? AS_CLIENT : AS_MODEL;
-}
-
-function recorded({ record }: RunPlan, step: number): Partial<ApprovalClaim> | null {
-  if (record === null) return null;
-  const away = record.isKept ? (error: ServiceError) => record.away(error) : undefined;
-  return { isRecorded: true, since: record.since, isRepeated: record.answer(step) !== undefined, away };
-}
-
-const AS_CLIENT: ApprovalClaim = { kind: "chat" };
-const AS_MODEL: ApprovalClaim = { kind: "model" };
 
 function unknownToolMessage(plan: RunPlan, name: string): string {
   const names = [...plan.tools.byName.keys()];

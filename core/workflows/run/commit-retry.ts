@@ -25,11 +25,11 @@ export async function commitWithRetry(
   store: Store,
   commit: Commit,
   failure: unknown,
-  options: Parameters<typeof whileAway>[2],
+  options: Parameters<typeof whileAway>[1],
 ): Promise<number> {
   const again = () => store.commit(commit).catch((error) => revisionUnlessLost(store, commit, error));
   try {
-    return await whileAway(failure, again, options);
+    return await whileAway(again, options, failure);
   } catch (error) {
     throw error instanceof CommitConflict || isStoreUnavailable(error) ? error : new UnrecordableError(error);
   }
