@@ -1,6 +1,6 @@
 /** Converts errors of the service to errors of A2A, which tell clients no more than the replies of the API do. */
 import { A2AError, RequestMalformedError, TaskNotFoundError, UnsupportedOperationError } from "@a2a-js/sdk/errors";
-import type { RunCall } from "../agents/agent.ts";
+import type { RunCall } from "../agents/run/caller.ts";
 import { messageOf, quoted, ServiceError } from "../lib/errors.ts";
 
 export function a2aError(error: unknown, { logger, requestId }: Pick<RunCall, "logger" | "requestId">): A2AError {

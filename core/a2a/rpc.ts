@@ -2,7 +2,7 @@
 import { LegacyJsonRpcTransportHandler } from "@a2a-js/sdk/compat/v0_3/server";
 import { A2A_ERROR_CODE, PushNotificationNotSupportedError, VersionNotSupportedError } from "@a2a-js/sdk/errors";
 import { type A2ARequestHandler, JsonRpcTransportHandler, ServerCallContext } from "@a2a-js/sdk/server";
-import type { RunCall } from "../agents/agent.ts";
+import type { RunCall } from "../agents/run/caller.ts";
 import type { RawReply } from "../http/route.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { TextSink } from "../lib/event-sink.ts";

@@ -4,8 +4,9 @@
  */
 import type { Logger } from "pino";
 import type { AnswerApprovalRequest } from "../../generated/types.ts";
-import type { Agent, RunCall } from "../agents/agent.ts";
+import type { Agent } from "../agents/agent.ts";
 import type { KeptRun } from "../agents/keeper.ts";
+import type { RunCall } from "../agents/run/caller.ts";
 import type { AgentPart, PendingApproval } from "../agents/run/parts.ts";
 import { mayAccess } from "../identity/ownership.ts";
 import { EVERYTHING, type Principal, type Requester } from "../identity/principal.ts";

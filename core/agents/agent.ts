@@ -1,27 +1,17 @@
 /** The interface of agents for the rest of the service. */
 import type { AgentDetail, AgentSummary, GenerateOptions, HistoryPage, TextResult } from "../../generated/types.ts";
 import type { ClientSchema } from "../client-schema/schemas.ts";
-import type { Context } from "../http/route.ts";
 import type { Principal } from "../identity/principal.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import type { Serialized } from "../lib/serialized.ts";
 import type { Summary } from "./conversation/write-summary.ts";
 import type { KeptAgent, KeptStart } from "./keeper.ts";
+import type { RunCall } from "./run/caller.ts";
 import type { ClientTools } from "./run/client-tools.ts";
-import type { EditedMemory } from "./run/execute.ts";
 import type { RunJournal } from "./run/journal.ts";
+import type { JsonAnswer } from "./run/output.ts";
 import type { PartSink } from "./run/parts.ts";
-import type { RunPlan, RunResult } from "./run/run.ts";
-
-/** The part of a request's context that a run needs. `signal` is created when it is first read. */
-export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
-  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith" | "keyed" | "charge">> & {
-    /**
-     * Must be called before each side effect of a run that another process may recover. Undefined: the side effect may happen now.
-     * Otherwise it may once the promise has resolved. Throws, or rejects, when the run was stopped.
-     */
-    confirm?(): Promise<void> | undefined;
-  };
+import type { EditedMemory, RunPlan, RunResult } from "./run/run.ts";
 
 /** Body of `/text` and `/stream`. */
 export interface GenerateBody {
@@ -55,8 +45,7 @@ export interface ProtocolBody extends GenerateBody {
   clientTools?: ClientTools | undefined;
   /** Which tool the model must call. Default: the model chooses. */
   toolChoice?: RunPlan["toolChoice"];
-  /** Set when the answer must be JSON, valid against the schema if there is one. */
-  json?: { readonly schema: object | undefined; readonly field: string } | undefined;
+  json?: JsonAnswer | undefined;
   /** The requested reasoning effort. */
   effort?: { readonly value: string; readonly field: string } | undefined;
   /** Whether the client passes on a person's approvals. Default: yes. */

@@ -4,13 +4,14 @@ import type { StartedRun } from "../../generated/types.ts";
 import { ownerOf } from "../identity/ownership.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import type { Agent, ChatBody, GenerateBody, ObjectBody, RunCall } from "./agent.ts";
+import type { Agent, ChatBody, GenerateBody, ObjectBody } from "./agent.ts";
 import { replyMessageId } from "./conversation/agent-memory.ts";
 import { summarizeLines } from "./conversation/write-summary.ts";
 import type { Description } from "./describe.ts";
 import type { KeptRequest, ReplyForm, StartableRun } from "./keeper.ts";
 import { keptAgent, startable } from "./kept.ts";
 import { prepareProtocol } from "./protocol-run.ts";
+import type { RunCall } from "./run/caller.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import { execute, prepareRun } from "./run/execute.ts";
 import { objectOutput } from "./run/output.ts";
@@ -93,7 +94,7 @@ export function createAgent(agent: CompiledAgent, description: Description): Age
 /** The reply to a request whose run continues in the background. */
 async function started(run: StartableRun, call: RunCall): Promise<never> {
   await run.kept!.start();
-  call.replyWith = { headers: ["x-run-id", run.id], status: 202 };
+  call.replyWith = { facts: { runId: run.id }, status: 202 };
   const { id: runId } = run;
   return { runId, status: "running" } satisfies StartedRun as never;
 }

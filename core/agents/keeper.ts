@@ -1,12 +1,13 @@
 /** The interface through which agents keep runs. For an agent, something else starts and ends a kept run, and resumes it after a crash. */
 import type { GenerateOptions } from "../../generated/types.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import type { ProtocolBody, RunCall } from "./agent.ts";
 import type { AwaitedCall } from "./prompt/awaited-calls.ts";
-import type { PreparedRun } from "./run/execute.ts";
+import type { RunCall } from "./run/caller.ts";
+import type { ClientTools } from "./run/client-tools.ts";
 import type { RunJournal } from "./run/journal.ts";
+import type { JsonAnswer } from "./run/output.ts";
 import type { PartSink } from "./run/parts.ts";
-import type { RunResult } from "./run/run.ts";
+import type { EditedMemory, PreparedRun, RunPlan, RunResult } from "./run/run.ts";
 
 /** Everything that a run starts with, as JSON. */
 export interface KeptRequest {
@@ -21,13 +22,13 @@ export interface KeptRequest {
   /** Schema of the result, for endpoints that have one; the run has no tools then. */
   readonly schema?: object | undefined;
   /** The JSON answer that a protocol asks for; the run keeps its tools then. */
-  readonly json?: ProtocolBody["json"];
+  readonly json?: JsonAnswer | undefined;
   /** Tools that the client brings. Only with `runsTools`. */
-  readonly clientTools?: ProtocolBody["clientTools"];
+  readonly clientTools?: ClientTools | undefined;
   /** Which tool the model must call. Default: as it likes. */
-  readonly toolChoice?: ProtocolBody["toolChoice"];
+  readonly toolChoice?: RunPlan["toolChoice"];
   /** What the client has made of the working memory: it is stored before the run reads it. */
-  readonly workingMemory?: ProtocolBody["workingMemory"];
+  readonly workingMemory?: EditedMemory | undefined;
   /** Whether the client is sent the id of the assistant's message. */
   readonly clientKnowsMessageId?: true | undefined;
   /** Whether a client reads the answer that can run tools and post their results. */

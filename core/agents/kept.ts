@@ -1,12 +1,12 @@
 /** Decides which runs of an agent are kept, and starts them. */
-import { REPLAYED } from "../http/idempotency.ts";
 import { invalid } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
-import type { RunCall } from "./agent.ts";
 import type { KeptAgent, KeptRequest, ReplyForm, RunKeeper, StartableRun } from "./keeper.ts";
 import { type AwaitedCall, awaitedCalls, NO_CALLS } from "./prompt/awaited-calls.ts";
+import type { RunCall } from "./run/caller.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
-import { execute, executeStream, type PreparedRun, prepareRun } from "./run/execute.ts";
+import { execute, executeStream, prepareRun } from "./run/execute.ts";
+import type { PreparedRun } from "./run/run.ts";
 import { RawSink } from "./stream/raw.ts";
 
 export const keptAgent = (agent: CompiledAgent): KeptAgent => ({
@@ -52,8 +52,7 @@ export function startable(
     const key = keyed === undefined ? null : isRepeated ? "repeated" : "first";
     const name = { runId, isChosen, isContested: isChosen || isFollowed || isRepeated, keyed: key } as const;
     run = isKept ? keeper.newRun(kept, request, call, name) : keeper.askingRun(kept, request, call, runId, isChosen);
-    const replayed = isFollowed && isRepeated ? REPLAYED : [];
-    if (isKept) call.replyWith = { headers: ["x-run-id", runId, ...replayed] };
+    if (isKept) call.replyWith = { facts: isFollowed && isRepeated ? { runId, isReplayed: true } : { runId } };
   } else run = new PassingRun(agent, request, call);
   const mayAnswer = request.runsTools === true && request.approves !== false;
   const calls = mayAnswer ? awaitedCalls(request.input) : NO_CALLS;
@@ -104,7 +103,7 @@ function answering(
   const meant = async () => {
     const waiting = await keeper.answered(id, calls, context ?? defaults.context, call);
     if (waiting === null) return run;
-    call.replyWith = { headers: ["x-run-id", waiting.id] };
+    call.replyWith = { facts: { runId: waiting.id } };
     return waiting;
   };
   return {

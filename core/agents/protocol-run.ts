@@ -1,10 +1,11 @@
 /** Runs for protocols with their own reply format: the sink of the protocol makes the reply from the parts. */
 import { ServiceError } from "../lib/errors.ts";
-import type { ProtocolBody, ProtocolRun, RunCall } from "./agent.ts";
+import type { ProtocolBody, ProtocolRun } from "./agent.ts";
 import { messageIdForRun } from "./conversation/agent-memory.ts";
 import type { KeptAgent, KeptRequest, StartableRun } from "./keeper.ts";
 import { startable } from "./kept.ts";
 import { reasoningOptions } from "./run/bounds.ts";
+import type { RunCall } from "./run/caller.ts";
 import type { CompiledAgent } from "./run/compiled-agent.ts";
 import type { PartSink } from "./run/parts.ts";
 

@@ -8,7 +8,7 @@ import type { Documentation } from "../api/pages/documentation.ts";
 import type { LogNews } from "../api/sockets/log-news.ts";
 import type { Approvals } from "../approvals/approvals.ts";
 import { type AccessRules, accessClass } from "../auth/classes.ts";
-import { documentSecurity } from "../auth/document.ts";
+import { describeAccess, documentSecurity } from "../auth/document.ts";
 import { baseUrl } from "../http/base-url.ts";
 import type { Client } from "../http/client.ts";
 import type { Feed } from "../http/feed.ts";
@@ -35,7 +35,36 @@ import type { Traces } from "../traces/traces.ts";
 import type { Workflows } from "../workflows/workflows.ts";
 import { limitStates } from "./limits.ts";
 import { manifestValues } from "./manifest-values.ts";
-import { routeStates } from "./route-list.ts";
+
+export function routeStates({
+  routes,
+  sockets,
+  access,
+  meters,
+}: Pick<Service, "routes" | "sockets" | "access" | "meters">): RouteState[] {
+  const rows = [
+    ...routes.map(({ method, path, group, operation, summary }) => ({ method, path, group, operation, summary })),
+    ...sockets.map(({ path, group, operation, summary }) => ({ method: "WS", path, group, operation, summary })),
+  ];
+  return rows.sort(byPath).map(({ method, path, group, operation, summary }) => {
+    const { statuses } = meters.ofRoute({ method, path, operation });
+    const requests = statuses.outcomes.reduce((sum, outcome) => sum + statuses.of(outcome), 0);
+    return {
+      method,
+      path,
+      access: describeAccess(access.of({ method, path, group })),
+      operation,
+      summary,
+      custom: group === "custom",
+      requests,
+      refused: statuses.of("4xx"),
+      failed: statuses.of("5xx"),
+    };
+  });
+}
+
+const byPath = (a: { path: string; method: string }, b: { path: string; method: string }) =>
+  a.path === b.path ? (a.method < b.method ? -1 : 1) : a.path < b.path ? -1 : 1;
 
 /** What the stages of boot have made. */
 interface ServiceParts {

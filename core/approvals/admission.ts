@@ -6,15 +6,8 @@ import { type Clock, storedTime } from "../lib/clock.ts";
 import { invalid, ServiceError } from "../lib/errors.ts";
 import type { UserBound } from "../lib/user-bound.ts";
 import { changeInTurn } from "../storage/conflict.ts";
-import {
-  type ApprovalClaim,
-  ApprovalNeeded,
-  ApprovalRefused,
-  type ApprovalRule,
-  type AskedCall,
-  mayHaveAsked,
-  notApproved,
-} from "../tools/approval.ts";
+import { ApprovalNeeded, ApprovalRefused, mayHaveAsked, notApproved } from "../tools/approval.ts";
+import type { ApprovalClaim, ApprovalRule, AskedCall } from "../tools/tool.ts";
 import { type ApprovalRecord, approvedInput, MAX_INPUT_CHARACTERS, placeOf, shownContext } from "./record.ts";
 import { type ApprovalRows, countsForUser } from "./rows.ts";
 

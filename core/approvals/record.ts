@@ -1,7 +1,7 @@
 /** A question to a person about one tool call, as it is stored and as the API shows it. */
 import type { Approval } from "../../generated/types.ts";
 import { cutText } from "../lib/cut-text.ts";
-import type { ApprovalClaim, CallKind } from "../tools/approval.ts";
+import type { ApprovalClaim, CallKind } from "../tools/tool.ts";
 
 export type ApprovalStatus = Approval["status"];
 /** Why a question is withdrawn. */

@@ -1,17 +1,8 @@
 /** The JSON Schema keywords that apply subschemas to the value or to its parts. */
 import { isObject } from "../lib/is-object.ts";
 import { dependencies, isNamed } from "./assertions.ts";
-import type { Evaluated, Interpreter } from "./interpreter.ts";
+import type { Applicator, Evaluated, Interpreter } from "./interpreter.ts";
 import type { Schema } from "./prepare.ts";
-
-type SchemaObject = Readonly<Record<string, unknown>>;
-type Applicator = (
-  interpreter: Interpreter,
-  argument: never,
-  value: unknown,
-  schema: SchemaObject,
-  evaluated: Evaluated | null,
-) => boolean;
 
 type Schemas = Readonly<Record<string, Schema>>;
 

@@ -1,7 +1,7 @@
 /** The JSON Schema keywords about the value itself. Their messages are those of Ajv, which the rest of the service uses. */
 import * as library from "ajv-formats/dist/formats.js";
 import { isObject } from "../lib/is-object.ts";
-import type { Interpreter } from "./interpreter.ts";
+import type { Assertion, Interpreter } from "./interpreter.ts";
 import { compileExpression, type Pattern } from "./pattern.ts";
 import type { WorkBudget } from "./work.ts";
 
@@ -39,14 +39,6 @@ function compileFormat(expression: RegExp): Pattern {
   }
   return pattern;
 }
-
-/** Checks a keyword; `argument` is its value in the schema. Values of types to which it does not apply are valid. */
-type Assertion = (
-  interpreter: Interpreter,
-  argument: unknown,
-  value: unknown,
-  schema: Readonly<Record<string, unknown>>,
-) => boolean;
 
 const IS_TYPE: Readonly<Record<string, (value: unknown) => boolean>> = {
   string: (value) => typeof value === "string",

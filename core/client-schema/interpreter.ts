@@ -3,17 +3,35 @@
  * that the work is bounded.
  */
 import type { ErrorObject } from "ajv/dist/2020.js";
-import { APPLICATORS, UNEVALUATED } from "./applicators.ts";
-import { ASSERTIONS } from "./assertions.ts";
 import type { PreparedSchema, Schema } from "./prepare.ts";
-import { TooMuchWork, WorkBudget } from "./work.ts";
+import { TooMuchWork, type WorkBudget } from "./work.ts";
 
-/** The work budget of one check, in steps of some 50 to 100 ns: it grows with the value, between two bounds. */
-const STEPS = { minimum: 100_000, perCharacter: 20, maximum: 1_000_000 };
 /** Deepest nesting of schemas, including those behind references. */
 const MAX_DEPTH = 400;
 /** Most problems that are reported. */
 const MAX_PROBLEMS = 20;
+
+/** What checks each keyword. The argument is its value in the schema; values of types to which a keyword does not apply are valid. */
+export interface Keywords {
+  /** Those about the value itself. */
+  readonly assertions: ReadonlyMap<string, Assertion>;
+  /** Those that apply subschemas to the value or to its parts. */
+  readonly applicators: ReadonlyMap<string, Applicator>;
+  /** Those that come after all others. */
+  readonly unevaluated: ReadonlyMap<string, Applicator>;
+}
+
+type SchemaObject = Exclude<Schema, boolean>;
+
+export type Assertion = (interpreter: Interpreter, argument: unknown, value: unknown, schema: SchemaObject) => boolean;
+
+export type Applicator = (
+  interpreter: Interpreter,
+  argument: never,
+  value: unknown,
+  schema: SchemaObject,
+  evaluated: Evaluated | null,
+) => boolean;
 
 /** The properties and items of a value that schemas have evaluated, for unevaluatedProperties and unevaluatedItems. */
 export class Evaluated {
@@ -33,6 +51,7 @@ export class Evaluated {
 
 export class Interpreter {
   readonly schema: PreparedSchema;
+  readonly #keywords: Keywords;
   readonly work: WorkBudget;
   readonly errors: ErrorObject[] = [];
   /** The path of the value that is being checked. */
@@ -41,7 +60,8 @@ export class Interpreter {
   /** While it is above 0, problems are not recorded. */
   #silent = 0;
 
-  constructor(schema: PreparedSchema, work: WorkBudget) {
+  constructor(keywords: Keywords, schema: PreparedSchema, work: WorkBudget) {
+    this.#keywords = keywords;
     this.schema = schema;
     this.work = work;
   }
@@ -74,13 +94,14 @@ export class Interpreter {
     return valid;
   }
 
-  #checkWith(schema: Exclude<Schema, boolean>, value: unknown, evaluated: Evaluated | null): boolean {
+  #checkWith(schema: SchemaObject, value: unknown, evaluated: Evaluated | null): boolean {
+    const { assertions, applicators, unevaluated } = this.#keywords;
     let valid = true;
     let hasApplicators = false;
     // Assertions about the value itself come before its parts.
     for (const keyword in schema) {
       this.work.spend(1);
-      const assertion = ASSERTIONS.get(keyword);
+      const assertion = assertions.get(keyword);
       const argument = schema[keyword];
       // Other keywords, and those whose value may be a schema, are handled by the applicators.
       if (assertion === undefined || typeof argument === "object" || argument === true) hasApplicators = true;
@@ -90,7 +111,7 @@ export class Interpreter {
       }
     }
     if (!hasApplicators) return valid;
-    for (const table of evaluated === null ? [APPLICATORS] : [APPLICATORS, UNEVALUATED]) {
+    for (const table of evaluated === null ? [applicators] : [applicators, unevaluated]) {
       for (const keyword in schema) {
         const applicator = table.get(keyword);
         if (applicator === undefined || applicator(this, schema[keyword] as never, value, schema, evaluated)) continue;
@@ -125,23 +146,6 @@ export class Interpreter {
   matches(pattern: string, text: string): boolean {
     return this.schema.patterns.get(pattern)!.test(text, this.work);
   }
-}
-
-/** Whether a value is valid, and its first problems. @throws TooMuchWork */
-export function checkValue(schema: PreparedSchema, value: unknown): { fits: boolean; errors: ErrorObject[] } {
-  const steps = STEPS.minimum + STEPS.perCharacter * jsonLength(value);
-  const interpreter = new Interpreter(schema, new WorkBudget(Math.min(steps, STEPS.maximum)));
-  const fits = interpreter.check(schema.root, value);
-  return { fits, errors: interpreter.errors };
-}
-
-/** The approximate length of a value as JSON. */
-function jsonLength(value: unknown): number {
-  if (typeof value === "string") return value.length + 2;
-  if (typeof value !== "object" || value === null) return 4;
-  let count = 2;
-  for (const key in value) count += 4 + jsonLength((value as Record<string, unknown>)[key]);
-  return count;
 }
 
 const escapePointer = (part: string | number): string =>

@@ -1,5 +1,5 @@
 /** Limits how many bytes of new schemas one caller may send. Cached schemas cost nothing. */
-import { ServiceError } from "../lib/errors.ts";
+import { rateLimited } from "../lib/errors.ts";
 
 /** Limit for one caller within one period. */
 const MAX_BYTES_PER_PERIOD = 4 * 1024 * 1024;
@@ -31,9 +31,7 @@ export class SchemaRateLimit {
     }
     if (spent.bytes + bytes > MAX_BYTES_PER_PERIOD) {
       const wait = Math.max(1, Math.ceil((spent.since + PERIOD_MS - now) / 1000));
-      throw new ServiceError("rate_limited", "too many new schemas: reuse schemas that you have sent before, or wait", {
-        headers: { "retry-after": String(wait) },
-      });
+      throw rateLimited("too many new schemas: reuse schemas that you have sent before, or wait", wait);
     }
     spent.bytes += bytes;
   }

@@ -2,16 +2,22 @@
  * JSON Schemas from clients or other servers: bounded in size and depth, interpreted and never compiled to code, and cached while
  * they are in use.
  */
+
+import type { ErrorObject } from "ajv/dist/2020.js";
 import type { Logger } from "pino";
 import { invalid, messageOf, ServiceError } from "../lib/errors.ts";
 import { describeProblems } from "../lib/json-schema.ts";
-import { checkValue } from "./interpreter.ts";
+import { APPLICATORS, UNEVALUATED } from "./applicators.ts";
+import { ASSERTIONS } from "./assertions.ts";
+import { Interpreter, type Keywords } from "./interpreter.ts";
 import { type PreparedSchema, prepareSchema } from "./prepare.ts";
 import type { SchemaRateLimit } from "./rate.ts";
-import { TooMuchWork } from "./work.ts";
+import { TooMuchWork, WorkBudget } from "./work.ts";
 
 /** Limits of one schema: its size as JSON, and its depth. */
 const LIMITS = { bytes: 64 * 1024, depth: 32 };
+/** The work budget of one check, in steps of some 50 to 100 ns: it grows with the value, between two bounds. */
+const STEPS = { minimum: 100_000, perCharacter: 20, maximum: 1_000_000 };
 const MAX_CACHE_BYTES = 16 * 1024 * 1024;
 /** Approximate memory per byte of a schema's text: for the text itself, and for the parsed values. */
 const BYTES_PER_TEXT_BYTE = 6;
@@ -127,4 +133,23 @@ function clientSchema(schema: object, prepared: PreparedSchema, path: string, ro
       }
     },
   };
+}
+
+const KEYWORDS: Keywords = { assertions: ASSERTIONS, applicators: APPLICATORS, unevaluated: UNEVALUATED };
+
+/** Whether a value is valid, and its first problems. @throws TooMuchWork */
+function checkValue(schema: PreparedSchema, value: unknown): { fits: boolean; errors: ErrorObject[] } {
+  const steps = STEPS.minimum + STEPS.perCharacter * jsonLength(value);
+  const interpreter = new Interpreter(KEYWORDS, schema, new WorkBudget(Math.min(steps, STEPS.maximum)));
+  const fits = interpreter.check(schema.root, value);
+  return { fits, errors: interpreter.errors };
+}
+
+/** The approximate length of a value as JSON. */
+function jsonLength(value: unknown): number {
+  if (typeof value === "string") return value.length + 2;
+  if (typeof value !== "object" || value === null) return 4;
+  let count = 2;
+  for (const key in value) count += 4 + jsonLength((value as Record<string, unknown>)[key]);
+  return count;
 }

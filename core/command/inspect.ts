@@ -1,7 +1,7 @@
 /** The commands that read the manifest and do not listen: `check`, `explain`, `routes`. */
 
 import { type Booted, boot } from "../app/boot.ts";
-import { routeStates } from "../app/route-list.ts";
+import { routeStates } from "../app/service.ts";
 import { formatExplained } from "../manifest/explain.ts";
 import { formatIssue, hasErrors, type Issue } from "../manifest/issues.ts";
 import { createLogger } from "../observability/logger.ts";

@@ -4,15 +4,14 @@ import type { Logger } from "pino";
 import { type Caller, NOBODY } from "../identity/caller.ts";
 import { type User, userIdOf } from "../identity/user.ts";
 import { AbortSource, type Aborts } from "../lib/aborts.ts";
-import { caught, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
+import { caught, type Facts, messageOf, ServiceError, unavailable } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import type { RequestMeter } from "../observability/metrics/request-meter.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
-import type { Entity } from "../observability/sink.ts";
-import type { Span, SpanKind, SpanOrigin } from "../observability/span.ts";
+import type { Entity, Span, SpanKind, SpanOrigin } from "../observability/span.ts";
 import { type CallSettings, NO_HEADERS, NO_WARNINGS, STREAM_OPEN_TIMEOUT_MS, TOKEN_EXPIRED } from "./call-settings.ts";
 import type { Client } from "./client.ts";
-import { type ErrorForm, errorReply, failureText } from "./encode.ts";
+import { type ErrorForm, errorReply, failureText, replyHeaders } from "./encode.ts";
 import { EventWriter, type StreamForm } from "./event-writer.ts";
 import type { Exchange, HeaderList } from "./exchange.ts";
 import type { KeptReply, KeyClaim } from "./idempotency.ts";
@@ -38,7 +37,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
   /** Milliseconds since 1970 at which the credentials expire; null when they do not. */
   expires: number | null = null;
   headers: Record<string, string> = NO_HEADERS;
-  unavailableHeaders: Record<string, string> | undefined = undefined;
+  cutShort: Facts | undefined = undefined;
   replyWith: Context<S>["replyWith"] = undefined;
   warnings: HeaderList = NO_WARNINGS;
   /** Set for the first request with its idempotency key. It is carried out even if its client leaves: a retry gets the reply. */
@@ -192,7 +191,7 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
 
   #replyWithError(error: unknown): void {
     const { status, headers, body } = errorReply(error, this.requestId, this.#errors);
-    this.reply(status, [...headers, ...(this.replyWith?.headers ?? []), ...this.warnings, ...this.#cors], body);
+    this.reply(status, [...headers, ...replyHeaders(this.replyWith), ...this.warnings, ...this.#cors], body);
   }
 
   /** The exchange becomes a WebSocket, which ends the request. */
@@ -269,8 +268,8 @@ export class Call<S> implements Context<S>, InFlightRequest, SpanOrigin {
     this.#writer?.leave();
   }
 
-  #unavailable(message: string, headers = this.unavailableHeaders): ServiceError {
-    return headers === undefined ? unavailable(message) : new ServiceError("unavailable", message, { headers });
+  #unavailable(message: string): ServiceError {
+    return unavailable(message, 1, this.cutShort);
   }
 
   #onClientLeft(): void {

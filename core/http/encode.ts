@@ -1,5 +1,5 @@
 /** Turns a value or an error into the body and headers of a reply: the JSON envelope. */
-import { type ErrorKind, ServiceError, STATUS } from "../lib/errors.ts";
+import { type ErrorKind, type Facts, ServiceError, STATUS } from "../lib/errors.ts";
 import { between, Serialized, type SerializedStream, type Text } from "../lib/serialized.ts";
 import type { HeaderList } from "./exchange.ts";
 
@@ -21,6 +21,29 @@ export const envelopePieces = ({ stream }: SerializedStream): AsyncIterable<stri
   between(ENVELOPE_START, stream, "}");
 
 const ENVELOPE_START = '{"success":true,"data":';
+
+const FACT_HEADERS: Readonly<Record<keyof Facts, string>> = {
+  retryAfter: "retry-after",
+  runId: "x-run-id",
+  executionId: "x-execution-id",
+  approvalId: "x-approval-id",
+  isReplayed: "idempotency-replayed",
+};
+
+const factHeaders = (facts: Facts | undefined): HeaderList =>
+  facts === undefined
+    ? []
+    : Object.entries(facts).flatMap(([fact, value]) => [FACT_HEADERS[fact as keyof Facts], String(value)]);
+
+/** What a reply says beside its result: 202 when the work has only been started, whose state is at the path `location`. */
+export interface OwnReply {
+  readonly facts: Facts;
+  readonly status?: 202;
+  readonly location?: string;
+}
+
+export const replyHeaders = (reply: OwnReply | undefined): HeaderList =>
+  reply?.location === undefined ? factHeaders(reply?.facts) : [...factHeaders(reply.facts), "location", reply.location];
 
 interface ErrorReply {
   status: number;
@@ -50,10 +73,10 @@ export function errorReply(error: unknown, requestId: string, form = enveloped):
     error instanceof ServiceError && Object.hasOwn(STATUS, error.kind)
       ? error
       : new ServiceError("internal", `internal error (request id ${requestId})`);
-  const headers = ["content-type", JSON_TYPE, "x-error-code", known.kind, "x-error-source", known.source];
-  for (const [name, value] of Object.entries(known.headers ?? {})) headers.push(name, value);
-  const defaults = DEFAULT_HEADERS[known.kind];
-  if (defaults !== undefined && known.headers?.[defaults[0]!] === undefined) headers.push(...defaults);
+  const said = [...factHeaders(known.facts), ...Object.entries(known.headers ?? {}).flat()];
+  const defaults = DEFAULT_HEADERS[known.kind] ?? [];
+  const headers = ["content-type", JSON_TYPE, "x-error-code", known.kind, "x-error-source", known.source, ...said];
+  if (!said.includes(defaults[0] ?? "")) headers.push(...defaults);
   const { status, headers: own, body } = form(known);
   return { status, headers: [...headers, ...own], body };
 }

@@ -121,7 +121,7 @@ async function attachToFirst(replies: ReplyKeeper, call: KeyedCall, sent: SentRe
 }
 
 /** The header of a reply that was kept from an earlier request. */
-export const REPLAYED: HeaderList = ["idempotency-replayed", "true"];
+const REPLAYED: HeaderList = ["idempotency-replayed", "true"];
 
 function keyedRequest({ caller, user }: Requester, { key, target, body }: SentRequest): KeyedRequest {
   if (!KEY.test(key)) throw invalid("Idempotency-Key must be 1 to 255 visible ASCII characters, without spaces");

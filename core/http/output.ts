@@ -3,7 +3,7 @@ import type { EventProducer, TextSink } from "../lib/event-sink.ts";
 import { SerializedStream } from "../lib/serialized.ts";
 import type { Call } from "./call.ts";
 import { NO_WARNINGS } from "./call-settings.ts";
-import { envelope, envelopePieces, JSON_TYPE } from "./encode.ts";
+import { envelope, envelopePieces, JSON_TYPE, replyHeaders } from "./encode.ts";
 import { EVENT_HEADERS } from "./event-writer.ts";
 import type { HeaderList } from "./exchange.ts";
 import type { EventOutput, EventReply, PageReply, RawReply, RouteOutput } from "./route.ts";
@@ -78,7 +78,7 @@ function compileEvents(form: EventOutput, constant: HeaderList | null) {
 /** Puts the handler's headers before those of CORS, which must come last because kept replies drop them from the end. */
 function withOwn(headers: HeaderList, { replyWith, warnings }: Call<unknown>): HeaderList {
   if (replyWith === undefined && warnings === NO_WARNINGS) return headers;
-  return [...(replyWith?.headers ?? NO_WARNINGS), ...warnings, ...headers];
+  return [...replyHeaders(replyWith), ...warnings, ...headers];
 }
 
 /** Most characters given to a connection at once: a slow reader's copy waits outside of the heap. */

@@ -4,12 +4,13 @@ import type { Schemas } from "../../generated/types.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
 import type { Aborts } from "../lib/aborts.ts";
+import type { Facts } from "../lib/errors.ts";
 import type { EventProducer, TextSink } from "../lib/event-sink.ts";
 import type { OnToolProgress } from "../lib/tool-progress.ts";
 import type { SpanOrigin } from "../observability/span.ts";
 import type { Client } from "./client.ts";
 import type { Validator } from "./decode.ts";
-import type { ErrorForm } from "./encode.ts";
+import type { ErrorForm, OwnReply } from "./encode.ts";
 import type { HeaderList } from "./exchange.ts";
 import type { Idempotence, KeyedWork } from "./idempotency.ts";
 import type { AllowedPages } from "./origin.ts";
@@ -49,10 +50,10 @@ export interface Context<S> {
   readonly headers: Record<string, string>;
   /** Parent of the spans of this request; undefined when tracing is off. */
   readonly trace?: SpanOrigin | undefined;
-  /** Set by a handler: headers of its reply beside those of the route, and 202 when the work has only been started. */
-  replyWith?: { readonly headers: HeaderList; readonly status?: 202 } | undefined;
-  /** Set by a handler: headers of the error reply if the request is cut short, by its time limit or because the service stops. */
-  unavailableHeaders?: Record<string, string> | undefined;
+  /** Set by a handler. */
+  replyWith?: OwnReply | undefined;
+  /** Set by a handler: what the error reply says if the request is cut short, by its time limit or because the service stops. */
+  cutShort?: Facts | undefined;
   /** Counts the bytes of its body, or those that a route which `holds` much reads. Work that goes on after the reply enters it. */
   readonly charge?: Charge | undefined;
   /** Set for a request with an `Idempotency-Key` to an `idempotent` route. */

@@ -28,10 +28,22 @@ export type ErrorKind = keyof typeof STATUS;
 /** Whose failure it is: that of a model's provider, or of this service. */
 type ErrorSource = "provider" | "service";
 
+/** What a client is told beside a result or a message. The edge of a protocol says it in its own words: headers, or lines of text. */
+export interface Facts {
+  /** Seconds until it is worth to ask again. */
+  readonly retryAfter?: number;
+  readonly runId?: string;
+  readonly executionId?: string;
+  readonly approvalId?: string;
+  /** Whether the reply is that of an earlier request with the same key. */
+  readonly isReplayed?: true;
+}
+
 interface ServiceErrorOptions {
   /** Default: the provider for `provider_failed`, else the service. */
   source?: ErrorSource;
-  /** Headers of the reply in addition to the standard ones, with names in lower case. */
+  facts?: Facts;
+  /** For what has no fact: headers of the reply in addition to the standard ones, with names in lower case. */
   headers?: Record<string, string>;
   cause?: unknown;
   /** Additional fields of its log line. */
@@ -43,6 +55,7 @@ export class ServiceError extends Error {
   override readonly name = "ServiceError";
   readonly kind: ErrorKind;
   readonly source: ErrorSource;
+  readonly facts: Facts | undefined;
   readonly headers: Record<string, string> | undefined;
   readonly logged: object | undefined;
 
@@ -53,6 +66,7 @@ export class ServiceError extends Error {
     );
     this.kind = kind;
     this.source = options.source ?? (kind === "provider_failed" ? "provider" : "service");
+    this.facts = options.facts;
     this.headers = options.headers;
     this.logged = options.logged;
   }
@@ -61,11 +75,11 @@ export class ServiceError extends Error {
 export const invalid = (message: string, options?: ServiceErrorOptions) =>
   new ServiceError("invalid_input", message, options);
 export const notFound = (message: string) => new ServiceError("not_found", message);
-export const unavailable = (message: string, retryAfterSeconds = 1) =>
-  new ServiceError("unavailable", message, { headers: { "retry-after": String(retryAfterSeconds) } });
+export const unavailable = (message: string, retryAfter = 1, about?: Facts) =>
+  new ServiceError("unavailable", message, { facts: { ...about, retryAfter } });
 
-export const rateLimited = (message: string, retryAfterSeconds = 1) =>
-  new ServiceError("rate_limited", message, { headers: { "retry-after": String(retryAfterSeconds) } });
+export const rateLimited = (message: string, retryAfter = 1) =>
+  new ServiceError("rate_limited", message, { facts: { retryAfter } });
 
 /** Resolves like `work`, or to undefined when what it is about does not exist. */
 export async function unlessNotFound<T>(work: Promise<T>): Promise<T | undefined> {
@@ -118,6 +132,7 @@ const INSPECTED_PROPERTIES = [
   "stack",
   "code",
   "kind",
+  "facts",
   "headers",
   "status",
   "statusCode",

@@ -95,11 +95,11 @@ export class McpCall<S> implements Context<S> {
     return this.#call.headers;
   }
 
-  get unavailableHeaders() {
-    return this.#call.unavailableHeaders;
+  get cutShort() {
+    return this.#call.cutShort;
   }
 
-  set unavailableHeaders(headers: Record<string, string> | undefined) {
-    this.#call.unavailableHeaders = headers;
+  set cutShort(facts: Context<S>["cutShort"]) {
+    this.#call.cutShort = facts;
   }
 }

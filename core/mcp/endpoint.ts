@@ -7,7 +7,7 @@ import {
   Server,
   type ServerContext,
 } from "@modelcontextprotocol/server";
-import type { McpCallResult } from "../../generated/types.ts";
+import type { McpCallResult, McpServer as McpServerRecord } from "../../generated/types.ts";
 import { failureText } from "../http/encode.ts";
 import type { Context, RawReply } from "../http/route.ts";
 import { messageOf, ServiceError } from "../lib/errors.ts";
@@ -15,7 +15,6 @@ import type { ToolProgress } from "../lib/tool-progress.ts";
 import { Cancellations, McpCall, sessionHeaders } from "./cancellation.ts";
 import type { Exposed } from "./exposed.ts";
 import { INTERNAL, rpcError, rpcId } from "./rpc.ts";
-import type { McpServer } from "./servers.ts";
 import { toRawReply, toWebRequest } from "./web.ts";
 
 /** Runs a tool of a server on behalf of the caller. Throws ServiceError as the API does. */
@@ -30,8 +29,13 @@ export interface McpEndpoint<S> {
   handle(method: string, body: unknown, call: Context<S>): Promise<RawReply>;
 }
 
+interface ServedTools {
+  readonly record: McpServerRecord;
+  readonly tools: ReadonlyMap<string, Exposed>;
+}
+
 /** @param keepAlive milliseconds between two heartbeats of a silent stream */
-export function createEndpoint<S>(server: McpServer<S>, run: RunTool<S>, keepAlive: number): McpEndpoint<S> {
+export function createEndpoint<S>(server: ServedTools, run: RunTool<S>, keepAlive: number): McpEndpoint<S> {
   const { name, version, description } = server.record;
   /** The calls that requests belong to: the SDK hands over nothing but the request when it asks for a server. */
   const calls = new WeakMap<Request, Context<S>>();
@@ -121,8 +125,9 @@ async function answer<S>(
 
 /** What the API says about a failure in headers, as text: a result of MCP has no headers. */
 function hints(error: unknown): string[] {
-  const headers = error instanceof ServiceError ? (error.headers ?? {}) : {};
-  return ["x-execution-id", "x-approval-id"].flatMap((name) =>
-    headers[name] === undefined ? [] : [`${name}: ${headers[name]}`],
-  );
+  const { executionId, approvalId } = (error instanceof ServiceError && error.facts) || {};
+  return [
+    ...(executionId === undefined ? [] : [`x-execution-id: ${executionId}`]),
+    ...(approvalId === undefined ? [] : [`x-approval-id: ${approvalId}`]),
+  ];
 }

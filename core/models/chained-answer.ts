@@ -1,7 +1,8 @@
 /**
  * One answer of a model chain: calls the models, retries and falls back until something is visible, and passes the parts on.
  */
-import type { LanguageModelV3StreamPart, SharedV3Warning } from "@ai-sdk/provider";
+import type { LanguageModelV3CallOptions, LanguageModelV3StreamPart, SharedV3Warning } from "@ai-sdk/provider";
+import type { Logger } from "pino";
 import { pause, untilAborted } from "../lib/abortable.ts";
 import { type Aborts, abortsOf } from "../lib/aborts.ts";
 import { caught, invalid, type ServiceError } from "../lib/errors.ts";
@@ -12,24 +13,74 @@ import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
 import type { Span } from "../observability/span.ts";
-import type { ModelPrices } from "../plugin/plugin.ts";
+import type { ModelPrices, ModelTimeouts, PartBatch, PartSource } from "../plugin/plugin.ts";
 import { CallLimits } from "./call-limits.ts";
-import type { ChainedModel, ChainSettings, KnownModel, ModelCallOptions, ModelStream } from "./chain.ts";
+import type { Circuit } from "./circuit.ts";
 import { classifyFailure, type ModelFailure, modelsUnavailable, providerFailed } from "./failure.ts";
-import { hasFileUrls } from "./files/prompt-files.ts";
+import { hasFileUrls, type PromptFiles } from "./files/prompt-files.ts";
 import type { LearnedModel } from "./learned.ts";
-import {
-  isBatched,
-  type PartBatch,
-  type PartSource,
-  type StreamingModel,
-  type StreamingResult,
-  StreamSource,
-} from "./part-source.ts";
+import { isBatched, type StreamingModel, type StreamingResult, StreamSource } from "./part-source.ts";
 import { type Refused, refusedFile, remember, rewritten, withRefusal } from "./refusals.ts";
 import { refusedPart } from "./refused-tools.ts";
-import { ThinkTags } from "./think-tags.ts";
+import { type ThinkHabit, ThinkTags } from "./think-tags.ts";
 import { warningText } from "./warning-log.ts";
+
+/**
+ * The parts of one answer. A failure is thrown as ServiceError `provider_failed`; its cause is the provider's own error, which
+ * only the log shows. An abort is thrown as the signal's reason.
+ */
+export interface ModelStream extends PartSource {
+  /** The model that answers, as `provider/model`: after a fallback, not the first of the chain. */
+  readonly id: string;
+  /** Its prices, if the manifest has them. */
+  readonly prices: ModelPrices | undefined;
+  /** Its metrics. */
+  readonly meter: ModelMeter | undefined;
+  readonly learned: LearnedModel;
+}
+
+/** The options of one model call. Failures are logged to `logger`. Default: the chain's own. */
+export interface ModelCallOptions extends LanguageModelV3CallOptions {
+  /** The state of `abortSignal`, for models that need no signal. A copy of the options may lack it. */
+  readonly aborts?: Aborts | undefined;
+  readonly logger?: ChainSettings["logger"];
+  /** Shortens the prompt after a failure that is due to its length. True: the same model, which `learned` describes, is called again. */
+  shorten?(error: unknown, learned: LearnedModel): boolean;
+}
+
+/** One entry of a chain. */
+export interface ChainedModel {
+  /** `provider/model`, as in the manifest. */
+  readonly id: string;
+  readonly model: StreamingModel;
+  /** Number of tries after the first. */
+  readonly retries: number;
+  /** Undefined for a model that answers in batches, which enforces its time limits itself. */
+  readonly timeouts?: ModelTimeouts;
+  readonly circuit?: Circuit;
+  readonly contextWindow?: number | undefined;
+  /** Shared by all chains of the model. Default: a new one for this chain. */
+  readonly learned?: LearnedModel;
+  /** The metrics of its calls. */
+  readonly meter?: ModelMeter;
+  readonly prices?: ModelPrices | undefined;
+  /** Where the key of its provider is configured, for the log. */
+  readonly keyPlace?: string;
+  /** Set if text in `<think>` tags is reasoning. */
+  readonly think?: ThinkHabit;
+}
+
+export type KnownModel = ChainedModel & Required<Pick<ChainedModel, "learned">>;
+
+export interface ChainSettings {
+  logger: Pick<Logger, "info" | "warn">;
+  /** The first pause between two tries, in milliseconds; it doubles with each. */
+  backoff?: number;
+  /** Called with every warning of a provider. */
+  warned?(model: string, text: string): void;
+  /** Loads files for models that cannot load their URLs. Default: URLs are passed on. */
+  files?: PromptFiles;
+}
 
 // Holds back the parts of an answer that clients do not see, until the first visible one: a retry would send them twice.
 

@@ -211,7 +211,7 @@ export function providerFailed(
     cause,
     source: isOwn ? "service" : "provider",
     ...(model && { logged: { model: model.id, hint: keyHint(cause, model.keyPlace) } }),
-    ...(kind === undefined || OF_THE_REQUEST.has(reason) ? {} : { headers: waitHeader(retryAfter ?? RETRY_AFTER_MS) }),
+    ...(kind === undefined || OF_THE_REQUEST.has(reason) ? {} : { facts: waitOf(retryAfter ?? RETRY_AFTER_MS) }),
   });
 }
 
@@ -236,10 +236,10 @@ function keyHint(cause: unknown, place = "its configuration"): string | undefine
 export const modelsUnavailable = (wait: number): ServiceError =>
   new ServiceError("unavailable", "model provider failed: unavailable, as it has been for its last calls", {
     source: "provider",
-    headers: waitHeader(wait),
+    facts: waitOf(wait),
   });
 
-const waitHeader = (milliseconds: number) => ({ "retry-after": String(Math.max(1, Math.ceil(milliseconds / 1000))) });
+const waitOf = (milliseconds: number) => ({ retryAfter: Math.max(1, Math.ceil(milliseconds / 1000)) });
 
 function errorReason(error: Record<string, unknown>): FailureReason | null {
   if (hasNoMoneyLeft(error)) return "refused the request";

@@ -6,31 +6,8 @@ import type {
   LanguageModelV3StreamResult,
 } from "@ai-sdk/provider";
 import type { AbortListener } from "../lib/aborts.ts";
+import type { BatchedStreamResult, PartBatch, PartSource } from "../plugin/plugin.ts";
 import type { CallLimits } from "./call-limits.ts";
-
-/** Parts in order; never empty, and not to be modified. */
-export type PartBatch = readonly LanguageModelV3StreamPart[];
-
-/**
- * The source of the parts of one answer. One reader, one `next` at a time.
- *
- * `next` returns a batch if parts are available, else a promise of it, and `null` at the end. A failure is thrown, or rejects
- * the promise; it is never a part of type `error`. An answer that breaks off is a failure, not an end. `cancel` may be called
- * at any time and more than once: it stops the upstream, and `next` returns null from then on.
- */
-export interface PartSource {
-  next(): PartBatch | null | Promise<PartBatch | null>;
-  cancel(): void;
-}
-
-/**
- * What `doStream` of a provider may resolve to in addition to the AI SDK's interface: batches of parts, which save the cost of
- * a ReadableStream. The core then reads `batches` and never touches `stream`, so `stream` should be a getter. Such a provider
- * handles `abortSignal` and the `timeouts` of its settings itself, even while its `doStream` is pending.
- */
-export interface BatchedStreamResult extends LanguageModelV3StreamResult {
-  readonly batches: PartSource;
-}
 
 /** The part of a model that the core uses. Models for other versions of the AI SDK's interface are converted to it. */
 export interface StreamingModel extends Pick<LanguageModelV3, "supportedUrls"> {

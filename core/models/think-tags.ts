@@ -4,7 +4,7 @@
  */
 import type { LanguageModelV3StreamPart } from "@ai-sdk/provider";
 import { isThenable } from "../lib/thenable.ts";
-import type { PartBatch, PartSource } from "./part-source.ts";
+import type { PartBatch, PartSource } from "../plugin/plugin.ts";
 
 type Part = LanguageModelV3StreamPart;
 type TextPart = Extract<Part, { type: "text-start" | "text-delta" | "text-end" }>;

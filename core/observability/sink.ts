@@ -3,14 +3,7 @@
  * work runs and hands it over at the end. A sink must copy what it needs before it returns, and keep no span that it was handed.
  * All of it is synchronous and must not throw.
  */
-import type { Attributes, EntityType, SpanContext, SpanKind, SpanStatus } from "./span.ts";
-
-/** The agent, workflow or tool to which a span belongs. A child has its parent's, unless it is the run of another one. */
-export interface Entity {
-  readonly type: EntityType;
-  readonly id: string;
-  readonly name: string;
-}
+import type { Attributes, Entity, SpanContext, SpanKind, SpanStatus } from "./span.ts";
 
 /** Something that happened within a span. */
 export interface SpanEvent {

@@ -2,7 +2,13 @@
  * The types of tracing, for code that is traced and for code that stores or sends traces. Without tracing a span is `null`, so that a
  * run that is not sampled costs one comparison.
  */
-import type { Entity } from "./sink.ts";
+
+/** The agent, workflow or tool to which a span belongs. A child has its parent's, unless it is the run of another one. */
+export interface Entity {
+  readonly type: EntityType;
+  readonly id: string;
+  readonly name: string;
+}
 
 /** What a span is about, in `entity.type`. A tool only if it was executed on its own. */
 export type EntityType = "agent" | "workflow" | "tool";

@@ -2,8 +2,8 @@
 import { SpanClock } from "./clock.ts";
 import { type Cleaner, type ContentMode, createCleaner } from "./content.ts";
 import { Ids } from "./ids.ts";
-import type { Entity, SpanData, SpanEvent, SpanSink, TraceData } from "./sink.ts";
-import type { Attributes, Span, SpanContext, SpanKind, SpanOrigin, SpanStatus } from "./span.ts";
+import type { SpanData, SpanEvent, SpanSink, TraceData } from "./sink.ts";
+import type { Attributes, Entity, Span, SpanContext, SpanKind, SpanOrigin, SpanStatus } from "./span.ts";
 import { acceptTracestate, parseTraceparent, type Traceparent } from "./traceparent.ts";
 
 // Spans and traces while they are recorded. The traced code and the sinks hold the same objects.

@@ -2,17 +2,8 @@
 import { parseJsonText } from "../http/decode.ts";
 import { invalid, listed } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
-import {
-  type InputMessage,
-  type InputPart,
-  readAudio,
-  readContent,
-  readFile,
-  readImage,
-  readText,
-  textPart,
-} from "./content.ts";
-import { placed } from "./places.ts";
+import { readAudio, readContent, readFile, readImage, readText, textPart } from "./content.ts";
+import { type InputMessage, type InputPart, placed } from "./places.ts";
 import { isNothing } from "./tools.ts";
 
 const TEXTS = { text: textPart() };

@@ -2,8 +2,9 @@
 
 import { randomUUID } from "node:crypto";
 import type { ChatCompletionRequest, GenerateOptions } from "../../generated/types.ts";
-import type { Agent, ProtocolRun, RunCall } from "../agents/agent.ts";
+import type { Agent, ProtocolRun } from "../agents/agent.ts";
 import { requireAllResults } from "../agents/prompt/results.ts";
+import type { RunCall } from "../agents/run/caller.ts";
 import type { Usage } from "../agents/run/parts.ts";
 import type { RawReply } from "../http/route.ts";
 import { systemTime } from "../lib/clock.ts";

@@ -1,15 +1,16 @@
 /** `POST /v1/responses/compact`: the agent's model summarizes a conversation, which continues after the summary. */
 import { randomUUID } from "node:crypto";
 import type { CompactResponseRequest } from "../../generated/types.ts";
-import type { Agent, RunCall } from "../agents/agent.ts";
+import type { Agent } from "../agents/agent.ts";
 import { TooLongToSumUp } from "../agents/conversation/write-summary.ts";
+import type { RunCall } from "../agents/run/caller.ts";
 import { systemTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
-import type { InputMessage, InputPart } from "./content.ts";
 import { OpenaiError } from "./errors.ts";
 import { sealedSummary } from "./item-parts.ts";
 import { type CompactionItem, itemId } from "./items.ts";
+import type { InputMessage, InputPart } from "./places.ts";
 import { responseUsage } from "./resource.ts";
 import { conversationOf, NOTHING_EARLIER, readEarlier, resolveReferences } from "./response-context.ts";
 import { readInput } from "./response-input.ts";

@@ -3,19 +3,11 @@ import { objectsIn, textAt } from "../http/decode.ts";
 import { invalid, listed } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
 import { unsupported } from "./errors.ts";
-import { placed } from "./places.ts";
+import { type InputPart, placed } from "./places.ts";
 
-/** A part of a message, for the input of an agent. */
-export type InputPart = Fields & { readonly type: string };
 /** Reads a part of a message; `path` is its place in the request. */
 type PartReader = (part: Fields, path: string) => InputPart;
 export type PartReaders = Readonly<Record<string, PartReader>>;
-
-/** A message in the form that agents read. */
-export interface InputMessage {
-  readonly role: "system" | "user" | "assistant" | "tool";
-  readonly content: string | readonly InputPart[];
-}
 
 /** Reads a text, or a list of parts. */
 export function readContent(content: unknown, readers: PartReaders, path: string): readonly InputPart[] {

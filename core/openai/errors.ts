@@ -1,7 +1,7 @@
 /** Failures in OpenAI's format: `{error: {message, type, param, code}}`. Clients branch on the status and on `code`. */
 import { type ErrorForm, JSON_TYPE } from "../http/encode.ts";
 import { type ErrorKind, invalid, messageOf, ServiceError, STATUS } from "../lib/errors.ts";
-import type { InputMessage } from "./content.ts";
+import type { InputMessage } from "./places.ts";
 import { inPlaces } from "./places.ts";
 
 /** A failure with a specific code. */
@@ -91,6 +91,7 @@ export const notAgain = (error: unknown): unknown =>
         source: error.source,
         cause: error.cause,
         ...(error.logged !== undefined && { logged: error.logged }),
+        ...(error.facts !== undefined && { facts: error.facts }),
         headers: { ...error.headers, "x-should-retry": "false" },
       })
     : error;

@@ -7,10 +7,10 @@ import { parseJsonText } from "../http/decode.ts";
 import { invalid } from "../lib/errors.ts";
 import { type Fields, isObject } from "../lib/is-object.ts";
 import { parseArguments } from "./chat-input.ts";
-import { type InputPart, type PartReaders, readContent, readFile, readImage, textPart } from "./content.ts";
+import { type PartReaders, readContent, readFile, readImage, textPart } from "./content.ts";
 import { unsupported } from "./errors.ts";
 import type { CallOutputItem, ConversationItem, MessageItem, ReasoningItem } from "./items.ts";
-import { placed } from "./places.ts";
+import { type InputPart, placed } from "./places.ts";
 import { isNothing } from "./tools.ts";
 
 const TEXTS: PartReaders = { input_text: textPart(), output_text: textPart() };

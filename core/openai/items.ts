@@ -1,7 +1,15 @@
 /** Items of a response: messages and calls of either side. */
 import type { SharedV3ProviderMetadata } from "@ai-sdk/provider";
-import type { InputMessage, InputPart } from "./content.ts";
+import type { InputMessage, InputPart } from "./places.ts";
 import { placed } from "./places.ts";
+
+export interface EarlierItems {
+  readonly items: readonly ConversationItem[];
+  /** Ids of the responses, the oldest first. */
+  readonly chain: readonly string[];
+  /** Size in characters. */
+  readonly size: number;
+}
 
 type ItemStatus = "in_progress" | "completed" | "incomplete";
 

@@ -2,7 +2,17 @@
  * Maps parts of the agent's input to their places in the request. The lists differ: in the agent's input instructions come first, items
  * become parts of one message, and empty answers are left out.
  */
-import type { InputMessage } from "./content.ts";
+
+import type { Fields } from "../lib/is-object.ts";
+
+/** A part of a message, for the input of an agent. */
+export type InputPart = Fields & { readonly type: string };
+
+/** A message in the form that agents read. */
+export interface InputMessage {
+  readonly role: "system" | "user" | "assistant" | "tool";
+  readonly content: string | readonly InputPart[];
+}
 
 const PLACES = new WeakMap<object, string>();
 

@@ -2,7 +2,8 @@
  * The newest response of each open WebSocket, so that the next one can continue it although it is not stored. When all of them exceed
  * a bound the oldest are dropped: their clients get the error that the response does not exist, and send the whole conversation again.
  */
-import type { EarlierItems } from "./response-context.ts";
+
+import type { EarlierItems } from "./items.ts";
 
 /** Most characters of all of them together, and of a single one. */
 const MAX_CHARACTERS = 64 * 1024 * 1024;

@@ -4,10 +4,10 @@ import type { Charge } from "../http/uploads.ts";
 import { mayAccess } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { quoted } from "../lib/errors.ts";
-import type { InputMessage } from "./content.ts";
 import { OpenaiError } from "./errors.ts";
 import { partsOf, unansweredCalls } from "./item-parts.ts";
-import { type ConversationItem, messagesOf, type ReadItem, responseOfItem } from "./items.ts";
+import { type ConversationItem, type EarlierItems, messagesOf, type ReadItem, responseOfItem } from "./items.ts";
+import type { InputMessage } from "./places.ts";
 import type { InputItem } from "./response-input.ts";
 import type { ResponseRecord, ResponseRows } from "./response-rows.ts";
 import type { Responses } from "./responses.ts";
@@ -19,14 +19,6 @@ const MAX_CHARACTERS = 32 * 1024 * 1024;
 
 /** Statuses of responses that can be continued, because they have ended. */
 const CONTINUED: ReadonlySet<string> = new Set(["completed", "incomplete"]);
-
-export interface EarlierItems {
-  readonly items: readonly ConversationItem[];
-  /** Ids of the responses, the oldest first. */
-  readonly chain: readonly string[];
-  /** Size in characters. */
-  readonly size: number;
-}
 
 export const NOTHING_EARLIER: EarlierItems = { items: [], chain: [], size: 0 };
 

@@ -13,19 +13,12 @@ import { systemTime } from "../lib/clock.ts";
 import { ServiceError } from "../lib/errors.ts";
 import type { Fields } from "../lib/is-object.ts";
 import { responseRunId } from "./background.ts";
-import type { InputMessage } from "./content.ts";
 import type { FieldNames } from "./errors.ts";
-import type { ConversationItem } from "./items.ts";
+import type { ConversationItem, EarlierItems } from "./items.ts";
 import { readFormat, samplingOptions } from "./options.ts";
+import type { InputMessage } from "./places.ts";
 import { beginResource } from "./resource.ts";
-import {
-  conversationOf,
-  type EarlierItems,
-  NOTHING_EARLIER,
-  readEarlier,
-  requireChain,
-  resolveReferences,
-} from "./response-context.ts";
+import { conversationOf, NOTHING_EARLIER, readEarlier, requireChain, resolveReferences } from "./response-context.ts";
 import { readInput } from "./response-input.ts";
 import { ResponseOutput } from "./response-output.ts";
 import { MAX_STORED_CHARACTERS, type ResponseRecord } from "./response-rows.ts";

@@ -5,7 +5,8 @@
 import { setMaxListeners } from "node:events";
 import type { CreateResponseRequest } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
-import type { Agent, ProtocolRun, RunCall } from "../agents/agent.ts";
+import type { Agent, ProtocolRun } from "../agents/agent.ts";
+import type { RunCall } from "../agents/run/caller.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { parseJsonText, requireExact, requireValid, type Validator } from "../http/decode.ts";
 import type { Peer, SocketHandlers } from "../http/socket.ts";
@@ -14,9 +15,10 @@ import { invalid, messageOf, rateLimited, ServiceError, unavailable } from "../l
 import { isObject } from "../lib/is-object.ts";
 import { finished } from "./create-response.ts";
 import { errorFields, inOwnWords, OpenaiError, statusOf, unsupported } from "./errors.ts";
+import type { EarlierItems } from "./items.ts";
 import { agentOf } from "./models.ts";
 import type { ResponseResource } from "./resource.ts";
-import { continued, type EarlierItems } from "./response-context.ts";
+import { continued } from "./response-context.ts";
 import { ResponseEvents } from "./response-events.ts";
 import { FIELDS, type NewResponse, readResponseRequest } from "./response-request.ts";
 import type { Responses } from "./responses.ts";

@@ -1,4 +1,6 @@
 /** `#plugin`: everything that a plugin may import. The type of each kind of plugin, and the functions that define one. */
+
+import type { LanguageModelV3StreamPart, LanguageModelV3StreamResult } from "@ai-sdk/provider";
 import type { Logger } from "pino";
 import type { RouteCall } from "../api/custom/route-services.ts";
 import type { PluginSocketPeer } from "../api/custom/socket-peer.ts";
@@ -9,6 +11,30 @@ import type { ToolCallContext } from "../tools/tool.ts";
 import type { Host } from "./host.ts";
 import type { AuthProvider, Embedding, ModelProvider, Vectors } from "./instances.ts";
 import type { ConfigOf, InputOf } from "./schema-types.ts";
+
+/** Parts in order; never empty, and not to be modified. */
+export type PartBatch = readonly LanguageModelV3StreamPart[];
+
+/**
+ * The source of the parts of one answer. One reader, one `next` at a time.
+ *
+ * `next` returns a batch if parts are available, else a promise of it, and `null` at the end. A failure is thrown, or rejects
+ * the promise; it is never a part of type `error`. An answer that breaks off is a failure, not an end. `cancel` may be called
+ * at any time and more than once: it stops the upstream, and `next` returns null from then on.
+ */
+export interface PartSource {
+  next(): PartBatch | null | Promise<PartBatch | null>;
+  cancel(): void;
+}
+
+/**
+ * What `doStream` of a provider may resolve to in addition to the AI SDK's interface: batches of parts, which save the cost of
+ * a ReadableStream. The core then reads `batches` and never touches `stream`, so `stream` should be a getter. Such a provider
+ * handles `abortSignal` and the `timeouts` of its settings itself, even while its `doStream` is pending.
+ */
+export interface BatchedStreamResult extends LanguageModelV3StreamResult {
+  readonly batches: PartSource;
+}
 
 export type {
   EmbeddingModelV3,
@@ -29,7 +55,7 @@ export type { User } from "../identity/user.ts";
 export { DURATION_PATTERN, parseDuration } from "../lib/duration.ts";
 export { CommitConflict, ServiceError } from "../lib/errors.ts";
 export type { JsonSchema } from "../lib/json-schema.ts";
-export type { BatchedStreamResult, PartBatch, PartSource } from "../models/part-source.ts";
+
 export type { Commit, PluginStore as Store, Range, Row } from "../storage/store.ts";
 export type { ToolCallContext } from "../tools/tool.ts";
 export {

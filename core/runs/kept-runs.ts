@@ -3,7 +3,6 @@
  * removal are those of executions.
  */
 import type { Approval } from "../../generated/types.ts";
-import type { RunCall } from "../agents/agent.ts";
 import type {
   AnsweredRun,
   KeptAgent,
@@ -16,6 +15,7 @@ import type {
 import { RAW } from "../agents/kept.ts";
 import type { AwaitedCall } from "../agents/prompt/awaited-calls.ts";
 import { wasAborted } from "../agents/run/abort.ts";
+import type { RunCall } from "../agents/run/caller.ts";
 import { NULL_SINK, type PartSink } from "../agents/run/parts.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
@@ -242,7 +242,7 @@ export class KeptRuns implements RunKeeper {
           execution = begun;
           await Promise.race([live.handedOver, begun.settled]);
           await onDisk(begun);
-          call.replyWith = { headers: ["x-run-id", runId] };
+          call.replyWith = { facts: { runId } };
         }),
       );
     const live: LiveRun = new LiveRun(call, waitingPlace(agent, request, runId), null, keep);

@@ -1,9 +1,9 @@
 /** A kept run in this process: what the agent is given for it, and who waits for it. */
 import type { Logger } from "pino";
-import type { RunCall } from "../agents/agent.ts";
-import type { PreparedRun } from "../agents/run/execute.ts";
+import type { RunCall } from "../agents/run/caller.ts";
 import type { RunEntry, RunJournal } from "../agents/run/journal.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
+import type { PreparedRun } from "../agents/run/run.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import type { WaitingPlace } from "../agents/run/waiting.ts";
 import type { Caller } from "../identity/caller.ts";

@@ -2,7 +2,7 @@
 import type { AgentPart } from "../agents/run/parts.ts";
 import type { RunResult } from "../agents/run/run.ts";
 import { ResultSink } from "../agents/stream/result.ts";
-import { ServiceError } from "../lib/errors.ts";
+import { ServiceError, unavailable } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 
 export class RunIdTaken extends ServiceError {
@@ -14,9 +14,7 @@ export class RunIdTaken extends ServiceError {
 export const runCancelled = () => new ServiceError("conflict", "the run was cancelled");
 
 export const runInterrupted = (id: string) =>
-  new ServiceError("unavailable", "the run has been interrupted: it goes on when the server is back", {
-    headers: { "retry-after": "1", "x-run-id": id },
-  });
+  unavailable("the run has been interrupted: it goes on when the server is back", 1, { runId: id });
 
 /**
  * Resolves when the run has come to rest, wherever it goes on.

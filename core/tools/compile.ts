@@ -10,10 +10,10 @@ import { NamedMeters, ToolMeter } from "../observability/metrics/named.ts";
 import type { Host, ToolPlugin } from "../plugin/plugin.ts";
 import { configure } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
-import { type ApprovalInbox, type ApprovalRule, compileApproval } from "./approval.ts";
+import { compileApproval } from "./approval.ts";
 import { createHttpClient, type HttpClient } from "./http-client.ts";
 import { compileHttpTool } from "./http-tool.ts";
-import type { Tool } from "./tool.ts";
+import type { ApprovalInbox, ApprovalRule, Tool } from "./tool.ts";
 
 interface CompiledTools {
   /** Tools by name, in the order of the manifest. */

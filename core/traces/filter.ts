@@ -1,6 +1,6 @@
 /** Which traces, and which segments, match a query. */
 import type { Principal } from "../identity/principal.ts";
-import type { Entity } from "../observability/sink.ts";
+import type { Entity } from "../observability/span.ts";
 import type { SegmentHead } from "./segment.ts";
 import { wholeMilliseconds } from "./times.ts";
 import type { TraceQuery, TraceStatus } from "./traces.ts";

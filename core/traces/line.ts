@@ -8,8 +8,8 @@
  * base of the segment. `entities`: [type, id, name] of the entities of earlier lines. `parent`: -1 for none, else the index of the
  * span in this line, or its id. `start` and `duration`: microseconds, from `base`. `status`: a code, or [code, message].
  */
-import type { Entity, SpanData, SpanEvent, TraceData } from "../observability/sink.ts";
-import type { Attributes, SpanContext, SpanStatus } from "../observability/span.ts";
+import type { SpanData, SpanEvent, TraceData } from "../observability/sink.ts";
+import type { Attributes, Entity, SpanContext, SpanStatus } from "../observability/span.ts";
 import { attributesFrom, type SpanTemplate, type Templates } from "./templates.ts";
 import { latin1Json } from "./text.ts";
 

@@ -4,7 +4,8 @@
  */
 import type { Logger } from "pino";
 import { messageOf } from "../lib/errors.ts";
-import type { Entity, SpanData, TraceData } from "../observability/sink.ts";
+import type { SpanData, TraceData } from "../observability/sink.ts";
+import type { Entity } from "../observability/span.ts";
 import type { Store } from "../storage/store.ts";
 import type { Origin, Segment } from "./segment.ts";
 import { createSegmentBuilder } from "./segment-builder.ts";

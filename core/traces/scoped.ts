@@ -2,7 +2,8 @@
 import type { SpanRecord, TraceDetail, TraceSummary } from "../../generated/types.ts";
 import type { Principal } from "../identity/principal.ts";
 import { notFound, type ServiceError } from "../lib/errors.ts";
-import type { Entity, SpanData, TraceData } from "../observability/sink.ts";
+import type { SpanData, TraceData } from "../observability/sink.ts";
+import type { Entity } from "../observability/span.ts";
 import { type FilteredTrace, matches, matchesHead, type TraceFilter, visibleOwner } from "./filter.ts";
 import { findSpan, findTrace, type TraceSources } from "./find.ts";
 import type { Line } from "./line.ts";

@@ -2,8 +2,8 @@
  * Templates contain what similar spans have in common, so that a segment stores it only once: name, entity, names of attributes, and the
  * values of the first such span. The other spans list only their differences, which are few, because most runs of an agent are alike.
  */
-import type { Entity, SpanData } from "../observability/sink.ts";
-import type { Attributes, AttributeValue, SpanKind } from "../observability/span.ts";
+import type { SpanData } from "../observability/sink.ts";
+import type { Attributes, AttributeValue, Entity, SpanKind } from "../observability/span.ts";
 import { latin1Json, sameValue, valueText } from "./text.ts";
 
 export interface SpanTemplate {

@@ -22,7 +22,6 @@
  * - The last argument of `end` closes the connection after the reply. Requests that were pipelined in the same segment are still
  *   dispatched, unless the response is ended after the callback has returned.
  */
-import type { UwsSocket } from "./uws-socket.ts";
 
 export interface NativeRequest {
   forEach(take: (name: string, value: string) => void): void;
@@ -54,16 +53,12 @@ export interface NativeResponse {
   getRemoteAddressAsText(): ArrayBuffer;
   cork(work: () => void): unknown;
   /** Calls `open` of the behaviour before it returns. `context` is the one that came with the request. */
-  upgrade(data: SocketData, key: string, protocol: string, extensions: string, context: object): void;
-}
-
-/** The addon copies the own properties into a new object, so that an instance of a class would lose its methods. */
-interface SocketData {
-  readonly socket: UwsSocket;
+  upgrade(data: object, key: string, protocol: string, extensions: string, context: object): void;
 }
 
 export interface NativeSocket {
-  getUserData(): SocketData;
+  /** Own properties of the object of `upgrade`, copied to a new one: an instance of a class would lose its methods. */
+  getUserData(): unknown;
   getBufferedAmount(): number;
   send(text: string | Uint8Array, isBinary: boolean): number;
   cork(work: () => void): unknown;

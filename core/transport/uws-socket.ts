@@ -115,24 +115,26 @@ export function socketBehavior(limit: number, host: UwsSocketHost): NativeSocket
     maxBackpressure: 0, // the sender bounds `buffered`
     compression: 0,
     upgrade: (response, request, context) => host.upgrade(response, request, context),
-    open: (native) => guard(() => native.getUserData().socket.opened(native)),
+    open: (native) => guard(() => socketOf(native).opened(native)),
     message(native, bytes, isBinary) {
       if (isBinary) native.end(1003, "text messages only");
       else if (bytes.byteLength > limit) {
         host.onTooLarge();
         native.end(1009, `a message is larger than ${limit} bytes`);
-      } else guard(() => native.getUserData().socket.message(Buffer.from(bytes).toString("utf8")));
+      } else guard(() => socketOf(native).message(Buffer.from(bytes).toString("utf8")));
     },
     drain(native) {
-      const { socket } = native.getUserData();
+      const socket = socketOf(native);
       // Not within this callback: part of what is sent here would wait until the next ping.
       setImmediate(guard, () => socket.drained());
     },
-    ping: (native) => guard(() => native.getUserData().socket.pinged()),
+    ping: (native) => guard(() => socketOf(native).pinged()),
     close(native, code, reason) {
       host.onClosed();
       if (code === ABNORMAL_CLOSE && Buffer.from(reason).equals(NATIVE_TOO_LARGE)) host.onTooLarge();
-      guard(() => native.getUserData().socket.ended(code));
+      guard(() => socketOf(native).ended(code));
     },
   };
 }
+
+const socketOf = (native: NativeSocket): UwsSocket => (native.getUserData() as { readonly socket: UwsSocket }).socket;

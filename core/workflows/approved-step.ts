@@ -9,7 +9,6 @@ import { isRun } from "./journal/run-record.ts";
 import { timeAfter } from "./journal/state.ts";
 import { isSuperseded } from "./journal/superseded.ts";
 import { ExecutionLookup } from "./list/lookup.ts";
-import type { Execution } from "./run/execution.ts";
 
 /** Identifies the step that waits, and its execution. */
 interface AwaitingStep {
@@ -84,9 +83,3 @@ export async function tellAwaitingStep(engine: Engine, step: AnsweredStep): Prom
     throw error;
   }
 }
-
-/** Whether a step may have asked a person: it waits still, was stopped, or had asked before the execution was read from the store. */
-export const mayHaveWaited = ({ state, takenUp }: Execution): boolean =>
-  state.endedAt !== null &&
-  (takenUp?.mayHaveAsked === true ||
-    [...state.steps.values()].some(({ status }) => status === "waiting" || status === "running"));

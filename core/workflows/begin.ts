@@ -93,11 +93,9 @@ export async function untilRecorded(execution: Execution): Promise<Execution> {
   return execution;
 }
 
-/** The reply to a request that does not wait for its execution. */
-export function acknowledge({ start }: JournalState, call: WorkflowCall): ExecutionStarted {
+/** For a request that does not wait for its execution. */
+export function acknowledge({ start }: JournalState): ExecutionStarted {
   const { id: executionId, workflowId, at } = start;
-  const location = `/workflows/${workflowId}/executions/${executionId}/state`;
-  call.replyWith = { headers: ["location", location], status: 202 };
   return { executionId, workflowId, status: "running", startAt: isoTime(at) };
 }
 

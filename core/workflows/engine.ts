@@ -2,8 +2,6 @@
 
 import type { Logger } from "pino";
 import type { WorkflowDetail } from "../../generated/types.ts";
-import type { Charge } from "../http/uploads.ts";
-import type { Principal } from "../identity/principal.ts";
 import { within } from "../lib/abortable.ts";
 import { Copies } from "../lib/copies.ts";
 import { CommitConflict, messageOf } from "../lib/errors.ts";
@@ -18,7 +16,6 @@ import { nameProcess } from "../storage/process-name.ts";
 import type { Sequence } from "../storage/sequence.ts";
 import { isVolatile } from "../storage/sharing.ts";
 import type { Store } from "../storage/store.ts";
-import { mayHaveWaited } from "./approved-step.ts";
 import type { WorkflowDefinition } from "./definition/definition.ts";
 import type { Definitions } from "./definition/definitions.ts";
 import type { DescribedWorkflow } from "./definition/describe.ts";
@@ -27,16 +24,12 @@ import { noWorkflow } from "./journal/errors.ts";
 import { createExecutionIds, liveKey, liveKeyFor, parseOwnId } from "./journal/ids.ts";
 import { isRun, isTask, runIdOf } from "./journal/run-record.ts";
 import { initialState, type JournalState } from "./journal/state.ts";
-import { ExecutionLookup } from "./list/lookup.ts";
 import { RemoteExecutions } from "./list/running.ts";
 import { type CapacityLimits, ExecutionCapacity } from "./run/capacity.ts";
 import { drive } from "./run/drive.ts";
 import type { ExecutionCaller, ExecutionEnvironment, StoredRows } from "./run/environment.ts";
 import { Execution, type ReplaySource } from "./run/execution.ts";
-import { countEnd, countStart } from "./run/metrics.ts";
 import { beginWorkflow, contextText, ExecutionSpans, type RunReason } from "./run/spans.ts";
-import { ScopedWorkflows } from "./scoped.ts";
-import type { WorkflowAccess, Workflows } from "./workflows.ts";
 
 interface EngineParts extends EngineSettings {
   readonly store: Store;
@@ -49,6 +42,12 @@ interface EngineParts extends EngineSettings {
   readonly refused?: CountRefusal | undefined;
 }
 
+/** Whether a step may have asked a person: it waits still, was stopped, or had asked before the execution was read from the store. */
+const mayHaveWaited = ({ state, takenUp }: Execution): boolean =>
+  state.endedAt !== null &&
+  (takenUp?.mayHaveAsked === true ||
+    [...state.steps.values()].some(({ status }) => status === "waiting" || status === "running"));
+
 /** The settings that come from the manifest. */
 interface EngineSettings {
   readonly definitions: Definitions;
@@ -60,7 +59,7 @@ interface EngineSettings {
   readonly trace?: SpanOrigin | undefined;
 }
 
-export class Engine implements Workflows {
+export class Engine {
   readonly store: Store;
   readonly logger: Logger;
   definitions: Definitions;
@@ -154,10 +153,6 @@ export class Engine implements Workflows {
     );
   }
 
-  for(principal: Principal, charge?: Charge): WorkflowAccess {
-    return new ScopedWorkflows(this, principal, new ExecutionLookup(this, principal, undefined, charge));
-  }
-
   /** The running execution with an id: the owner's own first, else the one in the shared space, which may belong to another user. */
   liveExecution(id: string, owner: string | undefined): Execution | undefined {
     const own = owner === undefined || !this.spaces.owned ? undefined : this.live.get(liveKeyFor(id, owner));
@@ -217,10 +212,11 @@ export class Engine implements Workflows {
   /** Runs an execution until it settles. By default `work` runs its steps. */
   run(execution: Execution, work: (execution: Execution) => Promise<void> = drive): Execution {
     const { start } = execution.state;
+    const { meter } = execution.definition;
     this.live.set(liveKey(start), execution);
     this.capacity.entered(start.user);
     this.#count(start.workflowId, 1);
-    countStart(execution);
+    if (meter !== undefined) meter.running++;
     execution.definition.uses?.enter();
     execution.settled = this.#runToRest(execution, work);
     // Whoever waits for it handles the rejection; when nobody does, it must not end the process.
@@ -230,6 +226,7 @@ export class Engine implements Workflows {
 
   async #runToRest(execution: Execution, work: (execution: Execution) => Promise<void>): Promise<void> {
     const { start } = execution.state;
+    const { meter } = execution.definition;
     const { charge } = execution.caller;
     const key = liveKey(start);
     charge?.enter();
@@ -246,7 +243,10 @@ export class Engine implements Workflows {
     } finally {
       if (this.live.get(key) === execution) this.live.delete(key);
       this.#count(start.workflowId, -1);
-      countEnd(execution);
+      if (meter !== undefined) {
+        meter.running--;
+        if (execution.isAtRest && execution.state.status !== "running") meter.executions.count(execution.state.status);
+      }
       execution.definition.uses?.leave();
       charge?.leave();
       this.capacity.left(start.user);

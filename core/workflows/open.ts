@@ -22,7 +22,10 @@ import { Definitions } from "./definition/definitions.ts";
 import { describeWorkflow } from "./definition/describe.ts";
 import type { LinkedParts } from "./definition/linking.ts";
 import { Engine } from "./engine.ts";
+import { ExecutionLookup } from "./list/lookup.ts";
 import { ExecutionRetention } from "./retention.ts";
+import { ScopedWorkflows } from "./scoped.ts";
+import type { Workflows } from "./workflows.ts";
 
 /** How many ended executions `memory:` keeps, because they are in the heap. */
 const IN_MEMORY = { maxEnded: 20_000 };
@@ -43,6 +46,7 @@ type NextParts = LinkedParts & Pick<WorkflowParts, "trace">;
 
 interface OpenedWorkflows {
   engine: Engine;
+  workflows: Workflows;
   problems: Problem[];
   /** Compiles the workflows of another manifest; nothing changes before `apply`. */
   adopt(
@@ -108,6 +112,12 @@ export async function openWorkflows(
   const processes = membership === null ? null : new Processes(engine, membership, processTimes?.stopRequestInterval);
   return {
     engine,
+    workflows: {
+      list: () => engine.list(),
+      detail: (id) => engine.detail(id),
+      for: (principal, charge) =>
+        new ScopedWorkflows(engine, principal, new ExecutionLookup(engine, principal, undefined, charge)),
+    },
     problems,
     adopt(next, nextLoaded, nextParts) {
       const { problems, ...settings } = compileSettings(next, nextLoaded, { store, ...nextParts });

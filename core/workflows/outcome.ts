@@ -20,7 +20,7 @@ export function outcomeOf(state: JournalState, outline: Outline): Serialized {
   const { error, start, status } = state;
   if (error !== null) {
     const message = error.stepId === "" ? error.message : `step ${JSON.stringify(error.stepId)}: ${error.message}`;
-    throw new ServiceError("step_failed", message, { headers: { "x-execution-id": start.id } });
+    throw new ServiceError("step_failed", message, { facts: { executionId: start.id } });
   }
   if (status === "running") throw stillRunning(start.id);
   return new Serialized(executionResultText(state, outline));
@@ -37,7 +37,7 @@ export async function earlierOutcome(
   call: WorkflowCall,
 ): Promise<Serialized | null> {
   if (call.keyed?.isRepeated !== true) return null;
-  call.unavailableHeaders = { "x-execution-id": id };
+  call.cutShort = { executionId: id };
   for (;;) {
     const known = await unlessNotFound(lookup.find(workflowId, id, userId));
     if (known === undefined) return null;

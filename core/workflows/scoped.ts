@@ -9,7 +9,6 @@ import type {
   ReplayExecutionRequest,
   ResumeExecutionRequest,
 } from "../../generated/types.ts";
-import { REPLAYED } from "../http/idempotency.ts";
 import { permittedUser } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { lendToken } from "../identity/user-token.ts";
@@ -73,10 +72,10 @@ export class ScopedWorkflows implements WorkflowAccess {
 
   async begin(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<ExecutionStarted> {
     const begin = async (keyed: ExecuteWorkflowRequest) =>
-      acknowledge((await this.#recorded(workflowId, keyed, call)).state, call);
+      acknowledge((await this.#recorded(workflowId, keyed, call)).state);
     if (call.keyed === undefined) return begin(body);
     return beginOnce(this.#lookup, { workflowId, body, keyed: call.keyed }, begin, async (id, userId) =>
-      acknowledge((await this.#lookup.readState(workflowId, id, userId)).state, call),
+      acknowledge((await this.#lookup.readState(workflowId, id, userId)).state),
     );
   }
 
@@ -86,7 +85,7 @@ export class ScopedWorkflows implements WorkflowAccess {
     const begin = async (keyed: ExecuteWorkflowRequest) =>
       liveEvents(this.#engine, await this.#recorded(workflowId, keyed, call), 0);
     return beginOnce(this.#lookup, { workflowId, body, keyed: call.keyed }, begin, (id, userId) => {
-      call.replyWith = { headers: REPLAYED };
+      call.replyWith = { facts: { isReplayed: true } };
       return this.attach(workflowId, id, 0, userId);
     });
   }
@@ -247,7 +246,7 @@ export class ScopedWorkflows implements WorkflowAccess {
   /** `data` of the reply once the execution has settled. `lost` makes the error when the first commit lost to another process. */
   async #result(execution: Execution, call: WorkflowCall, lost: Lost): Promise<Serialized> {
     // If the reply is cut short, the execution continues, and the client needs its id to find it.
-    call.unavailableHeaders = { "x-execution-id": execution.state.start.id };
+    call.cutShort = { executionId: execution.state.start.id };
     await this.#settled(execution, lost);
     return outcomeOf(execution.state, execution.definition.outline);
   }

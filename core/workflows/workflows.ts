@@ -19,7 +19,7 @@ import type { ExecutionStatus } from "./journal/entries.ts";
 /** The part of a request's context that an execution needs. */
 export type WorkflowCall = Pick<
   Context<unknown>,
-  "user" | "caller" | "requestId" | "logger" | "trace" | "unavailableHeaders" | "replyWith"
+  "user" | "caller" | "requestId" | "logger" | "trace" | "cutShort" | "replyWith"
 > &
   Partial<Pick<Context<unknown>, "keyed" | "signal" | "charge">>;
 
@@ -56,7 +56,7 @@ export interface Workflows {
 export interface WorkflowAccess {
   /** Resolves with `data` of the reply when the execution has settled. It continues when the client leaves. */
   execute(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<Serialized>;
-  /** Resolves when the execution is in the store: with `data` of the reply, whose status and `location` are set. */
+  /** Resolves when the execution is in the store: with `data` of the reply. */
   begin(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<ExecutionStarted>;
   /** Resolves when the execution is in the store. */
   stream(workflowId: string, body: ExecuteWorkflowRequest, call: WorkflowCall): Promise<EventProducer>;

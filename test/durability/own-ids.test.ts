@@ -127,11 +127,11 @@ for (const [kind, database] of Object.entries(SHARED)) {
     const alive = setInterval(() => {}, 1_000);
     t.after(() => clearInterval(alive));
     for (const user of USERS)
-      one!.opened.engine
+      one!.opened.workflows
         .for(as(user))
         .execute("w", input, CALL)
         .catch(() => {});
-    const [hers, his] = USERS.map((user) => other!.opened.engine.for(as(user)));
+    const [hers, his] = USERS.map((user) => other!.opened.workflows.for(as(user)));
     await until(
       async () => (await one!.store.scan({ prefix: OPEN_EXECUTIONS, limit: 9 })).length === 2,
       "the beginning of both",
@@ -152,7 +152,7 @@ test("what another process left running of two users with one id is taken up as 
   const dying = cutStore(base, "sqlite");
   const { opened } = await start(dying);
   for (const user of USERS)
-    opened.engine
+    opened.workflows
       .for(as(user))
       .execute("w", input, CALL)
       .catch(() => {});
@@ -165,7 +165,7 @@ test("what another process left running of two users with one id is taken up as 
   t.after(() => next.opened.close());
   assert.equal(next.opened.engine.live.size, 2);
   for (const user of USERS)
-    assert.equal((await next.opened.engine.for(as(user)).cancel("w", ID, "enough")).status, "cancelled");
+    assert.equal((await next.opened.workflows.for(as(user)).cancel("w", ID, "enough")).status, "cancelled");
 });
 
 test("retention: the row of an id goes with its own execution, and not with another user's of the same id", async (t) => {
@@ -175,9 +175,9 @@ test("retention: the row of an id goes with its own execution, and not with anot
   t.after(() => opened.close());
   // Nobody's too, whose head is read in another way.
   const nobody = { userId: null, isolated: true };
-  await opened.engine.for(as("ada")).execute("quick", input, CALL);
-  await opened.engine.for(nobody).execute("quick", input, CALL);
-  await opened.engine.for(as("bob")).execute("asks", input, CALL);
+  await opened.workflows.for(as("ada")).execute("quick", input, CALL);
+  await opened.workflows.for(nobody).execute("quick", input, CALL);
+  await opened.workflows.for(as("bob")).execute("asks", input, CALL);
   const names = async () => (await store.scan({ prefix: OWN_EXECUTION_NAMES, limit: 9 })).map(({ key }) => key);
   assert.deepEqual(
     await names(),
@@ -191,8 +191,8 @@ test("retention: the row of an id goes with its own execution, and not with anot
     new AbortController().signal,
   );
   assert.deepEqual(await names(), [executionNameKey(ID, "bob")]);
-  await opened.engine.for(as("ada")).execute("quick", input, CALL);
-  assert.equal((await opened.engine.for(as("bob")).state("asks", ID)).status, "suspended");
+  await opened.workflows.for(as("ada")).execute("quick", input, CALL);
+  assert.equal((await opened.workflows.for(as("bob")).state("asks", ID)).status, "suspended");
 });
 
 after(() => server?.close());

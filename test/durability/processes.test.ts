@@ -342,8 +342,8 @@ for (const { name, skip, open } of SHARED) {
       await until("the take-over", async () => world.runs.length === 2);
       silentNow = false;
       go();
-      const { kind, headers } = await soon(executed, "the refusal");
-      assert.deepEqual([kind, headers?.["x-execution-id"]], ["unavailable", "e"]);
+      const { kind, facts } = await soon(executed, "the refusal");
+      assert.deepEqual([kind, facts?.executionId], ["unavailable", "e"]);
       const followed = await soon(following, "the end of the stream");
       await until("the end", async () => (await status(one, "e")) === "completed");
       assert.equal(await status(other, "e"), "completed");

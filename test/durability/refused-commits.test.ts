@@ -81,8 +81,8 @@ for (const [workflow, runs] of [
 ] as const) {
   test(`POST /workflows/:id/execute: a result that the store refuses ends the execution with an error (${workflow})`, async (t) => {
     const { access, base } = await processOn(t, tooLarge);
-    const { kind, message, headers } = await soon(refusal(access.execute(workflow, input("e"), CALL)), "the reply");
-    assert.deepEqual([kind, message, headers?.["x-execution-id"]], ["step_failed", MESSAGE, "e"]);
+    const { kind, message, facts } = await soon(refusal(access.execute(workflow, input("e"), CALL)), "the reply");
+    assert.deepEqual([kind, message, facts?.executionId], ["step_failed", MESSAGE, "e"]);
     assert.equal((await access.state(workflow, "e")).status, "error");
     assert.deepEqual(
       world.runs,

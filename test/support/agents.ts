@@ -2,8 +2,9 @@
 import { readFileSync } from "node:fs";
 import type { TestContext } from "node:test";
 import { pino } from "pino";
-import type { Agent, RunCall } from "../../core/agents/agent.ts";
+import type { Agent } from "../../core/agents/agent.ts";
 import { compileAgents } from "../../core/agents/compile.ts";
+import type { RunCall } from "../../core/agents/run/caller.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
 import { EVERYTHING } from "../../core/identity/principal.ts";
 import type { User } from "../../core/identity/user.ts";

@@ -1,6 +1,7 @@
 /** Traces as a tracer hands them over, made by hand: for tests of what keeps and shows them. */
 import { randomBytes } from "node:crypto";
-import type { Entity, SpanData, SpanSink, TraceData } from "../../core/observability/sink.ts";
+import type { SpanData, SpanSink, TraceData } from "../../core/observability/sink.ts";
+import type { Entity } from "../../core/observability/span.ts";
 
 export const ASSISTANT: Entity = { type: "agent", id: "assistant", name: "Assistant" };
 export const WRITER: Entity = { type: "agent", id: "writer", name: "Writer" };

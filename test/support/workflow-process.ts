@@ -33,7 +33,7 @@ export async function processesOf(t: TestContext, manifest: string | object, opt
   return async (store: Store, { logger = silent, ...rest }: ProcessOptions = {}): Promise<Process> => {
     const opened = await openWorkflows(whole, loaded, { ...parts, store, logger, ...rest });
     await opened.start();
-    return { opened, access: opened.engine.for(EVERYTHING) };
+    return { opened, access: opened.workflows.for(EVERYTHING) };
   };
 }
 

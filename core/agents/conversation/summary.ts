@@ -5,7 +5,7 @@ import { isObject } from "../../lib/is-object.ts";
 import { createKeyedMutex } from "../../lib/keyed-mutex.ts";
 import type { MemoryAccess } from "../../memory/memory.ts";
 import type { ModelChain } from "../../models/chain.ts";
-import type { RunCall } from "../agent.ts";
+import type { RunCall } from "../run/caller.ts";
 import type { Conversation } from "./recall.ts";
 import { askForSummary, CALL_CHARACTERS } from "./write-summary.ts";
 

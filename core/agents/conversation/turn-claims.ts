@@ -7,6 +7,7 @@ import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import { CommitConflict, messageOf, ServiceError } from "../../lib/errors.ts";
 import { Interval } from "../../lib/interval.ts";
+import type { MemoryManifest } from "../../manifest/manifest.ts";
 import { unlessConflict } from "../../storage/conflict.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import { TURN_CLAIMS, TURN_INTERRUPTS, turnInterruptKey } from "../../storage/keys.ts";
@@ -14,7 +15,7 @@ import type { Membership } from "../../storage/membership.ts";
 import { allRows } from "../../storage/ranges.ts";
 import type { Row, Store } from "../../storage/store.ts";
 import { Watch } from "../../storage/watch.ts";
-import { conversationBusy, conversationDeleted, type TurnTicket } from "./turn-queue.ts";
+import type { RunCaller } from "../run/caller.ts";
 
 /** Most messages that are deleted while a turn is at work. */
 const MAX_DROPPED = 10_000;
@@ -23,13 +24,28 @@ const POLL_INTERVAL_MS = 500;
 const WITHDRAWN_MS = 4 * POLL_INTERVAL_MS;
 const ROWS_PER_READ = 1_000;
 
+/** What takes the turn with a claim. */
+interface ClaimedTurn {
+  readonly key: string;
+  readonly runId: string;
+  readonly mode: MemoryManifest["turns"];
+  readonly call: RunCaller;
+  claim: Claim | null;
+  /** Why the turn may not write any more; null while it may. */
+  withdrawn: ServiceError | null;
+  /** Whether its run waits for the store that has failed with `error`. */
+  outlasts(error: unknown): boolean;
+  /** Cancels the run, or its wait. */
+  interrupt(): void;
+}
+
 export interface Claim {
   readonly key: string;
   /** Its number in this process. */
   readonly turn: number;
   value: string;
   revision: number;
-  readonly ticket: TurnTicket;
+  readonly ticket: ClaimedTurn;
 }
 
 /**
@@ -64,7 +80,7 @@ export class TurnClaims {
   /** How many turns this process has taken. */
   #turns = 0;
   /** The turns that have a row of this process, or are about to, by their numbers. */
-  readonly #held = new Map<number, TurnTicket>();
+  readonly #held = new Map<number, ClaimedTurn>();
   /** Rows that may be there although their turns are over: their keys, their values, and from when they are removed. */
   readonly #left = new Map<string, readonly [value: string, from: number]>();
   /** Called with the key of a conversation of this process that another one deletes. */
@@ -104,7 +120,7 @@ export class TurnClaims {
   }
 
   /** Null when another process has the turn, or when it is to be waited for because the store is away. */
-  take(ticket: TurnTicket): Promise<Claim | null> {
+  take(ticket: ClaimedTurn): Promise<Claim | null> {
     return this.#write(ticket, undefined).catch((error) => {
       if (ticket.outlasts(error)) return null;
       throw error;
@@ -116,7 +132,7 @@ export class TurnClaims {
   }
 
   /** Takes the turn as soon as the other process has ended its own. @throws the reason of `signal` once that aborts */
-  async wait(ticket: TurnTicket, signal: AbortSignal): Promise<Claim> {
+  async wait(ticket: ClaimedTurn, signal: AbortSignal): Promise<Claim> {
     const { key, mode } = ticket;
     const watch = new Watch(this.#store, key);
     let asked: number | undefined;
@@ -246,7 +262,7 @@ export class TurnClaims {
   }
 
   /** @param before the row that is taken over, if there is one */
-  async #write(ticket: TurnTicket, before: Row | undefined): Promise<Claim | null> {
+  async #write(ticket: ClaimedTurn, before: Row | undefined): Promise<Claim | null> {
     const { key, runId, call } = ticket;
     if (!this.#membership.isHeld()) await this.#membership.confirm(call.signal);
     const turn = ++this.#turns;
@@ -326,3 +342,10 @@ const turnLost = (cause: CommitConflict): ServiceError =>
     "the conversation has been deleted, or another process has taken it over because this one was silent",
     { cause },
   );
+
+/** With a pause after which it may be worth to ask again, which marks it as passing. */
+export const conversationBusy = (why: string): ServiceError =>
+  new ServiceError("conflict", `${why}, try again`, { facts: { retryAfter: 1 } });
+
+export const conversationDeleted = (): ServiceError =>
+  new ServiceError("conflict", "the conversation has been deleted");

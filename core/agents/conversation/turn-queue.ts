@@ -12,6 +12,7 @@ import { turnClaimKey } from "../../storage/keys.ts";
 import type { RunCaller } from "../run/caller.ts";
 import type { RunRecord } from "../run/journal.ts";
 import type { Claim, TurnClaims } from "./turn-claims.ts";
+import { conversationBusy, conversationDeleted } from "./turn-claims.ts";
 
 /** Most turns of a conversation that wait in this process. */
 const MAX_WAITING = 16;
@@ -288,15 +289,8 @@ class Wait implements AbortListener {
   }
 }
 
-/** With a pause after which it may be worth to ask again, which marks it as passing. */
-export const conversationBusy = (why: string): ServiceError =>
-  new ServiceError("conflict", `${why}, try again`, { headers: { "retry-after": "1" } });
-
 const waitedInVain = (): ServiceError =>
   conversationBusy("the turns before this one in the conversation take too long");
-
-export const conversationDeleted = (): ServiceError =>
-  new ServiceError("conflict", "the conversation has been deleted");
 
 const turnInterrupted = (): ServiceError =>
   new ServiceError("conflict", "another turn of the conversation has taken the place of this one");

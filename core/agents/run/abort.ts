@@ -1,5 +1,6 @@
 /** How runs end whose client has left or whose request was aborted. */
-import type { RunCall } from "../agent.ts";
+
+import type { RunCall } from "./caller.ts";
 import type { PartSink } from "./parts.ts";
 
 /** Thrown inside a run whose reader is gone. It is never reported as an error. */

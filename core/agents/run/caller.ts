@@ -1,12 +1,22 @@
 /** The call context of a run, as its tools and sub-agents see it: that of the request, with a logger that fields the run. */
 import { setMaxListeners } from "node:events";
 import type { Logger } from "pino";
+import type { Context } from "../../http/route.ts";
 import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
 import { AbortSource, type Aborts, abortsOf } from "../../lib/aborts.ts";
 import { boundLogger } from "../../observability/bound-logger.ts";
 import type { Span } from "../../observability/span.ts";
-import type { RunCall } from "../agent.ts";
+
+/** The part of a request's context that a run needs. `signal` is created when it is first read. */
+export type RunCall = Pick<Context<unknown>, "user" | "caller" | "requestId" | "signal" | "logger" | "trace"> &
+  Partial<Pick<Context<unknown>, "client" | "aborts" | "replyWith" | "keyed" | "charge">> & {
+    /**
+     * Must be called before each side effect of a run that another process may recover. Undefined: the side effect may happen now.
+     * Otherwise it may once the promise has resolved. Throws, or rejects, when the run was stopped.
+     */
+    confirm?(): Promise<void> | undefined;
+  };
 
 /** What log lines of the run say of it. */
 interface LogFields {
@@ -83,9 +93,8 @@ export class RunCaller implements RunCall {
   /** Names the approval that a call needs in the reply, where its headers are not out yet: the client has no other way to see it. */
   nameApproval(id: string): void {
     const { replyWith } = this.#call;
-    const headers = replyWith?.headers ?? [];
-    if (!headers.includes("x-approval-id"))
-      this.#call.replyWith = { ...replyWith, headers: [...headers, "x-approval-id", id] };
+    if (replyWith?.facts.approvalId === undefined)
+      this.#call.replyWith = { ...replyWith, facts: { ...replyWith?.facts, approvalId: id } };
   }
 
   get logger(): Logger {

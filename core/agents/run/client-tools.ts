@@ -1,9 +1,8 @@
 /** Tools that a request brings: the client runs them, and posts their results with its next request. */
-import { type ClientSchema, foreignSchema } from "../../client-schema/schemas.ts";
+import { type ClientSchema, foreignSchema, type PrepareSchema } from "../../client-schema/schemas.ts";
 import { invalid, messageOf } from "../../lib/errors.ts";
 import { isObject } from "../../lib/is-object.ts";
-import type { RunCall } from "../agent.ts";
-import type { CompiledAgent } from "./compiled-agent.ts";
+import type { RunCall } from "./caller.ts";
 import { schemaRateKey } from "./output.ts";
 import { type AgentTool, functionTool, type ToolSet, toolSet } from "./tool-set.ts";
 
@@ -31,7 +30,7 @@ export interface ClientTools {
 export function withClientTools(
   own: ToolSet,
   { field, list }: ClientTools,
-  { prepareSchema }: Pick<CompiledAgent, "prepareSchema">,
+  { prepareSchema }: { readonly prepareSchema: PrepareSchema },
   call: RunCall,
 ): ToolSet {
   const added = new Map<string, AgentTool>();

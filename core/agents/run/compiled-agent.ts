@@ -3,26 +3,17 @@ import type { PrepareSchema } from "../../client-schema/schemas.ts";
 import type { ModelChain } from "../../models/chain.ts";
 import type { RunOutcome } from "../../observability/metrics/outcomes.ts";
 import type { Tally } from "../../observability/metrics/tally.ts";
-import type { Entity } from "../../observability/sink.ts";
-import type { ApprovalInbox } from "../../tools/approval.ts";
-import type { RunCall } from "../agent.ts";
+import type { Entity } from "../../observability/span.ts";
+import type { ApprovalInbox } from "../../tools/tool.ts";
 import type { AgentMemory } from "../conversation/agent-memory.ts";
 import type { History } from "../history/history.ts";
 import type { Keeping } from "../keeper.ts";
 import type { Activity } from "./activity.ts";
 import type { RequestBounds } from "./bounds.ts";
+import type { Dynamic } from "./dynamic.ts";
 import type { RunSettings } from "./options.ts";
 import type { RunSources, SourceReader } from "./sources.ts";
 import type { ToolSet } from "./tool-set.ts";
-
-/** The variables that expressions of an agent may use. */
-interface AgentScope {
-  readonly context: Record<string, unknown>;
-  readonly user: RunCall["user"];
-}
-
-/** A value that may depend on the request. @throws ServiceError `invalid_input` when an expression fails for this request */
-export type Dynamic<T> = (scope: AgentScope) => T;
 
 export interface CompiledAgent {
   readonly id: string;

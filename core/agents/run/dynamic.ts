@@ -11,8 +11,17 @@ import { formatPath } from "../../manifest/issues.ts";
 import type { AgentManifest } from "../../manifest/manifest.ts";
 import type { ModelChain } from "../../models/chain.ts";
 import type { Models } from "../../models/models.ts";
-import type { Dynamic } from "./compiled-agent.ts";
+import type { RunCall } from "./caller.ts";
 import { type AgentTool, type KnownTools, type ToolSet, toolSet } from "./tool-set.ts";
+
+/** The variables that expressions of an agent may use. */
+interface AgentScope {
+  readonly context: Record<string, unknown>;
+  readonly user: RunCall["user"];
+}
+
+/** A value that may depend on the request. @throws ServiceError `invalid_input` when an expression fails for this request */
+export type Dynamic<T> = (scope: AgentScope) => T;
 
 type Path = readonly (string | number)[];
 

@@ -6,7 +6,6 @@ import { principalOf } from "../../identity/principal.ts";
 import { userIdOf } from "../../identity/user.ts";
 import { invalid, ServiceError } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
-import type { RunCall } from "../agent.ts";
 import type { AgentMemory, TurnRequest } from "../conversation/agent-memory.ts";
 import type { Turn } from "../conversation/turn.ts";
 import type { HistoryRun } from "../history/history.ts";
@@ -17,6 +16,7 @@ import { afterLastAnswer, requireCalls } from "../prompt/results.ts";
 import { wasAborted } from "./abort.ts";
 import { keepAllowed } from "./allowed-options.ts";
 import { checkBounds, checkInputBounds } from "./bounds.ts";
+import type { RunCall } from "./caller.ts";
 import { RunCaller } from "./caller.ts";
 import { withClientTools } from "./client-tools.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
@@ -25,8 +25,8 @@ import { runLoop } from "./loop.ts";
 import { type RunSettings, resolveOptions } from "./options.ts";
 import { jsonOutput, type OutputSpec, objectOutput, resolveOutput, schemaRateKey } from "./output.ts";
 import { NULL_SINK, type PartSink } from "./parts.ts";
-import { emptyRunResult, type RunPlan, type RunResult } from "./run.ts";
-import { addSources, type RunSources } from "./sources.ts";
+import { type EditedMemory, emptyRunResult, type PreparedRun, type RunPlan, type RunResult } from "./run.ts";
+import { addSources } from "./sources.ts";
 import { beginRunSpan, endRunSpan } from "./spans.ts";
 import { NO_TOOLS } from "./tool-set.ts";
 import { RunWaits } from "./waiting.ts";
@@ -42,22 +42,6 @@ export interface RunRequest extends KeptRequest {
   journal?: RunJournal | undefined;
   /** The parent of the run's span; null when that is not traced. Default: the span of the request. */
   parentSpan?: Span | null;
-}
-
-/** A working memory that is JSON, as a client has changed it. */
-export interface EditedMemory {
-  /** Where it stands in the request, for messages. */
-  readonly field: string;
-  readonly content: Record<string, unknown>;
-}
-
-/** A run that is ready to start. */
-export interface PreparedRun {
-  readonly plan: RunPlan;
-  readonly sources: RunSources | null;
-  readonly input: unknown;
-  readonly parentSpan: Span | null | undefined;
-  readonly workingMemory?: EditedMemory | undefined;
 }
 
 /** @throws ServiceError `invalid_input` for an invalid request */

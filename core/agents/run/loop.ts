@@ -1,18 +1,18 @@
 /** The loop of a run: a model call, its tool calls, the next model call, until a step has no tool calls. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { ServiceError } from "../../lib/errors.ts";
-import type { ModelStream } from "../../models/chain.ts";
+import type { ModelStream } from "../../models/chained-answer.ts";
 import { acceptable, tidy } from "../prompt/acceptable.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import { callsLeft } from "../prompt/results.ts";
 import { CALL_WAITS } from "../prompt/ui-input.ts";
 import { Aborted } from "./abort.ts";
 import { CUT } from "./finish.ts";
-import { ModelStep } from "./model-step.ts";
+import { CallOptions, ModelStep } from "./model-step.ts";
 import type { OutputSpec } from "./output.ts";
 import type { AgentPart, PartSink } from "./parts.ts";
 import { KeptParts, type RecordedAnswer, recordedStream } from "./recorded-answer.ts";
-import { CallOptions, type RunPlan, type RunResult } from "./run.ts";
+import type { RunPlan, RunResult } from "./run.ts";
 import { RunCalls } from "./run-calls.ts";
 import { beginModelCallSpan, endModelCallSpan } from "./spans.ts";
 import { runAwaitedCalls, runToolCalls } from "./tool-calls.ts";

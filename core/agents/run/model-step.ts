@@ -1,29 +1,109 @@
 /** One call of the model: passes its parts on to the sink, and collects them for the next prompt and the result. */
 import type {
+  LanguageModelV3CallOptions,
   LanguageModelV3File,
   LanguageModelV3FinishReason,
+  LanguageModelV3FunctionTool,
+  LanguageModelV3Message,
   LanguageModelV3StreamPart,
   LanguageModelV3ToolCall,
   LanguageModelV3ToolResult,
   SharedV3ProviderMetadata,
 } from "@ai-sdk/provider";
+import type { Logger } from "pino";
 import { nextTurn } from "../../lib/event-loop-turns.ts";
-import type { ModelStream, PartBatch } from "../../models/chain.ts";
+import type { ModelCallOptions, ModelStream } from "../../models/chained-answer.ts";
 import { providerFailed } from "../../models/failure.ts";
+import type { LearnedModel } from "../../models/learned.ts";
+import { forgetBareCalls } from "../../models/refusals.ts";
 import type { Span } from "../../observability/span.ts";
+import type { PartBatch } from "../../plugin/plugin.ts";
 import type { AssistantContent } from "../prompt/content.ts";
 import { mergeMetadata, type Thought } from "../prompt/provider-options.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";
 import { Aborted } from "./abort.ts";
+import type { RunCall } from "./caller.ts";
 import { CUT, stepReason } from "./finish.ts";
 import type { AgentPart, FinishReason, PartSink, Usage } from "./parts.ts";
+import { PromptBounds } from "./prompt-bounds.ts";
 import { base64Of, byProvider, metadataOf, sourcePart, withThoughts } from "./provider-parts.ts";
 import type { KeptParts } from "./recorded-answer.ts";
-import type { RunResult } from "./run.ts";
+import type { RunPlan, RunResult } from "./run.ts";
 import type { RunCalls } from "./run-calls.ts";
 import { type PendingCall, parseToolCall, providerToolError } from "./tool-input.ts";
 import { toUsage, zeroUsage } from "./usage.ts";
+
+/**
+ * The options of the model calls of a run. The signal is taken from the request when the model reads it: a model that answers
+ * at once never does, and creating a signal costs more than the rest of the loop.
+ */
+export class CallOptions implements ModelCallOptions {
+  prompt: LanguageModelV3Message[];
+  readonly maxOutputTokens: number | undefined;
+  readonly temperature: number | undefined;
+  readonly topP: number | undefined;
+  readonly frequencyPenalty: number | undefined;
+  readonly presencePenalty: number | undefined;
+  readonly seed: number | undefined;
+  readonly stopSequences: string[] | undefined;
+  readonly providerOptions: LanguageModelV3CallOptions["providerOptions"];
+  readonly responseFormat: LanguageModelV3CallOptions["responseFormat"];
+  readonly tools: LanguageModelV3FunctionTool[] | undefined;
+  toolChoice: LanguageModelV3CallOptions["toolChoice"];
+  readonly #call: RunCall;
+  readonly #bounds: PromptBounds;
+
+  constructor(plan: RunPlan, prompt: LanguageModelV3Message[]) {
+    const { settings } = plan;
+    this.#bounds = new PromptBounds(plan, prompt);
+    this.prompt = prompt;
+    this.maxOutputTokens = settings.maxOutputTokens;
+    this.temperature = settings.temperature;
+    this.topP = settings.topP;
+    this.frequencyPenalty = settings.frequencyPenalty;
+    this.presencePenalty = settings.presencePenalty;
+    this.seed = settings.seed;
+    this.stopSequences = settings.stopSequences;
+    this.providerOptions = settings.providerOptions;
+    this.responseFormat = plan.output?.format;
+    this.tools = plan.tools.definitions;
+    this.toolChoice = this.tools === undefined ? undefined : (plan.toolChoice ?? AUTO);
+    this.#call = plan.call;
+  }
+
+  /** Makes the prompt fit; called before each call. */
+  fit(): void {
+    this.prompt = this.#bounds.fit(this.prompt);
+  }
+
+  /** Takes in what the model that answered has said, and what its provider counted. */
+  learn(learned: LearnedModel, { content, usage }: Pick<ModelStep, "content" | "usage">): void {
+    this.#bounds.learn(learned, usage.promptTokens);
+    if (learned.refused.size > 0) forgetBareCalls(learned.refused, content);
+  }
+
+  shorten(error: unknown, learned: LearnedModel): boolean {
+    const shorter = this.#bounds.shorten(this.prompt, error, learned);
+    if (shorter === null) return false;
+    this.prompt = shorter;
+    return true;
+  }
+
+  get abortSignal(): AbortSignal {
+    return this.#call.signal;
+  }
+
+  get aborts(): RunCall["aborts"] {
+    return this.#call.aborts;
+  }
+
+  get logger(): Logger {
+    return this.#call.logger;
+  }
+}
+
+const AUTO = { type: "auto" } as const;
 
 type Block = Extract<AssistantContent[number], { text: string }>;
 type Delta = Extract<LanguageModelV3StreamPart, { delta: string; type: "text-delta" | "reasoning-delta" }>;

@@ -1,12 +1,25 @@
 /** What form a result has, plain text or a value of a schema, and how it is read from what the model wrote. */
 import type { LanguageModelV3CallOptions } from "@ai-sdk/provider";
 import type { OutputOptions } from "../../../generated/types.ts";
-import type { ClientSchema } from "../../client-schema/schemas.ts";
+import type { ClientSchema, PrepareSchema } from "../../client-schema/schemas.ts";
 import { userIdOf } from "../../identity/user.ts";
 import { isObject } from "../../lib/is-object.ts";
-import type { ProtocolBody, RunCall } from "../agent.ts";
-import type { CompiledAgent } from "./compiled-agent.ts";
+import type { RunCall } from "./caller.ts";
+import type { RunSettings } from "./options.ts";
 import { answersIn, type Bracket } from "./partial-json.ts";
+
+/** Of a protocol: the answer must be JSON, valid against the schema if there is one. */
+export interface JsonAnswer {
+  readonly schema: object | undefined;
+  /** Where that stands in the request. */
+  readonly field: string;
+}
+
+/** The agent whose output it is. */
+interface OutputAgent {
+  readonly prepareSchema: PrepareSchema;
+  readonly defaults: RunSettings;
+}
 
 export interface OutputSpec {
   /** What the provider is asked for. */
@@ -46,8 +59,8 @@ export function objectOutput(schema: ClientSchema | undefined): OutputSpec {
 
 /** The result that a protocol asks for; undefined: text. */
 export const jsonOutput = (
-  { prepareSchema }: Pick<CompiledAgent, "prepareSchema">,
-  json: ProtocolBody["json"],
+  { prepareSchema }: OutputAgent,
+  json: JsonAnswer | undefined,
   call: RunCall,
 ): OutputSpec | undefined =>
   json && objectOutput(json.schema && prepareSchema(json.schema, json.field, schemaRateKey(call)));
@@ -66,7 +79,7 @@ function objectProblem(value: unknown): string | null {
 /** `options.output` of a request. */
 export function resolveOutput(
   output: OutputOptions | undefined,
-  { prepareSchema, defaults }: Pick<CompiledAgent, "prepareSchema" | "defaults">,
+  { prepareSchema, defaults }: OutputAgent,
   call: RunCall,
 ): OutputSpec | null {
   if (output === undefined) return null;

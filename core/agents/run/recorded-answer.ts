@@ -1,6 +1,7 @@
 /** Answers of a model in the journal of a run: how they are recorded, and read again. */
 import type { LanguageModelV3StreamPart } from "@ai-sdk/provider";
-import type { ModelStream, PartBatch } from "../../models/chain.ts";
+import type { ModelStream } from "../../models/chained-answer.ts";
+import type { PartBatch } from "../../plugin/plugin.ts";
 import { base64Of } from "./provider-parts.ts";
 
 /** An answer of the model, as its provider gave it, with the deltas of each block in one. */

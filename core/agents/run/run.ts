@@ -1,23 +1,35 @@
 /** The plan of a run, made before its first model call, and its result so far. */
 import { randomBytes } from "node:crypto";
-import type { LanguageModelV3CallOptions, LanguageModelV3FunctionTool, LanguageModelV3Message } from "@ai-sdk/provider";
-import type { Logger } from "pino";
-import type { ModelCallOptions, ModelChain } from "../../models/chain.ts";
-import type { LearnedModel } from "../../models/learned.ts";
-import { forgetBareCalls } from "../../models/refusals.ts";
+import type { LanguageModelV3Message } from "@ai-sdk/provider";
+import type { ModelChain } from "../../models/chain.ts";
+import type { ModelCallOptions } from "../../models/chained-answer.ts";
 import type { Span } from "../../observability/span.ts";
-import type { RunCall } from "../agent.ts";
 import type { Turn } from "../conversation/turn.ts";
 import type { AwaitedCall } from "../prompt/awaited-calls.ts";
 import type { RunCaller } from "./caller.ts";
 import type { RunRecord } from "./journal.ts";
-import type { ModelStep } from "./model-step.ts";
 import type { RunSettings } from "./options.ts";
 import type { OutputSpec } from "./output.ts";
 import type { FinishReason, PendingApproval, StoredIds, ToolCall, ToolResult, Usage } from "./parts.ts";
-import { PromptBounds } from "./prompt-bounds.ts";
+import type { RunSources } from "./sources.ts";
 import type { ToolSet } from "./tool-set.ts";
 import { zeroUsage } from "./usage.ts";
+
+/** A working memory that is JSON, as a client has changed it. */
+export interface EditedMemory {
+  /** Where it stands in the request, for messages. */
+  readonly field: string;
+  readonly content: Record<string, unknown>;
+}
+
+/** A run that is ready to start. */
+export interface PreparedRun {
+  readonly plan: RunPlan;
+  readonly sources: RunSources | null;
+  readonly input: unknown;
+  readonly parentSpan: Span | null | undefined;
+  readonly workingMemory?: EditedMemory | undefined;
+}
 
 export interface RunPlan {
   readonly id: string;
@@ -98,74 +110,3 @@ export function createRunIds(): () => string {
     return prefix + count.toString(16).padStart(8, "0");
   };
 }
-
-/**
- * The options of the model calls of a run. The signal is taken from the request when the model reads it: a model that answers
- * at once never does, and creating a signal costs more than the rest of the loop.
- */
-export class CallOptions implements ModelCallOptions {
-  prompt: LanguageModelV3Message[];
-  readonly maxOutputTokens: number | undefined;
-  readonly temperature: number | undefined;
-  readonly topP: number | undefined;
-  readonly frequencyPenalty: number | undefined;
-  readonly presencePenalty: number | undefined;
-  readonly seed: number | undefined;
-  readonly stopSequences: string[] | undefined;
-  readonly providerOptions: LanguageModelV3CallOptions["providerOptions"];
-  readonly responseFormat: LanguageModelV3CallOptions["responseFormat"];
-  readonly tools: LanguageModelV3FunctionTool[] | undefined;
-  toolChoice: LanguageModelV3CallOptions["toolChoice"];
-  readonly #call: RunCall;
-  readonly #bounds: PromptBounds;
-
-  constructor(plan: RunPlan, prompt: LanguageModelV3Message[]) {
-    const { settings } = plan;
-    this.#bounds = new PromptBounds(plan, prompt);
-    this.prompt = prompt;
-    this.maxOutputTokens = settings.maxOutputTokens;
-    this.temperature = settings.temperature;
-    this.topP = settings.topP;
-    this.frequencyPenalty = settings.frequencyPenalty;
-    this.presencePenalty = settings.presencePenalty;
-    this.seed = settings.seed;
-    this.stopSequences = settings.stopSequences;
-    this.providerOptions = settings.providerOptions;
-    this.responseFormat = plan.output?.format;
-    this.tools = plan.tools.definitions;
-    this.toolChoice = this.tools === undefined ? undefined : (plan.toolChoice ?? AUTO);
-    this.#call = plan.call;
-  }
-
-  /** Makes the prompt fit; called before each call. */
-  fit(): void {
-    this.prompt = this.#bounds.fit(this.prompt);
-  }
-
-  /** Takes in what the model that answered has said, and what its provider counted. */
-  learn(learned: LearnedModel, { content, usage }: Pick<ModelStep, "content" | "usage">): void {
-    this.#bounds.learn(learned, usage.promptTokens);
-    if (learned.refused.size > 0) forgetBareCalls(learned.refused, content);
-  }
-
-  shorten(error: unknown, learned: LearnedModel): boolean {
-    const shorter = this.#bounds.shorten(this.prompt, error, learned);
-    if (shorter === null) return false;
-    this.prompt = shorter;
-    return true;
-  }
-
-  get abortSignal(): AbortSignal {
-    return this.#call.signal;
-  }
-
-  get aborts(): RunCall["aborts"] {
-    return this.#call.aborts;
-  }
-
-  get logger(): Logger {
-    return this.#call.logger;
-  }
-}
-
-const AUTO = { type: "auto" } as const;

@@ -1,12 +1,14 @@
 /** Texts of MCP servers that follow the instructions of an agent: resources, and a prompt. */
+import type { LanguageModelV3Message } from "@ai-sdk/provider";
 import { compileExpression, compileTemplate, SCOPES } from "../../manifest/expression.ts";
 import type { AgentManifest } from "../../manifest/manifest.ts";
 import { splitTemplate } from "../../manifest/template-text.ts";
 import { encode, scalarText } from "../../tools/http-values.ts";
 import { clipText } from "../prompt/clip.ts";
-import type { Dynamic } from "./compiled-agent.ts";
+import type { RunCaller } from "./caller.ts";
+import type { Dynamic } from "./dynamic.ts";
 import { evaluator } from "./dynamic.ts";
-import type { RunPlan } from "./run.ts";
+import type { RunRecord } from "./journal.ts";
 
 export type SourceRequest =
   | { readonly kind: "resource"; readonly uri: string }
@@ -17,7 +19,7 @@ export interface SourceReader {
    * @param client name of an MCP client
    * @throws ServiceError `unavailable` when the server cannot be reached, `tool_failed` when it refuses
    */
-  read(client: string, request: SourceRequest, caller: Pick<RunPlan["call"], "user" | "signal">): Promise<string>;
+  read(client: string, request: SourceRequest, caller: Pick<RunCaller, "user" | "signal">): Promise<string>;
 }
 
 /** What one run is to read. */
@@ -25,6 +27,13 @@ interface RunSource {
   readonly client: string;
   readonly maxBytes: number;
   readonly request: SourceRequest;
+}
+
+/** The run whose prompt they become part of. */
+interface SourcedRun {
+  readonly prompt: LanguageModelV3Message[];
+  readonly call: RunCaller;
+  readonly record: RunRecord | null;
 }
 
 /** What follows the instructions of one run. */
@@ -87,14 +96,14 @@ function segmentText(value: unknown): string {
  * Puts them behind the instructions, with which the prompt begins unless there are none. A run that goes on later has the texts that it
  * began with: the model has been told them, and the caller who may read them need not be there any more.
  */
-export async function addSources(plan: RunPlan, sources: RunSources, reader: SourceReader): Promise<void> {
+export async function addSources(plan: SourcedRun, sources: RunSources, reader: SourceReader): Promise<void> {
   const { instructions } = sources;
   const texts = plan.record?.texts ?? (await readSources(plan, sources, reader));
   const content = [...(instructions === "" ? [] : [instructions]), ...texts].join("\n\n");
   plan.prompt.splice(0, instructions === "" ? 0 : 1, { role: "system", content });
 }
 
-async function readSources(plan: RunPlan, { list }: RunSources, reader: SourceReader): Promise<readonly string[]> {
+async function readSources(plan: SourcedRun, { list }: RunSources, reader: SourceReader): Promise<readonly string[]> {
   const texts = await Promise.all(
     list.map(async ({ client, maxBytes, request }) => {
       const text = clipText(await reader.read(client, request, plan.call), maxBytes);

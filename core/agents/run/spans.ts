@@ -14,10 +14,9 @@ import type { Span } from "../../observability/span.ts";
 import { cancelSpan, failSpan } from "../../observability/spans.ts";
 import { Aborted } from "./abort.ts";
 import type { CompiledAgent } from "./compiled-agent.ts";
-import type { PreparedRun } from "./execute.ts";
-import type { ModelStep } from "./model-step.ts";
+import type { CallOptions, ModelStep } from "./model-step.ts";
 import type { ToolCall } from "./parts.ts";
-import type { CallOptions, RunPlan, RunResult } from "./run.ts";
+import type { PreparedRun, RunPlan, RunResult } from "./run.ts";
 
 /** Names in tool calls are longer only when a model has made them up. */
 const MAX_NAME_LENGTH = 128;

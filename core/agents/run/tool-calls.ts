@@ -2,8 +2,9 @@
 import { messageOf, ServiceError } from "../../lib/errors.ts";
 import type { Span } from "../../observability/span.ts";
 import { cancelSpan } from "../../observability/spans.ts";
-import { type ApprovalClaim, ApprovalNeeded, ApprovalRefused, notApproved } from "../../tools/approval.ts";
+import { ApprovalNeeded, ApprovalRefused, notApproved } from "../../tools/approval.ts";
 import { toolResultText } from "../../tools/execute.ts";
+import type { ApprovalClaim } from "../../tools/tool.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
 import { toolFailure, toolOutput } from "../prompt/tool-output.ts";

@@ -1,12 +1,11 @@
 /** The tools that a run may call, and how they are described to the model. */
 import type { LanguageModelV3FunctionTool } from "@ai-sdk/provider";
 import type { Span } from "../../observability/span.ts";
-import type { ApprovalInbox } from "../../tools/approval.ts";
 import { executeTool } from "../../tools/execute.ts";
-import type { Tool, ToolOrigin } from "../../tools/tool.ts";
-import type { RunCall } from "../agent.ts";
+import type { ApprovalInbox, Tool, ToolOrigin } from "../../tools/tool.ts";
 import type { Turn } from "../conversation/turn.ts";
 import { modelToolName } from "../prompt/tool-names.ts";
+import type { RunCall } from "./caller.ts";
 import type { RunJournal } from "./journal.ts";
 import type { MemorySettings } from "./options.ts";
 import type { PartSink, Usage } from "./parts.ts";

@@ -1,5 +1,6 @@
 /** A run that waits for a person's approval: it comes to rest, and goes on with the answer in this process or in another. */
-import type { ApprovalClaim } from "../../tools/approval.ts";
+
+import type { ApprovalClaim } from "../../tools/tool.ts";
 import type { ToolContent } from "../prompt/content.ts";
 import type { PendingApproval } from "./parts.ts";
 

@@ -1,5 +1,6 @@
 /** Workflows and their executions. */
 
+import type { ExecuteWorkflowRequest, ExecutionStarted } from "../../../generated/types.ts";
 import type { Service } from "../../app/service.ts";
 import type { Context } from "../../http/route.ts";
 import { principalOf } from "../../identity/principal.ts";
@@ -11,6 +12,12 @@ import { get, post } from "./row.ts";
 /** The workflows as the caller sees them. */
 const open = (call: Context<Service>): WorkflowAccess =>
   call.service.workflows.for(principalOf(call, call.service.isolated), call.charge);
+
+async function begun(id: string, body: ExecuteWorkflowRequest, call: Context<Service>): Promise<ExecutionStarted> {
+  const started = await open(call).begin(id, body, call);
+  call.replyWith = { facts: {}, status: 202, location: `/workflows/${id}/executions/${started.executionId}/state` };
+  return started;
+}
 
 export const WORKFLOW_ROUTES = [
   get("/workflows", "workflows.list", "List workflows", {
@@ -40,9 +47,7 @@ export const WORKFLOW_ROUTES = [
     failures: ["conflict"],
     output: { json: "ExecutionResult", accepted: "ExecutionStarted" },
     handle: ({ params, body }, call) =>
-      body.options?.background === true
-        ? open(call).begin(params.id!, body, call)
-        : open(call).execute(params.id!, body, call),
+      body.options?.background === true ? begun(params.id!, body, call) : open(call).execute(params.id!, body, call),
   }),
   post("/workflows/:id/stream", "workflows.stream", "Execute a workflow and stream its events", {
     description: "The last event is `workflow-result`. A client that leaves does not stop the execution.",

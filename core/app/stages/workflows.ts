@@ -20,7 +20,7 @@ type WorkflowNeeds =
 export const workflows: Stage<WorkflowNeeds, "workflows" | "engine"> = async (parts) => {
   const { manifest, loaded, store, membership, options } = parts;
   const { limits } = parts.meters;
-  const { engine, problems, start, idle, close, adopt } = await openWorkflows(manifest, loaded, {
+  const { engine, workflows, problems, start, idle, close, adopt } = await openWorkflows(manifest, loaded, {
     store,
     membership,
     logger: options.logger,
@@ -29,7 +29,7 @@ export const workflows: Stage<WorkflowNeeds, "workflows" | "engine"> = async (pa
   });
   limits.measure("server.limits.executions", () => engine.live.size);
   return {
-    parts: { workflows: engine, engine },
+    parts: { workflows, engine },
     problems,
     begin: start,
     idle,

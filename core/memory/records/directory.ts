@@ -216,6 +216,6 @@ export async function retryOnConflict<T>(work: (reload: boolean) => Promise<T>):
 }
 
 function tooBusy(cause: CommitConflict): ServiceError {
-  const { message, kind, headers } = unavailable("too many requests change this conversation at once, try again");
-  return new ServiceError(kind, message, { cause, ...(headers && { headers }) });
+  const { message, kind, facts } = unavailable("too many requests change this conversation at once, try again");
+  return new ServiceError(kind, message, { cause, ...(facts && { facts }) });
 }

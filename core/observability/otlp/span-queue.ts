@@ -7,7 +7,7 @@ import type { Logger } from "pino";
 import { within } from "../../lib/abortable.ts";
 import { backOff } from "../../lib/retry.ts";
 import type { SpanData, TraceData } from "../sink.ts";
-import type { Collector, Sent } from "./collector.ts";
+import type { Collector, QueuedSpan, Sent } from "./collector.ts";
 
 const MAX_WAITING_SPANS = 2048;
 const BATCH_SPANS = 256;
@@ -22,12 +22,6 @@ const REST_FACTOR = 4;
 const WARNING_INTERVAL_MS = 60_000;
 /** How long to send the last spans when the service ends. */
 const CLOSE_TIMEOUT_MS = 2_000;
-
-/** A copy of the data of a span: the span itself would keep its whole trace in memory. */
-export interface QueuedSpan extends SpanData {
-  /** Whether its parent is a span of the calling service. */
-  readonly remote: boolean;
-}
 
 export interface QueueSettings {
   readonly collector: Pick<Collector, "send" | "close">;

@@ -2,10 +2,10 @@
 import { messageOf } from "../../lib/errors.ts";
 import type { Problem } from "../../lib/problem.ts";
 import { SCOPES } from "../../manifest/expression.ts";
-import type { Outline, WorkflowDefinition } from "../definition/definition.ts";
+import type { Outline, PinnedDefinition, WorkflowDefinition } from "../definition/definition.ts";
 import { compileCheck, type LinkContext, type LinkedParts } from "../definition/linking.ts";
 import { outlineSteps } from "../definition/outline.ts";
-import { hashDefinition, type PinnedDefinition, reveal } from "../definition/pinned.ts";
+import { hashDefinition, reveal } from "../definition/pinned.ts";
 import { compileWorkflowSteps } from "./steps.ts";
 
 const DEFAULT_RECOVERIES = 3;

@@ -3,10 +3,20 @@ import type { Logger } from "pino";
 import type { Caller } from "../../identity/caller.ts";
 import type { User } from "../../identity/user.ts";
 import type { Uses } from "../../lib/uses.ts";
+import type { WorkflowManifest } from "../../manifest/manifest.ts";
 import type { WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
 import type { JoinedChanges } from "../../storage/joined.ts";
 import type { StepPath, ValueSource } from "../journal/entries.ts";
+
+export interface PinnedDefinition {
+  readonly workflowId: string;
+  /**
+   * Workflows by id. Durations are milliseconds. A text that refers to the environment is stored as `{"$env": "Bearer ${TOKEN}"}`. An
+   * object of the manifest that has such a key itself is stored as `{"$as": {...}}`.
+   */
+  readonly workflows: Readonly<Record<string, WorkflowManifest>>;
+}
 
 /** The variables of expressions. Step plugins get copies of these values. */
 export interface StepScope {

@@ -3,9 +3,9 @@ import { unavailable } from "../../lib/errors.ts";
 import { unlessConflict } from "../../storage/conflict.ts";
 import { definitionKey } from "../../storage/keys.ts";
 import type { Store } from "../../storage/store.ts";
-import type { Outline, WorkflowDefinition } from "./definition.ts";
+import type { Outline, PinnedDefinition, WorkflowDefinition } from "./definition.ts";
 import { outlineSteps } from "./outline.ts";
-import { type PinnedDefinition, parsePinned } from "./pinned.ts";
+import { parsePinned } from "./pinned.ts";
 
 /** A workflow of the current manifest. */
 interface CurrentDefinition {

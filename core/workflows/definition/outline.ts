@@ -1,8 +1,7 @@
 /** Lists the steps of a workflow, including those of the workflows that it calls. */
 import type { StepList, StepManifest, WorkflowManifest } from "../../manifest/manifest.ts";
 import type { StepPath } from "../journal/entries.ts";
-import type { Outline, StepOutline, StepType } from "./definition.ts";
-import type { PinnedDefinition } from "./pinned.ts";
+import type { Outline, PinnedDefinition, StepOutline, StepType } from "./definition.ts";
 
 /** Most steps of a workflow and of those that it calls, which count once for each call. */
 export const MAX_STEPS = 10_000;

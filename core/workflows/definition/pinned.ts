@@ -7,16 +7,8 @@ import { type Environment, substitute } from "../../manifest/environment.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { LoadedManifest } from "../../manifest/load.ts";
 import type { Manifest, WorkflowManifest } from "../../manifest/manifest.ts";
+import type { PinnedDefinition } from "./definition.ts";
 import { workflowsCalled } from "./outline.ts";
-
-export interface PinnedDefinition {
-  readonly workflowId: string;
-  /**
-   * Workflows by id. Durations are milliseconds. A text that refers to the environment is stored as `{"$env": "Bearer ${TOKEN}"}`. An
-   * object of the manifest that has such a key itself is stored as `{"$as": {...}}`.
-   */
-  readonly workflows: Readonly<Record<string, WorkflowManifest>>;
-}
 
 export interface Pinned {
   readonly hash: string;

@@ -1,5 +1,5 @@
 /** The errors that clients get for workflows and executions. */
-import { invalid, notFound, quoted, ServiceError } from "../../lib/errors.ts";
+import { invalid, notFound, quoted, ServiceError, unavailable } from "../../lib/errors.ts";
 import type { ExecutionStatus, StepPath } from "./entries.ts";
 
 const describeStatus = (status: ExecutionStatus): string => (status === "error" ? "over: it failed" : status);
@@ -27,12 +27,8 @@ export const executionIdTaken = (id: string) =>
 
 /** The execution settled, but was resumed before the request to suspend it was answered. */
 export const resumedMeanwhile = (id: string) =>
-  new ServiceError("unavailable", "the execution has been resumed meanwhile: suspend it again", {
-    headers: { "retry-after": "1", "x-execution-id": id },
-  });
+  unavailable("the execution has been resumed meanwhile: suspend it again", 1, { executionId: id });
 
 /** The execution is in the store, and continues after a restart or in another process. */
 export const stillRunning = (id: string) =>
-  new ServiceError("unavailable", "the execution has been interrupted: it goes on when the server is back", {
-    headers: { "retry-after": "1", "x-execution-id": id },
-  });
+  unavailable("the execution has been interrupted: it goes on when the server is back", 1, { executionId: id });

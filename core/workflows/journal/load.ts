@@ -203,7 +203,7 @@ export async function readEntries(
 }
 
 export const incompleteJournal = (id: string) =>
-  new ServiceError("internal", "the journal of the execution is not complete", { headers: { "x-execution-id": id } });
+  new ServiceError("internal", "the journal of the execution is not complete", { facts: { executionId: id } });
 
 /** Rows of the journal; with `behind`, only those after the row with that key. */
 export async function readJournal(store: Store, number: number, behind?: string): Promise<Row[]> {

@@ -1,5 +1,5 @@
 /** Retries the commit of an execution until an unavailable store is back. */
-import { CommitConflict, ServiceError } from "../../lib/errors.ts";
+import { CommitConflict, ServiceError, unavailable } from "../../lib/errors.ts";
 import { isStoreUnavailable, whileAway } from "../../storage/away.ts";
 import type { Commit, Store } from "../../storage/store.ts";
 
@@ -15,7 +15,7 @@ export class UnrecordableError extends Error {
 
 /** The error for clients while an execution waits until it can be recorded. */
 export const notRecordedYet = (id: string, { message }: ServiceError): ServiceError =>
-  new ServiceError("unavailable", message, { headers: { "x-execution-id": id, "retry-after": "1" } });
+  unavailable(message, 1, { executionId: id });
 
 /**
  * @param failure of the first try

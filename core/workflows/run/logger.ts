@@ -1,10 +1,19 @@
 /** The logger of an execution: its lines name the execution. */
 import type { Logger } from "pino";
 import { boundLogger } from "../../observability/bound-logger.ts";
-import type { Execution } from "./execution.ts";
+import type { JournalState } from "../journal/state.ts";
+import type { ExecutionCaller } from "./environment.ts";
+import type { ExecutionSpans } from "./spans.ts";
+
+/** What of an execution its lines name. */
+export interface LoggedExecution {
+  readonly caller: Pick<ExecutionCaller, "logger">;
+  readonly state: JournalState;
+  readonly spans: ExecutionSpans | null;
+}
 
 /** The request's logger with the ids of the execution. Create it only when there is something to log. */
-export function executionLogger({ caller, state, spans }: Pick<Execution, "caller" | "spans" | "state">): Logger {
+export function executionLogger({ caller, state, spans }: LoggedExecution): Logger {
   const { workflowId, id: executionId, conversationId, userId } = state.start;
   return boundLogger(caller.logger, {
     workflowId,

@@ -1,8 +1,7 @@
-/** Counts executions when they settle, and steps by the entries of the journal. */
+/** Counts steps by the entries of the journal. */
 import type { WorkflowMeter } from "../../observability/metrics/named.ts";
 import type { StepOutcome } from "../../observability/metrics/outcomes.ts";
 import type { EntryKind, JournalEntry } from "../journal/entries.ts";
-import type { Execution } from "./execution.ts";
 
 /** The outcome of a step that an entry records. */
 const OUTCOMES: Readonly<Partial<Record<EntryKind, StepOutcome>>> = {
@@ -16,14 +15,4 @@ const OUTCOMES: Readonly<Partial<Record<EntryKind, StepOutcome>>> = {
 export function countStep(meter: WorkflowMeter | undefined, [kind, path]: JournalEntry): void {
   const outcome = OUTCOMES[kind];
   if (outcome !== undefined) meter?.steps.of(path).count(outcome);
-}
-
-export function countStart({ definition: { meter } }: Execution): void {
-  if (meter !== undefined) meter.running++;
-}
-
-export function countEnd({ definition: { meter }, state: { status }, isAtRest }: Execution): void {
-  if (meter === undefined) return;
-  meter.running--;
-  if (isAtRest && status !== "running") meter.executions.count(status);
 }

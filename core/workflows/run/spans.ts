@@ -11,8 +11,7 @@ import {
   workflowAttributes,
   workflowSpan,
 } from "../../observability/attributes.ts";
-import type { Entity } from "../../observability/sink.ts";
-import type { Span, SpanContext, SpanOrigin } from "../../observability/span.ts";
+import type { Entity, Span, SpanContext, SpanOrigin } from "../../observability/span.ts";
 import { cancelSpan, failSpan } from "../../observability/spans.ts";
 import type { Outline } from "../definition/definition.ts";
 import type { ExecutionStart, JournalEntry, StepPath } from "../journal/entries.ts";

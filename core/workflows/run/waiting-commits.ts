@@ -2,16 +2,21 @@
 import { CommitConflict, type ServiceError } from "../../lib/errors.ts";
 import type { Commit, Store } from "../../storage/store.ts";
 import { commitWithRetry, notRecordedYet } from "./commit-retry.ts";
-import type { Execution } from "./execution.ts";
 import { endUnknown } from "./execution-commits.ts";
-import { executionLogger } from "./logger.ts";
+import type { Lifetime } from "./lifetime.ts";
+import { executionLogger, type LoggedExecution } from "./logger.ts";
+
+interface CommittedExecution extends LoggedExecution {
+  readonly isRecorded: boolean;
+  readonly lifetime: Lifetime;
+}
 
 export class WaitingCommits {
-  readonly #execution: Execution;
+  readonly #execution: CommittedExecution;
   readonly #store: Store;
   #listeners: ((error: unknown) => void)[] = [];
 
-  constructor(execution: Execution, store: Store) {
+  constructor(execution: CommittedExecution, store: Store) {
     this.#execution = execution;
     this.#store = store;
   }

@@ -6,9 +6,9 @@ import { cloneUser } from "../../identity/user-token.ts";
 import { cloneJson } from "../../lib/clone-json.ts";
 import type { Path } from "../../manifest/issues.ts";
 import type { SpanOrigin } from "../../observability/span.ts";
-import { type ApprovalClaim, ApprovalNeeded } from "../../tools/approval.ts";
+import { ApprovalNeeded } from "../../tools/approval.ts";
 import { executeTool } from "../../tools/execute.ts";
-import type { ToolOrigin } from "../../tools/tool.ts";
+import type { ApprovalClaim, ToolOrigin } from "../../tools/tool.ts";
 import { type StepCall, Suspend, type Work } from "../definition/definition.ts";
 import { compileValue, type LinkContext } from "../definition/linking.ts";
 

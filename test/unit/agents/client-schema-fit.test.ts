@@ -190,7 +190,7 @@ test("rate of new schemas: a caller that has sent 4 MiB of them within a minute 
       return 0;
     } catch (error) {
       assert.ok(error instanceof ServiceError && error.kind === "rate_limited", String(error));
-      return Number(error.headers?.["retry-after"]);
+      return error.facts?.retryAfter ?? Number.NaN;
     }
   };
   let seed = 0;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { RunCall } from "../../../core/agents/agent.ts";
+import type { RunCall } from "../../../core/agents/run/caller.ts";
 import type { SpanOrigin } from "../../../core/observability/span.ts";
 import { agentsOf, assistant, caller, Events, historyOf } from "../../support/agents.ts";
 import { spanNamed, tracing, treeOf } from "../../support/trace-sink.ts";

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { APICallError, type LanguageModelV3, type LanguageModelV3StreamPart } from "@ai-sdk/provider";
-import { type ChainSettings, createModelChain } from "../../../core/models/chain.ts";
+import { createModelChain } from "../../../core/models/chain.ts";
+import type { ChainSettings } from "../../../core/models/chained-answer.ts";
 import { createCircuits } from "../../../core/models/models.ts";
 import { ModelMeter, NamedMeters } from "../../../core/observability/metrics/named.ts";
 import { type ModelTimeouts, ProviderQueueFull } from "../../../core/plugin/plugin.ts";
@@ -81,9 +82,9 @@ test("a model that has failed five times in a row is not called, in any chain, u
 
   await assert.rejects(
     partsOf(chain("p/bad"), ask("x")),
-    (error: { kind: string; headers: Record<string, string> }) => {
+    (error: { kind: string; facts: { retryAfter: number } }) => {
       assert.equal(error.kind, "unavailable");
-      const wait = Number(error.headers["retry-after"]);
+      const wait = error.facts.retryAfter;
       assert.ok(wait >= 1 && wait <= 10, `retry-after ${wait}`);
       return true;
     },

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { type ChainSettings, createModelChain } from "../../../core/models/chain.ts";
+import { createModelChain } from "../../../core/models/chain.ts";
+import type { ChainSettings } from "../../../core/models/chained-answer.ts";
 import openaiCompatible from "../../../core/models/openai-compatible/openai-compatible.ts";
 import scripted from "../../../core/models/scripted/scripted.ts";
 import type { ModelTimeouts } from "../../../core/plugin/plugin.ts";

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { LanguageModelV3StreamPart } from "@ai-sdk/provider";
-import type { PartBatch, PartSource } from "../../../core/models/part-source.ts";
 import { ThinkHabit, ThinkTags } from "../../../core/models/think-tags.ts";
+import type { PartBatch, PartSource } from "../../../core/plugin/plugin.ts";
 import { openaiOver } from "../../support/openai-provider.ts";
 import { says } from "../../support/openai-upstream.ts";
 import { ask, chainOf, partsOf, settingsOf, textOf } from "../../support/providers.ts";

@@ -3,14 +3,9 @@ import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServiceError } from "../../../core/lib/errors.ts";
-import {
-  type ApprovalInbox,
-  ApprovalNeeded,
-  type ApprovalRule,
-  compileApproval,
-} from "../../../core/tools/approval.ts";
+import { ApprovalNeeded, compileApproval } from "../../../core/tools/approval.ts";
 import { executeTool } from "../../../core/tools/execute.ts";
-import type { ConfiguredCall, Tool, ToolOrigin } from "../../../core/tools/tool.ts";
+import type { ApprovalInbox, ApprovalRule, ConfiguredCall, Tool, ToolOrigin } from "../../../core/tools/tool.ts";
 import { origin, silent, tool } from "../../support/tools.ts";
 
 const failsWith = (kind: string, message: string) => (error: unknown) =>
@@ -118,7 +113,7 @@ test("a call that needs approval does not run while the inbox has not admitted i
     () => assert.fail("ran"),
     (thrown) => thrown,
   );
-  assert.deepEqual([error.kind, error.headers], ["conflict", { "x-approval-id": "a1" }]);
+  assert.deepEqual([error.kind, error.facts], ["conflict", { approvalId: "a1" }]);
 });
 
 test("a call that needs approval runs with the input that the inbox gives, not with its own", async () => {

@@ -15,7 +15,7 @@ test("executing a workflow and asking for its state read and write as much as wh
     const { store, seen } = watched(createMemoryStore());
     const { opened } = await (await processesOf(t, manifest))({ ...store, kind: "sqlite" });
     t.after(() => opened.close());
-    const access = opened.engine.for({ userId: "ada", isolated: manifest !== WORKFLOWS });
+    const access = opened.workflows.for({ userId: "ada", isolated: manifest !== WORKFLOWS });
     const count = async (work: () => Promise<unknown>) => {
       seen.reads = 0;
       seen.commits.length = 0;
