@@ -68,8 +68,8 @@ export class Approvals implements ApprovalInbox {
   }
 
   /** From now on answers are for these tools and agents. */
-  use({ tools, agents }: Known): void {
-    this.#known = { tools, agents };
+  use(known: Known): void {
+    this.#known = known;
   }
 
   /** @param steps of workflows, and kept runs */
@@ -95,8 +95,7 @@ export class Approvals implements ApprovalInbox {
         hear: (id, { from, ...answer }) => this.hear(id, answer, from),
       });
     const report = approval?.away;
-    if (report === undefined) return work();
-    return whileAway(work, { report, isOver: () => call.signal.aborted });
+    return report === undefined ? work() : whileAway(work, { report, isOver: () => call.signal.aborted });
   }
 
   /** Takes an answer, unless it does not count: somebody has answered before, or the requester is not permitted to. */
@@ -130,8 +129,9 @@ export class Approvals implements ApprovalInbox {
   /** The approval with that id, if the requester may see it. */
   async find(id: string, requester: Requester): Promise<Approval | undefined> {
     const found = await this.#connected().read(id);
-    const principal = principalOf(requester, this.#options.isolated);
-    return found && mayAccess(principal, found.record.owner, undefined) ? approvalView(found.record) : undefined;
+    return found && mayAccess(principalOf(requester, this.#options.isolated), found.record.owner, undefined)
+      ? approvalView(found.record)
+      : undefined;
   }
 
   async answer(id: string, body: AnswerApprovalRequest, requester: Requester): Promise<Approval> {
@@ -146,7 +146,7 @@ export class Approvals implements ApprovalInbox {
       { principal, name, isConsole },
       {
         tools: this.#known.tools,
-        lost: (asked, approved) => this.#lost(asked, approved),
+        lost: this.#lost,
       },
     );
     if (isAwaited(record)) await this.#upkeep?.deliver(record);
@@ -154,13 +154,13 @@ export class Approvals implements ApprovalInbox {
   }
 
   /** Why nobody needs the answer any more: an older release withdrew nothing, and a process may die before it does. */
-  async #lost(record: ApprovalRecord, approved: boolean): Promise<WithdrawalReason | null> {
+  readonly #lost = async (record: ApprovalRecord, approved: boolean): Promise<WithdrawalReason | null> => {
     const { toolName, agentId } = record;
     if (isAwaited(record) && (await this.#steps?.hasEnded(record))) return "ended";
     const { tools, agents } = this.#known;
     const isKnown = tools.get(toolName) !== undefined && (agentId === undefined || agents.has(agentId));
     return approved && !isKnown ? "tool_removed" : null;
-  }
+  };
 
   /** Withdraws the open questions of a place, which `approvalPlace` names. Never rejects: an answer is refused all the same. */
   async withdrawAt(place: string, reason: WithdrawalReason, which?: Which): Promise<void> {

@@ -186,8 +186,8 @@ export const GUARDS: readonly Guard[] = [
   {
     file: "core/approvals/approvals.ts",
     title: "a call that goes on by itself waits for a store that is away",
-    from: "if (report === undefined) return work();",
-    to: "if (report !== null) return work();",
+    from: "return report === undefined ? work()",
+    to: "return report !== null ? work()",
   },
   {
     ...UPKEEP,
