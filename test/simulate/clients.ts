@@ -20,7 +20,7 @@ interface Asked {
   readonly onChunk?: (chunk: Buffer) => void;
 }
 
-export interface Reply {
+interface Reply {
   readonly status: number;
   readonly headers: Record<string, string>;
   readonly data: Loose;

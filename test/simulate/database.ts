@@ -21,7 +21,7 @@ export type Asked =
 export type Answers = readonly (number | Error | readonly (Row | undefined)[] | Joined | null)[];
 
 /** The connection was lost. */
-export class Lost extends Error {
+class Lost extends Error {
   readonly mayHaveHappened: boolean;
   constructor(mayHaveHappened: boolean) {
     super("the connection to the database was lost");

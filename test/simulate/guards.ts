@@ -1,7 +1,7 @@
 /** Guards of the service, each with the change that takes it away. Without it some simulation must go wrong. */
 import type { Patch } from "../model/built.ts";
 
-export interface Guard extends Patch {
+interface Guard extends Patch {
   readonly title: string;
   /** How many seeds it may take. Left out: none of them showed it so far. */
   readonly seeds?: number;

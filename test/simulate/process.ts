@@ -12,7 +12,7 @@ import type { World } from "./world.ts";
 const require = createRequire(import.meta.url);
 
 /** Does something to the world outside, once it is known that this process still lives. */
-export type Effect = (kind: string, key: string, detail: unknown) => void;
+type Effect = (kind: string, key: string, detail: unknown) => void;
 
 interface ProcessOptions {
   readonly world: World;

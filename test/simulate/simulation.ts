@@ -2,7 +2,7 @@
 import type { Random } from "../fuzz/random.ts";
 import { type InjectedReply, type InjectOptions, inject } from "../support/inject.ts";
 import type { Build, Inside } from "./build.ts";
-import { type ClientKind, startClient } from "./clients.ts";
+import { startClient } from "./clients.ts";
 import { Database } from "./database.ts";
 import { CONFIG, manifestText } from "./manifest.ts";
 import type { Action } from "./plan.ts";
@@ -246,7 +246,7 @@ export class Simulation {
   }
 }
 
-export interface Outcome {
+interface Outcome {
   readonly digest: string;
   readonly steps: number;
   /** Null when everything was as it should be. */
@@ -273,4 +273,3 @@ export async function simulate(
   return { digest: world.digest(), steps: world.steps, complaint: world.complaints[0] ?? null };
 }
 
-export type { ClientKind };
