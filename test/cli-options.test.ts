@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { PENSTOCK, penstock, run, serve } from "./support/command-line.ts";
+import { CHECKOUT, PENSTOCK, penstock, ROOT, run, serve } from "./support/command-line.ts";
 import { pluginFolder } from "./support/plugin-folder.ts";
 
 const QUIET = "name: Quiet\n";
@@ -74,10 +74,46 @@ test("penstock help says what --help says, and penstock completion writes script
 });
 
 test("penstock init: a file that is there is never overwritten, but named, and nothing is written then", async (t) => {
-  const cwd = pluginFolder(t, { "mine/service.yaml": "name: Mine\n", "mine/tsconfig.json": "{}" });
+  const cwd = pluginFolder(t, { "mine/service.yaml": "name: Mine\n", "mine/test/serve.ts": "" });
   const { code, stdout, stderr } = await penstock(["init", "mine"], { cwd });
   assert.deepEqual([code, stdout], [1, ""]);
-  assert.equal(stderr, "penstock: service.yaml, tsconfig.json are there already: init overwrites nothing\n");
-  assert.deepEqual((await readdir(join(cwd, "mine"))).sort(), ["service.yaml", "tsconfig.json"]);
+  assert.equal(stderr, "penstock: service.yaml, test/serve.ts are there already: init overwrites nothing\n");
+  assert.deepEqual((await readdir(join(cwd, "mine"))).sort(), ["service.yaml", "test"]);
   assert.equal(await readFile(join(cwd, "mine/service.yaml"), "utf8"), "name: Mine\n");
+});
+
+test("penstock init without a folder, in a repository: .gitignore and package.json get what they lack, and all else stays", async (t) => {
+  const own = { name: "shop", scripts: { start: "node shop.js" }, dependencies: { tsx: "4.0.0" } };
+  const cwd = pluginFolder(t, {
+    ".gitignore": "node_modules/\n*.log",
+    "package.json": JSON.stringify(own, null, "\t"),
+    "README.md": "# Shop\n",
+    "tsconfig.json": "{}",
+  });
+  const { code, stdout, stderr } = await run(process.execPath, [CHECKOUT, "init"], { cwd });
+  assert.deepEqual([code, stderr], [0, ""]);
+  for (const line of [".gitignore (added to)", "package.json (added to)", "README.md (left as it is)", "service.yaml"])
+    assert.ok(stdout.includes(`  ${line}\n`), line);
+  assert.match(stdout, /\nNext: npm install && npx penstock-gateway\n$/);
+  const read = (name: string) => readFile(join(cwd, name), "utf8");
+  assert.equal(await read(".gitignore"), "node_modules/\n*.log\ndata/\n.env\n");
+  assert.deepEqual([await read("README.md"), await read("tsconfig.json")], ["# Shop\n", "{}"]);
+  const text = await read("package.json");
+  assert.match(text, /^\{\n\t"name": "shop",\n/);
+  const made = JSON.parse(text);
+  assert.deepEqual([made.type, made.scripts.start, made.dependencies.tsx], [undefined, "node shop.js", "4.0.0"]);
+  assert.deepEqual(
+    [made.scripts.check, made.imports["#plugin"]],
+    ["penstock-gateway check", "penstock-gateway/plugin"],
+  );
+  // From a checkout npm installs the checkout.
+  assert.equal(made.dependencies["penstock-gateway"], `file:${ROOT.replace(/\/$/, "")}`);
+});
+
+test("penstock init: a package.json that is no JSON is named, and nothing is written", async (t) => {
+  const cwd = pluginFolder(t, { "package.json": "{ name: shop }" });
+  const { code, stderr } = await penstock(["init"], { cwd });
+  assert.equal(code, 1);
+  assert.match(stderr, /^penstock: package\.json: .*JSON/);
+  assert.deepEqual(await readdir(cwd), ["package.json"]);
 });

@@ -12,7 +12,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { after, before, type TestContext, test } from "node:test";
 import { ROOT, run, serve } from "./support/command-line.ts";
 import { calls, failure, says, startOpenAIUpstream } from "./support/openai-upstream.ts";
@@ -104,6 +104,26 @@ test("npm pack: a package of the bundle, its types, schema and licences, that in
   );
   const licences = readFileSync(join(own, "dist/THIRD_PARTY_LICENSES.txt"), "utf8");
   for (const { name, version } of bill.components) assert.ok(licences.includes(`${name} ${version}`), name);
+});
+
+test("penstock init of a package that npm has installed from a tarball: the project takes it along, and npm publish would take it", async () => {
+  const app = await install("taken");
+  const packages = { "node_modules/penstock-gateway": { resolved: `file:../${basename(tarball)}` } };
+  writeFileSync(join(app, "node_modules/.package-lock.json"), JSON.stringify({ packages }));
+  const made = await penstock(app, "init", "shop");
+  assert.equal(made.code, 0, made.stderr);
+  const { dependencies } = JSON.parse(readFileSync(join(app, "shop/package.json"), "utf8"));
+  assert.equal(dependencies["penstock-gateway"], `file:${basename(tarball)}`);
+  assert.deepEqual(readFileSync(join(app, "shop", basename(tarball))), readFileSync(tarball));
+  const published = await run(
+    "npm",
+    ["publish", "--dry-run", "--silent", tarball, "--registry", "http://127.0.0.1:9", "--fetch-retries", "0"],
+    {
+      cwd: app,
+      hang: HANG_MS,
+    },
+  );
+  assert.deepEqual([published.code, published.stderr], [0, ""]);
 });
 
 test("penstock init in an empty folder: check, types, serve, a call of the agent, an own tool, evals with a real model from cassettes, and a build that runs elsewhere, offline and over node:http", async (t) => {

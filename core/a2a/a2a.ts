@@ -45,8 +45,6 @@ export class A2a {
     this.#agents = agents;
     this.#manifest = manifest;
     const rows = new TaskRows(store, isIsolated(manifest), membership);
-    this.pushes = new PushSender(rows, { settings: () => manifest.server.push, logger });
-    rows.onEvent = () => this.pushes.hurry();
     const tasks = new Tasks(rows, {
       ...parts,
       logger,
@@ -55,6 +53,12 @@ export class A2a {
       refused: () => refused("server.limits.userTasks"),
     });
     this.#tasks = tasks;
+    this.pushes = new PushSender(rows, {
+      settings: () => manifest.server.push,
+      whole: (record) => tasks.whole(record),
+      logger,
+    });
+    rows.onEvent = () => this.pushes.hurry();
     this.#keeper = new TaskKeeper(rows, {
       takeUp: (agent, task) => tasks.takeUp(agent, task),
       get hasAgents() {

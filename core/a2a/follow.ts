@@ -1,8 +1,8 @@
 /** The events of a task, for clients that stream it. */
-import type { AgentPart } from "../agents/run/parts.ts";
+import type { EventSink } from "../lib/event-sink.ts";
 import { taskKey } from "../storage/keys.ts";
 import { Watch } from "../storage/watch.ts";
-import { type ArtifactUpdate, TaskOutput } from "./output.ts";
+import type { ArtifactUpdate } from "./output.ts";
 import { isOver, isWorking, type Task, type TaskRecord } from "./task.ts";
 import type { Tasks } from "./tasks.ts";
 
@@ -10,7 +10,7 @@ export type TaskEvent =
   | { readonly task: Task }
   | (ArtifactUpdate & { readonly of: Task })
   /** The end of the task, or the question of its agent. */
-  | { readonly endOf: Task };
+  | { readonly endOf: TaskRecord };
 
 /** Pause between two reads of a task that waits. */
 const POLL_INTERVAL_MS = 250;
@@ -20,36 +20,32 @@ const POLL_INTERVAL_MS = 250;
  * until it has continued. Stops when `signal` aborts; the task continues.
  */
 export async function* followTask(tasks: Tasks, found: TaskRecord, signal: AbortSignal): AsyncGenerator<TaskEvent> {
-  const { agent, task, run } = found;
-  const output = new TaskOutput(task.artifacts);
+  const { agent, task } = found;
+  const output = await tasks.output(found);
+  if (output === undefined) return;
   const watch = new Watch(tasks.rows.store, taskKey(agent, task.id));
-  let last = run?.seen ?? 0;
   let now = found;
   let hasLeft = false;
+  const reader: Partial<EventSink> = {
+    get closed() {
+      return hasLeft || signal.aborted;
+    },
+    onLeave: (listener) => signal.addEventListener("abort", listener),
+  };
   try {
-    yield { task };
+    yield { task: { ...task, artifacts: output.artifacts() } };
     while (!signal.aborted) {
-      const follow = now.run !== undefined && isWorking(now.task) ? await tasks.events(now, last) : undefined;
+      const follow = now.run !== undefined && isWorking(now.task) ? await tasks.events(now, output.told) : undefined;
       if (follow === undefined) await watch.wait(POLL_INTERVAL_MS, signal);
       else {
         let wake = () => {};
         let isOpen = true;
-        const following = follow({
-          open() {},
-          send(json, number = last + 1) {
-            last = number;
-            output.add(JSON.parse(json) as AgentPart);
+        const following = output
+          .hear(follow, reader, () => wake())
+          .finally(() => {
+            isOpen = false;
             wake();
-            return undefined;
-          },
-          get closed() {
-            return hasLeft || signal.aborted;
-          },
-          onLeave: (listener) => signal.addEventListener("abort", listener),
-        }).finally(() => {
-          isOpen = false;
-          wake();
-        });
+          });
         following.catch(() => {});
         while (isOpen || output.hasNews) {
           for (const update of output.news()) yield { ...update, of: task };
@@ -65,8 +61,9 @@ export async function* followTask(tasks: Tasks, found: TaskRecord, signal: Abort
       const read = follow === undefined ? tasks.rows.read(agent, task.id) : tasks.follow(agent, task.id);
       const next = (await read)?.record;
       if (next === undefined) return;
-      if (isOver(next.task) || asksAnew(next.task, now.task)) {
-        yield { endOf: next.task };
+      const isSame = next.task.status.timestamp === now.task.status.timestamp;
+      if (isOver(next.task) || !(isWorking(next.task) || (isSame && !isWorking(now.task)))) {
+        yield { endOf: next };
         return;
       }
       // It goes on, though not here any more: its next process may have to take it up first.
@@ -78,7 +75,3 @@ export async function* followTask(tasks: Tasks, found: TaskRecord, signal: Abort
     watch.end();
   }
 }
-
-/** Whether the task asks a question that it did not ask before. */
-const asksAnew = (now: Task, before: Task): boolean =>
-  !isWorking(now) && (isWorking(before) || now.status.timestamp !== before.status.timestamp);

@@ -1,12 +1,12 @@
 /** A new task: its record, and what its agent is asked. */
-import { createHash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import type { KeptRequest } from "../agents/keeper.ts";
 import { pushUiMessage } from "../agents/prompt/ui-input.ts";
 import { ownerOf } from "../identity/ownership.ts";
 import type { Principal, Requester } from "../identity/principal.ts";
-import { canonicalJson } from "../lib/canonical-json.ts";
 import { storedTime } from "../lib/clock.ts";
 import { invalid } from "../lib/errors.ts";
+import { digestOf } from "../storage/encoding.ts";
 import { taskMessageKey } from "../storage/keys.ts";
 import type { PushConfig } from "./push-config.ts";
 import type { Message, Part, Task, TaskRecord } from "./task.ts";
@@ -43,13 +43,11 @@ export function newRecord(
   const status = { state: "TASK_STATE_WORKING", timestamp: new Date(now).toISOString() } as const;
   const task: Task = { id, contextId, status, artifacts: [], history: [{ ...message, taskId: id, contextId }] };
   const origin = { user, caller: caller.kind, ...(context !== undefined && { context }) };
-  const key = taskMessageKey(digest([agent, owner, message.messageId]));
+  const key = taskMessageKey(digestOf([agent, owner, message.messageId]));
   // Of everything in the client's message, to recognise a repeated one.
-  const content = digest([named, message, context]);
-  return { agent, owner, createdAt: now, updatedAt: now, task, origin, message: [key, content] };
+  const content = digestOf([named, message, context]);
+  return { agent, owner, updatedAt: now, task, origin, message: [key, content] };
 }
-
-const digest = (value: unknown): string => createHash("sha256").update(canonicalJson(value)).digest("base64url");
 
 /** What the agent of a task is asked. */
 export function requestOf({ task, origin, waiting }: TaskRecord): KeptRequest {

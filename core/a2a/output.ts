@@ -1,6 +1,8 @@
 /** The output of an agent in a task so far, for one reader. */
 import type { AgentPart } from "../agents/run/parts.ts";
-import type { Artifact, Part } from "./task.ts";
+import { hearing } from "../agents/stream/raw.ts";
+import type { EventProducer, EventSink } from "../lib/event-sink.ts";
+import type { Artifact, Part, Task } from "./task.ts";
 
 /** Id of the artifact with the texts of the agent. */
 const ANSWER = "answer";
@@ -22,20 +24,26 @@ export interface ArtifactUpdate {
 export class TaskOutput {
   readonly #pieces: Piece[] = [];
   #block = 0;
-  #files = 0;
   /** How many pieces there were when the step began that is at work. */
   #before = 0;
   /** How many the reader has. */
   #read = 0;
-  /** Size of the output in characters. */
-  size = 0;
 
-  /** @param earlier the output before a question, if the task continues after one: its reader has it */
-  constructor(earlier: readonly Artifact[]) {
+  /** How the run has finished. */
+  metadata: Task["metadata"];
+  /** Number of the last event of the run that it has heard. */
+  told: number;
+
+  /**
+   * @param earlier what the row has of it, in rows of older releases: its reader has it
+   * @param seen number of the last event of the run of which that tells
+   */
+  constructor(earlier: readonly Artifact[], seen = 0) {
+    this.told = seen;
     for (const artifact of earlier) {
       if (artifact.artifactId === ANSWER)
-        for (const { text = "" } of artifact.parts) this.#addText(text, ++this.#block);
-      else this.#addFile(artifact);
+        for (const { text = "" } of artifact.parts) this.#pieces.push({ text, block: ++this.#block });
+      else this.#pieces.push(artifact);
     }
     this.#read = this.#before = this.#pieces.length;
   }
@@ -43,36 +51,35 @@ export class TaskOutput {
   /** Adds a part, if it belongs to the answer. Output of sub-agents and of tools does not. */
   add(part: AgentPart): void {
     if (part.subAgentId !== undefined) return;
-    if (part.type === "start-step") this.#before = this.#pieces.length;
+    if (part.type === "finish") this.metadata = { finishReason: part.finishReason, usage: part.totalUsage };
+    else if (part.type === "start-step") this.#before = this.#pieces.length;
     else if (part.type === "step-restart") this.#restart();
     else if (part.type === "text-start") this.#block++;
-    else if (part.type === "text-delta" && part.delta !== "") this.#addText(part.delta, this.#block);
+    else if (part.type === "text-delta" && part.delta !== "")
+      this.#pieces.push({ text: part.delta, block: this.#block });
     else if (part.type === "file") {
       const { base64, mediaType } = part.file;
-      this.#addFile({ artifactId: `file-${this.#files + 1}`, parts: [{ raw: base64, mediaType }] });
+      const files = this.#pieces.filter((piece) => "artifactId" in piece).length;
+      this.#pieces.push({ artifactId: `file-${files + 1}`, parts: [{ raw: base64, mediaType }] });
     }
   }
 
   /** After a crash the model is asked again: what it has said in this step counts no more. */
   #restart(): void {
-    const gone = this.#pieces.splice(this.#before);
-    for (const piece of gone) {
-      if ("artifactId" in piece) this.#files--;
-      this.size -= sizeOf(piece);
-    }
+    this.#pieces.splice(this.#before);
     // The reader gets the whole artifact anew.
     if (this.#read > this.#before) this.#read = 0;
   }
 
-  #addText(text: string, block: number): void {
-    this.size += text.length;
-    this.#pieces.push({ text, block });
-  }
-
-  #addFile(artifact: Artifact): void {
-    this.#files++;
-    this.size += sizeOf(artifact);
-    this.#pieces.push(artifact);
+  /** Adds what a run says. @param heard called after each part */
+  hear(follow: EventProducer, reader: Partial<EventSink> = {}, heard = () => {}): Promise<void> {
+    const each = (part: AgentPart, id: number) => {
+      this.told = id;
+      this.add(part);
+      heard();
+      return undefined;
+    };
+    return follow(hearing(each, reader));
   }
 
   artifacts(): Artifact[] {
@@ -101,8 +108,8 @@ export class TaskOutput {
   }
 }
 
-const sizeOf = (piece: Piece): number =>
-  "text" in piece ? piece.text.length : piece.parts.reduce((size, { raw = "" }) => size + raw.length, 0);
+export const charactersOf = (artifacts: readonly Artifact[]): number =>
+  artifacts.flatMap(({ parts }) => parts).reduce((size, { text = "", raw = "" }) => size + text.length + raw.length, 0);
 
 function textParts(texts: readonly Text[]): Part[] {
   const blocks = new Map<number, string[]>();

@@ -29,7 +29,7 @@ import {
   withoutClaim,
   withTry,
 } from "./pushes.ts";
-import type { Task } from "./task.ts";
+import type { Task, TaskRecord } from "./task.ts";
 import type { TaskRows } from "./task-rows.ts";
 
 /** Pause between two scans for due notifications. Those of tasks that end in this process are sent at once. */
@@ -57,6 +57,8 @@ type PushSettings = Manifest["server"]["push"];
 interface PushSenderOptions {
   /** The settings of the current manifest. */
   settings(): PushSettings;
+  /** The task with what its agent has said. */
+  whole(record: TaskRecord): Promise<Task | undefined>;
   readonly logger: Logger;
 }
 
@@ -211,9 +213,11 @@ export class PushSender {
       await changePushes(store, id, (before) => (before === null ? undefined : { ...before, pushes: [] }));
       return;
     }
+    // Where its run is gone, the receiver is told at least how it stands.
+    const task = (await this.#options.whole(found.record)) ?? found.record.task;
     const turns = createTurns(MAX_RECEIVERS_AT_ONCE);
     const due = duePushes(claimed, now);
-    const outcomes = await Promise.all(due.map((push) => turns(() => this.#try(push, found.record.task))));
+    const outcomes = await Promise.all(due.map((push) => turns(() => this.#try(push, task))));
     const settled = await changePushes(store, id, (before) => settle(before, due, outcomes));
     if (settled !== undefined && duePushes(settled, systemTime()).length > 0) this.hurry();
   }

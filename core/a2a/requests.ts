@@ -38,7 +38,6 @@ import type { Version } from "./params.ts";
 import type { PushConfigs } from "./push-configs.ts";
 import { isOver, isWorking, type Message, type Task, type TaskRecord } from "./task.ts";
 import { listTasks } from "./task-list.ts";
-import type { FoundTask } from "./task-rows.ts";
 import type { Tasks } from "./tasks.ts";
 
 interface RequestSource {
@@ -73,20 +72,20 @@ export class Requests implements A2ARequestHandler {
     return this.#guard(async () => {
       const record = await this.#take(request, requestedVersion as Version);
       const { returnImmediately, historyLength } = request.configuration ?? {};
-      return taskReply(returnImmediately ? record.task : await this.#settled(record), historyLength);
+      return this.#reply(returnImmediately ? record : await this.#settled(record), historyLength);
     });
   }
 
   /** The task when it has ended or asks a question, or when the reply can wait no longer. */
-  async #settled(record: TaskRecord): Promise<Task> {
-    if (!isWorking(record.task)) return record.task;
+  async #settled(record: TaskRecord): Promise<TaskRecord> {
+    if (!isWorking(record.task)) return record;
     const { tasks, call, until } = this.#source;
     const limit = AbortSignal.any([
       call.signal,
       AbortSignal.timeout(Math.max(Math.ceil(until - performance.now()), 0)),
     ]);
     for await (const event of followTask(tasks, record, limit)) if ("endOf" in event) return event.endOf;
-    return (await this.#find(record.task.id)).record.task;
+    return this.#find(record.task.id);
   }
 
   async *sendMessageStream(
@@ -96,7 +95,7 @@ export class Requests implements A2ARequestHandler {
     const { historyLength } = request.configuration ?? {};
     const record = await this.#guard(() => this.#take(request, requestedVersion as Version));
     if (isWorking(record.task)) yield* this.#follow(record, historyLength);
-    else yield StreamCodec.fromJSON(wireEvent({ task: record.task }, historyLength));
+    else yield { payload: { $case: "task", value: await this.#guard(() => this.#reply(record, historyLength)) } };
   }
 
   /** The task that the message starts, has started before, or continues. */
@@ -112,7 +111,7 @@ export class Requests implements A2ARequestHandler {
   /** Takes a message to a task as the answer to its question. */
   async #answer(id: string, message: NewTask["message"], push: NewTask["push"]): Promise<TaskRecord> {
     const { tasks, configs, call } = this.#source;
-    const { record } = await this.#find(id);
+    const record = await this.#find(id);
     const { task } = record;
     const { contextId } = task;
     if (isOver(task) || isWorking(task)) {
@@ -125,49 +124,55 @@ export class Requests implements A2ARequestHandler {
     }
     if (push !== undefined) await configs.set(id, push);
     await tasks.answer(record, { ...message, taskId: id, contextId }, call);
-    return (await this.#find(id)).record;
+    return await this.#find(id);
   }
 
-  async #find(id: string): Promise<FoundTask> {
+  async #find(id: string): Promise<TaskRecord> {
     const { agent, tasks, principal } = this.#source;
     const found = await tasks.find(agent.id, id, principal);
     if (found === undefined) throw taskNotFound(id);
-    return found;
+    return found.record;
   }
 
   async getTask({ id, historyLength }: GetTaskRequest) {
-    return this.#guard(async () => taskReply((await this.#find(id)).record.task, historyLength));
+    return this.#guard(async () => this.#reply(await this.#find(id), historyLength));
+  }
+
+  async #reply(record: TaskRecord, historyLength?: number) {
+    const task = await this.#source.tasks.whole(record);
+    if (task === undefined) throw taskNotFound(record.task.id);
+    return taskReply(task, historyLength);
   }
 
   async listTasks(request: ListTasksRequest): Promise<ListTasksResponse> {
     return this.#guard(async () => {
       const { agent, tasks, principal } = this.#source;
-      const { contextId, status, statusTimestampAfter, pageToken } = request;
+      const { contextId, status, statusTimestampAfter, pageToken, includeArtifacts = false } = request;
       const query = {
         contextId: contextId || undefined,
         state: status === TaskState.TASK_STATE_UNSPECIFIED ? undefined : taskStateToJSON(status),
         after: statusTimestampAfter === undefined ? undefined : parseTime(statusTimestampAfter),
         pageSize: request.pageSize ?? defaults.PeerTaskListRequest.params.pageSize,
         pageToken,
+        includeArtifacts,
       };
       const page = await listTasks(tasks, agent.id, query, principal);
-      const withoutArtifacts = (task: Task) => (request.includeArtifacts ? task : { ...task, artifacts: [] });
-      return { ...page, tasks: page.tasks.map((task) => taskReply(withoutArtifacts(task), request.historyLength)) };
+      return { ...page, tasks: page.tasks.map((task) => taskReply(task, request.historyLength)) };
     });
   }
 
   async cancelTask({ id }: CancelTaskRequest) {
     return this.#guard(async () => {
-      const task = (await this.#source.tasks.cancel(await this.#find(id)))?.task;
-      if (task === undefined) throw taskNotFound(id);
-      if (task.status.state !== "TASK_STATE_CANCELED")
-        throw new TaskNotCancelableError(`task ${task.id} has ended and cannot be canceled`);
-      return taskReply(task);
+      const record = await this.#source.tasks.cancel(await this.#find(id));
+      if (record === undefined) throw taskNotFound(id);
+      if (record.task.status.state !== "TASK_STATE_CANCELED")
+        throw new TaskNotCancelableError(`task ${id} has ended and cannot be canceled`);
+      return this.#reply(record);
     });
   }
 
   async *resubscribe({ id }: SubscribeToTaskRequest): AsyncGenerator<StreamResponse, void, undefined> {
-    const { record } = await this.#guard(() => this.#find(id));
+    const record = await this.#guard(() => this.#find(id));
     if (isOver(record.task)) throw new UnsupportedOperationError(`task ${id} has ended: ask for the task instead`);
     yield* this.#follow(record);
   }
@@ -222,7 +227,7 @@ const taskReply = (task: Task, historyLength?: number) => TaskCodec.fromJSON(wit
 function wireEvent(event: TaskEvent, historyLength: number | undefined): object {
   if ("task" in event) return { task: withHistory(event.task, historyLength) };
   if ("endOf" in event) {
-    const { id, contextId, status, metadata } = event.endOf;
+    const { id, contextId, status, metadata } = event.endOf.task;
     return { statusUpdate: { taskId: id, contextId, status, metadata } };
   }
   const { of, artifact, append } = event;

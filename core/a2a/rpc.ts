@@ -3,6 +3,7 @@ import { LegacyJsonRpcTransportHandler } from "@a2a-js/sdk/compat/v0_3/server";
 import { A2A_ERROR_CODE, PushNotificationNotSupportedError, VersionNotSupportedError } from "@a2a-js/sdk/errors";
 import { type A2ARequestHandler, JsonRpcTransportHandler, ServerCallContext } from "@a2a-js/sdk/server";
 import type { RunCall } from "../agents/run/caller.ts";
+import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { RawReply } from "../http/route.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { TextSink } from "../lib/event-sink.ts";
@@ -10,14 +11,6 @@ import { a2aError } from "./errors.ts";
 import { checkParams, checkRequest, hasMethod, type Version } from "./params.ts";
 
 const JSON_HEADERS = ["content-type", "application/json; charset=utf-8", "cache-control", "no-store"];
-const EVENT_HEADERS = [
-  "content-type",
-  "text/event-stream; charset=utf-8",
-  "cache-control",
-  "no-cache, no-transform",
-  "x-accel-buffering",
-  "no",
-];
 
 type Id = string | number | null;
 

@@ -4,7 +4,7 @@ import { systemTime } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import { Interval } from "../lib/interval.ts";
 import { removeUnchanged, unlessConflict } from "../storage/conflict.ts";
-import { indexedTask, OPEN_TASKS, openTask, taskEntry, taskIndex, taskKey } from "../storage/keys.ts";
+import { indexedTask, OPEN_TASKS, openTask, taskEntry, taskIndex } from "../storage/keys.ts";
 import { excessBytes } from "../storage/memory-shares.ts";
 import { Orphans } from "../storage/orphans.ts";
 import { allRows, pagesInBackground } from "../storage/ranges.ts";
@@ -110,18 +110,10 @@ export async function removeSurplusTasks(rows: TaskRows, signal: AbortSignal): P
   const excess = () => excessBytes(rows.store, "tasks");
   for (let left = excess(), before = Number.POSITIVE_INFINITY; left > 0 && left < before; left = excess()) {
     before = left;
-    await removeOldest(rows, left);
-    if (signal.aborted) return;
-  }
-}
-
-async function removeOldest(rows: TaskRows, bytes: number): Promise<void> {
-  let freed = 0;
-  for (const { agent, row } of await oldestTasks(rows)) {
-    if (freed >= bytes) return;
-    const record = await rows.store.get(taskKey(agent, indexedTask(row.key).task));
-    freed += record?.value.length ?? 0;
-    await unlessConflict(rows.delete(agent, [row]));
+    for (const { agent, row } of await oldestTasks(rows)) {
+      if (signal.aborted || excess() <= 0) return;
+      await unlessConflict(rows.delete(agent, [row]));
+    }
   }
 }
 

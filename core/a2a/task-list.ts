@@ -4,17 +4,18 @@ import type { Principal } from "../identity/principal.ts";
 import { invalid } from "../lib/errors.ts";
 import { indexedTask, taskEntry, taskIndex } from "../storage/keys.ts";
 import { inTurn } from "../storage/large-rows.ts";
+import { allRows } from "../storage/ranges.ts";
 import type { Row } from "../storage/store.ts";
+import { charactersOf } from "./output.ts";
 import type { Task } from "./task.ts";
 import { isTaskId } from "./task-ids.ts";
 import type { IndexValue } from "./task-rows.ts";
 import type { Tasks } from "./tasks.ts";
 
-type Findable = Pick<Tasks, "rows" | "find">;
+type Findable = Pick<Tasks, "rows" | "find" | "whole">;
 
 /** Index rows that one request reads: older tasks are not found. */
 const MAX_SCANNED_ROWS = 10_000;
-const BATCH_ROWS = 1_000;
 /** A page ends early when its stored tasks exceed this size. */
 const MAX_PAGE_CHARACTERS = 2 * 1024 * 1024;
 
@@ -26,6 +27,7 @@ interface TaskListQuery {
   readonly pageSize: number;
   /** Empty for the first page. */
   readonly pageToken: string;
+  readonly includeArtifacts: boolean;
 }
 
 interface TaskPage {
@@ -59,27 +61,30 @@ export async function listTasks(
   }
   const found: Task[] = [];
   let size = 0;
+  const read = async (id: string) => {
+    const seen = await tasks.find(agent, id, principal);
+    if (seen === undefined) return;
+    const { task } = seen.record;
+    const shown = query.includeArtifacts ? await tasks.whole(seen.record) : { ...task, artifacts: [] };
+    if (shown === undefined) return;
+    found.push(shown);
+    size += seen.size + charactersOf(shown.artifacts);
+  };
   let taken = 0;
   while (taken < Math.min(keys.length, pageSize) && size < MAX_PAGE_CHARACTERS) {
     const { task } = indexedTask(keys[taken++]!);
-    const seen = await inTurn(() => tasks.find(agent, task, principal));
-    if (seen === undefined) continue;
-    found.push(seen.record.task);
-    size += seen.size;
+    await inTurn(() => read(task));
   }
   const nextPageToken = keys.length > taken ? pageToken(keys[taken - 1]!) : "";
   return { tasks: found, nextPageToken, pageSize, totalSize };
 }
 
 async function* newestFirst({ rows: { store } }: Findable, prefix: string): AsyncGenerator<Row> {
-  let before: string | undefined;
-  for (let seen = 0; seen < MAX_SCANNED_ROWS; ) {
-    const range = { prefix, reverse: true, limit: BATCH_ROWS };
-    const rows = await store.scan(before === undefined ? range : { ...range, before });
-    yield* rows;
-    seen += rows.length;
-    if (rows.length < BATCH_ROWS) return;
-    before = rows.at(-1)!.key;
+  let left = MAX_SCANNED_ROWS;
+  for await (const rows of allRows(store, { prefix, reverse: true })) {
+    yield* rows.slice(0, left);
+    left -= rows.length;
+    if (left <= 0) return;
   }
 }
 

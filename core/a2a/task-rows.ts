@@ -64,11 +64,7 @@ export class TaskRows {
   create(record: TaskRecord, push?: PushConfig): Promise<number> {
     const { agent, owner, task, message } = record;
     const key = taskKey(agent, task.id);
-    const put: [string, string][] = [
-      [key, JSON.stringify(record)],
-      ...this.#indexRows(record),
-      ...this.#openRows(record),
-    ];
+    const put: [string, string][] = [[key, JSON.stringify(record)], ...this.#pointers(record)];
     const expect: [string, null][] = [[key, null]];
     if (push !== undefined)
       put.push(...pushCommit(task.id, undefined, withConfig(noPushes(agent, owner), push, false, 0)).put);
@@ -95,11 +91,9 @@ export class TaskRows {
   async change(before: TaskRecord, after: TaskRecord, revision: number): Promise<number> {
     const { agent, task } = after;
     const key = taskKey(agent, task.id);
-    const put: [string, string][] = [[key, JSON.stringify(after)], ...this.#indexRows(after), ...this.#openRows(after)];
+    const put: [string, string][] = [[key, JSON.stringify(after)], ...this.#pointers(after)];
     const kept = new Set(put.map(([key]) => key));
-    const old = [...this.#indexRows(before), ...this.#openRows(before)].flatMap(([key]) =>
-      kept.has(key) ? [] : [key],
-    );
+    const old = this.#pointers(before).flatMap(([key]) => (kept.has(key) ? [] : [key]));
     const commit: Commit = { put, delete: old, expect: [[key, revision]] };
     const isEvent = this.onEvent !== null && task.status !== before.task.status;
     const [changed, isTold] = isEvent
@@ -110,8 +104,8 @@ export class TaskRows {
     return changed;
   }
 
-  async remove({ record, revision }: FoundTask): Promise<void> {
-    const { agent, task, updatedAt } = record;
+  /** @param revision that its row must still have */
+  async remove({ agent, task, updatedAt }: TaskRecord, revision: number): Promise<void> {
     const index = await this.store.get(taskIndex(agent) + taskEntry(updatedAt, task.id));
     if (index?.revision === revision) await this.delete(agent, [index]);
   }
@@ -141,20 +135,16 @@ export class TaskRows {
     });
   }
 
-  #indexRows({ agent, owner, updatedAt, task, message }: TaskRecord): [string, string][] {
+  /** The rows that lead to a task: those of its lists, and while it has not ended one for its user, and one with its process while it works. */
+  #pointers({ agent, owner, updatedAt, task, message }: TaskRecord): [string, string][] {
     const entry = taskEntry(updatedAt, task.id);
     const facts: IndexValue = [task.status.state, task.contextId, owner];
     if (message !== undefined) facts.push(message[0]);
     const value = JSON.stringify(facts);
-    const ofAgent: [string, string] = [taskIndex(agent) + entry, value];
-    return this.#isolated ? [ofAgent, [taskIndex(agent, owner) + entry, value]] : [ofAgent];
-  }
-
-  /** The rows of a task that has not ended: one for its user, and one with its process while it is in progress. */
-  #openRows({ agent, owner, task }: TaskRecord): [string, string][] {
-    const rows: [string, string][] = [];
+    const rows: [string, string][] = [[taskIndex(agent) + entry, value]];
+    if (this.#isolated) rows.push([taskIndex(agent, owner) + entry, value]);
     if (owner !== "" && !isOver(task)) rows.push([openTasksOfUser(owner) + task.id, "1"]);
-    if (isWorking(task)) rows.push([openTaskKey(task.id), taskLeaseText(agent, this.membership?.name)]);
+    if (isWorking(task)) rows.push([openTaskKey(task.id), JSON.stringify({ agent, process: this.membership?.name })]);
     return rows;
   }
 }
@@ -165,6 +155,4 @@ interface TaskLease {
   readonly process?: string | undefined;
 }
 
-const taskLeaseText = (agent: string, process?: string): string =>
-  JSON.stringify({ agent, process } satisfies TaskLease);
 export const parseTaskLease = (value: string): TaskLease => JSON.parse(value) as TaskLease;

@@ -2,6 +2,7 @@
 import type { PendingApproval } from "../agents/run/parts.ts";
 import type { Caller } from "../identity/caller.ts";
 import type { User } from "../identity/user.ts";
+import { storedTime } from "../lib/clock.ts";
 
 /**
  * States of a task that this service uses. A task starts as `WORKING`. It may become `INPUT_REQUIRED` while a person is asked, and
@@ -68,8 +69,10 @@ interface WaitingFor {
 interface TaskRun {
   /** Empty for nobody. */
   readonly userId: string;
-  /** Number of its last event of which the artifacts tell. */
+  /** Number of its last event of which the artifacts in the row tell: more than none in rows of older releases. */
   readonly seen: number;
+  /** Number of its last event of which the task tells. The run has what they said. */
+  readonly told?: number;
 }
 
 /** On whose behalf the agent of a task works. */
@@ -85,7 +88,6 @@ export interface TaskRecord {
   readonly agent: string;
   /** Id of the user it belongs to; empty when it belongs to nobody. */
   readonly owner: string;
-  readonly createdAt: number;
   readonly updatedAt: number;
   readonly task: Task;
   readonly origin?: TaskOrigin;
@@ -116,8 +118,7 @@ export const isWorking = ({ status }: Task): boolean => status.state === "TASK_S
 /** Whether the state is final. */
 export const isOver = (task: Task): boolean => !isWorking(task) && task.status.state !== "TASK_STATE_INPUT_REQUIRED";
 
-/** @param now milliseconds since 1970 */
-export function ended(record: TaskRecord, { state, reason, metadata, approvals }: Ending, now: number): TaskRecord {
+export function ended(record: TaskRecord, { state, reason, metadata, approvals }: Ending): TaskRecord {
   const { waiting: _, ...rest } = record;
   const parts =
     approvals !== undefined
@@ -127,28 +128,28 @@ export function ended(record: TaskRecord, { state, reason, metadata, approvals }
         : [{ text: reason, mediaType: TEXT }];
   // What is left of a question, once a part of it is answered, is another one.
   const name = approvals === undefined ? "end" : `question-${approvals[0]!.approvalId}-${approvals.length}`;
-  const changed = withStatus(rest, state, parts, now, name);
+  const changed = withStatus(rest, state, parts, name);
   if (metadata !== undefined) changed.task.metadata = metadata;
   return approvals === undefined ? changed : { ...changed, waiting: { approvals } };
 }
 
-/** The task in progress again. @param now milliseconds since 1970 */
-export function resumed(record: TaskRecord, now: number): TaskRecord {
+/** The task in progress again. */
+export function resumed(record: TaskRecord): TaskRecord {
   const { waiting: _, ...rest } = record;
-  return withStatus({ ...rest, task: withQuestion(record.task) }, "TASK_STATE_WORKING", [], now);
+  return withStatus({ ...rest, task: withQuestion(record.task) }, "TASK_STATE_WORKING", []);
 }
 
 /** The task with its client's answer added to the history. */
-export function withAnswer(record: TaskRecord, message: Message, now: number): TaskRecord {
+export function withAnswer(record: TaskRecord, message: Message): TaskRecord {
   const task = withQuestion(record.task);
-  const updatedAt = Math.max(now, record.updatedAt);
+  const updatedAt = Math.max(storedTime(), record.updatedAt);
   return { ...record, updatedAt, task: { ...task, history: bounded([...task.history, message]) } };
 }
 
-function withStatus(record: TaskRecord, state: TaskState, parts: Part[], now: number, name = "") {
+function withStatus(record: TaskRecord, state: TaskState, parts: Part[], name = "") {
   const { id, contextId } = record.task;
   // The index is ordered by this time, so it must not decrease when the clock is set back.
-  const updatedAt = Math.max(now, record.updatedAt);
+  const updatedAt = Math.max(storedTime(), record.updatedAt);
   const status: TaskStatus = { state, timestamp: new Date(updatedAt).toISOString() };
   if (parts.length > 0) {
     status.message = { messageId: `${id}-${name}`, contextId, taskId: id, role: "ROLE_AGENT", parts };

@@ -7,10 +7,9 @@ import type { AnswerApprovalRequest } from "../../generated/types.ts";
 import type { Agent } from "../agents/agent.ts";
 import type { KeptRun } from "../agents/keeper.ts";
 import type { RunCall } from "../agents/run/caller.ts";
-import type { AgentPart, PendingApproval } from "../agents/run/parts.ts";
+import type { PendingApproval } from "../agents/run/parts.ts";
 import { mayAccess } from "../identity/ownership.ts";
 import { EVERYTHING, type Principal, type Requester } from "../identity/principal.ts";
-import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, invalid, messageOf, ServiceError, unavailable, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import { createKeyedMutex } from "../lib/keyed-mutex.ts";
@@ -23,9 +22,19 @@ import type { Engine } from "../workflows/engine.ts";
 import type { RunSuspension } from "../workflows/journal/run-record.ts";
 import { readAnswers } from "./answers.ts";
 import { type NewTask, newRecord, requestOf } from "./new-task.ts";
-import { TaskOutput } from "./output.ts";
+import { charactersOf, TaskOutput } from "./output.ts";
 import type { PushConfig } from "./push-config.ts";
-import { type Ending, ended, isOver, isWorking, type Message, resumed, type TaskRecord, withAnswer } from "./task.ts";
+import {
+  type Ending,
+  ended,
+  isOver,
+  isWorking,
+  type Message,
+  resumed,
+  type Task,
+  type TaskRecord,
+  withAnswer,
+} from "./task.ts";
 import { isTaskId } from "./task-ids.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
 
@@ -76,7 +85,7 @@ export class Tasks {
     });
     // Where the store is away, the row follows when the run rests.
     options.runs.onTask = (agentId, id) =>
-      this.#change(agentId, id, ({ task, run }) => run !== undefined && !isWorking(task), goingOn).then(
+      this.#change(agentId, id, ({ task, run }) => run !== undefined && !isWorking(task), resumed).then(
         NOTHING,
         NOTHING,
       );
@@ -112,13 +121,12 @@ export class Tasks {
     try {
       const stored = await this.#create(record, fresh.push?.(id));
       if (typeof stored !== "number") return stored;
-      const found = { record, revision: stored, size: 0 };
-      if (run === undefined) return (await this.#end(found, endingForError(refused, call))).record;
+      if (run === undefined) return await this.#end(record, endingForError(refused, call));
       try {
         await run.kept.start();
       } catch (error) {
         const standing = await this.#standing(record).catch(() => null);
-        if (standing === undefined) await this.rows.remove(found);
+        if (standing === undefined) await this.rows.remove(record, stored);
         throw error;
       }
       return record;
@@ -165,6 +173,29 @@ export class Tasks {
     return unlessNotFound(this.#runs.attach(agent, task.id, after, { userId: run!.userId }));
   }
 
+  /** What the agent of a task has said, as far as its row tells; undefined when its run has been removed. */
+  async output(record: TaskRecord): Promise<TaskOutput | undefined> {
+    const { task, run } = record;
+    const output = new TaskOutput(task.artifacts, run?.seen);
+    const told = run?.told ?? 0;
+    if (told <= output.told) return output;
+    const follow = await this.events(record, output.told);
+    if (follow === undefined) return undefined;
+    await output.hear(follow, {
+      get closed() {
+        return output.told >= told;
+      },
+    });
+    output.news();
+    return output;
+  }
+
+  /** The task with what its agent has said. */
+  async whole(record: TaskRecord): Promise<Task | undefined> {
+    const output = await this.output(record);
+    return output && { ...record.task, artifacts: output.artifacts() };
+  }
+
   /**
    * Takes the message with which a client answers. A repeated message has no further effect.
    *
@@ -178,18 +209,18 @@ export class Tasks {
     // Stored before the answers take effect, so that the task cannot continue without the message in its history.
     const isNew = ({ waiting, task }: TaskRecord) =>
       waiting !== undefined && task.history.every(({ messageId }) => messageId !== message.messageId);
-    await this.#change(agent, task.id, isNew, (record) => withAnswer(record, message, storedTime()));
+    await this.#change(agent, task.id, isNew, (record) => withAnswer(record, message));
     for (const { approvalId, body } of answers) await this.#options.approvals.answer(approvalId, body, from);
     await this.follow(agent, task.id);
   }
 
   /** Resolves to the task afterwards: canceled, unless it had ended before. */
-  async cancel({ record, ...found }: FoundTask): Promise<TaskRecord | undefined> {
+  async cancel(record: TaskRecord): Promise<TaskRecord | undefined> {
     const { agent, task, run, waiting } = record;
     if (isOver(task)) return record;
     if (run === undefined) {
       await this.#options.approvals.withdraw(waiting?.approvals.map(({ approvalId }) => approvalId) ?? [], "cancelled");
-      return (await this.#end({ record, ...found }, CANCELED)).record;
+      return this.#end(record, CANCELED);
     }
     try {
       await this.#runs.cancel(agent, task.id, run.userId);
@@ -204,17 +235,15 @@ export class Tasks {
 
   /** Goes on with a task that says it works, where the process that was to tell what became of it is gone. */
   async takeUp(agentId: string, id: string): Promise<boolean> {
-    const found = await this.follow(agentId, id);
-    if (found === undefined || !isWorking(found.record.task)) return false;
-    const { record } = found;
-    if (record.run === undefined) await this.#end(found, { state: "TASK_STATE_FAILED", reason: INTERRUPTED });
-    else if (!this.#beginning.has(id) && (await this.#standing(record)) === undefined) await this.#beginAgain(found);
+    const record = (await this.follow(agentId, id))?.record;
+    if (record === undefined || !isWorking(record.task)) return false;
+    if (record.run === undefined) await this.#end(record, { state: "TASK_STATE_FAILED", reason: INTERRUPTED });
+    else if (!this.#beginning.has(id) && (await this.#standing(record)) === undefined) await this.#beginAgain(record);
     return true;
   }
 
   /** Its process ended before the run was on disk. */
-  async #beginAgain(found: FoundTask): Promise<void> {
-    const { record } = found;
+  async #beginAgain(record: TaskRecord): Promise<void> {
     const agent = this.#options.agent(record.agent);
     // Another process may have the agent.
     if (agent === undefined && isShared(this.rows.store)) return;
@@ -224,7 +253,7 @@ export class Tasks {
     } catch (error) {
       // Another process was faster, or it is tried again.
       if (error instanceof ServiceError && error.kind !== "invalid_input" && error.kind !== "not_found") return;
-      await this.#end(found, endingForError(error, { requestId: "", logger: this.#options.logger }));
+      await this.#end(record, endingForError(error, { requestId: "", logger: this.#options.logger }));
     }
   }
 
@@ -247,29 +276,17 @@ export class Tasks {
     if (standing === undefined) return null;
     const { suspension, endedAt } = standing.state;
     const open = suspension === null ? [] : await this.#open((suspension.data as RunSuspension).approvals);
-    if (endedAt === null && open.length === 0) return isWorking(task) ? null : goingOn(record);
+    if (endedAt === null && open.length === 0) return isWorking(task) ? null : resumed(record);
     if (open.length > 0 && open.map(idOf).join() === waiting?.approvals.map(idOf).join()) return null;
-    const output = new TaskOutput(task.artifacts);
-    let { seen } = run;
-    let metadata: Ending["metadata"];
-    await standing.said(seen)({
-      open() {},
-      send(json, number = 0) {
-        const part = JSON.parse(json) as AgentPart;
-        seen = number;
-        output.add(part);
-        if (part.type === "finish" && part.subAgentId === undefined)
-          metadata = { finishReason: part.finishReason, usage: part.totalUsage };
-        return undefined;
-      },
-      closed: false,
-      onLeave() {},
-    });
-    const said = { ...record, run: { ...run, seen }, task: { ...task, artifacts: output.artifacts() } };
-    if (open.length > 0) return ended(said, { state: "TASK_STATE_INPUT_REQUIRED", approvals: open }, storedTime());
+    const output = new TaskOutput(task.artifacts, run.seen);
+    await output.hear(standing.said(run.seen));
+    const { told, metadata } = output;
+    const said = { ...record, run: { ...run, told } };
+    if (open.length > 0) return ended(said, { state: "TASK_STATE_INPUT_REQUIRED", approvals: open });
     const reason = `the answer is longer than ${MAX_ANSWER_CHARACTERS} characters`;
-    if (output.size > MAX_ANSWER_CHARACTERS) return ended(record, { state: "TASK_STATE_FAILED", reason }, storedTime());
-    return ended(said, { ...endingOf(standing), ...(metadata && { metadata }) }, storedTime());
+    if (charactersOf(output.artifacts()) > MAX_ANSWER_CHARACTERS)
+      return ended(record, { state: "TASK_STATE_FAILED", reason });
+    return ended(said, { ...endingOf(standing), ...(metadata && { metadata }) });
   }
 
   /** A question that an older release has stored is one of no run: a run begins when it is answered. */
@@ -278,8 +295,8 @@ export class Tasks {
     const statuses = await this.#options.approvals.statusOf(approvals.map(idOf));
     const of = ({ approvalId }: PendingApproval) => statuses.get(approvalId) ?? "expired";
     const [first, ...others] = new Set(approvals.map(of));
-    if (others.length === 0 && first === "expired") return ended(record, UNHEARD, storedTime());
-    if (others.length === 0 && first === "withdrawn") return ended(record, CANCELED, storedTime());
+    if (others.length === 0 && first === "expired") return ended(record, UNHEARD);
+    if (others.length === 0 && first === "withdrawn") return ended(record, CANCELED);
     const agent = this.#options.agent(record.agent);
     if (agent === undefined || first === "open" || others.includes("open")) return null;
     const run = this.#runOf(agent, record, this.#callFor(record), true);
@@ -287,7 +304,7 @@ export class Tasks {
     await run.kept.start().catch((error) => {
       if (!(error instanceof ServiceError) || error.kind !== "conflict") throw error;
     });
-    const begun = { ...goingOn(record), run: { userId: run.prepared.plan.settings.memory.userId ?? "", seen: 0 } };
+    const begun = { ...resumed(record), run: { userId: run.prepared.plan.settings.memory.userId ?? "", seen: 0 } };
     return (await this.#next(begun)) ?? begun;
   }
 
@@ -305,11 +322,9 @@ export class Tasks {
     return this.#options.runs.for(EVERYTHING, { ofRemoved: true });
   }
 
-  async #end({ record }: FoundTask, ending: Ending): Promise<FoundTask> {
-    const change = (now: TaskRecord) => ended(now, ending, storedTime());
-    return (
-      (await this.#change(record.agent, record.task.id, isOpen, change)) ?? { ...NOT_STORED, record: change(record) }
-    );
+  async #end(record: TaskRecord, ending: Ending): Promise<TaskRecord> {
+    const change = (now: TaskRecord) => ended(now, ending);
+    return (await this.#change(record.agent, record.task.id, isOpen, change))?.record ?? change(record);
   }
 
   /** @param change may give null when there is nothing to change. @returns the task afterwards, if there is one */
@@ -342,11 +357,9 @@ const CANCELED = { state: "TASK_STATE_CANCELED", reason: "the task was canceled"
 const REFUSED: ReadonlySet<string | null> = new Set(["invalid_input", "not_found"]);
 
 const NOTHING = () => {};
-const NOT_STORED = { revision: -1, size: 0 } as const;
 
 const isOpen = ({ task }: TaskRecord): boolean => !isOver(task);
 const idOf = ({ approvalId }: PendingApproval): string => approvalId;
-const goingOn = (record: TaskRecord): TaskRecord => resumed(record, storedTime());
 
 /** Whether the message came before the current question. One after it is an answer, which a crash may have kept from taking effect. */
 function hasAnsweredBefore({ history, status }: TaskRecord["task"], { messageId }: Message): boolean {

@@ -1,11 +1,11 @@
 /** Decides whether a call that needs approval may run now, depending on the origin of the call and the state of its question. */
-import { createHash, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { userIdOf } from "../identity/user.ts";
-import { canonicalJson } from "../lib/canonical-json.ts";
 import { type Clock, storedTime } from "../lib/clock.ts";
 import { invalid, ServiceError } from "../lib/errors.ts";
 import type { UserBound } from "../lib/user-bound.ts";
 import { changeInTurn } from "../storage/conflict.ts";
+import { digestOf } from "../storage/encoding.ts";
 import { ApprovalNeeded, ApprovalRefused, mayHaveAsked, notApproved } from "../tools/approval.ts";
 import type { ApprovalClaim, ApprovalRule, AskedCall } from "../tools/tool.ts";
 import { type ApprovalRecord, approvedInput, MAX_INPUT_CHARACTERS, placeOf, shownContext } from "./record.ts";
@@ -161,8 +161,8 @@ function digestsOf({ tool, input, origin }: AskedCall, { kind, owner, ...claim }
   const what = [tool.name, input ?? null];
   const { context, conversationId, executionId, idempotencyKey } = origin;
   const { agentId, toolCallId } = claim;
-  const of = (rest: readonly unknown[], as: AskingKind = kind) => digest([as, owner, ...rest, ...what]);
-  const contextDigest = digest(context);
+  const of = (rest: readonly unknown[], as: AskingKind = kind) => digestOf([as, owner, ...rest, ...what]);
+  const contextDigest = digestOf(context);
   // The client of a run may bring the answer.
   const brings = claim.runId === undefined ? kind : "chat";
   const calls: Readonly<Record<AskingKind, readonly unknown[]>> = {
@@ -179,8 +179,6 @@ function digestsOf({ tool, input, origin }: AskedCall, { kind, owner, ...claim }
   const call = of(calls[brings], brings);
   return { key: keys[kind] === undefined ? call : of(keys[kind]), call, contextDigest };
 }
-
-const digest = (value: unknown): string => createHash("sha256").update(canonicalJson(value)).digest("base64url");
 
 /** @throws ServiceError `invalid_input` for an input that is too large */
 function question({ tool, input, origin }: AskedCall, call: Call, digests: Digests, now: number): ApprovalRecord {

@@ -1,6 +1,7 @@
 /** A question to a person about one tool call, as it is stored and as the API shows it. */
 import type { Approval } from "../../generated/types.ts";
 import { cutText } from "../lib/cut-text.ts";
+import { jsonBytes } from "../lib/size.ts";
 import type { ApprovalClaim, CallKind } from "../tools/tool.ts";
 
 export type ApprovalStatus = Approval["status"];
@@ -96,7 +97,6 @@ export function shownContext(
 /** Of one value of a context that is cut. */
 const MAX_VALUE_BYTES = 1024;
 const MAX_VALUE_CUT = 200;
-const jsonBytes = (value: unknown): number => Buffer.byteLength(JSON.stringify(value) ?? "");
 
 const iso = (time: number | undefined) => (time === undefined ? undefined : new Date(time).toISOString());
 

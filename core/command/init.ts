@@ -1,6 +1,6 @@
 /** The command `init`: creates a project that can be served at once and needs no network. */
 import { readFile } from "node:fs/promises";
-import { basename, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { parse, stringify } from "yaml";
 import { toolsOfOpenApi } from "../init/openapi.ts";
 import { packageName, projectFiles, TEMPLATES, type TemplateName, writeProject } from "../init/project.ts";
@@ -11,16 +11,21 @@ import { type Invocation, Misuse } from "./invocation.ts";
 export async function init({ rest, template, from }: Invocation): Promise<number> {
   if (from !== undefined && from !== "openapi") throw new Misuse(`--from must be openapi, not "${from}"`);
   if (from !== undefined && template !== undefined) throw new Misuse("--template and --from are two ways: choose one");
-  if (from === undefined && rest.length > 1) throw new Misuse(`init takes no "${rest[1]}"`);
-  // With --from the source comes last, and the folder may be left out.
-  const [directory, source] = from === undefined ? [rest[0]!] : [rest.length > 1 ? rest[0]! : ".", rest.at(-1)!];
+  // With --from the document comes last.
+  const source = from === undefined ? undefined : rest.at(-1);
+  const [directory = ".", surplus] = source === undefined ? rest : rest.slice(0, -1);
+  if (surplus !== undefined) throw new Misuse(`init takes no "${surplus}"`);
+  if (from !== undefined && source === undefined)
+    throw new Misuse("init --from openapi needs a FILE, e.g. penstock init my-service --from openapi api.yaml");
   const folder = resolve(directory);
   const values = { NAME: packageName(basename(folder)) };
   const files =
     source === undefined ? projectFiles(templateOf(template), values) : await filesOfOpenApi(source, values);
-  await writeProject(folder, files);
-  const steps = [...(directory === "." ? [] : [`cd ${directory}`]), "npm install", "npm start"];
-  process.stdout.write(`${[...files.keys()].map((name) => `  ${name}`).join("\n")}
+  const lines = await writeProject(folder, files);
+  const { scripts } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
+  const start = scripts.start === "penstock-gateway serve" ? "npm start" : "npx penstock-gateway";
+  const steps = [...(directory === "." ? [] : [`cd ${directory}`]), "npm install", start];
+  process.stdout.write(`${lines.map((line) => `  ${line}`).join("\n")}
 It answers offline. For a real model: OPENAI_API_KEY, and the lines of service.yaml that say so.
 Next: ${steps.join(" && ")}
 `);

@@ -27,7 +27,7 @@ Commands
   executions list  list the executions that run or wait, while the store is not served
   executions end ID    end one of them with an error
   executions retry ID  let the next start take one up again that has stopped its process
-  init DIR         make a project: a manifest, a typed tool, a test, a Dockerfile
+  init [DIR]       make a project here or in DIR: a manifest, a typed tool, a test, a Dockerfile
   client           write a TypeScript client for the agents, tools and workflows of the manifest
   build DIR        put Penstock, the manifest and its plugins into a folder that runs elsewhere
   completion SHELL print what makes bash, zsh or fish complete commands and options
@@ -79,7 +79,7 @@ const COMMANDS: Record<string, Command> = {
   "executions list": { run: async (call) => (await import("./executions.ts")).list(call) },
   "executions end": { takes: { ID: "refund-1" }, run: async (call) => (await import("./executions.ts")).end(call) },
   "executions retry": { takes: { ID: "refund-1" }, run: async (call) => (await import("./executions.ts")).retry(call) },
-  init: { takes: { DIR: "my-service" }, more: 1, run: async (call) => (await import("./init.ts")).init(call) },
+  init: { more: 2, run: async (call) => (await import("./init.ts")).init(call) },
   client: { run: async (call) => (await import("./client.ts")).client(call) },
   build: { takes: { DIR: "build" }, run: async (call) => (await import("./build.ts")).buildFolder(call) },
   completion: {

@@ -1,9 +1,11 @@
-/** Makes the files of a new project from a template, and writes them without overwriting anything. */
+/** Makes the files of a new project from a template, and adds them to a folder without overwriting anything. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { mkdir, writeFile } from "node:fs/promises";
-import { dirname, join, relative, sep } from "node:path";
+import { copyFile, mkdir, writeFile } from "node:fs/promises";
+import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
-import { VERSION } from "../lib/version.ts";
+import { messageOf } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
+import { PROJECT, VERSION } from "../lib/version.ts";
 
 export const TEMPLATES = ["chat", "workflow", "rag"] as const;
 export type TemplateName = (typeof TEMPLATES)[number];
@@ -15,7 +17,7 @@ const TSX = "^4.20.0";
 
 /** File contents by path. A file of the template overrides a common one. */
 export function projectFiles(template: TemplateName | "openapi", values: Record<string, string>): Map<string, string> {
-  const known: Record<string, string> = { VERSION, TSX, ...values };
+  const known: Record<string, string> = { TSX, PENSTOCK: ownPackage().asked, ...values };
   const fill = (text: string) => text.replace(/%([A-Z]+)%/g, (whole, name: string) => known[name] ?? whole);
   const files = ["common", template].flatMap((folder) => {
     const root = join(FOLDER, folder);
@@ -40,15 +42,91 @@ export function packageName(folder: string): string {
   return name === "" ? "service" : name;
 }
 
-/** @throws Error that names the files that exist already; then nothing is written */
-export async function writeProject(folder: string, files: ReadonlyMap<string, string>): Promise<void> {
-  const taken = [...files.keys()].filter((name) => existsSync(join(folder, name)));
+/** How a project asks npm for the Penstock that makes it, and the tarball that it then takes along. */
+function ownPackage(): { asked: string; tarball?: string } {
+  const [, modules, name] = /^(.*[\\/]node_modules)[\\/]([^\\/]+)/.exec(PROJECT) ?? [];
+  if (modules === undefined)
+    return { asked: existsSync(join(PROJECT, "core/init/project.ts")) ? `file:${resolve(PROJECT)}` : VERSION };
+  const tarball = tarballOf(name!, modules);
+  return tarball === undefined ? { asked: VERSION } : { asked: `file:${basename(tarball)}`, tarball };
+}
+
+/** The tarball from which npm has installed a package, as its list of the folder says. */
+function tarballOf(name: string, modules: string): string | undefined {
+  try {
+    const { packages } = JSON.parse(readFileSync(join(modules, ".package-lock.json"), "utf8"));
+    const [, path] = /^file:(.+\.tgz)$/.exec(packages[`node_modules/${name}`].resolved) ?? [];
+    const tarball = path === undefined ? undefined : resolve(dirname(modules), path);
+    return tarball !== undefined && existsSync(tarball) ? tarball : undefined;
+  } catch {
+    // Other package managers have no such list.
+    return undefined;
+  }
+}
+
+/** Files that a repository may have already: what is missing in them is added. */
+const ADDED_TO: Readonly<Record<string, (own: string, more: string) => string>> = {
+  ".gitignore": addLines,
+  "package.json": addEntries,
+};
+/** What it may have too, and keeps. */
+const LEFT = ["README.md", "Dockerfile", ".dockerignore", ".env.example", "tsconfig.json"];
+
+function addLines(own: string, more: string): string {
+  const known = new Set(own.split(/\r?\n/));
+  const missing = more.split("\n").filter((line) => !known.has(line));
+  return missing.length === 0 ? own : `${own}${own === "" || own.endsWith("\n") ? "" : "\n"}${missing.join("\n")}\n`;
+}
+
+/** Adds what the project needs to run; nothing that is there is changed. @throws Error that names the file */
+function addEntries(own: string, more: string): string {
+  const [known, added] = [parseObject(own), parseObject(more)];
+  for (const part of ["scripts", "imports", "dependencies", "devDependencies", "allowScripts"])
+    known[part] = { ...(added[part] as object), ...(isObject(known[part]) ? known[part] : {}) };
+  return `${JSON.stringify(known, null, /\n([ \t]+)"/.exec(own)?.[1] ?? 2)}\n`;
+}
+
+function parseObject(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (isObject(value)) return value;
+  } catch (error) {
+    throw new Error(`package.json: ${messageOf(error)}`, { cause: error });
+  }
+  throw new Error("package.json must be an object");
+}
+
+/**
+ * @returns a line for each file: what was written, added to, or left as it is
+ * @throws Error that names the files that exist already; then nothing is written
+ */
+export async function writeProject(folder: string, files: ReadonlyMap<string, string>): Promise<string[]> {
+  const exists = (name: string) => existsSync(join(folder, name));
+  const own = (name: string) => exists(name) && (name in ADDED_TO || LEFT.includes(name));
+  const taken = [...files.keys()].filter((name) => exists(name) && !own(name));
   if (taken.length > 0)
     throw new Error(`${taken.join(", ")} ${taken.length === 1 ? "is" : "are"} there already: init overwrites nothing`);
-  for (const [name, text] of files) {
+  const texts = [...files].map(([name, text]): [string, string, boolean] =>
+    own(name) && name in ADDED_TO
+      ? [name, ADDED_TO[name]!(readFileSync(join(folder, name), "utf8"), text), true]
+      : [name, text, own(name)],
+  );
+  const lines: string[] = [];
+  for (const [name, text, isOwn] of texts) {
     const path = join(folder, name);
+    if (isOwn && !(name in ADDED_TO)) {
+      lines.push(`${name} (left as it is)`);
+      continue;
+    }
     await mkdir(dirname(path), { recursive: true });
     // Fails for a file that was created meanwhile, instead of overwriting it.
-    await writeFile(path, text, { flag: "wx" });
+    await writeFile(path, text, isOwn ? {} : { flag: "wx" });
+    lines.push(isOwn ? `${name} (added to)` : name);
   }
+  const { tarball } = ownPackage();
+  if (tarball !== undefined && !exists(basename(tarball))) {
+    await copyFile(tarball, join(folder, basename(tarball)));
+    lines.push(basename(tarball));
+  }
+  return lines;
 }

@@ -6,12 +6,13 @@
 import type { Logger } from "pino";
 import type { KeptStart } from "../agents/keeper.ts";
 import type { AgentPart } from "../agents/run/parts.ts";
+import { hearing } from "../agents/stream/raw.ts";
 import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { TextStream } from "../http/route.ts";
 import { isSomebody } from "../identity/ownership.ts";
 import type { Principal } from "../identity/principal.ts";
 import { messageOf, rateLimited, ServiceError, unlessNotFound } from "../lib/errors.ts";
-import type { EventProducer } from "../lib/event-sink.ts";
+import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 import { KeyCounts } from "../lib/key-counts.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { RunStanding } from "../runs/scoped.ts";
@@ -190,21 +191,15 @@ async function read(
   { run }: ResponseRecord,
   follow: EventProducer,
   hear: (said: Said) => Promise<void> | undefined,
-  reader: Pick<Parameters<EventProducer>[0], "closed" | "onLeave"> = { closed: false, onLeave() {} },
+  reader?: Pick<EventSink, "closed" | "onLeave">,
 ): Promise<void> {
   const parts = new RunReader(run ?? { isJson: false, clientTools: [] });
-  await follow({
-    open() {},
-    send(json) {
-      let behind: Promise<void> | undefined;
-      for (const said of parts.read(JSON.parse(json) as AgentPart)) behind = hear(said);
-      return behind;
-    },
-    get closed() {
-      return reader.closed;
-    },
-    onLeave: (listener) => reader.onLeave(listener),
-  });
+  const each = (part: AgentPart) => {
+    let behind: Promise<void> | undefined;
+    for (const said of parts.read(part)) behind = hear(said);
+    return behind;
+  };
+  await follow(hearing(each, reader));
 }
 
 function ended(resource: ResponseResource, standing: RunStanding, output: ResponseOutput): ResponseResource {

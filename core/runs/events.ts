@@ -4,27 +4,18 @@ import type { ToolAnswer } from "../agents/run/journal.ts";
 import type { AgentPart, PartSink } from "../agents/run/parts.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { addUsage } from "../agents/run/usage.ts";
+import { hearing, sending } from "../agents/stream/raw.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
 
 /** A sink for the raw events. What `form` makes of a part has the number of that part. */
 export function partEvents(events: EventSink, form: (sink: EventSink) => PartSink): EventSink {
   let number = 0;
   const sink = form(sending(events, (json) => events.send(json, number)));
-  return sending(events, (json, id = number + 1) => {
+  return hearing((part, id) => {
     number = id;
-    return sink.part(JSON.parse(json) as AgentPart);
-  });
+    return sink.part(part);
+  }, events);
 }
-
-/** The sink, to which events are sent in another way. */
-export const sending = (events: EventSink, send: EventSink["send"]): EventSink => ({
-  open: () => events.open(),
-  send,
-  get closed() {
-    return events.closed;
-  },
-  onLeave: (listener) => events.onLeave(listener),
-});
 
 export const ANSWERS: ReadonlySet<string> = new Set<ToolAnswer["type"]>([
   "tool-result",

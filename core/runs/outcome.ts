@@ -1,6 +1,6 @@
 /** What those who ask for a run are told: why there is no result, or the result of the run that an earlier request with their key has begun. */
-import type { AgentPart } from "../agents/run/parts.ts";
 import type { RunResult } from "../agents/run/run.ts";
+import { hearing } from "../agents/stream/raw.ts";
 import { ResultSink } from "../agents/stream/result.ts";
 import { ServiceError, unavailable } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
@@ -24,12 +24,7 @@ export const runInterrupted = (id: string) =>
  */
 export async function earlierResult(follow: EventProducer, runId: string): Promise<RunResult> {
   const sink = new ResultSink();
-  await follow({
-    open() {},
-    send: (json) => sink.part(JSON.parse(json) as AgentPart),
-    closed: false,
-    onLeave() {},
-  });
+  await follow(hearing((part) => sink.part(part)));
   const { end, result } = sink;
   if (end?.type === "error") throw new ServiceError("provider_failed", end.error);
   if (end?.type === "abort") throw runCancelled();

@@ -4,7 +4,7 @@ import type { AgentRun, RunsQuery } from "../../generated/types.ts";
 import { replyMessageId } from "../agents/conversation/agent-memory.ts";
 import type { KeptRequest } from "../agents/keeper.ts";
 import type { ToolAnswer } from "../agents/run/journal.ts";
-import type { AgentPart } from "../agents/run/parts.ts";
+import { hearing } from "../agents/stream/raw.ts";
 import { UiSink } from "../agents/stream/ui-chunks.ts";
 import { requiredUser } from "../identity/acting-user.ts";
 import type { Principal } from "../identity/principal.ts";
@@ -28,7 +28,7 @@ import { followLoaded } from "../workflows/run/follow.ts";
 import type { ScopedWorkflows } from "../workflows/scoped.ts";
 import type { ConversationRuns } from "./conversation-runs.ts";
 import { OUTLINE, RUN_STEP } from "./definition.ts";
-import { ANSWERS, ENDS, partEvents, sending } from "./events.ts";
+import { ANSWERS, ENDS, partEvents } from "./events.ts";
 
 /** No client can choose a longer id. */
 const MAX_ID_LENGTH = 128;
@@ -130,13 +130,12 @@ export class ScopedRuns {
     return async (events) => {
       const left = new Set(awaited);
       let last = 0;
-      const sink = sending(events, (json, id = last + 1) => {
+      const sink = hearing((part, id, json) => {
         last = id;
-        const part = JSON.parse(json) as AgentPart;
         if (ANSWERS.has(part.type)) left.delete((part as ToolAnswer).toolCallId);
         else if (ENDS.has(part.type) && part.subAgentId === undefined) left.clear();
         return events.send(json, id);
-      });
+      }, events);
       const { number } = (await this.standing(agentId, runId, userId)).state.start;
       const resting = new Watch(this.#live, openExecutionKey(number));
       try {

@@ -1,5 +1,6 @@
 /** Encodes the parts of keys as visible ASCII without `/`, which every engine sorts alike. A key is parts joined by `/`. */
 import { createHash } from "node:crypto";
+import { canonicalJson } from "../lib/canonical-json.ts";
 import type { Range } from "./store.ts";
 
 const DIGITS = 9;
@@ -94,3 +95,7 @@ export function checkKey(key: string): void {
   if (key.length > MAX_KEY_BYTES || !KEY.test(key))
     throw new TypeError(`not a key of the store: ${JSON.stringify(key.slice(0, 80))}`);
 }
+
+/** A digest of a JSON value, the same for equal ones. */
+export const digestOf = (value: unknown): string =>
+  createHash("sha256").update(canonicalJson(value)).digest("base64url");

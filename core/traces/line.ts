@@ -41,12 +41,13 @@ export function writeLine(
   base: number,
   templates: Templates,
 ): string {
-  const lineBase = Math.floor((spans[0] as SpanData).start);
+  const first = spans[0]!;
+  const lineBase = Math.floor(first.start);
   const user = trace.userId === null ? "null" : latin1Json(trace.userId);
   let text = `["${trace.traceId}",${last ? 1 : 0},${handed},${user},${lineBase - base},${entitiesText(earlier)}`;
   for (let index = 0; index < spans.length; index++) {
-    const span = spans[index] as SpanData;
-    const { template, differences } = templates.match(span);
+    const span = spans[index]!;
+    const { template, differences } = templates.match(span, index === 0 ? null : first.attributes);
     const parent = parentText(spans, index);
     const start = Math.round((span.start - lineBase) * 1000);
     const duration = Math.round((span.end - span.start) * 1000);
@@ -58,11 +59,11 @@ export function writeLine(
 
 /** The parent as an index or id; it is nearly always the root or the previous span. */
 function parentText(spans: readonly SpanData[], index: number): string {
-  const { parentSpanId } = spans[index] as SpanData;
+  const { parentSpanId } = spans[index]!;
   if (parentSpanId === null) return "-1";
   if (index > 0) {
-    if ((spans[0] as SpanData).spanId === parentSpanId) return "0";
-    if ((spans[index - 1] as SpanData).spanId === parentSpanId) return String(index - 1);
+    if (spans[0]!.spanId === parentSpanId) return "0";
+    if (spans[index - 1]!.spanId === parentSpanId) return String(index - 1);
   }
   return `"${parentSpanId}"`;
 }
@@ -77,7 +78,7 @@ function entitiesText(entities: EarlierEntities): string {
 
 function eventsAndLinks({ events, links }: SpanData): string {
   const happened = (events ?? []).map(({ name, time, attributes }) => {
-    return `[${latin1Json(name)},${time},${attributes === null ? "null" : latin1Json(attributes)}]`;
+    return `[${latin1Json(name)},${time},${latin1Json(attributes)}]`;
   });
   const linked = (links ?? []).map(({ traceId, spanId }) => `["${traceId}","${spanId}"]`);
   return `,[${happened.join(",")}],[${linked.join(",")}]`;
@@ -108,10 +109,13 @@ type WrittenLine = [
 export function readLine(text: string, base: number, templates: readonly SpanTemplate[]): Line {
   const [traceId, last, handed, userId, offset, entities, ...written] = JSON.parse(text) as WrittenLine;
   const lineBase = base + offset;
-  const spans = written.map((span): SpanData => {
+  let first: Attributes = {};
+  const spans = written.map((span, index): SpanData => {
     const [place, spanId, parent, start, duration, status, differences, events = [], links = []] = span;
     const template = templates[place]!;
     const begun = lineBase + start / 1000;
+    const attributes = attributesFrom(template, differences, first);
+    if (index === 0) first = attributes;
     return {
       traceId,
       spanId,
@@ -121,7 +125,7 @@ export function readLine(text: string, base: number, templates: readonly SpanTem
       entity: template.entity,
       start: begun,
       end: begun + duration / 1000,
-      attributes: attributesFrom(template, differences),
+      attributes,
       status: typeof status === "number" ? { code: status } : { code: status[0], message: status[1] },
       events: events.map(readEvent),
       links: links.map(([linked, linkedSpan]): SpanContext => ({ traceId: linked, spanId: linkedSpan })),

@@ -47,7 +47,7 @@ export function createSegmentBuilder(origin: Origin, processName: string) {
     handed: number,
     earlier: EarlierEntities,
   ): void {
-    if (size === 0) base = Math.floor((spans[0] as SpanData).start);
+    if (size === 0) base = Math.floor(spans[0]!.start);
     const line = writeLine({ trace, spans, last, handed, earlier }, base, templates);
     append(SEPARATOR + line);
     spanCount += spans.length;
@@ -101,7 +101,7 @@ export function createSegmentBuilder(origin: Origin, processName: string) {
     if (foreign) foreignIds.add(trace.traceId);
     if (root.start < from) from = root.start;
     let end = 0;
-    for (let index = 0; index < spans.length; index++) end = Math.max(end, (spans[index] as SpanData).end);
+    for (let index = 0; index < spans.length; index++) end = Math.max(end, spans[index]!.end);
     if (end > latest) latest = end;
     if (end - root.start < NEARBY_MS / 2) {
       if (root.start < earliestNear) earliestNear = root.start;

@@ -21,6 +21,12 @@ export interface SpanTemplate {
 const MAX_TRIED_TEMPLATES = 4;
 const NO_ATTRIBUTES: Attributes = {};
 
+/** Stands for the text that the first span of the line has in this attribute, so that it is stored once. No attribute is an object. */
+const AS_FIRST: AttributeValue = {} as string[];
+
+const besideFirst = (value: AttributeValue | undefined, first: AttributeValue | undefined) =>
+  typeof value === "string" && value === first ? AS_FIRST : value;
+
 /** The template of a span, and how the span differs from it. */
 interface TemplateMatch {
   template: SpanTemplate;
@@ -34,26 +40,34 @@ export class Templates {
   /** One object for all results, so that recording a span allocates none: callers use a match before they ask for the next one. */
   readonly #match: TemplateMatch = { template: undefined as unknown as SpanTemplate, differences: "" };
 
-  /** Finds the template of a span, or creates one. The result is valid only until the next call. */
-  match(span: SpanData): TemplateMatch {
+  /**
+   * Finds the template of a span, or creates one. The result is valid only until the next call.
+   *
+   * @param first attributes of the first span of the line; null for that one
+   */
+  match(span: SpanData, first: Attributes | null): TemplateMatch {
     const match = this.#match;
     const known = this.#byName.get(span.name);
     if (known !== undefined) {
       const oldest = Math.max(0, known.length - MAX_TRIED_TEMPLATES);
       for (let index = known.length - 1; index >= oldest; index--) {
-        const template = known[index] as SpanTemplate;
-        const differences = differencesFrom(template, span);
+        const template = known[index]!;
+        const differences = differencesFrom(template, span, first);
         if (differences === null) continue;
         match.template = template;
         match.differences = differences;
         return match;
       }
     }
-    const made = createTemplate(span, this.all.length);
-    this.all.push(made);
-    if (known === undefined) this.#byName.set(span.name, [made]);
-    else known.push(made);
-    match.template = made;
+    const { name, kind, entity } = span;
+    const given = span.attributes ?? NO_ATTRIBUTES;
+    const keys = Object.keys(given);
+    const values: (AttributeValue | undefined)[] = [];
+    for (const key of keys) values.push(besideFirst(given[key], first?.[key]));
+    match.template = { index: this.all.length, name, kind, entity, keys, values };
+    this.all.push(match.template);
+    if (known === undefined) this.#byName.set(name, [match.template]);
+    else known.push(match.template);
     match.differences = "";
     return match;
   }
@@ -64,20 +78,19 @@ export class Templates {
   }
 }
 
-function createTemplate({ name, kind, entity, attributes }: SpanData, index: number): SpanTemplate {
-  const given = attributes ?? NO_ATTRIBUTES;
-  return { index, name, kind, entity, keys: Object.keys(given), values: Object.values(given) };
-}
-
 /** The differences as JSON; null when the span does not match the template. */
-function differencesFrom({ kind, entity, keys, values }: SpanTemplate, span: SpanData): string | null {
+function differencesFrom(
+  { kind, entity, keys, values }: SpanTemplate,
+  span: SpanData,
+  first: Attributes | null,
+): string | null {
   if (span.kind !== kind || !sameEntity(span.entity, entity)) return null;
   const attributes = span.attributes ?? NO_ATTRIBUTES;
   let text = "";
   let index = 0;
   for (const key in attributes) {
     if (key !== keys[index]) return null;
-    const value = attributes[key];
+    const value = besideFirst(attributes[key], first?.[key]);
     if (value !== values[index] && !sameValue(value, values[index])) {
       text += `${text === "" ? "" : ","}${index},${valueText(value)}`;
     }
@@ -104,8 +117,12 @@ export function readTemplate(written: unknown, index: number): SpanTemplate {
   return { index, name, kind, entity: { type, id, name: called }, keys, values: had };
 }
 
-/** The attributes of a span from those of its template and `TemplateMatch.differences`. */
-export function attributesFrom({ keys, values }: SpanTemplate, differences: readonly unknown[]): Attributes {
+/** The attributes of a span from those of its template, `TemplateMatch.differences`, and those of the first span of the line. */
+export function attributesFrom(
+  { keys, values }: SpanTemplate,
+  differences: readonly unknown[],
+  first: Attributes,
+): Attributes {
   const own = [...values];
   for (let at = 0; at + 1 < differences.length; at += 2) {
     own[differences[at] as number] = (differences[at + 1] as AttributeValue | null) ?? undefined;
@@ -113,7 +130,8 @@ export function attributesFrom({ keys, values }: SpanTemplate, differences: read
   const attributes: Attributes = {};
   keys.forEach((key, index) => {
     const value = own[index];
-    if (value !== undefined) attributes[key] = value;
+    if (value === undefined) return;
+    attributes[key] = typeof value === "object" && !Array.isArray(value) ? first[key] : value;
   });
   return attributes;
 }

@@ -4,7 +4,7 @@ import type { AttributeValue } from "../observability/span.ts";
 const NON_LATIN1 = /[^\0-\xff]/;
 const ALL_NON_LATIN1 = /[^\0-\xff]/g;
 
-export function latin1Json(value: string | object): string {
+export function latin1Json(value: string | object | null): string {
   const json = JSON.stringify(value);
   return NON_LATIN1.test(json) ? json.replace(ALL_NON_LATIN1, escapeUnit) : json;
 }

@@ -12,9 +12,11 @@ import { admit } from "../../core/approvals/admission.ts";
 import { ApprovalRows } from "../../core/approvals/rows.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
 import { EVERYTHING } from "../../core/identity/principal.ts";
+import { workflowIndex } from "../../core/storage/keys.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import { ApprovalNeeded } from "../../core/tools/approval.ts";
+import { removeEnded } from "../../core/workflows/removal.ts";
 import { A2aCaller, eventsOf, now, said, textOf } from "../support/a2a.ts";
 import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
 import { calls, says, startOpenAIUpstream } from "../support/openai-upstream.ts";
@@ -51,7 +53,9 @@ async function charging(t: TestContext, agent: object = {}, charge: object = {})
   t.after(() => upstream.close());
   const asked = (name: string) => upstream.requests.filter(({ lastUserText }) => lastUserText === name).length;
   upstream.fallback(({ lastUserText, toolOutputs }) => {
-    if (toolOutputs.length === 0) return calls([{ name: "charge", input: { name: lastUserText } }]);
+    const call = calls([{ name: "charge", input: { name: lastUserText } }]);
+    const polite = lastUserText.startsWith("polite") ? [{ text: "One moment. " }] : [];
+    if (toolOutputs.length === 0) return { ...call, steps: [...polite, ...call.steps!] };
     if (lastUserText.startsWith("told") && asked(lastUserText) === 2)
       return { steps: [{ text: "half of " }, { stall: true }] };
     return says(`${lastUserText} is charged`, { chunks: 3 });
@@ -176,7 +180,7 @@ async function asksAsOlder(store: Store, name: string, expires = 3_600_000) {
   const { approvalId } = needed;
   const approval = { approvalId, toolCallId: "call_1", toolName: "charge", input };
   const call = { type: "tool-charge", toolCallId: "call_1", state: "approval-requested", input };
-  const asking = ended(record, { state: "TASK_STATE_INPUT_REQUIRED", approvals: [approval] }, record.createdAt);
+  const asking = ended(record, { state: "TASK_STATE_INPUT_REQUIRED", approvals: [approval] });
   const said = [
     { role: "user", parts: [{ type: "text", text: name }] },
     { role: "assistant", parts: [{ type: "step-start" }, { ...call, approval: { id: approvalId } }] },
@@ -242,6 +246,72 @@ test("POST /a2a/:id: a task that an older release has stored ends as its run, wh
   release();
   assert.equal(textOf(await peer.when("assistant", id, "TASK_STATE_COMPLETED")), "held is charged");
   assert.equal(new Set(await charges()).size, 1);
+});
+
+test("POST /a2a/:id: what an agent says in a task is stored with its run alone: every method gives it, after kill -9 and of rows of older releases too; a task whose run is gone does not exist", async (t) => {
+  const { cwd, start, release } = await charging(t, {}, { approval: true });
+  release();
+  const first = await start();
+  const asking = async (name: string) => (await peerOf(first).send("assistant", said(name))).id as string;
+  const [plain, old] = [await asking("polite-plain"), await asking("polite-old")];
+  assert.equal(textOf(await peerOf(first).get("assistant", plain)), "One moment. ");
+  await first.interrupt("SIGKILL");
+  const stored = async <T>(work: (rows: TaskRows) => Promise<T>): Promise<T> => {
+    const store = await openSqliteStore({ file: join(cwd, "tasks.db"), logger: silent });
+    const done = await work(new TaskRows(store, false));
+    await store.close();
+    return done;
+  };
+  const saidInRows = (rows: TaskRows) =>
+    Promise.all(
+      [plain, old].map(async (id) => /One moment|is charged/.test(JSON.stringify(await rows.read("assistant", id)))),
+    );
+  await stored(async (rows) => {
+    assert.deepEqual(await saidInRows(rows), [false, false]);
+    // As an older release has stored it.
+    const { record, revision } = (await rows.read("assistant", old))!;
+    const { userId, told = 0 } = record.run!;
+    const artifacts = [{ artifactId: "answer", parts: [{ text: "One moment. ", mediaType: "text/plain" }] }];
+    const older = { ...record, run: { userId, seen: told }, task: { ...record.task, artifacts } };
+    await rows.change(record, older, revision);
+  });
+
+  const second = await start();
+  const peer = peerOf(second);
+  for (const id of [plain, old]) {
+    assert.equal(textOf(await peer.get("assistant", id)), "One moment. ");
+    const follower = await peer.open("assistant", "SubscribeToTask", { id });
+    let answered: Promise<Loose> | undefined;
+    const events = await eventsOf(follower, () => {
+      answered ??= peer.send("assistant", said("yes", { taskId: id }));
+    });
+    const done = (await answered)!;
+    assert.equal(textOf(events[0]!.task), "One moment. ");
+    assert.equal(done.status.state, "TASK_STATE_COMPLETED");
+    const parts = done.artifacts[0].parts.map(({ text }: Loose) => text);
+    assert.deepEqual(parts, ["One moment. ", `polite-${id === old ? "old" : "plain"} is charged`]);
+    assert.match(artifactIn(events.slice(1)), /^(|polite-\w+ is charged)$/);
+    assert.deepEqual(await peer.get("assistant", id), done);
+  }
+  const list = async (params: object) => (await peer.result("assistant", "ListTasks", params)).tasks as Loose[];
+  assert.deepEqual((await list({ includeArtifacts: true })).map(textOf).toSorted(), [
+    "One moment. polite-old is charged",
+    "One moment. polite-plain is charged",
+  ]);
+  assert.deepEqual(
+    (await list({})).map(({ artifacts }) => artifacts),
+    [undefined, undefined],
+  );
+  await second.interrupt("SIGTERM");
+  await stored(async (rows) => {
+    assert.deepEqual(await saidInRows(rows), [false, true], "rows of older releases keep what they have");
+    const { signal } = new AbortController();
+    const prefix = `${workflowIndex("agent:assistant")}completed/`;
+    await removeEnded(rows.store, "completed", { prefix }, Number.POSITIVE_INFINITY, signal);
+  });
+  const third = peerOf(await start());
+  for (const id of [plain, old]) assert.equal((await third.error("assistant", "GetTask", { id }))[0], -32001);
+  assert.deepEqual((await third.result("assistant", "ListTasks", { includeArtifacts: true })).tasks, []);
 });
 
 test("POST /a2a/:id: a task that was stored before its run began is begun by the next process; one that an older release had at work has failed", async (t) => {

@@ -221,6 +221,44 @@ test("traces: every value comes back as it was, whatever it holds, and text that
   );
 });
 
+test("traces: a text that a span has in common with the first one of its trace is stored once, and comes back in both", async () => {
+  const store = createMemoryStore();
+  const traces = open(store);
+  const answer = "word ".repeat(50);
+  const stored = async () => {
+    await traces.status();
+    const rows = await store.scan({ prefix: "td/", limit: 100 });
+    return rows.map(({ value }) => value.split(answer).length - 1);
+  };
+  const attributesOf = async ({ id }: HandTrace) =>
+    (await all(traces).get(id)).spans.map(({ attributes }) => [attributes.answer, attributes.place]);
+  // The second differs where the first and the third do not.
+  for (const [index, of] of [answer, "none", answer].entries()) {
+    const trace = new HandTrace(traces.sink);
+    trace.end(trace.child(), { attributes: { answer, place: `c-${index}` } });
+    trace.end(trace.root, { attributes: { answer: of, place: "root" } });
+    assert.deepEqual(await stored(), Array(index + 1).fill(1));
+    assert.deepEqual(await attributesOf(trace), [
+      [of, "root"],
+      [answer, `c-${index}`],
+    ]);
+  }
+  // A long one, whose spans are handed over before its root has ended.
+  const long = new HandTrace(traces.sink);
+  for (const place of ["a", "b"]) long.end(long.child(), { attributes: { answer, place } });
+  long.handOverAll();
+  assert.deepEqual(await stored(), [1, 1, 1, 1]);
+  long.end(long.child(), { attributes: { answer, place: "c" } });
+  long.end(long.root, { attributes: { answer, place: "root" } });
+  assert.deepEqual(await stored(), [1, 1, 1, 1, 1]);
+  assert.deepEqual((await attributesOf(long)).toSorted(), [
+    [answer, "a"],
+    [answer, "b"],
+    [answer, "c"],
+    [answer, "root"],
+  ]);
+});
+
 test("traces: while the store is away nothing waits and little is kept; what was lost is counted and said, and it goes on by itself", async () => {
   const inner = createMemoryStore();
   let away = true;

@@ -1,4 +1,5 @@
 /** `POST /agents/:id/stream`: sends each part of the run as one event. */
+import type { EventSink } from "../../lib/event-sink.ts";
 import type { AgentPart } from "../run/parts.ts";
 import { EventPartSink } from "./event-part-sink.ts";
 
@@ -37,3 +38,29 @@ export class RawSink extends EventPartSink {
     return this.events.send(JSON.stringify(part));
   }
 }
+
+/**
+ * A sink for the raw events, which hears each part with the number of its event.
+ *
+ * @param reader for whom it hears them. Default: nobody who may leave
+ */
+export function hearing(
+  hear: (part: AgentPart, id: number, json: string) => Promise<void> | undefined,
+  reader: Partial<EventSink> = {},
+): EventSink {
+  let last = 0;
+  return sending(reader, (json, id = last + 1) => {
+    last = id;
+    return hear(JSON.parse(json) as AgentPart, id, json);
+  });
+}
+
+/** The sink, to which events are sent in another way. */
+export const sending = (events: Partial<EventSink>, send: EventSink["send"]): EventSink => ({
+  open: () => events.open?.(),
+  send,
+  get closed() {
+    return events.closed === true;
+  },
+  onLeave: (listener) => events.onLeave?.(listener),
+});

@@ -3,20 +3,16 @@ import type { Message } from "../../../generated/types.ts";
 import { conversationKey, messageKey, messageRows, positionFromKey } from "../../storage/keys.ts";
 import type { Row } from "../../storage/store.ts";
 import type { Domain } from "../domain.ts";
-import type { Discarded, EarlierQuery } from "../memory.ts";
+import type { Discarded, Earlier, EarlierQuery } from "../memory.ts";
 import { newestMessages } from "./pages.ts";
 import { summaryBefore } from "./summary.ts";
 import { findMessages } from "./write.ts";
 
-interface EarlierPage {
+interface EarlierPage extends Pick<Earlier, "before" | "discarded" | "last" | "summary"> {
   /** Undefined when it has been deleted. */
   readonly conversation: Row | undefined;
   /** Null when they are too large together. */
   readonly messages: readonly Message[] | null;
-  readonly before: string | undefined;
-  readonly discarded: Discarded | null;
-  readonly last: string | undefined;
-  readonly summary: string | undefined;
 }
 
 /**

@@ -37,7 +37,7 @@ async function processOn(t: TestContext, store: Store, more: Partial<typeof SETT
   t.after(() => membership.release());
   const rows = new TaskRows(store, true, membership);
   const settings = { ...SETTINGS, ...more };
-  const sender = new PushSender(rows, { settings: () => settings, logger });
+  const sender = new PushSender(rows, { settings: () => settings, whole: async ({ task }) => task, logger });
   rows.onEvent = () => sender.hurry();
   t.after(() => sender.close());
   return { rows, sender, membership, lines };
@@ -61,7 +61,7 @@ async function beginTask(rows: TaskRows, url: string, user = "ada"): Promise<Tas
 
 async function endTask(rows: TaskRows, record: TaskRecord): Promise<void> {
   const { revision } = (await rows.read("desk", record.task.id))!;
-  await rows.change(record, ended(record, { state: "TASK_STATE_COMPLETED" }, Date.now()), revision);
+  await rows.change(record, ended(record, { state: "TASK_STATE_COMPLETED" }), revision);
 }
 
 async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {

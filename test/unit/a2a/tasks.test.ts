@@ -22,7 +22,7 @@ function recordOf(agent: string): TaskRecord {
 
 async function endedTask(rows: TaskRows, agent: string): Promise<TaskRecord> {
   const record = recordOf(agent);
-  const after = ended(record, { state: "TASK_STATE_COMPLETED" }, Date.now());
+  const after = ended(record, { state: "TASK_STATE_COMPLETED" });
   await rows.change(record, after, await rows.create(record));
   return after;
 }
@@ -64,7 +64,7 @@ test("A2A tasks in memory: take 16 MiB together: the oldest that are over are re
   const rows = new TaskRows(store, true);
   const working = recordOf("slow");
   await rows.create(working);
-  const { message: _, ...record } = ended(recordOf("nap"), { state: "TASK_STATE_COMPLETED" }, Date.now());
+  const { message: _, ...record } = ended(recordOf("nap"), { state: "TASK_STATE_COMPLETED" });
   const answer = { parts: [{ text: "x".repeat(100_000) }] };
   const added = Array.from({ length: 300 }, (_, index) => ({
     ...record,

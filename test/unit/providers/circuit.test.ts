@@ -80,15 +80,12 @@ test("a model that has failed five times in a row is not called, in any chain, u
   await times(3, () => answers(chain("p/bad", "p/good")));
   assert.equal(bad.calls, 5, "it is spared");
 
-  await assert.rejects(
-    partsOf(chain("p/bad"), ask("x")),
-    (error: { kind: string; facts: { retryAfter: number } }) => {
-      assert.equal(error.kind, "unavailable");
-      const wait = error.facts.retryAfter;
-      assert.ok(wait >= 1 && wait <= 10, `retry-after ${wait}`);
-      return true;
-    },
-  );
+  await assert.rejects(partsOf(chain("p/bad"), ask("x")), (error: { kind: string; facts: { retryAfter: number } }) => {
+    assert.equal(error.kind, "unavailable");
+    const wait = error.facts.retryAfter;
+    assert.ok(wait >= 1 && wait <= 10, `retry-after ${wait}`);
+    return true;
+  });
   assert.equal(bad.calls, 5, "a chain of it alone answers without a call");
 
   clock.advance(10_001);

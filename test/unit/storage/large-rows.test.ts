@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { TaskRecord } from "../../../core/a2a/task.ts";
 import { newTaskId } from "../../../core/a2a/task-ids.ts";
 import { listTasks } from "../../../core/a2a/task-list.ts";
 import { TaskRows } from "../../../core/a2a/task-rows.ts";
@@ -235,7 +236,11 @@ test("POST .../clone copies large messages without holding many at once, and sav
 test("A2A ListTasks ends a page early when its tasks are large, and goes on with the token", async () => {
   const store = weighed();
   const rows = new TaskRows(store, false);
-  const tasks = { rows, find: (agent: string, id: string) => rows.read(agent, id) };
+  const tasks = {
+    rows,
+    find: (agent: string, id: string) => rows.read(agent, id),
+    whole: async ({ task }: TaskRecord) => task,
+  };
   const ids: string[] = [];
   const status = { state: "TASK_STATE_COMPLETED", timestamp: new Date(0).toISOString() } as const;
   for (let n = 0; n < ROWS; n++) {
@@ -248,9 +253,9 @@ test("A2A ListTasks ends a page early when its tasks are large, and goes on with
       artifacts: [{ artifactId: "text", parts: [{ text: LARGE }] }],
       history: [],
     };
-    await rows.create({ agent: "a", owner: "", createdAt: n, updatedAt: n, task });
+    await rows.create({ agent: "a", owner: "", updatedAt: n, task });
   }
-  const query = { contextId: undefined, state: undefined, after: undefined, pageSize: 100 };
+  const query = { contextId: undefined, state: undefined, after: undefined, pageSize: 100, includeArtifacts: true };
   const found: string[] = [];
   let pages = 0;
   let pageToken = "";
