@@ -272,4 +272,3 @@ export async function simulate(
   }
   return { digest: world.digest(), steps: world.steps, complaint: world.complaints[0] ?? null };
 }
-
