@@ -65,7 +65,7 @@ export async function buildEngines(patches: readonly Patch[] = []): Promise<Buil
   };
 }
 
-function patched(text: string, { file, from, to }: Patch): string {
+export function patched(text: string, { file, from, to }: Patch): string {
   const count = text.split(from).length - 1;
   if (count !== 1) throw new Error(`${file} has ${count} times, and should have once: ${from}`);
   return text.replace(from, () => to);

@@ -1,0 +1,399 @@
+/**
+ * Clients of a simulation. Each does one thing, through whatever process answers, tries again where nothing came back, and knows in the
+ * end what must be true. None of them gives up: a service that leaves them between two states is found by that.
+ */
+import type { Random } from "../fuzz/random.ts";
+import type { InjectedReply } from "../support/inject.ts";
+import type { Simulation } from "./simulation.ts";
+
+// biome-ignore lint/suspicious/noExplicitAny: replies of many shapes
+type Loose = any;
+
+interface Asked {
+  readonly method?: string;
+  readonly body?: unknown;
+  readonly user?: string;
+  readonly key?: string | undefined;
+  readonly headers?: Record<string, string>;
+  /** Milliseconds after which it leaves. */
+  readonly patience?: number;
+  readonly onChunk?: (chunk: Buffer) => void;
+}
+
+interface Reply {
+  readonly status: number;
+  readonly headers: Record<string, string>;
+  readonly data: Loose;
+  readonly text: string;
+}
+
+const ENDED = new Set(["completed", "error", "cancelled"]);
+const CONSOLE = { "x-console-access-key": "the-key-of-the-console" };
+
+class Client {
+  readonly sim: Simulation;
+  /** No two clients have the same: the things that it makes are called so. */
+  readonly key: string;
+  readonly user: string;
+  readonly random: Random;
+
+  constructor(sim: Simulation, number: number) {
+    this.sim = sim;
+    this.random = sim.world.random(`client ${number}`);
+    this.user = `user-${1 + this.random.below(2)}`;
+    this.key = `k${number}-${this.user}`;
+  }
+
+  chance(probability: number): boolean {
+    return this.random.chance(probability);
+  }
+
+  pause(most: number): Promise<void> {
+    return this.sim.world.sleep(this.random.next() * most);
+  }
+
+  /** Null when nothing came back: the connection was lost, or the client has left. */
+  async ask(
+    path: string,
+    { method, body, user = this.user, key, headers = {}, patience = 40_000, onChunk }: Asked = {},
+  ): Promise<Reply | null> {
+    await this.pause(3);
+    const sent = { authorization: `Bearer ${user}`, ...(key !== undefined && { "idempotency-key": key }), ...headers };
+    const request = { path, headers: sent, body, ...(method !== undefined && { method }), ...(onChunk && { onChunk }) };
+    const reply = await this.sim.request(this.random, request, patience);
+    this.sim.world.trace(
+      `${this.key} ${method ?? (body === undefined ? "GET" : "POST")} ${path}: ${reply?.status ?? "nothing"}`,
+    );
+    return reply === null ? null : readReply(reply);
+  }
+
+  /** Asks until an answer says what came of it: neither nothing, nor that it may be tried again. */
+  async insist(path: string, asked: Asked = {}): Promise<Reply> {
+    for (;;) {
+      const reply = await this.ask(path, asked);
+      if (reply !== null && reply.status < 500 && reply.status !== 429) return reply;
+      await this.pause(1_500);
+    }
+  }
+
+  /** Looks until it is so. */
+  async until(path: string, isSo: (reply: Reply) => boolean, asked: Asked = {}): Promise<Reply> {
+    for (;;) {
+      const reply = await this.insist(path, asked);
+      if (isSo(reply)) return reply;
+      await this.sim.world.sleep(500 + this.random.below(1_500));
+    }
+  }
+
+  require(condition: boolean, complaint: () => string): void {
+    this.sim.world.require(condition, () => `${this.key}: ${complaint()}`);
+  }
+
+  /** Answers a question: once, twice, both ways at once, or while somebody tries who may not. @returns what was decided */
+  async answer(approvalId: string): Promise<boolean> {
+    const path = `/approvals/${approvalId}`;
+    if (this.chance(0.3)) {
+      const other = await this.ask(path, {
+        body: { approved: true },
+        user: this.user === "user-1" ? "user-2" : "user-1",
+      });
+      if (other !== null && other.status < 500)
+        this.require(other.status === 404, () => `another user answers ${other.text}`);
+    }
+    const approved = this.chance(0.6);
+    const says = async (answer: boolean) => {
+      const reply = await this.insist(path, { body: { approved: answer } });
+      return reply.status === 200 ? answer : reply.status === 409 ? null : reply.text;
+    };
+    const answers = await Promise.all([says(approved), ...(this.chance(0.4) ? [says(this.chance(0.5))] : [])]);
+    const taken = new Set(answers.filter((answer) => answer !== null));
+    this.require(taken.size === 1, () => `the answers to a question give ${JSON.stringify(answers)}`);
+    return [...taken][0] === true;
+  }
+
+  /** Reads a stream of events to its end, with absences. Every event comes once, in its order, and is the same whenever it is read. */
+  async follow(path: string, isEnded: () => Promise<boolean>): Promise<Map<number, string>> {
+    const events = new Map<number, string>();
+    let last = 0;
+    for (;;) {
+      let text = "";
+      const onChunk = (chunk: Buffer) => {
+        text += chunk.toString();
+        for (let end = text.indexOf("\n\n"); end !== -1; end = text.indexOf("\n\n")) {
+          const block = text.slice(0, end);
+          text = text.slice(end + 2);
+          const id = /^id: (\d+)$/m.exec(block)?.[1];
+          const data = /^data: (.*)$/m.exec(block)?.[1];
+          if (id === undefined || data === undefined) continue;
+          const number = Number(id);
+          this.require(number === last + 1, () => `${path}: event ${number} comes after ${last}: ${data}`);
+          last = number;
+          events.set(number, data);
+        }
+      };
+      const hadEnded = await isEnded();
+      const headers: Record<string, string> = last > 0 ? { "last-event-id": String(last) } : {};
+      const patience = hadEnded ? 20_000 : 500 + this.random.below(20_000);
+      const reply = await this.ask(path, { headers, onChunk, patience });
+      if (hadEnded && reply?.status === 200) return events;
+      await this.pause(1_500);
+    }
+  }
+
+  /** What a second reader reads is what the first one has read. */
+  async requireSame(path: string, first: ReadonlyMap<number, string>): Promise<void> {
+    const again = await this.follow(path, async () => true);
+    for (const [number, data] of first)
+      this.require(
+        again.get(number) === data,
+        () => `${path}: event ${number} was ${data} and is ${again.get(number)}`,
+      );
+    this.require(again.size === first.size, () => `${path}: ${first.size} events were read, then ${again.size}`);
+  }
+}
+
+function readReply({ status, headers, text }: InjectedReply): Reply {
+  const body = text();
+  const data = headers["content-type"]?.startsWith("application/json") ? JSON.parse(body).data : undefined;
+  return { status, headers, data, text: body.slice(0, 500) };
+}
+
+/** A run in the background whose tool works, and one whose tool asks first. */
+async function run(client: Client): Promise<void> {
+  const { sim, key } = client;
+  const tool = client.random.pick(["act", "pay", "both"]);
+  const idempotency = client.chance(0.5) ? key : undefined;
+  const begin = () =>
+    client.insist("/agents/worker/text", {
+      body: { input: `${tool} ${key}`, options: { background: true, runId: key } },
+      key: idempotency,
+    });
+  const [begun] = await Promise.all([begin(), ...(client.chance(0.3) ? [begin()] : [])]);
+  // Its own id is taken by the try of which it has not heard.
+  client.require([202, 409].includes(begun.status), () => `a run begins with ${begun.text}`);
+  const path = `/agents/worker/runs/${key}`;
+  const isEnded = async () => ENDED.has((await client.insist(path)).data?.status);
+  const following = client.chance(0.6) ? client.follow(`${path}/stream`, isEnded) : null;
+  if (client.chance(0.3)) {
+    const foreign = await client.ask(path, { user: client.user === "user-1" ? "user-2" : "user-1" });
+    if (foreign !== null && foreign.status < 500)
+      client.require(foreign.status === 404, () => `another user sees ${foreign.text}`);
+  }
+  const cancels = client.chance(0.15);
+  if (cancels) {
+    await client.pause(4_000);
+    const reply = await client.insist(`${path}/cancel`, { body: {} });
+    const isTold = reply.status === 200;
+    const state = await client.until(path, ({ data }) => ENDED.has(data?.status));
+    if (isTold) client.require(state.data.status !== "error", () => `a cancelled run ends with ${state.text}`);
+  } else {
+    const state = await client.until(path, ({ data }) => ENDED.has(data?.status) || data?.approvals?.length > 0);
+    let approved: boolean | null = null;
+    if (!ENDED.has(state.data.status)) {
+      await client.pause(5_000);
+      approved = await client.answer(state.data.approvals[0].approvalId);
+    }
+    const end = await client.until(path, ({ data }) => ENDED.has(data?.status));
+    client.require(end.data.status === "completed", () => `a run ends with ${end.text}`);
+    const [acted, paid] = [sim.effects("act", key), sim.effects("pay", key)];
+    if (tool !== "pay") client.require(acted.length > 0, () => "a run has ended whose tool never worked");
+    if (tool !== "act") client.require(approved !== null, () => "a tool that asks was not asked for");
+    if (approved === true) client.require(paid.length > 0, () => "a call was approved and never ran");
+    if (approved !== true)
+      client.require(sim.effects("pay begins", key).length === 0, () => "a call ran that was not approved");
+  }
+  for (const kind of ["act begins", "pay begins"]) sim.requireOneCall(kind, key);
+  if (following !== null) await client.requireSame(`${path}/stream`, await following);
+}
+
+/** The steps of the workflows that work before and after the one that waits, and whether that one waits for an approval. */
+const WORKFLOWS: Record<string, { before: string[]; after: string[]; asks: boolean }> = {
+  chain: { before: ["one", "two"], after: ["three"], asks: false },
+  paying: { before: ["before"], after: ["after"], asks: true },
+  asking: { before: ["left", "right"], after: ["last"], asks: true },
+};
+
+/** A workflow with steps, a step that fails at first and a question, or one whose tool a person must approve. */
+async function workflow(client: Client): Promise<void> {
+  const { sim, key } = client;
+  const name = client.random.pick(Object.keys(WORKFLOWS));
+  const { before, after, asks } = WORKFLOWS[name]!;
+  const begin = (more: object = {}) =>
+    client.insist(`/workflows/${name}/execute`, {
+      body: { input: { what: key }, options: { executionId: key, background: true } },
+      ...more,
+    });
+  const idempotency = client.chance(0.5) ? key : undefined;
+  const [begun] = await Promise.all([
+    begin({ key: idempotency }),
+    ...(client.chance(0.3) ? [begin({ key: idempotency })] : []),
+  ]);
+  client.require([202, 409].includes(begun.status), () => `an execution begins with ${begun.text}`);
+  const path = `/workflows/${name}/executions/${key}`;
+  const state = `${path}/state?userId=${client.user}`;
+  const isEnded = async () => ENDED.has((await client.insist(state, { headers: CONSOLE })).data?.status);
+  const following = client.chance(0.6) ? client.follow(`${path}/stream`, isEnded) : null;
+  const look = (isSo: (data: Loose) => boolean) =>
+    client.until(state, ({ data }) => data !== undefined && isSo(data), { headers: CONSOLE });
+  if (client.chance(0.15)) {
+    await client.pause(4_000);
+    const reply = await client.insist(`${path}/cancel`, { body: {} });
+    const { data } = await look(({ status }) => ENDED.has(status));
+    if (reply.status === 200)
+      client.require(data.status === "cancelled", () => `a cancelled execution ends ${data.status}`);
+    if (following !== null) await client.requireSame(`${path}/stream`, await following);
+    return;
+  }
+  const waits = await look(({ status }) => ENDED.has(status) || status === "suspended");
+  client.require(waits.data.status === "suspended", () => `an execution does not wait: ${waits.text}`);
+  await client.pause(5_000);
+  let approved = true;
+  for (const step of after)
+    client.require(sim.effects(`${step} begins`, key).length === 0, () => `step ${step} ran before its time`);
+  if (asks) approved = await client.answer(waits.data.suspension.suspendData.approvalId);
+  else {
+    const resumeKey = client.chance(0.5) ? `${key}-resume` : undefined;
+    const resume = () =>
+      client.insist(`${path}/resume`, {
+        body: { resumeData: {}, options: { stepId: "ask" } },
+        key: resumeKey,
+        patience: 8_000,
+      });
+    await Promise.all([resume(), ...(client.chance(0.3) ? [resume()] : [])]);
+  }
+  const { data } = await look(({ status }) => ENDED.has(status));
+  // A model is told of a no, a step fails with it.
+  const expected = approved || name === "asking" ? "completed" : "error";
+  client.require(data.status === expected, () => `an execution ends with ${JSON.stringify(data).slice(0, 300)}`);
+  for (const step of expected === "completed" ? [...before, ...after] : before) {
+    client.require(sim.effects(step, key).length > 0, () => `step ${step} never ran`);
+    sim.requireOneCall(`${step} begins`, key, step === "two" ? 2 : 1);
+  }
+  if (asks) {
+    sim.requireOneCall("pay begins", key);
+    const paid = sim.effects("pay begins", key).length > 0;
+    client.require(paid === approved, () => `approved: ${approved}, and paid: ${paid}`);
+  }
+  if (following !== null) await client.requireSame(`${path}/stream`, await following);
+}
+
+/** A call of a tool with a key, several times: one of them works. */
+async function once(client: Client): Promise<void> {
+  const { sim, key } = client;
+  const call = () =>
+    client.insist("/tools/act/execute", { body: { input: { what: key, milliseconds: 400 } }, key, patience: 8_000 });
+  const first = await Promise.all(Array.from({ length: 1 + client.random.below(3) }, call));
+  await client.pause(3_000);
+  const replies = [...first, await call()];
+  for (const reply of replies) client.require(reply.status === 200, () => `a call is answered ${reply.text}`);
+  // A process that was cut off answers what it has done, and others did it again.
+  const executions = Math.max(sim.effects("act", key).length, 1);
+  client.require(
+    new Set(replies.map(({ text }) => text)).size <= executions,
+    () => `one key has several replies: ${replies.map(({ text }) => text)}`,
+  );
+  client.require(sim.effects("act", key).length > 0, () => "a call was answered that never worked");
+  sim.requireOneCall("act begins", key);
+  const other = await client.insist("/tools/act/execute", { body: { input: { what: `${key}-other` } }, key });
+  client.require(other.status === 422, () => `another call under the same key is answered ${other.text}`);
+}
+
+/** A call that a person must approve, made by the client itself. */
+async function direct(client: Client): Promise<void> {
+  const { sim, key } = client;
+  const call = (headers = {}) =>
+    client.insist("/tools/pay/execute", { body: { input: { what: key } }, headers, patience: 8_000 });
+  const asked = await call();
+  const approvalId = asked.headers["x-approval-id"];
+  client.require(asked.status === 409 && approvalId !== undefined, () => `a call is not asked about: ${asked.text}`);
+  await client.pause(2_000);
+  const approved = await client.answer(approvalId!);
+  const made = await Promise.all(
+    Array.from({ length: 1 + client.random.below(2) }, () => call({ "x-approval-id": approvalId! })),
+  );
+  const done = made.filter(({ status }) => status === 200).length;
+  client.require(
+    done <= (approved ? 1 : 0),
+    () => `approved: ${approved}, and answered ${made.map(({ status }) => status)}`,
+  );
+  client.require(
+    sim.effects("pay begins", key).length <= (approved ? 1 : 0),
+    () => `approved: ${approved}, and called ${sim.effects("pay begins", key).length} times`,
+  );
+  client.require(sim.effects("pay", key).length >= done, () => "a call was answered that never worked");
+}
+
+/** A turn that asks goes on by itself once it is answered. */
+async function settle(client: Client, { data }: Reply, what: string): Promise<void> {
+  const asked = data.approvals?.[0];
+  client.require(asked !== undefined, () => `a turn does not ask: ${JSON.stringify(data)}`);
+  const approved = await client.answer(asked.approvalId);
+  const end = await client.until(`/agents/friend/runs/${data.runId}`, ({ data: run }) => ENDED.has(run?.status));
+  client.require(end.data.status === "completed", () => `a run ends with ${end.text}`);
+  const paid = client.sim.effects("pay begins", what).length > 0;
+  client.require(paid === approved, () => `approved: ${approved}, and paid: ${paid}`);
+  client.sim.requireOneCall("pay begins", what);
+}
+
+/** Turns of one conversation, which keeps what was acknowledged, until it is deleted. */
+async function talk(client: Client): Promise<void> {
+  const { key, user } = client;
+  const said: string[] = [];
+  const path = `/api/memory/conversations/${key}`;
+  for (let turn = 0, turns = 1 + client.random.below(4); turn < turns; turn++) {
+    const say = async (input: string) => {
+      const reply = await client.insist("/agents/friend/text", {
+        body: { input, options: { memory: { conversationId: key, userId: user } } },
+        key: input.replaceAll(" ", "-"),
+      });
+      client.require(reply.status === 200, () => `a turn is answered ${reply.text}`);
+      return reply;
+    };
+    const input = `hello ${key} ${turn}`;
+    // Another turn of the conversation at the same time comes before or behind it.
+    const beside = client.chance(0.2) ? say(`beside ${key} ${turn}`) : null;
+    await say(input);
+    await beside;
+    said.push(input);
+    if (client.chance(0.2)) await settle(client, await say(`pay ${key}-${turn}`), `${key}-${turn}`);
+    await client.pause(2_000);
+    const { data } = await client.insist(`${path}/messages`);
+    const texts = (role: string) =>
+      data.messages
+        .filter((message: Loose) => message.role === role)
+        .map(({ parts }: Loose) => parts.find((part: Loose) => part.type === "text")?.text);
+    const questions: string[] = texts("user");
+    const answers: string[] = texts("assistant");
+    for (const text of said)
+      client.require(
+        questions.includes(text) && answers.includes(text),
+        () => `the turn ${text} is not in ${questions} / ${answers}`,
+      );
+    const twice = said.find((text) => questions.indexOf(text) !== questions.lastIndexOf(text));
+    // A turn of a run that is not durable is made again where its reply was 503.
+    client.require(twice === undefined || client.sim.isTroubled, () => `a turn is there twice: ${questions}`);
+    const inOrder = said.map((text) => questions.indexOf(text));
+    client.require(
+      inOrder.every((at, index) => index === 0 || at > inOrder[index - 1]!),
+      () => `turns are in another order: ${questions}`,
+    );
+  }
+  if (client.chance(0.3)) {
+    const foreign = await client.ask(`${path}/messages`, { user: user === "user-1" ? "user-2" : "user-1" });
+    if (foreign !== null && foreign.status < 500)
+      client.require(foreign.status === 404, () => `another user reads ${foreign.text}`);
+  }
+  if (client.chance(0.4)) {
+    await client.insist(path, { method: "DELETE" });
+    const after = await client.insist(path);
+    client.require(after.status === 404, () => `a deleted conversation is still there: ${after.text}`);
+  }
+}
+
+const KINDS = { run, workflow, once, direct, talk } satisfies Record<string, (client: Client) => Promise<void>>;
+export type ClientKind = keyof typeof KINDS;
+export const CLIENT_KINDS = Object.keys(KINDS) as ClientKind[];
+
+/** Resolves once it has seen all that it wants to see. */
+export const startClient = (sim: Simulation, kind: ClientKind, number: number): Promise<void> =>
+  KINDS[kind](new Client(sim, number));

@@ -1,0 +1,176 @@
+/**
+ * The database of a simulation, with what PostgreSQL promises: a commit happens at one moment, as a whole or not at all, and so does a
+ * read. Between a process and it there are delays, lost connections and lost notices.
+ */
+import { createMemoryStore } from "../../core/storage/memory-store.ts";
+import type { Commit, Joined, Range, Row, Tail } from "../../core/storage/store.ts";
+import type { SimulatedProcess } from "./process.ts";
+import type { World } from "./world.ts";
+
+/** What one process asks. Commits of one tick are one transaction. */
+export type Asked =
+  | { readonly kind: "commit"; readonly commits: readonly Commit[] }
+  | {
+      readonly kind: "get";
+      readonly lists: readonly { readonly keys: readonly string[]; readonly longest: number | undefined }[];
+    }
+  | { readonly kind: "scan"; readonly ranges: readonly Range[] }
+  | { readonly kind: "tail"; readonly tails: readonly Tail[] };
+
+/** One for each that was asked: revisions, rows or texts; an Error in the place of one that failed alone. */
+export type Answers = readonly (number | Error | readonly (Row | undefined)[] | Joined | null)[];
+
+/** The connection was lost. */
+class Lost extends Error {
+  readonly mayHaveHappened: boolean;
+  constructor(mayHaveHappened: boolean) {
+    super("the connection to the database was lost");
+    this.mayHaveHappened = mayHaveHappened;
+  }
+}
+
+/** How the network is, by the chances of what happens to a call. */
+export interface Network {
+  /** A call takes a second or so. */
+  readonly slow: number;
+  /** A call is not carried out. */
+  readonly refused: number;
+  /** It is carried out, and its answer is lost. */
+  readonly unanswered: number;
+  /** A notice does not arrive at one of the others. */
+  readonly unheard: number;
+}
+
+/** How long a process waits before it gives up a connection that does not answer. */
+const PATIENCE_MS = 2_000;
+/** Sessions of a process that is gone, as the server sees it. */
+const SESSION_ENDS_MS = 300;
+
+export class Database {
+  readonly world: World;
+  network: Network = { slow: 0, refused: 0, unanswered: 0, unheard: 0 };
+  readonly #rows = createMemoryStore();
+  readonly #listening = new Map<SimulatedProcess, (notice: string) => void>();
+  readonly #sessions = new Map<string, SimulatedProcess>();
+  readonly #away = new Set<string>();
+
+  constructor(world: World) {
+    this.world = world;
+  }
+
+  /** All rows, for who looks at them from outside. */
+  rows(prefix = ""): Promise<Row[]> {
+    return this.#rows.scan({ prefix, limit: 1_000_000 });
+  }
+
+  /** Cuts a process off for a while. */
+  cut(name: string, milliseconds: number): void {
+    this.world.trace(`${name} is cut off from the database`);
+    this.#away.add(name);
+    for (const [shown, process] of this.#sessions) if (process.name === name) this.#sessions.delete(shown);
+    this.world.after(milliseconds, () => {
+      this.world.trace(`${name} is back`);
+      this.#away.delete(name);
+    });
+  }
+
+  heal(): void {
+    this.#away.clear();
+    this.network = { slow: 0, refused: 0, unanswered: 0, unheard: 0 };
+  }
+
+  /** Settles as the process hears of it: never when it is dead. */
+  ask(process: SimulatedProcess, asked: Asked): Promise<Answers> {
+    const { random, name } = process;
+    const { network } = this;
+    return new Promise((resolve, reject) => {
+      const { happens, hears } = process.enter();
+      const fail = (mayHaveHappened: boolean) =>
+        process.after(random.next() * PATIENCE_MS, () => {
+          process.trace(`${asked.kind} is not answered`);
+          reject(new Lost(mayHaveHappened));
+        });
+      const way = () => (random.chance(network.slow) ? random.next() * 2_000 : random.next() * 3);
+      const there = way();
+      const back = way();
+      const isWrite = asked.kind === "commit";
+      if (happens && (this.#away.has(name) || random.chance(network.refused))) return void fail(false);
+      if (!happens) return;
+      const loses = random.chance(network.unanswered);
+      this.world.after(there, async () => {
+        // A cut on the way there: it never arrives.
+        if (this.#away.has(name)) return void fail(isWrite);
+        process.trace(describe(asked));
+        const answers = await this.#answer(asked);
+        if (!hears) return;
+        if (loses) return void fail(isWrite);
+        process.after(back, () => {
+          if (this.#away.has(name)) fail(isWrite);
+          else resolve(answers);
+        });
+      });
+    });
+  }
+
+  async #answer(asked: Asked): Promise<Answers> {
+    switch (asked.kind) {
+      case "commit":
+        return (await Promise.allSettled(asked.commits.map((commit) => this.#rows.commit(commit)))).map((result) =>
+          result.status === "fulfilled" ? result.value : (result.reason as Error),
+        );
+      case "get":
+        return Promise.all(asked.lists.map(({ keys, longest }) => this.#rows.getMany(keys, longest)));
+      case "scan":
+        return Promise.all(asked.ranges.map((range) => this.#rows.scan(range)));
+      case "tail":
+        return Promise.all(asked.tails.map((tail) => this.#rows.tail(tail)));
+    }
+  }
+
+  listen(process: SimulatedProcess, heard: (notice: string) => void): void {
+    this.#listening.set(process, heard);
+  }
+
+  /** To all, the sender too. Each hears it at a time of its own, or not at all. */
+  notify(process: SimulatedProcess, notice: string): void {
+    if (!process.isAlive || this.#away.has(process.name)) return;
+    for (const [listener, heard] of this.#listening) {
+      if (!listener.isAlive) this.#listening.delete(listener);
+      else if (!process.random.chance(this.network.unheard))
+        listener.after(process.random.next() * (process.random.chance(0.1) ? 500 : 5), () => {
+          if (!this.#away.has(listener.name)) heard(notice);
+        });
+    }
+  }
+
+  /** @returns whether others can see it */
+  show(process: SimulatedProcess, name: string): boolean {
+    if (this.#away.has(process.name)) return false;
+    this.#sessions.set(name, process);
+    return true;
+  }
+
+  shown(names: readonly string[]): ReadonlySet<string> {
+    return new Set(names.filter((name) => this.#sessions.has(name)));
+  }
+
+  /** The server sees soon that the connections of a process have ended. */
+  forget(process: SimulatedProcess): void {
+    this.world.after(this.world.random(`end of ${process.name}`).next() * SESSION_ENDS_MS, () => {
+      for (const [name, owner] of this.#sessions) if (owner === process) this.#sessions.delete(name);
+    });
+  }
+}
+
+const describe = (asked: Asked): string => {
+  switch (asked.kind) {
+    case "commit":
+      return `commit ${asked.commits.map(({ put = [], delete: gone = [], add = [] }) => [...put.map(([key]) => key), ...gone.map((key) => `-${key}`), ...add.map(([key]) => `+${key}`)].join(" ")).join(" | ")}`;
+    case "get":
+      return `get ${asked.lists.flatMap(({ keys }) => keys).join(" ")}`;
+    case "scan":
+      return `scan ${asked.ranges.map(({ prefix }) => prefix).join(" ")}`;
+    case "tail":
+      return `tail ${asked.tails.map(({ prefix }) => prefix).join(" ")}`;
+  }
+};

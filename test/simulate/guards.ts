@@ -1,0 +1,283 @@
+/** Guards of the service, each with the change that takes it away. Without it some simulation must go wrong. */
+import type { Patch } from "../model/built.ts";
+
+interface Guard extends Patch {
+  readonly title: string;
+  /** How many seeds it may take. Left out: none of them showed it so far. */
+  readonly seeds?: number;
+}
+
+const RECOVERY = { file: "core/workflows/cluster/recovery.ts" } as const;
+const MEMBERSHIP = { file: "core/storage/membership.ts" } as const;
+const COMMITS = { file: "core/workflows/run/execution-commits.ts" } as const;
+const REPLIES = { file: "core/storage/kept-replies.ts" } as const;
+const ADMISSION = { file: "core/approvals/admission.ts" } as const;
+const ANSWER = { file: "core/approvals/answer.ts" } as const;
+const UPKEEP = { file: "core/approvals/upkeep.ts" } as const;
+const ROWS = { file: "core/approvals/rows.ts" } as const;
+const STOPS = { file: "core/workflows/cluster/stop-requests.ts" } as const;
+const ATTEMPTS = { file: "core/workflows/run/attempts.ts" } as const;
+const FOLLOW = { file: "core/workflows/cluster/follow-remote.ts" } as const;
+
+// biome-ignore-start lint/suspicious/noTemplateCurlyInString: pieces of the source
+export const GUARDS: readonly Guard[] = [
+  {
+    ...RECOVERY,
+    title: "of two processes that take an execution up, one has it",
+    from: "put: [[key, taken]], expect: [[key, revision]] }",
+    to: "put: [[key, taken]] }",
+  },
+  {
+    ...RECOVERY,
+    title: "what the process before wrote last is read",
+    from: "const loaded = isBehind ? await loadExecution(store, found) : read;",
+    to: "const loaded = read;",
+  },
+  {
+    ...RECOVERY,
+    title: "an execution of a process that lives is left alone",
+    from: "!(await isGone(process))) continue;",
+    to: "false) continue;",
+  },
+  {
+    ...RECOVERY,
+    title: "an execution of a process that is gone is taken up",
+    from: "!(await isGone(process))) continue;",
+    to: "true) continue;",
+  },
+  {
+    ...RECOVERY,
+    title: "an execution that this process has given up is taken up again",
+    from: "own ? live.has(number) || engine.abandoned.has(number) :",
+    to: "own ? true :",
+  },
+  {
+    ...MEMBERSHIP,
+    title: "a process that was silent begins nothing before it has written a heartbeat",
+    from: "return this.#confirmedAt !== null && elapsedSince(this.#confirmedAt) < this.times.sessionTimeout;",
+    to: "return true;",
+  },
+  {
+    ...MEMBERSHIP,
+    title: "a heartbeat expects the one before",
+    from: "        expect: [[key, this.#revision]],\n",
+    to: "",
+  },
+  {
+    ...MEMBERSHIP,
+    title: "a process that was taken for gone gives up what it was at work on",
+    from: "for (const listener of this.#lostListeners) listener();",
+    to: "",
+  },
+  {
+    ...MEMBERSHIP,
+    title: "a process that has become silent is taken for gone",
+    from: "...this.#silent.after(rows, now),",
+    to: "",
+  },
+  {
+    ...MEMBERSHIP,
+    title: "what a process leaves is looked for when it is gone",
+    from: "if (hasChanged) for",
+    to: "if (this.#others.size > 9) for",
+  },
+  {
+    ...COMMITS,
+    title: "an id that a client has chosen belongs to one execution",
+    from: "expect: [...expect, [key, null]] };",
+    to: "expect };",
+  },
+  {
+    ...COMMITS,
+    title: "an execution that waits is resumed once",
+    from: "    [recordRow.key, recordRow.revision],\n    [openExecutionKey(start.number), null],\n",
+    to: "",
+  },
+  {
+    file: "core/workflows/run/execution-rows.ts",
+    title: "commits of an execution are those of the process that has it",
+    from: "return { ...commit, expect: [[openExecutionKey(this.#start.number), this.revision]] };",
+    to: "return commit;",
+  },
+  {
+    file: "core/workflows/run/commit-retry.ts",
+    title: "a commit whose answer was lost is recognised",
+    from: "if (row?.value === value) return row.revision;",
+    to: "",
+  },
+  {
+    ...REPLIES,
+    title: "a request with the key of one that is at work waits for it",
+    from: "return this.#membership.goneCheck()(process);",
+    to: "return true;",
+  },
+  {
+    ...REPLIES,
+    title: "a request whose process is gone is carried out by the next one",
+    from: "return this.#membership.goneCheck()(process);",
+    to: "return false;",
+  },
+  {
+    ...REPLIES,
+    title: "a request with the key of one that is at work here waits for it",
+    from: "if (known === undefined) break;",
+    to: "if (true) break;",
+  },
+  {
+    ...REPLIES,
+    title: "a reply that cannot be written is written later",
+    from: "      this.#late.add(write);\n",
+    to: "",
+  },
+  {
+    ...REPLIES,
+    title: "a claim of which it is not known whether it happened is removed",
+    from: "      this.#late.add(async () => {",
+    to: "      void (async () => {",
+  },
+  {
+    ...REPLIES,
+    title: "a key belongs to one request",
+    from: "if (row !== undefined && row.fingerprint !== fingerprint) throw keyReused();",
+    to: "",
+  },
+  {
+    file: "core/storage/collection.ts",
+    title: "a record is changed by who has read it last",
+    from: "expect = [[this.key(id), before?.revision ?? null]]",
+    to: "expect = []",
+  },
+  {
+    ...ANSWER,
+    title: "the first answer is the decision",
+    from: "if (saysTheSame(record, body)) return record;",
+    to: 'if (record.status !== "open") return record;',
+  },
+  {
+    ...ANSWER,
+    title: "nobody answers a question of another user",
+    from: " || !mayAccess(approver.principal, found.record.owner, undefined)",
+    to: "",
+  },
+  {
+    ...ADMISSION,
+    title: "an approval of a direct call is used once",
+    from: '  used: "refuse",\n',
+    to: '  used: "again",\n',
+  },
+  {
+    ...ADMISSION,
+    title: "a call that has used its approval runs again after a crash",
+    from: 'used: "again" }',
+    to: 'used: "refuse" }',
+  },
+  {
+    ...ADMISSION,
+    title: "a call that was denied does not run",
+    from: '  denied: "refuse",\n',
+    to: '  denied: "use",\n',
+  },
+  {
+    ...ADMISSION,
+    title: "a call that nobody has answered does not run",
+    from: '  open: "wait",\n',
+    to: '  open: "use",\n',
+  },
+  {
+    file: "core/approvals/approvals.ts",
+    title: "a call that goes on by itself waits for a store that is away",
+    from: 'if (approval?.kind !== "step") return ask();',
+    to: "return ask();",
+  },
+  {
+    ...UPKEEP,
+    title: "an answer is told by others when its process dies",
+    from: 'if ((await this.#tell(record)) === "later") isLate = true;',
+    to: 'isLate ||= record.status === "open";',
+  },
+  {
+    file: "core/workflows/approved-step.ts",
+    title: "an answer that comes before the execution waits is kept",
+    from: 'if (!("loaded" in execution) || execution.found.openRow !== null) return "later";',
+    to: 'if (!("loaded" in execution) || execution.found.openRow !== null) return "gone";',
+  },
+  {
+    ...ROWS,
+    title: "an answer is kept until it is taken",
+    from: "isUntaken(record) ? [APPROVAL_ANSWERS] : []",
+    to: "[]",
+  },
+  {
+    ...STOPS,
+    title: "a stop is asked for again when another process has taken the execution up",
+    from: "else if (openRow.revision !== asked && (await",
+    to: "else if (asked === null && (await",
+  },
+  {
+    ...STOPS,
+    title: "requests to stop are looked for, also when no notice comes",
+    from: "    this.#reads.start();\n",
+    to: "",
+  },
+  {
+    ...ATTEMPTS,
+    title: "the begin of a step is on disk before it works",
+    from: "if (mustWrite || execution.unwritten > MAX_UNWRITTEN) await execution.flush();",
+    to: "",
+  },
+  {
+    ...ATTEMPTS,
+    title: "a process that was silent asks before it works whether the execution is its own",
+    from: "if (lease !== null && !lease.isHeld()) await lease.confirm(lifetime.signal);",
+    to: "",
+  },
+  {
+    ...FOLLOW,
+    title: "a follower reads each row of a journal once",
+    from: "last = rows.at(-1)?.key ?? last;",
+    to: "last = undefined;",
+  },
+  {
+    ...FOLLOW,
+    title: "a follower reads what an execution said last",
+    from: "return await send(rest.tail);",
+    to: "return;",
+  },
+  {
+    ...FOLLOW,
+    title: "a follower looks again when no notice comes",
+    from: "await watch.wait(pollInterval);",
+    to: "await watch.wait(1e9);",
+  },
+  {
+    file: "core/workflows/engine.ts",
+    title: "what a process gives up while the store is away is looked for",
+    from: 'if (isStoreUnavailable(error) || execution.lifetime.stopped?.kind === "lost") this.mayHaveUnowned = true;',
+    to: "",
+  },
+  {
+    file: "core/workflows/cluster/processes.ts",
+    title: "a look for executions that fails is repeated",
+    from: "      this.#recoveryDue = true;\n      throw error;",
+    to: "      throw error;",
+  },
+  {
+    file: "core/workflows/cluster/resume-requests.ts",
+    title: "a resume is asked for again when another process has taken the execution up",
+    from: "if (isOwn && openRow?.revision === asked) return null;",
+    to: "if (isOwn) return null;",
+  },
+  {
+    file: "core/agents/conversation/turn-claims.ts",
+    title: "turns of one conversation come after each other",
+    from: "return this.#membership.goneCheck()(process);",
+    to: "return true;",
+  },
+  {
+    file: "core/memory/lookup.ts",
+    title: "nobody sees a conversation of another user",
+    from: "if (found === undefined || !mayAccess(this.#principal, found.userId, userId)) throw conversationNotFound(id);",
+    to: "if (found === undefined) throw conversationNotFound(id);",
+  },
+];
+// biome-ignore-end lint/suspicious/noTemplateCurlyInString: pieces of the source

@@ -1,0 +1,43 @@
+/**
+ * `npm run simulate -- --seed N`: plays one simulation and prints its trace, which repeats exactly. `--steps M` (20) is how many clients
+ * and faults it has. Where it fails, it is shrunk to a line that becomes a test. `--seeds K` plays so many, from N on, and prints only
+ * what fails. `--only 1,2,3` is a part of a plan, as shrinking found it.
+ */
+import { parseArgs } from "node:util";
+import { buildService } from "./build.ts";
+import { type Case, planOf, shrink } from "./plan.ts";
+import { simulate } from "./simulation.ts";
+
+const { values } = parseArgs({
+  options: {
+    seed: { type: "string", default: "1" },
+    steps: { type: "string", default: "20" },
+    seeds: { type: "string" },
+    only: { type: "string" },
+    quiet: { type: "boolean" },
+  },
+});
+const build = await buildService();
+const first = Number(values.seed);
+const steps = Number(values.steps);
+const isQuiet = values.seeds !== undefined || values.quiet === true;
+let failed = 0;
+for (let seed = first; seed < first + Number(values.seeds ?? 1); seed++) {
+  const one: Case = { seed, steps, ...(values.only !== undefined && { only: values.only.split(",").map(Number) }) };
+  const {
+    digest,
+    complaint,
+    steps: played,
+  } = await simulate(build, seed, planOf(one), isQuiet ? undefined : console.log);
+  if (complaint === null) {
+    if (!isQuiet) console.log(`seed ${seed}: ${played} steps, trace ${digest}`);
+    continue;
+  }
+  failed++;
+  console.log(`seed ${seed}: ${complaint}`);
+  const shrunk = await shrink(build, one);
+  console.log(`  --seed ${seed} --steps ${steps} --only ${shrunk.only}`);
+  console.log(`  ${JSON.stringify({ seed, actions: planOf(shrunk) })}`);
+}
+console.log(`${failed} failed`);
+process.exit(failed === 0 ? 0 : 1);

@@ -1,0 +1,83 @@
+/** What happens in a simulation, from its seed, and which part of it is enough to make it fail. */
+import { type Random, randomOf } from "../fuzz/random.ts";
+import type { Build } from "./build.ts";
+import { CLIENT_KINDS, type ClientKind } from "./clients.ts";
+import type { Network } from "./database.ts";
+import { simulate } from "./simulation.ts";
+
+export type Action = { readonly at: number } & (
+  | { readonly kind: "client"; readonly does: ClientKind; readonly number: number }
+  /** At a call of its store, which happens or does not. */
+  | {
+      readonly kind: "crash";
+      readonly service: number;
+      readonly calls: number;
+      readonly happens: boolean;
+      readonly rest: number;
+    }
+  | { readonly kind: "stop"; readonly service: number; readonly rest: number }
+  | { readonly kind: "reload"; readonly service: number }
+  | { readonly kind: "cut"; readonly service: number; readonly milliseconds: number }
+  | { readonly kind: "freeze"; readonly service: number; readonly milliseconds: number }
+  | { readonly kind: "jump"; readonly service: number; readonly milliseconds: number }
+  | { readonly kind: "network"; readonly network: Network; readonly milliseconds: number }
+);
+
+/** A simulation that can be repeated: with `only`, so much of its plan. */
+export interface Case {
+  readonly seed: number;
+  readonly steps: number;
+  readonly only?: readonly number[];
+}
+
+const BREAKING = ["crash", "crash", "crash", "stop", "reload", "cut", "freeze", "jump", "network"] as const;
+const LAST_MS = 10_000;
+
+export function planOf({ seed, steps, only }: Case): Action[] {
+  const random = randomOf(seed);
+  // Some of the seeds break nothing.
+  const breaking = random.pick([0, 0.1, 0.3, 0.5]);
+  const actions = Array.from({ length: steps }, (_, number) => actionOf(random, number, random.chance(breaking)));
+  return only === undefined ? actions : actions.filter((_, number) => only.includes(number));
+}
+
+function actionOf(random: Random, number: number, breaks: boolean): Action {
+  const at = random.below(LAST_MS);
+  const service = random.below(3);
+  const rest = random.pick([100, 2_000, 12_000]);
+  if (!breaks) return { at, kind: "client", does: random.pick(CLIENT_KINDS), number };
+  const kind = random.pick(BREAKING);
+  switch (kind) {
+    case "crash":
+      return { at, kind, service, calls: 1 + random.below(12), happens: random.chance(0.5), rest };
+    case "stop":
+      return { at, kind, service, rest };
+    case "reload":
+      return { at, kind, service };
+    case "cut":
+    case "freeze":
+      return { at, kind, service, milliseconds: random.pick([500, 4_000, 15_000]) };
+    case "jump":
+      return { at, kind, service, milliseconds: random.below(60_000) - 30_000 };
+    case "network": {
+      const some = () => random.pick([0, 0.02, 0.2]);
+      const network = { slow: some(), refused: some() / 2, unanswered: some(), unheard: random.pick([0, 0.5, 1]) };
+      return { at, kind, network, milliseconds: random.pick([2_000, 15_000]) };
+    }
+  }
+}
+
+/** Leaves out of a case that fails what it does not need. */
+export async function shrink(build: Build, { seed, steps, only }: Case): Promise<Case> {
+  const fails = async (kept: readonly number[]) =>
+    (await simulate(build, seed, planOf({ seed, steps, only: kept }))).complaint !== null;
+  let kept = only ?? Array.from({ length: steps }, (_, number) => number);
+  for (let size = Math.ceil(kept.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
+    for (let from = 0; from < kept.length; ) {
+      const fewer = [...kept.slice(0, from), ...kept.slice(from + size)];
+      if (await fails(fewer)) kept = fewer;
+      else from += size;
+    }
+  }
+  return { seed, steps, only: kept };
+}

@@ -1,0 +1,340 @@
+/**
+ * One process of a simulation: its clocks, timers and chance, the files that it sees, and its connection to the database. When it is
+ * killed, nothing that it waits for comes.
+ */
+import * as realCrypto from "node:crypto";
+import { readFileSync as readFile, readdirSync as readFolder } from "node:fs";
+import { createRequire } from "node:module";
+import zlib from "node:zlib";
+import type { Dispatch } from "../../core/http/exchange.ts";
+import type { Random } from "../fuzz/random.ts";
+import type { Database } from "./database.ts";
+import type { World } from "./world.ts";
+
+const require = createRequire(import.meta.url);
+
+/** Does something to the world outside, once it is known that this process still lives. */
+type Effect = (kind: string, key: string, detail: unknown) => void;
+
+interface ProcessOptions {
+  readonly world: World;
+  readonly database: Database;
+  readonly name: string;
+  /** Milliseconds by which its clock is wrong. */
+  readonly skew: number;
+  readonly files: ReadonlyMap<string, string>;
+  readonly effect: Effect;
+  readonly rejected: (error: unknown) => void;
+}
+
+/** Stands for a timer of Node.js. */
+interface Timer {
+  ref(): Timer;
+  unref(): Timer;
+  hasRef(): boolean;
+  refresh(): Timer;
+  close(): Timer;
+  [Symbol.toPrimitive](): number;
+  [Symbol.dispose](): void;
+  cancel(): void;
+}
+
+export class SimulatedProcess {
+  readonly world: World;
+  readonly database: Database;
+  readonly name: string;
+  readonly random: Random;
+  readonly files: ReadonlyMap<string, string>;
+  readonly effect: Effect;
+  isAlive = true;
+  /** Its clock may jump. */
+  skew: number;
+  /** Set once it listens. */
+  dispatch: Dispatch | null = null;
+  /** Calls of its store until it is killed, and whether the last of them still happens. */
+  dies: { calls: number; happens: boolean } | null = null;
+  /** Called when it is killed. */
+  readonly whenDead = new Set<() => void>();
+  /** Until then it stands still, as after SIGSTOP, and what comes has to wait. */
+  #frozenUntil = 0;
+  readonly globals: Record<string, unknown>;
+  readonly modules: Record<string, unknown>;
+  readonly #born: number;
+  #timers = 0;
+
+  constructor({ world, database, name, skew, files, effect, rejected }: ProcessOptions) {
+    this.world = world;
+    this.database = database;
+    this.name = name;
+    this.skew = skew;
+    this.files = files;
+    this.random = world.random(name);
+    this.#born = world.now;
+    this.effect = (...told) => {
+      if (this.isAlive) effect(...told);
+    };
+    this.globals = this.#makeGlobals(rejected);
+    this.modules = this.#makeModules();
+  }
+
+  trace(line: string): void {
+    if (this.isAlive) this.world.trace(`${this.name} ${line}`);
+  }
+
+  /** Runs something later, unless it is dead by then. */
+  after(delay: number, run: () => void): () => void {
+    let cancel = () => {};
+    const come = () => {
+      if (!this.isAlive) return;
+      const frozen = this.#frozenUntil - this.world.now;
+      if (frozen > 0) cancel = this.world.after(frozen, come);
+      else run();
+    };
+    cancel = this.world.after(delay, come);
+    return () => cancel();
+  }
+
+  kill(): void {
+    if (!this.isAlive) return;
+    this.trace("is killed");
+    this.isAlive = false;
+    this.database.forget(this);
+    for (const hear of this.whenDead) hear();
+  }
+
+  freeze(milliseconds: number): void {
+    this.trace("stands still");
+    this.#frozenUntil = this.world.now + milliseconds;
+  }
+
+  /** Counts a call of the store. @returns whether it still happens, and whether its caller is there to hear of it */
+  enter(): { happens: boolean; hears: boolean } {
+    if (!this.isAlive) return { happens: false, hears: false };
+    if (this.dies === null || --this.dies.calls > 0) return { happens: true, hears: true };
+    const { happens } = this.dies;
+    this.kill();
+    return { happens, hears: false };
+  }
+
+  /** A module of which only what is named may be used. */
+  closed(name: string, allowed: readonly string[]): Record<string, unknown> {
+    const real = require(`node:${name}`) as Record<string, unknown>;
+    return Object.fromEntries(
+      Object.entries(real).map(([key, value]) => {
+        if (allowed.includes(key) || typeof value !== "function") return [key, value];
+        return [
+          key,
+          function leavesTheSimulation() {
+            throw new Error(`${name}.${key} leaves the simulation`);
+          },
+        ];
+      }),
+    );
+  }
+
+  #setTimer(delay: unknown, every: boolean, callback: (...values: unknown[]) => void, values: unknown[]): Timer {
+    const number = ++this.#timers;
+    const milliseconds = Math.max(Math.trunc(Number(delay)) || 0, 1);
+    let cancel = () => {};
+    const begin = () => {
+      cancel = this.after(milliseconds, () => {
+        if (every) begin();
+        callback(...values);
+      });
+    };
+    begin();
+    const timer: Timer = {
+      ref: () => timer,
+      unref: () => timer,
+      hasRef: () => true,
+      refresh() {
+        cancel();
+        begin();
+        return timer;
+      },
+      close() {
+        cancel();
+        return timer;
+      },
+      [Symbol.toPrimitive]: () => number,
+      [Symbol.dispose]: () => cancel(),
+      cancel: () => cancel(),
+    };
+    return timer;
+  }
+
+  #makeGlobals(rejected: (error: unknown) => void): Record<string, unknown> {
+    const self = this;
+    const steady = () => self.world.now - self.#born + 1_000;
+    const systemTime = () => Math.floor(self.world.systemTime() + self.skew);
+    class SimulatedDate extends Date {
+      constructor(...values: unknown[]) {
+        super(...((values.length === 0 ? [systemTime()] : values) as [number]));
+      }
+      static override now = systemTime;
+    }
+    const setTimer =
+      (every: boolean) =>
+      (callback: (...values: unknown[]) => void, delay?: unknown, ...values: unknown[]) =>
+        self.#setTimer(delay, every, callback, values);
+    const clear = (timer: Timer | undefined | null) => timer?.cancel();
+    const math = Object.create(Math, { random: { value: () => self.random.next() } });
+    class SimulatedAbortSignal extends AbortSignal {
+      static override timeout(delay: number): AbortSignal {
+        const controller = new AbortController();
+        const ended = new DOMException("The operation was aborted due to timeout", "TimeoutError");
+        self.#setTimer(delay, false, () => controller.abort(ended), []);
+        return controller.signal;
+      }
+      static override [Symbol.hasInstance](value: unknown): boolean {
+        return Function.prototype[Symbol.hasInstance].call(AbortSignal, value);
+      }
+    }
+    const nothing = () => process;
+    const own = {
+      env: {},
+      pid: 1,
+      uptime: () => steady() / 1_000,
+      hrtime: Object.assign(() => [Math.floor(steady() / 1_000), (steady() % 1_000) * 1e6], {
+        bigint: () => BigInt(Math.floor(steady() * 1e6)),
+      }),
+      memoryUsage: Object.assign(
+        () => ({ rss: 1e8, heapTotal: 5e7, heapUsed: 4e7, external: 1e6, arrayBuffers: 1e6 }),
+        {
+          rss: () => 1e8,
+        },
+      ),
+      cpuUsage: () => ({ user: 0, system: 0 }),
+      on: nothing,
+      once: nothing,
+      off: nothing,
+      emitWarning: () => {},
+      exit: () => rejected(new Error("it has called process.exit")),
+    };
+    return {
+      Date: SimulatedDate,
+      performance: { now: steady, timeOrigin: 0, mark: () => {}, measure: () => {} },
+      setTimeout: setTimer(false),
+      setInterval: setTimer(true),
+      setImmediate: (callback: (...values: unknown[]) => void, ...values: unknown[]) => {
+        const cancel = self.after(0, () => callback(...values));
+        return { cancel, unref() {}, ref() {} };
+      },
+      clearTimeout: clear,
+      clearInterval: clear,
+      clearImmediate: clear,
+      Math: math,
+      AbortSignal: SimulatedAbortSignal,
+      process: Object.create(process, Object.getOwnPropertyDescriptors(own)),
+      crypto: { randomUUID: self.#uuid, getRandomValues: self.#fill, subtle: realCrypto.webcrypto.subtle },
+      fetch: () => Promise.reject(new Error("fetch leaves the simulation")),
+      ...Object.fromEntries(CLOSED.map((name) => [name, undefined])),
+    };
+  }
+
+  readonly #bytes = (size: number): Buffer => this.random.bytes(size);
+  readonly #fill = <T extends NodeJS.ArrayBufferView>(view: T): T => {
+    Buffer.from(view.buffer, view.byteOffset, view.byteLength).set(this.#bytes(view.byteLength));
+    return view;
+  };
+  readonly #uuid = (): string => {
+    const hex = this.#bytes(16).toString("hex");
+    const variant = "89ab"[Number.parseInt(hex[16]!, 16) % 4];
+    return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-${variant}${hex.slice(17, 20)}-${hex.slice(20)}`;
+  };
+
+  #makeModules(): Record<string, unknown> {
+    const { setTimeout, setInterval, setImmediate, clearTimeout, clearInterval, clearImmediate, performance } =
+      this.globals;
+    const missing = (path: unknown) => Object.assign(new Error(`there is no file ${path}`), { code: "ENOENT" });
+    const readFileSync = (path: unknown, encoding?: unknown) => {
+      const text = isSchema(path) ? readFile(path, "utf8") : this.files.get(String(path));
+      if (text === undefined) throw missing(path);
+      return encoding === undefined ? Buffer.from(text) : text;
+    };
+    const wait = (delay: number, value?: unknown, { signal }: { signal?: AbortSignal } = {}) =>
+      new Promise((resolve, reject) => {
+        const aborted = () => {
+          timer.cancel();
+          reject(
+            Object.assign(new Error("The operation was aborted", { cause: signal?.reason }), {
+              name: "AbortError",
+              code: "ABORT_ERR",
+            }),
+          );
+        };
+        const timer = this.#setTimer(
+          delay,
+          false,
+          () => {
+            signal?.removeEventListener("abort", aborted);
+            resolve(value);
+          },
+          [],
+        );
+        if (signal?.aborted) aborted();
+        else signal?.addEventListener("abort", aborted, { once: true });
+      });
+    const noFile = (path: unknown): never => {
+      throw missing(path);
+    };
+    const soon = setImmediate as (work: () => void) => void;
+    const timers = { setTimeout, setInterval, setImmediate, clearTimeout, clearInterval, clearImmediate };
+    return {
+      crypto: {
+        ...this.closed("crypto", CRYPTO),
+        randomBytes: this.#bytes,
+        randomUUID: this.#uuid,
+        randomFillSync: this.#fill,
+        getRandomValues: this.#fill,
+        randomInt: (low: number, high?: number) =>
+          high === undefined ? this.random.below(low) : low + this.random.below(high - low),
+      },
+      fs: {
+        ...this.closed("fs", []),
+        readFileSync,
+        existsSync: (path: unknown) => this.files.has(String(path)),
+        readdirSync: (path: unknown) => (isSchema(path) ? readFolder(path) : noFile(path)),
+        realpathSync: (path: unknown) => path,
+        statSync: noFile,
+        readlinkSync: noFile,
+      },
+      "fs/promises": {
+        ...this.closed("fs/promises", []),
+        readFile: async (path: unknown, encoding?: unknown) => readFileSync(path, encoding),
+      },
+      os: { ...this.closed("os", []), hostname: () => this.name, availableParallelism: () => 1, tmpdir: () => "/tmp" },
+      perf_hooks: { performance },
+      process: this.globals.process,
+      timers,
+      "timers/promises": { setTimeout: wait, setImmediate: (value?: unknown) => wait(0, value), scheduler: { wait } },
+      tty: { isatty: () => false },
+      // Without the threads of the real one, which take a time of their own.
+      zlib: {
+        ...this.closed("zlib", []),
+        deflateRaw: (data: zlib.InputType, options: zlib.ZlibOptions, done: Done) =>
+          soon(() => done(null, zlib.deflateRawSync(data, options))),
+        inflateRaw: (data: zlib.InputType, done: Done) => soon(() => done(null, zlib.inflateRawSync(data))),
+      },
+    };
+  }
+}
+
+type Done = (error: null, result: Buffer) => void;
+
+/** The schemas of a checkout are part of the source. */
+const SCHEMAS = new URL("../../schemas/", import.meta.url).href;
+const isSchema = (path: unknown): path is URL => path instanceof URL && path.href.startsWith(SCHEMAS);
+
+/** Globals that lead out, or tell when memory is freed. */
+const CLOSED = ["WebSocket", "EventSource", "BroadcastChannel", "MessageChannel", "FinalizationRegistry", "WeakRef"];
+const CRYPTO = [
+  "createHash",
+  "createHmac",
+  "createPublicKey",
+  "createPrivateKey",
+  "createSecretKey",
+  "hash",
+  "timingSafeEqual",
+];
+CRYPTO.push("KeyObject", "getHashes", "getCiphers", "getCurves");

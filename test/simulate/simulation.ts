@@ -1,0 +1,274 @@
+/** One simulation: services, clients and what breaks, by a plan; and what must be true once everything works again. */
+import type { Random } from "../fuzz/random.ts";
+import { type InjectedReply, type InjectOptions, inject } from "../support/inject.ts";
+import type { Build, Inside } from "./build.ts";
+import { startClient } from "./clients.ts";
+import { Database } from "./database.ts";
+import { CONFIG, manifestText } from "./manifest.ts";
+import type { Action } from "./plan.ts";
+import { SimulatedProcess } from "./process.ts";
+import { World } from "./world.ts";
+
+/** Everything that a plan begins has begun by then. */
+const PLAN_MS = 20_000;
+/** So long may it take until everything has ended once nothing breaks any more. */
+const PATIENCE_MS = 300_000;
+const BOOT_MS = 30_000;
+
+interface Happened {
+  readonly process: SimulatedProcess;
+  readonly at: number;
+  readonly detail: unknown;
+}
+
+/** A service, which is one process after the other. */
+class Service {
+  process: SimulatedProcess | null = null;
+  running: Awaited<ReturnType<Inside["run"]>> | null = null;
+  lives = 0;
+  version = 0;
+  /** Milliseconds that pass until the next process. */
+  rest = 1_000;
+  readonly files = new Map([[CONFIG, manifestText()]]);
+  readonly #sim: Simulation;
+  readonly #build: Build;
+  readonly #name: string;
+
+  constructor(sim: Simulation, build: Build, name: string) {
+    this.#sim = sim;
+    this.#build = build;
+    this.#name = name;
+  }
+
+  /** Starts a process, and the next one when it has ended. */
+  start(skew: number): void {
+    const { world, database } = this.#sim;
+    const name = `${this.#name}${++this.lives}`;
+    const process = new SimulatedProcess({
+      world,
+      database,
+      name,
+      skew,
+      files: this.files,
+      effect: (kind, key, detail) => this.#sim.record(process, kind, key, detail),
+      rejected: (error) => world.complain(`${name}: ${String(error)}`),
+    });
+    this.process = process;
+    process.whenDead.add(() => {
+      this.running = null;
+      world.after(this.rest, () => this.start(process.skew));
+      this.rest = 1_000;
+    });
+    world.trace(`${name} starts`);
+    this.#build(process)
+      .run()
+      .then(
+        (running) => {
+          if (process.isAlive) this.running = running;
+        },
+        (error: Error & { booted?: { issues: unknown } }) => {
+          if (error.booted !== undefined && !/unavailable|lost/.test(JSON.stringify(error.booted.issues)))
+            world.complain(`${name} does not start: ${JSON.stringify(error.booted.issues)}`);
+          process.kill();
+        },
+      );
+  }
+
+  reload(): void {
+    this.files.set(CONFIG, manifestText(++this.version));
+    this.running?.reload().catch(() => {});
+  }
+
+  stop(): void {
+    const { process } = this;
+    const ended = this.running?.stop();
+    if (ended !== undefined) void ended.finally(() => process!.kill());
+  }
+}
+
+export class Simulation {
+  readonly world: World;
+  readonly database: Database;
+  readonly services: Service[];
+  readonly #happened = new Map<string, Happened[]>();
+  readonly #troubles: { readonly process: string | null; readonly at: number }[] = [];
+  #left = 0;
+
+  constructor(seed: number, build: Build) {
+    this.world = new World(seed);
+    this.database = new Database(this.world);
+    const shape = this.world.random("shape");
+    const count = 1 + shape.below(3);
+    this.services = ["a", "b", "c"].slice(0, count).map((name) => new Service(this, build, name));
+  }
+
+  async play(actions: readonly Action[]): Promise<void> {
+    const { world, services } = this;
+    const skews = world.random("skews");
+    for (const service of services) service.start(skews.chance(0.5) ? 0 : skews.below(20_000) - 10_000);
+    const booted = await world.run(() => services.every(({ running }) => running !== null), BOOT_MS);
+    if (!booted) return world.complain("the services do not start");
+    this.#left = actions.length;
+    for (const action of actions) world.after(action.at, () => this.#do(action));
+    await world.run(() => false, PLAN_MS);
+    world.trace("everything works again");
+    this.database.heal();
+    for (const { process } of services) process!.dies = null;
+    const ended = await world.run(() => this.#left === 0, PATIENCE_MS);
+    if (!ended && world.complaints.length === 0) world.complain(`${this.#left} clients wait for ever`);
+    await world.run(() => false, 20_000);
+    if (world.complaints.length === 0) await this.#requireRest();
+  }
+
+  #do(action: Action): void {
+    const { world, database, services } = this;
+    const service = "service" in action ? services[action.service % services.length]! : services[0]!;
+    const process = service.process!;
+    if (action.kind !== "client") {
+      this.#left--;
+      world.trace(JSON.stringify(action));
+      this.#troubles.push({ process: "service" in action ? process.name : null, at: world.now });
+    }
+    switch (action.kind) {
+      case "client":
+        startClient(this, action.does, action.number).then(
+          () => this.#left--,
+          (error) => world.complain(`client ${action.number}: ${(error as Error).stack}`),
+        );
+        break;
+      case "crash":
+        service.rest = action.rest;
+        process.dies = { calls: action.calls, happens: action.happens };
+        break;
+      case "stop":
+        service.rest = action.rest;
+        service.stop();
+        break;
+      case "reload":
+        service.reload();
+        break;
+      case "cut":
+        database.cut(process.name, action.milliseconds);
+        break;
+      case "freeze":
+        process.freeze(action.milliseconds);
+        break;
+      case "jump":
+        process.skew += action.milliseconds;
+        break;
+      case "network":
+        database.network = action.network;
+        world.after(action.milliseconds, () => database.heal());
+        break;
+    }
+  }
+
+  /** Sends a request to a process that may answer. Null when nothing came back. */
+  async request(random: Random, options: InjectOptions, patience: number): Promise<InjectedReply | null> {
+    const { process } = random.pick(this.services);
+    if (process === null || process.dispatch === null || !process.isAlive) return null;
+    return new Promise((resolve) => {
+      const controller = new AbortController();
+      const settle = (reply: InjectedReply | null) => {
+        process.whenDead.delete(lost);
+        forget();
+        resolve(reply);
+      };
+      const lost = () => settle(null);
+      const forget = this.world.after(patience, () => {
+        process.after(0, () => controller.abort());
+        settle(null);
+      });
+      process.whenDead.add(lost);
+      const { onChunk } = options;
+      const request = {
+        ...options,
+        signal: controller.signal,
+        ...(onChunk && { onChunk: (chunk: Buffer) => process.isAlive && onChunk(chunk) }),
+      };
+      process.after(0, () => {
+        inject(process.dispatch!, request).then(
+          (reply) => process.isAlive && settle(reply),
+          () => settle(null),
+        );
+      });
+    });
+  }
+
+  record(process: SimulatedProcess, kind: string, key: string, detail: unknown): void {
+    this.world.trace(`${process.name} EFFECT ${kind} ${key} ${detail}`);
+    const name = `${kind} ${key}`;
+    const list = this.#happened.get(name) ?? [];
+    this.#happened.set(name, list);
+    list.push({ process, at: this.world.now, detail });
+  }
+
+  /** Whether anything was broken. */
+  get isTroubled(): boolean {
+    return this.#troubles.length > 0;
+  }
+
+  effects(kind: string, key: string): readonly Happened[] {
+    return this.#happened.get(`${kind} ${key}`) ?? [];
+  }
+
+  /**
+   * What was called several times had the same key each time, and was called again only because something was wrong with the process
+   * before it, or with the database.
+   *
+   * @param attempts so often it is called where nothing breaks
+   */
+  requireOneCall(kind: string, key: string, attempts = 1): void {
+    const list = this.effects(kind, key);
+    const keys = new Set(list.map(({ detail }) => detail));
+    this.world.require(keys.size <= 1, () => `${kind} ${key} was called with several keys: ${[...keys]}`);
+    list.slice(attempts).forEach(({ at }, index) => {
+      const before = list[index + attempts - 1]!;
+      const isTroubled = this.#troubles.some(
+        ({ process, at: when }) => when <= at && (process === null || process === before.process.name),
+      );
+      this.world.require(isTroubled, () => `${kind} ${key} was called ${list.length} times, and nothing was wrong`);
+    });
+  }
+
+  /** Nothing is left of what has ended. */
+  async #requireRest(): Promise<void> {
+    const open = await this.database.rows("xo/");
+    this.world.require(
+      open.length === 0,
+      () => `executions are open that nobody waits for: ${open.map(({ key, value }) => `${key} ${value}`)}`,
+    );
+    const processes = await this.database.rows("xp/");
+    this.world.require(
+      processes.length <= this.services.length,
+      () => `there are ${processes.length} processes in the store`,
+    );
+  }
+}
+
+interface Outcome {
+  readonly digest: string;
+  readonly steps: number;
+  /** Null when everything was as it should be. */
+  readonly complaint: string | null;
+}
+
+export async function simulate(
+  build: Build,
+  seed: number,
+  actions: readonly Action[],
+  onLine?: (line: string) => void,
+): Promise<Outcome> {
+  const simulation = new Simulation(seed, build);
+  const { world } = simulation;
+  world.onLine = onLine;
+  const rejected = (error: unknown) =>
+    world.complain(`a rejection that nobody handles: ${(error as Error)?.stack ?? error}`);
+  process.on("unhandledRejection", rejected);
+  try {
+    await simulation.play(actions);
+  } finally {
+    process.off("unhandledRejection", rejected);
+  }
+  return { digest: world.digest(), steps: world.steps, complaint: world.complaints[0] ?? null };
+}
