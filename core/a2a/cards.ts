@@ -30,17 +30,19 @@ export class Cards {
   /**
    * The card of an agent; undefined when there is no such agent.
    *
+   * @param isDual as in `CardFacts`
    * @param origin the address that the client uses, if it differs from the service's own
    */
-  of(agentId: string, origin: string | null = null): Card | undefined {
+  of(agentId: string, isDual: boolean, origin: string | null = null): Card | undefined {
     const agent = this.#source.agents.get(agentId);
     if (agent === undefined) return undefined;
     // Not cached: clients choose the origin, so there could be any number of them.
-    if (origin !== null) return this.#make(agent.summary(), origin);
-    let card = this.#made.get(agentId);
+    if (origin !== null) return this.#make(agent.summary(), isDual, origin);
+    const key = `${isDual} ${agentId}`;
+    let card = this.#made.get(key);
     if (card === undefined) {
-      card = this.#make(agent.summary(), this.#source.baseUrl());
-      this.#made.set(agentId, card);
+      card = this.#make(agent.summary(), isDual, this.#source.baseUrl());
+      this.#made.set(key, card);
     }
     return card;
   }
@@ -50,10 +52,11 @@ export class Cards {
     this.#made.clear();
   }
 
-  #make(agent: AgentSummary, baseUrl: string): Card {
+  #make(agent: AgentSummary, isDual: boolean, baseUrl: string): Card {
     const { tagsOf, asks, version, pushNotifications } = this.#source;
     const access = this.#source.accessOf(agent.id);
-    const json = JSON.stringify(agentCard({ agent, tagsOf, asks, version, baseUrl, access, pushNotifications }));
+    const facts = { agent, tagsOf, asks, version, baseUrl, access, pushNotifications, isDual };
+    const json = JSON.stringify(agentCard(facts));
     return { json, tag: `"${createHash("sha256").update(json).digest("base64url").slice(0, 22)}"` };
   }
 }

@@ -3,6 +3,7 @@ import { validators } from "../../generated/validators.js";
 import { requireValid, type Validator } from "../http/decode.ts";
 import type { InputSchemaId } from "../http/route.ts";
 import { invalid } from "../lib/errors.ts";
+import { isObject } from "../lib/is-object.ts";
 
 /** Versions of the protocol that are supported. */
 export type Version = "0.3" | "1.0";
@@ -35,6 +36,20 @@ export const METHODS: Readonly<Record<Version, Readonly<Record<string, InputSche
     "agent/getAuthenticatedExtendedCard": null,
   },
 };
+
+/** What clients fill as they like. */
+const FREE = new Set(["metadata", "data"]);
+
+/** Params of 1.0 with the names of JSON, for those of the protocol buffers, which clients may send as well: `taskId` for `task_id`. */
+export function jsonNames(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(jsonNames);
+  if (!isObject(value)) return value;
+  const fields = Object.entries(value).map(([name, each]) => [
+    name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()),
+    FREE.has(name) ? each : jsonNames(each),
+  ]);
+  return Object.fromEntries(fields);
+}
 
 export const hasMethod = (version: Version, method: string): boolean => Object.hasOwn(METHODS[version], method);
 

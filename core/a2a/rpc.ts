@@ -3,12 +3,13 @@ import { LegacyJsonRpcTransportHandler } from "@a2a-js/sdk/compat/v0_3/server";
 import { A2A_ERROR_CODE, PushNotificationNotSupportedError, VersionNotSupportedError } from "@a2a-js/sdk/errors";
 import { type A2ARequestHandler, JsonRpcTransportHandler, ServerCallContext } from "@a2a-js/sdk/server";
 import type { RunCall } from "../agents/run/caller.ts";
+import { rpcError } from "../http/error-forms.ts";
 import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { RawReply } from "../http/route.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { TextSink } from "../lib/event-sink.ts";
 import { a2aError } from "./errors.ts";
-import { checkParams, checkRequest, hasMethod, type Version } from "./params.ts";
+import { checkParams, checkRequest, hasMethod, jsonNames, type Version } from "./params.ts";
 
 const JSON_HEADERS = ["content-type", "application/json; charset=utf-8", "cache-control", "no-store"];
 
@@ -47,11 +48,12 @@ export async function answerRpc(
     // The SDK reports an unknown method only when the params are an object.
     if (!hasMethod(version, method))
       return reply(rpcError(id, A2A_ERROR_CODE.METHOD_NOT_FOUND, unknown(method, version)));
-    checkParams(version, method, params);
+    const named = version === "1.0" ? jsonNames(params) : params;
+    checkParams(version, method, named);
     const handler =
       version === "0.3" ? new LegacyJsonRpcTransportHandler(requests) : new JsonRpcTransportHandler(requests);
     const context = new ServerCallContext({ requestedVersion: version });
-    const answer = await handler.handle({ ...body }, context);
+    const answer = await handler.handle({ ...body, params: named }, context);
     if (!(Symbol.asyncIterator in answer)) return reply(answer);
     // Waits for the first event: an error in its place can still be a plain reply.
     const first = await answer.next();
@@ -113,12 +115,6 @@ function failure({ id, version, call }: RpcCall, thrown: unknown): object {
       : JsonRpcTransportHandler.mapToJSONRPCError(error);
   return { jsonrpc: "2.0", id, error: mapped };
 }
-
-const rpcError = (id: Id, code: number, message: string) => ({
-  jsonrpc: "2.0",
-  id,
-  error: { code, message },
-});
 
 /** In JSON-RPC an error is a reply like any other, with status 200. */
 const reply = (answer: object): RawReply => ({ status: 200, headers: JSON_HEADERS, body: JSON.stringify(answer) });

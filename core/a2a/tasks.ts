@@ -10,13 +10,15 @@ import type { RunCall } from "../agents/run/caller.ts";
 import type { PendingApproval } from "../agents/run/parts.ts";
 import { mayAccess } from "../identity/ownership.ts";
 import { EVERYTHING, type Principal, type Requester } from "../identity/principal.ts";
-import { CommitConflict, invalid, messageOf, ServiceError, unavailable, unlessNotFound } from "../lib/errors.ts";
+import { CommitConflict, messageOf, ServiceError, unavailable, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
 import { createKeyedMutex } from "../lib/keyed-mutex.ts";
 import { UserBound } from "../lib/user-bound.ts";
 import type { KeptRuns } from "../runs/kept-runs.ts";
 import type { RunStanding } from "../runs/scoped.ts";
 import { changeInTurn } from "../storage/conflict.ts";
+import { digestOf } from "../storage/encoding.ts";
+import { taskMessageKey } from "../storage/keys.ts";
 import { isShared } from "../storage/sharing.ts";
 import type { Engine } from "../workflows/engine.ts";
 import type { RunSuspension } from "../workflows/journal/run-record.ts";
@@ -102,8 +104,7 @@ export class Tasks {
    * The task of a message, which it begins or has begun before. It is stored before its run begins: where this process is gone then, another
    * one begins it.
    *
-   * @throws ServiceError `unavailable` when too many run, and when the store fails, `rate_limited` when the user has too many,
-   * `invalid_input` for a different message with the id of an earlier one
+   * @throws ServiceError `unavailable` when too many run, and when the store fails, `rate_limited` when the user has too many
    */
   async begin(agent: Agent, fresh: NewTask, principal: Principal, call: RunCall): Promise<TaskRecord> {
     const made = newRecord(agent.id, fresh, principal, call);
@@ -145,8 +146,9 @@ export class Tasks {
       if (!isFull && !(error instanceof CommitConflict)) throw error;
       const [key, content] = record.message!;
       const known = await this.rows.ofMessage(key);
+      // Another message had its id: it is found by what it says too.
       if (known !== undefined && known[1] !== content)
-        throw invalid("params.message.messageId must be new: another message had it");
+        return this.#create({ ...record, message: [taskMessageKey(digestOf([key, content])), content] }, push);
       const earlier = known && (await this.rows.read(record.agent, known[0]));
       if (earlier !== undefined) return earlier.record;
       if (isFull) this.#options.refused();

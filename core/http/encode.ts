@@ -51,7 +51,7 @@ const DEFAULT_HEADERS: Partial<Record<ErrorKind, HeaderList>> = {
 /** Writes failures in a protocol's own format: the status, the body, and headers beside those that every failure has. */
 export type ErrorForm = (error: ServiceError) => ErrorReply;
 
-const enveloped: ErrorForm = ({ kind, message }) => ({
+export const enveloped: ErrorForm = ({ kind, message }) => ({
   status: STATUS[kind],
   headers: [],
   body: JSON.stringify({ success: false, error: message }),

@@ -398,14 +398,41 @@ test("POST /a2a/:id: message/send of 0.3 with a list that is none is refused wit
   assert.equal((await of({ referenceTaskIds: {} })).message, "params.message.referenceTaskIds must be array");
 });
 
-test("POST /a2a/:id: an agent that does not exist is 404, and a body of another type 415, in the envelope", async () => {
+test("POST /a2a/:id: an agent that does not exist is 404 in the envelope, and a body of another type 415 as an error of JSON-RPC", async () => {
   const unknown = await service.post("/a2a/nobody", {});
   assert.deepEqual(
     [unknown.status, await unknown.json()],
     [404, { success: false, error: 'agent "nobody" does not exist' }],
   );
   const typed = await service.post("/a2a/desk", "x", { "content-type": "text/plain" });
-  assert.deepEqual([typed.status, ((await typed.json()) as Loose).success], [415, false]);
+  const error = { code: -32005, message: "content-type must be application/json, not text/plain" };
+  assert.deepEqual([typed.status, await typed.json()], [415, { jsonrpc: "2.0", id: null, error }]);
+  assert.equal(typed.headers.get("x-error-code"), "unsupported_media_type");
+});
+
+test("POST /a2a/:id: keys may be written as in the protocol buffers, are checked as those in camel case are, and keys of data stay as they are", async () => {
+  const parts = [{ text: "tea" }, { data: { for_two: true }, media_type: "application/json" }];
+  const message = { message_id: "m-snake", context_id: "ctx-snake", role: "ROLE_USER", parts };
+  const configuration = { return_immediately: false, history_length: 0 };
+  const task = await peer.send("desk", { message, configuration });
+  assert.deepEqual([task.status.state, task.contextId, task.history ?? []], ["TASK_STATE_COMPLETED", "ctx-snake", []]);
+  assert.match(textOf(task), /\{"for_two":true\}/);
+  const listed = await peer.result("desk", "ListTasks", { context_id: "ctx-snake", page_size: 1 });
+  assert.deepEqual(
+    listed.tasks.map(({ id }: Loose) => id),
+    [task.id],
+  );
+  const refusals: [method: string, params: object, message: string][] = [
+    ["SendMessage", { message: { ...message, context_id: "no space" } }, "params.message.contextId must be at"],
+    ["SendMessage", { message: { ...message, task_id: 7 } }, "params.message.taskId must be string"],
+    ["ListTasks", { page_size: 1_000 }, "params.pageSize must be <= 100"],
+  ];
+  for (const [method, params, expected] of refusals) {
+    const [code, said] = await peer.error("desk", method, params);
+    assert.deepEqual([code, said.slice(0, expected.length)], [-32602, expected]);
+  }
+  const [code] = await peer.error("desk", "SendMessage", { message: { ...message, task_id: "unknown" } });
+  assert.equal(code, -32001);
 });
 
 test("POST /a2a/:id: a message sent again gives the same task, running or ended, streamed or not, and the agent runs once", async () => {
@@ -426,10 +453,14 @@ test("POST /a2a/:id: a message sent again gives the same task, running or ended,
   assert.equal(await runs("desk"), before + 2);
 });
 
-test("POST /a2a/:id: a messageId that another message had is refused", async () => {
-  const task = await peer.send("desk", said("one", { messageId: "m-taken" }));
-  const [code, message] = await peer.error("desk", "SendMessage", said("two", { messageId: "m-taken" }));
-  assert.deepEqual([code, message], [-32602, "params.message.messageId must be new: another message had it"]);
-  const other = await peer.send("friend", said("one", { messageId: "m-taken" }));
+test("POST /a2a/:id: a different message with the messageId of an earlier one begins a task of its own, and each sent again finds its own", async () => {
+  const [first, second] = ["one", "two"].map((text) => said(text, { messageId: "m-taken" }));
+  const task = await peer.send("desk", first);
+  const next = await peer.send("desk", second);
+  assert.notEqual(next.id, task.id);
+  assert.deepEqual([textOf(task), textOf(next)], ["one", "two"]);
+  assert.deepEqual(await peer.send("desk", first), task);
+  assert.deepEqual(await peer.send("desk", second), next);
+  const other = await peer.send("friend", first);
   assert.notEqual(other.id, task.id, "each agent has its own");
 });

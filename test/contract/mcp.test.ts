@@ -198,9 +198,11 @@ describe("MCP servers over HTTP", () => {
     assert.match(text, /"code":-32601/);
   });
 
-  test("POST /mcp/:serverId/mcp: an unknown server, another type and too large a body are refused with the envelope", async () => {
+  test("POST /mcp/:serverId/mcp: an unknown server and too large a body are refused with the envelope, another type with an error of JSON-RPC", async () => {
     assert.equal((await errorOf(service.post("/mcp/other/mcp", {}))).status, 404);
-    assert.equal((await errorOf(message("{}", { "content-type": "text/plain" }))).status, 415);
+    const typed = await message("{}", { "content-type": "text/plain" });
+    const error = { code: -32000, message: "content-type must be application/json, not text/plain" };
+    assert.deepEqual([typed.status, await typed.json()], [415, { jsonrpc: "2.0", id: null, error }]);
     assert.equal((await errorOf(message(`"${"x".repeat(1024 * 1024)}"`))).status, 413);
   });
 

@@ -1,6 +1,7 @@
 /** Pictures and files in results of tools: from plugins and MCP servers to models, MCP clients, chats and the history. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { A2aCaller, said } from "../support/a2a.ts";
 import { eventually } from "../support/event-reader.ts";
 import { CLIENTS, connect } from "../support/mcp-clients.ts";
 import { type ForeignServer, startForeignServer } from "../support/mcp-server.ts";
@@ -16,7 +17,8 @@ const base64 = (text: string) => Buffer.from(text).toString("base64");
 const PICTURE = { type: "image-data", data: PNG, mediaType: "image/png" };
 const NOTE = { type: "file-data", data: base64("Read me."), mediaType: "text/plain", filename: "notes://1" };
 const SOUND = { type: "file-data", data: base64("a sound"), mediaType: "audio/wav" };
-const VALUE = [{ type: "text", text: "The house:" }, PICTURE, NOTE, SOUND, { type: "file-url", url: "notes://2" }];
+const FAR = { type: "file-url", url: "https://files.example/house.pdf", mediaType: "application/pdf" };
+const VALUE = [{ type: "text", text: "The house:" }, PICTURE, NOTE, SOUND, { type: "file-url", url: "notes://2" }, FAR];
 const RESULT = { type: "content", value: VALUE };
 
 const tool = (name: string, result: string) => ({
@@ -30,11 +32,12 @@ const plugins = [
       "package.json": JSON.stringify({ type: "module" }),
       ...tool("house", `content(${JSON.stringify(VALUE)})`),
       ...tool("odd", JSON.stringify({ type: "content", value: [{ type: "image-data", data: 7 }] })),
+      ...tool("large", `content([{ type: "image-data", mediaType: "image/png", data: "A".repeat(1_600_000) }])`),
       ...tool("heavy", `content([{ type: "image-data", mediaType: "image/png", data: "A".repeat(7_000_000) }])`),
     },
   ),
 ];
-const TOOLS = { house: { use: "house" }, odd: { use: "odd" }, heavy: { use: "heavy" } };
+const TOOLS = { house: { use: "house" }, large: { use: "large" }, odd: { use: "odd" }, heavy: { use: "heavy" } };
 
 describe("content of tools", () => {
   const over: (() => unknown)[] = [];
@@ -50,7 +53,7 @@ describe("content of tools", () => {
     };
     ({ service, upstream } = await serveUpstream(
       context,
-      { tools: ["house", "docs_picture"], memory: "default" },
+      { tools: ["house", "large", "docs_picture"], memory: "default" },
       { tools: TOOLS, mcp, memory: { default: {} } },
       { plugins },
     ));
@@ -85,7 +88,7 @@ describe("content of tools", () => {
     const told: Loose[] = upstream.requests.at(-1).body.messages;
     const result = told.find(({ role }) => role === "tool").content;
     assert.match(result, /^The house:\n\[The file is in the next message of the user\.\]\nRead me\.\n/);
-    assert.match(result, /models are not given: audio\/wav\]\n\[A file is at notes:\/\/2\]$/);
+    assert.match(result, /models are not given: audio\/wav\]\n\[A file is at notes:\/\/2\]\n\[A file is at https:\/\/files\.example\/house\.pdf\]$/);
     assert.ok(!result.includes(PNG), "no base64 as text");
     assert.equal(told.at(-1).content[0].image_url.url, `data:image/png;base64,${PNG}`);
 
@@ -103,6 +106,45 @@ describe("content of tools", () => {
     assert.match(JSON.stringify(again.at(-1)), /data:image\/png;base64,AAAA/);
     const { messages } = await dataOf(service.get("/api/memory/conversations/c/messages?userId=u"));
     assert.ok(JSON.stringify(messages).includes(PNG));
+  });
+
+  test("POST /a2a/:id: pictures and files in results of tools are file parts of artifacts, whole and streamed, as bytes or as the URL where they are", async () => {
+    const files = [
+      { artifactId: "file-1", name: "house", parts: [{ raw: PNG, mediaType: "image/png" }] },
+      { artifactId: "file-2", name: "house", parts: [{ raw: NOTE.data, mediaType: "text/plain", filename: "notes://1" }] },
+      { artifactId: "file-3", name: "house", parts: [{ raw: SOUND.data, mediaType: "audio/wav" }] },
+      { artifactId: "file-4", name: "house", parts: [{ url: FAR.url, mediaType: "application/pdf" }] },
+    ];
+    const answer = { artifactId: "answer", parts: [{ text: "A house.", mediaType: "text/plain" }] };
+    const ask = () => upstream.replies(calls([{ name: "house", id: "c-a2a", input: {} }]), says("A house."));
+    const peer = new A2aCaller(service);
+    ask();
+    const task = await peer.send("assistant", said("Show"));
+    assert.deepEqual(task.artifacts, [answer, ...files]);
+    assert.deepEqual((await peer.get("assistant", task.id)).artifacts, [answer, ...files]);
+    ask();
+    const events = await peer.events("assistant", "SendStreamingMessage", said("Show"));
+    const shown = events.flatMap(({ task, artifactUpdate }) => artifactUpdate?.artifact ?? task?.artifacts ?? []);
+    assert.deepEqual(
+      shown.filter(({ artifactId }: Loose) => artifactId !== "answer"),
+      files,
+    );
+    assert.equal(events.at(-1)!.statusUpdate.status.state, "TASK_STATE_COMPLETED");
+  });
+
+  test("POST /a2a/:id: files of tools that are larger together than an answer may be are left out, and the task completes", async () => {
+    const large = (id: string) => ({ name: "large", id, input: {} });
+    upstream.replies(calls([large("l-1"), large("l-2"), large("l-3")]), says("Three."));
+    const task = await new A2aCaller(service).send("assistant", said("Show three"));
+    assert.equal(task.status.state, "TASK_STATE_COMPLETED", JSON.stringify(task.status));
+    assert.deepEqual(
+      task.artifacts.map(({ artifactId, parts }: Loose) => [artifactId, parts[0].raw?.length ?? parts[0].text]),
+      [
+        ["answer", "Three."],
+        ["file-1", 1_600_000],
+        ["file-2", 1_600_000],
+      ],
+    );
   });
 
   test("POST /v1/responses with the agent's own call of an earlier response gives its picture to the model as a picture", async () => {

@@ -1,6 +1,7 @@
 /** Agent cards, and the A2A protocol that they describe. */
 import type { Card } from "../../a2a/cards.ts";
 import type { Service } from "../../app/service.ts";
+import { rpcError, rpcErrors } from "../../http/error-forms.ts";
 import type { Context, PageReply, RawReply } from "../../http/route.ts";
 import { notFound } from "../../lib/errors.ts";
 import { Serialized } from "../../lib/serialized.ts";
@@ -15,15 +16,18 @@ const KEYS_HEADERS = ["cache-control", `public, max-age=${CARD_MAX_AGE_SECONDS}`
 
 const unknownAgent = (id: string) => notFound(`agent ${JSON.stringify(id.slice(0, 128))} does not exist`);
 
-function findCard({ service, client }: Context<Service>, id: string): Card {
-  const card = service.cards.of(id, service.originFor(client));
+function findCard({ service, client }: Context<Service>, id: string, isDual = false): Card {
+  const card = service.cards.of(id, isDual, service.originFor(client));
   if (card === undefined) throw unknownAgent(id);
   return card;
 }
 
-/** A card, which only the client may cache: discovery may need a key, so shared caches must not keep it. */
-function cardPage({ json, tag }: Card, known: string | undefined): PageReply {
-  const headers = ["etag", tag, "cache-control", `private, max-age=${CARD_MAX_AGE_SECONDS}`];
+/** A card, which only the client may cache: discovery may need a key, so shared caches must not keep it. Clients of 0.3 say no version. */
+function cardPage(call: Context<Service>, id: string): PageReply {
+  const { "a2a-version": version, "if-none-match": known } = call.headers;
+  const { json, tag } = findCard(call, id, !/^\s*1\./.test(version ?? ""));
+  const caching = ["cache-control", `private, max-age=${CARD_MAX_AGE_SECONDS}`, "vary", "a2a-version"];
+  const headers = ["etag", tag, ...caching];
   const same = known?.split(",").some((each) => each.trim().replace(/^W\//, "") === tag) ?? false;
   return same ? { status: 304, body: "", headers } : { body: json, headers };
 }
@@ -32,7 +36,7 @@ function cardPage({ json, tag }: Card, known: string | undefined): PageReply {
 const malformed = (message: string): RawReply => ({
   status: 200,
   headers: ["content-type", JSON_TYPE],
-  body: JSON.stringify({ jsonrpc: "2.0", id: null, error: { code: -32700, message } }),
+  body: JSON.stringify(rpcError(null, -32700, message)),
 });
 
 const bareCard = (path: string, operation: string, summary: string) =>
@@ -40,7 +44,7 @@ const bareCard = (path: string, operation: string, summary: string) =>
     group: "discovery",
     readsHeaders: true,
     output: { bare: "AgentCard", type: JSON_TYPE },
-    handle: ({ params }, call) => cardPage(findCard(call, params.id!), call.headers["if-none-match"]),
+    handle: ({ params }, call) => cardPage(call, params.id!),
   });
 
 export const A2A_ROUTES = [
@@ -59,7 +63,7 @@ export const A2A_ROUTES = [
     handle(_input, call) {
       const first = call.service.agents.keys().next().value;
       if (first === undefined) throw notFound("the manifest has no agents");
-      return cardPage(findCard(call, first), call.headers["if-none-match"]);
+      return cardPage(call, first);
     },
   }),
   bareCard("/.well-known/:id/agent-card.json", "a2a.knownCard", "The A2A card of an agent, without an envelope"),
@@ -84,6 +88,8 @@ export const A2A_ROUTES = [
     checks: { body: () => true },
     readsHeaders: true,
     output: { raw: [JSON_TYPE, "text/event-stream"], malformed },
+    // `ContentTypeNotSupportedError`.
+    errors: rpcErrors(-32005),
     async handle({ params, body }, call) {
       const { service } = call;
       const began = performance.now();

@@ -1,6 +1,7 @@
 /** The Model Context Protocol: what the service exposes to MCP clients, and the endpoints that they use. */
 import type { InvokeMcpToolRequest, McpCallResult } from "../../../generated/types.ts";
 import type { Service } from "../../app/service.ts";
+import { rpcErrors } from "../../http/error-forms.ts";
 import type { Context, Method, Route } from "../../http/route.ts";
 import { notFound } from "../../lib/errors.ts";
 import type { Exposed } from "../../mcp/exposed.ts";
@@ -64,6 +65,7 @@ function endpoint(method: Method, operation: string, summary: string, descriptio
     readsHeaders: true,
     pages: "allowed",
     output: { raw: ["application/json", "text/event-stream"], malformed: parseError },
+    errors: rpcErrors(-32000),
     async handle({ params, body }, call) {
       const { heartbeat } = call.service.manifest.server.limits;
       const server = await findServer(call.service, params.serverId!).endpoint(run, heartbeat);
