@@ -1,9 +1,13 @@
 /** The output of an agent in a task so far, for one reader. */
+import type { ContentResult } from "../../generated/types.ts";
 import type { AgentPart } from "../agents/run/parts.ts";
 import { hearing } from "../agents/stream/raw.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
+import { isContent } from "../tools/content.ts";
 import type { Artifact, Part, Task } from "./task.ts";
 
+/** Longest answer, text and files together. As much may be added in files of tools: those beyond are left out. */
+export const MAX_ANSWER_CHARACTERS = 4 * 1024 * 1024;
 /** Id of the artifact with the texts of the agent. */
 const ANSWER = "answer";
 
@@ -48,7 +52,7 @@ export class TaskOutput {
     this.#read = this.#before = this.#pieces.length;
   }
 
-  /** Adds a part, if it belongs to the answer. Output of sub-agents and of tools does not. */
+  /** Adds a part, if it belongs to the answer: what sub-agents and tools say does not, though files that tools give do. */
   add(part: AgentPart): void {
     if (part.subAgentId !== undefined) return;
     if (part.type === "finish") this.metadata = { finishReason: part.finishReason, usage: part.totalUsage };
@@ -57,11 +61,28 @@ export class TaskOutput {
     else if (part.type === "text-start") this.#block++;
     else if (part.type === "text-delta" && part.delta !== "")
       this.#pieces.push({ text: part.delta, block: this.#block });
-    else if (part.type === "file") {
-      const { base64, mediaType } = part.file;
-      const files = this.#pieces.filter((piece) => "artifactId" in piece).length;
-      this.#pieces.push({ artifactId: `file-${files + 1}`, parts: [{ raw: base64, mediaType }] });
+    else if (part.type === "file") this.#addFile({ raw: part.file.base64, mediaType: part.file.mediaType });
+    else if (part.type === "tool-result" && isContent(part.output)) {
+      for (const item of part.output.value) {
+        const file = fileOf(item);
+        const size = charactersOf(this.#files.filter(isOfTool)) + (file?.raw?.length ?? 0);
+        if (file !== undefined && size <= MAX_ANSWER_CHARACTERS) this.#addFile(file, part.toolName);
+      }
     }
+  }
+
+  get #files(): Artifact[] {
+    return this.#pieces.filter((piece) => "artifactId" in piece);
+  }
+
+  #addFile(file: Part, name?: string): void {
+    const artifactId = `file-${this.#files.length + 1}`;
+    this.#pieces.push({ artifactId, ...(name !== undefined && { name }), parts: [file] });
+  }
+
+  /** Whether the agent has said more than an answer may have. What its tools gave is bounded apart from that. */
+  get isTooLong(): boolean {
+    return charactersOf(this.artifacts().filter((artifact) => !isOfTool(artifact))) > MAX_ANSWER_CHARACTERS;
   }
 
   /** After a crash the model is asked again: what it has said in this step counts no more. */
@@ -106,6 +127,19 @@ export class TaskOutput {
     for (const piece of news) if ("artifactId" in piece) updates.push({ artifact: piece, append: false });
     return updates;
   }
+}
+
+const isOfTool = ({ name }: Artifact): boolean => name !== undefined;
+
+/** The file in an item of a tool's content; undefined for a text, and for an address that only another server knows. */
+function fileOf(item: ContentResult["value"][number]): Part | undefined {
+  if ("data" in item) {
+    const { data: raw, mediaType, filename } = item;
+    return { raw, mediaType, ...(filename !== undefined && { filename }) };
+  }
+  if (!("url" in item) || !/^https?:/i.test(item.url)) return undefined;
+  const { url, mediaType } = item;
+  return { url, ...(mediaType !== undefined && { mediaType }) };
 }
 
 export const charactersOf = (artifacts: readonly Artifact[]): number =>

@@ -36,6 +36,8 @@ export interface Message {
 
 export interface Artifact {
   artifactId: string;
+  /** Of the tool that gave it. */
+  name?: string;
   parts: Part[];
 }
 

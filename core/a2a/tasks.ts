@@ -24,7 +24,7 @@ import type { Engine } from "../workflows/engine.ts";
 import type { RunSuspension } from "../workflows/journal/run-record.ts";
 import { readAnswers } from "./answers.ts";
 import { type NewTask, newRecord, requestOf } from "./new-task.ts";
-import { charactersOf, TaskOutput } from "./output.ts";
+import { MAX_ANSWER_CHARACTERS, TaskOutput } from "./output.ts";
 import type { PushConfig } from "./push-config.ts";
 import {
   type Ending,
@@ -40,8 +40,6 @@ import {
 import { isTaskId } from "./task-ids.ts";
 import type { FoundTask, TaskRows } from "./task-rows.ts";
 
-/** Longest answer, text and files together. */
-const MAX_ANSWER_CHARACTERS = 4 * 1024 * 1024;
 const INTERRUPTED = "the service stopped while the task was running";
 
 /** The part of the approvals inbox that tasks need. */
@@ -286,8 +284,7 @@ export class Tasks {
     const said = { ...record, run: { ...run, told } };
     if (open.length > 0) return ended(said, { state: "TASK_STATE_INPUT_REQUIRED", approvals: open });
     const reason = `the answer is longer than ${MAX_ANSWER_CHARACTERS} characters`;
-    if (charactersOf(output.artifacts()) > MAX_ANSWER_CHARACTERS)
-      return ended(record, { state: "TASK_STATE_FAILED", reason });
+    if (output.isTooLong) return ended(record, { state: "TASK_STATE_FAILED", reason });
     return ended(said, { ...endingOf(standing), ...(metadata && { metadata }) });
   }
 

@@ -18,7 +18,7 @@ const PICTURE = { type: "image-data", data: PNG, mediaType: "image/png" };
 const NOTE = { type: "file-data", data: base64("Read me."), mediaType: "text/plain", filename: "notes://1" };
 const SOUND = { type: "file-data", data: base64("a sound"), mediaType: "audio/wav" };
 const FAR = { type: "file-url", url: "https://files.example/house.pdf", mediaType: "application/pdf" };
-const VALUE = [{ type: "text", text: "The house:" }, PICTURE, NOTE, SOUND, { type: "file-url", url: "notes://2" }, FAR];
+const VALUE = [{ type: "text", text: "The house:" }, PICTURE, NOTE, SOUND, { type: "file-url", url: "notes://2" }];
 const RESULT = { type: "content", value: VALUE };
 
 const tool = (name: string, result: string) => ({
@@ -32,12 +32,13 @@ const plugins = [
       "package.json": JSON.stringify({ type: "module" }),
       ...tool("house", `content(${JSON.stringify(VALUE)})`),
       ...tool("odd", JSON.stringify({ type: "content", value: [{ type: "image-data", data: 7 }] })),
+      ...tool("far", `content(${JSON.stringify([FAR])})`),
       ...tool("large", `content([{ type: "image-data", mediaType: "image/png", data: "A".repeat(1_600_000) }])`),
       ...tool("heavy", `content([{ type: "image-data", mediaType: "image/png", data: "A".repeat(7_000_000) }])`),
     },
   ),
 ];
-const TOOLS = { house: { use: "house" }, large: { use: "large" }, odd: { use: "odd" }, heavy: { use: "heavy" } };
+const TOOLS = { house: { use: "house" }, far: { use: "far" }, large: { use: "large" }, odd: { use: "odd" }, heavy: { use: "heavy" } };
 
 describe("content of tools", () => {
   const over: (() => unknown)[] = [];
@@ -53,7 +54,7 @@ describe("content of tools", () => {
     };
     ({ service, upstream } = await serveUpstream(
       context,
-      { tools: ["house", "large", "docs_picture"], memory: "default" },
+      { tools: ["house", "far", "large", "docs_picture"], memory: "default" },
       { tools: TOOLS, mcp, memory: { default: {} } },
       { plugins },
     ));
@@ -88,7 +89,7 @@ describe("content of tools", () => {
     const told: Loose[] = upstream.requests.at(-1).body.messages;
     const result = told.find(({ role }) => role === "tool").content;
     assert.match(result, /^The house:\n\[The file is in the next message of the user\.\]\nRead me\.\n/);
-    assert.match(result, /models are not given: audio\/wav\]\n\[A file is at notes:\/\/2\]\n\[A file is at https:\/\/files\.example\/house\.pdf\]$/);
+    assert.match(result, /models are not given: audio\/wav\]\n\[A file is at notes:\/\/2\]$/);
     assert.ok(!result.includes(PNG), "no base64 as text");
     assert.equal(told.at(-1).content[0].image_url.url, `data:image/png;base64,${PNG}`);
 
@@ -113,10 +114,11 @@ describe("content of tools", () => {
       { artifactId: "file-1", name: "house", parts: [{ raw: PNG, mediaType: "image/png" }] },
       { artifactId: "file-2", name: "house", parts: [{ raw: NOTE.data, mediaType: "text/plain", filename: "notes://1" }] },
       { artifactId: "file-3", name: "house", parts: [{ raw: SOUND.data, mediaType: "audio/wav" }] },
-      { artifactId: "file-4", name: "house", parts: [{ url: FAR.url, mediaType: "application/pdf" }] },
+      { artifactId: "file-4", name: "far", parts: [{ url: FAR.url, mediaType: "application/pdf" }] },
     ];
     const answer = { artifactId: "answer", parts: [{ text: "A house.", mediaType: "text/plain" }] };
-    const ask = () => upstream.replies(calls([{ name: "house", id: "c-a2a", input: {} }]), says("A house."));
+    const given = ["house", "far"].map((name) => ({ name, id: `a2a-${name}`, input: {} }));
+    const ask = () => upstream.replies(calls([given[0]!]), calls([given[1]!]), says("A house."));
     const peer = new A2aCaller(service);
     ask();
     const task = await peer.send("assistant", said("Show"));
