@@ -38,7 +38,13 @@ const plugins = [
     },
   ),
 ];
-const TOOLS = { house: { use: "house" }, far: { use: "far" }, large: { use: "large" }, odd: { use: "odd" }, heavy: { use: "heavy" } };
+const TOOLS = {
+  house: { use: "house" },
+  far: { use: "far" },
+  large: { use: "large" },
+  odd: { use: "odd" },
+  heavy: { use: "heavy" },
+};
 
 describe("content of tools", () => {
   const over: (() => unknown)[] = [];
@@ -112,7 +118,11 @@ describe("content of tools", () => {
   test("POST /a2a/:id: pictures and files in results of tools are file parts of artifacts, whole and streamed, as bytes or as the URL where they are", async () => {
     const files = [
       { artifactId: "file-1", name: "house", parts: [{ raw: PNG, mediaType: "image/png" }] },
-      { artifactId: "file-2", name: "house", parts: [{ raw: NOTE.data, mediaType: "text/plain", filename: "notes://1" }] },
+      {
+        artifactId: "file-2",
+        name: "house",
+        parts: [{ raw: NOTE.data, mediaType: "text/plain", filename: "notes://1" }],
+      },
       { artifactId: "file-3", name: "house", parts: [{ raw: SOUND.data, mediaType: "audio/wav" }] },
       { artifactId: "file-4", name: "far", parts: [{ url: FAR.url, mediaType: "application/pdf" }] },
     ];

@@ -64,7 +64,11 @@ function endpoint(method: Method, operation: string, summary: string, descriptio
     ...(method === "POST" && { checks: { body: () => true }, schemas: { body: MESSAGE } }),
     readsHeaders: true,
     pages: "allowed",
-    output: { raw: ["application/json", "text/event-stream"], malformed: parseError },
+    output: {
+      raw: ["application/json", "text/event-stream"],
+      malformed: parseError,
+      ...(method !== "POST" && { status: 405 }),
+    },
     errors: rpcErrors(-32000),
     async handle({ params, body }, call) {
       const { heartbeat } = call.service.manifest.server.limits;
