@@ -2971,54 +2971,6 @@ export interface ErrorEnvelope {
 }
 
 /**
- * An error of JSON-RPC.
- */
-export interface RpcError {
-  /**
-   * Always `2.0`.
-   */
-  jsonrpc: "2.0";
-  /**
-   * Id of the request, where it is known.
-   */
-  id: string | number | null;
-  error: {
-    /**
-     * As JSON-RPC or the protocol defines it.
-     */
-    code: number;
-    /**
-     * A message that a person can act on.
-     */
-    message: string;
-  };
-}
-
-/**
- * An error as OpenAI writes it.
- */
-export interface OpenaiError {
-  error: {
-    /**
-     * A message that a person can act on.
-     */
-    message: string;
-    /**
-     * Such as `invalid_request_error`.
-     */
-    type: string;
-    /**
-     * The field that is wrong; empty for none.
-     */
-    param: string;
-    /**
-     * Machine-readable code of the error.
-     */
-    code: string;
-  };
-}
-
-/**
  * A JSON Schema (2020-12).
  */
 export interface JsonSchemaObject {
@@ -8576,8 +8528,6 @@ export interface Schemas {
   ApprovalsQuery: ApprovalsQuery;
   AnswerApprovalRequest: AnswerApprovalRequest;
   ErrorEnvelope: ErrorEnvelope;
-  RpcError: RpcError;
-  OpenaiError: OpenaiError;
   JsonSchemaObject: JsonSchemaObject;
   Usage: Usage;
   FinishReason: FinishReason;

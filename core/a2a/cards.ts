@@ -53,10 +53,8 @@ export class Cards {
   }
 
   #make(agent: AgentSummary, isDual: boolean, baseUrl: string): Card {
-    const { tagsOf, asks, version, pushNotifications } = this.#source;
     const access = this.#source.accessOf(agent.id);
-    const facts = { agent, tagsOf, asks, version, baseUrl, access, pushNotifications, isDual };
-    const json = JSON.stringify(agentCard(facts));
+    const json = JSON.stringify(agentCard({ ...this.#source, agent, baseUrl, access, isDual }));
     return { json, tag: `"${createHash("sha256").update(json).digest("base64url").slice(0, 22)}"` };
   }
 }

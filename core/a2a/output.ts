@@ -1,9 +1,8 @@
 /** The output of an agent in a task so far, for one reader. */
-import type { ContentResult } from "../../generated/types.ts";
 import type { AgentPart } from "../agents/run/parts.ts";
 import { hearing } from "../agents/stream/raw.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
-import { isContent } from "../tools/content.ts";
+import { fileOf, isContent } from "../tools/content.ts";
 import type { Artifact, Part, Task } from "./task.ts";
 
 /** Longest answer, text and files together. As much may be added in files of tools: those beyond are left out. */
@@ -80,7 +79,7 @@ export class TaskOutput {
     this.#pieces.push({ artifactId, ...(name !== undefined && { name }), parts: [file] });
   }
 
-  /** Whether the agent has said more than an answer may have. What its tools gave is bounded apart from that. */
+  /** Files of tools have a bound of their own. */
   get isTooLong(): boolean {
     return charactersOf(this.artifacts().filter((artifact) => !isOfTool(artifact))) > MAX_ANSWER_CHARACTERS;
   }
@@ -130,17 +129,6 @@ export class TaskOutput {
 }
 
 const isOfTool = ({ name }: Artifact): boolean => name !== undefined;
-
-/** The file in an item of a tool's content; undefined for a text, and for an address that only another server knows. */
-function fileOf(item: ContentResult["value"][number]): Part | undefined {
-  if ("data" in item) {
-    const { data: raw, mediaType, filename } = item;
-    return { raw, mediaType, ...(filename !== undefined && { filename }) };
-  }
-  if (!("url" in item) || !/^https?:/i.test(item.url)) return undefined;
-  const { url, mediaType } = item;
-  return { url, ...(mediaType !== undefined && { mediaType }) };
-}
 
 export const charactersOf = (artifacts: readonly Artifact[]): number =>
   artifacts.flatMap(({ parts }) => parts).reduce((size, { text = "", raw = "" }) => size + text.length + raw.length, 0);

@@ -3,7 +3,6 @@ import { LegacyJsonRpcTransportHandler } from "@a2a-js/sdk/compat/v0_3/server";
 import { A2A_ERROR_CODE, PushNotificationNotSupportedError, VersionNotSupportedError } from "@a2a-js/sdk/errors";
 import { type A2ARequestHandler, JsonRpcTransportHandler, ServerCallContext } from "@a2a-js/sdk/server";
 import type { RunCall } from "../agents/run/caller.ts";
-import { rpcError } from "../http/error-forms.ts";
 import { EVENT_HEADERS } from "../http/event-writer.ts";
 import type { RawReply } from "../http/route.ts";
 import { messageOf } from "../lib/errors.ts";
@@ -115,6 +114,12 @@ function failure({ id, version, call }: RpcCall, thrown: unknown): object {
       : JsonRpcTransportHandler.mapToJSONRPCError(error);
   return { jsonrpc: "2.0", id, error: mapped };
 }
+
+const rpcError = (id: Id, code: number, message: string) => ({
+  jsonrpc: "2.0",
+  id,
+  error: { code, message },
+});
 
 /** In JSON-RPC an error is a reply like any other, with status 200. */
 const reply = (answer: object): RawReply => ({ status: 200, headers: JSON_HEADERS, body: JSON.stringify(answer) });

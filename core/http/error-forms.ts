@@ -1,5 +1,5 @@
 /** Chooses the format of failures by path: a protocol may have one of its own. */
-import { type ErrorForm, enveloped } from "./encode.ts";
+import type { ErrorForm } from "./encode.ts";
 import type { Route } from "./route.ts";
 
 /** Returns the format of failures at a path; undefined stands for the JSON envelope. */
@@ -12,17 +12,3 @@ export function errorsByPath(routes: readonly Pick<Route<never>, "path" | "error
 }
 
 const firstOf = (path: string): string => path.split("/", 2)[1] ?? "";
-
-export const rpcError = (id: string | number | null, code: number, message: string) => ({
-  jsonrpc: "2.0",
-  id,
-  error: { code, message },
-});
-
-/** The failures of a protocol over JSON-RPC: a body of another type is an error with this code, all others are the envelope. */
-export const rpcErrors =
-  (code: number): ErrorForm =>
-  (error) =>
-    error.kind === "unsupported_media_type"
-      ? { ...enveloped(error), body: JSON.stringify(rpcError(null, code, error.message)) }
-      : enveloped(error);

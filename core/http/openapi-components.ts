@@ -1,7 +1,5 @@
 /** The shared parts of the OpenAPI document: error replies, headers, tags, and the schemas that it refers to. */
-import { type ErrorKind, ServiceError } from "../lib/errors.ts";
-import { enveloped } from "./encode.ts";
-import type { Route } from "./route.ts";
+import { type ErrorKind, STATUS } from "../lib/errors.ts";
 
 export type OpenapiSchema = Record<string, unknown>;
 
@@ -42,48 +40,45 @@ const FAILURES = {
 
 export type Failure = keyof typeof FAILURES;
 
-/** The schema of the body of a failure, by the field that only it has. */
-const BODIES = { success: "ErrorEnvelope", jsonrpc: "RpcError", error: "OpenaiError" };
-
-/**
- * References to the error replies of a route: `{"404": {"$ref": "#/components/responses/NotFound"}}`.
- *
- * @param components gets the replies themselves. Where a protocol has errors of its own, their names begin with its path
- */
-export function failureReplies(
-  kinds: readonly Failure[],
-  { path, errors = enveloped }: Pick<Route<never>, "path" | "errors">,
-  components: Record<string, object>,
-): Record<string, object> {
+/** References to the error replies: `{"404": {"$ref": "#/components/responses/NotFound"}}`. */
+export function failureReplies(kinds: readonly Failure[]): Record<string, object> {
   return Object.fromEntries(
-    kinds.map((kind) => {
-      const [known, description, message] = FAILURES[kind];
-      const { status, body } = errors(new ServiceError(kind, message));
-      const example = JSON.parse(body);
-      const schema = Object.entries(BODIES).find(([field]) => field in example)![1];
-      const protocol = path.split("/", 2)[1]!;
-      const name = schema === BODIES.success ? known : protocol.charAt(0).toUpperCase() + protocol.slice(1) + known;
-      const content = { "application/json": { schema: { $ref: SCHEMA_REFERENCE + schema }, example } };
-      components[name] ??= { description, headers: failureHeaders(kind), content };
-      return [status, { $ref: `#/components/responses/${name}` }];
-    }),
+    kinds.map((kind) => [STATUS[kind], { $ref: `#/components/responses/${FAILURES[kind][0]}` }]),
   );
 }
 
-const failureHeaders = (kind: Failure) => ({
-  "x-request-id": { $ref: "#/components/headers/RequestId" },
-  "x-error-code": {
-    description: "Machine-readable code of the error.",
-    schema: { type: "string" },
-    example: kind,
-  },
-  "x-error-source": {
-    description: "Whose error it is: that of the model's provider, or of this service.",
-    schema: { type: "string", enum: ["provider", "service"] },
-    example: "service",
-  },
-  ...(kind === "unavailable" && { "retry-after": { $ref: "#/components/headers/RetryAfter" } }),
-});
+export function failureComponents(used: ReadonlySet<Failure>): Record<string, object> {
+  const components: Record<string, object> = {};
+  for (const kind of Object.keys(FAILURES) as Failure[]) {
+    if (!used.has(kind)) continue;
+    const [name, description, error] = FAILURES[kind];
+    const retry = kind === "unavailable" ? { "retry-after": { $ref: "#/components/headers/RetryAfter" } } : {};
+    components[name] = {
+      description,
+      headers: {
+        "x-request-id": { $ref: "#/components/headers/RequestId" },
+        "x-error-code": {
+          description: "Machine-readable code of the error.",
+          schema: { type: "string" },
+          example: kind,
+        },
+        "x-error-source": {
+          description: "Whose error it is: that of the model's provider, or of this service.",
+          schema: { type: "string", enum: ["provider", "service"] },
+          example: "service",
+        },
+        ...retry,
+      },
+      content: {
+        "application/json": {
+          schema: { $ref: `${SCHEMA_REFERENCE}ErrorEnvelope` },
+          example: { success: false, error },
+        },
+      },
+    };
+  }
+  return components;
+}
 
 export const HEADERS = {
   RequestId: {

@@ -164,7 +164,7 @@ function acceptedReply(output: RouteOutput, schemas: Schemas): Record<string, ob
 const emptyReply = (output: RouteOutput): Record<string, object> =>
   "events" in output && output.mayBeEmpty === true ? { 204: { description: "There is nothing to read." } } : {};
 
-const successStatus = (output: RouteOutput) => ("json" in output || "raw" in output ? (output.status ?? 200) : 200);
+const successStatus = (output: RouteOutput) => ("json" in output ? (output.status ?? 200) : 200);
 
 function describeReply(route: Route<never>, schemas: Schemas): object {
   const { output } = route;
@@ -172,11 +172,6 @@ function describeReply(route: Route<never>, schemas: Schemas): object {
   if ("page" in output)
     return { description: "The page.", content: { [mediaType(output.page)]: { schema: { type: "string" } } } };
   if ("raw" in output) {
-    if (output.status === 405)
-      return {
-        description: "Always.",
-        content: { "application/json": { schema: { $ref: `${SCHEMA_REFERENCE}RpcError` } } },
-      };
     const content = Object.fromEntries(output.raw.map((type) => [mediaType(type), {}]));
     return { description: "As the protocol says.", content };
   }

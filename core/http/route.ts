@@ -78,8 +78,6 @@ export type RouteOutput =
   | {
       /** Content types of its replies, for `/doc`. */
       raw: readonly string[];
-      /** For `/doc`, of a method that the protocol always refuses. */
-      status?: 405;
       malformed?: (problem: string) => RawReply;
     };
 

@@ -1,12 +1,11 @@
 /** JSON-RPC errors for the cases that the SDK does not handle. */
-import * as forms from "../http/error-forms.ts";
 import type { RawReply } from "../http/route.ts";
 
 export const INTERNAL = -32603;
 const PARSE_ERROR = -32700;
 
 export const rpcError = (id: string | number | null, code: number, message: string): string =>
-  JSON.stringify(forms.rpcError(id, code, message));
+  JSON.stringify({ jsonrpc: "2.0", id, error: { code, message } });
 
 /** The id of a request; null where the message has none. */
 export function rpcId(message: unknown): string | number | null {

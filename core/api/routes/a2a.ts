@@ -1,11 +1,10 @@
 /** Agent cards, and the A2A protocol that they describe. */
 import type { Card } from "../../a2a/cards.ts";
 import type { Service } from "../../app/service.ts";
-import { rpcError, rpcErrors } from "../../http/error-forms.ts";
 import type { Context, PageReply, RawReply } from "../../http/route.ts";
 import { notFound } from "../../lib/errors.ts";
 import { Serialized } from "../../lib/serialized.ts";
-import { get, post } from "./row.ts";
+import { get, post, rpcErrors } from "./row.ts";
 
 const JSON_TYPE = "application/json; charset=utf-8";
 /** How long a card may be cached: it changes only with the manifest. */
@@ -36,7 +35,7 @@ function cardPage(call: Context<Service>, id: string): PageReply {
 const malformed = (message: string): RawReply => ({
   status: 200,
   headers: ["content-type", JSON_TYPE],
-  body: JSON.stringify(rpcError(null, -32700, message)),
+  body: JSON.stringify({ jsonrpc: "2.0", id: null, error: { code: -32700, message } }),
 });
 
 const bareCard = (path: string, operation: string, summary: string) =>

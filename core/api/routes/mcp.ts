@@ -1,14 +1,13 @@
 /** The Model Context Protocol: what the service exposes to MCP clients, and the endpoints that they use. */
 import type { InvokeMcpToolRequest, McpCallResult } from "../../../generated/types.ts";
 import type { Service } from "../../app/service.ts";
-import { rpcErrors } from "../../http/error-forms.ts";
 import type { Context, Method, Route } from "../../http/route.ts";
 import { notFound } from "../../lib/errors.ts";
 import type { Exposed } from "../../mcp/exposed.ts";
 import { parseError } from "../../mcp/rpc.ts";
 import type { McpServer } from "../../mcp/servers.ts";
 import { perform } from "./perform.ts";
-import { get, post } from "./row.ts";
+import { get, post, rpcErrors } from "./row.ts";
 
 const STATELESS = "Always 405: the server keeps no sessions, and has nothing to tell that nobody asked for.";
 const MESSAGE = { description: "A JSON-RPC message.", type: "object", additionalProperties: true };
@@ -64,11 +63,7 @@ function endpoint(method: Method, operation: string, summary: string, descriptio
     ...(method === "POST" && { checks: { body: () => true }, schemas: { body: MESSAGE } }),
     readsHeaders: true,
     pages: "allowed",
-    output: {
-      raw: ["application/json", "text/event-stream"],
-      malformed: parseError,
-      ...(method !== "POST" && { status: 405 }),
-    },
+    output: { raw: ["application/json", "text/event-stream"], malformed: parseError },
     errors: rpcErrors(-32000),
     async handle({ params, body }, call) {
       const { heartbeat } = call.service.manifest.server.limits;

@@ -1,5 +1,6 @@
 /** Makes the rows of the routes table: a verb, the path, the operation, its summary, and what is special about it. */
 import type { Service } from "../../app/service.ts";
+import { type ErrorForm, enveloped } from "../../http/encode.ts";
 import type { InputSchemaId, Method, Route, RouteOutput } from "../../http/route.ts";
 
 type Row<Q extends InputSchemaId | undefined, B extends InputSchemaId | undefined> = Route<Service, Q, B>;
@@ -38,3 +39,12 @@ export const get = rowsOf("GET");
 export const post = rowsOf("POST");
 export const patch = rowsOf("PATCH");
 export const del = rowsOf("DELETE");
+
+/** The failures of a protocol over JSON-RPC: a body of another type is an error with this code, all others are the envelope. */
+export const rpcErrors =
+  (code: number): ErrorForm =>
+  (error) => {
+    const reply = enveloped(error);
+    if (error.kind !== "unsupported_media_type") return reply;
+    return { ...reply, body: JSON.stringify({ jsonrpc: "2.0", id: null, error: { code, message: error.message } }) };
+  };
