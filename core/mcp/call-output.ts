@@ -3,13 +3,14 @@ import type { CallToolResult } from "@modelcontextprotocol/client";
 import { fromMcp } from "../agents/prompt/tool-output.ts";
 
 /**
- * The content where there is more than text, else the structured object where there is one, else the text.
+ * The content where there is more than text, with the structured object, else the structured object where there is one, else the text.
  *
  * @throws Error with the message of the tool when it failed
  */
 export function callOutput({ content, structuredContent, isError }: CallToolResult): unknown {
   const texts = content.flatMap((piece) => (piece.type === "text" ? [piece.text] : []));
   if (isError === true) throw new Error(texts.join("\n") || "the tool failed");
-  if (texts.length < content.length) return { type: "content", value: content.map(fromMcp) };
+  if (texts.length < content.length)
+    return { type: "content", value: content.map(fromMcp), ...(structuredContent && { structuredContent }) };
   return structuredContent ?? texts.join("\n");
 }
