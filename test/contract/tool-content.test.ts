@@ -150,7 +150,7 @@ describe("content of tools", () => {
       // Clients refuse the result of such a tool that has no structured part, once they have read the list.
       await client.tools();
       const { content, structuredContent } = await client.call("docs_surveyed", {});
-      assert.deepEqual([content, structuredContent], [foreign.state.gallery.slice(0, 2), { metres: 4 }]);
+      assert.deepEqual([content, structuredContent], [foreign.state.gallery?.slice(0, 2), { metres: 4 }]);
       await client.close();
       const { result } = await dataOf(service.post("/tools/docs_surveyed/execute", { input: {} }));
       assert.deepEqual([result.value.length, result.structuredContent], [2, { metres: 4 }]);
