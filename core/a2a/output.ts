@@ -1,8 +1,9 @@
 /** The output of an agent in a task so far, for one reader. */
+import { fileOf } from "../agents/prompt/tool-output.ts";
 import type { AgentPart } from "../agents/run/parts.ts";
 import { hearing } from "../agents/stream/raw.ts";
 import type { EventProducer, EventSink } from "../lib/event-sink.ts";
-import { fileOf, isContent } from "../tools/content.ts";
+import { isContent } from "../tools/content.ts";
 import type { Artifact, Part, Task } from "./task.ts";
 
 /** Longest answer, text and files together. As much may be added in files of tools: those beyond are left out. */

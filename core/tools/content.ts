@@ -1,5 +1,5 @@
 /** Pictures and files in the result of a tool, beside texts. In all other results they would be a long text for the model. */
-import type { ContentItem, ContentResult } from "../../generated/types.ts";
+import type { ContentResult } from "../../generated/types.ts";
 import { validators } from "../../generated/validators.js";
 import { quoted, ServiceError } from "../lib/errors.ts";
 import { isObject } from "../lib/is-object.ts";
@@ -13,12 +13,4 @@ export function boundedResult(name: string, result: unknown): unknown {
   if (isContent(result) && JSON.stringify(result).length > 6_990_508)
     throw new ServiceError("tool_failed", `tool ${quoted(name)} returned more than 5 MiB of content`);
   return result === undefined ? null : result;
-}
-
-/** The file in an item; undefined for a text, and for an address that only another server knows. */
-export function fileOf(item: ContentItem) {
-  const { data: raw, url, mediaType, filename } = item as Partial<Record<string, string>>;
-  return raw !== undefined || /^https?:/i.test(url ?? "")
-    ? ({ raw, url, mediaType, filename } as Record<"mediaType", string> & { raw?: string; url?: string })
-    : undefined;
 }

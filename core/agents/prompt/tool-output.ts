@@ -69,3 +69,11 @@ export function toMcp(item: ContentItem): McpContent {
   const held = TEXTS.test(mimeType) ? { text: Buffer.from(data, "base64").toString() } : { blob: data };
   return { type: "resource", resource: { uri, mimeType, ...held } };
 }
+
+/** The file in an item; undefined for a text, and for an address that only another server knows. */
+export function fileOf(item: ContentItem) {
+  const { data: raw, url, mediaType, filename } = item as Partial<Record<string, string>>;
+  return raw !== undefined || /^https?:/i.test(url ?? "")
+    ? ({ raw, url, mediaType, filename } as Record<"mediaType", string> & { raw?: string; url?: string })
+    : undefined;
+}
