@@ -2,6 +2,8 @@
  * The database of a simulation, with what PostgreSQL promises: a commit happens at one moment, as a whole or not at all, and so does a
  * read. Between a process and it there are delays, lost connections and lost notices.
  */
+
+import { PROCESSES } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Commit, Joined, Range, Row, Tail } from "../../core/storage/store.ts";
 import type { SimulatedProcess } from "./process.ts";
@@ -52,7 +54,12 @@ export class Database {
   readonly #rows = createMemoryStore();
   readonly #listening = new Map<SimulatedProcess, (notice: string) => void>();
   readonly #sessions = new Map<string, SimulatedProcess>();
-  readonly #away = new Set<string>();
+  /** The processes that are cut off, by name, each with what tells that this is over. */
+  readonly #away = new Map<string, () => void>();
+  /** What was committed to journals, by key. */
+  readonly #journals = new Map<string, string>();
+  /** Whose a heartbeat is, by the key of its row; null once others have taken that process for gone. */
+  readonly #leases = new Map<string, SimulatedProcess | null>();
 
   constructor(world: World) {
     this.world = world;
@@ -64,17 +71,22 @@ export class Database {
   }
 
   /** Cuts a process off for a while. */
-  cut(name: string, milliseconds: number): void {
+  cut(process: SimulatedProcess, milliseconds: number): void {
+    const { name } = process;
     this.world.trace(`${name} is cut off from the database`);
-    this.#away.add(name);
-    for (const [shown, process] of this.#sessions) if (process.name === name) this.#sessions.delete(shown);
+    const back = process.fault();
+    this.#away.set(name, back);
+    for (const [shown, owner] of this.#sessions) if (owner === process) this.#sessions.delete(shown);
     this.world.after(milliseconds, () => {
+      if (this.#away.get(name) !== back) return;
       this.world.trace(`${name} is back`);
+      back();
       this.#away.delete(name);
     });
   }
 
   heal(): void {
+    for (const back of this.#away.values()) back();
     this.#away.clear();
     this.network = { slow: 0, refused: 0, unanswered: 0, unheard: 0 };
   }
@@ -85,15 +97,18 @@ export class Database {
     const { network } = this;
     return new Promise((resolve, reject) => {
       const { happens, hears } = process.enter();
-      const fail = (mayHaveHappened: boolean) =>
+      const isWrite = asked.kind === "commit";
+      const fail = (mayHaveHappened: boolean) => {
+        const told = isWrite ? process.fault() : () => {};
         process.after(random.next() * PATIENCE_MS, () => {
           process.trace(`${asked.kind} is not answered`);
+          told();
           reject(new Lost(mayHaveHappened));
         });
+      };
       const way = () => (random.chance(network.slow) ? random.next() * 2_000 : random.next() * 3);
       const there = way();
       const back = way();
-      const isWrite = asked.kind === "commit";
       if (happens && (this.#away.has(name) || random.chance(network.refused))) return void fail(false);
       if (!happens) return;
       const loses = random.chance(network.unanswered);
@@ -102,6 +117,11 @@ export class Database {
         if (this.#away.has(name)) return void fail(isWrite);
         process.trace(describe(asked));
         const answers = await this.#answer(asked);
+        if (isWrite)
+          this.#look(
+            process,
+            asked.commits.filter((_, index) => typeof answers[index] === "number"),
+          );
         if (!hears) return;
         if (loses) return void fail(isWrite);
         process.after(back, () => {
@@ -124,6 +144,33 @@ export class Database {
         return Promise.all(asked.ranges.map((range) => this.#rows.scan(range)));
       case "tail":
         return Promise.all(asked.tails.map((tail) => this.#rows.tail(tail)));
+    }
+  }
+
+  /** What no commit may do, whoever makes it: change what a journal says, and write a heartbeat of one that was taken for gone. */
+  #look(process: SimulatedProcess, commits: readonly Commit[]): void {
+    const { world } = this;
+    const put = commits.flatMap((commit) => commit.put ?? []);
+    const gone = commits.flatMap((commit) => commit.delete ?? []);
+    for (const [key, value] of put) {
+      if (/^x\/[^/]+\/j\//.test(key)) {
+        const before = this.#journals.get(key) ?? value;
+        world.require(before === value, () => `${process.name} changes the journal at ${key}: ${before} to ${value}`);
+        this.#journals.set(key, value);
+      } else if (key.startsWith(PROCESSES)) {
+        world.require(
+          this.#leases.get(key) !== null,
+          () => `${process.name} was taken for gone, and is back as ${key}`,
+        );
+        this.#leases.set(key, process);
+      }
+    }
+    for (const key of gone) {
+      const owner = this.#leases.get(key);
+      if (owner == null || owner === process) continue;
+      this.#leases.set(key, null);
+      // It goes on at a moment at which others take over what it was at work on.
+      if (owner.isLeft) world.after(owner.random.below(40), owner.thaw);
     }
   }
 

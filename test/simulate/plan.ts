@@ -18,7 +18,8 @@ export type Action = { readonly at: number } & (
   | { readonly kind: "stop"; readonly service: number; readonly rest: number }
   | { readonly kind: "reload"; readonly service: number }
   | { readonly kind: "cut"; readonly service: number; readonly milliseconds: number }
-  | { readonly kind: "freeze"; readonly service: number; readonly milliseconds: number }
+  /** Null: until another process has taken it for gone. */
+  | { readonly kind: "freeze"; readonly service: number; readonly milliseconds: number | null }
   | { readonly kind: "jump"; readonly service: number; readonly milliseconds: number }
   | { readonly kind: "network"; readonly network: Network; readonly milliseconds: number }
 );
@@ -54,8 +55,9 @@ function actionOf(random: Random, number: number, breaks: boolean): Action {
       return { at, kind, service, rest };
     case "reload":
       return { at, kind, service };
-    case "cut":
     case "freeze":
+      return { at, kind, service, milliseconds: random.pick([500, 4_000, 15_000, null, null]) };
+    case "cut":
       return { at, kind, service, milliseconds: random.pick([500, 4_000, 15_000]) };
     case "jump":
       return { at, kind, service, milliseconds: random.below(60_000) - 30_000 };

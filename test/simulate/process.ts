@@ -55,11 +55,14 @@ export class SimulatedProcess {
   dies: { calls: number; happens: boolean } | null = null;
   /** Called when it is killed. */
   readonly whenDead = new Set<() => void>();
-  /** Until then it stands still, as after SIGSTOP, and what comes has to wait. */
-  #frozenUntil = 0;
+  /** While it stands still, as after SIGSTOP: what came meanwhile, and has to wait. */
+  #held: (() => void)[] | null = null;
+  /** Whether it stands still until another process takes it for gone. */
+  isLeft = false;
   readonly globals: Record<string, unknown>;
   readonly modules: Record<string, unknown>;
   readonly #born: number;
+  readonly #faults: { readonly from: number; to: number }[] = [];
   #timers = 0;
 
   constructor({ world, database, name, skew, files, effect, rejected }: ProcessOptions) {
@@ -83,28 +86,62 @@ export class SimulatedProcess {
 
   /** Runs something later, unless it is dead by then. */
   after(delay: number, run: () => void): () => void {
-    let cancel = () => {};
+    let isOver = false;
     const come = () => {
-      if (!this.isAlive) return;
-      const frozen = this.#frozenUntil - this.world.now;
-      if (frozen > 0) cancel = this.world.after(frozen, come);
+      if (!this.isAlive || isOver) return;
+      if (this.#held !== null) this.#held.push(come);
       else run();
     };
-    cancel = this.world.after(delay, come);
-    return () => cancel();
+    const cancel = this.world.after(delay, come);
+    return () => {
+      isOver = true;
+      cancel();
+    };
   }
 
   kill(): void {
     if (!this.isAlive) return;
     this.trace("is killed");
     this.isAlive = false;
+    this.fault();
     this.database.forget(this);
     for (const hear of this.whenDead) hear();
   }
 
-  freeze(milliseconds: number): void {
+  /** @param milliseconds null: until another process has taken it for gone */
+  freeze(milliseconds: number | null): void {
+    if (this.#held !== null) return;
     this.trace("stands still");
-    this.#frozenUntil = this.world.now + milliseconds;
+    this.#held = [];
+    this.isLeft = milliseconds === null;
+    const goOn = this.fault();
+    this.thaw = () => {
+      this.trace("goes on");
+      goOn();
+      for (const come of this.#held?.splice(0) ?? []) this.world.after(0, come);
+      this.#held = null;
+      this.isLeft = false;
+      this.thaw = () => {};
+    };
+    const { thaw } = this;
+    if (milliseconds !== null) this.world.after(milliseconds, thaw);
+  }
+
+  /** Ends that. */
+  thaw = (): void => {};
+
+  /** Something is wrong with it from now on. @returns what tells that it is over */
+  fault(): () => void {
+    const fault = { from: this.world.now, to: Number.POSITIVE_INFINITY };
+    this.#faults.push(fault);
+    return () => {
+      fault.to = this.world.now;
+    };
+  }
+
+  /** Whether something was wrong with it at some moment of that time. */
+  wasFaulty(since: number, until: number): boolean {
+    return this.#faults.some(({ from, to }) => from <= until && to >= since);
   }
 
   /** Counts a call of the store. @returns whether it still happens, and whether its caller is there to hear of it */
