@@ -6,12 +6,15 @@ import * as realCrypto from "node:crypto";
 import { readFileSync as readFile, readdirSync as readFolder } from "node:fs";
 import { createRequire } from "node:module";
 import zlib from "node:zlib";
+import type { ValidateFunction } from "ajv/dist/2020.js";
 import type { Dispatch } from "../../core/http/exchange.ts";
 import type { Random } from "../fuzz/random.ts";
 import type { Database } from "./database.ts";
 import type { World } from "./world.ts";
 
 const require = createRequire(import.meta.url);
+
+const COMPILED = new Map<string, ValidateFunction>();
 
 /** Does something to the world outside, once it is known that this process still lives. */
 type Effect = (kind: string, key: string, detail: unknown) => void;
@@ -46,6 +49,8 @@ export class SimulatedProcess {
   readonly random: Random;
   readonly files: ReadonlyMap<string, string>;
   readonly effect: Effect;
+  /** Schemas that any process has compiled. */
+  readonly compiled = COMPILED;
   isAlive = true;
   /** Its clock may jump. */
   skew: number;
