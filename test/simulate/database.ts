@@ -45,6 +45,9 @@ export interface Network {
 
 /** How long a process waits before it gives up a connection that does not answer. */
 const PATIENCE_MS = 2_000;
+/** Where nothing is wrong, some calls take longer than the others all the same: so processes overtake each other. */
+const SOME_LATE = 0.03;
+const LATE_MS = 300;
 /** Sessions of a process that is gone, as the server sees it. */
 const SESSION_ENDS_MS = 300;
 
@@ -106,7 +109,7 @@ export class Database {
           reject(new Lost(mayHaveHappened));
         });
       };
-      const way = () => (random.chance(network.slow) ? random.next() * 2_000 : random.next() * 3);
+      const way = () => random.next() * (random.chance(network.slow) ? 2_000 : random.chance(SOME_LATE) ? LATE_MS : 3);
       const there = way();
       const back = way();
       if (happens && (this.#away.has(name) || random.chance(network.refused))) return void fail(false);

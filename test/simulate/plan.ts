@@ -38,16 +38,26 @@ export function planOf({ seed, steps, only }: Case): Action[] {
   const random = randomOf(seed);
   // Some of the seeds break nothing.
   const breaking = random.pick([0, 0.1, 0.3, 0.5]);
-  const actions = Array.from({ length: steps }, (_, number) => actionOf(random, number, random.chance(breaking)));
+  // And some have one kind of client or fault alone: what needs several of a kind happens there.
+  const alone = <T>(all: readonly T[]): readonly T[] => (random.chance(0.4) ? [random.pick(all)] : all);
+  const kinds = { clients: alone(CLIENT_KINDS), faults: alone(BREAKING) };
+  const actions = Array.from({ length: steps }, (_, number) =>
+    actionOf(random, number, random.chance(breaking), kinds),
+  );
   return only === undefined ? actions : actions.filter((_, number) => only.includes(number));
 }
 
-function actionOf(random: Random, number: number, breaks: boolean): Action {
+interface Kinds {
+  readonly clients: readonly ClientKind[];
+  readonly faults: readonly (typeof BREAKING)[number][];
+}
+
+function actionOf(random: Random, number: number, breaks: boolean, { clients, faults }: Kinds): Action {
   const at = random.below(LAST_MS);
   const service = random.below(3);
   const rest = random.pick([100, 2_000, 12_000]);
-  if (!breaks) return { at, kind: "client", does: random.pick(CLIENT_KINDS), number };
-  const kind = random.pick(BREAKING);
+  if (!breaks) return { at, kind: "client", does: random.pick(clients), number };
+  const kind = random.pick(faults);
   switch (kind) {
     case "crash":
       return { at, kind, service, calls: 1 + random.below(12), happens: random.chance(0.5), rest };
