@@ -3,8 +3,6 @@ import type { Patch } from "../model/built.ts";
 
 interface Guard extends Patch {
   readonly title: string;
-  /** How many seeds it may take. Left out: none of them showed it so far. */
-  readonly seeds?: number;
 }
 
 const RECOVERY = { file: "core/workflows/cluster/recovery.ts" } as const;
