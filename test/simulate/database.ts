@@ -51,6 +51,9 @@ const LATE_MS = 300;
 /** Sessions of a process that is gone, as the server sees it. */
 const SESSION_ENDS_MS = 300;
 
+/** Keys of rows of journals. */
+const JOURNAL = /^x\/[^/]+\/j\//;
+
 export class Database {
   readonly world: World;
   network: Network = { slow: 0, refused: 0, unanswered: 0, unheard: 0 };
@@ -63,6 +66,9 @@ export class Database {
   readonly #journals = new Map<string, string>();
   /** Whose a heartbeat is, by the key of its row; null once others have taken that process for gone. */
   readonly #leases = new Map<string, SimulatedProcess | null>();
+
+  /** A process that was taken for gone, and goes on once another reads a journal. */
+  #taken: SimulatedProcess | null = null;
 
   constructor(world: World) {
     this.world = world;
@@ -120,6 +126,11 @@ export class Database {
         if (this.#away.has(name)) return void fail(isWrite);
         process.trace(describe(asked));
         const answers = await this.#answer(asked);
+        if (this.#taken !== null && asked.kind === "scan" && asked.ranges.some(({ prefix }) => JOURNAL.test(prefix))) {
+          const taken = this.#taken;
+          this.#taken = null;
+          this.world.after(taken.random.next() * 4, () => taken.thaw());
+        }
         if (isWrite)
           this.#look(
             process,
@@ -156,7 +167,7 @@ export class Database {
     const put = commits.flatMap((commit) => commit.put ?? []);
     const gone = commits.flatMap((commit) => commit.delete ?? []);
     for (const [key, value] of put) {
-      if (/^x\/[^/]+\/j\//.test(key)) {
+      if (JOURNAL.test(key)) {
         const before = this.#journals.get(key) ?? value;
         world.require(before === value, () => `${process.name} changes the journal at ${key}: ${before} to ${value}`);
         this.#journals.set(key, value);
@@ -172,8 +183,10 @@ export class Database {
       const owner = this.#leases.get(key);
       if (owner == null || owner === process) continue;
       this.#leases.set(key, null);
-      // It goes on at a moment at which others take over what it was at work on.
-      if (owner.isLeft) world.after(owner.random.below(40), owner.thaw);
+      if (!owner.isLeft) continue;
+      // It goes on at once, or while others read what it has left, at the latest after a second.
+      if (owner.random.chance(0.5)) this.#taken = owner;
+      world.after(this.#taken === owner ? 1_000 : owner.random.below(40), () => owner.thaw());
     }
   }
 

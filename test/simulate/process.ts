@@ -117,18 +117,19 @@ export class SimulatedProcess {
   freeze(milliseconds: number | null): void {
     if (this.#held !== null) return;
     this.trace("stands still");
-    this.#held = [];
+    const held: (() => void)[] = [];
+    this.#held = held;
     this.isLeft = milliseconds === null;
     const goOn = this.fault();
-    this.thaw = () => {
+    const thaw = () => {
+      if (this.#held !== held) return;
       this.trace("goes on");
       goOn();
-      for (const come of this.#held?.splice(0) ?? []) this.world.after(0, come);
+      for (const come of held) this.world.after(0, come);
       this.#held = null;
       this.isLeft = false;
-      this.thaw = () => {};
     };
-    const { thaw } = this;
+    this.thaw = thaw;
     if (milliseconds !== null) this.world.after(milliseconds, thaw);
   }
 
