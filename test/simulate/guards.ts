@@ -184,8 +184,8 @@ export const GUARDS: readonly Guard[] = [
   {
     file: "core/approvals/approvals.ts",
     title: "a call that goes on by itself waits for a store that is away",
-    from: 'if (approval?.kind !== "step") return ask();',
-    to: "return ask();",
+    from: 'if (approval?.kind !== "step" || approval.record?.isKept === false) throw failure;',
+    to: "throw failure;",
   },
   {
     ...UPKEEP,
