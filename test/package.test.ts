@@ -265,6 +265,17 @@ test("penstock init --template and --from openapi: each project has a test of it
   assert.deepEqual(await typeCheck(app), { code: 0, stdout: "", stderr: "" });
 });
 
+test("penstock init in a repository whose package.json has no type: tsc has nothing to say, and the test of the project passes", async () => {
+  const app = await install("repository");
+  writeFileSync(join(app, "package.json"), JSON.stringify({ name: "repository", private: true }));
+  const made = await penstock(app, "init");
+  assert.equal(made.code, 0, made.stderr);
+  assert.equal(JSON.parse(readFileSync(join(app, "package.json"), "utf8")).type, undefined);
+  assert.deepEqual(await typeCheck(app), { code: 0, stdout: "", stderr: "" });
+  const tested = await node(app, "--import", "tsx", "--test", "test/service.test.ts");
+  assert.equal(tested.code, 0, tested.stdout);
+});
+
 test("npm run prepare in the clone of who installs from git leaves the package of the bundle, with its command where npm has read it", async () => {
   const read = () => JSON.parse(readFileSync(join(checkout, "package.json"), "utf8"));
   const { bin, version } = read();
