@@ -79,6 +79,8 @@ export class Updates {
   readonly #source: UpdatesSource;
   readonly #closing = new AbortController();
   #listing: Promise<UpdateList> | null = null;
+  /** What npm said last; null after an installation or a failure. */
+  #known: UpdateList | null = null;
   #installing: Promise<unknown> | null = null;
 
   constructor(source: UpdatesSource) {
@@ -86,15 +88,30 @@ export class Updates {
   }
 
   /**
-   * The result of `npm outdated`; calls while it runs share the result.
+   * What npm said last, while it is asked again for the next call. The first call waits for it.
    *
    * @throws ServiceError `unavailable` when the registry does not answer within 10 s
    */
-  list(): Promise<UpdateList> {
-    this.#listing ??= this.#fetchList().finally(() => {
+  async list(): Promise<UpdateList> {
+    const listing = this.#refresh();
+    if (this.#known === null) return listing;
+    listing.catch(() => {});
+    return this.#known;
+  }
+
+  /** The result of `npm outdated`; calls while it runs share the result. */
+  #refresh(): Promise<UpdateList> {
+    if (this.#listing !== null) return this.#listing;
+    const listing = this.#fetchList();
+    const settle = (known: UpdateList | null) => {
+      // Else packages were installed meanwhile.
+      if (this.#listing !== listing) return;
       this.#listing = null;
-    });
-    return this.#listing;
+      this.#known = known;
+    };
+    this.#listing = listing;
+    listing.then(settle, () => settle(null));
+    return listing;
   }
 
   /**
@@ -110,6 +127,8 @@ export class Updates {
     if (this.#installing !== null) throw new ServiceError("conflict", "another installation is running");
     const work = this.#install(chosen).finally(() => {
       this.#installing = null;
+      this.#listing = null;
+      this.#known = null;
     });
     this.#installing = work;
     return work;
@@ -161,7 +180,7 @@ export class Updates {
   }
 
   async #outdated(): Promise<Dependency[]> {
-    const [dependencies, { updates }] = [await readDependencies(this.#source.folder), await this.list()];
+    const [dependencies, { updates }] = [await readDependencies(this.#source.folder), await this.#refresh()];
     const found = updates.map(({ name }) => dependencies.get(name)!);
     return found.filter((dependency) => newestSpecifier(dependency) !== null);
   }
@@ -211,10 +230,9 @@ function parseUpdates({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, 
     const name = key.split(":", 1)[0]!;
     const section = dependencies.get(name)?.section;
     const { current, latest } = ([value].flat()[0] ?? {}) as { current?: unknown; latest?: unknown };
-    if (section === undefined || typeof latest !== "string") continue;
+    if (section === undefined || section === "devDependencies" || typeof latest !== "string") continue;
     const installed = typeof current === "string" ? current : undefined;
-    // The newest release is installed already.
-    if (installed === latest) continue;
+    if (installed !== undefined && !isNewer(latest, installed)) continue;
     updates.set(name, {
       name,
       ...(installed !== undefined && { installed }),
@@ -224,6 +242,18 @@ function parseUpdates({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, 
     });
   }
   return [...updates.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+const VERSION = /^(\d+\.\d+\.\d+)(?:-([\w.-]+))?/;
+
+/** Whether one version comes after another. Those that are no versions are newer when they differ. */
+function isNewer(version: string, than: string): boolean {
+  const [fresh, old] = [VERSION.exec(version), VERSION.exec(than)];
+  if (fresh === null || old === null) return version !== than;
+  const order = fresh[1]!.localeCompare(old[1]!, "en", { numeric: true });
+  if (order !== 0) return order > 0;
+  if (fresh[2] === undefined || old[2] === undefined) return fresh[2] === undefined && old[2] !== undefined;
+  return fresh[2].localeCompare(old[2], "en", { numeric: true }) > 0;
 }
 
 const PARTS = ["major", "minor", "patch"] as const;
