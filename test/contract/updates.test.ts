@@ -113,9 +113,7 @@ test("POST /updates/:packageName, POST /updates: one package at a time, then all
   assert.equal(read("node_modules/@scope/pinned/package.json").version, "1.2.0");
 
   const all = await dataOf(service.post("/updates", {}));
-  assert.deepEqual(all.packages, [
-    { name: "tiny", from: "1.0.0", to: "2.0.0" },
-  ]);
+  assert.deepEqual(all.packages, [{ name: "tiny", from: "1.0.0", to: "2.0.0" }]);
   const { dependencies, devDependencies } = read("package.json");
   assert.equal(dependencies.tiny, "^2.0.0");
   assert.equal(devDependencies.other, "npm:renamed@0.1.0");
