@@ -4,19 +4,20 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logger } from "pino";
 import type { InstalledUpdates, Update, UpdateList } from "../../generated/types.ts";
+import { counted } from "../lib/counted.ts";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
+import { isNewer } from "../lib/version.ts";
 import { type NpmOutcome, runNpm } from "./npm.ts";
 
 // Reads the packages that package.json lists, their installed versions, and what `npm install` needs to update one.
 
 const SECTIONS = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"] as const;
-type Section = (typeof SECTIONS)[number];
 
 interface Dependency {
   readonly name: string;
   /** The version in package.json: `^1.2.0`, `npm:other@1.2.0`, `file:../x`. */
   readonly wanted: string;
-  readonly section: Section;
+  readonly section: (typeof SECTIONS)[number];
 }
 
 /** Dependencies by name. @throws ServiceError `internal` when package.json cannot be read */
@@ -94,17 +95,16 @@ export class Updates {
    */
   async list(): Promise<UpdateList> {
     const listing = this.#refresh();
-    if (this.#known === null) return listing;
     listing.catch(() => {});
-    return this.#known;
+    return this.#known ?? listing;
   }
 
   /** The result of `npm outdated`; calls while it runs share the result. */
   #refresh(): Promise<UpdateList> {
     if (this.#listing !== null) return this.#listing;
     const listing = this.#fetchList();
+    // It does not count if packages were installed meanwhile.
     const settle = (known: UpdateList | null) => {
-      // Else packages were installed meanwhile.
       if (this.#listing !== listing) return;
       this.#listing = null;
       this.#known = known;
@@ -127,8 +127,7 @@ export class Updates {
     if (this.#installing !== null) throw new ServiceError("conflict", "another installation is running");
     const work = this.#install(chosen).finally(() => {
       this.#installing = null;
-      this.#listing = null;
-      this.#known = null;
+      this.#listing = this.#known = null;
     });
     this.#installing = work;
     return work;
@@ -145,8 +144,7 @@ export class Updates {
     if (dependencies.size === 0) return updateList([]);
     const outcome = await this.#npm(["outdated", "--json"], LIST_TIMEOUT_MS);
     // Exit code 1 means that something is outdated.
-    if (outcome.code > 1) throw this.#unreachable(outcome);
-    const updates = parseUpdates(outcome, dependencies);
+    const updates = outcome.code > 1 ? null : parseUpdates(outcome, dependencies);
     if (updates === null) throw this.#unreachable(outcome);
     return updateList(updates);
   }
@@ -158,9 +156,8 @@ export class Updates {
     for (const exact of [true, false]) {
       const group = wanted.filter((dependency) => isExact(dependency) === exact).map((each) => newestSpecifier(each)!);
       if (group.length === 0) continue;
-      const save = exact ? ["--save-exact"] : [];
       const outcome = await this.#npm(
-        ["install", "--json", "--no-audit", "--no-fund", ...save, "--", ...group],
+        ["install", "--json", "--no-audit", "--no-fund", ...(exact ? ["--save-exact"] : []), "--", ...group],
         INSTALL_TIMEOUT_MS,
       );
       if (outcome.code !== 0) throw this.#failed(outcome);
@@ -171,18 +168,18 @@ export class Updates {
       if (to !== null && to !== from) packages.push({ name, ...(from != null && { from }), to });
     }
     logger.info({ packages }, "packages were installed");
-    const count = packages.length;
-    if (count === 0) return { message: "nothing to install: all is up to date", packages };
-    return {
-      message: `installed ${count} package${count === 1 ? "" : "s"}: restart the service to use them`,
-      packages,
-    };
+    const message =
+      packages.length === 0
+        ? "nothing to install: all is up to date"
+        : `installed ${counted(packages.length, "packages")}: restart the service to use them`;
+    return { message, packages };
   }
 
   async #outdated(): Promise<Dependency[]> {
     const [dependencies, { updates }] = [await readDependencies(this.#source.folder), await this.#refresh()];
-    const found = updates.map(({ name }) => dependencies.get(name)!);
-    return found.filter((dependency) => newestSpecifier(dependency) !== null);
+    return updates
+      .map(({ name }) => dependencies.get(name)!)
+      .filter((dependency) => newestSpecifier(dependency) !== null);
   }
 
   #npm(parameters: readonly string[], limit: number): Promise<NpmOutcome> {
@@ -205,8 +202,7 @@ export class Updates {
 
 function updateList(updates: Update[]): UpdateList {
   const count = updates.length;
-  const message =
-    count === 0 ? "all packages are up to date" : `${count} package${count === 1 ? "" : "s"} can be updated`;
+  const message = count === 0 ? "all packages are up to date" : `${counted(count, "packages")} can be updated`;
   return { hasUpdates: count > 0, updates, count, message };
 }
 
@@ -229,31 +225,17 @@ function parseUpdates({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, 
     // An alias appears as `name:other@1.2.0`, and a package that is installed more than once as a list.
     const name = key.split(":", 1)[0]!;
     const section = dependencies.get(name)?.section;
-    const { current, latest } = ([value].flat()[0] ?? {}) as { current?: unknown; latest?: unknown };
-    if (section === undefined || section === "devDependencies" || typeof latest !== "string") continue;
-    const installed = typeof current === "string" ? current : undefined;
-    if (installed !== undefined && !isNewer(latest, installed)) continue;
+    const { current: installed, latest } = ([value].flat()[0] ?? {}) as { current?: string; latest?: string };
+    if (section === undefined || section === "devDependencies" || !isNewer(latest ?? "", installed ?? "")) continue;
     updates.set(name, {
       name,
       ...(installed !== undefined && { installed }),
-      latest,
-      type: changeType(installed, latest),
+      latest: latest!,
+      type: changeType(installed, latest!),
       packageJson: section,
     });
   }
   return [...updates.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
-}
-
-const VERSION = /^(\d+\.\d+\.\d+)(?:-([\w.-]+))?/;
-
-/** Whether one version comes after another. Those that are no versions are newer when they differ. */
-function isNewer(version: string, than: string): boolean {
-  const [fresh, old] = [VERSION.exec(version), VERSION.exec(than)];
-  if (fresh === null || old === null) return version !== than;
-  const order = fresh[1]!.localeCompare(old[1]!, "en", { numeric: true });
-  if (order !== 0) return order > 0;
-  if (fresh[2] === undefined || old[2] === undefined) return fresh[2] === undefined && old[2] !== undefined;
-  return fresh[2].localeCompare(old[2], "en", { numeric: true }) > 0;
 }
 
 const PARTS = ["major", "minor", "patch"] as const;

@@ -92,7 +92,7 @@ export async function loadPlugins(
   const found = roots.map(discover);
   const files = found.flatMap((discovery) => discovery.files);
   await prepareResolution(files.map(({ file }) => file));
-  const loaded = await withoutExit(roots, () => Promise.all(files.map(load)));
+  const loaded = await loadAll(files, roots);
   const { entries: own, clashes } = register(loaded);
   const taken = new Set(own.map(({ kind, name }) => registryKey(kind, name)));
   const isTaken = ({ kind, name }: Pick<RegistryEntry, "kind" | "name">) => taken.has(registryKey(kind, name));
@@ -108,7 +108,7 @@ export async function loadPlugins(
 }
 
 /** While plugins load, `process.exit` in one of them throws, so that the start does not end without a word. */
-async function withoutExit<T>(folders: readonly string[], work: () => Promise<T>): Promise<T> {
+async function loadAll(files: PluginFile[], folders: string[]): Promise<Loaded[]> {
   const { exit } = process;
   process.exit = (code) => {
     const error = new Error("process.exit ends the whole service: throw an error instead");
@@ -116,7 +116,7 @@ async function withoutExit<T>(folders: readonly string[], work: () => Promise<T>
     throw error;
   };
   try {
-    return await work();
+    return await Promise.all(files.map(load));
   } finally {
     process.exit = exit;
   }
