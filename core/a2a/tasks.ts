@@ -123,7 +123,7 @@ export class Tasks {
       if (typeof stored !== "number") return stored;
       if (run === undefined) return await this.#end(record, endingForError(refused, call));
       try {
-        await run.kept.start();
+        await started(run);
       } catch (error) {
         const standing = await this.#standing(record).catch(() => null);
         if (standing === undefined) await this.rows.remove(record, stored);
@@ -173,11 +173,16 @@ export class Tasks {
     return unlessNotFound(this.#runs.attach(agent, task.id, after, { userId: run!.userId }));
   }
 
-  /** What the agent of a task has said, as far as its row tells; undefined when its run has been removed. */
-  async output(record: TaskRecord): Promise<TaskOutput | undefined> {
-    const { task, run } = record;
-    const output = new TaskOutput(task.artifacts, run?.seen);
-    const told = run?.told ?? 0;
+  /**
+   * What the agent of a task has said, as far as its row tells; undefined when its run has been removed.
+   *
+   * @param output what its reader knows of that already
+   */
+  async output(
+    record: TaskRecord,
+    output = new TaskOutput(record.task.artifacts, record.run?.seen),
+  ): Promise<TaskOutput | undefined> {
+    const told = record.run?.told ?? 0;
     if (told <= output.told) return output;
     const follow = await this.events(record, output.told);
     if (follow === undefined) return undefined;
@@ -186,7 +191,6 @@ export class Tasks {
         return output.told >= told;
       },
     });
-    output.news();
     return output;
   }
 
@@ -300,10 +304,7 @@ export class Tasks {
     const agent = this.#options.agent(record.agent);
     if (agent === undefined || first === "open" || others.includes("open")) return null;
     const run = this.#runOf(agent, record, this.#callFor(record), true);
-    // A process that has begun it may have ended before the row said so.
-    await run.kept.start().catch((error) => {
-      if (!(error instanceof ServiceError) || error.kind !== "conflict") throw error;
-    });
+    await started(run);
     const begun = { ...resumed(record), run: { userId: run.prepared.plan.settings.memory.userId ?? "", seen: 0 } };
     return (await this.#next(begun)) ?? begun;
   }
@@ -360,6 +361,13 @@ const NOTHING = () => {};
 
 const isOpen = ({ task }: TaskRecord): boolean => !isOver(task);
 const idOf = ({ approvalId }: PendingApproval): string => approvalId;
+
+/** Another process may have begun it before this one was about to, or before it ended itself: it has what is to be done from then on. */
+async function started(run: KeptRun): Promise<void> {
+  await run.kept.start().catch((error) => {
+    if (!(error instanceof ServiceError) || error.kind !== "conflict") throw error;
+  });
+}
 
 /** Whether the message came before the current question. One after it is an answer, which a crash may have kept from taking effect. */
 function hasAnsweredBefore({ history, status }: TaskRecord["task"], { messageId }: Message): boolean {
