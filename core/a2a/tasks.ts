@@ -123,7 +123,7 @@ export class Tasks {
       if (typeof stored !== "number") return stored;
       if (run === undefined) return await this.#end(record, endingForError(refused, call));
       try {
-        await started(run);
+        await run.kept.start();
       } catch (error) {
         const standing = await this.#standing(record).catch(() => null);
         if (standing === undefined) await this.rows.remove(record, stored);
@@ -155,7 +155,8 @@ export class Tasks {
   }
 
   #runOf(agent: Agent, record: TaskRecord, call: RunCall, isContested: boolean): KeptRun {
-    const name = { runId: record.task.id, isChosen: false, isContested, keyed: null };
+    // Another process may have begun it, because this one was taken for gone, or begun it and ended before the row said so.
+    const name = { runId: record.task.id, isChosen: false, isContested, keyed: "first" } as const;
     return this.#options.runs.newRun(agent.kept, requestOf(record), call, name);
   }
 
@@ -304,7 +305,7 @@ export class Tasks {
     const agent = this.#options.agent(record.agent);
     if (agent === undefined || first === "open" || others.includes("open")) return null;
     const run = this.#runOf(agent, record, this.#callFor(record), true);
-    await started(run);
+    await run.kept.start();
     const begun = { ...resumed(record), run: { userId: run.prepared.plan.settings.memory.userId ?? "", seen: 0 } };
     return (await this.#next(begun)) ?? begun;
   }
@@ -361,13 +362,6 @@ const NOTHING = () => {};
 
 const isOpen = ({ task }: TaskRecord): boolean => !isOver(task);
 const idOf = ({ approvalId }: PendingApproval): string => approvalId;
-
-/** Another process may have begun it before this one was about to, or before it ended itself: it has what is to be done from then on. */
-async function started(run: KeptRun): Promise<void> {
-  await run.kept.start().catch((error) => {
-    if (!(error instanceof ServiceError) || error.kind !== "conflict") throw error;
-  });
-}
 
 /** Whether the message came before the current question. One after it is an answer, which a crash may have kept from taking effect. */
 function hasAnsweredBefore({ history, status }: TaskRecord["task"], { messageId }: Message): boolean {
