@@ -8,7 +8,14 @@ import { type Aborts, abortsOf } from "../lib/aborts.ts";
 import { caught, invalid, type ServiceError } from "../lib/errors.ts";
 import { backOff } from "../lib/retry.ts";
 import { isThenable } from "../lib/thenable.ts";
-import { fallbackAttributes, MODEL_EVENTS, retryAttributes, warningAttributes } from "../observability/attributes.ts";
+import {
+  fallbackAttributes,
+  MODEL_EVENTS,
+  type ModelServer,
+  retryAttributes,
+  type ServedModel,
+  warningAttributes,
+} from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
@@ -37,6 +44,8 @@ export interface ModelStream extends PartSource {
   /** Its metrics. */
   readonly meter: ModelMeter | undefined;
   readonly learned: LearnedModel;
+  /** For traces. */
+  readonly served: ServedModel;
 }
 
 /** The options of one model call. Failures are logged to `logger`. Default: the chain's own. */
@@ -68,9 +77,14 @@ export interface ChainedModel {
   readonly keyPlace?: string;
   /** Set if text in `<think>` tags is reasoning. */
   readonly think?: ThinkHabit;
+  /** Default: known by the name of the provider only. */
+  readonly server?: ModelServer;
 }
 
-export type KnownModel = ChainedModel & Required<Pick<ChainedModel, "learned">>;
+export interface KnownModel extends ChainedModel {
+  readonly learned: LearnedModel;
+  readonly served: ServedModel;
+}
 
 export interface ChainSettings {
   logger: Pick<Logger, "info" | "warn">;
@@ -294,6 +308,10 @@ export class ChainedAnswer implements ModelStream {
 
   get learned(): LearnedModel {
     return this.#model.learned;
+  }
+
+  get served(): ServedModel {
+    return this.#model.served;
   }
 
   /** Counts the outcome of a try, once per try. */
