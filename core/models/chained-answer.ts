@@ -8,14 +8,7 @@ import { type Aborts, abortsOf } from "../lib/aborts.ts";
 import { caught, invalid, type ServiceError } from "../lib/errors.ts";
 import { backOff } from "../lib/retry.ts";
 import { isThenable } from "../lib/thenable.ts";
-import {
-  fallbackAttributes,
-  MODEL_EVENTS,
-  type ModelServer,
-  retryAttributes,
-  type ServedModel,
-  warningAttributes,
-} from "../observability/attributes.ts";
+import type { ModelServer, ServedModel } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
@@ -388,7 +381,7 @@ export class ChainedAnswer implements ModelStream {
     const { id } = this;
     for (const warning of warnings) {
       const text = warningText(warning);
-      this.#span?.event(MODEL_EVENTS.warning, warningAttributes(id, text));
+      this.#span?.event("model.warning", { "model.id": id, "warning.message": text });
       this.#settings.warned?.(id, text);
     }
   }
@@ -432,13 +425,22 @@ export class ChainedAnswer implements ModelStream {
     const wait = failure.retryAfter ?? backOff(this.#retries, this.#settings.backoff ?? FIRST_PAUSE_MS, MAX_PAUSE_MS);
     if (this.#isWorthRetrying(failure) && this.#retries < retries && wait <= MAX_RETRY_AFTER_MS) {
       this.#retries++;
-      this.#span?.event(MODEL_EVENTS.retry, retryAttributes(id, failure.reason, this.#retries, wait));
+      this.#span?.event("model.retry", {
+        "model.id": id,
+        "error.type": failure.reason,
+        "retry.attempt": this.#retries,
+        "retry.delay": wait,
+      });
       logger.info({ model: id, err: thrown, try: this.#retries, wait }, `model ${failure.reason}, trying again`);
       return pause(wait, signal);
     }
     const next = this.#models[this.#position + 1];
     if (next === undefined || !failure.fallback) throw this.#fileRefused(thrown, failure) ?? this.#failure;
-    this.#span?.event(MODEL_EVENTS.fallback, fallbackAttributes(id, failure.reason, next.id));
+    this.#span?.event("model.fallback", {
+      "model.id": id,
+      "error.type": failure.reason,
+      "fallback.model": next.id,
+    });
     logger.warn({ model: id, err: thrown, next: next.id }, `model ${failure.reason}, falling back`);
     this.#position++;
     this.#retries = 0;

@@ -189,28 +189,6 @@ export const modelAttributes = ({
   "usage.cost": usage.cost,
 });
 
-/** Events of a model call. Models in them are `provider/model`, since a fallback may be the same model of another provider. */
-export const MODEL_EVENTS = { retry: "model.retry", fallback: "model.fallback", warning: "model.warning" } as const;
-
-/** @param attempt with the same model, from 1; @param wait milliseconds before the next one */
-export const retryAttributes = (model: string, reason: string, attempt: number, wait: number): Attributes => ({
-  "model.id": model,
-  "error.type": reason,
-  "retry.attempt": attempt,
-  "retry.delay": wait,
-});
-
-export const fallbackAttributes = (model: string, reason: string, next: string): Attributes => ({
-  "model.id": model,
-  "error.type": reason,
-  "fallback.model": next,
-});
-
-export const warningAttributes = (model: string, message: string): Attributes => ({
-  "model.id": model,
-  "warning.message": message,
-});
-
 /** @param callId id of the call from the model; undefined when no model made the call */
 export const toolAttributes = (name: string, callId: string | undefined): Attributes => ({
   "gen_ai.operation.name": "execute_tool",

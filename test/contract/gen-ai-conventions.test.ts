@@ -26,7 +26,7 @@ const TYPES: Record<string, (value: unknown) => boolean> = {
 };
 
 const { service, upstream } = await serveUpstream(
-  { after },
+  { after: (done) => after(() => (done as () => void)()) },
   { tools: ["add"], instructions: "Be brief.", memory: "default" },
   {
     memory: { default: {} },

@@ -119,7 +119,7 @@ export function endModelCallSpan(
   const answered = stream?.served;
   const { prompt } = parameters;
   const system = prompt[0]?.role === "system" ? prompt[0].content : undefined;
-  const { wantsPrompts } = span;
+  const { wantsContent, wantsPrompts } = span;
   const facts = {
     model: first.model,
     answered,
@@ -128,21 +128,16 @@ export function endModelCallSpan(
     parameters,
     json: parameters.responseFormat?.type === "json",
     answer: step,
-    output: span.wantsContent ? answerOf(span, step.content, step.finishReason) : undefined,
+    output: wantsContent ? answerOf(span, step.content, step.finishReason) : undefined,
     instructions: wantsPrompts && system !== undefined ? span.clean(toParts(system)) : undefined,
     input: wantsPrompts ? span.clean(prompt.slice(system === undefined ? 0 : 1).map(toMessage)) : undefined,
-    stopSequences: stopSequencesFor(span, parameters),
+    // Content of the request, as its input is.
+    stopSequences: wantsContent ? parameters.stopSequences?.map((text) => span.clean(text) ?? "") : undefined,
   };
   span.set(modelAttributes(facts));
   if (error === null) span.finish();
   else if (error instanceof Aborted || plan.call.signal.aborted) cancelSpan(span);
   else failSpan(span, error);
-}
-
-/** Stop sequences are content of the request, as its input is. */
-function stopSequencesFor(span: Span, { stopSequences }: CallOptions): string[] | undefined {
-  if (stopSequences === undefined || !span.wantsContent) return undefined;
-  return stopSequences.map((text) => span.clean(text) ?? "");
 }
 
 export function beginToolCallSpan(run: Span, { toolCallId, toolName, input }: ToolCall): Span {
