@@ -86,6 +86,7 @@ const GROUPS: readonly Group[] = [
       "GET /v1/models",
       "GET /v1/models/:id",
       "POST /v1/chat/completions",
+      "POST /v1/embeddings",
       "POST /v1/responses",
       "POST /v1/responses/compact",
       "GET /v1/responses/:id",

@@ -207,6 +207,7 @@ export const OWNING_ROWS: Record<string, OwningRow> = {
   "a2a.keys": FREE,
   "openai.listModels": FREE,
   "openai.getModel": FREE,
+  "openai.embed": FREE,
   "openai.createResponse": {
     kind: "maker",
     request: () => ({ path: "/v1/responses", body: { model: "assistant", input: "x" } }),

@@ -162,6 +162,6 @@ test("a full queue of the service's own is a 429 of the service: the model is no
   const full = new ProviderQueueFull(4, 1000);
   const failure = classifyFailure(full);
   assert.deepEqual([failure.reason, failure.retry, failure.fallback], ["queue full", false, true]);
-  const { kind, source, headers } = providerFailed(failure, full);
-  assert.deepEqual([kind, source, headers], ["rate_limited", "service", { "retry-after": "1" }]);
+  const { kind, source, facts } = providerFailed(failure, full);
+  assert.deepEqual([kind, source, facts], ["rate_limited", "service", { retryAfter: 1 }]);
 });
