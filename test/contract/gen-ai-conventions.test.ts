@@ -1,7 +1,7 @@
 /** Spans are named, and their attributes typed, as OpenTelemetry's conventions for generative AI have them published. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { after, test } from "node:test";
+import { after, type TestContext, test } from "node:test";
 import type { ProviderManifest } from "../../core/manifest/manifest.ts";
 import { serverOf } from "../../core/models/providers.ts";
 import { calls, failure, says } from "../support/openai-upstream.ts";
@@ -26,7 +26,7 @@ const TYPES: Record<string, (value: unknown) => boolean> = {
 };
 
 const { service, upstream } = await serveUpstream(
-  { after: (done) => after(() => (done as () => void)()) },
+  { after } as Pick<TestContext, "after">,
   { tools: ["add"], instructions: "Be brief.", memory: "default" },
   {
     memory: { default: {} },
@@ -140,12 +140,14 @@ test("POST /agents/:id/stream: a sub-agent after a fallback has the published at
     failure(500),
     calls([{ name: "delegate_task", input: task }]),
     says("hello"),
-    says("It says hello.", { finish: "length" }),
+    says("It says hello.", { finishReason: "length" }),
   );
   await (await service.post("/agents/lead/stream", { input: "ask" })).text();
   const spans = await spansOf("lead");
   checkSpans(spans);
   assert.equal(of(spans, "invoke_agent").length, 2);
+  const [lead] = of(spans, "invoke_agent");
+  assert.equal(JSON.parse(lead["gen_ai.output.messages"])[0].finish_reason, "length");
   const [first] = spans.filter(({ name }) => name.startsWith("chat "));
   assert.deepEqual(
     [first.attributes["gen_ai.request.model"], first.attributes["gen_ai.response.model"], first.attributes["model.id"]],
