@@ -31,13 +31,10 @@ export function beginRunSpan({ id, name, spanName, entity }: CompiledAgent, { pl
   if (span === null) return;
   plan.span = span;
   plan.call.span = span;
-  const content = span.wantsContent ? span.clean(requestMessages(plan)) : undefined;
+  // Before those of the conversation are added to the prompt.
+  const content = span.wantsContent ? written(span, plan.prompt.slice(plan.hasInstructions ? 1 : 0)) : undefined;
   span.set(agentAttributes({ id, name, model: plan.chain.served, conversationId, input: content }));
 }
-
-/** The messages of the request, before those of the conversation are added to the prompt. */
-const requestMessages = ({ prompt, hasInstructions }: RunPlan): unknown[] =>
-  prompt.slice(hasInstructions ? 1 : 0).map(toMessage);
 
 /*
  * Messages as the conventions write them. Content is cut at its end, so that what they require comes first.
@@ -49,8 +46,6 @@ type ResultPart = Extract<LanguageModelV3ToolResultOutput, { type: "content" }>[
 
 const toParts = (content: Message["content"]): object[] =>
   typeof content === "string" ? [{ type: "text", content }] : content.map(toPart);
-
-const toMessage = ({ role, content }: Message) => ({ role, parts: toParts(content) });
 
 /** Files are shown by their type only. */
 function toPart(part: Part | ResultPart): object {
@@ -78,11 +73,19 @@ function toResponse(output: LanguageModelV3ToolResultOutput): unknown {
 /** Reasons that messages name differently. */
 const REASONS: Readonly<Record<string, string>> = { "content-filter": "content_filter", "tool-calls": "tool_call" };
 
-/** What was said; undefined when nothing was. */
-const answerOf = (span: Span, content: Message["content"], reason: string): string | undefined =>
-  content.length === 0
-    ? undefined
-    : span.clean([{ role: "assistant", finish_reason: REASONS[reason] ?? reason, parts: toParts(content) }]);
+/** Messages as redacted JSON; undefined when nothing was said. One that is only a text, as most are, is written without a walk. */
+function written(span: Span, messages: readonly Message[], reason = ""): string | undefined {
+  const [{ role, content } = { role: "user", content: "" }, second] = messages;
+  const finish_reason = REASONS[reason] ?? (reason || undefined);
+  if (second === undefined) {
+    if (content.length === 0) return undefined;
+    const [part, more] = content;
+    const text = typeof part === "string" ? String(content) : more === undefined && part!.type === "text" && part!.text;
+    if (typeof text === "string")
+      return `[${JSON.stringify({ role, finish_reason, parts: [{ type: "text", content: span.clean(text) }] })}]`;
+  }
+  return span.clean(messages.map((each) => ({ role: each.role, finish_reason, parts: toParts(each.content) })));
+}
 
 /** How a run failed. */
 interface Failure {
@@ -92,9 +95,9 @@ interface Failure {
 
 export function endRunSpan(span: Span, outcome: RunResult, failure?: Failure): void {
   const { output, text, model, finishReason } = outcome;
-  const said = output === undefined ? text : (span.clean(output) ?? "");
-  const content = span.wantsContent ? answerOf(span, said, finishReason) : undefined;
-  endAgent(span.attributes!, outcome, model === "" ? undefined : splitModelName(model).model, content);
+  const content = output === undefined ? text : (span.clean(output) ?? "");
+  const said = span.wantsContent ? written(span, [{ role: "assistant", content }], finishReason) : undefined;
+  endAgent(span.attributes!, outcome, model === "" ? undefined : splitModelName(model).model, said);
   if (failure === undefined) span.finish();
   else if (failure.cancelled) cancelSpan(span);
   else failSpan(span, failure.error);
@@ -128,9 +131,9 @@ export function endModelCallSpan(
     parameters,
     json: parameters.responseFormat?.type === "json",
     answer: step,
-    output: wantsContent ? answerOf(span, step.content, step.finishReason) : undefined,
+    output: wantsContent ? written(span, [{ role: "assistant", content: step.content }], step.finishReason) : undefined,
     instructions: wantsPrompts && system !== undefined ? span.clean(toParts(system)) : undefined,
-    input: wantsPrompts ? span.clean(prompt.slice(system === undefined ? 0 : 1).map(toMessage)) : undefined,
+    input: wantsPrompts ? written(span, prompt.slice(system === undefined ? 0 : 1)) : undefined,
     // Content of the request, as its input is.
     stopSequences: wantsContent ? parameters.stopSequences?.map((text) => span.clean(text) ?? "") : undefined,
   };

@@ -10,8 +10,9 @@ export function inputOf({ attributes }) {
   if (value === undefined) return "";
   const parsed = parsedJson(value);
   const last = Array.isArray(parsed) ? parsed.at(-1) : undefined;
-  if (Array.isArray(last?.parts))
-    return last.parts.map((part) => (typeof part?.content === "string" ? part.content : "")).join(" ");
+  const parts = last?.parts;
+  if (Array.isArray(parts))
+    return parts.map((part) => (typeof part?.content === "string" ? part.content : "")).join(" ");
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
