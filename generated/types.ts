@@ -5636,6 +5636,12 @@ export interface ContentResult {
    * In their order.
    */
   value: ContentItem[];
+  /**
+   * What a tool of an MCP server gave beside it, for programs.
+   */
+  structuredContent?: {
+    [k: string]: unknown;
+  };
 }
 
 /**

@@ -94,10 +94,12 @@ export class Approvals implements ApprovalInbox {
         },
         hear: (id, { from, ...answer }) => this.hear(id, answer, from),
       });
-    // Nobody would make the call of a step again, and what a person has answered must count.
-    if (approval?.kind !== "step") return ask();
-    const report = (error: ServiceError) => approval.record?.away(error);
-    return ask().catch((failure) => whileAway(failure, ask, { report, isOver: () => caller.signal.aborted }));
+    // Nobody would make the call of a step again, and what a person has answered must count. A run that is not kept is its client's.
+    const report = (error: ServiceError) => approval?.record?.away(error);
+    return ask().catch((failure) => {
+      if (approval?.kind !== "step" || approval.record?.isKept === false) throw failure;
+      return whileAway(failure, ask, { report, isOver: () => caller.signal.aborted });
+    });
   }
 
   /** Takes an answer, unless it does not count: somebody has answered before, or the requester is not permitted to. */

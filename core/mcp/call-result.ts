@@ -7,7 +7,10 @@ import { isContent } from "../tools/content.ts";
 
 /** A text stays a text, content is content, anything else is JSON. */
 export function toolResult({ result }: ToolExecutionResult): McpCallResult {
-  if (isContent(result)) return { content: result.value.map(toMcp) };
+  if (isContent(result)) {
+    const { value, structuredContent } = result;
+    return { content: value.map(toMcp), ...(structuredContent && { structuredContent }) };
+  }
   const text = typeof result === "string" ? result : JSON.stringify(result);
   return withStructure([text], result);
 }

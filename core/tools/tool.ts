@@ -47,7 +47,7 @@ export interface ApprovalClaim {
    * Of the run of the call, when it records what it does. After a crash the run repeats the call, with the same idempotency key, and needs
    * no second answer. It is told that the call waits, since the store is away.
    */
-  readonly record?: { away(failure: Error): void };
+  readonly record?: { readonly isKept: boolean; away(failure: Error): void };
   /** Called before a question is stored: from then on the run of the call goes on after its process. */
   keep?(): Promise<void>;
 }

@@ -46,7 +46,7 @@ describe("content of tools", () => {
     foreign = await startForeignServer(context, "current");
     const mcp = {
       clients: { docs: { url: foreign.url } },
-      servers: { main: { tools: ["house", "odd", "docs_gallery", "docs_picture", "docs_measured"] } },
+      servers: { main: { tools: ["house", "odd", "docs_gallery", "docs_picture", "docs_measured", "docs_surveyed"] } },
     };
     ({ service, upstream } = await serveUpstream(
       context,
@@ -143,6 +143,18 @@ describe("content of tools", () => {
     assert.deepEqual((await client.call("docs_measured", {})).structuredContent, { metres: 3 });
     await client.close();
   });
+
+  for (const name of CLIENTS)
+    test(`POST /mcp/:serverId/mcp: the MCP client ${name} takes a picture and the structured result of a tool with an outputSchema`, async () => {
+      const client = await connect(name, `${service.url}/mcp/main/mcp`);
+      // Clients refuse the result of such a tool that has no structured part, once they have read the list.
+      await client.tools();
+      const { content, structuredContent } = await client.call("docs_surveyed", {});
+      assert.deepEqual([content, structuredContent], [foreign.state.gallery?.slice(0, 2), { metres: 4 }]);
+      await client.close();
+      const { result } = await dataOf(service.post("/tools/docs_surveyed/execute", { input: {} }));
+      assert.deepEqual([result.value.length, result.structuredContent], [2, { metres: 4 }]);
+    });
 });
 
 for (const name of ["OpenAI Responses", "Anthropic", "Gemini"] as const)

@@ -214,6 +214,24 @@ describe("server.limits.userExecutions", () => {
   });
 });
 
+test("POST /agents/:id/text and /stream whose tool asks a person beyond limits.executions hear of the limit instead of waiting for a place, and ask nobody", async (t) => {
+  const state = gate("asks");
+  const service = await serve(t, "asks", "memory:", { executions: 1 }, "node", {
+    providers: { demo: { use: "scripted", replies: [{ call: { tool: "wait", input: {} } }] } },
+    tools: { wait: { use: "wait", approval: true } },
+    agents: { clerk: { model: "demo/echo", memory: false, tools: ["wait"] } },
+  });
+  const running = begin(service, "asks");
+  await eventually(() => state.waiting === 1, "an execution");
+  for (const path of ["/agents/clerk/text", "/agents/clerk/stream"])
+    assert.match(await (await service.post(path, { input: "go" })).text(), /as many as server\.limits\.executions/);
+  assert.deepEqual(((await (await service.get("/approvals")).json()) as Loose).data, []);
+  state.release();
+  assert.equal((await running).status, 200);
+  const asked = (await (await service.post("/agents/clerk/text", { input: "go" })).json()) as Loose;
+  assert.equal(asked.data.approvals.length, 1);
+});
+
 test("executions that were interrupted go on after a restart as limits.executions has places for them, before new ones, and none is lost", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "penstock-executions-"));
   t.after(() => rm(folder, { recursive: true, force: true }));
