@@ -175,7 +175,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler, PooledCall, Abo
 
   onResponseError(_controller: unknown, error: Error): void {
     const connection = this.#connection;
-    if (this.ended || this.#hasBegun || connection?.isKept !== true || !isClosed(error)) {
+    if (this.ended || this.#hasBegun || connection?.isKept !== true || !isClosed(error, this.#limitStart)) {
       this.fail(error);
       return;
     }
