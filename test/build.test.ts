@@ -279,7 +279,7 @@ test("npm run prepare removes what uWebSockets.js brings for other systems and m
       cwd: checkout,
     });
     if (stdout === "the build runs\n") return "build";
-    assert.equal(stderr, "none.yaml:1:1  there is no such file\n");
+    assert.equal(stderr, "none.yaml:1:1  there is no such file: penstock init makes a project\n");
     return "sources";
   };
   assert.deepEqual([await starts("serve"), await starts("check")], ["build", "sources"]);

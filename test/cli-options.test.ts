@@ -34,7 +34,7 @@ test("penstock --env-file: variables for the manifest, those that are set stay; 
     cwd,
     env,
   });
-  assert.match(service.stdout(), /^From a file listens on /m);
+  assert.match(service.stdout(), /"From a file listens on /m);
   const document = (await (await fetch(`${service.url}/doc`)).json()) as { info: { version: string } };
   assert.equal(document.info.version, "3");
   const missing = await penstock(["check", "--env-file", "none.env"], { cwd });

@@ -7,6 +7,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { transform } from "esbuild";
 import { type Call, CHECKOUT, PENSTOCK, penstock, ROOT, run, serve, signalGroup } from "./support/command-line.ts";
 import { EXAMPLES } from "./support/plugin-folder.ts";
 import { onPort } from "./support/ports.ts";
@@ -137,7 +138,11 @@ test("penstock check: a sound manifest exits 0; one that is not there, or is a f
   const sound = await penstock(["check"], { cwd });
   assert.deepEqual(sound, { code: 0, stdout: "service.yaml is valid\n", stderr: "" });
   const missing = await penstock(["check", "--config", "none.yaml"], { cwd });
-  assert.deepEqual(missing, { code: 1, stdout: "", stderr: "none.yaml:1:1  there is no such file\n" });
+  assert.deepEqual(missing, {
+    code: 1,
+    stdout: "",
+    stderr: "none.yaml:1:1  there is no such file: penstock init makes a project\n",
+  });
   const holder = await penstock(["check", "--config", "."], { cwd });
   assert.equal(holder.code, 1);
   assert.match(holder.stderr, /^\/\S+:1:1 {2}this is a folder: name the manifest in it\n$/);
@@ -163,9 +168,11 @@ test("penstock serve: --config, --plugins, --port and --host count, one line say
   const [port, service] = await onPort(
     async (port) => [port, await start(t, [...args, "--port", String(port)], { cwd })] as const,
   );
+  const [line = "", ...others] = service.stdout().trimEnd().split("\n");
+  assert.deepEqual(others, []);
   assert.match(
-    service.stdout(),
-    /^Quiet listens on http:\/\/localhost:\d+: 1 agent, 3 tools, 0 workflows; store memory:, auth none, transport node; open to .*\n$/,
+    JSON.parse(line).msg,
+    /^Quiet listens on http:\/\/localhost:(\d+): 1 agent, 3 tools, 0 workflows; store memory:, auth none, transport node; console http:\/\/localhost:\1\/; open to .*$/,
   );
   assert.equal(service.url, `http://localhost:${port}`);
   assert.equal(service.stderr(), "");
@@ -194,8 +201,8 @@ for (const [server, rest, open] of OPENNESS) {
   test(`penstock serve: with server ${server} ${rest.slice(0, 22)} the start line says that it is open to ${open}`, async (t) => {
     const cwd = await folder(t, { "service.yaml": `${QUIET}server: ${server}\n${rest}` });
     const service = await start(t, ["--port", "0", "--plugins", EXAMPLES], { cwd });
-    // The log may come first, where the addon does not load.
-    const [, said] = /; open to (.*)/.exec(service.stdout()) ?? [];
+    // Other lines may come first, where the addon does not load.
+    const [, said] = /; open to (.*)/.exec(JSON.parse(service.stdout().trimEnd().split("\n").at(-1)!).msg) ?? [];
     assert.equal(said, open);
     assert.equal(await service.interrupt("SIGTERM"), 0);
   });
@@ -226,15 +233,58 @@ test("penstock serve: a port that is taken is one line on standard error and exi
     const { code, stdout, stderr } = await penstock(["--port", String(port)], { cwd });
     assert.equal(code, 1);
     assert.doesNotMatch(stdout, /listens on/);
-    assert.equal(stderr, `penstock: cannot listen on 127.0.0.1:${port}: the port is in use by another process\n`);
+    assert.equal(
+      stderr,
+      `penstock: cannot listen on 127.0.0.1:${port}: the port is in use by another process: -p or server.port names another\n`,
+    );
   }
 });
 
-test("penstock serve --host of everybody warns that nobody is asked who they are", async (t) => {
-  const cwd = await folder(t, { "service.yaml": `${QUIET}server: { transport: node }\n` });
-  const service = await start(t, ["--host", "0.0.0.0", "--port", "0"], { cwd });
-  await service.says(/^warning: --host[^\n]*\n/m);
-  assert.match(service.stderr(), /^warning: --host 0\.0\.0\.0: .*auth\.mode is none\n$/);
+test("penstock serve in a pipe writes JSON lines alone: the start line at any logs.level, and the warnings of the manifest and of --host", async (t) => {
+  const manifest = `${QUIET}server: { transport: node }\nlogs: { level: error }\ntools: { hello: { use: hello } }\n`;
+  const cwd = await folder(t, {
+    "service.yaml": manifest,
+    "plugins/tools/hello.js": 'export default { kind: "tool", parameters: { tpye: "object" }, execute: () => 1 };',
+  });
+  const service = await start(t, ["--host", "0.0.0.0", "--port", "0", "--plugins", "plugins"], { cwd });
+  const lines = service.stdout().trimEnd().split("\n");
+  const told = lines.map((line) => JSON.parse(line) as { level: string; msg: string });
+  assert.deepEqual(
+    told.map(({ level }) => level),
+    ["warn", "warn", "info"],
+    service.stdout(),
+  );
+  assert.match(told[0]!.msg, /hello\.js:\d+:\d+ .*tpye/);
+  assert.match(told[1]!.msg, /^--host 0\.0\.0\.0: .*auth\.mode is none$/);
+  assert.match(told[2]!.msg, /listens on/);
+  assert.equal(service.stderr(), "");
+});
+
+test("penstock check: a variable that is missing and stands in a .env beside the manifest: the message names --env-file", async (t) => {
+  const cwd = await folder(t, { "service.yaml": `${QUIET}version: "\${THERE} \${NOWHERE}"\n`, ".env": "THERE=1.0\n" });
+  const { code, stderr } = await penstock(["check"], { cwd });
+  assert.deepEqual(
+    [code, stderr],
+    [
+      1,
+      "service.yaml:4:1  version: the environment variable THERE is not set: .env has it, --env-file .env reads it\n" +
+        "service.yaml:4:1  version: the environment variable NOWHERE is not set\n",
+    ],
+  );
+});
+
+test("penstock on a Node before 20.19 says so in one line and exits 1, and Node 12 can read the file that says it", async () => {
+  const older = `data:text/javascript,Object.defineProperty(process, "versions", { value: { node: "20.18.3" } })`;
+  const program = process.env.PENSTOCK_TEST_BUILD || join(ROOT, "core/penstock.js");
+  const ended = await run(process.execPath, ["--import", older, program, "--version"]);
+  assert.deepEqual(ended, {
+    code: 1,
+    stdout: "",
+    stderr: "penstock needs Node 20.19 or newer; this is Node 20.18.3\n",
+  });
+  const source = await readFile(program, "utf8");
+  await transform(source, { format: "esm", target: "node12.20", supported: { "dynamic-import": true } });
+  assert.doesNotMatch(source, /\?\.\w|\?\?/);
 });
 
 test("penstock: problems are in colour on a terminal, unless NO_COLOR is set, and never in a pipe", async (t) => {

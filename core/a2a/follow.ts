@@ -3,7 +3,7 @@ import type { EventSink } from "../lib/event-sink.ts";
 import { taskKey } from "../storage/keys.ts";
 import { Watch } from "../storage/watch.ts";
 import type { ArtifactUpdate } from "./output.ts";
-import { isOver, isWorking, type Task, type TaskRecord } from "./task.ts";
+import { isWorking, type Task, type TaskRecord } from "./task.ts";
 import type { Tasks } from "./tasks.ts";
 
 export type TaskEvent =
@@ -34,6 +34,7 @@ export async function* followTask(tasks: Tasks, found: TaskRecord, signal: Abort
   };
   try {
     yield { task: { ...task, artifacts: output.artifacts() } };
+    output.news();
     while (!signal.aborted) {
       const follow = now.run !== undefined && isWorking(now.task) ? await tasks.events(now, output.told) : undefined;
       if (follow === undefined) await watch.wait(POLL_INTERVAL_MS, signal);
@@ -61,8 +62,11 @@ export async function* followTask(tasks: Tasks, found: TaskRecord, signal: Abort
       const read = follow === undefined ? tasks.rows.read(agent, task.id) : tasks.follow(agent, task.id);
       const next = (await read)?.record;
       if (next === undefined) return;
-      const isSame = next.task.status.timestamp === now.task.status.timestamp;
-      if (isOver(next.task) || !(isWorking(next.task) || (isSame && !isWorking(now.task)))) {
+      const isSame = next.task.status.message?.messageId === now.task.status.message?.messageId;
+      if (!isWorking(next.task) && (isWorking(now.task) || !isSame)) {
+        // It may have gone on, and come to this, between two looks.
+        await tasks.output(next, output);
+        for (const update of output.news()) yield { ...update, of: task };
         yield { endOf: next };
         return;
       }

@@ -155,7 +155,8 @@ export class Tasks {
   }
 
   #runOf(agent: Agent, record: TaskRecord, call: RunCall, isContested: boolean): KeptRun {
-    const name = { runId: record.task.id, isChosen: false, isContested, keyed: null };
+    // Another process may have begun it, because this one was taken for gone, or begun it and ended before the row said so.
+    const name = { runId: record.task.id, isChosen: false, isContested, keyed: "first" } as const;
     return this.#options.runs.newRun(agent.kept, requestOf(record), call, name);
   }
 
@@ -173,11 +174,16 @@ export class Tasks {
     return unlessNotFound(this.#runs.attach(agent, task.id, after, { userId: run!.userId }));
   }
 
-  /** What the agent of a task has said, as far as its row tells; undefined when its run has been removed. */
-  async output(record: TaskRecord): Promise<TaskOutput | undefined> {
-    const { task, run } = record;
-    const output = new TaskOutput(task.artifacts, run?.seen);
-    const told = run?.told ?? 0;
+  /**
+   * What the agent of a task has said, as far as its row tells; undefined when its run has been removed.
+   *
+   * @param output what its reader knows of that already
+   */
+  async output(
+    record: TaskRecord,
+    output = new TaskOutput(record.task.artifacts, record.run?.seen),
+  ): Promise<TaskOutput | undefined> {
+    const told = record.run?.told ?? 0;
     if (told <= output.told) return output;
     const follow = await this.events(record, output.told);
     if (follow === undefined) return undefined;
@@ -186,7 +192,6 @@ export class Tasks {
         return output.told >= told;
       },
     });
-    output.news();
     return output;
   }
 
@@ -299,10 +304,7 @@ export class Tasks {
     const agent = this.#options.agent(record.agent);
     if (agent === undefined || first === "open" || others.includes("open")) return null;
     const run = this.#runOf(agent, record, this.#callFor(record), true);
-    // A process that has begun it may have ended before the row said so.
-    await run.kept.start().catch((error) => {
-      if (!(error instanceof ServiceError) || error.kind !== "conflict") throw error;
-    });
+    await run.kept.start();
     const begun = { ...resumed(record), run: { userId: run.prepared.plan.settings.memory.userId ?? "", seen: 0 } };
     return (await this.#next(begun)) ?? begun;
   }

@@ -6,6 +6,7 @@ import type { Dispatch, Listening, SocketOptions } from "../http/exchange.ts";
 import { InFlight } from "../http/in-flight.ts";
 import { OpenSockets } from "../http/open-sockets.ts";
 import type { LimitsManifest, ServerManifest } from "../manifest/manifest.ts";
+import { joinLine } from "../observability/log-line.ts";
 import { LogOutput } from "../observability/log-output.ts";
 import { LogRing } from "../observability/log-ring.ts";
 import { LogText } from "../observability/log-text.ts";
@@ -51,6 +52,8 @@ export interface Running {
   readonly upgrade: SocketOptions["dispatch"];
   readonly logger: Logger;
   readonly transport: string;
+  /** Writes a line to the log at every level, with names and addresses of the environment as they are. */
+  announce(text: string): void;
   /** Reads the manifest again, and serves it from then on. Rejects when it cannot be served: then everything stays as it was. */
   reload(): Promise<Reloaded>;
   /** Refuses new work, waits for running work up to `limits.drain`, then aborts it. */
@@ -70,7 +73,7 @@ export class BootError extends Error {
 /** Boots and listens. Throws `BootError` with every problem of the manifest, or an Error when the port is taken. */
 export async function start(options: StartOptions): Promise<Running & { booted: Booted }> {
   const env = options.env ?? process.env;
-  const { logger, text, ring, output } = openLog(env, options.log);
+  const { logger, text, ring, output, destination } = openLog(env, options.log);
 
   const { config, plugins = [], project } = options;
   const cassettes = await openCassettes(options, logger);
@@ -175,7 +178,11 @@ export async function start(options: StartOptions): Promise<Running & { booted: 
     stopped ??= drainAndClose();
     return stopped;
   };
-  const running = { booted, logger, transport, url, port, dispatch, upgrade, reload, stop, kill };
+  const announce = (msg: string) => {
+    const head = `{"level":"info","time":"${new Date().toISOString()}"`;
+    destination.write(`${joinLine(head, { msg })}\n`);
+  };
+  const running = { booted, logger, announce, transport, url, port, dispatch, upgrade, reload, stop, kill };
   return {
     ...running,
     get service() {
@@ -195,12 +202,13 @@ const formatFor = (format: LogFormat, { NO_COLOR = "" }: NonNullable<StartOption
   lineFormat(format, { isTerminal: isatty(STANDARD_OUTPUT), colours: NO_COLOR === "" });
 
 /** Opens the log for the first lines: at level `info` until the manifest sets the level. */
-function openLog(env: NonNullable<StartOptions["env"]>, destination: DestinationStream | undefined) {
+function openLog(env: NonNullable<StartOptions["env"]>, elsewhere: DestinationStream | undefined) {
   const text = new LogText();
   const ring = new LogRing(BOOT_LOG_LINES);
   const output = new LogOutput(STANDARD_OUTPUT);
   output.format = formatFor("auto", env);
-  return { logger: createLogger("info", { destination: destination ?? output, text, ring }), text, ring, output };
+  const destination = elsewhere ?? output;
+  return { logger: createLogger("info", { destination, text, ring }), text, ring, output, destination };
 }
 
 async function listen(

@@ -127,11 +127,11 @@ const REQUIRE_BANNER =
 
 /** V8's code is kept beside the bundle, so that who may write the one may write the other. Where nobody may, there is none. */
 const ENTRY = `#!/usr/bin/env node
+import "./core/node-version.js";
 import module from "node:module";
 import { fileURLToPath } from "node:url";
-module.enableCompileCache?.(fileURLToPath(new URL("compile-cache", import.meta.url)));
-const { main } = await import("./core/command/main.ts");
-await main(process.argv.slice(2));
+if (module.enableCompileCache) module.enableCompileCache(fileURLToPath(new URL("compile-cache", import.meta.url)));
+import("./core/command/main.ts").then(({ main }) => main(process.argv.slice(2)));
 `;
 
 /** Replaces the code for builds and generated files, because the sources and schemas are not part of a build. */

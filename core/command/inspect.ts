@@ -10,12 +10,10 @@ import type { Invocation } from "./invocation.ts";
 /** Prints errors and warnings to standard error, one per line; with colours only on a terminal. */
 export function printIssues(issues: readonly Issue[]): void {
   for (const issue of issues) {
-    if (issue.severity === "warning") printWarning(formatIssue(issue));
+    if (issue.severity === "warning") print(`warning: ${formatIssue(issue)}`, 33);
     else print(formatIssue(issue), 31);
   }
 }
-
-export const printWarning = (text: string): void => print(`warning: ${text}`, 33);
 
 function print(text: string, colour: number): void {
   const coloured = process.stderr.isTTY && !process.env.NO_COLOR;

@@ -4,6 +4,7 @@ import { ReloadRefused } from "../app/reload.ts";
 import { BootError, type Running, start } from "../app/start.ts";
 import { counted } from "../lib/counted.ts";
 import { messageOf } from "../lib/errors.ts";
+import { formatIssue, type Issue } from "../manifest/issues.ts";
 import type { ServerManifest } from "../manifest/manifest.ts";
 import { isPublic } from "../manifest/notices.ts";
 import { allocateYoung, boundHeapGrowth } from "../platform/heap.ts";
@@ -11,7 +12,7 @@ import { pluginFileOf } from "../registry/blame.ts";
 import { shortPath } from "../registry/problem.ts";
 import { areRowsLarge } from "../storage/memory-shares.ts";
 import { isVolatile } from "../storage/sharing.ts";
-import { printIssues, printWarning } from "./inspect.ts";
+import { printIssues } from "./inspect.ts";
 import type { Invocation } from "./invocation.ts";
 import { SAME_SIGNAL_WINDOW_MS } from "./signals.ts";
 
@@ -37,16 +38,24 @@ export async function serve(invocation: Invocation): Promise<number> {
   if (isVolatile(store)) boundHeapGrowth(() => areRowsLarge(store));
   // Before the address is printed: without a listener a signal would end the process at once.
   const stopped = untilStopped(running);
-  printIssues(running.booted.issues);
+  tell(running, running.booted.issues);
   // The check of the manifest has warned only about the host in the manifest.
   if (invocation.host !== undefined && isPublic(invocation.host) && running.service.manifest.auth.mode === "none") {
     const { host } = invocation;
-    printWarning(`--host ${host}: the service is open to everybody who reaches ${host}: auth.mode is none`);
+    printed(running).warn(`--host ${host}: the service is open to everybody who reaches ${host}: auth.mode is none`);
   }
-  process.stdout.write(`${describe(running)}\n`);
+  running.announce(describe(running));
   // What a start has compiled is kept for the next one, also if this process is killed. Node 20 has no such cache.
   (module as { flushCompileCache?(): void }).flushCompileCache?.();
   return stopped;
+}
+
+/** The log at every `logs.level`. */
+const printed = ({ logger }: Running) => logger.child({}, { level: "info" });
+
+function tell(running: Running, issues: readonly Issue[]): void {
+  const log = printed(running);
+  for (const issue of issues) log[issue.severity === "warning" ? "warn" : "error"](formatIssue(issue));
 }
 
 function describe(running: Running): string {
@@ -57,7 +66,7 @@ function describe(running: Running): string {
     counted(service.tools.size, "tools"),
     counted(Object.keys(manifest.workflows).length, "workflows"),
   ];
-  return `${manifest.name.replace(/\s+/g, " ")} listens on ${url}: ${serves.join(", ")}; store ${storeName(manifest.store)}, auth ${manifest.auth.mode}, transport ${transport}; ${describeAccess(running)}`;
+  return `${manifest.name.replace(/\s+/g, " ")} listens on ${url}: ${serves.join(", ")}; store ${storeName(manifest.store)}, auth ${manifest.auth.mode}, transport ${transport}; console ${url}/; ${describeAccess(running)}`;
 }
 
 /** Who can use the service, in one line. */
@@ -143,10 +152,10 @@ async function reloadAndTell(running: Started): Promise<ReloadAnswer> {
     await running.reload();
   } catch (error) {
     const refused = error instanceof ReloadRefused ? error : null;
-    printIssues(refused?.issues ?? []);
+    tell(running, refused?.issues ?? []);
     return { needsRestart: refused?.needsRestart === true };
   }
-  process.stdout.write(`${describe(running)}\n`);
+  running.announce(describe(running));
   return { needsRestart: false };
 }
 

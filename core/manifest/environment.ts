@@ -1,6 +1,7 @@
 /** Replaces `${NAME}`, `${NAME:-default}` and `${file:PATH}` in strings, after parsing, so that no value can inject YAML. */
 import { readFileSync } from "node:fs";
-import { resolve } from "node:path";
+import { join, relative, resolve } from "node:path";
+import { parseEnv } from "node:util";
 import type { Path, Problem } from "../lib/problem.ts";
 import { isSecret, isSecretName, MASK } from "../lib/secrets.ts";
 
@@ -30,6 +31,18 @@ interface Substituted {
   /** Those among them that are secret, and what the manifest itself has under the name of a secret. */
   secrets: readonly string[];
   problems: Problem[];
+}
+
+/** What to do about a missing variable that the `.env` beside the manifest has: it is read only when it is asked for. */
+function hintOf(name: string, folder: string): string {
+  const file = join(folder, ".env");
+  try {
+    if (parseEnv(readFileSync(file, "utf8"))[name] === undefined) return "";
+  } catch {
+    return "";
+  }
+  const short = relative("", file);
+  return `: ${short} has it, --env-file ${short} reads it`;
 }
 
 /** A reference, or `$${`, which escapes a plain `${`. */
@@ -65,7 +78,7 @@ export function substitute(value: unknown, env: Environment, folder: string): Su
     // As in a shell, `:-` also applies to a variable that is set but empty.
     if (found !== undefined && (found !== "" || fallback === undefined)) return { text: found, source: name };
     if (fallback !== undefined) return { text: fallback, source: null };
-    problems.push({ path, message: `the environment variable ${name} is not set` });
+    problems.push({ path, message: `the environment variable ${name} is not set${hintOf(name, folder)}` });
     return { text: "", source: null };
   };
 

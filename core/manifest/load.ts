@@ -93,7 +93,7 @@ function shortPath(file: string): string {
 export function whyUnreadable(error: unknown, kind: string): string {
   switch ((error as NodeJS.ErrnoException).code) {
     case "ENOENT":
-      return "there is no such file";
+      return `there is no such file${kind === "manifest" ? ": penstock init makes a project" : ""}`;
     case "EISDIR":
       return `this is a folder: name the ${kind} in it`;
     case "EACCES":

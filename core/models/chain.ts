@@ -1,4 +1,4 @@
-import { modelSpan } from "../observability/attributes.ts";
+import { modelSpan, type ServedModel } from "../observability/attributes.ts";
 import type { Span } from "../observability/span.ts";
 import {
   ChainedAnswer,
@@ -15,9 +15,8 @@ import type { StreamingModel } from "./part-source.ts";
 export interface ModelChain {
   /** `provider/model` of the first entry. */
   readonly id: string;
-  /** The two parts of `id`: a key of the manifest, and the provider's name of the model. */
-  readonly provider: string;
-  readonly model: string;
+  /** The first entry, for traces. */
+  readonly served: ServedModel;
   /** Most tokens of prompt and answer together for the first model, if known. */
   readonly contextWindow: number | undefined;
   /** What is known of the first model. */
@@ -38,15 +37,18 @@ export interface ModelChain {
 export function createModelChain(models: readonly ChainedModel[], settings: ChainSettings): ModelChain {
   // Models that have answered in batches: these handle the abort signal themselves, so this file need not listen to it.
   const batched = new WeakSet<StreamingModel>();
-  const known = models.map((model): KnownModel => ({ learned: learnedNothing(), ...model }));
-  const { id, contextWindow, learned } = known[0]!;
-  const named = splitModelName(id);
+  const known = models.map((given): KnownModel => {
+    const { provider, model } = splitModelName(given.id);
+    const { server = { provider }, learned = learnedNothing() } = given;
+    return { ...given, learned, served: { id: given.id, model, server } };
+  });
+  const { id, contextWindow, learned, served } = known[0]!;
   return {
     id,
-    ...named,
+    served,
     contextWindow,
     learned,
-    spanName: modelSpan(named.model),
+    spanName: modelSpan(served.model),
     stream: (options, span = null) => new ChainedAnswer(known, settings, options, batched, span).open(),
   };
 }

@@ -8,7 +8,7 @@ import { type Aborts, abortsOf } from "../lib/aborts.ts";
 import { caught, invalid, type ServiceError } from "../lib/errors.ts";
 import { backOff } from "../lib/retry.ts";
 import { isThenable } from "../lib/thenable.ts";
-import { fallbackAttributes, MODEL_EVENTS, retryAttributes, warningAttributes } from "../observability/attributes.ts";
+import type { ModelServer, ServedModel } from "../observability/attributes.ts";
 import type { ModelMeter } from "../observability/metrics/named.ts";
 import type { ModelOutcome } from "../observability/metrics/outcomes.ts";
 import { UNTIMED } from "../observability/metrics/sampled-durations.ts";
@@ -37,6 +37,8 @@ export interface ModelStream extends PartSource {
   /** Its metrics. */
   readonly meter: ModelMeter | undefined;
   readonly learned: LearnedModel;
+  /** For traces. */
+  readonly served: ServedModel;
 }
 
 /** The options of one model call. Failures are logged to `logger`. Default: the chain's own. */
@@ -68,9 +70,14 @@ export interface ChainedModel {
   readonly keyPlace?: string;
   /** Set if text in `<think>` tags is reasoning. */
   readonly think?: ThinkHabit;
+  /** Default: known by the name of the provider only. */
+  readonly server?: ModelServer;
 }
 
-export type KnownModel = ChainedModel & Required<Pick<ChainedModel, "learned">>;
+export interface KnownModel extends ChainedModel {
+  readonly learned: LearnedModel;
+  readonly served: ServedModel;
+}
 
 export interface ChainSettings {
   logger: Pick<Logger, "info" | "warn">;
@@ -296,6 +303,10 @@ export class ChainedAnswer implements ModelStream {
     return this.#model.learned;
   }
 
+  get served(): ServedModel {
+    return this.#model.served;
+  }
+
   /** Counts the outcome of a try, once per try. */
   #count(outcome: ModelOutcome, failure?: ModelFailure): void {
     if (!this.#calling) return;
@@ -370,7 +381,7 @@ export class ChainedAnswer implements ModelStream {
     const { id } = this;
     for (const warning of warnings) {
       const text = warningText(warning);
-      this.#span?.event(MODEL_EVENTS.warning, warningAttributes(id, text));
+      this.#span?.event("model.warning", { "model.id": id, "warning.message": text });
       this.#settings.warned?.(id, text);
     }
   }
@@ -414,13 +425,22 @@ export class ChainedAnswer implements ModelStream {
     const wait = failure.retryAfter ?? backOff(this.#retries, this.#settings.backoff ?? FIRST_PAUSE_MS, MAX_PAUSE_MS);
     if (this.#isWorthRetrying(failure) && this.#retries < retries && wait <= MAX_RETRY_AFTER_MS) {
       this.#retries++;
-      this.#span?.event(MODEL_EVENTS.retry, retryAttributes(id, failure.reason, this.#retries, wait));
+      this.#span?.event("model.retry", {
+        "model.id": id,
+        "error.type": failure.reason,
+        "retry.attempt": this.#retries,
+        "retry.delay": wait,
+      });
       logger.info({ model: id, err: thrown, try: this.#retries, wait }, `model ${failure.reason}, trying again`);
       return pause(wait, signal);
     }
     const next = this.#models[this.#position + 1];
     if (next === undefined || !failure.fallback) throw this.#fileRefused(thrown, failure) ?? this.#failure;
-    this.#span?.event(MODEL_EVENTS.fallback, fallbackAttributes(id, failure.reason, next.id));
+    this.#span?.event("model.fallback", {
+      "model.id": id,
+      "error.type": failure.reason,
+      "fallback.model": next.id,
+    });
     logger.warn({ model: id, err: thrown, next: next.id }, `model ${failure.reason}, falling back`);
     this.#position++;
     this.#retries = 0;

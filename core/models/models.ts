@@ -8,6 +8,7 @@ import { RecentMap } from "../lib/recent-map.ts";
 import { isThenable } from "../lib/thenable.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
 import type { Manifest, ProviderManifest } from "../manifest/manifest.ts";
+import type { ModelServer } from "../observability/attributes.ts";
 import { ModelMeter, NamedMeters } from "../observability/metrics/named.ts";
 import type { CircuitState } from "../observability/metrics/outcomes.ts";
 import { AllowedAddresses } from "../outbound/allowed-addresses.ts";
@@ -23,7 +24,7 @@ import { createPromptFiles, type PromptFiles } from "./files/prompt-files.ts";
 import { type LearnedModel, learnedNothing } from "./learned.ts";
 import { namedModels, splitModelName } from "./names.ts";
 import type { StreamingModel } from "./part-source.ts";
-import { configurationProblems, keyPlace, makeProvider } from "./providers.ts";
+import { configurationProblems, keyPlace, makeProvider, serverOf } from "./providers.ts";
 import { modelSettings } from "./settings.ts";
 import { modelWarnings } from "./settings-problems.ts";
 import { LearnedModes, withStructuredOutput } from "./structured-output.ts";
@@ -167,6 +168,7 @@ export async function createModels(
         ...created,
         entry,
         keyPlace: keyPlace(key, entry, variableOf),
+        server: serverOf(key, entry),
         modes: new LearnedModes(),
       });
     else if (named.has(key)) problems.push(...created.problems);
@@ -205,6 +207,7 @@ interface ConfiguredProvider {
   readonly entry: ProviderManifest;
   /** Where its key is configured, for the log. */
   readonly keyPlace: string;
+  readonly server: ModelServer;
   /** How its models accept requests for JSON, as learned from earlier calls. */
   readonly modes: LearnedModes;
 }
@@ -242,7 +245,7 @@ function createModelTable(
   function chain(names: readonly string[]): ModelChain {
     if (names.length === 0) throw invalid("model: at least one provider/model is needed");
     const chained = names.map((name): ChainedModel => {
-      const { provider, entry, keyPlace } = configuredOf(name);
+      const { provider, entry, keyPlace, server } = configuredOf(name);
       const { model } = splitModelName(name);
       const { prices, contextWindow, extractReasoning } = modelSettings(entry, model);
       const retries = entry.retries ?? provider.retries ?? DEFAULT_RETRIES;
@@ -260,6 +263,7 @@ function createModelTable(
         meter,
         prices,
         keyPlace,
+        server,
         ...(extractReasoning && { think: new ThinkHabit() }),
       };
     });

@@ -9,6 +9,7 @@ import { isObject } from "../lib/is-object.ts";
 import type { Problem } from "../lib/problem.ts";
 import { formatPath, hint } from "../manifest/issues.ts";
 import type { ProviderManifest } from "../manifest/manifest.ts";
+import type { ModelServer } from "../observability/attributes.ts";
 import type { Host, ModelProvider, ProviderPlugin } from "../plugin/plugin.ts";
 import { CreateError, configProblems, configure, createInstance } from "../registry/create.ts";
 import type { Registry } from "../registry/registry.ts";
@@ -201,6 +202,38 @@ export function keyPlace(key: string, entry: ProviderManifest, variableOf: Provi
   const path = ["providers", key, ...place];
   const variable = variableOf?.(path);
   return formatPath(path) + (variable === undefined ? "" : `, from the environment variable ${variable}`);
+}
+
+/** Providers as the conventions for traces name them: by the end of the host of their API, and by the package that speaks to it. */
+const PUBLISHED: readonly (readonly [name: string, host: string, packageName?: string])[] = [
+  ["openai", "api.openai.com", "@ai-sdk/openai"],
+  ["anthropic", "api.anthropic.com", "@ai-sdk/anthropic"],
+  ["gcp.gemini", "generativelanguage.googleapis.com", "@ai-sdk/google"],
+  ["gcp.vertex_ai", "aiplatform.googleapis.com", "@ai-sdk/google-vertex"],
+  ["azure.ai.openai", ".openai.azure.com", "@ai-sdk/azure"],
+  ["azure.ai.inference", ".services.ai.azure.com"],
+  ["aws.bedrock", ".amazonaws.com", "@ai-sdk/amazon-bedrock"],
+  ["ibm.watsonx.ai", ".ml.cloud.ibm.com"],
+  ["cohere", "api.cohere.com", "@ai-sdk/cohere"],
+  ["mistral_ai", "api.mistral.ai", "@ai-sdk/mistral"],
+  ["groq", "api.groq.com", "@ai-sdk/groq"],
+  ["deepseek", "api.deepseek.com", "@ai-sdk/deepseek"],
+  ["x_ai", "api.x.ai", "@ai-sdk/xai"],
+  ["perplexity", "api.perplexity.ai", "@ai-sdk/perplexity"],
+  ["moonshot_ai", "api.moonshot.ai", "@ai-sdk/moonshotai"],
+];
+
+/** What traces say of a provider. One that is not on the list has the name of the wire that it speaks, or its own. */
+export function serverOf(key: string, entry: ProviderManifest): ModelServer {
+  const { use, options } = entry;
+  const baseURL = entry.baseURL ?? (isObject(options) ? options.baseURL : undefined);
+  const url = typeof baseURL === "string" && URL.canParse(baseURL) ? new URL(baseURL) : undefined;
+  const host = url?.hostname ?? "";
+  const [root] = PACKAGE_NAME.exec(use)?.slice(1) ?? [];
+  const found = PUBLISHED.find(([, end]) => host.endsWith(end)) ?? PUBLISHED.find(([, , name]) => name === root);
+  const provider = found?.[0] ?? (use === "openai-compatible" ? "openai" : key);
+  if (url === undefined) return { provider };
+  return { provider, address: host, port: Number(url.port) || (url.protocol === "http:" ? 80 : 443) };
 }
 
 /** Makes a test whether a key is in the plugin's own schema. A plugin without a schema accepts any. */

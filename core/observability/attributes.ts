@@ -1,6 +1,6 @@
 /**
- * Names of spans and of their attributes: OpenTelemetry's semantic conventions for generative AI, from `semantic-conventions` 1.41, and
- * our own names for what they do not cover. `entity.*` are fields of the span (sink.ts).
+ * Names of spans and of their attributes: OpenTelemetry's semantic conventions for generative AI (`semantic-conventions-genai`), and
+ * our own names, outside of `gen_ai`, for what they do not cover. `entity.*` are fields of the span (sink.ts).
  */
 import type { Attributes } from "./span.ts";
 
@@ -43,13 +43,31 @@ const REASONS: ReadonlyMap<string, readonly string[]> = new Map(
 );
 const reasons = (reason: string): readonly string[] => REASONS.get(reason) ?? [reason];
 
+/** Who answers the calls of a model. */
+export interface ModelServer {
+  /** As the conventions name it, else its key in the manifest. */
+  readonly provider: string;
+  /** As far as the manifest says. */
+  readonly address?: string;
+  readonly port?: number;
+}
+
+/** A model as the manifest names it, and where it is called. */
+export interface ServedModel {
+  /** `provider/model`. */
+  readonly id: string;
+  /** The provider's name of the model. */
+  readonly model: string;
+  readonly server: ModelServer;
+}
+
 interface AgentSpanInput {
   readonly id: string;
   readonly name: string;
-  /** `provider/model` of the first model that it may call. */
-  readonly model: string;
+  /** The first that it may call. */
+  readonly model: ServedModel;
   readonly conversationId: string | undefined;
-  /** The redacted input. */
+  /** The redacted messages. */
   readonly input: string | undefined;
 }
 
@@ -58,7 +76,8 @@ export const agentAttributes = ({ id, name, model, conversationId, input }: Agen
   "gen_ai.operation.name": "invoke_agent",
   "gen_ai.agent.id": id,
   "gen_ai.agent.name": name,
-  "gen_ai.request.model": model,
+  "gen_ai.provider.name": model.server.provider,
+  "gen_ai.request.model": model.model,
   "gen_ai.conversation.id": conversationId,
   "gen_ai.input.messages": input,
   "gen_ai.output.messages": undefined,
@@ -66,28 +85,28 @@ export const agentAttributes = ({ id, name, model, conversationId, input }: Agen
   "gen_ai.response.model": undefined,
   "gen_ai.usage.input_tokens": undefined,
   "gen_ai.usage.output_tokens": undefined,
-  "gen_ai.usage.cost": undefined,
+  "model.id": model.id,
+  "usage.cost": undefined,
 });
 
 interface AgentSpanOutcome {
-  /** The model that answered last, as `provider/model`; empty when none has answered. */
-  readonly model: string;
   readonly finishReason: string;
   readonly usage: Tokens;
 }
 
-/** @param output redacted */
+/** @param answered the provider's name of the model that answered last @param output the redacted messages */
 export function endAgent(
   attributes: Attributes,
-  { model, finishReason, usage }: AgentSpanOutcome,
+  { finishReason, usage }: AgentSpanOutcome,
+  answered: string | undefined,
   output: string | undefined,
 ): void {
   attributes["gen_ai.output.messages"] = output;
   attributes["gen_ai.response.finish_reasons"] = reasons(finishReason);
-  attributes["gen_ai.response.model"] = model || undefined;
+  attributes["gen_ai.response.model"] = answered;
   attributes["gen_ai.usage.input_tokens"] = usage.promptTokens;
   attributes["gen_ai.usage.output_tokens"] = usage.completionTokens;
-  attributes["gen_ai.usage.cost"] = usage.cost;
+  attributes["usage.cost"] = usage.cost;
 }
 
 /** The parameters of a model call. */
@@ -100,40 +119,51 @@ interface Parameters {
   readonly seed: number | undefined;
 }
 
+/** What came back from a model. */
+interface Answer {
+  readonly finishReason: string;
+  readonly usage: Tokens;
+  /** Undefined when nothing came. */
+  readonly seen?: { readonly firstPart: number; readonly responseId: string | undefined } | undefined;
+}
+
 interface ModelFacts {
-  /** Provider of the model that answered, else of the first that was called. */
-  readonly provider: string;
+  /** The provider's name of the model that was called first. */
   readonly model: string;
-  /** The provider's name of the model that answered; undefined when none did. */
-  readonly answered: string | undefined;
+  /** The model that answered; undefined when none did. */
+  readonly answered: ServedModel | undefined;
+  /** The one that answered, else the one that was called first. */
+  readonly served: ServedModel;
+  readonly conversationId: string | undefined;
   readonly parameters: Parameters;
   /** Whether a JSON answer was requested. */
   readonly json: boolean;
-  readonly finishReason: string;
-  readonly usage: Tokens;
-  /** Seconds until the first part of the answer; undefined when there was none. */
-  readonly firstPart: number | undefined;
-  /** The redacted output. */
+  readonly answer: Answer;
+  /** Redacted, as all that follows. */
   readonly output: string | undefined;
-  /** The redacted stop sequences. */
+  readonly instructions: string | undefined;
+  readonly input: string | undefined;
   readonly stopSequences: readonly string[] | undefined;
 }
 
 export const modelAttributes = ({
-  provider,
   model,
   answered,
+  served,
+  conversationId,
   parameters,
   json,
-  stopSequences,
-  finishReason,
-  usage,
-  firstPart,
+  answer: { finishReason, usage, seen },
   output,
+  instructions,
+  input,
+  stopSequences,
 }: ModelFacts): Attributes => ({
   "gen_ai.operation.name": "chat",
-  "gen_ai.provider.name": provider,
+  "gen_ai.provider.name": served.server.provider,
+  "gen_ai.conversation.id": conversationId,
   "gen_ai.request.model": model,
+  "gen_ai.request.stream": true,
   "gen_ai.request.temperature": parameters.temperature,
   "gen_ai.request.top_p": parameters.topP,
   "gen_ai.request.max_tokens": parameters.maxOutputTokens,
@@ -141,37 +171,22 @@ export const modelAttributes = ({
   "gen_ai.request.presence_penalty": parameters.presencePenalty || undefined,
   "gen_ai.request.seed": parameters.seed,
   "gen_ai.request.stop_sequences": stopSequences,
+  "gen_ai.system_instructions": instructions,
+  "gen_ai.input.messages": input,
   "gen_ai.output.type": json ? "json" : undefined,
   "gen_ai.output.messages": output,
+  "gen_ai.response.id": seen?.responseId,
   "gen_ai.response.finish_reasons": reasons(finishReason),
-  "gen_ai.response.model": answered,
-  "gen_ai.response.time_to_first_chunk": firstPart,
+  "gen_ai.response.model": answered?.model,
+  "gen_ai.response.time_to_first_chunk": seen?.firstPart,
   "gen_ai.usage.input_tokens": usage.promptTokens,
   "gen_ai.usage.output_tokens": usage.completionTokens,
   "gen_ai.usage.cache_read.input_tokens": usage.cachedInputTokens || undefined,
   "gen_ai.usage.reasoning.output_tokens": usage.reasoningTokens || undefined,
-  "gen_ai.usage.cost": usage.cost,
-});
-
-export const MODEL_EVENTS = { retry: "gen_ai.retry", fallback: "gen_ai.fallback", warning: "gen_ai.warning" } as const;
-
-/** @param attempt with the same model, from 1; @param wait milliseconds before the next one */
-export const retryAttributes = (model: string, reason: string, attempt: number, wait: number): Attributes => ({
-  "gen_ai.request.model": model,
-  "error.type": reason,
-  "retry.attempt": attempt,
-  "retry.delay": wait,
-});
-
-export const fallbackAttributes = (model: string, reason: string, next: string): Attributes => ({
-  "gen_ai.request.model": model,
-  "error.type": reason,
-  "fallback.model": next,
-});
-
-export const warningAttributes = (model: string, message: string): Attributes => ({
-  "gen_ai.request.model": model,
-  "warning.message": message,
+  "server.address": served.server.address,
+  "server.port": served.server.port,
+  "model.id": served.id,
+  "usage.cost": usage.cost,
 });
 
 /** @param callId id of the call from the model; undefined when no model made the call */

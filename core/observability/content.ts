@@ -20,6 +20,8 @@ const MAX_LOOKAHEAD = 8 * 1024;
 /** Deepest nesting of objects. */
 const MAX_DEPTH = 12;
 const CUT = "…";
+/** A list ends before an object that would get fewer characters: what begins has room for its names. */
+const MIN_OBJECT = 256;
 
 export interface Cleaner {
   readonly mode: ContentMode;
@@ -130,6 +132,7 @@ class Writer {
     const pair = !this.#full && values.length === 2 && typeof name === "string" && isSecretName(name);
     this.#text += "[";
     for (let index = 0; index < values.length; index++) {
+      if (this.#room < MIN_OBJECT && typeof values[index] === "object") break;
       if (index > 0) this.#text += ",";
       if (pair && index === 1) this.#text += `"${BLANK}"`;
       else this.#value(values[index], depth + 1);

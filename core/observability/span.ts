@@ -62,6 +62,8 @@ export interface Span extends SpanContext, SpanOrigin {
   clean(value: unknown): string | undefined;
   /** Whether `content` and `clean` record anything: for values that are expensive to compute. */
   readonly wantsContent: boolean;
+  /** Whether whole prompts are recorded too: with `full` content. */
+  readonly wantsPrompts: boolean;
   event(name: string, attributes?: Attributes): void;
   /** Adds a link to another span that led to this one, perhaps of another trace. */
   link(context: SpanContext): void;

@@ -214,6 +214,10 @@ class LiveSpan implements Span, SpanData {
     return this.#trace.tracing.cleaner.mode !== "none";
   }
 
+  get wantsPrompts(): boolean {
+    return this.#trace.tracing.cleaner.mode === "full";
+  }
+
   begin(name: string, kind: SpanKind, entity: Entity): LiveSpan {
     return this.#trace.child(this, name, kind, entity.type === "tool" ? this.entity : entity);
   }

@@ -4,19 +4,20 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logger } from "pino";
 import type { InstalledUpdates, Update, UpdateList } from "../../generated/types.ts";
+import { counted } from "../lib/counted.ts";
 import { invalid, ServiceError, unavailable } from "../lib/errors.ts";
+import { isNewer } from "../lib/version.ts";
 import { type NpmOutcome, runNpm } from "./npm.ts";
 
 // Reads the packages that package.json lists, their installed versions, and what `npm install` needs to update one.
 
 const SECTIONS = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"] as const;
-type Section = (typeof SECTIONS)[number];
 
 interface Dependency {
   readonly name: string;
   /** The version in package.json: `^1.2.0`, `npm:other@1.2.0`, `file:../x`. */
   readonly wanted: string;
-  readonly section: Section;
+  readonly section: (typeof SECTIONS)[number];
 }
 
 /** Dependencies by name. @throws ServiceError `internal` when package.json cannot be read */
@@ -79,6 +80,8 @@ export class Updates {
   readonly #source: UpdatesSource;
   readonly #closing = new AbortController();
   #listing: Promise<UpdateList> | null = null;
+  /** What npm said last; null after an installation or a failure. */
+  #known: UpdateList | null = null;
   #installing: Promise<unknown> | null = null;
 
   constructor(source: UpdatesSource) {
@@ -86,15 +89,29 @@ export class Updates {
   }
 
   /**
-   * The result of `npm outdated`; calls while it runs share the result.
+   * What npm said last, while it is asked again for the next call. The first call waits for it.
    *
    * @throws ServiceError `unavailable` when the registry does not answer within 10 s
    */
-  list(): Promise<UpdateList> {
-    this.#listing ??= this.#fetchList().finally(() => {
+  async list(): Promise<UpdateList> {
+    const listing = this.#refresh();
+    listing.catch(() => {});
+    return this.#known ?? listing;
+  }
+
+  /** The result of `npm outdated`; calls while it runs share the result. */
+  #refresh(): Promise<UpdateList> {
+    if (this.#listing !== null) return this.#listing;
+    const listing = this.#fetchList();
+    // It does not count if packages were installed meanwhile.
+    const settle = (known: UpdateList | null) => {
+      if (this.#listing !== listing) return;
       this.#listing = null;
-    });
-    return this.#listing;
+      this.#known = known;
+    };
+    this.#listing = listing;
+    listing.then(settle, () => settle(null));
+    return listing;
   }
 
   /**
@@ -110,6 +127,7 @@ export class Updates {
     if (this.#installing !== null) throw new ServiceError("conflict", "another installation is running");
     const work = this.#install(chosen).finally(() => {
       this.#installing = null;
+      this.#listing = this.#known = null;
     });
     this.#installing = work;
     return work;
@@ -126,8 +144,7 @@ export class Updates {
     if (dependencies.size === 0) return updateList([]);
     const outcome = await this.#npm(["outdated", "--json"], LIST_TIMEOUT_MS);
     // Exit code 1 means that something is outdated.
-    if (outcome.code > 1) throw this.#unreachable(outcome);
-    const updates = parseUpdates(outcome, dependencies);
+    const updates = outcome.code > 1 ? null : parseUpdates(outcome, dependencies);
     if (updates === null) throw this.#unreachable(outcome);
     return updateList(updates);
   }
@@ -139,9 +156,8 @@ export class Updates {
     for (const exact of [true, false]) {
       const group = wanted.filter((dependency) => isExact(dependency) === exact).map((each) => newestSpecifier(each)!);
       if (group.length === 0) continue;
-      const save = exact ? ["--save-exact"] : [];
       const outcome = await this.#npm(
-        ["install", "--json", "--no-audit", "--no-fund", ...save, "--", ...group],
+        ["install", "--json", "--no-audit", "--no-fund", ...(exact ? ["--save-exact"] : []), "--", ...group],
         INSTALL_TIMEOUT_MS,
       );
       if (outcome.code !== 0) throw this.#failed(outcome);
@@ -152,18 +168,18 @@ export class Updates {
       if (to !== null && to !== from) packages.push({ name, ...(from != null && { from }), to });
     }
     logger.info({ packages }, "packages were installed");
-    const count = packages.length;
-    if (count === 0) return { message: "nothing to install: all is up to date", packages };
-    return {
-      message: `installed ${count} package${count === 1 ? "" : "s"}: restart the service to use them`,
-      packages,
-    };
+    const message =
+      packages.length === 0
+        ? "nothing to install: all is up to date"
+        : `installed ${counted(packages.length, "packages")}: restart the service to use them`;
+    return { message, packages };
   }
 
   async #outdated(): Promise<Dependency[]> {
-    const [dependencies, { updates }] = [await readDependencies(this.#source.folder), await this.list()];
-    const found = updates.map(({ name }) => dependencies.get(name)!);
-    return found.filter((dependency) => newestSpecifier(dependency) !== null);
+    const [dependencies, { updates }] = [await readDependencies(this.#source.folder), await this.#refresh()];
+    return updates
+      .map(({ name }) => dependencies.get(name)!)
+      .filter((dependency) => newestSpecifier(dependency) !== null);
   }
 
   #npm(parameters: readonly string[], limit: number): Promise<NpmOutcome> {
@@ -186,8 +202,7 @@ export class Updates {
 
 function updateList(updates: Update[]): UpdateList {
   const count = updates.length;
-  const message =
-    count === 0 ? "all packages are up to date" : `${count} package${count === 1 ? "" : "s"} can be updated`;
+  const message = count === 0 ? "all packages are up to date" : `${counted(count, "packages")} can be updated`;
   return { hasUpdates: count > 0, updates, count, message };
 }
 
@@ -210,16 +225,13 @@ function parseUpdates({ stdout }: NpmOutcome, dependencies: ReadonlyMap<string, 
     // An alias appears as `name:other@1.2.0`, and a package that is installed more than once as a list.
     const name = key.split(":", 1)[0]!;
     const section = dependencies.get(name)?.section;
-    const { current, latest } = ([value].flat()[0] ?? {}) as { current?: unknown; latest?: unknown };
-    if (section === undefined || typeof latest !== "string") continue;
-    const installed = typeof current === "string" ? current : undefined;
-    // The newest release is installed already.
-    if (installed === latest) continue;
+    const { current: installed, latest } = ([value].flat()[0] ?? {}) as { current?: string; latest?: string };
+    if (section === undefined || section === "devDependencies" || !isNewer(latest ?? "", installed ?? "")) continue;
     updates.set(name, {
       name,
       ...(installed !== undefined && { installed }),
-      latest,
-      type: changeType(installed, latest),
+      latest: latest!,
+      type: changeType(installed, latest!),
       packageJson: section,
     });
   }

@@ -92,7 +92,7 @@ export async function loadPlugins(
   const found = roots.map(discover);
   const files = found.flatMap((discovery) => discovery.files);
   await prepareResolution(files.map(({ file }) => file));
-  const loaded = await Promise.all(files.map(load));
+  const loaded = await loadAll(files, roots);
   const { entries: own, clashes } = register(loaded);
   const taken = new Set(own.map(({ kind, name }) => registryKey(kind, name)));
   const isTaken = ({ kind, name }: Pick<RegistryEntry, "kind" | "name">) => taken.has(registryKey(kind, name));
@@ -105,6 +105,21 @@ export async function loadPlugins(
     notices: own.flatMap(schemaNotices),
     replaced: own.filter(({ kind, name }) => known.has(registryKey(kind, name))),
   };
+}
+
+/** While plugins load, `process.exit` in one of them throws, so that the start does not end without a word. */
+async function loadAll(files: PluginFile[], folders: string[]): Promise<Loaded[]> {
+  const { exit } = process;
+  process.exit = (code) => {
+    const error = new Error("process.exit ends the whole service: throw an error instead");
+    if (!folders.some((folder) => error.stack?.includes(folder))) exit.call(process, code);
+    throw error;
+  };
+  try {
+    return await Promise.all(files.map(load));
+  } finally {
+    process.exit = exit;
+  }
 }
 
 interface Loaded {

@@ -3,6 +3,7 @@
 import { connect } from "node:net";
 import type { Logger } from "pino";
 import type { Exchange, Transport } from "../http/exchange.ts";
+import { messageOf } from "../lib/errors.ts";
 import { createUwsTransport } from "./uws.ts";
 
 /*
@@ -99,10 +100,12 @@ export async function chooseTransport(setting: TransportSetting, host: string, l
   try {
     transport = await createUwsTransport();
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    const text = `serving over node:http, which is slower: ${why}. Set server.transport: node to accept that silently`;
     // A missing package is the user's choice; one that is installed but does not load is a surprise.
-    logger[isMissing(error) ? "info" : "warn"](text);
+    if (isMissing(error)) logger.info("serving over node:http: the optional uWebSockets.js is not installed");
+    else
+      logger.warn(
+        `serving over node:http, which is slower: ${messageOf(error)}. Set server.transport: node to accept that silently`,
+      );
     return createNodeTransport();
   }
   const fault = LOOPBACK.test(host) ? null : await firstFault(transport);

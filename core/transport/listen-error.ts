@@ -1,6 +1,6 @@
 /** The error for a port that cannot be bound. */
 const REASONS: Record<string, string | undefined> = {
-  EADDRINUSE: "the port is in use by another process",
+  EADDRINUSE: "the port is in use by another process: -p or server.port names another",
   EACCES: "no permission to bind the port",
   EADDRNOTAVAIL: "no interface of this machine has the address",
   ENOTFOUND: "the host name does not resolve",

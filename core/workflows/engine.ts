@@ -29,6 +29,7 @@ import { type CapacityLimits, ExecutionCapacity } from "./run/capacity.ts";
 import { drive } from "./run/drive.ts";
 import type { ExecutionCaller, ExecutionEnvironment, StoredRows } from "./run/environment.ts";
 import { Execution, type ReplaySource } from "./run/execution.ts";
+import { logFailure } from "./run/logger.ts";
 import { beginWorkflow, contextText, ExecutionSpans, type RunReason } from "./run/spans.ts";
 
 interface EngineParts extends EngineSettings {
@@ -233,6 +234,7 @@ export class Engine {
     try {
       await work(execution);
       execution.spans?.end(execution.state);
+      logFailure(execution);
       if (mayHaveWaited(execution)) await this.onEnd?.(execution.state);
       if (isTask(start)) this.onTaskRest?.(start.workflowName, runIdOf(start));
     } catch (error) {

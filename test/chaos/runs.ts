@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Dispatcher } from "undici";
 import { eventsOf, type Loose } from "../soak/caller.ts";
-import { type Client, call, HANG_MS, insist, type KeptRun, RETRY_MS, Refused, send } from "./calls.ts";
+import { Broken, type Client, call, HANG_MS, insist, type KeptRun, RETRY_MS, Refused, send } from "./calls.ts";
 
 /** Of all runs that share conversations. */
 const USER = "runs";
@@ -38,10 +38,11 @@ export async function chat(client: Client): Promise<void> {
   const body = { input: run.text, options: { runId: run.id, resumableStream: true, memory } };
   const reply = await send(await client.cluster.pick(client.random), "/agents/worker/chat", { body });
   if (reply.statusCode !== 200) throw await refusal(reply);
-  run.fact = "begun";
   const path = `/agents/worker/chat/${run.conversation}/stream?userId=${USER}`;
   for (let stream: Dispatcher.ResponseData | null = reply; ; ) {
-    if (stream?.statusCode === 200 && (await readsFinish(stream))) break;
+    if (stream?.statusCode === 200 && (await readsFinish(run, stream))) break;
+    // The headers of a reply that takes long are sent before its run has begun.
+    if (run.fact === "asked") throw new Broken("before its first part");
     // It has ended, or its process is gone and nobody has taken it up yet.
     if (stream?.statusCode === 204) break;
     await sleep(RETRY_MS);
@@ -51,9 +52,12 @@ export async function chat(client: Client): Promise<void> {
   await comesToEnd(client, run);
 }
 
-async function readsFinish(reply: Dispatcher.ResponseData): Promise<boolean> {
+async function readsFinish(run: KeptRun, reply: Dispatcher.ResponseData): Promise<boolean> {
   try {
-    for await (const { data } of eventsOf(reply)) if (data.type === "finish") return true;
+    for await (const { data } of eventsOf(reply)) {
+      if (data.type !== "error") run.fact = "begun";
+      if (data.type === "finish") return true;
+    }
   } catch (error) {
     if (error instanceof assert.AssertionError) throw error;
   }

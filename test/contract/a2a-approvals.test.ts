@@ -1,7 +1,7 @@
 /** Tools that a person approves, over A2A: the task of `POST /a2a/:id` asks, and goes on with the answer. */
 import assert from "node:assert/strict";
 import { beforeEach, type TestContext, test } from "node:test";
-import { A2aCaller, now, said, textOf } from "../support/a2a.ts";
+import { A2aCaller, eventsOf, now, said, textOf } from "../support/a2a.ts";
 import { AUTH, as, CONSOLE, PAY_PLUGIN, ran, serveApprovals } from "../support/approvals.ts";
 import { heldModel } from "../support/held-model.ts";
 import { calls, says } from "../support/openai-upstream.ts";
@@ -189,6 +189,20 @@ test("POST /approvals/:approvalId: the task that waits for it goes on by itself,
   const done = await peer.when("clerk", task.id, "TASK_STATE_COMPLETED");
   assert.match(textOf(done), /"paid":5/);
   assert.deepEqual(ran, [5]);
+});
+
+test("POST /a2a/:id: SubscribeToTask of a task that asks tells all that its agent says after the answer, however soon it ends", async (t) => {
+  const { peer, approvals, decide } = await serve(t);
+  const task = await peer.send("clerk", said("pay 5"));
+  const replies = await Promise.all([1, 2].map(() => peer.open("clerk", "SubscribeToTask", { id: task.id })));
+  const [{ approvalId }] = (await approvals()) as [Loose];
+  await dataOf(decide(approvalId, { approved: true }));
+  const done = await peer.when("clerk", task.id, "TASK_STATE_COMPLETED");
+  for (const events of await Promise.all(replies.map((reply) => eventsOf(reply)))) {
+    const words = events.flatMap(({ artifactUpdate }) => artifactUpdate?.artifact.parts ?? []);
+    assert.equal(words.map(({ text }: Loose) => text).join(""), textOf(done));
+    assert.equal(events.at(-1)!.statusUpdate.status.state, "TASK_STATE_COMPLETED");
+  }
 });
 
 test("POST /a2a/:id: SendStreamingMessage ends with the question, and the answer streams what comes of it", async (t) => {

@@ -27,7 +27,8 @@ describe("GET /agents/:id/history", () => {
     const { id, traceId, startTime, endTime, ...entry } = page.entries[0];
     assert.match(id, /^[\w-]{8,}$/);
     const trace = await dataOf(service.get(`/observability/traces/${traceId}`));
-    assert.equal(trace.spans[0].attributes["gen_ai.output.messages"], "second");
+    const [said] = JSON.parse(trace.spans[0].attributes["gen_ai.output.messages"]);
+    assert.deepEqual(said.parts, [{ type: "text", content: "second" }]);
     assert.equal(new Date(startTime).toISOString(), startTime);
     assert.ok(new Date(endTime).getTime() >= new Date(startTime).getTime());
     assert.deepEqual(entry, {

@@ -13,6 +13,7 @@ const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const SPAN = "b7ad6b7169203331";
 
 const WORKFLOWS = {
+  failing: { steps: [{ id: "no", andThen: { tool: "fail", input: { how: "now" } } }] },
   noting: { steps: [{ id: "note", andThen: { tool: "log", input: { msg: "{{ input.msg }}" } } }] },
   asking: { steps: [{ id: "ask", andAgent: { agent: "assistant", prompt: "log this" } }] },
 };
@@ -20,7 +21,7 @@ const LOGGING = manifestWith(
   { tools: ["log"], model: ["demo/broken", "demo/echo"] },
   {
     logs: { level: "info", buffer: 300 },
-    tools: { log: { use: "log" } },
+    tools: { log: { use: "log" }, fail: { use: "fail" } },
     workflows: WORKFLOWS,
     providers: {
       demo: {
@@ -103,6 +104,17 @@ describe("the log over HTTP", () => {
       assert.equal(answer.status, 400, path);
       assert.match(answer.error, error);
     }
+  });
+
+  test("POST /workflows/:id/execute: an execution that fails writes one warn line, which names it, its step and the error", async () => {
+    const options = { executionId: "e-failed", userId: "ada" };
+    const { status } = await errorOf(service.post("/workflows/failing/execute", { input: {}, options }));
+    assert.equal(status, 500);
+    const { data: lines } = await list("level=warn&workflowId=failing&executionId=e-failed");
+    assert.deepEqual(
+      lines.map(({ msg, stepId, userId }: Loose) => [msg, stepId, userId]),
+      [["the execution failed at step no: the shop is closed", "no", "ada"]],
+    );
   });
 
   test("lines of a run say which: agent, conversation, user, tool; of an execution, workflow and step too", async () => {

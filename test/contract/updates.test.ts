@@ -40,11 +40,10 @@ test("GET /updates: what npm says is outdated, and which part of the version dif
     hasUpdates: true,
     updates: [
       { name: "@scope/pinned", installed: "1.0.0", latest: "1.2.0", type: "minor", packageJson: "dependencies" },
-      { name: "other", installed: "0.1.0", latest: "0.1.1", type: "patch", packageJson: "devDependencies" },
       { name: "tiny", installed: "1.0.0", latest: "2.0.0", type: "major", packageJson: "dependencies" },
     ],
-    count: 3,
-    message: "3 packages can be updated",
+    count: 2,
+    message: "2 packages can be updated",
   });
   assert.deepEqual(second, first);
   assert.equal(registry.asked.filter((name) => name === "tiny").length, 1, "npm ran once");
@@ -60,6 +59,37 @@ test("GET /updates: what npm says is outdated, and which part of the version dif
       error: "installing is switched off: set updates.install: true in the manifest",
     });
   }
+});
+
+test("GET /updates offers no version that is older than what is installed, and compares those before a release part by part", async (t) => {
+  const versions = { tiny: "1.0.0", "@scope/pinned": "1.0.0", current: "3.1.4", renamed: "0.1.0" };
+  const latest = { tiny: "0.9.9", "@scope/pinned": "1.0.0-beta.2", current: "3.1.10", renamed: "0.1.1" };
+  const packages = Object.fromEntries(
+    Object.entries(versions).map(([name, installed]) => [name, [installed, latest[name as keyof typeof latest]]]),
+  );
+  const { service } = await serve(t, { install: false, packages });
+  const { updates } = await dataOf(service.get("/updates"));
+  assert.deepEqual(
+    updates.map(({ name, installed, latest }: Record<string, string>) => [name, installed, latest]),
+    [["current", "3.1.4", "3.1.10"]],
+  );
+});
+
+test("GET /updates answers with what npm said last while it asks again, and the answer after that is the new one", async (t) => {
+  const { service, registry } = await serve(t, { install: false });
+  const first = await dataOf(service.get("/updates"));
+  let open = () => {};
+  registry.gate = new Promise((resolve) => {
+    open = resolve;
+  });
+  registry.packages = { ...PACKAGES(), tiny: ["1.0.0", "2.0.0", "2.0.1"] };
+  // npm cannot end before the gate is open.
+  assert.deepEqual(await dataOf(service.get("/updates")), first);
+  open();
+  const versionOf = ({ updates }: { updates: { name: string; latest: string }[] }) =>
+    updates.find(({ name }) => name === "tiny")?.latest;
+  while (versionOf(await dataOf(service.get("/updates"))) !== "2.0.1")
+    await new Promise((resolve) => setTimeout(resolve, 50));
 });
 
 test("POST /updates/:packageName, POST /updates: one package at a time, then all; what was pinned stays pinned", async (t) => {
@@ -83,13 +113,10 @@ test("POST /updates/:packageName, POST /updates: one package at a time, then all
   assert.equal(read("node_modules/@scope/pinned/package.json").version, "1.2.0");
 
   const all = await dataOf(service.post("/updates", {}));
-  assert.deepEqual(all.packages, [
-    { name: "other", from: "0.1.0", to: "0.1.1" },
-    { name: "tiny", from: "1.0.0", to: "2.0.0" },
-  ]);
+  assert.deepEqual(all.packages, [{ name: "tiny", from: "1.0.0", to: "2.0.0" }]);
   const { dependencies, devDependencies } = read("package.json");
   assert.equal(dependencies.tiny, "^2.0.0");
-  assert.equal(devDependencies.other, "npm:renamed@0.1.1");
+  assert.equal(devDependencies.other, "npm:renamed@0.1.0");
   const { hasUpdates, message } = await dataOf(service.get("/updates"));
   assert.deepEqual([hasUpdates, message], [false, "all packages are up to date"]);
   assert.deepEqual((await dataOf(service.post("/updates", ""))).packages, []);

@@ -16,7 +16,11 @@ const installed = (command: string) => spawnSync("which", [command]).status === 
 
 /** Seconds of `45s`. */
 const seconds = (text: string) => Number(/^(\d+)s$/.exec(text)?.[1]);
-const VARIABLES = { DATABASE_URL: "postgres://u:p@postgres/d", JWT_SECRET: "s".repeat(32) };
+const VARIABLES = {
+  DATABASE_URL: "postgres://u:p@postgres/d",
+  JWT_SECRET: "s".repeat(32),
+  SERVICE_CONSOLE_ACCESS_KEY: "k".repeat(32),
+};
 const { manifest: EXAMPLE, issues: ISSUES } = parseManifest(read("docs/deploy/service.yaml"), {
   file: join(ROOT, "docs/deploy/service.yaml"),
   env: VARIABLES,
@@ -101,14 +105,29 @@ test("docs/deploy/compose.yaml: every variable, network, volume and service that
   for (const name of asked) assert.ok(line.includes(`${name}=`), name);
 });
 
-test("docs/deploy/nginx.conf is sound to nginx, and passes on what docs/deployment.md says", (t) => {
+test("docs/deploy/kubernetes.yaml says how to make the secret with every variable of the manifest, and the console's key", () => {
+  const [, secret = ""] =
+    /^# +kubectl create secret generic penstock (.*)$/m.exec(read("docs/deploy/kubernetes.yaml")) ?? [];
+  const given = [...secret.matchAll(/--from-literal=(\w+)=/g)].map(([, name]) => name);
+  assert.deepEqual(given, Object.keys(VARIABLES));
+});
+
+test("docs/deploy/nginx.conf is sound to nginx, and has the map and the server of docs/deployment.md", (t) => {
   const text = read("docs/deploy/nginx.conf");
   const [, snippet = ""] = /```nginx\n(.*?)```/s.exec(read("docs/deployment.md")) ?? [];
-  const [, location = ""] = /location \/ \{(.*?)\}/s.exec(snippet) ?? [];
-  const directives = [...location.matchAll(/^\s*(proxy_\w+(?: [^;]*)?;)/gm)].map(([, each]) => each!);
-  assert.ok(directives.length > 5);
-  for (const directive of directives.filter((each) => !each.startsWith("proxy_set_header Connection")))
-    assert.ok(text.includes(directive), directive);
+  const [shown, shipped] = [snippet, text].map((each) => {
+    const lines = each.split("\n").map((line) =>
+      line
+        .replace(/\s*#.*$/, "")
+        .trim()
+        .replace(/\s+/g, " "),
+    );
+    const directives = lines.filter((line) => line !== "");
+    return directives.slice(directives.findIndex((line) => line.startsWith("map ")));
+  });
+  assert.ok(shown!.length > 15, snippet);
+  // The file has the brace of `http` too.
+  assert.deepEqual(shipped, [...shown!, "}"]);
   if (!installed("nginx")) return t.skip("nginx is not installed");
   const folder = emptyFolder(t);
   const file = join(folder, "nginx.conf");

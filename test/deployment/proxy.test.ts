@@ -6,6 +6,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { WebSocket } from "ws";
 import { heldModel } from "../support/held-model.ts";
 import { pluginFolder } from "../support/plugin-folder.ts";
 import { onPort } from "../support/ports.ts";
@@ -131,6 +132,26 @@ for (const proxy of PROXIES) {
 
 const NGINX = PROXIES[0]!;
 const skip = installed("nginx") ? false : "nginx is not installed on this machine";
+
+test("behind nginx as docs/deployment.md configures it: WS /ws opens, and a body of 3 MB reaches the service", {
+  skip,
+}, async (t) => {
+  const service = await startService(
+    t,
+    manifestWith({}, { server: { limits: { body: { default: "4MiB", generation: "4MiB" } } } }),
+  );
+  const url = await startProxy(t, NGINX, service.port);
+  const socket = new WebSocket(`${url.replace("http", "ws")}/ws`);
+  await once(socket, "open");
+  socket.close();
+  await once(socket, "close");
+  const reply = await fetch(`${url}/agents/assistant/text`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: `${JSON.stringify({ input: "Hi" })}${" ".repeat(3_000_000)}`,
+  });
+  assert.equal(reply.status, 200, await reply.text());
+});
 
 /** As docs/deployment.md says it: the proxy strips the base path. */
 const BASE = {

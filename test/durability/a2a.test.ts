@@ -12,7 +12,8 @@ import { admit } from "../../core/approvals/admission.ts";
 import { ApprovalRows } from "../../core/approvals/rows.ts";
 import { NOBODY } from "../../core/identity/caller.ts";
 import { EVERYTHING } from "../../core/identity/principal.ts";
-import { workflowIndex } from "../../core/storage/keys.ts";
+import { OPEN_TASKS, openTask, workflowIndex } from "../../core/storage/keys.ts";
+import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import { openSqliteStore } from "../../core/storage/sqlite-store.ts";
 import type { Store } from "../../core/storage/store.ts";
 import { ApprovalNeeded } from "../../core/tools/approval.ts";
@@ -20,11 +21,12 @@ import { removeEnded } from "../../core/workflows/retention.ts";
 import { A2aCaller, eventsOf, now, said, textOf } from "../support/a2a.ts";
 import { PENSTOCK, type Served, serve } from "../support/command-line.ts";
 import { calls, says, startOpenAIUpstream } from "../support/openai-upstream.ts";
+import { pluginFolder } from "../support/plugin-folder.ts";
 import { until } from "../support/probe.ts";
 import { silent } from "../support/providers.ts";
 import { checkedClaims, pushReceiver } from "../support/push-receiver.ts";
-import type { Loose } from "../support/served-upstream.ts";
-import { manifestWith } from "../support/service.ts";
+import { dataOf, type Loose } from "../support/served-upstream.ts";
+import { manifestWith, startService } from "../support/service.ts";
 import { temporaryFolder } from "../support/storage.ts";
 import { origin, tool } from "../support/tools.ts";
 
@@ -329,6 +331,34 @@ test("POST /a2a/:id: a task that was stored before its run began is begun by the
   assert.equal(status.state, "TASK_STATE_FAILED");
   assert.equal(status.message.parts[0].text, "the service stopped while the task was running");
   assert.deepEqual([asked("left"), asked("old")], [2, 0]);
+});
+
+test("POST /a2a/:id: SendMessage gives its task also when another process has begun the run, because this one was taken for gone after it had stored the task", async (t) => {
+  const given = globalThis as { penstockGivenStore?: Store };
+  const store = 'export default { kind: "store", create: () => globalThis.penstockGivenStore };';
+  const plugins = [pluginFolder(t, { "stores/given.mjs": store })];
+  const manifest = manifestWith({ model: "demo/echo", memory: false }, { store: "given" });
+  const start = (on: Store) => {
+    given.penstockGivenStore = { ...on, kind: "sqlite" };
+    return startService(t, manifest, { plugins });
+  };
+  const base = createMemoryStore();
+  let isLeft = true;
+  const commit: Store["commit"] = async (changes) => {
+    const revision = await base.commit(changes);
+    const [row] = (await base.scan({ prefix: OPEN_TASKS, limit: 1 })).values();
+    if (row !== undefined && isLeft) {
+      isLeft = false;
+      await new A2aCaller(await start(base)).when("assistant", openTask(row.key), "TASK_STATE_COMPLETED");
+    }
+    return revision;
+  };
+  const service = await start({ ...base, commit });
+  const peer = new A2aCaller(service);
+  const task = await peer.send("assistant", said("once"));
+  assert.deepEqual([task.status.state, textOf(task)], ["TASK_STATE_COMPLETED", "once"]);
+  assert.deepEqual(await peer.get("assistant", task.id), task);
+  assert.equal((await dataOf(service.get("/agents/assistant/runs"))).length, 1);
 });
 
 test("POST /a2a/:id: what a receiver was to be told when the process was killed (kill -9) after the end of the task is told after the next start", async (t) => {

@@ -197,6 +197,7 @@ test("files that cannot be imported say why in one line, all of them at once, an
     "tools/package.ts": 'import "a-package-nobody-has/deep";\nexport default {};',
     "tools/other.ts": 'import { defineTool } from "penstock";\nexport default defineTool({});',
     "tools/part.ts": 'import "./lost.ts";\nexport default {};',
+    "tools/exits.ts": "\n\nprocess.exit(3);\n",
     "tools/name.ts": 'import { nope } from "#plugin";\nexport default nope;',
     "tools/syntax.ts": 'export default {\n  kind: "tool",\n  execute: (\n};\n',
     "tools/syntax-module.mjs": "export default {,};",
@@ -207,6 +208,7 @@ test("files that cannot be imported say why in one line, all of them at once, an
   assert.deepEqual(
     problems.map((problem) => formatPluginProblem(problem, root)),
     [
+      "tools/exits.ts: import: threw while it was imported (line 3): process.exit ends the whole service: throw an error instead",
       "tools/name.ts: import: The requested module '#plugin' does not provide an export named 'nope'",
       'tools/other.ts: import: there is no penstock: plugins import from "#plugin" or "penstock-gateway/plugin"',
       `tools/package.ts: import: package "a-package-nobody-has" is not installed in ${root}/node_modules or a folder above: run npm install --prefix ${root} a-package-nobody-has`,

@@ -51,6 +51,7 @@ FOREIGN.push("typescript", "swagger-ui-dist", "@energetic-ai/embeddings", "@ener
 
 /** Files of the source, and what stands in for them. */
 const STAND_INS: Record<string, string> = {
+  "core/lib/json-schema.ts": "test/simulate/inside/json-schema.ts",
   "core/models/builtin.ts": "test/simulate/inside/plugins.ts",
   "core/storage/postgres-store.ts": "test/simulate/inside/store.ts",
   "core/transport/choose.ts": "test/simulate/inside/transport.ts",

@@ -2,6 +2,8 @@
  * The database of a simulation, with what PostgreSQL promises: a commit happens at one moment, as a whole or not at all, and so does a
  * read. Between a process and it there are delays, lost connections and lost notices.
  */
+
+import { PROCESSES } from "../../core/storage/keys.ts";
 import { createMemoryStore } from "../../core/storage/memory-store.ts";
 import type { Commit, Joined, Range, Row, Tail } from "../../core/storage/store.ts";
 import type { SimulatedProcess } from "./process.ts";
@@ -43,8 +45,14 @@ export interface Network {
 
 /** How long a process waits before it gives up a connection that does not answer. */
 const PATIENCE_MS = 2_000;
+/** Where nothing is wrong, some calls take longer than the others all the same: so processes overtake each other. */
+const SOME_LATE = 0.03;
+const LATE_MS = 300;
 /** Sessions of a process that is gone, as the server sees it. */
 const SESSION_ENDS_MS = 300;
+
+/** Keys of rows of journals. */
+const JOURNAL = /^x\/[^/]+\/j\//;
 
 export class Database {
   readonly world: World;
@@ -52,7 +60,15 @@ export class Database {
   readonly #rows = createMemoryStore();
   readonly #listening = new Map<SimulatedProcess, (notice: string) => void>();
   readonly #sessions = new Map<string, SimulatedProcess>();
-  readonly #away = new Set<string>();
+  /** The processes that are cut off, by name, each with what tells that this is over. */
+  readonly #away = new Map<string, () => void>();
+  /** What was committed to journals, by key. */
+  readonly #journals = new Map<string, string>();
+  /** Whose a heartbeat is, by the key of its row; null once others have taken that process for gone. */
+  readonly #leases = new Map<string, SimulatedProcess | null>();
+
+  /** A process that was taken for gone, and goes on once another reads a journal. */
+  #taken: SimulatedProcess | null = null;
 
   constructor(world: World) {
     this.world = world;
@@ -64,17 +80,22 @@ export class Database {
   }
 
   /** Cuts a process off for a while. */
-  cut(name: string, milliseconds: number): void {
+  cut(process: SimulatedProcess, milliseconds: number): void {
+    const { name } = process;
     this.world.trace(`${name} is cut off from the database`);
-    this.#away.add(name);
-    for (const [shown, process] of this.#sessions) if (process.name === name) this.#sessions.delete(shown);
+    const back = process.fault();
+    this.#away.set(name, back);
+    for (const [shown, owner] of this.#sessions) if (owner === process) this.#sessions.delete(shown);
     this.world.after(milliseconds, () => {
+      if (this.#away.get(name) !== back) return;
       this.world.trace(`${name} is back`);
+      back();
       this.#away.delete(name);
     });
   }
 
   heal(): void {
+    for (const back of this.#away.values()) back();
     this.#away.clear();
     this.network = { slow: 0, refused: 0, unanswered: 0, unheard: 0 };
   }
@@ -85,15 +106,18 @@ export class Database {
     const { network } = this;
     return new Promise((resolve, reject) => {
       const { happens, hears } = process.enter();
-      const fail = (mayHaveHappened: boolean) =>
+      const isWrite = asked.kind === "commit";
+      const fail = (mayHaveHappened: boolean) => {
+        const told = isWrite ? process.fault() : () => {};
         process.after(random.next() * PATIENCE_MS, () => {
           process.trace(`${asked.kind} is not answered`);
+          told();
           reject(new Lost(mayHaveHappened));
         });
-      const way = () => (random.chance(network.slow) ? random.next() * 2_000 : random.next() * 3);
+      };
+      const way = () => random.next() * (random.chance(network.slow) ? 2_000 : random.chance(SOME_LATE) ? LATE_MS : 3);
       const there = way();
       const back = way();
-      const isWrite = asked.kind === "commit";
       if (happens && (this.#away.has(name) || random.chance(network.refused))) return void fail(false);
       if (!happens) return;
       const loses = random.chance(network.unanswered);
@@ -102,6 +126,16 @@ export class Database {
         if (this.#away.has(name)) return void fail(isWrite);
         process.trace(describe(asked));
         const answers = await this.#answer(asked);
+        if (this.#taken !== null && asked.kind === "scan" && asked.ranges.some(({ prefix }) => JOURNAL.test(prefix))) {
+          const taken = this.#taken;
+          this.#taken = null;
+          this.world.after(taken.random.next() * 4, () => taken.thaw());
+        }
+        if (isWrite)
+          this.#look(
+            process,
+            asked.commits.filter((_, index) => typeof answers[index] === "number"),
+          );
         if (!hears) return;
         if (loses) return void fail(isWrite);
         process.after(back, () => {
@@ -124,6 +158,35 @@ export class Database {
         return Promise.all(asked.ranges.map((range) => this.#rows.scan(range)));
       case "tail":
         return Promise.all(asked.tails.map((tail) => this.#rows.tail(tail)));
+    }
+  }
+
+  /** What no commit may do, whoever makes it: change what a journal says, and write a heartbeat of one that was taken for gone. */
+  #look(process: SimulatedProcess, commits: readonly Commit[]): void {
+    const { world } = this;
+    const put = commits.flatMap((commit) => commit.put ?? []);
+    const gone = commits.flatMap((commit) => commit.delete ?? []);
+    for (const [key, value] of put) {
+      if (JOURNAL.test(key)) {
+        const before = this.#journals.get(key) ?? value;
+        world.require(before === value, () => `${process.name} changes the journal at ${key}: ${before} to ${value}`);
+        this.#journals.set(key, value);
+      } else if (key.startsWith(PROCESSES)) {
+        world.require(
+          this.#leases.get(key) !== null,
+          () => `${process.name} was taken for gone, and is back as ${key}`,
+        );
+        this.#leases.set(key, process);
+      }
+    }
+    for (const key of gone) {
+      const owner = this.#leases.get(key);
+      if (owner == null || owner === process) continue;
+      this.#leases.set(key, null);
+      if (!owner.isLeft) continue;
+      // It goes on at once, or while others read what it has left, at the latest after a second.
+      if (owner.random.chance(0.5)) this.#taken = owner;
+      world.after(this.#taken === owner ? 1_000 : owner.random.below(40), () => owner.thaw());
     }
   }
 

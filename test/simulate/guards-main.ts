@@ -1,6 +1,6 @@
 /**
  * `npm run simulate:guards`: takes each guard of guards.ts away, and plays seeds until a simulation goes wrong. `--seeds K` is how many
- * (60), and words choose the guards that have them in their titles.
+ * (100), and words choose the guards that have them in their titles.
  */
 import { parseArgs } from "node:util";
 import { buildService } from "./build.ts";
@@ -10,7 +10,7 @@ import { simulate } from "./simulation.ts";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { seeds: { type: "string", default: "60" } },
+  options: { seeds: { type: "string", default: "100" } },
 });
 let unnoticed = 0;
 for (const guard of GUARDS) {

@@ -3,8 +3,6 @@ import type { Patch } from "../model/built.ts";
 
 interface Guard extends Patch {
   readonly title: string;
-  /** How many seeds it may take. Left out: none of them showed it so far. */
-  readonly seeds?: number;
 }
 
 const RECOVERY = { file: "core/workflows/cluster/recovery.ts" } as const;
@@ -186,8 +184,8 @@ export const GUARDS: readonly Guard[] = [
   {
     file: "core/approvals/approvals.ts",
     title: "a call that goes on by itself waits for a store that is away",
-    from: 'if (approval?.kind !== "step") return ask();',
-    to: "return ask();",
+    from: 'if (approval?.kind !== "step" || approval.record?.isKept === false) throw failure;',
+    to: "throw failure;",
   },
   {
     ...UPKEEP,

@@ -18,7 +18,8 @@ export type Action = { readonly at: number } & (
   | { readonly kind: "stop"; readonly service: number; readonly rest: number }
   | { readonly kind: "reload"; readonly service: number }
   | { readonly kind: "cut"; readonly service: number; readonly milliseconds: number }
-  | { readonly kind: "freeze"; readonly service: number; readonly milliseconds: number }
+  /** Null: until another process has taken it for gone. */
+  | { readonly kind: "freeze"; readonly service: number; readonly milliseconds: number | null }
   | { readonly kind: "jump"; readonly service: number; readonly milliseconds: number }
   | { readonly kind: "network"; readonly network: Network; readonly milliseconds: number }
 );
@@ -37,16 +38,26 @@ export function planOf({ seed, steps, only }: Case): Action[] {
   const random = randomOf(seed);
   // Some of the seeds break nothing.
   const breaking = random.pick([0, 0.1, 0.3, 0.5]);
-  const actions = Array.from({ length: steps }, (_, number) => actionOf(random, number, random.chance(breaking)));
+  // And some have one kind of client or fault alone: what needs several of a kind happens there.
+  const alone = <T>(all: readonly T[]): readonly T[] => (random.chance(0.4) ? [random.pick(all)] : all);
+  const kinds = { clients: alone(CLIENT_KINDS), faults: alone(BREAKING) };
+  const actions = Array.from({ length: steps }, (_, number) =>
+    actionOf(random, number, random.chance(breaking), kinds),
+  );
   return only === undefined ? actions : actions.filter((_, number) => only.includes(number));
 }
 
-function actionOf(random: Random, number: number, breaks: boolean): Action {
+interface Kinds {
+  readonly clients: readonly ClientKind[];
+  readonly faults: readonly (typeof BREAKING)[number][];
+}
+
+function actionOf(random: Random, number: number, breaks: boolean, { clients, faults }: Kinds): Action {
   const at = random.below(LAST_MS);
   const service = random.below(3);
   const rest = random.pick([100, 2_000, 12_000]);
-  if (!breaks) return { at, kind: "client", does: random.pick(CLIENT_KINDS), number };
-  const kind = random.pick(BREAKING);
+  if (!breaks) return { at, kind: "client", does: random.pick(clients), number };
+  const kind = random.pick(faults);
   switch (kind) {
     case "crash":
       return { at, kind, service, calls: 1 + random.below(12), happens: random.chance(0.5), rest };
@@ -54,8 +65,9 @@ function actionOf(random: Random, number: number, breaks: boolean): Action {
       return { at, kind, service, rest };
     case "reload":
       return { at, kind, service };
-    case "cut":
     case "freeze":
+      return { at, kind, service, milliseconds: random.pick([500, 4_000, 15_000, null, null]) };
+    case "cut":
       return { at, kind, service, milliseconds: random.pick([500, 4_000, 15_000]) };
     case "jump":
       return { at, kind, service, milliseconds: random.below(60_000) - 30_000 };

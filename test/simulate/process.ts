@@ -6,12 +6,15 @@ import * as realCrypto from "node:crypto";
 import { readFileSync as readFile, readdirSync as readFolder } from "node:fs";
 import { createRequire } from "node:module";
 import zlib from "node:zlib";
+import type { ValidateFunction } from "ajv/dist/2020.js";
 import type { Dispatch } from "../../core/http/exchange.ts";
 import type { Random } from "../fuzz/random.ts";
 import type { Database } from "./database.ts";
 import type { World } from "./world.ts";
 
 const require = createRequire(import.meta.url);
+
+const COMPILED = new Map<string, ValidateFunction>();
 
 /** Does something to the world outside, once it is known that this process still lives. */
 type Effect = (kind: string, key: string, detail: unknown) => void;
@@ -46,6 +49,8 @@ export class SimulatedProcess {
   readonly random: Random;
   readonly files: ReadonlyMap<string, string>;
   readonly effect: Effect;
+  /** Schemas that any process has compiled. */
+  readonly compiled = COMPILED;
   isAlive = true;
   /** Its clock may jump. */
   skew: number;
@@ -55,11 +60,14 @@ export class SimulatedProcess {
   dies: { calls: number; happens: boolean } | null = null;
   /** Called when it is killed. */
   readonly whenDead = new Set<() => void>();
-  /** Until then it stands still, as after SIGSTOP, and what comes has to wait. */
-  #frozenUntil = 0;
+  /** While it stands still, as after SIGSTOP: what came meanwhile, and has to wait. */
+  #held: (() => void)[] | null = null;
+  /** Whether it stands still until another process takes it for gone. */
+  isLeft = false;
   readonly globals: Record<string, unknown>;
   readonly modules: Record<string, unknown>;
   readonly #born: number;
+  readonly #faults: { readonly from: number; to: number }[] = [];
   #timers = 0;
 
   constructor({ world, database, name, skew, files, effect, rejected }: ProcessOptions) {
@@ -83,28 +91,63 @@ export class SimulatedProcess {
 
   /** Runs something later, unless it is dead by then. */
   after(delay: number, run: () => void): () => void {
-    let cancel = () => {};
+    let isOver = false;
     const come = () => {
-      if (!this.isAlive) return;
-      const frozen = this.#frozenUntil - this.world.now;
-      if (frozen > 0) cancel = this.world.after(frozen, come);
+      if (!this.isAlive || isOver) return;
+      if (this.#held !== null) this.#held.push(come);
       else run();
     };
-    cancel = this.world.after(delay, come);
-    return () => cancel();
+    const cancel = this.world.after(delay, come);
+    return () => {
+      isOver = true;
+      cancel();
+    };
   }
 
   kill(): void {
     if (!this.isAlive) return;
     this.trace("is killed");
     this.isAlive = false;
+    this.fault();
     this.database.forget(this);
     for (const hear of this.whenDead) hear();
   }
 
-  freeze(milliseconds: number): void {
+  /** @param milliseconds null: until another process has taken it for gone */
+  freeze(milliseconds: number | null): void {
+    if (this.#held !== null) return;
     this.trace("stands still");
-    this.#frozenUntil = this.world.now + milliseconds;
+    const held: (() => void)[] = [];
+    this.#held = held;
+    this.isLeft = milliseconds === null;
+    const goOn = this.fault();
+    const thaw = () => {
+      if (this.#held !== held) return;
+      this.trace("goes on");
+      goOn();
+      for (const come of held) this.world.after(0, come);
+      this.#held = null;
+      this.isLeft = false;
+    };
+    this.thaw = thaw;
+    if (milliseconds !== null) this.world.after(milliseconds, thaw);
+  }
+
+  /** Ends that. */
+  thaw = (): void => {};
+
+  /** Something is wrong with it from now on. @returns what tells that it is over */
+  fault(): () => void {
+    const fault = { from: this.world.now, to: Number.POSITIVE_INFINITY };
+    this.#faults.push(fault);
+    return () => {
+      fault.to = this.world.now;
+    };
+  }
+
+  /** Whether something was wrong with it at some moment of that time. */
+  wasFaulty(since: number, until: number): boolean {
+    return this.#faults.some(({ from, to }) => from <= until && to >= since);
   }
 
   /** Counts a call of the store. @returns whether it still happens, and whether its caller is there to hear of it */

@@ -54,6 +54,7 @@ class Service {
       rejected: (error) => world.complain(`${name}: ${String(error)}`),
     });
     this.process = process;
+    this.#sim.processes.add(process);
     process.whenDead.add(() => {
       this.running = null;
       world.after(this.rest, () => this.start(process.skew));
@@ -80,9 +81,12 @@ class Service {
   }
 
   stop(): void {
-    const { process } = this;
+    const process = this.process!;
     const ended = this.running?.stop();
-    if (ended !== undefined) void ended.finally(() => process!.kill());
+    if (ended === undefined) return;
+    this.running = null;
+    process.fault();
+    void ended.finally(() => process.kill());
   }
 }
 
@@ -90,8 +94,9 @@ export class Simulation {
   readonly world: World;
   readonly database: Database;
   readonly services: Service[];
+  /** All that there ever were. */
+  readonly processes = new Set<SimulatedProcess>();
   readonly #happened = new Map<string, Happened[]>();
-  readonly #troubles: { readonly process: string | null; readonly at: number }[] = [];
   #left = 0;
 
   constructor(seed: number, build: Build) {
@@ -127,7 +132,6 @@ export class Simulation {
     if (action.kind !== "client") {
       this.#left--;
       world.trace(JSON.stringify(action));
-      this.#troubles.push({ process: "service" in action ? process.name : null, at: world.now });
     }
     switch (action.kind) {
       case "client":
@@ -148,10 +152,10 @@ export class Simulation {
         service.reload();
         break;
       case "cut":
-        database.cut(process.name, action.milliseconds);
+        database.cut(process, action.milliseconds);
         break;
       case "freeze":
-        process.freeze(action.milliseconds);
+        process.freeze(action.milliseconds ?? (this.#mayBeLeft(service) ? null : 15_000));
         break;
       case "jump":
         process.skew += action.milliseconds;
@@ -161,6 +165,11 @@ export class Simulation {
         world.after(action.milliseconds, () => database.heal());
         break;
     }
+  }
+
+  /** Whether a process would be taken for gone when it stands still: there are others, and of those none stands still so long. */
+  #mayBeLeft({ running }: Service): boolean {
+    return running !== null && this.services.length > 1 && !this.services.some(({ process }) => process!.isLeft);
   }
 
   /** Sends a request to a process that may answer. Null when nothing came back. */
@@ -203,9 +212,9 @@ export class Simulation {
     list.push({ process, at: this.world.now, detail });
   }
 
-  /** Whether anything was broken. */
-  get isTroubled(): boolean {
-    return this.#troubles.length > 0;
+  /** Whether something was wrong with any process since then. */
+  wasFaulty(since: number): boolean {
+    return [...this.processes].some((process) => process.wasFaulty(since, this.world.now));
   }
 
   effects(kind: string, key: string): readonly Happened[] {
@@ -214,7 +223,7 @@ export class Simulation {
 
   /**
    * What was called several times had the same key each time, and was called again only because something was wrong with the process
-   * before it, or with the database.
+   * of the call before, between the two: it was killed, stopped, stood still, was cut off, or did not hear what came of a commit.
    *
    * @param attempts so often it is called where nothing breaks
    */
@@ -222,13 +231,11 @@ export class Simulation {
     const list = this.effects(kind, key);
     const keys = new Set(list.map(({ detail }) => detail));
     this.world.require(keys.size <= 1, () => `${kind} ${key} was called with several keys: ${[...keys]}`);
-    list.slice(attempts).forEach(({ at }, index) => {
-      const before = list[index + attempts - 1]!;
-      const isTroubled = this.#troubles.some(
-        ({ process, at: when }) => when <= at && (process === null || process === before.process.name),
-      );
-      this.world.require(isTroubled, () => `${kind} ${key} was called ${list.length} times, and nothing was wrong`);
-    });
+    const unexplained = list.slice(1).filter(({ at }, index) => !list[index]!.process.wasFaulty(list[index]!.at, at));
+    this.world.require(
+      unexplained.length < attempts,
+      () => `${kind} ${key} was called ${list.length} times, and nothing was wrong`,
+    );
   }
 
   /** Nothing is left of what has ended. */

@@ -10,7 +10,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { says, startOpenAIUpstream } from "../support/openai-upstream.ts";
 
 /** Each walk is counted so often; a function is of the walk if it ran each time. */
-const TIMES = 2;
+const TIMES = 4;
 /** Requests before anything is counted: the first ones fill caches. */
 const WARM = 3;
 /** Milliseconds in which what runs by itself (heartbeats, polls) has run once. */

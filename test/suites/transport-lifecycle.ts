@@ -12,7 +12,10 @@ export function lifecycleSuite(subject: Subject): void {
     await assert.rejects(
       async () => second.listen(() => {}, options),
       (error: NodeJS.ErrnoException) => {
-        assert.equal(error.message, `cannot listen on 127.0.0.1:${rig.port}: the port is in use by another process`);
+        assert.equal(
+          error.message,
+          `cannot listen on 127.0.0.1:${rig.port}: the port is in use by another process: -p or server.port names another`,
+        );
         assert.equal(error.code, "EADDRINUSE");
         return true;
       },

@@ -214,13 +214,13 @@ async function askModel({ plan, isResumed, options, calls, sink, outcome }: Run,
   } catch (error) {
     const answered = step.content.length === 0 ? "" : stream.id;
     settle(outcome, step, stream, answered);
-    if (span !== null) endModelCallSpan(span, plan, options, step, error, answered || undefined);
+    if (span !== null) endModelCallSpan(span, plan, options, step, error, answered === "" ? undefined : stream);
     throw error;
   } finally {
     options.learn(stream.learned, step);
   }
   settle(outcome, step, stream, stream.id);
-  if (span !== null) endModelCallSpan(span, plan, options, step, null, stream.id);
+  if (span !== null) endModelCallSpan(span, plan, options, step, null, stream);
   return { step, model: stream.id };
 }
 

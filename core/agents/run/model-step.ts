@@ -127,8 +127,8 @@ export class ModelStep {
   readonly calls: PendingCall[] = [];
   usage: Usage = zeroUsage();
   finishReason: FinishReason = "other";
-  /** Seconds until the first part came; set only when the step is traced. */
-  firstPart: number | undefined;
+  /** Seconds until the first part came, and the provider's id of the answer; only when the step is traced. */
+  seen: { readonly firstPart: number; responseId: string | undefined } | undefined;
   readonly kept: KeptParts | null;
   readonly #span: Span | null;
   readonly #sink: PartSink;
@@ -170,7 +170,8 @@ export class ModelStep {
         const batch: PartBatch | null = next instanceof Promise ? await next : next;
         if (batch === null) return;
         this.kept?.add(batch);
-        if (this.#span !== null) this.firstPart ??= Math.round(this.#span.elapsed()) / 1000;
+        if (this.#span !== null)
+          this.seen ??= { firstPart: Math.round(this.#span.elapsed()) / 1000, responseId: undefined };
         // Not for-of: across an await that allocates an object per part.
         for (let index = 0; index < batch.length; index++) {
           const wait = this.#handle(batch[index]!);
@@ -213,6 +214,9 @@ export class ModelStep {
         return this.#addFile(part);
       case "source":
         return this.#sink.part(sourcePart(part));
+      case "response-metadata":
+        if (this.seen !== undefined) this.seen.responseId = part.id;
+        return undefined;
       case "raw":
         return this.#sink.part({ type: "raw", rawValue: part.rawValue });
       case "finish":

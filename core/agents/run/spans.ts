@@ -1,6 +1,7 @@
 /** What is traced of a run: the run itself, its model calls and its tool calls. */
-import type { LanguageModelV3Message } from "@ai-sdk/provider";
+import type { LanguageModelV3Message, LanguageModelV3ToolResultOutput } from "@ai-sdk/provider";
 import type { ModelChain } from "../../models/chain.ts";
+import type { ModelStream } from "../../models/chained-answer.ts";
 import { splitModelName } from "../../models/names.ts";
 import {
   agentAttributes,
@@ -22,10 +23,7 @@ import type { PreparedRun, RunPlan, RunResult } from "./run.ts";
 const MAX_NAME_LENGTH = 128;
 
 /** Begins the span of a run, below its parent span or that of the request. */
-export function beginRunSpan(
-  { id, name, spanName, entity }: CompiledAgent,
-  { plan, parentSpan, input }: PreparedRun,
-): void {
+export function beginRunSpan({ id, name, spanName, entity }: CompiledAgent, { plan, parentSpan }: PreparedRun): void {
   const origin = parentSpan === undefined ? plan.call.trace : parentSpan;
   if (origin === undefined || origin === null) return;
   const { conversationId, userId } = plan.settings.memory;
@@ -33,23 +31,61 @@ export function beginRunSpan(
   if (span === null) return;
   plan.span = span;
   plan.call.span = span;
-  const inputContent = span.wantsContent
-    ? span.clean(typeof input === "string" ? input : requestMessages(plan))
-    : undefined;
-  span.set(agentAttributes({ id, name, model: plan.chain.id, conversationId, input: inputContent }));
+  // Before those of the conversation are added to the prompt.
+  const content = span.wantsContent ? written(span, plan.prompt.slice(plan.hasInstructions ? 1 : 0)) : undefined;
+  span.set(agentAttributes({ id, name, model: plan.chain.served, conversationId, input: content }));
 }
 
-/** The messages of the request, before those of the conversation are added to the prompt. */
-function requestMessages({ prompt, hasInstructions }: RunPlan): unknown {
-  return prompt.slice(hasInstructions ? 1 : 0).map(({ role, content }: LanguageModelV3Message) => ({
-    role,
-    content: typeof content === "string" ? content : withoutFiles(content),
-  }));
-}
+/*
+ * Messages as the conventions write them. Content is cut at its end, so that what they require comes first.
+ */
+
+type Message = Pick<LanguageModelV3Message, "role" | "content">;
+type Part = Exclude<LanguageModelV3Message["content"], string>[number];
+type ResultPart = Extract<LanguageModelV3ToolResultOutput, { type: "content" }>["value"][number];
+
+const toParts = (content: Message["content"]): object[] =>
+  typeof content === "string" ? [{ type: "text", content }] : content.map(toPart);
 
 /** Files are shown by their type only. */
-const withoutFiles = (parts: readonly { type: string; mediaType?: unknown }[]): unknown =>
-  parts.map((part) => (part.type === "file" ? { type: "file", mediaType: part.mediaType } : part));
+function toPart(part: Part | ResultPart): object {
+  switch (part.type) {
+    case "text":
+    case "reasoning":
+      return { type: part.type, content: part.text };
+    case "tool-call":
+      return { type: "tool_call", id: part.toolCallId, name: part.toolName, arguments: part.input };
+    case "tool-result":
+      return { type: "tool_call_response", id: part.toolCallId, response: toResponse(part.output) };
+    default: {
+      const mime = "mediaType" in part ? part.mediaType : undefined;
+      if (mime === undefined) return { type: part.type };
+      return { type: "blob", modality: mime.split("/", 1)[0], content: "", mime_type: mime };
+    }
+  }
+}
+
+function toResponse(output: LanguageModelV3ToolResultOutput): unknown {
+  if (output.type === "content") return output.value.map(toPart);
+  return output.type === "execution-denied" ? (output.reason ?? output.type) : output.value;
+}
+
+/** Reasons that messages name differently. */
+const REASONS: Readonly<Record<string, string>> = { "content-filter": "content_filter", "tool-calls": "tool_call" };
+
+/** Messages as redacted JSON; undefined when nothing was said. One that is only a text, as most are, is written without a walk. */
+function written(span: Span, messages: readonly Message[], reason = ""): string | undefined {
+  const [{ role, content } = { role: "user", content: "" }, second] = messages;
+  const finish_reason = REASONS[reason] ?? (reason || undefined);
+  if (second === undefined) {
+    if (content.length === 0) return undefined;
+    const [part, more] = content;
+    const text = typeof part === "string" ? String(content) : more === undefined && part!.type === "text" && part!.text;
+    if (typeof text === "string")
+      return `[${JSON.stringify({ role, finish_reason, parts: [{ type: "text", content: span.clean(text) }] })}]`;
+  }
+  return span.clean(messages.map((each) => ({ role: each.role, finish_reason, parts: toParts(each.content) })));
+}
 
 /** How a run failed. */
 interface Failure {
@@ -58,8 +94,10 @@ interface Failure {
 }
 
 export function endRunSpan(span: Span, outcome: RunResult, failure?: Failure): void {
-  const output = span.wantsContent ? span.clean(outcome.output ?? outcome.text) : undefined;
-  endAgent(span.attributes!, outcome, output);
+  const { output, text, model, finishReason } = outcome;
+  const content = output === undefined ? text : (span.clean(output) ?? "");
+  const said = span.wantsContent ? written(span, [{ role: "assistant", content }], finishReason) : undefined;
+  endAgent(span.attributes!, outcome, model === "" ? undefined : splitModelName(model).model, said);
   if (failure === undefined) span.finish();
   else if (failure.cancelled) cancelSpan(span);
   else failSpan(span, failure.error);
@@ -70,7 +108,7 @@ export const beginModelCallSpan = (run: Span, chain: ModelChain): Span => run.ch
 
 /**
  * @param error what was thrown, or null
- * @param answered the model that answered, as `provider/model`; undefined when none has
+ * @param stream of the model that answered; undefined when none has
  */
 export function endModelCallSpan(
   span: Span,
@@ -78,44 +116,31 @@ export function endModelCallSpan(
   parameters: CallOptions,
   step: ModelStep,
   error: unknown,
-  answered?: string,
+  stream?: ModelStream,
 ): void {
-  const { model } = plan.chain;
-  const by = answered === undefined ? undefined : splitModelName(answered);
-  const provider = by?.provider ?? plan.chain.provider;
-  const json = parameters.responseFormat?.type === "json";
-  const { finishReason, usage, firstPart } = step;
-  const output = span.wantsContent ? span.clean(stepContent(step)) : undefined;
-  const stopSequences = stopSequencesFor(span, parameters);
+  const { served: first } = plan.chain;
+  const answered = stream?.served;
+  const { prompt } = parameters;
+  const system = prompt[0]?.role === "system" ? prompt[0].content : undefined;
+  const { wantsContent, wantsPrompts } = span;
   const facts = {
-    provider,
-    model,
-    answered: by?.model,
+    model: first.model,
+    answered,
+    served: answered ?? first,
+    conversationId: plan.settings.memory.conversationId,
     parameters,
-    json,
-    finishReason,
-    usage,
-    firstPart,
-    output,
-    stopSequences,
+    json: parameters.responseFormat?.type === "json",
+    answer: step,
+    output: wantsContent ? written(span, [{ role: "assistant", content: step.content }], step.finishReason) : undefined,
+    instructions: wantsPrompts && system !== undefined ? span.clean(toParts(system)) : undefined,
+    input: wantsPrompts ? written(span, prompt.slice(system === undefined ? 0 : 1)) : undefined,
+    // Content of the request, as its input is.
+    stopSequences: wantsContent ? parameters.stopSequences?.map((text) => span.clean(text) ?? "") : undefined,
   };
   span.set(modelAttributes(facts));
   if (error === null) span.finish();
   else if (error instanceof Aborted || plan.call.signal.aborted) cancelSpan(span);
   else failSpan(span, error);
-}
-
-/** Stop sequences are content of the request, as its input is. */
-function stopSequencesFor(span: Span, { stopSequences }: CallOptions): string[] | undefined {
-  if (stopSequences === undefined || !span.wantsContent) return undefined;
-  return stopSequences.map((text) => span.clean(text) ?? "");
-}
-
-/** What the model said: an answer of text only is a string. */
-function stepContent({ content }: ModelStep): unknown {
-  const [first, second] = content;
-  if (first === undefined) return undefined;
-  return second === undefined && first.type === "text" ? first.text : withoutFiles(content);
 }
 
 export function beginToolCallSpan(run: Span, { toolCallId, toolName, input }: ToolCall): Span {

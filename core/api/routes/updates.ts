@@ -5,7 +5,7 @@ import { get, post } from "./row.ts";
 export const UPDATE_ROUTES = [
   get("/updates", "updates.list", "Check for newer versions of packages", {
     group: "updates",
-    description: "What `npm outdated` says, within 10 s.",
+    description: "What `npm outdated` said last, while it is asked again; the first call waits for it, at most 10 s.",
     pages: "named",
     output: "UpdateList",
     handle: async (_input, { service }) => (await service.platform.updates()).list(),

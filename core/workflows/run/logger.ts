@@ -1,6 +1,7 @@
 /** The logger of an execution: its lines name the execution. */
 import type { Logger } from "pino";
 import { boundLogger } from "../../observability/bound-logger.ts";
+import { isRun } from "../journal/run-record.ts";
 import type { JournalState } from "../journal/state.ts";
 import type { ExecutionCaller } from "./environment.ts";
 import type { ExecutionSpans } from "./spans.ts";
@@ -22,4 +23,12 @@ export function executionLogger({ caller, state, spans }: LoggedExecution): Logg
     userId,
     traceId: spans?.root.traceId,
   });
+}
+
+/** Logs the error with which an execution has ended. Runs of agents are logged by who asked for them. */
+export function logFailure(execution: LoggedExecution): void {
+  const { status, error, start } = execution.state;
+  if (status !== "error" || error === null || isRun(start.workflowId)) return;
+  const { stepId, message } = error;
+  executionLogger(execution).warn({ stepId }, `the execution failed at step ${stepId}: ${message}`);
 }

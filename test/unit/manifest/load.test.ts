@@ -19,7 +19,7 @@ describe("loadManifest", () => {
     assert.equal(manifest, null);
     assert.deepEqual(
       issues.map(({ line, column, message }) => [line, column, message]),
-      [[1, 1, "there is no such file"]],
+      [[1, 1, "there is no such file: penstock init makes a project"]],
     );
   });
 

@@ -38,8 +38,15 @@ test("a run is a tree: the agent, each model call, each tool, with usage and fin
   assert.equal(attributes!["gen_ai.usage.input_tokens"], result.usage.promptTokens);
   assert.equal(attributes!["gen_ai.usage.output_tokens"], result.usage.completionTokens);
   assert.deepEqual(attributes!["gen_ai.response.finish_reasons"], ["stop"]);
-  assert.equal(attributes!["gen_ai.input.messages"], "add two and three");
-  assert.equal(attributes!["gen_ai.output.messages"], "The sum is 5.");
+  const text = (content: string) => [{ type: "text", content }];
+  assert.deepEqual(JSON.parse(String(attributes!["gen_ai.input.messages"])), [
+    { role: "user", parts: text("add two and three") },
+  ]);
+  assert.deepEqual(JSON.parse(String(attributes!["gen_ai.output.messages"])), [
+    { role: "assistant", finish_reason: "stop", parts: text("The sum is 5.") },
+  ]);
+  // Prompts are recorded with full content only.
+  assert.equal(first.attributes!["gen_ai.input.messages"], undefined);
   assert.equal(first.attributes!["gen_ai.provider.name"], "demo");
   assert.equal(first.attributes!["gen_ai.request.model"], "echo");
   assert.deepEqual(first.attributes!["gen_ai.response.finish_reasons"], ["tool-calls"]);
@@ -114,8 +121,8 @@ test("other tries and fallbacks are events of the model call", async (t) => {
   assert.deepEqual(
     events!.map(({ name, attributes }) => [name, attributes!["error.type"]]),
     [
-      ["gen_ai.retry", "unavailable"],
-      ["gen_ai.fallback", "unavailable"],
+      ["model.retry", "unavailable"],
+      ["model.fallback", "unavailable"],
     ],
   );
   assert.equal(events![1]!.attributes!["fallback.model"], "demo/echo");

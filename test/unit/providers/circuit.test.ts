@@ -309,6 +309,6 @@ test("a provider's warnings are told once for each call, as events of its span",
   while ((await stream.next()) !== null);
   assert.deepEqual(told, ["p/m: unsupported: seed (it is ignored)"]);
   assert.deepEqual(seen, [
-    ["gen_ai.warning", { "gen_ai.request.model": "p/m", "warning.message": "unsupported: seed (it is ignored)" }],
+    ["model.warning", { "model.id": "p/m", "warning.message": "unsupported: seed (it is ignored)" }],
   ]);
 });

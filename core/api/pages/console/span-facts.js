@@ -10,9 +10,9 @@ export function inputOf({ attributes }) {
   if (value === undefined) return "";
   const parsed = parsedJson(value);
   const last = Array.isArray(parsed) ? parsed.at(-1) : undefined;
-  const content = last?.content ?? last?.parts;
-  if (typeof content === "string") return content;
-  if (Array.isArray(content)) return content.map((part) => (typeof part?.text === "string" ? part.text : "")).join(" ");
+  const parts = last?.parts;
+  if (Array.isArray(parts))
+    return parts.map((part) => (typeof part?.content === "string" ? part.content : "")).join(" ");
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
