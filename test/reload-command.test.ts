@@ -43,7 +43,7 @@ test("SIGHUP: penstock serve says what it serves now, or why that has not change
 
   await save("nmae: x\n");
   hangUp();
-  await service.says(/^service\.yaml:1:1 {2}nmae: unknown key, did you mean "name"\?$/m);
+  await service.says(/"msg":"service\.yaml:1:1 {2}nmae: unknown key, did you mean \\"name\\"\?"/);
   assert.equal((await fetch(`${service.url}/readyz`)).status, 200);
 
   await save(manifest("Third", { store: "sqlite:./other.db" }));
