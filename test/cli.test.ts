@@ -322,7 +322,7 @@ test("penstock dev: serves anew after each change of the manifest, a plugin or -
     await service.says(new RegExp(`${name} listens on`), from);
   }
   await save("service.yaml", "nmae: x\n");
-  await service.says(/service\.yaml:1:1 {2}nmae: unknown key, did you mean "name"\?/);
+  await service.says(/service\.yaml:1:1 {2}nmae: unknown key, did you mean \\"name\\"\?/);
   let from = said();
   await save("service.yaml", `${QUIET.replace("Quiet", "Mended")}tools: { mine: { use: mine } }\n`);
   await service.says(/Mended listens on/, from);

@@ -88,7 +88,7 @@ function fits(validate: (value: unknown) => unknown, one: unknown): boolean | nu
   try {
     return validate(one) as boolean;
   } catch (error) {
-    assert.ok(error instanceof TypeError);
+    assert.ok(error instanceof TypeError || error instanceof ReferenceError);
     return null;
   }
 }
