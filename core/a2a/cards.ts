@@ -30,19 +30,17 @@ export class Cards {
   /**
    * The card of an agent; undefined when there is no such agent.
    *
-   * @param isDual as in `CardFacts`
    * @param origin the address that the client uses, if it differs from the service's own
    */
-  of(agentId: string, isDual: boolean, origin: string | null = null): Card | undefined {
+  of(agentId: string, origin: string | null = null): Card | undefined {
     const agent = this.#source.agents.get(agentId);
     if (agent === undefined) return undefined;
     // Not cached: clients choose the origin, so there could be any number of them.
-    if (origin !== null) return this.#make(agent.summary(), isDual, origin);
-    const key = `${isDual} ${agentId}`;
-    let card = this.#made.get(key);
+    if (origin !== null) return this.#make(agent.summary(), origin);
+    let card = this.#made.get(agentId);
     if (card === undefined) {
-      card = this.#make(agent.summary(), isDual, this.#source.baseUrl());
-      this.#made.set(key, card);
+      card = this.#make(agent.summary(), this.#source.baseUrl());
+      this.#made.set(agentId, card);
     }
     return card;
   }
@@ -52,9 +50,10 @@ export class Cards {
     this.#made.clear();
   }
 
-  #make(agent: AgentSummary, isDual: boolean, baseUrl: string): Card {
+  #make(agent: AgentSummary, baseUrl: string): Card {
+    const { tagsOf, asks, version, pushNotifications } = this.#source;
     const access = this.#source.accessOf(agent.id);
-    const json = JSON.stringify(agentCard({ ...this.#source, agent, baseUrl, access, isDual }));
+    const json = JSON.stringify(agentCard({ agent, tagsOf, asks, version, baseUrl, access, pushNotifications }));
     return { json, tag: `"${createHash("sha256").update(json).digest("base64url").slice(0, 22)}"` };
   }
 }

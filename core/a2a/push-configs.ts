@@ -85,7 +85,7 @@ export class PushConfigs {
 
   #read(given: TaskPushNotificationConfig, task: string, version: Version, place: string): PushConfig {
     const { card, pushes } = this.#source;
-    const { url: issuer } = JSON.parse(card()) as { url: string };
+    const [{ url: issuer }] = JSON.parse(card()).supportedInterfaces as [{ url: string }];
     return readPushConfig(given, { task, version, issuer, path: `${place}.url`, addresses: pushes.addresses });
   }
 
