@@ -44,6 +44,10 @@ function judgeFailure(status: number, headers: RawReply["headers"]): string | nu
   return status === 500 && RUN_FAILED.has(code) ? null : `status ${status} ${code}`;
 }
 
+const isRpcError = (value: unknown): boolean =>
+  typeof (value as { error?: { code?: unknown } } | null)?.error?.code === "number" &&
+  (value as { jsonrpc?: unknown }).jsonrpc === "2.0";
+
 function judgeJson({ status, headers }: RawReply, text: string): string | null {
   const value = parse(text);
   if (value === undefined) return `no JSON: ${text.slice(0, 200)}`;
@@ -54,6 +58,8 @@ function judgeJson({ status, headers }: RawReply, text: string): string | null {
       : `status ${status} with code ${code}`;
   }
   if (code !== undefined || isEnvelope(value)) {
+    // Below /a2a and from MCP servers a body of another type is an error of JSON-RPC.
+    if (status === 415 && code === "unsupported_media_type" && isRpcError(value)) return null;
     if (!isEnvelope(value)) return `an error that is not the envelope: ${text.slice(0, 200)}`;
     if (value.success === status >= 400) return `success ${value.success} with status ${status}`;
     if (value.success) return null;
