@@ -14,16 +14,15 @@ import type {
 } from "../agents/keeper.ts";
 import { RAW } from "../agents/kept.ts";
 import type { AwaitedCall } from "../agents/prompt/awaited-calls.ts";
+import { isAskedCall } from "../agents/prompt/awaited-calls.ts";
 import { wasAborted } from "../agents/run/abort.ts";
 import type { RunCall } from "../agents/run/caller.ts";
 import { NULL_SINK, type PartSink } from "../agents/run/parts.ts";
 import { emptyRunResult, type RunResult } from "../agents/run/run.ts";
 import { RunWaits, type WaitingPlace } from "../agents/run/waiting.ts";
 import type { Approvals } from "../approvals/approvals.ts";
-import { shownContext } from "../approvals/record.ts";
 import type { Charge } from "../http/uploads.ts";
 import { type Principal, principalOf, seesEverything } from "../identity/principal.ts";
-import { canonicalJson } from "../lib/canonical-json.ts";
 import { storedTime } from "../lib/clock.ts";
 import { CommitConflict, notFound, ServiceError, unlessNotFound } from "../lib/errors.ts";
 import type { EventProducer } from "../lib/event-sink.ts";
@@ -210,7 +209,7 @@ export class KeptRuns implements RunKeeper {
   ): Promise<AnsweredRun | null> {
     const found = await Promise.all(calls.map(({ approvalId }) => this.#approvals.find(approvalId, from)));
     const fits = (asked: Approval | undefined, index: number) =>
-      asked?.agentId === agentId && isFor(asked, calls[index]!, context);
+      asked?.agentId === agentId && isAskedCall(asked, calls[index]!, context);
     const { runId, userId } = found.find(fits) ?? {};
     if (runId === undefined) return null;
     const asked: string[] = [];
@@ -439,19 +438,3 @@ async function onDisk(execution: Execution): Promise<boolean> {
   if (!execution.isRecorded) await Promise.race([execution.flush(), execution.settled]);
   return true;
 }
-
-/** Whether a client means the call that was asked about. What runs is that, but a yes in another context is none. */
-const isFor = (
-  asked: Approval,
-  { toolCallId, toolName, input, answer }: AwaitedCall,
-  context: Readonly<Record<string, unknown>>,
-): boolean =>
-  asked.runId !== undefined &&
-  asked.status !== "withdrawn" &&
-  asked.toolCallId === toolCallId &&
-  asked.toolName === toolName &&
-  canonicalJson(asked.input) === canonicalJson(input ?? null) &&
-  (answer?.approved === false ||
-    asked.status === "denied" ||
-    asked.context === undefined ||
-    canonicalJson(asked.context) === canonicalJson(shownContext(context).context));

@@ -1,5 +1,8 @@
 /** Calls of the last answer that waited for a person's approval: the request brings the answers, or they have been given since. */
 import type { LanguageModelV3Message } from "@ai-sdk/provider";
+import type { Approval } from "../../../generated/types.ts";
+import { shownContext } from "../../approvals/record.ts";
+import { canonicalJson } from "../../lib/canonical-json.ts";
 import type { Fields } from "../../lib/is-object.ts";
 import { afterLastAnswer } from "./results.ts";
 import { CALL_WAITS } from "./ui-input.ts";
@@ -13,6 +16,22 @@ export interface AwaitedCall {
   /** The answer of the user, as the client reports it; null when it reports none. */
   readonly answer: { readonly approved: boolean; readonly reason?: string } | null;
 }
+
+/** Whether a client means the call that was asked about. What runs is that, but a yes in another context is none. */
+export const isAskedCall = (
+  asked: Approval,
+  { toolCallId, toolName, input, answer }: AwaitedCall,
+  context: Readonly<Record<string, unknown>>,
+): boolean =>
+  asked.runId !== undefined &&
+  asked.status !== "withdrawn" &&
+  asked.toolCallId === toolCallId &&
+  asked.toolName === toolName &&
+  canonicalJson(asked.input) === canonicalJson(input ?? null) &&
+  (answer?.approved === false ||
+    asked.status === "denied" ||
+    asked.context === undefined ||
+    canonicalJson(asked.context) === canonicalJson(shownContext(context).context));
 
 export const NO_CALLS: readonly AwaitedCall[] = [];
 
